@@ -1,0 +1,80 @@
+//! Opaque cursors: a version, the kind of list, the position and a checksum, in base64url. A cursor of another list, of
+//! another version, cut short or changed is refused, never misread.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use xxhash_rust::xxh64::xxh64;
+
+const VERSION: u8 = 1;
+const CHECKSUM_BYTES: usize = 4;
+const MAX_TEXT: usize = 16 * 1024;
+
+/// What a cursor points into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum CursorKind {
+    /// Executions, by id.
+    Execution = 1,
+    /// Source subscriptions, by id.
+    Subscription = 2,
+    /// Events of one log, by id.
+    Event = 3,
+    /// Catalog entries, by path and version.
+    Catalog = 4,
+    /// The live event stream, a position per shard.
+    Stream = 5,
+}
+
+/// A text that is no cursor of the list it was given to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a cursor of this list; pass one that this list returned, unchanged")]
+pub struct BadCursor;
+
+/// The text of a cursor.
+#[must_use]
+pub fn encode(kind: CursorKind, position: &[u8]) -> String {
+    let mut bytes = vec![VERSION, kind as u8];
+    bytes.extend_from_slice(position);
+    bytes.extend_from_slice(&checksum(&bytes));
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// The position in a cursor's text.
+pub fn decode(kind: CursorKind, text: &str) -> Result<Vec<u8>, BadCursor> {
+    if text.len() > MAX_TEXT {
+        return Err(BadCursor);
+    }
+    let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| BadCursor)?;
+    let (body, sum) = bytes.split_last_chunk::<CHECKSUM_BYTES>().ok_or(BadCursor)?;
+    match body {
+        [VERSION, of_kind, position @ ..] if *of_kind == kind as u8 && *sum == checksum(body) => Ok(position.to_vec()),
+        _ => Err(BadCursor),
+    }
+}
+
+fn checksum(body: &[u8]) -> [u8; CHECKSUM_BYTES] {
+    let [a, b, c, d, ..] = xxh64(body, u64::from(VERSION)).to_le_bytes();
+    [a, b, c, d]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn only_an_unchanged_cursor_of_the_kind_decodes(position: Vec<u8>, cut in 0usize..8, flip: prop::sample::Index) {
+            let text = encode(CursorKind::Event, &position);
+            prop_assert_eq!(decode(CursorKind::Event, &text), Ok(position));
+            prop_assert_eq!(decode(CursorKind::Stream, &text), Err(BadCursor));
+            if cut > 0 {
+                prop_assert_eq!(decode(CursorKind::Event, &text[..text.len().saturating_sub(cut)]), Err(BadCursor));
+            }
+            let mut bytes = URL_SAFE_NO_PAD.decode(&text).unwrap();
+            let at = flip.index(bytes.len());
+            bytes[at] ^= 1;
+            prop_assert_eq!(decode(CursorKind::Event, &URL_SAFE_NO_PAD.encode(bytes)), Err(BadCursor));
+        }
+    }
+}

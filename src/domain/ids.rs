@@ -1,0 +1,221 @@
+//! Snowflake ids: 41 bits of milliseconds since 2024-01-01T00:00:00Z, 10 bits of machine id, 12 bits of sequence
+//! (SPEC, "Data").
+//!
+//! The generator is a hybrid logical clock: it never goes back, whatever the wall clock does, and [`observe`] lifts it
+//! above an id made elsewhere, so an event appended after another one gets the larger id on any replica. It makes no id
+//! past a ceiling that its lease reserved; the next holder of the machine id starts above that ceiling.
+//!
+//! [`observe`]: Snowflakes::observe
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// Milliseconds from the Unix epoch to 2024-01-01T00:00:00Z, where snowflake time starts.
+pub const EPOCH_UNIX_MS: u64 = 1_704_067_200_000;
+/// The largest machine id.
+pub const MAX_MACHINE_ID: u16 = 1023;
+
+const MACHINE_BITS: u32 = 10;
+const SEQUENCE_BITS: u32 = 12;
+const MAX_MS: u64 = (1 << 41) - 1;
+const MAX_SEQUENCE: u64 = (1 << SEQUENCE_BITS) - 1;
+
+/// A 63-bit snowflake id; in the API its decimal string.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Id(i64);
+
+impl Id {
+    /// The id with this number, which storage or the generator vouches for.
+    #[must_use]
+    pub const fn new(raw: i64) -> Self {
+        Self(raw)
+    }
+
+    /// The id as the number that the tables hold.
+    #[must_use]
+    pub const fn get(self) -> i64 {
+        self.0
+    }
+
+    /// Milliseconds since 2024-01-01T00:00:00Z at which the id was made.
+    #[must_use]
+    pub const fn millis(self) -> u64 {
+        (self.0 as u64) >> (MACHINE_BITS + SEQUENCE_BITS)
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A text that is no id: an id is a decimal number from 0 to 9223372036854775807, without sign or leading zeros.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not an id: an id is a decimal number from 0 to 9223372036854775807")]
+pub struct MalformedId;
+
+impl FromStr for Id {
+    type Err = MalformedId;
+
+    fn from_str(text: &str) -> Result<Self, MalformedId> {
+        let canonical = text == "0" || (text.starts_with(|c: char| ('1'..='9').contains(&c)));
+        let digits = text.bytes().all(|b| b.is_ascii_digit());
+        if !canonical || !digits {
+            return Err(MalformedId);
+        }
+        text.parse().map(Self).map_err(|_| MalformedId)
+    }
+}
+
+/// Why no id could be made or observed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NoId {
+    /// The generator stands at its ceiling; the lease must reserve more first.
+    #[error("the reserved id range ends at {ceiling_ms} ms")]
+    CeilingReached {
+        /// Milliseconds since 2024-01-01T00:00:00Z.
+        ceiling_ms: u64,
+    },
+    /// The id to follow leaves no larger id in 63 bits.
+    #[error("the id {0} can't be followed by a larger one")]
+    Exhausted(Id),
+}
+
+/// The generator of one replica.
+#[derive(Debug)]
+pub struct Snowflakes {
+    machine_id: u16,
+    ceiling_ms: u64,
+    /// Where the last id stands: (milliseconds, sequence).
+    last: (u64, u64),
+}
+
+impl Snowflakes {
+    /// A generator whose first id lies above `floor_ms` and whose last lies at or below `ceiling_ms`, both in
+    /// milliseconds since 2024-01-01T00:00:00Z.
+    #[must_use]
+    pub fn new(machine_id: u16, floor_ms: u64, ceiling_ms: u64) -> Self {
+        Self { machine_id: machine_id & MAX_MACHINE_ID, ceiling_ms, last: (floor_ms, MAX_SEQUENCE) }
+    }
+
+    /// Allows ids up to `ceiling_ms`; a lower ceiling than the one that stands is ignored.
+    pub fn raise_ceiling(&mut self, ceiling_ms: u64) {
+        self.ceiling_ms = self.ceiling_ms.max(ceiling_ms.min(MAX_MS));
+    }
+
+    /// The millisecond of the last id, in snowflake time: what the next ceiling must lie above.
+    #[must_use]
+    pub fn position_ms(&self) -> u64 {
+        self.last.0
+    }
+
+    /// The next id at `now_ms` (milliseconds since 2024-01-01T00:00:00Z), larger than every id made or observed.
+    pub fn next(&mut self, now_ms: u64) -> Result<Id, NoId> {
+        let (ms, sequence) = self.last;
+        let next = if now_ms > ms {
+            (now_ms, 0)
+        } else if sequence < MAX_SEQUENCE {
+            (ms, sequence + 1)
+        } else {
+            (ms + 1, 0)
+        };
+        if next.0 > self.ceiling_ms {
+            return Err(NoId::CeilingReached { ceiling_ms: self.ceiling_ms });
+        }
+        self.last = next;
+        Ok(self.compose(next))
+    }
+
+    /// Lifts the generator so that the next id is larger than `seen`.
+    pub fn observe(&mut self, seen: Id) -> Result<(), NoId> {
+        let ms = seen.millis();
+        if ms >= MAX_MS {
+            return Err(NoId::Exhausted(seen));
+        }
+        if self.compose(self.last) < seen {
+            // The rest of that millisecond is skipped: a smaller machine id could not exceed `seen` within it.
+            self.last = (ms, MAX_SEQUENCE);
+        }
+        Ok(())
+    }
+
+    fn compose(&self, (ms, sequence): (u64, u64)) -> Id {
+        let machine = u64::from(self.machine_id);
+        let raw = (ms << (MACHINE_BITS + SEQUENCE_BITS)) | (machine << SEQUENCE_BITS) | sequence;
+        Id(raw.cast_signed() & i64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn layout_is_41_10_12() {
+        let id = Snowflakes::new(5, 0, MAX_MS).next(1_000).unwrap();
+        assert_eq!(id.get(), (1_000 << 22) | (5 << 12));
+        assert_eq!(id.millis(), 1_000);
+    }
+
+    #[test]
+    fn a_full_millisecond_borrows_the_next() {
+        let mut ids = Snowflakes::new(1, 0, MAX_MS);
+        let made: Vec<Id> = (0..5_000).map(|_| ids.next(7).unwrap()).collect();
+        assert!(made.windows(2).all(|pair| pair[0] < pair[1]));
+        assert_eq!(made[4_999].millis(), 8);
+    }
+
+    #[test]
+    fn no_id_past_the_ceiling() {
+        let mut ids = Snowflakes::new(1, 0, 10);
+        assert!(ids.next(10).is_ok());
+        assert_eq!(ids.next(11), Err(NoId::CeilingReached { ceiling_ms: 10 }));
+        ids.raise_ceiling(11);
+        assert_eq!(ids.next(11).unwrap().millis(), 11);
+    }
+
+    #[test]
+    fn the_end_of_time_is_an_error() {
+        let mut ids = Snowflakes::new(1, 0, MAX_MS);
+        assert_eq!(ids.observe(Id::new(i64::MAX)), Err(NoId::Exhausted(Id::new(i64::MAX))));
+    }
+
+    #[test]
+    fn only_canonical_decimals_are_ids() {
+        for bad in ["", "-1", "+1", "01", "1e3", "9223372036854775808", " 1", "1 ", "x", "१"] {
+            assert_eq!(bad.parse::<Id>(), Err(MalformedId), "{bad:?}");
+        }
+        assert_eq!("9223372036854775807".parse(), Ok(Id::new(i64::MAX)));
+    }
+
+    proptest! {
+        #[test]
+        fn ids_increase_whatever_clocks_and_observations_do(
+            machine in 0u16..1024,
+            steps in prop::collection::vec((0u64..10_000, prop::option::of(0i64..(10_000 << 22))), 1..200),
+        ) {
+            let mut ids = Snowflakes::new(machine, 0, MAX_MS);
+            let mut floor = Id::new(0);
+            for (now, seen) in steps {
+                if let Some(seen) = seen {
+                    ids.observe(Id::new(seen)).unwrap();
+                    floor = floor.max(Id::new(seen));
+                }
+                let id = ids.next(now).unwrap();
+                prop_assert!(id > floor);
+                floor = id;
+            }
+        }
+    }
+}

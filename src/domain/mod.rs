@@ -1,0 +1,11 @@
+//! The rules of the product, pure: no async, no database, no GraphQL, no clock, no environment. What depends on time
+//! takes it as an argument.
+
+pub mod cursor;
+pub mod event;
+pub mod execution;
+pub mod ids;
+pub mod lifecycle;
+pub mod page;
+pub mod shard;
+pub mod tx_snapshot;

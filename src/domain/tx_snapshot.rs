@@ -1,0 +1,103 @@
+//! Postgres's `pg_snapshot`: which transactions had ended when it was taken. Text form `xmin:xmax:xip,xip,…`
+//! (PostgreSQL manual, "Transaction ID and Snapshot Information Functions").
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A transaction snapshot: every transaction below `xmin` had ended, none from `xmax` on had, and of those between only
+/// the ones in `in_progress` had not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TxSnapshot {
+    xmin: u64,
+    xmax: u64,
+    in_progress: Vec<u64>,
+}
+
+/// A text that is no snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no transaction snapshot")]
+pub struct MalformedSnapshot(String);
+
+impl TxSnapshot {
+    /// The snapshot before every transaction.
+    #[must_use]
+    pub fn beginning() -> Self {
+        Self { xmin: 3, xmax: 3, in_progress: Vec::new() }
+    }
+
+    /// The first transaction id that had not been given out.
+    #[must_use]
+    pub fn xmax(&self) -> u64 {
+        self.xmax
+    }
+
+    /// The transactions below `xmax` that had not ended.
+    #[must_use]
+    pub fn in_progress(&self) -> &[u64] {
+        &self.in_progress
+    }
+
+    /// The same snapshot, blind to transactions from `bound` on: it sees what this one sees below the bound. With a
+    /// bound above an earlier snapshot's `xmax` it still sees all that the earlier one saw.
+    #[must_use]
+    pub fn below(&self, bound: u64) -> Self {
+        let xmax = self.xmax.min(bound);
+        let in_progress: Vec<u64> = self.in_progress.iter().copied().filter(|xid| *xid < xmax).collect();
+        let xmin = in_progress.first().copied().unwrap_or(xmax);
+        Self { xmin, xmax, in_progress }
+    }
+}
+
+impl fmt::Display for TxSnapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:", self.xmin, self.xmax)?;
+        for (position, xid) in self.in_progress.iter().enumerate() {
+            write!(f, "{}{xid}", if position == 0 { "" } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for TxSnapshot {
+    type Err = MalformedSnapshot;
+
+    fn from_str(text: &str) -> Result<Self, MalformedSnapshot> {
+        parse(text).ok_or_else(|| MalformedSnapshot(text.to_owned()))
+    }
+}
+
+fn parse(text: &str) -> Option<TxSnapshot> {
+    let mut parts = text.splitn(3, ':');
+    let xmin = parts.next()?.parse().ok()?;
+    let xmax = parts.next()?.parse().ok()?;
+    let listed = parts.next()?;
+    let in_progress: Vec<u64> = match listed {
+        "" => Vec::new(),
+        _ => listed.split(',').map(|xid| xid.parse().ok()).collect::<Option<_>>()?,
+    };
+    let sorted = in_progress.is_sorted() && in_progress.iter().all(|xid| (xmin..xmax).contains(xid));
+    (xmin <= xmax && sorted).then_some(TxSnapshot { xmin, xmax, in_progress })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_round_trips() {
+        for text in ["10:10:", "10:20:10,14,15", "3:3:"] {
+            assert_eq!(text.parse::<TxSnapshot>().unwrap().to_string(), text);
+        }
+        for bad in ["", "10", "10:9:", "10:20:21", "10:20:15,12", "a:b:", "1:2:3:4"] {
+            assert!(bad.parse::<TxSnapshot>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_bound_hides_what_came_later_and_nothing_else() {
+        let snapshot: TxSnapshot = "10:20:10,14,18".parse().unwrap();
+        assert_eq!(snapshot.below(16).to_string(), "10:16:10,14");
+        assert_eq!(snapshot.below(10).to_string(), "10:10:");
+        assert_eq!(snapshot.below(99), snapshot);
+    }
+}

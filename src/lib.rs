@@ -1,0 +1,3 @@
+//! noetl-graphql.
+
+pub mod domain;
