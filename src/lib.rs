@@ -1,3 +1,7 @@
 //! noetl-graphql.
 
 pub mod domain;
+pub mod local;
+pub mod service;
+pub mod storage;
+pub mod stream;

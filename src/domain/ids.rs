@@ -34,6 +34,12 @@ impl Id {
         Self(raw)
     }
 
+    /// The smallest id of a millisecond (since 2024-01-01T00:00:00Z).
+    #[must_use]
+    pub const fn first_of(ms: u64) -> Self {
+        Self(((ms << (MACHINE_BITS + SEQUENCE_BITS)) as i64) & i64::MAX)
+    }
+
     /// The id as the number that the tables hold.
     #[must_use]
     pub const fn get(self) -> i64 {

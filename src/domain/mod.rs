@@ -7,5 +7,6 @@ pub mod execution;
 pub mod ids;
 pub mod lifecycle;
 pub mod page;
+pub mod quarter;
 pub mod shard;
 pub mod tx_snapshot;

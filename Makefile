@@ -1,0 +1,65 @@
+# `make` lists the targets.
+
+export SQLX_OFFLINE ?= true
+# A toolchain that was installed a minute ago is not on this shell's PATH yet.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+SERVER := $(TARGET)/debug/noetl-graphql
+PLAYGROUND_INPUTS := $(shell find playground/src playground/public playground/*.html playground/*.ts playground/*.json \
+	-type f 2>/dev/null)
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help run test bench demo lint fmt schema sqlx clean prepare playground server
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "make %-11s %s\n", $$1, $$2 }'
+
+run: prepare server ## install what is missing, build, and start everything: make run ARGS="--port 8090 --shards 4"
+	@exec $(SERVER) dev $(ARGS)
+
+demo: prepare server ## drive real traffic through a running server: make demo ARGS="--help"
+	@exec $(SERVER) demo $(ARGS)
+
+test: ## run every check: format, lints, tests on real servers, third-party suites, browser
+	@scripts/test
+
+bench: prepare playground ## measure, with an optimised build on a private Postgres
+	@scripts/test-servers run cargo bench $(ARGS)
+
+lint: playground ## check the format, the lints and the dependencies
+	@cargo fmt --check
+	@cargo clippy --all-targets -- -D warnings
+	@cd playground && npm run --silent typecheck && npm run --silent lint
+	@if command -v cargo-deny >/dev/null; then cargo deny check; \
+	else echo "lint: cargo-deny is not installed; the dependencies were not checked"; fi
+
+fmt: ## format the Rust sources
+	@cargo fmt
+
+schema: server ## write schema.graphql, the exported SDL
+	@$(SERVER) schema >$(TARGET)/schema.graphql && mv $(TARGET)/schema.graphql schema.graphql
+
+sqlx: prepare playground ## write .sqlx, by which queries are checked without a database
+	@scripts/sqlx
+
+clean: ## remove what the build made; .noetl, the data of `make run`, stays
+	@cargo clean --quiet
+	@rm -rf playground/dist playground/node_modules playground/test-results tests/third_party/node_modules
+
+prepare: ## install what this machine lacks
+	@scripts/prepare
+
+playground: playground/dist/index.html ## build the browser console, when its sources changed
+
+server: playground ## build the server
+	@cargo build --quiet
+
+playground/dist/index.html: playground/node_modules/.package-lock.json $(PLAYGROUND_INPUTS)
+	@cd playground && npm run --silent build -- --logLevel warn
+	@touch $@
+
+playground/node_modules/.package-lock.json: playground/package.json playground/package-lock.json
+	@cd playground && npm ci --loglevel error
+	@touch $@

@@ -1,0 +1,57 @@
+# Sourced by the other scripts: finds the programs that the project needs. POSIX sh.
+# shellcheck shell=sh
+
+# at_least VERSION WANTED: compares "major.minor".
+at_least() {
+    major=${1%%.*} minor=${1#*.}
+    [ "$minor" = "$1" ] && minor=0
+    minor=${minor%%[!0-9]*}
+    wanted_major=${2%%.*} wanted_minor=${2#*.}
+    [ "$wanted_minor" = "$2" ] && wanted_minor=0
+    [ "$major" -gt "$wanted_major" ] || { [ "$major" -eq "$wanted_major" ] && [ "${minor:-0}" -ge "$wanted_minor" ]; }
+}
+
+# Prints the folder of the newest PostgreSQL server programs, version 13 or newer.
+postgres_bin() {
+    found='' newest=0
+    for server in "$(command -v postgres || true)" /usr/lib/postgresql/*/bin/postgres /usr/pgsql-*/bin/postgres \
+        /opt/homebrew/opt/postgresql@*/bin/postgres /usr/local/opt/postgresql@*/bin/postgres \
+        /Applications/Postgres.app/Contents/Versions/*/bin/postgres; do
+        [ -x "$server" ] || continue
+        # A link to the server has no initdb beside it.
+        [ -L "$server" ] && server=$(readlink -f "$server")
+        bin=${server%/postgres}
+        { [ -x "$bin/initdb" ] && [ -x "$bin/psql" ]; } || continue
+        version=$("$server" --version | sed 's/[^0-9]*\([0-9]*\).*/\1/')
+        if [ "$version" -ge 13 ] && [ "$version" -gt "$newest" ]; then
+            found=$bin newest=$version
+        fi
+    done
+    [ -n "$found" ] && echo "$found"
+}
+
+# Prints the path of nats-server, version 2.9 or newer. Debian keeps it where a normal user's PATH does not lead.
+nats_server() {
+    for server in "$(command -v nats-server || true)" /usr/sbin/nats-server /usr/local/sbin/nats-server \
+        /usr/local/bin/nats-server /opt/homebrew/bin/nats-server; do
+        [ -x "$server" ] || continue
+        version=$("$server" --version | sed 's/[^0-9]*//')
+        at_least "$version" 2.9 && echo "$server" && return
+    done
+    return 1
+}
+
+# True when Node is new enough for the playground's build.
+has_node() {
+    version=$(node --version 2>/dev/null) && at_least "${version#v}" 20.19
+}
+
+# Prints the path of a Chromium or Chrome.
+chromium() {
+    for browser in "${CHROMIUM_PATH:-}" /usr/bin/chromium /usr/bin/chromium-browser /usr/bin/google-chrome \
+        /usr/bin/google-chrome-stable /Applications/Chromium.app/Contents/MacOS/Chromium \
+        "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"; do
+        [ -x "$browser" ] && echo "$browser" && return
+    done
+    return 1
+}

@@ -1,0 +1,252 @@
+//! A server program that can't outlive us.
+//!
+//! Each server is the child of a small shell script, its watchdog, whose standard input is a pipe that only this
+//! process holds open. The kernel closes the pipe when this process ends, even by kill -9, and then the watchdog
+//! stops the server. Letting go of the pipe is also how a server is stopped on purpose, so there is one way down.
+//!
+//! The watchdog and the server are a process group of their own: Ctrl-C in a terminal reaches only us, and we
+//! stop the servers after we have stopped using them.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Gid, Pid, Uid};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::time::timeout;
+
+use super::error::LocalError;
+use super::processes;
+
+/// What to run, and how to stop it.
+#[derive(Debug)]
+pub(super) struct Launch<'a> {
+    /// The name for messages.
+    pub(super) server: &'static str,
+    pub(super) program: &'a Path,
+    pub(super) arguments: Vec<OsString>,
+    /// Whom to run as, when not as ourselves.
+    pub(super) user: Option<(Uid, Gid)>,
+    /// The file that takes what the program prints; made anew.
+    pub(super) log: &'a Path,
+    /// The signal that asks the program to stop, and the one for when it does not.
+    pub(super) stop_signals: (Signal, Signal),
+}
+
+/// A running program under its watchdog. Dropping it stops the program without waiting.
+#[derive(Debug)]
+pub(super) struct Guarded {
+    server: &'static str,
+    watchdog: Child,
+    lifeline: Option<ChildStdin>,
+    pid: Pid,
+    log: PathBuf,
+}
+
+/// `$1`, `$2`: the signals' names. `$3`: how long the program may take to stop, in seconds. Then the command.
+const WATCHDOG: &str = r#"
+polite=$1 forced=$2 patience=$3
+shift 3
+exec 3<&0
+"$@" </dev/null >&2 3<&- &
+program=$!
+echo "$program"
+exec >/dev/null
+{
+    read -r _ <&3
+    kill -s CONT "$program"
+    kill -s "$polite" "$program"
+    sleep "$patience"
+    kill -s "$forced" "$program"
+    sleep 1
+    kill -s KILL "$program"
+} 2>/dev/null &
+wait "$program"
+status=$?
+trap '' TERM
+kill -s TERM 0
+exit "$status"
+"#;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Guarded {
+    pub(super) async fn spawn(launch: Launch<'_>) -> Result<Self, LocalError> {
+        let log = File::create(launch.log).map_err(LocalError::io("write", launch.log))?;
+        let mut command = shell(launch.user);
+        command
+            .args(["-c", WATCHDOG, launch.server])
+            .args([
+                signal_name(launch.stop_signals.0),
+                signal_name(launch.stop_signals.1),
+            ])
+            .arg(PATIENCE.as_secs().to_string())
+            .arg(launch.program)
+            .args(&launch.arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .process_group(0);
+        let failed = || LocalError::io("start", launch.program);
+        let mut watchdog = command.spawn().map_err(failed())?;
+        let lifeline = watchdog.stdin.take();
+        let pid = first_line_as_pid(&mut watchdog).await.map_err(failed())?;
+        Ok(Self {
+            server: launch.server,
+            watchdog,
+            lifeline,
+            pid,
+            log: launch.log.to_owned(),
+        })
+    }
+
+    pub(super) fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Waits until the program ends. Cancel safe.
+    pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.watchdog.wait().await
+    }
+
+    /// Waits until the program ends, and tells that as an error. Cancel safe.
+    pub(super) async fn wait_exit(&mut self) -> LocalError {
+        let how = match self.wait().await {
+            Ok(status) => described(status),
+            Err(error) => error.to_string(),
+        };
+        LocalError::Ended {
+            server: self.server,
+            how,
+            log: self.log.clone(),
+            tail: tail(&self.log),
+        }
+    }
+
+    /// The error for a program that runs but does not do its work.
+    pub(super) fn not_ready(&self, limit: Duration) -> LocalError {
+        LocalError::NotReady {
+            server: self.server,
+            seconds: limit.as_secs(),
+            log: self.log.clone(),
+            tail: tail(&self.log),
+        }
+    }
+
+    /// Asks the program to stop, and kills it when it takes too long.
+    pub(super) async fn stop(&mut self) {
+        self.resume();
+        drop(self.lifeline.take());
+        let limit = PATIENCE + Duration::from_secs(3);
+        if timeout(limit, self.watchdog.wait()).await.is_err() {
+            self.kill_9().await;
+        }
+    }
+
+    /// Kills the program and its children at once, as a crash of the machine would.
+    pub(super) async fn kill_9(&mut self) {
+        // A frozen program starts no further children, so none is missed.
+        self.pause();
+        for pid in self.family() {
+            let _ = kill(pid, Signal::SIGKILL);
+        }
+        // The watchdog ends with its program, and nothing holds up a killed one.
+        let _ = self.watchdog.wait().await;
+    }
+
+    /// Freezes the program and its children: connections stay open and nothing answers.
+    pub(super) fn pause(&mut self) {
+        if self.is_running() {
+            let _ = kill(self.pid, Signal::SIGSTOP);
+        }
+        for pid in self.family() {
+            let _ = kill(pid, Signal::SIGSTOP);
+        }
+    }
+
+    /// Undoes [`Self::pause`].
+    pub(super) fn resume(&mut self) {
+        for pid in self.family() {
+            let _ = kill(pid, Signal::SIGCONT);
+        }
+    }
+
+    /// The program and its children; nobody once it has ended, because its pid may belong to somebody else then.
+    fn family(&mut self) -> Vec<Pid> {
+        if !self.is_running() {
+            return Vec::new();
+        }
+        let mut family = processes::children(self.pid);
+        family.push(self.pid);
+        family
+    }
+
+    fn is_running(&mut self) -> bool {
+        matches!(self.watchdog.try_wait(), Ok(None))
+    }
+}
+
+/// A shell in a fixed environment: neither `PGOPTIONS` nor a translated message of the user's gets in. It works in
+/// the root folder, because another user may not be able to open ours.
+pub(super) fn shell(user: Option<(Uid, Gid)>) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command
+        .env_clear()
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")
+        .env("LC_ALL", "C")
+        .current_dir("/");
+    if let Some((uid, gid)) = user {
+        command.uid(uid.as_raw()).gid(gid.as_raw());
+    }
+    command
+}
+
+/// The last lines of a log, short enough for an error message.
+pub(super) fn tail(log: &Path) -> String {
+    let text = last_bytes(log, 4096).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(15)..].join("\n")
+}
+
+fn last_bytes(log: &Path, count: u64) -> io::Result<Vec<u8>> {
+    let mut file = File::open(log)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(count)))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+async fn first_line_as_pid(watchdog: &mut Child) -> io::Result<Pid> {
+    let mut line = String::new();
+    if let Some(stdout) = watchdog.stdout.take() {
+        BufReader::new(stdout).read_line(&mut line).await?;
+    }
+    line.trim()
+        .parse()
+        .map(Pid::from_raw)
+        .map_err(|_| io::Error::other("its watchdog did not start"))
+}
+
+/// A shell reports a signal as 128 plus its number.
+fn described(status: ExitStatus) -> String {
+    match status.code() {
+        Some(code) if code > 128 => match Signal::try_from(code - 128) {
+            Ok(signal) => format!("killed by {signal}"),
+            Err(_) => format!("exit code {code}"),
+        },
+        _ => status.to_string(),
+    }
+}
+
+/// As `kill -s` wants it.
+fn signal_name(signal: Signal) -> &'static str {
+    let name = signal.as_str();
+    name.strip_prefix("SIG").unwrap_or(name)
+}

@@ -1,0 +1,69 @@
+//! Stops what a killed run left behind.
+//!
+//! A pid file is only a hint: its process may have ended and its number may belong to somebody else by now. So a
+//! process is signalled only while its command line names our folder.
+
+use std::path::Path;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tokio::time::{Instant, sleep};
+
+use super::processes;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Stops the process named in the first line of the pid file, when its command line names the folder: politely
+/// first, then by force.
+pub(super) async fn stop_leftover(
+    server: &'static str,
+    pid_file: &Path,
+    folder: &Path,
+    polite: Signal,
+) {
+    let Some(pid) = pid_in(pid_file) else { return };
+    if !processes::names_path(pid, folder) {
+        return;
+    }
+    tracing::info!(server, %pid, "stopping the server that a killed run left behind");
+    for signal in [Signal::SIGCONT, polite] {
+        // A process that is gone already is what we want.
+        let _ = kill(pid, signal);
+    }
+    let gone = || !processes::names_path(pid, folder);
+    if !wait_until(gone).await {
+        let _ = kill(pid, Signal::SIGKILL);
+        wait_until(gone).await;
+    }
+}
+
+/// Kills the processes that work in the folder although their server is gone.
+pub(super) async fn kill_orphans(folder: &Path) {
+    let none_left = || {
+        let orphans = processes::working_in(folder);
+        for pid in &orphans {
+            let _ = kill(*pid, Signal::SIGKILL);
+        }
+        orphans.is_empty()
+    };
+    wait_until(none_left).await;
+}
+
+/// The pid in the first line of the file.
+pub(super) fn pid_in(pid_file: &Path) -> Option<Pid> {
+    let text = std::fs::read_to_string(pid_file).ok()?;
+    let pid = text.lines().next()?.trim().parse().ok()?;
+    (pid > 1).then(|| Pid::from_raw(pid))
+}
+
+async fn wait_until(done: impl Fn() -> bool) -> bool {
+    let deadline = Instant::now() + PATIENCE;
+    while !done() {
+        if Instant::now() > deadline {
+            return false;
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    true
+}

@@ -1,0 +1,272 @@
+//! A private Postgres server.
+
+use std::ffi::OsString;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::data_folder::DataFolder;
+use super::error::LocalError;
+use super::guarded::{Guarded, Launch, shell};
+use super::leftovers::{kill_orphans, pid_in};
+use super::port::{KeptPort, is_free};
+use super::programs::PostgresPrograms;
+
+const SERVER: &str = "PostgreSQL";
+/// Long enough for the recovery of a crashed server.
+const START_LIMIT: Duration = Duration::from_mins(1);
+
+/// What to start.
+#[derive(Clone, Debug)]
+pub struct PostgresOptions {
+    /// The folder for the data, the log and the port; it is made when missing.
+    pub data_dir: PathBuf,
+    /// A fixed port. Absent: the one of last time, or any free one.
+    pub port: Option<u16>,
+    /// Server settings, as in `postgresql.conf`.
+    pub settings: Vec<(String, String)>,
+    /// The folder of `initdb`, `postgres` and `psql`; searched for when absent.
+    pub programs: Option<PathBuf>,
+}
+
+impl PostgresOptions {
+    /// Options with any port, the default settings and the newest installed version.
+    pub fn new(data_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            data_dir: data_dir.into(),
+            port: None,
+            settings: Vec::new(),
+            programs: None,
+        }
+    }
+
+    /// Without fsync, a lasting copy on disk is not wanted at any other place either.
+    fn durable(&self) -> bool {
+        !self.settings.iter().any(|(name, value)| {
+            name == "fsync" && matches!(&**value, "off" | "false" | "no" | "0")
+        })
+    }
+}
+
+/// A running server that trusts the superuser `noetl` on 127.0.0.1. It has no Unix socket.
+///
+/// Dropping it stops the server too, without waiting for it.
+#[derive(Debug)]
+pub struct Postgres {
+    plan: Plan,
+    process: Guarded,
+}
+
+/// All that a restart needs.
+#[derive(Debug)]
+struct Plan {
+    programs: PostgresPrograms,
+    folder: DataFolder,
+    data: PathBuf,
+    log: PathBuf,
+    port: u16,
+    settings: Vec<(String, String)>,
+}
+
+impl Postgres {
+    /// Makes the data if there is none, stops what a killed run left behind, and starts the server.
+    pub async fn start(options: PostgresOptions) -> Result<Self, LocalError> {
+        let home = super::prepared(&options.data_dir)?;
+        let folder = DataFolder::new(&home)?;
+        let made_by = folder.made_by();
+        let programs =
+            PostgresPrograms::find(options.programs.as_deref(), made_by.as_deref(), &home).await?;
+        let data = folder.prepare(&programs, options.durable()).await?;
+        let kept = KeptPort::in_folder(&home);
+        let mut plan = Plan {
+            programs,
+            folder,
+            data,
+            log: home.join("log"),
+            port: kept.choose(SERVER, options.port)?,
+            settings: options.settings,
+        };
+        let process = match plan.start().await {
+            // Somebody was faster at the port.
+            Err(_) if options.port.is_none() && !is_free(plan.port) => {
+                plan.port = kept.choose(SERVER, None)?;
+                plan.start().await?
+            }
+            started => started?,
+        };
+        kept.keep(plan.port)?;
+        Ok(Self { plan, process })
+    }
+
+    /// The address of a database.
+    pub fn dsn(&self, database: &str) -> String {
+        format!("postgres://noetl@127.0.0.1:{}/{database}", self.plan.port)
+    }
+
+    /// The port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.plan.port
+    }
+
+    /// Creates those of the databases that do not exist.
+    pub async fn create_databases(&self, names: &[String]) -> Result<(), LocalError> {
+        let names: Vec<String> = names
+            .iter()
+            .map(|name| format!("'{}'", name.replace('\'', "''")))
+            .collect();
+        self.plan
+            .psql(&format!(
+                "SELECT format('CREATE DATABASE %I', name) FROM unnest(ARRAY[{}]::text[]) AS name \
+                 WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = name) \\gexec\n",
+                names.join(", ")
+            ))
+            .await
+    }
+
+    /// Waits until the server ends on its own, and says why. Cancel safe.
+    pub async fn wait_exit(&mut self) -> LocalError {
+        self.process.wait_exit().await
+    }
+
+    /// Fast shutdown: open transactions are rolled back and connections closed.
+    pub async fn stop(&mut self) {
+        self.process.stop().await;
+    }
+
+    /// Kills every process of the server, as a crash of the machine would.
+    pub async fn kill_9(&mut self) {
+        self.process.kill_9().await;
+        kill_orphans(&self.plan.data).await;
+    }
+
+    /// Freezes every process of the server: connections stay open and nothing answers.
+    pub fn pause(&mut self) {
+        self.process.pause();
+    }
+
+    /// Undoes [`Self::pause`].
+    pub fn resume(&mut self) {
+        self.process.resume();
+    }
+
+    /// Stops the server if it runs, and starts it at the same port.
+    pub async fn restart(&mut self) -> Result<(), LocalError> {
+        self.stop().await;
+        self.process = self.plan.start().await?;
+        Ok(())
+    }
+}
+
+impl Plan {
+    async fn start(&self) -> Result<Guarded, LocalError> {
+        let mut process = Guarded::spawn(Launch {
+            server: SERVER,
+            program: &self.programs.path("postgres"),
+            arguments: self.arguments(),
+            user: self.folder.user(),
+            log: &self.log,
+            stop_signals: (Signal::SIGINT, Signal::SIGQUIT),
+        })
+        .await?;
+        let deadline = Instant::now() + START_LIMIT;
+        while !self.is_ready(&process).await {
+            if Instant::now() > deadline {
+                let error = process.not_ready(START_LIMIT);
+                process.stop().await;
+                return Err(error);
+            }
+            tokio::select! {
+                error = process.wait_exit() => return Err(error),
+                () = sleep(Duration::from_millis(20)) => {}
+            }
+        }
+        Ok(process)
+    }
+
+    fn arguments(&self) -> Vec<OsString> {
+        let port = self.port.to_string();
+        let ours = [
+            ("listen_addresses", "127.0.0.1"),
+            ("port", &port),
+            ("unix_socket_directories", ""),
+            ("logging_collector", "off"),
+            ("log_destination", "stderr"),
+            ("timezone", "UTC"),
+            ("log_timezone", "UTC"),
+        ];
+        let theirs = self
+            .settings
+            .iter()
+            .map(|(name, value)| (&**name, &**value));
+        let mut arguments = vec!["-D".into(), self.data.clone().into_os_string()];
+        for (name, value) in ours.into_iter().chain(theirs) {
+            arguments.extend(["-c".into(), format!("{name}={value}").into()]);
+        }
+        arguments
+    }
+
+    /// A client can log in, and to this server: the pid file in the data folder is this process's.
+    async fn is_ready(&self, process: &Guarded) -> bool {
+        pid_in(&self.data.join("postmaster.pid")) == Some(process.pid())
+            && matches!(
+                timeout(Duration::from_secs(1), logs_in(self.port)).await,
+                Ok(Ok(true))
+            )
+    }
+
+    async fn psql(&self, script: &str) -> Result<(), LocalError> {
+        let program = self.programs.path("psql");
+        let failed = || LocalError::io("run", &program);
+        let mut psql = shell(None)
+            .args(["-c", r#"exec "$@""#, "sh"])
+            .arg(&program)
+            .args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d"])
+            .arg(format!(
+                "host=127.0.0.1 port={} user=noetl dbname=postgres",
+                self.port
+            ))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(failed())?;
+        if let Some(mut stdin) = psql.stdin.take() {
+            // When psql ends before it has read the script, its own words say why.
+            let _ = stdin.write_all(script.as_bytes()).await;
+        }
+        let output = psql.wait_with_output().await.map_err(failed())?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(LocalError::CreateDatabases {
+            message: String::from_utf8_lossy(&output.stderr)
+                .trim_end()
+                .to_owned(),
+        })
+    }
+}
+
+/// Whether a startup message is answered with an authentication message (`R`). A server that is still starting
+/// answers with an error. See PostgreSQL's manual, "Message Formats", `StartupMessage`.
+async fn logs_in(port: u16) -> std::io::Result<bool> {
+    const PROTOCOL_3_0: u32 = 0x0003_0000;
+    let mut startup = Vec::new();
+    startup.extend(PROTOCOL_3_0.to_be_bytes());
+    startup.extend(b"user\0noetl\0database\0postgres\0\0");
+    let length = u32::try_from(startup.len() + 4).unwrap_or(u32::MAX);
+
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+    stream.write_all(&length.to_be_bytes()).await?;
+    stream.write_all(&startup).await?;
+    let accepted = stream.read_u8().await? == b'R';
+    // Leave as a client does, and read what was sent: otherwise the server logs a broken connection.
+    stream.write_all(b"X\0\0\0\x04").await?;
+    tokio::io::copy(&mut stream, &mut tokio::io::sink()).await?;
+    Ok(accepted)
+}

@@ -1,0 +1,88 @@
+//! What the operating system knows about running processes: `/proc` on Linux, `ps` elsewhere.
+
+use std::path::Path;
+
+use nix::unistd::Pid;
+
+/// Whether the process runs a command line that names the path as one of its arguments. A process that has ended,
+/// is a zombie, or took over the number of another one does not.
+#[cfg(target_os = "linux")]
+pub(super) fn names_path(pid: Pid, path: &Path) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| {
+        line.split(|byte| *byte == 0)
+            .any(|argument| argument == path.as_os_str().as_bytes())
+    })
+}
+
+/// Whether the process runs a command line that names the path.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn names_path(pid: Pid, path: &Path) -> bool {
+    ps(&["-ww", "-o", "command=", "-p", &pid.to_string()]).contains(&*path.to_string_lossy())
+}
+
+/// The direct children of the process.
+#[cfg(target_os = "linux")]
+pub(super) fn children(parent: Pid) -> Vec<Pid> {
+    all()
+        .filter(|pid| parent_of(*pid) == Some(parent))
+        .collect()
+}
+
+/// The direct children of the process.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn children(parent: Pid) -> Vec<Pid> {
+    ps(&["-A", "-o", "pid=,ppid="])
+        .lines()
+        .filter_map(|line| {
+            let (pid, ppid) = line.trim().split_once(char::is_whitespace)?;
+            (ppid.trim().parse() == Ok(parent.as_raw()))
+                .then(|| pid.parse().ok().map(Pid::from_raw))?
+        })
+        .collect()
+}
+
+/// The processes whose working directory is the folder. Every process of a Postgres server works in its data
+/// folder, which tells the children of a dead postmaster from those of others.
+#[cfg(target_os = "linux")]
+pub(super) fn working_in(folder: &Path) -> Vec<Pid> {
+    all()
+        .filter(|pid| std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == folder))
+        .collect()
+}
+
+/// Not known without `/proc`. The children of a dead postmaster end on their own.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn working_in(_folder: &Path) -> Vec<Pid> {
+    Vec::new()
+}
+
+#[cfg(target_os = "linux")]
+fn all() -> impl Iterator<Item = Pid> {
+    std::fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .map(Pid::from_raw)
+}
+
+#[cfg(target_os = "linux")]
+fn parent_of(pid: Pid) -> Option<Pid> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // "pid (program) state parent …", where the program's name may hold spaces and brackets.
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace()
+        .nth(1)?
+        .parse()
+        .ok()
+        .map(Pid::from_raw)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn ps(arguments: &[&str]) -> String {
+    std::process::Command::new("/bin/ps")
+        .args(arguments)
+        .output()
+        .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+        .unwrap_or_default()
+}

@@ -1,0 +1,160 @@
+//! Registering and finding catalog entries. An entry never changes, so entries are cached by id.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use moka::future::Cache;
+use serde_json::Value;
+
+use super::error::{Rejection, RejectionCode, ServiceError};
+use super::ids::Ids;
+use crate::domain::ids::Id;
+use crate::domain::page::{Page, PageRequest};
+use crate::storage::catalog::{self, CatalogEntry, CatalogFilter, CatalogKey, NewEntry};
+use crate::storage::pools::Database;
+
+/// Bytes of content that an entry may have.
+pub const MAX_CONTENT_BYTES: usize = 4 << 20;
+/// Bytes of a path.
+pub const MAX_PATH_BYTES: usize = 512;
+const KINDS: [&str; 6] = ["playbook", "subscription", "agent", "credential", "mcp", "memory"];
+const CACHED_BYTES: u64 = 64 << 20;
+
+/// The catalog's use cases.
+#[derive(Debug, Clone)]
+pub struct Catalog {
+    cluster: Arc<Database>,
+    ids: Arc<Ids>,
+    cached: Cache<i64, Arc<CatalogEntry>>,
+}
+
+/// What a registration asks for.
+#[derive(Debug, Clone)]
+pub struct Registration {
+    /// What users call it.
+    pub path: String,
+    /// `None`: the content's `kind`.
+    pub kind: Option<String>,
+    /// YAML or JSON.
+    pub content: String,
+    /// What else is to be kept.
+    pub meta: Option<Value>,
+}
+
+impl Catalog {
+    /// The catalog of a deployment.
+    #[must_use]
+    pub fn new(cluster: Arc<Database>, ids: Arc<Ids>) -> Self {
+        let weight = |_: &i64, entry: &Arc<CatalogEntry>| {
+            let content = entry.content.as_ref().map_or(0, String::len);
+            u32::try_from(content * 3 + 512).unwrap_or(u32::MAX)
+        };
+        let cached = Cache::builder().max_capacity(CACHED_BYTES).weigher(weight).build();
+        Self { cluster, ids, cached }
+    }
+
+    /// Writes the next version of a path.
+    pub async fn register(&self, registration: Registration) -> Result<Arc<CatalogEntry>, ServiceError> {
+        let entry = self.parse(registration)?;
+        let registered = catalog::register(&self.cluster, &entry).await?;
+        let registered = registered
+            .ok_or_else(|| Rejection::invalid("path", "this path has 32767 versions and can take no more"))?;
+        let registered = Arc::new(registered);
+        self.cached.insert(registered.catalog_id, Arc::clone(&registered)).await;
+        Ok(registered)
+    }
+
+    fn parse(&self, registration: Registration) -> Result<NewEntry, ServiceError> {
+        let Registration { path, kind, content, meta } = registration;
+        check_path(&path)?;
+        if content.len() > MAX_CONTENT_BYTES {
+            let message = format!("content has {} bytes; at most {MAX_CONTENT_BYTES} are allowed", content.len());
+            return Err(Rejection::new(RejectionCode::PayloadTooLarge, "content", message).into());
+        }
+        let payload = parse_content(&content)?;
+        let kind = kind_of(kind, &payload)?;
+        Ok(NewEntry { catalog_id: self.ids.next()?, path, kind, content, payload, meta })
+    }
+
+    /// The entries with these ids; unknown ids are left out.
+    pub async fn by_ids(&self, ids: &[i64]) -> Result<HashMap<i64, Arc<CatalogEntry>>, ServiceError> {
+        let (mut found, mut missing) = (HashMap::new(), Vec::new());
+        for id in ids {
+            match self.cached.get(id).await {
+                Some(entry) => drop(found.insert(*id, entry)),
+                None => missing.push(*id),
+            }
+        }
+        if !missing.is_empty() {
+            for entry in catalog::by_ids(&self.cluster, &missing).await? {
+                let entry = Arc::new(entry);
+                self.cached.insert(entry.catalog_id, Arc::clone(&entry)).await;
+                found.insert(entry.catalog_id, entry);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The newest entry of each of these paths; a path without entries is left out.
+    pub async fn newest(&self, paths: &[String]) -> Result<HashMap<String, Arc<CatalogEntry>>, ServiceError> {
+        let newest = catalog::newest_ids(&self.cluster, paths).await?;
+        let ids: Vec<i64> = newest.iter().map(|(_, id)| *id).collect();
+        let entries = self.by_ids(&ids).await?;
+        Ok(newest.into_iter().filter_map(|(path, id)| entries.get(&id).map(|entry| (path, Arc::clone(entry)))).collect())
+    }
+
+    /// The newest entry of a path, if it has one.
+    pub async fn newest_of(&self, path: &str) -> Result<Option<Arc<CatalogEntry>>, ServiceError> {
+        Ok(self.newest(&[path.to_owned()]).await?.remove(path))
+    }
+
+    /// An entry by path: this version, or the newest.
+    pub async fn find(&self, path: &str, version: Option<i16>) -> Result<Option<Arc<CatalogEntry>>, ServiceError> {
+        Ok(catalog::find(&self.cluster, path, version).await?.map(Arc::new))
+    }
+
+    /// An entry by id.
+    pub async fn get(&self, id: Id) -> Result<Option<Arc<CatalogEntry>>, ServiceError> {
+        Ok(self.by_ids(&[id.get()]).await?.remove(&id.get()))
+    }
+
+    /// A page in path order, each path's oldest version first.
+    pub async fn list(
+        &self,
+        filter: &CatalogFilter,
+        page: &PageRequest<CatalogKey>,
+    ) -> Result<Page<CatalogEntry>, ServiceError> {
+        Ok(page.cut(catalog::list(&self.cluster, filter, page).await?))
+    }
+}
+
+/// A path is 1 to 512 bytes, without control characters or space at its ends.
+pub fn check_path(path: &str) -> Result<(), Rejection> {
+    if path.is_empty() || path.len() > MAX_PATH_BYTES {
+        return Err(Rejection::invalid("path", format!("a path has 1 to {MAX_PATH_BYTES} bytes")));
+    }
+    if path.trim() != path || path.chars().any(char::is_control) {
+        return Err(Rejection::invalid("path", "a path has no control characters and no space at its ends"));
+    }
+    Ok(())
+}
+
+fn parse_content(content: &str) -> Result<Value, Rejection> {
+    let parsed: Value = serde_saphyr::from_str(content)
+        .map_err(|error| Rejection::invalid("content", format!("content is neither YAML nor JSON: {error}")))?;
+    if parsed.is_object() {
+        return Ok(parsed);
+    }
+    Err(Rejection::invalid("content", "content must be a map, such as `kind: playbook`"))
+}
+
+fn kind_of(given: Option<String>, payload: &Value) -> Result<String, Rejection> {
+    let field = if given.is_some() { "kind" } else { "content" };
+    let named = given.as_deref().or_else(|| payload.get("kind").and_then(Value::as_str));
+    let kind = named.map(str::to_ascii_lowercase).unwrap_or_default();
+    if KINDS.contains(&kind.as_str()) {
+        return Ok(kind);
+    }
+    let message = format!("the kind, given or as `kind` in the content, must be one of: {}", KINDS.join(", "));
+    Err(Rejection::invalid(field, message))
+}

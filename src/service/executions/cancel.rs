@@ -1,0 +1,68 @@
+//! Cancelling an execution.
+
+use serde_json::json;
+
+use super::Executions;
+use crate::domain::event::Event;
+use crate::domain::execution::{CANCELLED, Status, emitted};
+use crate::domain::ids::Id;
+use crate::service::clock;
+use crate::service::error::{Rejection, RejectionCode, ServiceError};
+use crate::storage::executions::{self, ExecutionRow};
+use crate::storage::log::LockedLog;
+
+/// Bytes of a cancellation's reason.
+const MAX_REASON_BYTES: usize = 4096;
+
+impl Executions {
+    /// Ends an execution that has not ended.
+    pub async fn cancel(&self, id: Id, reason: Option<String>) -> Result<(), ServiceError> {
+        if reason.as_ref().is_some_and(|reason| reason.len() > MAX_REASON_BYTES) {
+            return Err(Rejection::invalid("reason", format!("a reason has at most {MAX_REASON_BYTES} bytes")).into());
+        }
+        let shard = self.databases.shard_of(id);
+        let row = executions::by_ids(shard, &[id.get()]).await?.pop().ok_or_else(|| unknown(id))?;
+        let mut log = LockedLog::lock(shard, id).await?;
+        let status = log.execution_status().await?.ok_or_else(|| unknown(id))?;
+        if status.is_terminal() {
+            let message = format!("execution {id} is {} and can't be cancelled any more", status.as_str());
+            return Err(Rejection::new(RejectionCode::InvalidTransition, "id", message).into());
+        }
+        let last = log.last_event_id().await?.unwrap_or(id);
+        let event_id = self.ids.next_after(last).await?;
+        log.append(&cancellation(&row, event_id, reason.as_deref())).await?;
+        log.mark_cancelled(event_id, reason.as_deref()).await?;
+        log.commit().await?;
+        self.wakes.ring(self.databases.index_of(id));
+        Ok(())
+    }
+}
+
+fn cancellation(row: &ExecutionRow, event_id: Id, reason: Option<&str>) -> Event {
+    let at = clock::now();
+    Event {
+        execution_id: Id::new(row.execution_id),
+        event_id,
+        catalog_id: Id::new(row.catalog_id),
+        parent_event_id: None,
+        parent_execution_id: row.parent_execution_id.map(Id::new),
+        created_at: at,
+        event_type: CANCELLED.to_owned(),
+        node_id: Some("playbook".to_owned()),
+        node_name: row.path.clone(),
+        node_type: Some("execution".to_owned()),
+        status: Some(Status::Cancelled.as_str().to_owned()),
+        duration: None,
+        context: reason.map(|reason| json!({ "reason": reason })),
+        result: None,
+        meta: Some(emitted(at).into()),
+        error: None,
+        stack_trace: None,
+        tenant_id: "default".to_owned(),
+        organization_id: "default".to_owned(),
+    }
+}
+
+fn unknown(id: Id) -> Rejection {
+    Rejection::not_found("id", format!("there is no execution {id}"))
+}

@@ -1,0 +1,206 @@
+//! Claiming dedup keys, and finishing what other claimants began.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::{Value, json};
+
+use super::Executions;
+use super::start::{Executed, Ready};
+use crate::domain::event::Event;
+use crate::domain::execution::{Creation, emitted};
+use crate::domain::ids::Id;
+use crate::domain::lifecycle::DEDUPLICATED;
+use crate::domain::shard::ShardIndex;
+use crate::service::clock;
+use crate::service::error::{Rejection, RejectionCode, ServiceError};
+use crate::service::subscriptions::subscription_event;
+use crate::storage::dedup::{self, NewClaim, StandingClaim};
+use crate::storage::log::LockedLog;
+
+/// How old a reserved claim must be before the sweeper finishes it: older than any claimant that still lives.
+const STALE_CLAIM_SECONDS: f64 = 6.0;
+/// Claims that one sweep finishes.
+const SWEEP_BATCH: i64 = 200;
+
+/// An execution, and who asked for it.
+#[derive(Debug)]
+pub(super) struct Claimed {
+    pub(super) execution_id: Id,
+    /// What is to be created (again, where another claimant may have); `None`: it exists.
+    pub(super) creation: Option<Creation>,
+    /// Whether a claim must be settled once it is created.
+    reserved: bool,
+    /// The position of the request that starts it; `None`: another call's.
+    pub(super) starter: Option<usize>,
+    /// The positions of the requests that repeat it.
+    pub(super) duplicates: Vec<usize>,
+    /// The key under its scope, for the audit.
+    key: Option<(i64, String)>,
+}
+
+type Answers = BTreeMap<usize, Result<Executed, ServiceError>>;
+type Key = (i64, String);
+
+impl Executions {
+    /// Claims the keys of those that have one. Answers what is to be created, and what is answered already.
+    pub(super) async fn claim(&self, ready: Vec<Ready>) -> (Vec<Claimed>, Answers) {
+        let (keyed, plain): (Vec<Ready>, Vec<Ready>) = ready.into_iter().partition(|one| one.dedup.is_some());
+        let mut claimed: Vec<Claimed> = plain.into_iter().map(Claimed::without_key).collect();
+        let mut groups: BTreeMap<Key, Vec<Ready>> = BTreeMap::new();
+        for one in keyed {
+            let scope = one.creation.parent_execution_id.map_or(0, Id::get);
+            let key = one.dedup.as_ref().map(|dedup| dedup.key.clone()).unwrap_or_default();
+            groups.entry((scope, key)).or_default().push(one);
+        }
+        let mut answers = Answers::new();
+        if groups.is_empty() {
+            return (claimed, answers);
+        }
+        match self.standing(&groups).await {
+            Ok(mut standing) => {
+                for (key, group) in groups {
+                    match standing.remove(&key) {
+                        Some(claim) => claimed.push(judge(key, group, claim, &mut answers)),
+                        None => fail(&group, &conflict_without_row(&key), &mut answers),
+                    }
+                }
+            }
+            Err(error) => groups.values().for_each(|group| fail(group, &error, &mut answers)),
+        }
+        (claimed, answers)
+    }
+
+    /// The standing claim of each key, after its first request tried to claim it.
+    async fn standing(&self, groups: &BTreeMap<Key, Vec<Ready>>) -> Result<HashMap<Key, StandingClaim>, ServiceError> {
+        let first = |((scope, key), group): (&Key, &Vec<Ready>)| {
+            let first = group.first()?;
+            Some((*scope, key.clone(), first.hash, first.window_seconds, first.creation.clone()))
+        };
+        let firsts: Vec<_> = groups.iter().filter_map(first).collect();
+        let claims: Vec<NewClaim<'_>> = firsts
+            .iter()
+            .map(|(scope, key, request_hash, window_seconds, creation)| NewClaim {
+                scope: *scope,
+                key,
+                request_hash: *request_hash,
+                window_seconds: *window_seconds,
+                creation,
+            })
+            .collect();
+        let standing = dedup::claim(self.databases.cluster(), &claims).await?;
+        Ok(standing.into_iter().map(|claim| ((claim.scope, claim.key.clone()), claim)).collect())
+    }
+
+    /// Settles the claims whose executions are created. One that fails to settle is finished by whoever meets it.
+    pub(super) async fn settle(&self, claimed: &[Claimed], failed: &BTreeMap<ShardIndex, ServiceError>) {
+        let created = claimed.iter().filter(|one| one.reserved).map(|one| one.execution_id);
+        let created = created.filter(|id| !failed.contains_key(&self.databases.index_of(*id)));
+        self.settle_ids(&created.map(Id::get).collect::<Vec<i64>>()).await;
+    }
+
+    async fn settle_ids(&self, created: &[i64]) {
+        if created.is_empty() {
+            return;
+        }
+        if let Err(error) = dedup::settle(self.databases.cluster(), created).await {
+            tracing::warn!(%error, claims = created.len(), "claims stay reserved until they are swept");
+        }
+    }
+
+    /// Creates the executions of claims that nobody finished. Answers how many claims there were.
+    pub async fn sweep(&self) -> Result<usize, ServiceError> {
+        let stale = dedup::stale(self.databases.cluster(), STALE_CLAIM_SECONDS, SWEEP_BATCH).await?;
+        let failed = self.create(stale.iter()).await;
+        let ids = stale.iter().map(|creation| creation.execution_id);
+        let created: Vec<i64> =
+            ids.filter(|id| !failed.contains_key(&self.databases.index_of(*id))).map(Id::get).collect();
+        self.settle_ids(&created).await;
+        if !stale.is_empty() {
+            tracing::info!(found = stale.len(), created = created.len(), "finished abandoned dedup claims");
+        }
+        Ok(stale.len())
+    }
+
+    /// Notes duplicates on their subscriptions' logs; best effort, as the answer does not depend on it.
+    pub(super) async fn audit_duplicates(&self, claimed: &[Claimed]) {
+        let mut by_scope: BTreeMap<i64, Vec<&Claimed>> = BTreeMap::new();
+        for one in claimed.iter().filter(|one| !one.duplicates.is_empty()) {
+            if let Some((scope, _)) = one.key.as_ref().filter(|(scope, _)| *scope != 0) {
+                by_scope.entry(*scope).or_default().push(one);
+            }
+        }
+        for (scope, duplicates) in by_scope {
+            if let Err(error) = self.audit(Id::new(scope), &duplicates).await {
+                tracing::warn!(subscription = scope, %error, "duplicates could not be noted on the subscription's log");
+            }
+        }
+    }
+
+    async fn audit(&self, subscription: Id, duplicates: &[&Claimed]) -> Result<(), ServiceError> {
+        let mut log = LockedLog::lock(self.databases.shard_of(subscription), subscription).await?;
+        let Some(row) = log.subscription().await? else {
+            return Ok(());
+        };
+        let mut last = log.last_event_id().await?.unwrap_or(row.last_event_id);
+        for one in duplicates {
+            for _ in &one.duplicates {
+                last = self.ids.next_after(last).await?;
+                let key = one.key.as_ref().map_or("", |(_, key)| key);
+                let context = json!({
+                    "subscription_id": subscription.to_string(),
+                    "dedup_key": key,
+                    "execution_id": one.execution_id.to_string(),
+                });
+                let event = subscription_event(subscription, last, &row.path, row.catalog_id, DEDUPLICATED, clock::now());
+                let meta = Some(Value::Object(emitted(event.created_at)));
+                let status = Some("DUPLICATE".to_owned());
+                log.append(&Event { status, context: Some(context), meta, ..event }).await?;
+            }
+        }
+        log.commit().await?;
+        self.wakes.ring(self.databases.index_of(subscription));
+        Ok(())
+    }
+}
+
+impl Claimed {
+    fn without_key(ready: Ready) -> Self {
+        let Ready { position, creation, .. } = ready;
+        let execution_id = creation.execution_id;
+        Self {
+            execution_id,
+            creation: Some(creation),
+            reserved: false,
+            starter: Some(position),
+            duplicates: Vec::new(),
+            key: None,
+        }
+    }
+}
+
+/// Sorts the requests under one key by the claim that stands: who starts, who repeats, who asks for something else.
+fn judge(key: Key, group: Vec<Ready>, claim: StandingClaim, answers: &mut Answers) -> Claimed {
+    let execution_id = claim.execution_id;
+    let (same, other): (Vec<Ready>, Vec<Ready>) =
+        group.into_iter().partition(|one| claim.request_hash.as_ref().is_none_or(|hash| *hash == one.hash));
+    fail(&other, &mismatch(&key, execution_id).into(), answers);
+    let starter = same.iter().find(|one| one.creation.execution_id == execution_id).map(|one| one.position);
+    let duplicates = same.iter().map(|one| one.position).filter(|position| Some(*position) != starter).collect();
+    let reserved = claim.reserved.is_some();
+    Claimed { execution_id, creation: claim.reserved, reserved, starter, duplicates, key: Some(key) }
+}
+
+fn fail(group: &[Ready], error: &ServiceError, answers: &mut Answers) {
+    answers.extend(group.iter().map(|one| (one.position, Err(error.clone()))));
+}
+
+fn mismatch((_, key): &Key, owner: Id) -> Rejection {
+    let shown: String = key.chars().take(64).collect();
+    let message = format!("the dedup key {shown:?} belongs to execution {owner}, which was asked for differently");
+    Rejection::new(RejectionCode::IdempotencyMismatch, "dedup.key", message)
+}
+
+fn conflict_without_row((_, key): &Key) -> ServiceError {
+    let shown: String = key.chars().take(64).collect();
+    Rejection::invalid("dedup.key", format!("the dedup key {shown:?} can't be claimed")).into()
+}

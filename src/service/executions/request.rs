@@ -1,0 +1,139 @@
+//! What a caller may ask for, and the bounds that are checked before anything else happens.
+
+use serde_json::{Map, Value, json};
+
+use crate::domain::execution::{is_pool_name, request_hash};
+use crate::domain::ids::Id;
+use crate::service::catalog::check_path;
+use crate::service::error::{Rejection, RejectionCode};
+
+/// Requests in one batch.
+pub const MAX_BATCH: usize = 1000;
+/// Bytes of a workload or a trace as JSON.
+pub const MAX_WORKLOAD_BYTES: usize = 4 << 20;
+/// Bytes of a dedup key.
+const MAX_KEY_BYTES: usize = 1024;
+/// Seconds of a dedup window: 30 days.
+const MAX_WINDOW_SECONDS: i32 = 30 * 24 * 3600;
+
+/// A request to start an execution.
+#[derive(Debug, Clone, Default)]
+pub struct ExecuteRequest {
+    /// What to run, by its newest version; or `catalog_id`.
+    pub path: Option<String>,
+    /// What to run, exactly; or `path`.
+    pub catalog_id: Option<Id>,
+    /// A map that overlays the catalog entry's.
+    pub workload: Option<Value>,
+    /// The subscription or execution that it belongs to.
+    pub parent_execution_id: Option<Id>,
+    /// Whose workers run it.
+    pub execution_pool: Option<String>,
+    /// W3C trace context; absent: the parent's.
+    pub trace: Option<Value>,
+    /// Run once per key and window.
+    pub dedup: Option<Dedup>,
+}
+
+/// A dedup window.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dedup {
+    /// What makes two requests the same message, within the parent.
+    pub key: String,
+    /// How long the key is remembered; absent: the subscription's `dedup.window_secs`, else 300.
+    pub window_seconds: Option<i32>,
+}
+
+/// What is to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Target {
+    Path(String),
+    Catalog(Id),
+}
+
+/// A request within all bounds.
+#[derive(Debug, Clone)]
+pub(super) struct ValidRequest {
+    pub(super) target: Target,
+    pub(super) workload: Map<String, Value>,
+    pub(super) parent: Option<Id>,
+    pub(super) pool: Option<String>,
+    pub(super) trace: Option<Value>,
+    pub(super) dedup: Option<Dedup>,
+    /// Of the request as it was asked, so that a later catalog version does not make it another one.
+    pub(super) hash: [u8; 32],
+}
+
+impl ExecuteRequest {
+    pub(super) fn validate(self) -> Result<ValidRequest, Rejection> {
+        let target = target(self.path, self.catalog_id)?;
+        let workload = workload(self.workload)?;
+        check_size("trace", self.trace.as_ref())?;
+        if self.trace.as_ref().is_some_and(|trace| !trace.is_object()) {
+            return Err(Rejection::invalid("trace", "trace must be a map, such as {\"traceparent\": \"00-…\"}"));
+        }
+        if self.execution_pool.as_ref().is_some_and(|pool| !is_pool_name(pool)) {
+            let message = "a pool's name has 1 to 64 letters, digits, - and _";
+            return Err(Rejection::invalid("executionPool", message));
+        }
+        self.dedup.as_ref().map(check_dedup).transpose()?;
+        let named = match &target {
+            Target::Path(path) => json!({ "path": path }),
+            Target::Catalog(id) => json!({ "catalog_id": id }),
+        };
+        let hash = request_hash(&json!([named, workload, self.parent_execution_id, self.execution_pool, self.trace]));
+        Ok(ValidRequest {
+            target,
+            workload,
+            parent: self.parent_execution_id,
+            pool: self.execution_pool,
+            trace: self.trace,
+            dedup: self.dedup,
+            hash,
+        })
+    }
+}
+
+fn target(path: Option<String>, catalog_id: Option<Id>) -> Result<Target, Rejection> {
+    match (path, catalog_id) {
+        (Some(path), None) => check_path(&path).map(|()| Target::Path(path)),
+        (None, Some(id)) => Ok(Target::Catalog(id)),
+        (Some(_), Some(_)) => Err(Rejection::invalid("path", "give either path or catalogId, not both")),
+        (None, None) => Err(Rejection::invalid("path", "give path or catalogId")),
+    }
+}
+
+fn workload(given: Option<Value>) -> Result<Map<String, Value>, Rejection> {
+    check_size("workload", given.as_ref())?;
+    match given {
+        None | Some(Value::Null) => Ok(Map::new()),
+        Some(Value::Object(map)) => Ok(map),
+        Some(_) => Err(Rejection::invalid("workload", "workload must be a map")),
+    }
+}
+
+fn check_size(field: &str, value: Option<&Value>) -> Result<(), Rejection> {
+    let bytes = value.map_or(0, |value| value.to_string().len());
+    if bytes <= MAX_WORKLOAD_BYTES {
+        return Ok(());
+    }
+    let message = format!("{field} has {bytes} bytes as JSON; at most {MAX_WORKLOAD_BYTES} are allowed");
+    Err(Rejection::new(RejectionCode::PayloadTooLarge, field, message))
+}
+
+fn check_dedup(dedup: &Dedup) -> Result<(), Rejection> {
+    if dedup.key.is_empty() || dedup.key.len() > MAX_KEY_BYTES {
+        let message = format!("a dedup key has 1 to {MAX_KEY_BYTES} bytes, this one has {}", dedup.key.len());
+        return Err(Rejection::invalid("dedup.key", message));
+    }
+    if dedup.key.contains('\0') {
+        return Err(Rejection::invalid("dedup.key", "a dedup key has no NUL character"));
+    }
+    match dedup.window_seconds {
+        Some(seconds) if !(1..=MAX_WINDOW_SECONDS).contains(&seconds) => {
+            let message = format!("a dedup window has 1 to {MAX_WINDOW_SECONDS} seconds, not {seconds}");
+            Err(Rejection::invalid("dedup.windowSeconds", message))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,151 @@
+//! Starting executions, one or a batch: result i belongs to request i.
+
+use std::collections::BTreeMap;
+
+use futures::future::join_all;
+use serde_json::Value;
+
+use super::Executions;
+use super::claims::Claimed;
+use super::request::{Dedup, ExecuteRequest, MAX_BATCH, ValidRequest};
+use super::resolve::Named;
+use crate::domain::execution::{Creation, overlay};
+use crate::domain::ids::Id;
+use crate::domain::shard::ShardIndex;
+use crate::service::clock;
+use crate::service::error::{Rejection, ServiceError};
+use crate::service::fault;
+use crate::service::shards::by_shard;
+use crate::storage::error::StorageError;
+use crate::storage::executions;
+
+/// An execution that runs because of a request, now or earlier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Executed {
+    /// Which one.
+    pub execution_id: Id,
+    /// Whether this request started it.
+    pub outcome: Outcome,
+}
+
+/// What a request came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It started the execution.
+    Started,
+    /// Its dedup key belongs to an execution that an earlier request started.
+    Duplicate,
+}
+
+/// A request that is ready to run.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) position: usize,
+    pub(super) creation: Creation,
+    pub(super) dedup: Option<Dedup>,
+    pub(super) window_seconds: i32,
+    pub(super) hash: [u8; 32],
+}
+
+type Answer = Result<Executed, ServiceError>;
+
+impl Executions {
+    /// Starts one execution.
+    pub async fn execute(&self, request: ExecuteRequest) -> Answer {
+        let mut answers = self.execute_batch(vec![request]).await?;
+        answers.pop().unwrap_or_else(|| Err(Rejection::invalid("", "nothing was asked for").into()))
+    }
+
+    /// Starts a batch of 1 to 1000; each request succeeds or fails on its own.
+    pub async fn execute_batch(&self, requests: Vec<ExecuteRequest>) -> Result<Vec<Answer>, ServiceError> {
+        if requests.is_empty() || requests.len() > MAX_BATCH {
+            let message = format!("a batch has 1 to {MAX_BATCH} requests, not {}", requests.len());
+            return Err(Rejection::invalid("requests", message).into());
+        }
+        let (mut answers, ready) = self.prepare(requests).await?;
+        fault::reach("execute.validated");
+        let (claimed, settled) = self.claim(ready).await;
+        answers.extend(settled);
+        fault::reach("execute.claimed");
+        let failed = self.create(claimed.iter().filter_map(|one| one.creation.as_ref())).await;
+        fault::reach("execute.created");
+        self.settle(&claimed, &failed).await;
+        fault::reach("execute.settled");
+        for one in &claimed {
+            let shard = self.databases.index_of(one.execution_id);
+            answers.extend(one.answers(failed.get(&shard)));
+        }
+        self.audit_duplicates(&claimed).await;
+        Ok(answers.into_values().collect())
+    }
+
+    /// Validates and resolves; answers the refused, and the ready with their ids.
+    async fn prepare(
+        &self,
+        requests: Vec<ExecuteRequest>,
+    ) -> Result<(BTreeMap<usize, Answer>, Vec<Ready>), ServiceError> {
+        let mut answers = BTreeMap::new();
+        let mut valid = Vec::new();
+        for (position, request) in requests.into_iter().enumerate() {
+            match request.validate() {
+                Ok(request) => valid.push((position, request)),
+                Err(rejection) => drop(answers.insert(position, Err(rejection.into()))),
+            }
+        }
+        let asked: Vec<&ValidRequest> = valid.iter().map(|(_, request)| request).collect();
+        let resolved = self.resolve(&asked).await?;
+        let mut ready = Vec::new();
+        for (position, request) in valid {
+            match self.named(&request, &resolved).and_then(|named| self.ready(position, request, &named)) {
+                Ok(one) => ready.push(one),
+                Err(error) => drop(answers.insert(position, Err(error))),
+            }
+        }
+        Ok((answers, ready))
+    }
+
+    fn ready(&self, position: usize, request: ValidRequest, named: &Named) -> Result<Ready, ServiceError> {
+        let window = request.dedup.as_ref().and_then(|dedup| dedup.window_seconds);
+        let inherited = || named.parent.as_ref().and_then(|head| head.trace.clone()).filter(Value::is_object);
+        let creation = Creation {
+            execution_id: self.ids.next()?,
+            event_id: self.ids.next()?,
+            parent_execution_id: request.parent,
+            catalog_id: Id::new(named.entry.catalog_id),
+            path: named.entry.path.clone(),
+            workload: overlay(named.entry.payload.as_ref(), request.workload),
+            pool: request.pool,
+            trace: request.trace.or_else(inherited),
+            emitted_at: clock::now(),
+        };
+        let window_seconds = window.unwrap_or(named.default_window);
+        Ok(Ready { position, creation, dedup: request.dedup, window_seconds, hash: request.hash })
+    }
+
+    /// Creates executions, one statement per shard, in parallel. Answers the shards that failed.
+    pub(super) async fn create<'a>(
+        &self,
+        creations: impl Iterator<Item = &'a Creation>,
+    ) -> BTreeMap<ShardIndex, ServiceError> {
+        let groups = by_shard(&self.databases, creations, |creation| creation.execution_id);
+        let outcomes = groups.iter().map(async |(shard, group)| {
+            let outcome = executions::create(&self.databases.shards()[usize::from(*shard)], group).await;
+            self.wakes.ring(*shard);
+            (*shard, outcome)
+        });
+        let failed = |(shard, outcome): (_, Result<(), StorageError>)| Some((shard, outcome.err()?.into()));
+        join_all(outcomes).await.into_iter().filter_map(failed).collect()
+    }
+}
+
+impl Claimed {
+    /// The answers to everybody who asked for this execution.
+    fn answers(&self, failed: Option<&ServiceError>) -> impl Iterator<Item = (usize, Answer)> {
+        let execution_id = self.execution_id;
+        let started = self.starter.map(|position| (position, Outcome::Started));
+        let duplicates = self.duplicates.iter().map(|position| (*position, Outcome::Duplicate));
+        started.into_iter().chain(duplicates).map(move |(position, outcome)| {
+            (position, failed.map_or(Ok(Executed { execution_id, outcome }), |error| Err(error.clone())))
+        })
+    }
+}

@@ -1,0 +1,127 @@
+//! Ids under a leased machine id.
+//!
+//! Guarantee: no two live replicas make the same id, and this replica's ids increase. The lease is held in the cluster
+//! database; an id is only made while the lease is known to hold (by the monotonic clock, counted from before the renewal
+//! was asked for) and only up to the millisecond that the lease reserved. A replica that lost its lease makes no ids
+//! until it has another.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use uuid::Uuid;
+
+use super::clock;
+use super::error::{NoIdReason, ServiceError};
+use crate::domain::ids::{Id, NoId, Snowflakes};
+use crate::storage::machines::{self, Grant};
+use crate::storage::pools::Database;
+
+/// How long a lease holds without renewal.
+pub const LEASE: Duration = Duration::from_secs(15);
+/// How far ahead of the clock a lease reserves ids; several renewals may fail before it matters.
+const AHEAD_MS: u64 = 120_000;
+
+/// Makes ids.
+#[derive(Debug)]
+pub struct Ids {
+    cluster: Arc<Database>,
+    owner: Uuid,
+    pinned: Option<u16>,
+    leased: Mutex<Leased>,
+}
+
+#[derive(Debug)]
+struct Leased {
+    machine_id: u16,
+    snowflakes: Snowflakes,
+    valid_until: Instant,
+}
+
+impl Ids {
+    /// Takes a machine id: `pinned`, or any that is free. `Ok(None)`: none is free now.
+    pub async fn lease(cluster: Arc<Database>, pinned: Option<u16>) -> Result<Option<Self>, ServiceError> {
+        let owner = Uuid::new_v4();
+        let Some(leased) = acquire(&cluster, owner, pinned, 0).await? else {
+            return Ok(None);
+        };
+        Ok(Some(Self { cluster, owner, pinned, leased: Mutex::new(leased) }))
+    }
+
+    /// The next id.
+    pub fn next(&self) -> Result<Id, ServiceError> {
+        let mut leased = self.leased();
+        if Instant::now() >= leased.valid_until {
+            return Err(NoIdReason::LeaseLost.into());
+        }
+        leased.snowflakes.next(clock::snowflake_ms()).map_err(|none| NoIdReason::from(none).into())
+    }
+
+    /// An id larger than `floor`, whatever the clocks of the replicas say.
+    pub async fn next_after(&self, floor: Id) -> Result<Id, ServiceError> {
+        self.leased().snowflakes.observe(floor).map_err(NoIdReason::from)?;
+        match self.next() {
+            Err(ServiceError::NoId(NoIdReason::Generator(NoId::CeilingReached { .. }))) => {
+                self.renew().await?;
+                self.next()
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Keeps the lease, or takes another machine id if it is lost. To be called every third of [`LEASE`].
+    pub async fn renew(&self) -> Result<(), ServiceError> {
+        let (machine_id, position_ms) = {
+            let leased = self.leased();
+            (leased.machine_id, leased.snowflakes.position_ms())
+        };
+        let ceiling_ms = position_ms.max(clock::snowflake_ms()) + AHEAD_MS;
+        let asked_at = Instant::now();
+        if machines::renew(&self.cluster, self.owner, machine_id, ceiling_ms, LEASE.as_secs_f64()).await? {
+            let mut leased = self.leased();
+            leased.valid_until = asked_at + LEASE;
+            leased.snowflakes.raise_ceiling(ceiling_ms);
+            return Ok(());
+        }
+        tracing::warn!(machine_id, "machine id lease lost; taking another");
+        self.leased().valid_until = asked_at;
+        let taken = acquire(&self.cluster, self.owner, self.pinned, position_ms).await?;
+        *self.leased() = taken.ok_or(NoIdReason::LeaseLost)?;
+        Ok(())
+    }
+
+    /// Gives the machine id back; no ids are made after.
+    pub async fn release(&self) -> Result<(), ServiceError> {
+        let (machine_id, position_ms) = {
+            let mut leased = self.leased();
+            leased.valid_until = Instant::now();
+            (leased.machine_id, leased.snowflakes.position_ms())
+        };
+        Ok(machines::release(&self.cluster, self.owner, machine_id, position_ms).await?)
+    }
+
+    /// The machine id that ids carry.
+    #[must_use]
+    pub fn machine_id(&self) -> u16 {
+        self.leased().machine_id
+    }
+
+    fn leased(&self) -> MutexGuard<'_, Leased> {
+        self.leased.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn acquire(
+    cluster: &Database,
+    owner: Uuid,
+    pinned: Option<u16>,
+    position_ms: u64,
+) -> Result<Option<Leased>, ServiceError> {
+    let asked_at = Instant::now();
+    let now_ms = clock::snowflake_ms().max(position_ms);
+    let grant = machines::acquire(cluster, owner, pinned, now_ms, AHEAD_MS, LEASE.as_secs_f64()).await?;
+    Ok(grant.map(|Grant { machine_id, floor_ms, ceiling_ms }| Leased {
+        machine_id,
+        snowflakes: Snowflakes::new(machine_id, floor_ms.max(position_ms), ceiling_ms),
+        valid_until: asked_at + LEASE,
+    }))
+}

@@ -1,0 +1,13 @@
+//! Use cases: load, decide (in `domain`), write. The only place that joins databases.
+
+pub mod catalog;
+pub mod clock;
+pub mod error;
+pub mod executions;
+pub mod fan_out;
+pub mod fault;
+pub mod ids;
+pub mod registry;
+pub mod shards;
+pub mod subscriptions;
+pub mod wake;

@@ -1,0 +1,152 @@
+//! Making a subscription live, at most one per path.
+//!
+//! The order is always: commit an intent under the path's row lock, fulfil it on the shard while holding that lock,
+//! settle. Whoever finds an unsettled intent fulfils it first, so a crash between any two steps leaves nothing that the
+//! next caller, or the sweeper, does not finish.
+
+use serde_json::json;
+
+use super::error::{Rejection, RejectionCode, ServiceError};
+use super::fault;
+use super::subscriptions::Subscriptions;
+use crate::domain::ids::Id;
+use crate::domain::lifecycle::{Action, State};
+use crate::storage::catalog::CatalogEntry;
+use crate::storage::log::LockedLog;
+use crate::storage::registry::{self, PathLock, RegistryRow};
+use crate::storage::subscriptions::SubscriptionRow;
+
+/// What is to become live.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Wanted<'a> {
+    /// Any subscription of the path; a fresh one if none is live.
+    Any,
+    /// This deactivated one, if nothing happened to it since the expected event.
+    This {
+        id: Id,
+        expected: Option<Id>,
+        reason: Option<&'a str>,
+    },
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// The wanted subscription is live by an event that this call, or a helper for it, wrote; or it was live before
+    /// where any would do.
+    Live(SubscriptionRow),
+    /// The wanted subscription is live through somebody else's doing.
+    AlreadyLive,
+}
+
+impl Subscriptions {
+    /// Makes a subscription of `entry`'s path live.
+    pub(super) async fn make_live(&self, entry: &CatalogEntry, wanted: Wanted<'_>) -> Result<Outcome, ServiceError> {
+        loop {
+            let Some(lock) = PathLock::take(self.cluster(), &entry.path).await? else {
+                let (id, after) = self.first_intent(wanted).await?;
+                registry::reserve(self.cluster(), &entry.path, id, after).await?;
+                fault::reach("register.reserved");
+                continue;
+            };
+            let row = lock.row;
+            if let Some(after) = row.intent_after {
+                let made = self.fulfil(entry, row, after, wanted).await?;
+                fault::reach("register.created");
+                lock.settle().await?;
+                match made {
+                    Some(made) if answers(wanted, &made, after) => return Ok(Outcome::Live(made)),
+                    _ => continue,
+                }
+            }
+            let current = self.get(row.subscription_id).await?;
+            match (wanted, current) {
+                (Wanted::Any, Some(current)) if current.state.is_live() => return Ok(Outcome::Live(current)),
+                (Wanted::Any, _) => lock.intend(self.ids.next()?, Id::new(0)).await?,
+                (Wanted::This { id, .. }, Some(current)) if current.state.is_live() => {
+                    return if current.id == id { Ok(Outcome::AlreadyLive) } else { Err(occupied(&current).into()) };
+                }
+                (Wanted::This { .. }, _) => {
+                    let (id, after) = self.first_intent(wanted).await?;
+                    lock.intend(id, after).await?;
+                }
+            }
+            fault::reach("register.intended");
+        }
+    }
+
+    async fn first_intent(&self, wanted: Wanted<'_>) -> Result<(Id, Id), ServiceError> {
+        let Wanted::This { id, expected, .. } = wanted else {
+            return Ok((self.ids.next()?, Id::new(0)));
+        };
+        let current = self.existing(id).await?;
+        check_expected(&current, expected)?;
+        Ok((id, current.last_event_id))
+    }
+
+    /// Writes the event that an intent asks for unless it is written. `None`: what the intent made live has ended since.
+    async fn fulfil(
+        &self,
+        entry: &CatalogEntry,
+        row: RegistryRow,
+        after: Id,
+        wanted: Wanted<'_>,
+    ) -> Result<Option<SubscriptionRow>, ServiceError> {
+        let id = row.subscription_id;
+        let mut log = LockedLog::lock(self.databases.shard_of(id), id).await?;
+        if log.made_live_after(after).await? {
+            return Ok(log.subscription().await?.filter(|made| made.state.is_live()));
+        }
+        let (path, catalog_id) = (entry.path.as_str(), Id::new(entry.catalog_id));
+        let reason = if let Wanted::This { reason, .. } = wanted { reason } else { None };
+        let event = match log.subscription().await? {
+            None => {
+                let event_id = self.ids.next_after(id).await?;
+                self.lifecycle_event(id, event_id, path, catalog_id, None, json!({}))
+            }
+            Some(ended) => {
+                let last = log.last_event_id().await?.unwrap_or(ended.last_event_id);
+                let event_id = self.ids.next_after(last).await?;
+                let extra = reason.map_or(json!({}), |reason| json!({ "reason": reason }));
+                self.lifecycle_event(id, event_id, path, ended.catalog_id, Some((Action::Activate, State::Active)), extra)
+            }
+        };
+        log.append(&event).await?;
+        let made = log.subscription().await?;
+        log.commit().await?;
+        self.wakes.ring(self.databases.index_of(id));
+        Ok(made)
+    }
+}
+
+/// Whether fulfilling an intent did what this caller asked for.
+fn answers(wanted: Wanted<'_>, made: &SubscriptionRow, intent_after: Id) -> bool {
+    match wanted {
+        Wanted::Any => true,
+        Wanted::This { id, expected, .. } => {
+            made.id == id && expected.is_none_or(|expected| expected == intent_after)
+        }
+    }
+}
+
+fn occupied(live: &SubscriptionRow) -> Rejection {
+    let message = format!(
+        "path {:?} has another live subscription, {}, which is {}; deactivate that one first",
+        live.path, live.id, live.state
+    );
+    Rejection::new(RejectionCode::InvalidTransition, "id", message)
+}
+
+/// The optimistic check of `expectedLastEventId`.
+pub(super) fn check_expected(current: &SubscriptionRow, expected: Option<Id>) -> Result<(), Rejection> {
+    match expected {
+        Some(expected) if expected != current.last_event_id => {
+            let message = format!(
+                "the subscription's last lifecycle event is {} ({}), not {expected}; read it again and decide anew",
+                current.last_event_id, current.state
+            );
+            Err(Rejection::new(RejectionCode::StaleVersion, "expectedLastEventId", message))
+        }
+        _ => Ok(()),
+    }
+}

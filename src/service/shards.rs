@@ -1,0 +1,47 @@
+//! Grouping work by the shard that holds it.
+
+use std::collections::BTreeMap;
+
+use futures::future::join_all;
+
+use super::error::ServiceError;
+use crate::domain::ids::Id;
+use crate::domain::shard::ShardIndex;
+use crate::storage::error::StorageError;
+use crate::storage::pools::{Database, Databases};
+
+/// What is to be done, by shard.
+pub fn by_shard<T>(
+    databases: &Databases,
+    items: impl IntoIterator<Item = T>,
+    execution: impl Fn(&T) -> Id,
+) -> BTreeMap<ShardIndex, Vec<T>> {
+    let mut groups: BTreeMap<ShardIndex, Vec<T>> = BTreeMap::new();
+    for item in items {
+        groups.entry(databases.index_of(execution(&item))).or_default().push(item);
+    }
+    groups
+}
+
+/// Rows of many executions: one query per shard, in parallel; a shard that fails fails only its own, with the ids.
+pub async fn rows_by_ids<T>(
+    databases: &Databases,
+    ids: impl IntoIterator<Item = Id>,
+    query: impl AsyncFn(&Database, &[i64]) -> Result<Vec<T>, StorageError>,
+) -> (Vec<T>, BTreeMap<ShardIndex, ServiceError>) {
+    let groups = by_shard(databases, ids, |id| *id);
+    let answers = groups.iter().map(async |(index, ids)| {
+        let ids: Vec<i64> = ids.iter().map(|id| id.get()).collect();
+        (*index, query(&databases.shards()[usize::from(*index)], &ids).await)
+    });
+    let (mut rows, mut failed) = (Vec::new(), BTreeMap::new());
+    for (index, answer) in join_all(answers).await {
+        match answer {
+            Ok(found) => rows.extend(found),
+            Err(error) => {
+                failed.insert(index, error.into());
+            }
+        }
+    }
+    (rows, failed)
+}

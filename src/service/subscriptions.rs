@@ -1,0 +1,320 @@
+//! Source subscriptions: register, the five transitions, bulk transitions, reads.
+//!
+//! Transitions of one subscription are serialised by its log's lock, and each is validated against the state it follows.
+//! What makes a subscription live goes through [`super::registry`].
+
+use std::sync::Arc;
+
+use futures::{StreamExt, stream};
+use serde_json::{Map, Value, json};
+
+use super::catalog::{Catalog, check_path};
+use super::clock;
+use super::error::{Rejection, RejectionCode, ServiceError};
+use super::fan_out::{self, Listing};
+use super::ids::Ids;
+use super::registry::{Outcome, Wanted, check_expected};
+use super::wake::Wakes;
+use crate::domain::event::Event;
+use crate::domain::execution::emitted;
+use crate::domain::ids::Id;
+use crate::domain::lifecycle::{Action, REGISTERED, State};
+use crate::domain::page::{MAX_PAGE, PageRequest};
+use crate::domain::shard::ShardIndex;
+use crate::storage::catalog::CatalogEntry;
+use crate::storage::log::LockedLog;
+use crate::storage::pools::{Database, Databases};
+use crate::storage::registry;
+use crate::storage::subscriptions::{self, SubscriptionFilter, SubscriptionRow};
+
+/// Bytes of a transition's reason.
+const MAX_REASON_BYTES: usize = 4096;
+/// Subscriptions that one bulk transition may touch.
+const MAX_BULK: usize = 1000;
+/// Transitions of a bulk that are under way at a time.
+const BULK_CONCURRENCY: usize = 8;
+/// How old an intent must be before the sweeper finishes it.
+const STALE_INTENT_SECONDS: f64 = 5.0;
+
+/// The subscriptions' use cases.
+#[derive(Debug, Clone)]
+pub struct Subscriptions {
+    pub(super) databases: Databases,
+    pub(super) ids: Arc<Ids>,
+    pub(super) catalog: Catalog,
+    pub(super) wakes: Wakes,
+}
+
+/// A transition that was asked for.
+#[derive(Debug, Clone)]
+pub struct Transition {
+    /// Which subscription.
+    pub id: Id,
+    /// What to do.
+    pub action: Action,
+    /// The last lifecycle event that the caller knows, if it must still be the last.
+    pub expected_last_event_id: Option<Id>,
+    /// Why, for the log.
+    pub reason: Option<String>,
+}
+
+/// What a bulk transition did, or would do, to one subscription.
+#[derive(Debug)]
+pub struct BulkItem {
+    /// As it stood when it was matched.
+    pub matched: SubscriptionRow,
+    /// As it stands after, or why it was left alone.
+    pub outcome: Result<SubscriptionRow, ServiceError>,
+}
+
+/// What a bulk transition did.
+#[derive(Debug)]
+pub struct Bulk {
+    /// The matched subscriptions, newest first.
+    pub items: Vec<BulkItem>,
+    /// Shards whose subscriptions could not be matched.
+    pub unavailable: Vec<ShardIndex>,
+}
+
+impl Subscriptions {
+    /// The subscriptions of a deployment.
+    #[must_use]
+    pub fn new(databases: Databases, ids: Arc<Ids>, catalog: Catalog, wakes: Wakes) -> Self {
+        Self { databases, ids, catalog, wakes }
+    }
+
+    /// Registers the path's newest catalog entry, or finds the path's live subscription.
+    pub async fn register(&self, path: &str) -> Result<SubscriptionRow, ServiceError> {
+        let entry = self.entry(path).await?;
+        match self.make_live(&entry, Wanted::Any).await? {
+            Outcome::Live(live) => Ok(live),
+            Outcome::AlreadyLive => Err(not_found(path).into()),
+        }
+    }
+
+    /// Carries out a transition.
+    pub async fn transition(&self, asked: &Transition) -> Result<SubscriptionRow, ServiceError> {
+        check_reason(asked.reason.as_deref())?;
+        loop {
+            let mut log = LockedLog::lock(self.databases.shard_of(asked.id), asked.id).await?;
+            let current = log.subscription().await?.ok_or_else(|| unknown(asked.id))?;
+            check_expected(&current, asked.expected_last_event_id)?;
+            let next = after(&current, asked.action)?;
+            if current.state.is_live() || !next.is_live() {
+                return self.append(log, &current, asked, next).await;
+            }
+            drop(log);
+            let entry = self.entry(&current.path).await?;
+            let wanted = Wanted::This {
+                id: asked.id,
+                expected: asked.expected_last_event_id,
+                reason: asked.reason.as_deref(),
+            };
+            if let Outcome::Live(live) = self.make_live(&entry, wanted).await? {
+                return Ok(live);
+            }
+        }
+    }
+
+    async fn append(
+        &self,
+        mut log: LockedLog<'_>,
+        current: &SubscriptionRow,
+        asked: &Transition,
+        next: State,
+    ) -> Result<SubscriptionRow, ServiceError> {
+        let last = log.last_event_id().await?.unwrap_or(current.last_event_id);
+        let event_id = self.ids.next_after(last).await?;
+        let extra = asked.reason.as_ref().map_or(json!({}), |reason| json!({ "reason": reason }));
+        let to = Some((asked.action, next));
+        let event = self.lifecycle_event(current.id, event_id, &current.path, current.catalog_id, to, extra);
+        log.append(&event).await?;
+        let row = log.subscription().await?.ok_or_else(|| unknown(current.id))?;
+        log.commit().await?;
+        self.wakes.ring(self.databases.index_of(current.id));
+        Ok(row)
+    }
+
+    /// Carries out, or with `dry_run` only judges, an action on all matching subscriptions.
+    pub async fn transition_all(
+        &self,
+        action: Action,
+        filter: &SubscriptionFilter,
+        reason: Option<&str>,
+        dry_run: bool,
+    ) -> Result<Bulk, ServiceError> {
+        check_reason(reason)?;
+        let (matched, unavailable) = self.matching(filter).await?;
+        let items = stream::iter(matched).map(async |matched: SubscriptionRow| {
+            let outcome = if dry_run {
+                after(&matched, action).map_err(ServiceError::from).map(|_| matched.clone())
+            } else {
+                let reason = reason.map(str::to_owned);
+                let asked = Transition { id: matched.id, action, expected_last_event_id: None, reason };
+                self.transition(&asked).await
+            };
+            BulkItem { matched, outcome }
+        });
+        Ok(Bulk { items: items.buffered(BULK_CONCURRENCY).collect().await, unavailable })
+    }
+
+    async fn matching(
+        &self,
+        filter: &SubscriptionFilter,
+    ) -> Result<(Vec<SubscriptionRow>, Vec<ShardIndex>), ServiceError> {
+        let mut request = PageRequest { limit: MAX_PAGE, backwards: false, after: None, before: None };
+        let mut matched: Vec<SubscriptionRow> = Vec::new();
+        loop {
+            let Listing { page, unavailable } = self.list(filter, &request).await?;
+            matched.extend(page.items);
+            if matched.len() > MAX_BULK || (page.has_next && matched.len() == MAX_BULK) {
+                let message = format!("the filter matches more than {MAX_BULK} subscriptions; narrow it");
+                return Err(Rejection::invalid("filter", message).into());
+            }
+            if !page.has_next {
+                return Ok((matched, unavailable));
+            }
+            request.after = matched.last().map(|row| row.id.get());
+        }
+    }
+
+    /// A subscription by id.
+    pub async fn get(&self, id: Id) -> Result<Option<SubscriptionRow>, ServiceError> {
+        let rows = subscriptions::by_ids(self.databases.shard_of(id), &[id.get()]).await?;
+        Ok(rows.into_iter().next())
+    }
+
+    /// The path's subscription: the live one, else the last one that was.
+    pub async fn by_path(&self, path: &str) -> Result<Option<SubscriptionRow>, ServiceError> {
+        match registry::find(self.cluster(), path).await? {
+            Some(id) => self.get(id).await,
+            None => Ok(None),
+        }
+    }
+
+    /// A page, newest first.
+    pub async fn list(
+        &self,
+        filter: &SubscriptionFilter,
+        request: &PageRequest<i64>,
+    ) -> Result<Listing<SubscriptionRow>, ServiceError> {
+        let query = async |shard: &Database, range| subscriptions::list(shard, filter, range).await;
+        fan_out::newest_first(&self.databases, request, |row: &SubscriptionRow| row.id.get(), query).await
+    }
+
+    /// Finishes intents that crashed callers left behind. Answers how many.
+    pub async fn sweep(&self) -> Result<usize, ServiceError> {
+        let paths = registry::stale(self.cluster(), STALE_INTENT_SECONDS, 100).await?;
+        for path in &paths {
+            match self.register(path).await {
+                Ok(live) => tracing::info!(path, subscription = %live.id, "finished an abandoned registration"),
+                Err(error) => tracing::warn!(path, %error, "an abandoned registration can't be finished yet"),
+            }
+        }
+        Ok(paths.len())
+    }
+
+    pub(super) fn cluster(&self) -> &Database {
+        self.databases.cluster()
+    }
+
+    pub(super) async fn existing(&self, id: Id) -> Result<SubscriptionRow, ServiceError> {
+        self.get(id).await?.ok_or_else(|| unknown(id).into())
+    }
+
+    async fn entry(&self, path: &str) -> Result<Arc<CatalogEntry>, ServiceError> {
+        check_path(path)?;
+        let entry = self.catalog.newest_of(path).await?.ok_or_else(|| not_found(path))?;
+        if entry.kind.eq_ignore_ascii_case("subscription") {
+            return Ok(entry);
+        }
+        let message = format!("catalog path {path:?} is of kind {}, not subscription", entry.kind.to_lowercase());
+        Err(Rejection::new(RejectionCode::WrongKind, "path", message).into())
+    }
+
+    /// The event of a registration (`to` absent) or of a transition; `extra` joins the context.
+    pub(super) fn lifecycle_event(
+        &self,
+        id: Id,
+        event_id: Id,
+        path: &str,
+        catalog_id: Id,
+        to: Option<(Action, State)>,
+        extra: Value,
+    ) -> Event {
+        let (event_type, state) =
+            to.map_or((REGISTERED, State::Registered), |(action, state)| (action.event_type(), state));
+        let at = clock::now();
+        let mut context = Map::new();
+        context.insert("subscription_id".to_owned(), id.to_string().into());
+        context.insert("path".to_owned(), path.into());
+        context.insert("catalog_id".to_owned(), catalog_id.to_string().into());
+        if let Value::Object(extra) = extra {
+            context.extend(extra);
+        }
+        let mut meta = emitted(at);
+        meta.insert("subscription_lifecycle".to_owned(), true.into());
+        Event {
+            status: Some(state.to_string()),
+            context: Some(context.into()),
+            meta: Some(meta.into()),
+            ..subscription_event(id, event_id, path, catalog_id, event_type, at)
+        }
+    }
+}
+
+/// An event of a subscription's log, bare of status, context and meta.
+pub(super) fn subscription_event(
+    id: Id,
+    event_id: Id,
+    path: &str,
+    catalog_id: Id,
+    event_type: &str,
+    created_at: chrono::DateTime<chrono::Utc>,
+) -> Event {
+    Event {
+        execution_id: id,
+        event_id,
+        catalog_id,
+        parent_event_id: None,
+        parent_execution_id: None,
+        created_at,
+        event_type: event_type.to_owned(),
+        node_id: Some("subscription".to_owned()),
+        node_name: Some(path.to_owned()),
+        node_type: Some("subscription".to_owned()),
+        status: None,
+        duration: None,
+        context: None,
+        result: None,
+        meta: None,
+        error: None,
+        stack_trace: None,
+        tenant_id: "default".to_owned(),
+        organization_id: "default".to_owned(),
+    }
+}
+
+fn after(current: &SubscriptionRow, action: Action) -> Result<State, Rejection> {
+    let refused = |refusal: crate::domain::lifecycle::InvalidTransition| {
+        Rejection::new(RejectionCode::InvalidTransition, "id", refusal.to_string())
+    };
+    current.state.after(action).map_err(refused)
+}
+
+fn check_reason(reason: Option<&str>) -> Result<(), Rejection> {
+    match reason {
+        Some(reason) if reason.len() > MAX_REASON_BYTES => {
+            Err(Rejection::invalid("reason", format!("a reason has at most {MAX_REASON_BYTES} bytes")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn unknown(id: Id) -> Rejection {
+    Rejection::not_found("id", format!("there is no subscription {id}"))
+}
+
+fn not_found(path: &str) -> Rejection {
+    Rejection::not_found("path", format!("the catalog has no path {path:?}; register it with registerCatalogEntry"))
+}

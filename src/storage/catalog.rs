@@ -1,0 +1,170 @@
+//! Catalog entries (cluster database). An entry is immutable once written; versions count up per path.
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+
+use super::error::StorageError;
+use super::pools::Database;
+use crate::domain::ids::Id;
+use crate::domain::page::PageRequest;
+
+/// One version of a catalog path.
+#[derive(Debug, Clone)]
+pub struct CatalogEntry {
+    /// Snowflake.
+    pub catalog_id: i64,
+    /// What users call it.
+    pub path: String,
+    /// From 1 up, per path.
+    pub version: i16,
+    /// `playbook`, `subscription`, …; older servers wrote it in any case.
+    pub kind: String,
+    /// As it was registered.
+    pub content: Option<String>,
+    /// The parsed content.
+    pub payload: Option<Value>,
+    /// What else the registration said.
+    pub meta: Option<Value>,
+    /// When it was registered.
+    pub created_at: DateTime<Utc>,
+}
+
+/// What a registration writes.
+#[derive(Debug)]
+pub struct NewEntry {
+    /// Preallocated.
+    pub catalog_id: Id,
+    /// What users call it.
+    pub path: String,
+    /// Lower case.
+    pub kind: String,
+    /// As it was sent.
+    pub content: String,
+    /// The parsed content.
+    pub payload: Value,
+    /// What else was said.
+    pub meta: Option<Value>,
+}
+
+/// Which entries a list wants.
+#[derive(Debug, Clone, Default)]
+pub struct CatalogFilter {
+    /// Lower case.
+    pub kinds: Option<Vec<String>>,
+    /// Only paths that begin so.
+    pub path_prefix: Option<String>,
+    /// Only each path's newest version.
+    pub latest_only: bool,
+}
+
+/// A list position: path, then version, ascending.
+pub type CatalogKey = (String, i16);
+
+/// Writes the next version of a path. A lock on the path makes versions count up without a race. `Ok(None)`: the
+/// versions that the column can count are used up.
+pub async fn register(cluster: &Database, entry: &NewEntry) -> Result<Option<CatalogEntry>, StorageError> {
+    let work = async {
+        let mut tx = cluster.pool().begin().await?;
+        sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('noetl.catalog:' || $1, 0))", entry.path)
+            .execute(&mut *tx)
+            .await?;
+        let registered = sqlx::query_as!(
+            CatalogEntry,
+            r#"INSERT INTO noetl.catalog (catalog_id, path, version, kind, content, payload, meta)
+               SELECT $1, $2, (last + 1)::smallint, $3, $4, $5, $6
+               FROM (SELECT coalesce(max(version), 0) AS last FROM noetl.catalog WHERE path = $2) AS newest
+               WHERE last < 32767
+               RETURNING catalog_id, path, version, kind, content, payload, meta,
+                         created_at AT TIME ZONE 'UTC' AS "created_at!""#,
+            entry.catalog_id.get(),
+            entry.path,
+            entry.kind,
+            entry.content,
+            entry.payload,
+            entry.meta,
+        )
+        .fetch_optional(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(registered)
+    };
+    cluster.run(work).await
+}
+
+/// The entries with these ids, in no order.
+pub async fn by_ids(cluster: &Database, ids: &[i64]) -> Result<Vec<CatalogEntry>, StorageError> {
+    let rows = sqlx::query_as!(
+        CatalogEntry,
+        r#"SELECT catalog_id, path, version, kind, content, payload, meta, created_at AT TIME ZONE 'UTC' AS "created_at!"
+           FROM noetl.catalog WHERE catalog_id = ANY($1)"#,
+        ids,
+    );
+    cluster.run(rows.fetch_all(cluster.pool())).await
+}
+
+/// The ids of these paths' newest entries, in no order; a path without entries is left out.
+pub async fn newest_ids(cluster: &Database, paths: &[String]) -> Result<Vec<(String, i64)>, StorageError> {
+    let rows = sqlx::query!(
+        "SELECT DISTINCT ON (path) path, catalog_id FROM noetl.catalog
+         WHERE path = ANY($1) ORDER BY path, version DESC",
+        paths,
+    );
+    let rows = cluster.run(rows.fetch_all(cluster.pool())).await?;
+    Ok(rows.into_iter().map(|row| (row.path, row.catalog_id)).collect())
+}
+
+/// A path's entry: this version, or the newest.
+pub async fn find(cluster: &Database, path: &str, version: Option<i16>) -> Result<Option<CatalogEntry>, StorageError> {
+    let row = sqlx::query_as!(
+        CatalogEntry,
+        r#"SELECT catalog_id, path, version, kind, content, payload, meta, created_at AT TIME ZONE 'UTC' AS "created_at!"
+           FROM noetl.catalog
+           WHERE path = $1 AND ($2::smallint IS NULL OR version = $2)
+           ORDER BY version DESC LIMIT 1"#,
+        path,
+        version,
+    );
+    cluster.run(row.fetch_optional(cluster.pool())).await
+}
+
+/// A page's candidates, read in the page's direction.
+pub async fn list(
+    cluster: &Database,
+    filter: &CatalogFilter,
+    page: &PageRequest<CatalogKey>,
+) -> Result<Vec<CatalogEntry>, StorageError> {
+    let (after_path, after_version) = page.after.clone().unzip();
+    let (before_path, before_version) = page.before.clone().unzip();
+    macro_rules! listed {
+        ($order:literal) => {
+            sqlx::query_as!(
+                CatalogEntry,
+                r#"SELECT catalog_id, path, version, kind, content, payload, meta,
+                          created_at AT TIME ZONE 'UTC' AS "created_at!"
+                   FROM noetl.catalog AS entry
+                   WHERE ($1::text[] IS NULL OR lower(kind) = ANY($1))
+                     AND ($2::text IS NULL OR starts_with(path, $2))
+                     AND (NOT $3 OR NOT EXISTS (
+                         SELECT 1 FROM noetl.catalog AS newer
+                         WHERE newer.path = entry.path AND newer.version > entry.version))
+                     AND ($4::text IS NULL OR (path, version) > ($4, $5::smallint))
+                     AND ($6::text IS NULL OR (path, version) < ($6, $7::smallint))
+                   ORDER BY "# + $order + " LIMIT $8",
+                filter.kinds.as_deref(),
+                filter.path_prefix,
+                filter.latest_only,
+                after_path,
+                after_version,
+                before_path,
+                before_version,
+                page.probe(),
+            )
+            .fetch_all(cluster.pool())
+        };
+    }
+    if page.backwards {
+        cluster.run(listed!("path DESC, version DESC")).await
+    } else {
+        cluster.run(listed!("path, version")).await
+    }
+}

@@ -1,0 +1,118 @@
+//! Dedup claims (cluster database): which execution owns a key within its window.
+//!
+//! A claim is reserved until its execution is created. A reserved claim never expires and carries the request, so
+//! whoever meets it can finish it; a created one is free for a fresh request once its window has passed. Nothing here
+//! depends on old rows being pruned.
+
+use serde_json::Value;
+
+use super::error::StorageError;
+use super::pools::Database;
+use crate::domain::execution::Creation;
+use crate::domain::ids::Id;
+
+/// A claim of a key under a preallocated execution id.
+#[derive(Debug)]
+pub struct NewClaim<'a> {
+    /// The parent execution, or 0.
+    pub scope: i64,
+    /// At most 1024 bytes.
+    pub key: &'a str,
+    /// What tells two requests apart.
+    pub request_hash: [u8; 32],
+    /// Seconds from now until the key is free again.
+    pub window_seconds: i32,
+    /// The request, whose execution id is the claim's.
+    pub creation: &'a Creation,
+}
+
+/// The claim that stands after an attempt: the caller's own if `creation` has the caller's id.
+#[derive(Debug)]
+pub struct StandingClaim {
+    /// The parent execution, or 0.
+    pub scope: i64,
+    /// The key.
+    pub key: String,
+    /// Who owns the key.
+    pub execution_id: Id,
+    /// `None` on rows of older servers.
+    pub request_hash: Option<Vec<u8>>,
+    /// The request while it is reserved, `None` once its execution is created.
+    pub reserved: Option<Creation>,
+}
+
+/// Claims keys, all in one statement; keys are distinct. Answers with the standing claim of each, in no order.
+pub async fn claim(cluster: &Database, claims: &[NewClaim<'_>]) -> Result<Vec<StandingClaim>, StorageError> {
+    let scopes: Vec<i64> = claims.iter().map(|claim| claim.scope).collect();
+    let keys: Vec<String> = claims.iter().map(|claim| claim.key.to_owned()).collect();
+    let executions: Vec<i64> = claims.iter().map(|claim| claim.creation.execution_id.get()).collect();
+    let hashes: Vec<Vec<u8>> = claims.iter().map(|claim| claim.request_hash.to_vec()).collect();
+    let windows: Vec<i32> = claims.iter().map(|claim| claim.window_seconds).collect();
+    let requests: Vec<Value> = claims.iter().map(|claim| serde_json::json!(claim.creation)).collect();
+    let statement = sqlx::query!(
+        "INSERT INTO noetl.subscription_dedup AS standing
+             (subscription_id, dedup_key, execution_id, request_hash, state, request, seen_at, expires_at)
+         SELECT scope, key, execution_id, request_hash, 0, request, now(), now() + make_interval(secs => window_seconds)
+         FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bytea[], $5::integer[], $6::jsonb[])
+             AS t (scope, key, execution_id, request_hash, window_seconds, request)
+         ORDER BY scope, key
+         ON CONFLICT (subscription_id, dedup_key) DO UPDATE
+         SET (execution_id, request_hash, state, request, seen_at, expires_at) = (
+             SELECT c.execution_id, c.request_hash, c.state, c.request, c.seen_at, c.expires_at
+             FROM (VALUES
+                 (true, EXCLUDED.execution_id, EXCLUDED.request_hash, EXCLUDED.state, EXCLUDED.request,
+                  EXCLUDED.seen_at, EXCLUDED.expires_at),
+                 (false, standing.execution_id, standing.request_hash, standing.state, standing.request,
+                  standing.seen_at, standing.expires_at)
+             ) AS c (fresh, execution_id, request_hash, state, request, seen_at, expires_at)
+             WHERE c.fresh = (standing.state = 1
+                 AND coalesce(standing.expires_at, standing.seen_at + interval '300 seconds') <= now()))
+         RETURNING subscription_id, dedup_key, execution_id, request_hash, request",
+        &scopes,
+        &keys,
+        &executions,
+        &hashes,
+        &windows,
+        &requests,
+    );
+    let rows = cluster.run(statement.fetch_all(cluster.pool())).await?;
+    let standing = rows.into_iter().map(|row| {
+        Ok(StandingClaim {
+            scope: row.subscription_id,
+            key: row.dedup_key,
+            execution_id: Id::new(row.execution_id),
+            request_hash: row.request_hash,
+            reserved: row.request.map(|request| parse(cluster, row.execution_id, request)).transpose()?,
+        })
+    });
+    standing.collect()
+}
+
+/// Marks claims as created; ones that are created already, or gone to another execution, are left alone.
+pub async fn settle(cluster: &Database, executions: &[i64]) -> Result<(), StorageError> {
+    let update = sqlx::query!(
+        "UPDATE noetl.subscription_dedup SET state = 1, request = NULL
+         WHERE state = 0 AND execution_id = ANY($1)",
+        executions,
+    );
+    cluster.run(update.execute(cluster.pool())).await?;
+    Ok(())
+}
+
+/// Reserved claims older than `age_seconds`, the oldest first: what crashed claimants left behind.
+pub async fn stale(cluster: &Database, age_seconds: f64, limit: i64) -> Result<Vec<Creation>, StorageError> {
+    let rows = sqlx::query!(
+        "SELECT execution_id, request FROM noetl.subscription_dedup
+         WHERE state = 0 AND seen_at < now() - make_interval(secs => $1)
+         ORDER BY seen_at LIMIT $2",
+        age_seconds,
+        limit,
+    );
+    let rows = cluster.run(rows.fetch_all(cluster.pool())).await?;
+    rows.into_iter().map(|row| parse(cluster, row.execution_id, row.request.unwrap_or_default())).collect()
+}
+
+fn parse(cluster: &Database, execution: i64, request: Value) -> Result<Creation, StorageError> {
+    serde_json::from_value(request)
+        .map_err(|error| cluster.corrupt(format!("an unreadable dedup claim of execution {execution}: {error}")))
+}

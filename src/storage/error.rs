@@ -1,0 +1,92 @@
+//! What can go wrong with a database, told apart by what the caller can do about it.
+
+use std::fmt;
+
+use crate::domain::shard::ShardIndex;
+
+/// Which database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DatabaseName {
+    /// The one that holds what is not per execution.
+    Cluster,
+    /// The shard with this index.
+    Shard(ShardIndex),
+}
+
+impl fmt::Display for DatabaseName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cluster => f.write_str("the cluster database"),
+            Self::Shard(index) => write!(f, "shard {index}"),
+        }
+    }
+}
+
+/// A failed database operation.
+#[derive(Debug, thiserror::Error)]
+pub enum StorageError {
+    /// The database can't be reached or did not answer in time; whether a write took place is unknown. Trying again
+    /// later may help.
+    #[error("{database} is unavailable: {reason}")]
+    Unavailable {
+        /// Which one.
+        database: DatabaseName,
+        /// For the log, not for users.
+        reason: String,
+    },
+    /// Stored data that this server can't read.
+    #[error("{database} holds {what}")]
+    Corrupt {
+        /// Which one.
+        database: DatabaseName,
+        /// What was found.
+        what: String,
+    },
+    /// The database refused the statement: a defect here or in its schema.
+    #[error("{database} refused a statement")]
+    Refused {
+        /// Which one.
+        database: DatabaseName,
+        /// The driver's error.
+        #[source]
+        source: sqlx::Error,
+    },
+}
+
+impl StorageError {
+    /// Sorts a driver's error.
+    pub(super) fn classify(database: DatabaseName, source: sqlx::Error) -> Self {
+        if is_unavailability(&source) {
+            Self::Unavailable { database, reason: source.to_string() }
+        } else {
+            Self::Refused { database, source }
+        }
+    }
+
+    /// The shard that can't be reached, where that is the trouble.
+    #[must_use]
+    pub fn unavailable(&self) -> Option<DatabaseName> {
+        match self {
+            Self::Unavailable { database, .. } => Some(*database),
+            _ => None,
+        }
+    }
+}
+
+fn is_unavailability(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(_)
+        | sqlx::Error::Tls(_)
+        | sqlx::Error::PoolTimedOut
+        | sqlx::Error::PoolClosed
+        | sqlx::Error::WorkerCrashed => true,
+        sqlx::Error::Database(refusal) => refusal.code().is_some_and(|code| is_unavailable_state(&code)),
+        _ => false,
+    }
+}
+
+/// SQLSTATE classes of PostgreSQL's manual, appendix A: connection exceptions, too many connections, the server going
+/// down or coming up, a disk that is full, a standby that takes no writes.
+fn is_unavailable_state(code: &str) -> bool {
+    code.starts_with("08") || code.starts_with("57P") || ["53100", "53300", "25006"].contains(&code)
+}

@@ -1,0 +1,191 @@
+//! Executions: their creation, and the list read model.
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+
+use super::error::StorageError;
+use super::log::LockedLog;
+use super::pools::Database;
+use crate::domain::execution::{Creation, Status};
+use crate::domain::ids::Id;
+use crate::domain::page::IdRange;
+
+/// A row of the list read model.
+#[derive(Debug, Clone)]
+pub struct ExecutionRow {
+    /// Snowflake.
+    pub execution_id: i64,
+    /// The entry that it runs.
+    pub catalog_id: i64,
+    /// The subscription or execution that started it.
+    pub parent_execution_id: Option<i64>,
+    /// As stored; [`Status::from_stored`] tells what it means.
+    pub status: String,
+    /// The entry's path; `None` on rows of older servers.
+    pub path: Option<String>,
+    /// When it began.
+    pub start_time: Option<DateTime<Utc>>,
+    /// When it ended.
+    pub end_time: Option<DateTime<Utc>>,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+/// Which executions a list wants.
+#[derive(Debug, Clone, Default)]
+pub struct ExecutionFilter {
+    /// Only these.
+    pub statuses: Option<Vec<Status>>,
+    /// Only paths that begin so.
+    pub path_prefix: Option<String>,
+    /// Only those started by this one.
+    pub parent_execution_id: Option<Id>,
+    /// Only those that began later.
+    pub started_after: Option<DateTime<Utc>>,
+    /// Only those that began earlier.
+    pub started_before: Option<DateTime<Utc>>,
+}
+
+/// Creates executions of one shard: each one's row, started event and outbox row, all in one statement. One that is
+/// there already is left as it is, so creating again under the same id is harmless.
+pub async fn create(shard: &Database, creations: &[&Creation]) -> Result<(), StorageError> {
+    let ids: Vec<i64> = creations.iter().map(|one| one.execution_id.get()).collect();
+    let event_ids: Vec<i64> = creations.iter().map(|one| one.event_id.get()).collect();
+    let catalog_ids: Vec<i64> = creations.iter().map(|one| one.catalog_id.get()).collect();
+    let parents: Vec<Option<i64>> = creations.iter().map(|one| one.parent_execution_id.map(Id::get)).collect();
+    let paths: Vec<String> = creations.iter().map(|one| one.path.clone()).collect();
+    let contexts: Vec<Value> = creations.iter().map(|one| one.context()).collect();
+    let metas: Vec<Value> = creations.iter().map(|one| one.meta()).collect();
+    let subjects: Vec<String> = creations.iter().map(|one| one.command_subject()).collect();
+    let commands: Vec<Value> = creations.iter().map(|one| one.command()).collect();
+    let statement = sqlx::query!(
+        "WITH input AS (
+             SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::jsonb[],
+                                  $7::jsonb[], $8::text[], $9::jsonb[]) WITH ORDINALITY
+                 AS t (execution_id, event_id, catalog_id, parent, path, context, meta, subject, command, position)
+         ), created AS (
+             INSERT INTO noetl.execution (execution_id, catalog_id, parent_execution_id, status, path,
+                                          last_event_type, last_node_name, last_event_id, start_time)
+             SELECT execution_id, catalog_id, parent, 'RUNNING', path, 'playbook_started', path, event_id, now()
+             FROM input
+             ON CONFLICT (execution_id) DO NOTHING
+             RETURNING execution_id
+         ), started AS (
+             INSERT INTO noetl.event (execution_id, event_id, catalog_id, parent_execution_id, event_type, node_id,
+                                      node_name, node_type, status, context, meta)
+             SELECT execution_id, event_id, catalog_id, parent, 'playbook_started', 'playbook', path, 'execution',
+                    'STARTED', context, meta
+             FROM input JOIN created USING (execution_id)
+         )
+         INSERT INTO noetl.outbox (execution_id, event_id, subject, payload, payload_codec)
+         SELECT execution_id, event_id, subject, command, 'json'
+         FROM input JOIN created USING (execution_id) ORDER BY position",
+        &ids,
+        &event_ids,
+        &catalog_ids,
+        &parents as &[Option<i64>],
+        &paths,
+        &contexts,
+        &metas,
+        &subjects,
+        &commands,
+    );
+    shard.run(statement.execute(shard.pool())).await?;
+    Ok(())
+}
+
+/// The executions with these ids, in no order.
+pub async fn by_ids(shard: &Database, ids: &[i64]) -> Result<Vec<ExecutionRow>, StorageError> {
+    let rows = sqlx::query_as!(
+        ExecutionRow,
+        "SELECT execution_id, catalog_id, parent_execution_id, status, path, start_time, end_time, error
+         FROM noetl.execution WHERE execution_id = ANY($1)",
+        ids,
+    );
+    shard.run(rows.fetch_all(shard.pool())).await
+}
+
+/// A page's candidates, read in the range's direction.
+pub async fn list(
+    shard: &Database,
+    filter: &ExecutionFilter,
+    range: IdRange,
+) -> Result<Vec<ExecutionRow>, StorageError> {
+    let statuses: Option<Vec<String>> = filter.statuses.as_ref().map(|wanted| stored_names(wanted));
+    macro_rules! listed {
+        ($order:literal) => {
+            sqlx::query_as!(
+                ExecutionRow,
+                "SELECT execution_id, catalog_id, parent_execution_id, status, path, start_time, end_time, error
+                 FROM noetl.execution
+                 WHERE execution_id > $1 AND ($2::bigint IS NULL OR execution_id < $2)
+                   AND ($3::text[] IS NULL OR status = ANY($3))
+                   AND ($4::text IS NULL OR starts_with(path, $4))
+                   AND ($5::bigint IS NULL OR parent_execution_id = $5)
+                   AND ($6::timestamptz IS NULL OR start_time > $6)
+                   AND ($7::timestamptz IS NULL OR start_time < $7)
+                 ORDER BY " + $order + " LIMIT $8",
+                range.above,
+                range.below,
+                statuses.as_deref(),
+                filter.path_prefix,
+                filter.parent_execution_id.map(Id::get),
+                filter.started_after,
+                filter.started_before,
+                range.limit,
+            )
+            .fetch_all(shard.pool())
+        };
+    }
+    if range.descending {
+        shard.run(listed!("execution_id DESC")).await
+    } else {
+        shard.run(listed!("execution_id")).await
+    }
+}
+
+fn stored_names(wanted: &[Status]) -> Vec<String> {
+    wanted.iter().flat_map(|status| status.stored_names()).map(|name| (*name).to_owned()).collect()
+}
+
+impl LockedLog<'_> {
+    /// The status of the execution whose log this is, as of the lock: a terminal event counts even where the read model
+    /// lags behind. `None`: there is no such execution.
+    pub async fn execution_status(&mut self) -> Result<Option<Status>, StorageError> {
+        let row = sqlx::query!(
+            "SELECT status,
+                    (SELECT event_type FROM noetl.event
+                     WHERE execution_id = $1 AND event_type IN (
+                         'playbook_completed', 'playbook.completed', 'playbook_failed', 'playbook.failed',
+                         'playbook.cancelled')
+                     ORDER BY event_id DESC LIMIT 1) AS ended_by
+             FROM noetl.execution WHERE execution_id = $1",
+            self.execution.get(),
+        );
+        let row = self.shard.run(row.fetch_optional(&mut *self.tx)).await?;
+        Ok(row.map(|row| row.ended_by.map_or_else(|| Status::from_stored(&row.status), |last| ended_by(&last))))
+    }
+
+    /// Brings the read model to the cancellation that was appended.
+    pub async fn mark_cancelled(&mut self, event: Id, reason: Option<&str>) -> Result<(), StorageError> {
+        let update = sqlx::query!(
+            "UPDATE noetl.execution
+             SET status = 'CANCELLED', last_event_type = 'playbook.cancelled', last_event_id = $2, end_time = now(),
+                 error = coalesce($3, error)
+             WHERE execution_id = $1",
+            self.execution.get(),
+            event.get(),
+            reason,
+        );
+        let touched = self.shard.run(update.execute(&mut *self.tx)).await?.rows_affected();
+        if touched == 1 { Ok(()) } else { Err(self.shard.corrupt(format!("no execution {}", self.execution))) }
+    }
+}
+
+fn ended_by(event_type: &str) -> Status {
+    match event_type {
+        "playbook.cancelled" => Status::Cancelled,
+        "playbook_failed" | "playbook.failed" => Status::Failed,
+        _ => Status::Completed,
+    }
+}

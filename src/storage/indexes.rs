@@ -1,0 +1,95 @@
+//! Indexes on tables that may be large already: built concurrently, so that writers go on.
+//!
+//! A plain table's index is created concurrently; one that an interrupted build left invalid is dropped first. An index
+//! of the partitioned event table exists on the parent by migration; here each partition gets its own and is attached.
+//! All of it can be repeated. It runs under an advisory lock on a connection of its own, outside any transaction.
+
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+
+use super::error::StorageError;
+use super::pools::Database;
+
+/// (name, table, what follows the table's name) of the indexes on plain tables.
+const PLAIN: [(&str, &str, &str); 4] = [
+    (
+        "execution_parent_idx",
+        "noetl.execution",
+        "(parent_execution_id, execution_id) WHERE parent_execution_id IS NOT NULL",
+    ),
+    ("execution_status_idx", "noetl.execution", "(status, execution_id)"),
+    ("subscription_dedup_reserved_idx", "noetl.subscription_dedup", "(seen_at) WHERE state = 0"),
+    ("subscription_dedup_execution_idx", "noetl.subscription_dedup", "(execution_id) WHERE state = 0"),
+];
+
+/// The indexes of the event table, whose definitions are in the migrations.
+const EVENT: [&str; 2] = ["event_tx_idx", "event_landmark_idx"];
+
+/// Builds what is missing. Takes as long as the tables are large; writers go on.
+pub async fn build(database: &Database) -> Result<(), StorageError> {
+    let work = async {
+        let mut connection = database.connect().await?;
+        sqlx::query("SELECT pg_advisory_lock(hashtextextended('noetl.indexes', 0))").execute(&mut connection).await?;
+        for (name, table, definition) in PLAIN {
+            build_plain(&mut connection, name, table, definition).await?;
+        }
+        for name in EVENT {
+            build_on_partitions(&mut connection, name).await?;
+        }
+        connection.close().await
+    };
+    work.await.map_err(|error| database.failed(error))
+}
+
+async fn build_plain(connection: &mut PgConnection, name: &str, table: &str, definition: &str) -> sqlx::Result<()> {
+    drop_invalid(connection, name).await?;
+    run(connection, format!("CREATE INDEX CONCURRENTLY IF NOT EXISTS {name} ON {table} {definition}")).await
+}
+
+/// A partition's index is the parent's definition with another name and table.
+async fn build_on_partitions(connection: &mut PgConnection, parent: &str) -> sqlx::Result<()> {
+    let missing = sqlx::query!(
+        r#"SELECT partition.relname AS "partition!", pg_get_indexdef(parent.oid) AS "definition!"
+           FROM pg_class AS parent
+           JOIN pg_index ON pg_index.indexrelid = parent.oid
+           JOIN pg_inherits AS part ON part.inhparent = pg_index.indrelid
+           JOIN pg_class AS partition ON partition.oid = part.inhrelid
+           WHERE parent.relname = $1 AND parent.relnamespace = 'noetl'::regnamespace
+             AND NOT EXISTS (
+                 SELECT 1 FROM pg_inherits AS attached JOIN pg_index AS own ON own.indexrelid = attached.inhrelid
+                 WHERE attached.inhparent = parent.oid AND own.indrelid = partition.oid)"#,
+        parent,
+    )
+    .fetch_all(&mut *connection)
+    .await?;
+    for row in missing {
+        let name = format!("{}_{parent}", row.partition);
+        let definition = row
+            .definition
+            .replacen(&format!("INDEX {parent} ON ONLY noetl.event "), "", 1)
+            .trim_start_matches("CREATE ")
+            .to_owned();
+        drop_invalid(connection, &name).await?;
+        let table = format!("noetl.\"{}\"", row.partition);
+        run(connection, format!("CREATE INDEX CONCURRENTLY IF NOT EXISTS \"{name}\" ON {table} {definition}")).await?;
+        run(connection, format!("ALTER INDEX noetl.{parent} ATTACH PARTITION noetl.\"{name}\"")).await?;
+    }
+    Ok(())
+}
+
+async fn drop_invalid(connection: &mut PgConnection, name: &str) -> sqlx::Result<()> {
+    let invalid = sqlx::query_scalar!(
+        r#"SELECT EXISTS (
+               SELECT 1 FROM pg_index JOIN pg_class ON pg_class.oid = pg_index.indexrelid
+               WHERE relname = $1 AND relnamespace = 'noetl'::regnamespace AND NOT indisvalid) AS "invalid!""#,
+        name,
+    )
+    .fetch_one(&mut *connection)
+    .await?;
+    if invalid { run(connection, format!("DROP INDEX CONCURRENTLY noetl.\"{name}\"")).await } else { Ok(()) }
+}
+
+/// The text is made of the names above and of names that the catalog gave, quoted.
+async fn run(connection: &mut PgConnection, statement: String) -> sqlx::Result<()> {
+    sqlx::query(AssertSqlSafe(statement)).execute(connection).await?;
+    Ok(())
+}

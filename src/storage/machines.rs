@@ -1,0 +1,85 @@
+//! Leases on machine ids (cluster database), on the database's clock.
+
+use uuid::Uuid;
+
+use super::error::StorageError;
+use super::pools::Database;
+
+/// A granted machine id and the range of milliseconds (since 2024-01-01T00:00:00Z) that its ids may lie in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grant {
+    /// 0 to 1023.
+    pub machine_id: u16,
+    /// Ids lie above this: the ceiling of the last holder.
+    pub floor_ms: u64,
+    /// Ids lie at or below this.
+    pub ceiling_ms: u64,
+}
+
+/// Takes a machine id that nobody holds: `pinned`, or any. One whose last holder's range lies in the past comes first.
+/// `Ok(None)`: none is free.
+pub async fn acquire(
+    cluster: &Database,
+    owner: Uuid,
+    pinned: Option<u16>,
+    now_ms: u64,
+    ahead_ms: u64,
+    seconds: f64,
+) -> Result<Option<Grant>, StorageError> {
+    let now_ms = now_ms.cast_signed();
+    let row = sqlx::query!(
+        "UPDATE noetl.machine_lease AS lease
+         SET owner = $1, expires_at = now() + make_interval(secs => $5),
+             ceiling_ms = greatest(free.ceiling_ms, $3) + $4
+         FROM (SELECT machine_id, ceiling_ms FROM noetl.machine_lease
+               WHERE expires_at < now() AND ($2::smallint IS NULL OR machine_id = $2)
+               ORDER BY ceiling_ms > $3, machine_id
+               LIMIT 1 FOR UPDATE SKIP LOCKED) AS free
+         WHERE lease.machine_id = free.machine_id
+         RETURNING lease.machine_id, free.ceiling_ms AS floor_ms, lease.ceiling_ms",
+        owner,
+        pinned.map(u16::cast_signed),
+        now_ms,
+        ahead_ms.cast_signed(),
+        seconds,
+    );
+    let row = cluster.run(row.fetch_optional(cluster.pool())).await?;
+    Ok(row.map(|row| Grant {
+        machine_id: row.machine_id.cast_unsigned(),
+        floor_ms: row.floor_ms.cast_unsigned(),
+        ceiling_ms: row.ceiling_ms.cast_unsigned(),
+    }))
+}
+
+/// Keeps a lease for another `seconds`, with a ceiling of at least `ceiling_ms`. `Ok(false)`: it is no longer ours.
+pub async fn renew(
+    cluster: &Database,
+    owner: Uuid,
+    machine_id: u16,
+    ceiling_ms: u64,
+    seconds: f64,
+) -> Result<bool, StorageError> {
+    let update = sqlx::query!(
+        "UPDATE noetl.machine_lease
+         SET expires_at = now() + make_interval(secs => $4), ceiling_ms = greatest(ceiling_ms, $3)
+         WHERE machine_id = $2 AND owner = $1 AND expires_at > now()",
+        owner,
+        machine_id.cast_signed(),
+        ceiling_ms.cast_signed(),
+        seconds,
+    );
+    Ok(cluster.run(update.execute(cluster.pool())).await?.rows_affected() == 1)
+}
+
+/// Gives a lease back, with the last position as its ceiling.
+pub async fn release(cluster: &Database, owner: Uuid, machine_id: u16, position_ms: u64) -> Result<(), StorageError> {
+    let update = sqlx::query!(
+        "UPDATE noetl.machine_lease SET owner = NULL, expires_at = '-infinity', ceiling_ms = $3
+         WHERE machine_id = $2 AND owner = $1",
+        owner,
+        machine_id.cast_signed(),
+        position_ms.cast_signed(),
+    );
+    cluster.run(update.execute(cluster.pool())).await?;
+    Ok(())
+}

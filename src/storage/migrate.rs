@@ -1,0 +1,58 @@
+//! Bringing databases to the shape that this server needs: additive over what is there, repeatable, safe to run from
+//! several replicas at once (the migrator holds an advisory lock).
+
+use sqlx::migrate::{MigrateError, Migrator};
+
+use super::error::StorageError;
+use super::pools::Database;
+use super::{indexes, registry};
+
+static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
+
+/// Why a database could not be migrated.
+#[derive(Debug, thiserror::Error)]
+pub enum MigrationError {
+    /// A migration failed, or the applied ones are not the known ones.
+    #[error("{database} could not be migrated")]
+    Migration {
+        /// Which one.
+        database: super::error::DatabaseName,
+        /// Which migration and why.
+        #[source]
+        source: MigrateError,
+    },
+    /// Around the migrations.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+/// Applies the migrations to one database, then builds the indexes of its large tables.
+pub async fn apply(database: &Database) -> Result<(), MigrationError> {
+    let failed = |source| MigrationError::Migration { database: database.name(), source };
+    let mut connection = database.connect().await.map_err(|error| database.failed(error))?;
+    MIGRATIONS.run(&mut connection).await.map_err(failed)?;
+    indexes::build(database).await?;
+    Ok(())
+}
+
+/// Whether every migration that this server knows is applied.
+pub async fn is_current(database: &Database) -> Result<bool, StorageError> {
+    let exists = sqlx::query_scalar!(r#"SELECT to_regclass('_sqlx_migrations') IS NOT NULL AS "exists!""#);
+    if !database.run(exists.fetch_one(database.pool())).await? {
+        return Ok(false);
+    }
+    let applied = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM _sqlx_migrations WHERE success");
+    let applied = database.run(applied.fetch_one(database.pool())).await?;
+    Ok(usize::try_from(applied).is_ok_and(|applied| applied >= MIGRATIONS.iter().count()))
+}
+
+/// Enters a shard's live subscriptions that the registry does not know. Answers how many.
+pub async fn adopt_subscriptions(cluster: &Database, shard: &Database) -> Result<u64, StorageError> {
+    let live = sqlx::query!(
+        r#"SELECT id AS "id!", path AS "path!" FROM noetl.source_subscription
+           WHERE state <> 'DEACTIVATED' AND path IS NOT NULL"#,
+    );
+    let live = shard.run(live.fetch_all(shard.pool())).await?;
+    let live: Vec<(String, i64)> = live.into_iter().map(|row| (row.path, row.id)).collect();
+    registry::adopt(cluster, &live).await
+}

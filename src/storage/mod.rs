@@ -1,0 +1,23 @@
+//! The only SQL. A file per table or aggregate; functions take a [`Database`] and answer with domain types.
+//!
+//! What joins a caller's transaction is a method of a guard that holds it ([`registry::PathLock`],
+//! [`log::LockedLog`]). Lock order: a path's row in the cluster database, then a log's advisory lock in its shard;
+//! nobody takes a path's row while holding a log.
+//!
+//! [`Database`]: pools::Database
+
+pub mod catalog;
+pub mod dedup;
+pub mod error;
+pub mod events;
+pub mod executions;
+pub mod indexes;
+pub mod log;
+pub mod machines;
+pub mod migrate;
+pub mod partitions;
+pub mod pools;
+pub mod registry;
+pub mod shard_map;
+pub mod subscriptions;
+pub mod tail;

@@ -1,0 +1,43 @@
+//! Partitions of the event table, made ahead of time: one a quarter.
+
+use sqlx::AssertSqlSafe;
+
+use super::error::StorageError;
+use super::pools::Database;
+use crate::domain::quarter::Quarter;
+
+/// Makes the partition of a quarter unless something holds its range already: a partition of NoETL's own, or rows in
+/// the default partition. Answers whether it made one.
+pub async fn ensure(database: &Database, quarter: Quarter) -> Result<bool, StorageError> {
+    let (from, to) = (quarter.first_id(), quarter.next().first_id());
+    let work = async {
+        let mut tx = database.pool().begin().await?;
+        sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('noetl.partitions', 0))").execute(&mut *tx).await?;
+        let taken = sqlx::query_scalar!(
+            r#"SELECT EXISTS (
+                   SELECT 1 FROM pg_inherits AS part
+                   JOIN pg_class ON pg_class.oid = part.inhrelid
+                   CROSS JOIN LATERAL regexp_match(pg_get_expr(relpartbound, pg_class.oid),
+                       'FROM \((MINVALUE|''?-?\d+''?)\) TO \((MAXVALUE|''?-?\d+''?)\)') AS bound
+                   WHERE part.inhparent = 'noetl.event'::regclass AND bound IS NOT NULL
+                     AND (bound[1] = 'MINVALUE' OR trim(bound[1], '''')::bigint < $2)
+                     AND (bound[2] = 'MAXVALUE' OR trim(bound[2], '''')::bigint > $1)
+               ) OR EXISTS (
+                   SELECT 1 FROM noetl.event_default WHERE execution_id >= $1 AND execution_id < $2
+               ) AS "taken!""#,
+            from.get(),
+            to.get(),
+        )
+        .fetch_one(&mut *tx)
+        .await?;
+        if !taken {
+            let name = quarter.partition_name();
+            let statement =
+                format!("CREATE TABLE noetl.{name} PARTITION OF noetl.event FOR VALUES FROM ({from}) TO ({to})");
+            sqlx::query(AssertSqlSafe(statement)).execute(&mut *tx).await?;
+        }
+        tx.commit().await?;
+        Ok(!taken)
+    };
+    database.run(work).await
+}

@@ -1,0 +1,162 @@
+//! Source subscriptions as their lifecycle events tell them: state is the latest lifecycle event's status.
+//!
+//! The view `noetl.source_subscription` reads that from the log.
+
+use chrono::{DateTime, Utc};
+
+use super::error::StorageError;
+use super::log::LockedLog;
+use super::pools::Database;
+use crate::domain::ids::Id;
+use crate::domain::lifecycle::State;
+use crate::domain::page::IdRange;
+
+/// A subscription and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubscriptionRow {
+    /// Its own log's execution id.
+    pub id: Id,
+    /// The catalog path.
+    pub path: String,
+    /// The catalog entry that it was registered with.
+    pub catalog_id: Id,
+    /// The latest lifecycle event's status.
+    pub state: State,
+    /// The latest lifecycle event.
+    pub last_event_id: Id,
+    /// Its type.
+    pub last_event_type: String,
+    /// Of the registered event.
+    pub registered_at: DateTime<Utc>,
+    /// Of the latest lifecycle event.
+    pub updated_at: DateTime<Utc>,
+}
+
+/// Which subscriptions a list wants.
+#[derive(Debug, Clone, Default)]
+pub struct SubscriptionFilter {
+    /// Only these states.
+    pub states: Option<Vec<State>>,
+    /// Only paths that begin so.
+    pub path_prefix: Option<String>,
+    /// Only these.
+    pub ids: Option<Vec<Id>>,
+}
+
+impl SubscriptionFilter {
+    /// Whether the subscription fulfils every condition.
+    #[must_use]
+    pub fn matches(&self, row: &SubscriptionRow) -> bool {
+        self.states.as_ref().is_none_or(|states| states.contains(&row.state))
+            && self.path_prefix.as_ref().is_none_or(|prefix| row.path.starts_with(prefix))
+            && self.ids.as_ref().is_none_or(|ids| ids.contains(&row.id))
+    }
+}
+
+struct RawRow {
+    id: i64,
+    path: String,
+    catalog_id: i64,
+    state: String,
+    last_event_id: i64,
+    last_event_type: String,
+    registered_at: DateTime<Utc>,
+    updated_at: DateTime<Utc>,
+}
+
+impl RawRow {
+    fn parse(self, shard: &Database) -> Result<SubscriptionRow, StorageError> {
+        let state = self.state.parse().map_err(|unknown| {
+            shard.corrupt(format!("event {} of subscription {}: {unknown}", self.last_event_id, self.id))
+        })?;
+        Ok(SubscriptionRow {
+            id: Id::new(self.id),
+            path: self.path,
+            catalog_id: Id::new(self.catalog_id),
+            state,
+            last_event_id: Id::new(self.last_event_id),
+            last_event_type: self.last_event_type,
+            registered_at: self.registered_at,
+            updated_at: self.updated_at,
+        })
+    }
+}
+
+/// The subscriptions with these ids, in no order; an id that is none is left out.
+pub async fn by_ids(shard: &Database, ids: &[i64]) -> Result<Vec<SubscriptionRow>, StorageError> {
+    let rows = sqlx::query_as!(
+        RawRow,
+        r#"SELECT id AS "id!", coalesce(path, '') AS "path!", catalog_id AS "catalog_id!",
+                  coalesce(state, '') AS "state!", last_event_id AS "last_event_id!",
+                  last_event_type AS "last_event_type!", registered_at AS "registered_at!", updated_at AS "updated_at!"
+           FROM noetl.source_subscription WHERE id = ANY($1)"#,
+        ids,
+    );
+    let rows = shard.run(rows.fetch_all(shard.pool())).await?;
+    rows.into_iter().map(|row| row.parse(shard)).collect()
+}
+
+/// A page's candidates, read in the range's direction.
+pub async fn list(
+    shard: &Database,
+    filter: &SubscriptionFilter,
+    range: IdRange,
+) -> Result<Vec<SubscriptionRow>, StorageError> {
+    let states: Option<Vec<String>> = filter.states.as_ref().map(|all| all.iter().map(ToString::to_string).collect());
+    let ids: Option<Vec<i64>> = filter.ids.as_ref().map(|all| all.iter().map(|id| id.get()).collect());
+    macro_rules! listed {
+        ($order:literal) => {
+            sqlx::query_as!(
+                RawRow,
+                r#"SELECT id AS "id!", coalesce(path, '') AS "path!", catalog_id AS "catalog_id!",
+                          coalesce(state, '') AS "state!", last_event_id AS "last_event_id!",
+                          last_event_type AS "last_event_type!", registered_at AS "registered_at!",
+                          updated_at AS "updated_at!"
+                   FROM noetl.source_subscription
+                   WHERE id > $1 AND ($2::bigint IS NULL OR id < $2)
+                     AND ($3::text[] IS NULL OR state = ANY($3))
+                     AND ($4::text IS NULL OR starts_with(path, $4))
+                     AND ($5::bigint[] IS NULL OR id = ANY($5))
+                   ORDER BY "# + $order + " LIMIT $6",
+                range.above,
+                range.below,
+                states.as_deref(),
+                filter.path_prefix,
+                ids.as_deref(),
+                range.limit,
+            )
+            .fetch_all(shard.pool())
+        };
+    }
+    let rows = if range.descending { shard.run(listed!("id DESC")).await? } else { shard.run(listed!("id")).await? };
+    rows.into_iter().map(|row| row.parse(shard)).collect()
+}
+
+impl LockedLog<'_> {
+    /// The subscription whose log this is, as of the lock. `None`: the log has no registered event.
+    pub async fn subscription(&mut self) -> Result<Option<SubscriptionRow>, StorageError> {
+        let row = sqlx::query_as!(
+            RawRow,
+            r#"SELECT id AS "id!", coalesce(path, '') AS "path!", catalog_id AS "catalog_id!",
+                      coalesce(state, '') AS "state!", last_event_id AS "last_event_id!",
+                      last_event_type AS "last_event_type!", registered_at AS "registered_at!",
+                      updated_at AS "updated_at!"
+               FROM noetl.source_subscription WHERE id = $1 LIMIT 1"#,
+            self.execution.get(),
+        );
+        let row = self.shard.run(row.fetch_optional(&mut *self.tx)).await?;
+        row.map(|row| row.parse(self.shard)).transpose()
+    }
+
+    /// Whether an event after `after` made the subscription live, even if a later one ended it again.
+    pub async fn made_live_after(&mut self, after: Id) -> Result<bool, StorageError> {
+        let found = sqlx::query_scalar!(
+            r#"SELECT EXISTS (
+                   SELECT 1 FROM noetl.event WHERE execution_id = $1 AND event_id > $2
+                   AND event_type IN ('subscription.registered', 'subscription.activated')) AS "found!""#,
+            self.execution.get(),
+            after.get(),
+        );
+        self.shard.run(found.fetch_one(&mut *self.tx)).await
+    }
+}

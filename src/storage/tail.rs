@@ -1,0 +1,267 @@
+//! The tail cursor of a shard: which transactions' events are published, and who publishes.
+//!
+//! `done` and `target` are transaction snapshots; a batch is what `target` sees and `done` does not. Each commit falls in
+//! exactly one batch, a rolled-back one in none, one that commits late in a later one; a fixed batch reads the same every
+//! time. Every write carries the fence that taking the lease raised, and counts for nothing if the fence has moved on.
+
+use chrono::{DateTime, Utc};
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
+
+use super::error::StorageError;
+use super::events::EventRow;
+use super::pools::Database;
+use crate::domain::event::Event;
+use crate::domain::tx_snapshot::TxSnapshot;
+
+/// A cursor whose lease was just taken.
+#[derive(Debug, Clone)]
+pub struct TailCursor {
+    /// What every write must carry.
+    pub fence: i64,
+    /// Where the feed began.
+    pub origin: TxSnapshot,
+    /// What is published.
+    pub done: TxSnapshot,
+    /// The end of the batch under way.
+    pub target: Option<TxSnapshot>,
+    /// Counts batches.
+    pub batch: i64,
+    /// Goes up when positions of the stream lose their meaning.
+    pub feed_epoch: i32,
+    /// The stream's last sequence when the last batch was done.
+    pub last_sequence: i64,
+    /// Whether the database is another one than the cursor was made in: restored, or failed over.
+    pub database_changed: bool,
+}
+
+/// What the status query shows of a shard's cursor.
+#[derive(Debug, Clone)]
+pub struct TailStatus {
+    /// Who publishes, while the lease holds.
+    pub leader: Option<String>,
+    /// When the lease ends unless it is renewed.
+    pub lease_until: Option<DateTime<Utc>>,
+    /// The stream's last sequence when the last batch was done.
+    pub last_sequence: i64,
+    /// Events published since the feed began.
+    pub published_events: i64,
+    /// The feed's epoch.
+    pub feed_epoch: i32,
+    /// What last went wrong, until something goes right.
+    pub last_error: Option<String>,
+    /// Committed events that are not published, counted up to 100,000.
+    pub lag_events: i64,
+    /// Age of the oldest of them in seconds.
+    pub lag_seconds: f64,
+    /// Age in seconds of the oldest transaction that may still write.
+    pub oldest_open_transaction_seconds: Option<f64>,
+}
+
+/// Makes the cursor if there is none: from the beginning with `backfill`, else from what commits from now on.
+pub async fn begin(shard: &Database, backfill: bool) -> Result<(), StorageError> {
+    let insert = sqlx::query!(
+        "INSERT INTO noetl.tail_cursor (origin, done, system_identifier, timeline)
+         SELECT start, start, system_identifier, timeline_id
+         FROM (SELECT CASE WHEN $1 THEN '3:3:'::pg_snapshot ELSE pg_current_snapshot() END AS start) AS origin,
+              pg_control_system(), pg_control_checkpoint()
+         ON CONFLICT DO NOTHING",
+        backfill,
+    );
+    shard.run(insert.execute(shard.pool())).await?;
+    Ok(())
+}
+
+/// Takes the lease for `seconds` if nobody holds it, and raises the fence. `Ok(None)`: somebody holds it.
+pub async fn acquire(shard: &Database, owner: &str, seconds: f64) -> Result<Option<TailCursor>, StorageError> {
+    let update = sqlx::query!(
+        r#"UPDATE noetl.tail_cursor AS cursor
+           SET fence = fence + 1, lease_owner = $1, lease_until = now() + make_interval(secs => $2), updated_at = now()
+           FROM pg_control_system() AS control, pg_control_checkpoint() AS checkpoint
+           WHERE lease_until < now() OR lease_owner = $1
+           RETURNING fence, origin::text AS "origin!", done::text AS "done!", target::text, batch, feed_epoch,
+                     last_sequence,
+                     (control.system_identifier <> cursor.system_identifier
+                      OR checkpoint.timeline_id <> cursor.timeline
+                      OR pg_snapshot_xmax(done) > pg_snapshot_xmax(pg_current_snapshot())) AS "database_changed!""#,
+        owner,
+        seconds,
+    );
+    let Some(row) = shard.run(update.fetch_optional(shard.pool())).await? else {
+        return Ok(None);
+    };
+    Ok(Some(TailCursor {
+        fence: row.fence,
+        origin: parse(shard, &row.origin)?,
+        done: parse(shard, &row.done)?,
+        target: row.target.map(|target| parse(shard, &target)).transpose()?,
+        batch: row.batch,
+        feed_epoch: row.feed_epoch,
+        last_sequence: row.last_sequence,
+        database_changed: row.database_changed,
+    }))
+}
+
+/// Keeps the lease. `Ok(false)`: the fence has moved on.
+pub async fn renew(shard: &Database, fence: i64, seconds: f64) -> Result<bool, StorageError> {
+    let update = sqlx::query!(
+        "UPDATE noetl.tail_cursor SET lease_until = now() + make_interval(secs => $2) WHERE fence = $1",
+        fence,
+        seconds,
+    );
+    Ok(shard.run(update.execute(shard.pool())).await?.rows_affected() == 1)
+}
+
+/// Gives the lease back, with what went wrong if anything did.
+pub async fn release(shard: &Database, fence: i64, error: Option<&str>) -> Result<(), StorageError> {
+    let update = sqlx::query!(
+        "UPDATE noetl.tail_cursor
+         SET lease_until = '-infinity', lease_owner = NULL, last_error = coalesce($2, last_error), updated_at = now()
+         WHERE fence = $1",
+        fence,
+        error,
+    );
+    shard.run(update.execute(shard.pool())).await?;
+    Ok(())
+}
+
+/// The end of a next batch of about `size` events after `done`. `Ok(None)`: nothing has committed since.
+///
+/// The snapshot is cut below the transaction of the event that is one too many, so a backlog comes in bounded batches;
+/// only a single transaction is never split.
+pub async fn next_target(shard: &Database, done: &TxSnapshot, size: i64) -> Result<Option<TxSnapshot>, StorageError> {
+    let row = sqlx::query!(
+        r#"SELECT pg_current_snapshot()::text AS "snapshot!",
+                  EXISTS (SELECT 1 FROM noetl.event WHERE tx_id >= $1::text::xid8)
+                  OR EXISTS (SELECT 1 FROM noetl.event WHERE tx_id = ANY($2::text[]::xid8[])) AS "any!",
+                  (SELECT tx_id::text FROM noetl.event WHERE tx_id >= $1::text::xid8
+                   ORDER BY tx_id OFFSET $3 LIMIT 1) AS bound"#,
+        done.xmax().to_string(),
+        &in_progress(done),
+        size,
+    );
+    let row = shard.run(row.fetch_one(shard.pool())).await?;
+    if !row.any {
+        return Ok(None);
+    }
+    let snapshot = parse(shard, &row.snapshot)?;
+    let bound = row.bound.and_then(|bound| bound.parse::<u64>().ok());
+    Ok(Some(bound.map_or(snapshot.clone(), |bound| snapshot.below(bound + 1))))
+}
+
+/// Fixes the batch that ends at `target`, before anything of it is published. Answers the batch's number, `Ok(None)` if
+/// the fence has moved on.
+pub async fn fix_target(shard: &Database, fence: i64, target: &TxSnapshot) -> Result<Option<i64>, StorageError> {
+    let update = sqlx::query_scalar!(
+        "UPDATE noetl.tail_cursor SET target = $2::text::pg_snapshot, batch = batch + 1, updated_at = now()
+         WHERE fence = $1 AND target IS NULL RETURNING batch",
+        fence,
+        target.to_string(),
+    );
+    shard.run(update.fetch_optional(shard.pool())).await
+}
+
+/// The events of a batch in event-id order, streamed.
+pub fn read_batch<'a>(
+    shard: &'a Database,
+    done: &TxSnapshot,
+    target: &TxSnapshot,
+) -> BoxStream<'a, Result<Event, StorageError>> {
+    sqlx::query_as!(
+        EventRow,
+        r#"SELECT execution_id AS "execution_id!", event_id AS "event_id!", catalog_id AS "catalog_id!",
+                  parent_event_id, parent_execution_id, created_at AT TIME ZONE 'UTC' AS "created_at!",
+                  coalesce(event_type, '') AS "event_type!", node_id, node_name, node_type, status, duration, context,
+                  result, meta, error, stack_trace, tenant_id AS "tenant_id!", organization_id AS "organization_id!"
+           FROM (
+               SELECT * FROM noetl.event WHERE tx_id >= $1::text::xid8 AND tx_id < $2::text::xid8
+               UNION ALL
+               SELECT * FROM noetl.event WHERE tx_id = ANY($3::text[]::xid8[])
+           ) AS candidate
+           WHERE pg_visible_in_snapshot(tx_id, $4::text::pg_snapshot)
+           ORDER BY event_id, execution_id"#,
+        done.xmax().to_string(),
+        target.xmax().to_string(),
+        &in_progress(done),
+        target.to_string(),
+    )
+    .fetch(shard.pool())
+    .map_ok(Event::from)
+    .map_err(|error| shard.failed(error))
+    .boxed()
+}
+
+/// Notes that the batch is in the stream. `Ok(false)`: the fence has moved on.
+pub async fn complete(shard: &Database, fence: i64, last_sequence: i64, events: i64) -> Result<bool, StorageError> {
+    let update = sqlx::query!(
+        "UPDATE noetl.tail_cursor
+         SET done = target, target = NULL, last_sequence = $2, published_events = published_events + $3,
+             last_error = NULL, updated_at = now()
+         WHERE fence = $1 AND target IS NOT NULL",
+        fence,
+        last_sequence,
+        events,
+    );
+    Ok(shard.run(update.execute(shard.pool())).await?.rows_affected() == 1)
+}
+
+/// Goes back to an earlier place under a new epoch. `Ok(false)`: the fence has moved on.
+pub async fn rewind(shard: &Database, back: &TailCursor) -> Result<bool, StorageError> {
+    let update = sqlx::query!(
+        "UPDATE noetl.tail_cursor
+         SET done = $2::text::pg_snapshot, target = $3::text::pg_snapshot, batch = $4, last_sequence = $5,
+             feed_epoch = $6, updated_at = now()
+         WHERE fence = $1",
+        back.fence,
+        back.done.to_string(),
+        back.target.as_ref().map(TxSnapshot::to_string),
+        back.batch,
+        back.last_sequence,
+        back.feed_epoch,
+    );
+    Ok(shard.run(update.execute(shard.pool())).await?.rows_affected() == 1)
+}
+
+/// How far a shard's feed is, read without taking part in it. `Ok(None)`: it never began.
+pub async fn status(shard: &Database) -> Result<Option<TailStatus>, StorageError> {
+    let cursor = sqlx::query!(
+        r#"SELECT done::text AS "done!", CASE WHEN lease_until > now() THEN lease_owner END AS leader,
+                  CASE WHEN lease_until > now() THEN lease_until END AS lease_until, last_sequence, published_events,
+                  feed_epoch, last_error,
+                  (SELECT extract(epoch FROM now() - min(xact_start))::float8 FROM pg_stat_activity
+                   WHERE backend_xid IS NOT NULL AND datname = current_database()) AS oldest_open
+           FROM noetl.tail_cursor"#,
+    );
+    let Some(cursor) = shard.run(cursor.fetch_optional(shard.pool())).await? else {
+        return Ok(None);
+    };
+    let done = parse(shard, &cursor.done)?;
+    let lag = sqlx::query!(
+        r#"SELECT count(*) AS "events!",
+                  coalesce(extract(epoch FROM (now() AT TIME ZONE 'UTC') - min(created_at)), 0)::float8 AS "seconds!"
+           FROM (SELECT created_at FROM noetl.event
+                 WHERE tx_id >= $1::text::xid8 OR tx_id = ANY($2::text[]::xid8[]) LIMIT 100000) AS waiting"#,
+        done.xmax().to_string(),
+        &in_progress(&done),
+    );
+    let lag = shard.run(lag.fetch_one(shard.pool())).await?;
+    Ok(Some(TailStatus {
+        leader: cursor.leader,
+        lease_until: cursor.lease_until,
+        last_sequence: cursor.last_sequence,
+        published_events: cursor.published_events,
+        feed_epoch: cursor.feed_epoch,
+        last_error: cursor.last_error,
+        lag_events: lag.events,
+        lag_seconds: lag.seconds,
+        oldest_open_transaction_seconds: cursor.oldest_open,
+    }))
+}
+
+fn in_progress(snapshot: &TxSnapshot) -> Vec<String> {
+    snapshot.in_progress().iter().map(u64::to_string).collect()
+}
+
+fn parse(shard: &Database, text: &str) -> Result<TxSnapshot, StorageError> {
+    text.parse().map_err(|malformed| shard.corrupt(format!("a tail cursor with {malformed}")))
+}

@@ -1,0 +1,16 @@
+//! The committed events on their way to readers: a tailer per shard publishes them to JetStream, a hub per replica and
+//! shard takes them back once, and readers replay and follow.
+//!
+//! Exactly once: the cursor in the shard says which batch is under way, the stream's last message says how much of it is
+//! stored, and each publish names the sequence that it must follow. A message that is lost makes the broker refuse all
+//! behind it, and a stale leader is refused the same way, so what is stored is always a strict prefix of the feed.
+
+pub mod cursor;
+pub mod envelope;
+pub mod hub;
+pub mod names;
+pub mod publisher;
+pub mod reader;
+pub mod replay;
+pub mod tailer;
+pub mod wake;

@@ -1,0 +1,51 @@
+//! Names on the broker (SPEC, "Event stream").
+
+use crate::domain::shard::ShardIndex;
+
+/// The stream that holds a shard's events.
+#[must_use]
+pub fn stream(shard: ShardIndex) -> String {
+    if shard == 0 { "noetl_events".to_owned() } else { format!("noetl_events_{shard}") }
+}
+
+/// What the subjects of a shard's events begin with.
+fn prefix(shard: ShardIndex) -> String {
+    if shard == 0 { "noetl.events".to_owned() } else { format!("noetl.events_{shard}") }
+}
+
+/// All subjects of a shard's events.
+#[must_use]
+pub fn subjects(shard: ShardIndex) -> String {
+    format!("{}.>", prefix(shard))
+}
+
+/// The subject of an event. What a subject can't hold becomes `_`.
+#[must_use]
+pub fn subject(shard: ShardIndex, event_type: &str) -> String {
+    let token = |part: &str| -> String {
+        let plain = |c: char| if c.is_whitespace() || c.is_control() || "*>".contains(c) { '_' } else { c };
+        if part.is_empty() { "_".to_owned() } else { part.chars().map(plain).collect() }
+    };
+    let tokens: Vec<String> = event_type.split('.').map(token).collect();
+    format!("{}.{}", prefix(shard), tokens.join("."))
+}
+
+/// Where a replica tells the leader that a shard has fresh events.
+#[must_use]
+pub fn wake(shard: ShardIndex) -> String {
+    format!("noetl.wake.{shard}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_the_spec_s_and_every_type_makes_a_valid_subject() {
+        assert_eq!((stream(0), stream(2)), ("noetl_events".to_owned(), "noetl_events_2".to_owned()));
+        assert_eq!(subject(0, "subscription.paused"), "noetl.events.subscription.paused");
+        assert_eq!(subject(3, "call done*"), "noetl.events_3.call_done_");
+        assert_eq!(subject(0, ".a..>"), "noetl.events._.a._._");
+        assert_eq!(subject(0, ""), "noetl.events._");
+    }
+}
