@@ -50,7 +50,7 @@ pub struct Event {
 }
 
 /// Which events a reader wants; an absent condition holds for every event.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct EventFilter {
     /// Only these logs.
     pub execution_ids: Option<Vec<Id>>,

@@ -6,7 +6,7 @@ pub const MAX_PAGE: u32 = 100;
 pub const DEFAULT_PAGE: u32 = 25;
 
 /// Which page of a list: what lies strictly between two keys, from its start or, backwards, from its end.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PageRequest<K> {
     /// 1 to [`MAX_PAGE`] items.
     pub limit: u32,
@@ -27,6 +27,12 @@ pub struct Page<T> {
     pub has_next: bool,
     /// Whether items precede.
     pub has_previous: bool,
+}
+
+impl<T> Default for Page<T> {
+    fn default() -> Self {
+        Self { items: Vec::new(), has_next: false, has_previous: false }
+    }
 }
 
 impl<K> PageRequest<K> {

@@ -18,7 +18,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Gid, Pid, Uid};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::error::LocalError;
 use super::processes;
@@ -151,7 +151,7 @@ impl Guarded {
     /// Kills the program and its children at once, as a crash of the machine would.
     pub(super) async fn kill_9(&mut self) {
         // A frozen program starts no further children, so none is missed.
-        self.pause();
+        self.pause().await;
         for pid in self.family() {
             let _ = kill(pid, Signal::SIGKILL);
         }
@@ -159,13 +159,15 @@ impl Guarded {
         let _ = self.watchdog.wait().await;
     }
 
-    /// Freezes the program and its children: connections stay open and nothing answers.
-    pub(super) fn pause(&mut self) {
+    /// Freezes the program and its children: connections stay open and nothing answers once this returns.
+    pub(super) async fn pause(&mut self) {
         if self.is_running() {
             let _ = kill(self.pid, Signal::SIGSTOP);
+            stopped(self.pid).await;
         }
         for pid in self.family() {
             let _ = kill(pid, Signal::SIGSTOP);
+            stopped(pid).await;
         }
     }
 
@@ -204,6 +206,14 @@ pub(super) fn shell(user: Option<(Uid, Gid)>) -> Command {
         command.uid(uid.as_raw()).gid(gid.as_raw());
     }
     command
+}
+
+/// Waits until the signal to stop has had its effect. A process in the middle of a disk access takes it afterwards.
+async fn stopped(pid: Pid) {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while !processes::is_stopped(pid) && Instant::now() < deadline {
+        sleep(Duration::from_millis(1)).await;
+    }
 }
 
 /// The last lines of a log, short enough for an error message.

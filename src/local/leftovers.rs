@@ -15,7 +15,7 @@ use super::processes;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Stops the process named in the first line of the pid file, when its command line names the folder: politely
-/// first, then by force.
+/// first, then by force. Then the file goes too: Postgres refuses to start while its number is any process's.
 pub(super) async fn stop_leftover(
     server: &'static str,
     pid_file: &Path,
@@ -23,18 +23,21 @@ pub(super) async fn stop_leftover(
     polite: Signal,
 ) {
     let Some(pid) = pid_in(pid_file) else { return };
-    if !processes::names_path(pid, folder) {
-        return;
+    let is_gone = || !processes::names_path(pid, folder);
+    if !is_gone() {
+        tracing::info!(server, %pid, "stopping the server that a killed run left behind");
+        for signal in [Signal::SIGCONT, polite] {
+            // A process that is gone already is what we want.
+            let _ = kill(pid, signal);
+        }
+        if !wait_until(is_gone).await {
+            let _ = kill(pid, Signal::SIGKILL);
+            wait_until(is_gone).await;
+        }
     }
-    tracing::info!(server, %pid, "stopping the server that a killed run left behind");
-    for signal in [Signal::SIGCONT, polite] {
-        // A process that is gone already is what we want.
-        let _ = kill(pid, signal);
-    }
-    let gone = || !processes::names_path(pid, folder);
-    if !wait_until(gone).await {
-        let _ = kill(pid, Signal::SIGKILL);
-        wait_until(gone).await;
+    if is_gone() {
+        // A server that stopped politely has removed it.
+        let _ = std::fs::remove_file(pid_file);
     }
 }
 

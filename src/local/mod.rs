@@ -22,7 +22,11 @@ mod postgres;
 mod processes;
 mod programs;
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+use nix::unistd::geteuid;
 
 pub use self::error::LocalError;
 pub use self::nats::{NatsOptions, NatsServer};
@@ -196,7 +200,18 @@ const CLUSTER_DATABASE: &str = "noetl_cluster";
 /// Makes the folder and returns its absolute path without links, the form in which leftovers are recognised.
 fn prepared(folder: &Path) -> Result<PathBuf, LocalError> {
     std::fs::create_dir_all(folder).map_err(LocalError::io("create the folder", folder))?;
+    open_when_empty(folder).map_err(LocalError::io("open the folder", folder))?;
     folder
         .canonicalize()
         .map_err(LocalError::io("open the folder", folder))
+}
+
+/// Root's Postgres runs as another user, who has to get through. A folder is ours to open as long as it is empty,
+/// as `mktemp -d` makes it.
+fn open_when_empty(folder: &Path) -> std::io::Result<()> {
+    if geteuid().is_root() && std::fs::read_dir(folder)?.next().is_none() {
+        let mode = std::fs::metadata(folder)?.permissions().mode();
+        std::fs::set_permissions(folder, Permissions::from_mode(mode | 0o011))?;
+    }
+    Ok(())
 }

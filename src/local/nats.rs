@@ -113,9 +113,9 @@ impl NatsServer {
         self.process.kill_9().await;
     }
 
-    /// Freezes the server: connections stay open and nothing answers.
-    pub fn pause(&mut self) {
-        self.process.pause();
+    /// Freezes the server: connections stay open and nothing answers once this returns.
+    pub async fn pause(&mut self) {
+        self.process.pause().await;
     }
 
     /// Undoes [`Self::pause`].

@@ -145,9 +145,9 @@ impl Postgres {
         kill_orphans(&self.plan.data).await;
     }
 
-    /// Freezes every process of the server: connections stay open and nothing answers.
-    pub fn pause(&mut self) {
-        self.process.pause();
+    /// Freezes every process of the server: connections stay open and nothing answers once this returns.
+    pub async fn pause(&mut self) {
+        self.process.pause().await;
     }
 
     /// Undoes [`Self::pause`].

@@ -21,6 +21,33 @@ pub(super) fn names_path(pid: Pid, path: &Path) -> bool {
     ps(&["-ww", "-o", "command=", "-p", &pid.to_string()]).contains(&*path.to_string_lossy())
 }
 
+/// Whether every thread of the process is stopped, or it is gone. The kernel stops them one by one, after `kill`
+/// has returned.
+#[cfg(target_os = "linux")]
+pub(super) fn is_stopped(pid: Pid) -> bool {
+    std::fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok())
+        .filter_map(|stat| {
+            Some(
+                stat.rsplit_once(')')?
+                    .1
+                    .trim_start()
+                    .starts_with(['T', 'Z']),
+            )
+        })
+        .all(|stopped| stopped)
+}
+
+/// Whether the process is stopped, or gone.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn is_stopped(pid: Pid) -> bool {
+    let state = ps(&["-o", "state=", "-p", &pid.to_string()]);
+    state.is_empty() || state.starts_with(['T', 'Z'])
+}
+
 /// The direct children of the process.
 #[cfg(target_os = "linux")]
 pub(super) fn children(parent: Pid) -> Vec<Pid> {

@@ -1,5 +1,7 @@
 //! One list over all shards: each is asked for one page beyond the cursor, and the answers are merged by id.
 
+use std::collections::HashMap;
+
 use futures::future::join_all;
 
 use super::error::ServiceError;
@@ -18,12 +20,42 @@ pub struct Listing<T> {
 }
 
 /// A page with the largest id first, over every shard.
-pub async fn newest_first<T>(
-    databases: &Databases,
+pub async fn newest_first<'a, T, Rows: Future<Output = Result<Vec<T>, StorageError>>>(
+    databases: &'a Databases,
     request: &PageRequest<i64>,
     id: impl Fn(&T) -> i64,
-    query: impl AsyncFn(&Database, IdRange) -> Result<Vec<T>, StorageError>,
+    query: impl Fn(&'a Database, IdRange) -> Rows,
 ) -> Result<Listing<T>, ServiceError> {
+    let (mut rows, unavailable) = everywhere(databases, request, query).await?;
+    sort(&mut rows, request, id);
+    Ok(Listing { page: request.cut(rows), unavailable })
+}
+
+/// A page with the largest id first for each of many groups, over every shard: one query per shard for all of them.
+pub async fn newest_first_grouped<'a, T, Rows: Future<Output = Result<Vec<T>, StorageError>>>(
+    databases: &'a Databases,
+    request: &PageRequest<i64>,
+    id: impl Fn(&T) -> i64,
+    group: impl Fn(&T) -> i64,
+    query: impl Fn(&'a Database, IdRange) -> Rows,
+) -> Result<(HashMap<i64, Page<T>>, Vec<ShardIndex>), ServiceError> {
+    let (rows, unavailable) = everywhere(databases, request, query).await?;
+    let mut groups: HashMap<i64, Vec<T>> = HashMap::new();
+    for row in rows {
+        groups.entry(group(&row)).or_default().push(row);
+    }
+    let page = |(key, mut rows): (i64, Vec<T>)| {
+        sort(&mut rows, request, &id);
+        (key, request.cut(rows))
+    };
+    Ok((groups.into_iter().map(page).collect(), unavailable))
+}
+
+async fn everywhere<'a, T, Rows: Future<Output = Result<Vec<T>, StorageError>>>(
+    databases: &'a Databases,
+    request: &PageRequest<i64>,
+    query: impl Fn(&'a Database, IdRange) -> Rows,
+) -> Result<(Vec<T>, Vec<ShardIndex>), ServiceError> {
     let range = request.newest_first();
     let answers = join_all(databases.shards().iter().map(|shard| query(shard, range))).await;
     let (mut rows, mut unavailable) = (Vec::new(), Vec::new());
@@ -34,9 +66,13 @@ pub async fn newest_first<T>(
             Err(error) => return Err(error.into()),
         }
     }
-    rows.sort_unstable_by_key(&id);
-    if range.descending {
+    Ok((rows, unavailable))
+}
+
+/// Into the order in which the request reads.
+fn sort<T>(rows: &mut [T], request: &PageRequest<i64>, id: impl Fn(&T) -> i64) {
+    rows.sort_unstable_by_key(id);
+    if request.newest_first().descending {
         rows.reverse();
     }
-    Ok(Listing { page: request.cut(rows), unavailable })
 }

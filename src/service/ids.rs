@@ -39,8 +39,12 @@ struct Leased {
 
 impl Ids {
     /// Takes a machine id: `pinned`, or any that is free. `Ok(None)`: none is free now.
-    pub async fn lease(cluster: Arc<Database>, pinned: Option<u16>) -> Result<Option<Self>, ServiceError> {
-        let owner = Uuid::new_v4();
+    /// `owner` is unique to this process.
+    pub async fn lease(
+        cluster: Arc<Database>,
+        owner: Uuid,
+        pinned: Option<u16>,
+    ) -> Result<Option<Self>, ServiceError> {
         let Some(leased) = acquire(&cluster, owner, pinned, 0).await? else {
             return Ok(None);
         };

@@ -24,18 +24,17 @@ pub fn by_shard<T>(
 }
 
 /// Rows of many executions: one query per shard, in parallel; a shard that fails fails only its own, with the ids.
-pub async fn rows_by_ids<T>(
-    databases: &Databases,
+pub async fn rows_by_ids<'a, T, Rows: Future<Output = Result<Vec<T>, StorageError>>>(
+    databases: &'a Databases,
     ids: impl IntoIterator<Item = Id>,
-    query: impl AsyncFn(&Database, &[i64]) -> Result<Vec<T>, StorageError>,
+    query: impl Fn(&'a Database, Vec<i64>) -> Rows,
 ) -> (Vec<T>, BTreeMap<ShardIndex, ServiceError>) {
-    let groups = by_shard(databases, ids, |id| *id);
-    let answers = groups.iter().map(async |(index, ids)| {
-        let ids: Vec<i64> = ids.iter().map(|id| id.get()).collect();
-        (*index, query(&databases.shards()[usize::from(*index)], &ids).await)
+    let queries = by_shard(databases, ids, |id| *id).into_iter().map(|(index, ids)| {
+        let rows = query(&databases.shards()[usize::from(index)], ids.into_iter().map(Id::get).collect());
+        async move { (index, rows.await) }
     });
     let (mut rows, mut failed) = (Vec::new(), BTreeMap::new());
-    for (index, answer) in join_all(answers).await {
+    for (index, answer) in join_all(queries).await {
         match answer {
             Ok(found) => rows.extend(found),
             Err(error) => {

@@ -3,6 +3,7 @@
 //! Transitions of one subscription are serialised by its log's lock, and each is validated against the state it follows.
 //! What makes a subscription live goes through [`super::registry`].
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::{StreamExt, stream};
@@ -14,6 +15,7 @@ use super::error::{Rejection, RejectionCode, ServiceError};
 use super::fan_out::{self, Listing};
 use super::ids::Ids;
 use super::registry::{Outcome, Wanted, check_expected};
+use super::shards::rows_by_ids;
 use super::wake::Wakes;
 use crate::domain::event::Event;
 use crate::domain::execution::emitted;
@@ -184,6 +186,12 @@ impl Subscriptions {
         Ok(rows.into_iter().next())
     }
 
+    /// The subscriptions with these ids, and the shards that could not be read.
+    pub async fn by_ids(&self, ids: &[Id]) -> (Vec<SubscriptionRow>, BTreeMap<ShardIndex, ServiceError>) {
+        let query = |shard, ids: Vec<i64>| async move { subscriptions::by_ids(shard, &ids).await };
+        rows_by_ids(&self.databases, ids.iter().copied(), query).await
+    }
+
     /// The path's subscription: the live one, else the last one that was.
     pub async fn by_path(&self, path: &str) -> Result<Option<SubscriptionRow>, ServiceError> {
         match registry::find(self.cluster(), path).await? {
@@ -198,7 +206,7 @@ impl Subscriptions {
         filter: &SubscriptionFilter,
         request: &PageRequest<i64>,
     ) -> Result<Listing<SubscriptionRow>, ServiceError> {
-        let query = async |shard: &Database, range| subscriptions::list(shard, filter, range).await;
+        let query = |shard, range| subscriptions::list(shard, filter, range);
         fan_out::newest_first(&self.databases, request, |row: &SubscriptionRow| row.id.get(), query).await
     }
 

@@ -74,16 +74,15 @@ pub async fn get(shard: &Database, execution: Id, event: Id) -> Result<Option<Ev
     Ok(row.map(Event::from))
 }
 
-/// A page's candidates of one log, read in the range's direction.
+/// A page's candidates of each of these logs, read in the range's direction, grouped by log.
 pub async fn list(
     shard: &Database,
-    execution: Id,
+    executions: &[i64],
     filter: &EventFilter,
     range: IdRange,
 ) -> Result<Vec<Event>, StorageError> {
-    if filter.execution_ids.as_ref().is_some_and(|ids| !ids.contains(&execution)) {
-        return Ok(Vec::new());
-    }
+    let wanted = |id: &&i64| filter.execution_ids.as_ref().is_none_or(|ids| ids.contains(&Id::new(**id)));
+    let executions: Vec<i64> = executions.iter().filter(wanted).copied().collect();
     let type_patterns = filter.type_patterns();
     macro_rules! listed {
         ($order:literal) => {
@@ -93,14 +92,18 @@ pub async fn list(
                           created_at AT TIME ZONE 'UTC' AS "created_at!", coalesce(event_type, '') AS "event_type!",
                           node_id, node_name, node_type, status, duration, context, result, meta, error, stack_trace,
                           tenant_id, organization_id
-                   FROM noetl.event
-                   WHERE execution_id = $1 AND event_id > $2 AND ($3::bigint IS NULL OR event_id < $3)
-                     AND ($4::text[] IS NULL OR event_type LIKE ANY($4))
-                     AND ($5::text[] IS NULL OR node_name = ANY($5))
-                     AND ($6::text[] IS NULL OR status = ANY($6))
-                     AND ($7::bigint IS NULL OR parent_execution_id = $7)
-                   ORDER BY "# + $order + " LIMIT $8",
-                execution.get(),
+                   FROM unnest($1::bigint[]) AS log (id)
+                   CROSS JOIN LATERAL (
+                       SELECT * FROM noetl.event
+                       WHERE execution_id = log.id AND event_id > $2 AND ($3::bigint IS NULL OR event_id < $3)
+                         AND ($4::text[] IS NULL OR event_type LIKE ANY($4))
+                         AND ($5::text[] IS NULL OR node_name = ANY($5))
+                         AND ($6::text[] IS NULL OR status = ANY($6))
+                         AND ($7::bigint IS NULL OR parent_execution_id = $7)
+                       ORDER BY "# + $order + " LIMIT $8
+                   ) AS page
+                   ORDER BY execution_id, " + $order,
+                &executions,
                 range.above,
                 range.below,
                 type_patterns.as_deref(),

@@ -32,7 +32,7 @@ pub struct ExecutionRow {
 }
 
 /// Which executions a list wants.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct ExecutionFilter {
     /// Only these.
     pub statuses: Option<Vec<Status>>,
@@ -130,6 +130,53 @@ pub async fn list(
                 statuses.as_deref(),
                 filter.path_prefix,
                 filter.parent_execution_id.map(Id::get),
+                filter.started_after,
+                filter.started_before,
+                range.limit,
+            )
+            .fetch_all(shard.pool())
+        };
+    }
+    if range.descending {
+        shard.run(listed!("execution_id DESC")).await
+    } else {
+        shard.run(listed!("execution_id")).await
+    }
+}
+
+/// A page's candidates of what each of these parents started, read in the range's direction, grouped by parent. A parent
+/// that the filter's own excludes has none.
+pub async fn children(
+    shard: &Database,
+    parents: &[i64],
+    filter: &ExecutionFilter,
+    range: IdRange,
+) -> Result<Vec<ExecutionRow>, StorageError> {
+    let wanted = |id: &&i64| filter.parent_execution_id.is_none_or(|parent| parent.get() == **id);
+    let parents: Vec<i64> = parents.iter().filter(wanted).copied().collect();
+    let statuses: Option<Vec<String>> = filter.statuses.as_ref().map(|wanted| stored_names(wanted));
+    macro_rules! listed {
+        ($order:literal) => {
+            sqlx::query_as!(
+                ExecutionRow,
+                "SELECT execution_id, catalog_id, parent_execution_id, status, path, start_time, end_time, error
+                 FROM unnest($1::bigint[]) AS parent (id)
+                 CROSS JOIN LATERAL (
+                     SELECT * FROM noetl.execution
+                     WHERE parent_execution_id = parent.id
+                       AND execution_id > $2 AND ($3::bigint IS NULL OR execution_id < $3)
+                       AND ($4::text[] IS NULL OR status = ANY($4))
+                       AND ($5::text IS NULL OR starts_with(path, $5))
+                       AND ($6::timestamptz IS NULL OR start_time > $6)
+                       AND ($7::timestamptz IS NULL OR start_time < $7)
+                     ORDER BY " + $order + " LIMIT $8
+                 ) AS page
+                 ORDER BY parent_execution_id, " + $order,
+                &parents,
+                range.above,
+                range.below,
+                statuses.as_deref(),
+                filter.path_prefix,
                 filter.started_after,
                 filter.started_before,
                 range.limit,

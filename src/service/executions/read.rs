@@ -13,12 +13,12 @@ use crate::service::fan_out::{self, Listing};
 use crate::service::shards::rows_by_ids;
 use crate::storage::events::{self, LogHead};
 use crate::storage::executions::{self, ExecutionFilter, ExecutionRow};
-use crate::storage::pools::{Database, Databases};
+use crate::storage::pools::Databases;
 
 impl Executions {
     /// The executions with these ids, and the shards that could not be read.
     pub async fn by_ids(&self, ids: &[Id]) -> (HashMap<Id, ExecutionRow>, BTreeMap<ShardIndex, ServiceError>) {
-        let query = async |shard: &Database, ids: &[i64]| executions::by_ids(shard, ids).await;
+        let query = |shard, ids: Vec<i64>| async move { executions::by_ids(shard, &ids).await };
         let (rows, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
         (rows.into_iter().map(|row| (Id::new(row.execution_id), row)).collect(), failed)
     }
@@ -29,7 +29,7 @@ impl Executions {
         filter: &ExecutionFilter,
         request: &PageRequest<i64>,
     ) -> Result<Listing<ExecutionRow>, ServiceError> {
-        let query = async |shard: &Database, range| executions::list(shard, filter, range).await;
+        let query = |shard, range| executions::list(shard, filter, range);
         fan_out::newest_first(&self.databases, request, |row: &ExecutionRow| row.execution_id, query).await
     }
 
@@ -38,15 +38,34 @@ impl Executions {
         Ok(events::get(self.databases.shard_of(execution), execution, event).await?)
     }
 
-    /// A page of one log, oldest first.
+    /// A page of what each of these parents started, newest first, and the shards whose rows they may lack.
+    pub async fn children(
+        &self,
+        parents: &[Id],
+        filter: &ExecutionFilter,
+        request: &PageRequest<i64>,
+    ) -> Result<(HashMap<i64, Page<ExecutionRow>>, Vec<ShardIndex>), ServiceError> {
+        let parents: Vec<i64> = parents.iter().map(|id| id.get()).collect();
+        let query = |shard, range| executions::children(shard, &parents, filter, range);
+        let parent = |row: &ExecutionRow| row.parent_execution_id.unwrap_or_default();
+        fan_out::newest_first_grouped(&self.databases, request, |row| row.execution_id, parent, query).await
+    }
+
+    /// A page of each of these logs, oldest first, and the shards that could not be read.
     pub async fn events(
         &self,
-        execution: Id,
+        executions: &[Id],
         filter: &EventFilter,
         request: &PageRequest<i64>,
-    ) -> Result<Page<Event>, ServiceError> {
-        let shard = self.databases.shard_of(execution);
-        Ok(request.cut(events::list(shard, execution, filter, request.oldest_first()).await?))
+    ) -> (HashMap<Id, Page<Event>>, BTreeMap<ShardIndex, ServiceError>) {
+        let range = request.oldest_first();
+        let query = |shard, ids: Vec<i64>| async move { events::list(shard, &ids, filter, range).await };
+        let (rows, failed) = rows_by_ids(&self.databases, executions.iter().copied(), query).await;
+        let mut logs: HashMap<Id, Vec<Event>> = HashMap::new();
+        for event in rows {
+            logs.entry(event.execution_id).or_default().push(event);
+        }
+        (logs.into_iter().map(|(id, events)| (id, request.cut(events))).collect(), failed)
     }
 
     /// What these logs' first landmarks say, and the shards that could not be read.

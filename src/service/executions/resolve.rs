@@ -12,7 +12,6 @@ use crate::service::error::{Rejection, RejectionCode, ServiceError};
 use crate::service::shards::rows_by_ids;
 use crate::storage::catalog::CatalogEntry;
 use crate::storage::events::{self, LogHead};
-use crate::storage::pools::Database;
 
 /// Everything that a batch of requests names.
 #[derive(Debug, Default)]
@@ -67,7 +66,7 @@ impl Executions {
                 None => missing.push(id),
             }
         }
-        let query = async |shard: &Database, ids: &[i64]| events::heads(shard, ids).await;
+        let query = |shard, ids: Vec<i64>| async move { events::heads(shard, &ids).await };
         let (heads, failed) = rows_by_ids(&self.databases, missing, query).await;
         for head in heads {
             let (id, head) = (Id::new(head.execution_id), Arc::new(head));

@@ -1,0 +1,53 @@
+import { existsSync } from "node:fs";
+import { defineConfig } from "@playwright/test";
+
+const CHROMIUM_PATHS = [
+  "/usr/bin/chromium",
+  "/usr/bin/chromium-browser",
+  "/usr/bin/google-chrome",
+  "/usr/bin/google-chrome-stable",
+  "/Applications/Chromium.app/Contents/MacOS/Chromium",
+  "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+];
+
+/** The machine's own browser: the runner never downloads one. */
+function chromium(): string {
+  const path = process.env.CHROMIUM_PATH ?? CHROMIUM_PATHS.find(existsSync);
+  if (!path) {
+    throw new Error("No Chromium found. Install chromium or Google Chrome, or set CHROMIUM_PATH to its executable.");
+  }
+  return path;
+}
+
+export default defineConfig({
+  testDir: "tests",
+  outputDir: "test-results",
+  // All tests share one control plane, and its subscriptions have one live owner per path.
+  workers: 1,
+  fullyParallel: false,
+  forbidOnly: true,
+  timeout: 60_000,
+  expect: { timeout: 15_000 },
+  reporter: [["list"]],
+  use: {
+    headless: true,
+    permissions: ["clipboard-read", "clipboard-write"],
+    viewport: { width: 1440, height: 900 },
+    trace: "retain-on-failure",
+    screenshot: "only-on-failure",
+    launchOptions: {
+      executablePath: chromium(),
+      args: [
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        // The network is cut off: a name that isn't this machine does not resolve.
+        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
+      ],
+    },
+  },
+});

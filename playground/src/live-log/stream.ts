@@ -1,0 +1,64 @@
+/** What the control plane's `events` subscription delivers, as far as the log shows it. */
+
+export interface LogEvent {
+  id: string;
+  executionId: string;
+  type: string;
+  nodeName: string | null;
+  status: string | null;
+  createdAt: string;
+  shard: number;
+  error: string | null;
+}
+
+export type StreamItem =
+  | { __typename: "EventDelivery"; cursor: string; event: LogEvent }
+  | { __typename: "CaughtUp"; cursor: string; at: string }
+  | { __typename: "StreamGap"; cursor: string; shard: number; from: string; to: string; reason: string }
+  | { __typename: "StreamHeartbeat"; cursor: string; at: string; lagEvents: string };
+
+export interface Filter {
+  types?: string[];
+  executionIds?: string[];
+}
+
+export type Start = { latest: true } | { beginning: true } | { after: string };
+
+/** Without context, result and meta, which may be large: a row fetches them when it is opened. */
+export const LIVE_LOG = /* GraphQL */ `
+  subscription LiveLog($filter: EventFilter, $start: EventStart) {
+    events(filter: $filter, start: $start) {
+      __typename
+      ... on EventDelivery {
+        cursor
+        event { id executionId type nodeName status createdAt shard error }
+      }
+      ... on CaughtUp { cursor at }
+      ... on StreamGap { cursor shard from to reason }
+      ... on StreamHeartbeat { cursor at lagEvents }
+    }
+  }
+`;
+
+export const EVENT_DETAILS = /* GraphQL */ `
+  query EventDetails($executionId: ID!, $id: ID!) {
+    event(executionId: $executionId, id: $id) {
+      id
+      type
+      executionId
+      parentExecutionId
+      catalogId
+      nodeId
+      nodeName
+      nodeType
+      status
+      duration
+      createdAt
+      shard
+      error
+      context
+      result
+      meta
+    }
+  }
+`;

@@ -1,0 +1,68 @@
+import type { ExecutionResult } from "graphql";
+import type { FormattedExecutionResult, Sink } from "graphql-ws";
+
+import { faultMessage } from "./fault";
+
+/** How many results the response pane holds, and how often it is drawn: each drawing formats the whole list. */
+const SHOWN = 100;
+const DRAW_EVERY_MS = 200;
+
+type Subscribe = (sink: Sink<FormattedExecutionResult>) => () => void;
+
+interface Observer {
+  next: (value: ExecutionResult) => void;
+  error: (error: unknown) => void;
+  complete: () => void;
+}
+
+/**
+ * A subscription's results as one growing list, newest first. GraphiQL shows only the result it got last, so the list is
+ * what it gets. A heartbeat replaces the heartbeat before it.
+ */
+export function newestFirst(subscribe: Subscribe) {
+  return {
+    subscribe(observer: Observer) {
+      let received = 0;
+      let results: FormattedExecutionResult[] = [];
+      let timer: number | undefined;
+
+      const draw = () => {
+        window.clearTimeout(timer);
+        timer = undefined;
+        const shown = { received, showing: results.length, newestFirst: results };
+        observer.next(shown as ExecutionResult);
+      };
+
+      const unsubscribe = subscribe({
+        next(result) {
+          received += 1;
+          const older = isHeartbeat(result) && isHeartbeat(results[0]) ? results.slice(1) : results;
+          results = [result, ...older].slice(0, SHOWN);
+          timer ??= window.setTimeout(draw, DRAW_EVERY_MS);
+        },
+        error(fault) {
+          window.clearTimeout(timer);
+          observer.error(Array.isArray(fault) ? fault : new Error(faultMessage(fault)));
+        },
+        complete() {
+          if (timer !== undefined) {
+            draw();
+          }
+          observer.complete();
+        },
+      });
+
+      return {
+        unsubscribe() {
+          window.clearTimeout(timer);
+          unsubscribe();
+        },
+      };
+    },
+  };
+}
+
+function isHeartbeat(result: FormattedExecutionResult | undefined): boolean {
+  const item = result?.data?.events as { __typename?: string } | undefined;
+  return item?.__typename === "StreamHeartbeat";
+}

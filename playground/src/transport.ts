@@ -1,0 +1,78 @@
+import { getOperationAST } from "graphql";
+import { createClient, type Client, type FormattedExecutionResult } from "graphql-ws";
+import type { GraphiQLProps } from "graphiql";
+
+import { newestFirst } from "./newest_first";
+
+type Fetcher = GraphiQLProps["fetcher"];
+type Answer = Awaited<ReturnType<Fetcher>>;
+
+const ENDPOINT = "/graphql";
+const KEEP_ALIVE_MS = 15_000;
+const PONG_TIMEOUT_MS = 5_000;
+const MAX_RETRY_WAIT_MS = 5_000;
+
+/** One socket for everything live on the page. It opens with the first subscription and closes after the last. */
+export const liveClient = createLiveClient();
+
+/** Queries and mutations go over POST, subscriptions over the socket. */
+export const fetcher: Fetcher = (params, options) => {
+  const document = options?.documentAST;
+  const operation = document && getOperationAST(document, params.operationName);
+  if (operation?.operation !== "subscription") {
+    // GraphiQL's type asks for errors as class instances; what it shows is their JSON.
+    return post(params, options?.headers) as Promise<Answer>;
+  }
+  return newestFirst((sink) => liveClient.subscribe(params, sink)) as Answer;
+};
+
+export async function post(params: object, headers?: Record<string, unknown>): Promise<FormattedExecutionResult> {
+  const response = await fetch(ENDPOINT, {
+    method: "POST",
+    headers: {
+      "content-type": "application/json",
+      accept: "application/graphql-response+json, application/json;q=0.9",
+      ...(headers as Record<string, string>),
+    },
+    body: JSON.stringify(params),
+  });
+  const body = await response.text();
+  try {
+    return JSON.parse(body) as FormattedExecutionResult;
+  } catch {
+    throw new Error(`The server answered ${response.status} without JSON: ${body.slice(0, 200)}`);
+  }
+}
+
+function createLiveClient(): Client {
+  const url = new URL(ENDPOINT, window.location.href);
+  url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
+  let pongTimeout: number | undefined;
+  const client = createClient({
+    url: url.href,
+    retryAttempts: Infinity,
+    retryWait,
+    keepAlive: KEEP_ALIVE_MS,
+    on: {
+      // A cable that was pulled sends no close: a ping without its pong ends the socket, and the retry begins.
+      ping: (received) => {
+        if (!received) {
+          pongTimeout = window.setTimeout(() => client.terminate(), PONG_TIMEOUT_MS);
+        }
+      },
+      pong: (received) => {
+        if (received) {
+          window.clearTimeout(pongTimeout);
+        }
+      },
+      closed: () => window.clearTimeout(pongTimeout),
+    },
+  });
+  return client;
+}
+
+/** Doubles from a quarter of a second and is jittered, so that a restarted server is not met by all pages at once. */
+function retryWait(retries: number): Promise<void> {
+  const ceiling = Math.min(MAX_RETRY_WAIT_MS, 250 * 2 ** Math.min(retries, 10));
+  return new Promise((resolve) => setTimeout(resolve, ceiling * (0.5 + Math.random() / 2)));
+}

@@ -1,0 +1,42 @@
+/** What a test does behind the page's back, over the public API. */
+
+export const INBOX = "samples/orders/inbox";
+
+export async function graphql<T>(url: string, query: string, variables: object = {}): Promise<T> {
+  const response = await fetch(`${url}/graphql`, {
+    method: "POST",
+    headers: { "content-type": "application/json", accept: "application/graphql-response+json" },
+    body: JSON.stringify({ query, variables }),
+  });
+  const answer = (await response.json()) as { data?: T; errors?: unknown };
+  if (!answer.data || answer.errors) {
+    throw new Error(`${query}\n${JSON.stringify(answer.errors)}`);
+  }
+  return answer.data;
+}
+
+/** Starts one execution and gives back its id. */
+export async function execute(url: string): Promise<string> {
+  const data = await graphql<{ execute: { execution: { id: string } | null; userErrors: unknown[] } }>(
+    url,
+    `mutation { execute(input: { path: "samples/orders/process" }) { execution { id } userErrors { code message } } }`,
+  );
+  if (!data.execute.execution) {
+    throw new Error(`execute: ${JSON.stringify(data.execute.userErrors)}`);
+  }
+  return data.execute.execution.id;
+}
+
+/** Leaves no live subscription of the inbox, so that registering one gives a new one. */
+export async function withoutInbox(url: string): Promise<void> {
+  const found = await graphql<{ subscription: { id: string; state: string } | null }>(
+    url,
+    `query ($path: String!) { subscription(by: { path: $path }) { id state } }`,
+    { path: INBOX },
+  );
+  if (found.subscription && found.subscription.state !== "DEACTIVATED") {
+    await graphql(url, `mutation ($id: ID!) { deactivateSubscription(input: { id: $id }) { userErrors { code } } }`, {
+      id: found.subscription.id,
+    });
+  }
+}

@@ -1,0 +1,62 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import {
+  buildClientSchema,
+  getIntrospectionQuery,
+  getVariableValues,
+  Kind,
+  parse,
+  validate,
+  type GraphQLSchema,
+  type IntrospectionQuery,
+} from "graphql";
+
+import { EVENT_DETAILS, LIVE_LOG } from "../src/live-log/stream";
+import { graphql } from "./api";
+import { expect, test } from "./playground";
+
+const TABS = "src/tabs";
+
+/** A tab that the schema has moved away from fails here, by its name, before anyone presses its button. */
+test("every tab fits the server's schema, with its variables", async ({ controlPlane }) => {
+  const schema = await serverSchema(controlPlane.url);
+  const tabs = readdirSync(TABS).filter((name) => name.endsWith(".graphql"));
+  expect(tabs).toHaveLength(5);
+  for (const tab of tabs) {
+    const path = join(TABS, tab);
+    expect(complaints(schema, readFileSync(path, "utf8"), variablesOf(path)), tab).toEqual([]);
+  }
+});
+
+test("the live log fits the server's schema", async ({ controlPlane }) => {
+  const schema = await serverSchema(controlPlane.url);
+  const variables = { filter: { types: ["subscription.*"], executionIds: ["1"] }, start: { after: "cursor" } };
+  expect(complaints(schema, LIVE_LOG, variables)).toEqual([]);
+  expect(complaints(schema, EVENT_DETAILS, { executionId: "1", id: "2" })).toEqual([]);
+});
+
+async function serverSchema(url: string): Promise<GraphQLSchema> {
+  return buildClientSchema(await graphql<IntrospectionQuery>(url, getIntrospectionQuery()));
+}
+
+function complaints(schema: GraphQLSchema, source: string, variables: Record<string, unknown>): string[] {
+  const document = parse(source);
+  const operations = document.definitions.filter((definition) => definition.kind === Kind.OPERATION_DEFINITION);
+  const faults = operations.flatMap(
+    (operation) => getVariableValues(schema, operation.variableDefinitions ?? [], variables).errors ?? [],
+  );
+  return [...validate(schema, document), ...faults].map((fault) => fault.message);
+}
+
+/** Comments stand on lines of their own. */
+function variablesOf(tab: string): Record<string, unknown> {
+  try {
+    const text = readFileSync(tab.replace(/\.graphql$/, ".jsonc"), "utf8");
+    return JSON.parse(text.replace(/^\s*\/\/.*$/gm, "")) as Record<string, unknown>;
+  } catch (fault) {
+    if ((fault as NodeJS.ErrnoException).code === "ENOENT") {
+      return {};
+    }
+    throw fault;
+  }
+}

@@ -1,0 +1,86 @@
+//! `dev`: everything on one machine, under one folder. A second start finds its data again.
+
+use std::path::PathBuf;
+
+use clap::{Args, value_parser};
+use metrics_exporter_prometheus::PrometheusHandle;
+
+use super::Failure;
+use crate::app::{self, App};
+use crate::config::{Needs, Sources};
+use crate::local::{LocalOptions, LocalServers};
+use crate::service::catalog::Registration;
+use crate::service::error::ServiceError;
+use crate::supervisor::EndedEarly;
+use crate::telemetry;
+
+/// Path and content of the sample catalog.
+const SAMPLES: [(&str, &str); 3] = [
+    ("samples/orders/inbox", include_str!("../../examples/catalog/orders-inbox.yaml")),
+    ("samples/orders/process", include_str!("../../examples/catalog/orders-process.yaml")),
+    ("samples/reports/daily", include_str!("../../examples/catalog/reports-daily.yaml")),
+];
+
+/// What `dev` can be told.
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// The folder of all data; its file `env` holds the settings of what runs
+    #[arg(long, default_value = ".noetl")]
+    data_dir: PathBuf,
+    /// The port to serve on; 0 picks a free one [default: NOETL_PORT, else 8082]
+    #[arg(long)]
+    port: Option<u16>,
+    /// How many shard databases to have, beside the cluster database
+    #[arg(long, default_value_t = 2, value_parser = value_parser!(u16).range(1..=64))]
+    shards: u16,
+}
+
+/// Starts the servers, serves, and stops them again.
+pub(super) async fn run(options: Options) -> Result<(), Failure> {
+    let sources = Sources::read()?;
+    let metrics = telemetry::start(&sources.log())?;
+    let local = sources.check(Needs::Nothing)?;
+    let mut wanted = LocalOptions::new(options.data_dir, options.shards);
+    wanted.postgres_bin = local.pg_bin;
+    let mut servers = LocalServers::start(&wanted).await?;
+    let port = options.port.unwrap_or(local.port);
+    let sources = sources.with([
+        ("NOETL_PORT", port.to_string()),
+        ("NOETL_CLUSTER_DSN", servers.cluster_dsn()),
+        ("NOETL_SHARDS", servers.shard_dsns().join(",")),
+        ("NOETL_NATS_URL", servers.nats_url()),
+    ]);
+    let outcome = serve(&sources, metrics, &mut servers).await;
+    servers.stop().await;
+    outcome?;
+    println!("stopped; the data stays for the next start");
+    Ok(())
+}
+
+async fn serve(sources: &Sources, metrics: PrometheusHandle, servers: &mut LocalServers) -> Result<(), Failure> {
+    let config = sources.check(Needs::Servers)?;
+    let listener = app::bind(&config).await?;
+    app::migrate(&config).await?;
+    let app = App::start(&config, metrics).await?;
+    register_samples(&app).await.map_err(app::AppError::from)?;
+    let port = listener.local_addr().map_or(config.port, |address| address.port());
+    servers.publish_port(port)?;
+    println!("console   http://{}:{port}", config.host);
+    println!("GraphQL   http://{}:{port}/graphql", config.host);
+    println!("settings  {}", servers.env_file().display());
+    println!("Ctrl-C stops everything.");
+    let ended = async { EndedEarly::Task { name: "private servers", error: Some(servers.wait_exit().await.into()) } };
+    Ok(app.serve(listener, ended).await?)
+}
+
+/// Registers the samples that are not there yet.
+async fn register_samples(app: &App) -> Result<(), ServiceError> {
+    for (path, content) in SAMPLES {
+        if app.services.catalog.find(path, None).await?.is_none() {
+            let registration =
+                Registration { path: path.to_owned(), kind: None, content: content.to_owned(), meta: None };
+            app.services.catalog.register(registration).await?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! The commands, one file for each that does more than call the application.
+
+mod dev;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use metrics_exporter_prometheus::PrometheusHandle;
+
+use crate::app::{self, App, AppError};
+use crate::config::{Config, ConfigError, Needs, Sources};
+use crate::graphql::schema;
+use crate::local::LocalError;
+use crate::supervisor::EndedEarly;
+use crate::telemetry::{self, TelemetryError};
+
+/// The GraphQL control plane of NoETL.
+#[derive(Debug, Parser)]
+#[command(version, propagate_version = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start everything for development: a private Postgres and NATS, sample data, the server and its console.
+    Dev(dev::Options),
+    /// Serve, with databases and a broker that run elsewhere.
+    Serve,
+    /// Bring the configured databases to the shape that this version needs.
+    Migrate,
+    /// Check the settings and say what is wrong with them.
+    CheckConfig,
+    /// Print the GraphQL schema.
+    Schema,
+}
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The settings can't be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Logging or metrics could not be set up.
+    #[error(transparent)]
+    Telemetry(#[from] TelemetryError),
+    /// The private servers of `dev`.
+    #[error(transparent)]
+    Local(#[from] LocalError),
+    /// The application.
+    #[error("{}", chain(.0))]
+    App(#[from] AppError),
+}
+
+impl Failure {
+    /// 2 for settings that can't be used, 1 for everything else.
+    #[must_use]
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Config(_) | Self::Telemetry(TelemetryError::Filter(_)) => ExitCode::from(2),
+            Self::App(AppError::ShardMap(_) | AppError::WrongDatabase { .. }) => ExitCode::from(2),
+            _ => ExitCode::FAILURE,
+        }
+    }
+}
+
+fn chain(error: &AppError) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        let said = error.to_string();
+        if !text.ends_with(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+/// Runs a command to its end.
+pub async fn run(cli: Cli) -> Result<(), Failure> {
+    match cli.command {
+        Command::Dev(options) => dev::run(options).await,
+        Command::Serve => {
+            let (sources, metrics) = start_logging()?;
+            serve(&sources.check(Needs::Servers)?, metrics).await
+        }
+        Command::Migrate => {
+            let (sources, _) = start_logging()?;
+            Ok(app::migrate(&sources.check(Needs::Databases)?).await?)
+        }
+        Command::CheckConfig => {
+            Sources::read()?.check(Needs::Servers)?;
+            println!("the settings are in order");
+            Ok(())
+        }
+        Command::Schema => {
+            print!("{}", schema::sdl());
+            Ok(())
+        }
+    }
+}
+
+fn start_logging() -> Result<(Sources, PrometheusHandle), Failure> {
+    let sources = Sources::read()?;
+    let metrics = telemetry::start(&sources.log())?;
+    Ok((sources, metrics))
+}
+
+async fn serve(config: &Config, metrics: PrometheusHandle) -> Result<(), Failure> {
+    let app = App::start(config, metrics).await?;
+    let listener = app::bind(config).await?;
+    let port = listener.local_addr().map_or(config.port, |address| address.port());
+    println!("listening on http://{}", std::net::SocketAddr::new(config.host, port));
+    Ok(app.serve(listener, std::future::pending::<EndedEarly>()).await?)
+}

@@ -1,0 +1,120 @@
+//! Relay connections over all shards (Relay, "GraphQL Cursor Connections Specification").
+
+use async_graphql::connection::PageInfo;
+use async_graphql::SimpleObject;
+
+use super::types::catalog::CatalogEntry;
+use super::types::event::Event;
+use super::types::execution::Execution;
+use super::types::subscription::SourceSubscription;
+use crate::domain::cursor::{CursorKind, decode, encode};
+use crate::domain::page::{DEFAULT_PAGE, MAX_PAGE, Page, PageRequest};
+use crate::domain::shard::ShardIndex;
+use crate::service::error::Rejection;
+
+/// The connection and edge types of a node type; a GraphQL type is not generic, so each is written out.
+macro_rules! connection {
+    ($connection:ident, $edge:ident, $node:ty) => {
+        /// One item of a list and its place.
+        #[derive(Debug, Clone, SimpleObject)]
+        pub struct $edge {
+            /// The item's place in the list, to pass as `after` or `before`.
+            cursor: String,
+            /// The item.
+            node: $node,
+        }
+
+        /// A page of a list, in one order over all shards.
+        #[derive(SimpleObject)]
+        pub struct $connection {
+            /// The items with their places.
+            edges: Vec<$edge>,
+            /// The items.
+            nodes: Vec<$node>,
+            /// Where the page lies.
+            page_info: PageInfo,
+            /// Shards that could not be reached: their items are missing.
+            unavailable_shards: Vec<ShardIndex>,
+        }
+
+        impl $connection {
+            /// The page's items, each with its place.
+            pub fn new<R>(
+                page: Page<R>,
+                unavailable_shards: Vec<ShardIndex>,
+                cursor: impl Fn(&R) -> String,
+                node: impl Fn(R) -> $node,
+            ) -> Self {
+                let edge = |row: R| $edge { cursor: cursor(&row), node: node(row) };
+                let edges: Vec<$edge> = page.items.into_iter().map(edge).collect();
+                let page_info = PageInfo {
+                    has_next_page: page.has_next,
+                    has_previous_page: page.has_previous,
+                    start_cursor: edges.first().map(|edge| edge.cursor.clone()),
+                    end_cursor: edges.last().map(|edge| edge.cursor.clone()),
+                };
+                let nodes = edges.iter().map(|edge| edge.node.clone()).collect();
+                Self { edges, nodes, page_info, unavailable_shards }
+            }
+        }
+    };
+}
+
+connection!(CatalogEntryConnection, CatalogEntryEdge, CatalogEntry);
+connection!(EventConnection, EventEdge, Event);
+connection!(ExecutionConnection, ExecutionEdge, Execution);
+connection!(SourceSubscriptionConnection, SourceSubscriptionEdge, SourceSubscription);
+
+/// The arguments of a connection.
+#[derive(Debug, Clone, Default)]
+pub struct PageArguments {
+    /// Items from the start.
+    pub first: Option<i32>,
+    /// Behind this place.
+    pub after: Option<String>,
+    /// Items from the end.
+    pub last: Option<i32>,
+    /// Ahead of this place.
+    pub before: Option<String>,
+}
+
+impl PageArguments {
+    /// The request for a list whose places are ids.
+    pub fn by_id(&self, kind: CursorKind) -> Result<PageRequest<i64>, Rejection> {
+        self.request(kind, |position| position.try_into().ok().map(i64::from_be_bytes))
+    }
+
+    /// The request for a list whose places `read` understands.
+    pub fn request<K>(
+        &self,
+        kind: CursorKind,
+        read: impl Fn(&[u8]) -> Option<K>,
+    ) -> Result<PageRequest<K>, Rejection> {
+        let place = |field: &str, text: &Option<String>| {
+            let place = |text: &String| decode(kind, text).ok().and_then(|position| read(&position));
+            let bad = || Rejection::invalid(field, crate::domain::cursor::BadCursor.to_string());
+            text.as_ref().map(|text| place(text).ok_or_else(bad)).transpose()
+        };
+        let (limit, backwards) = match (self.first, self.last) {
+            (Some(_), Some(_)) => return Err(Rejection::invalid("first", "give either first or last, not both")),
+            (None, Some(last)) => (size("last", last)?, true),
+            (Some(first), None) => (size("first", first)?, false),
+            (None, None) => (DEFAULT_PAGE, false),
+        };
+        let (after, before) = (place("after", &self.after)?, place("before", &self.before)?);
+        Ok(PageRequest { limit, backwards, after, before })
+    }
+}
+
+fn size(field: &str, asked: i32) -> Result<u32, Rejection> {
+    match u32::try_from(asked) {
+        Ok(size @ 1..=MAX_PAGE) => Ok(size),
+        _ => Err(Rejection::invalid(field, format!("{field} must be 1 to {MAX_PAGE}, not {asked}"))),
+    }
+}
+
+/// The cursor of a list whose places are ids.
+#[must_use]
+pub fn id_cursor(kind: CursorKind, id: i64) -> String {
+    encode(kind, &id.to_be_bytes())
+}

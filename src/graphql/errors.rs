@@ -1,0 +1,128 @@
+//! How failures reach a client: rejections of a mutation as `userErrors`, everything else as `errors[]` with a stable
+//! `extensions.code`. The cause goes to the log, once; nothing internal goes out.
+
+use async_graphql::{Enum, Error, ErrorExtensions, SimpleObject};
+
+use crate::service::error::{Rejection, RejectionCode, ServiceError};
+use crate::storage::error::DatabaseName;
+
+/// Why a mutation was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
+pub enum UserErrorCode {
+    /// A field is missing, malformed or out of bounds.
+    InvalidInput,
+    /// What a field names does not exist.
+    NotFound,
+    /// What a field names exists, but is of another kind.
+    WrongKind,
+    /// The state does not allow it.
+    InvalidTransition,
+    /// Something happened since the version that was expected; read again and decide anew.
+    StaleVersion,
+    /// The dedup key belongs to a different request.
+    IdempotencyMismatch,
+    /// A field is too large.
+    PayloadTooLarge,
+    /// A database can't be reached; the same request may succeed later.
+    ShardUnavailable,
+}
+
+impl From<RejectionCode> for UserErrorCode {
+    fn from(code: RejectionCode) -> Self {
+        match code {
+            RejectionCode::InvalidInput => Self::InvalidInput,
+            RejectionCode::NotFound => Self::NotFound,
+            RejectionCode::WrongKind => Self::WrongKind,
+            RejectionCode::InvalidTransition => Self::InvalidTransition,
+            RejectionCode::StaleVersion => Self::StaleVersion,
+            RejectionCode::IdempotencyMismatch => Self::IdempotencyMismatch,
+            RejectionCode::PayloadTooLarge => Self::PayloadTooLarge,
+            RejectionCode::ShardUnavailable => Self::ShardUnavailable,
+        }
+    }
+}
+
+/// An expected refusal: nothing was written for what it is about.
+#[derive(Debug, Clone, SimpleObject)]
+pub struct UserError {
+    /// What kind of refusal.
+    pub code: UserErrorCode,
+    /// A sentence that says what to do.
+    pub message: String,
+    /// The input field that it is about, outermost first.
+    pub field: Option<Vec<String>>,
+    /// Whether the same request may succeed later.
+    pub retryable: bool,
+}
+
+impl From<Rejection> for UserError {
+    fn from(rejection: Rejection) -> Self {
+        let field = (!rejection.field.is_empty()).then_some(rejection.field);
+        Self { code: rejection.code.into(), message: rejection.message, field, retryable: false }
+    }
+}
+
+/// A mutation's failure as its payload shows it, or, for a fault, as an error of the field.
+pub fn user_error(error: ServiceError) -> Result<UserError, Error> {
+    match (error.unavailable(), error) {
+        (Some(database), _) => Ok(UserError {
+            code: UserErrorCode::ShardUnavailable,
+            message: unavailable(database),
+            field: None,
+            retryable: true,
+        }),
+        (None, ServiceError::Rejected(rejection)) => Ok(rejection.into()),
+        (None, error) => Err(fault(error)),
+    }
+}
+
+/// A failure as an error of the field.
+#[must_use]
+pub fn fault(error: impl Into<ServiceError>) -> Error {
+    let error = error.into();
+    if let Some(database) = error.unavailable() {
+        tracing::warn!(%database, "answered SHARD_UNAVAILABLE");
+        return coded("SHARD_UNAVAILABLE", unavailable(database));
+    }
+    if let ServiceError::Rejected(rejection) = error {
+        let field = rejection.field.join(".");
+        return coded(rejection_name(rejection.code), rejection.message).extend_with(|_, e| e.set("field", field.clone()));
+    }
+    let mut chain = error.to_string();
+    let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(&error);
+    while let Some(error) = cause {
+        chain = format!("{chain}: {error}");
+        cause = error.source();
+    }
+    tracing::error!(error = chain, "answered INTERNAL");
+    coded("INTERNAL", "the server failed; the operators' log says why".to_owned())
+}
+
+/// An error of the field with a stable code.
+#[must_use]
+pub fn coded(code: &'static str, message: String) -> Error {
+    Error::new(message).extend_with(|_, extensions| extensions.set("code", code))
+}
+
+/// The answer where live data is asked of a server that has no broker, or whose broker can't be reached.
+#[must_use]
+pub fn stream_unavailable() -> Error {
+    coded("STREAM_UNAVAILABLE", "the event stream can't be reached; try again shortly".to_owned())
+}
+
+fn unavailable(database: DatabaseName) -> String {
+    format!("{database} can't be reached; try again shortly")
+}
+
+fn rejection_name(code: RejectionCode) -> &'static str {
+    match code {
+        RejectionCode::InvalidInput => "INVALID_INPUT",
+        RejectionCode::NotFound => "NOT_FOUND",
+        RejectionCode::WrongKind => "WRONG_KIND",
+        RejectionCode::InvalidTransition => "INVALID_TRANSITION",
+        RejectionCode::StaleVersion => "STALE_VERSION",
+        RejectionCode::IdempotencyMismatch => "IDEMPOTENCY_MISMATCH",
+        RejectionCode::PayloadTooLarge => "PAYLOAD_TOO_LARGE",
+        RejectionCode::ShardUnavailable => "SHARD_UNAVAILABLE",
+    }
+}

@@ -1,0 +1,186 @@
+//! Loaders: what many rows of an answer refer to is fetched in one query per database. A shard that can't be read fails
+//! only the rows that it holds.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_graphql::dataloader::{DataLoader, Loader};
+
+use super::schema::Services;
+use crate::domain::event::{Event, EventFilter};
+use crate::domain::ids::Id;
+use crate::domain::page::{Page, PageRequest};
+use crate::domain::shard::ShardIndex;
+use crate::service::error::ServiceError;
+use crate::storage::catalog::CatalogEntry;
+use crate::storage::events::LogHead;
+use crate::storage::executions::{ExecutionFilter, ExecutionRow};
+use crate::storage::subscriptions::SubscriptionRow;
+
+/// How long a batch waits for more keys.
+const GATHER: Duration = Duration::from_micros(200);
+
+/// Fetches what rows refer to.
+#[derive(Debug)]
+pub struct Loaders(pub Services);
+
+/// The loader that the resolvers share.
+pub type BatchLoader = DataLoader<Loaders>;
+
+/// A loader over the services.
+#[expect(clippy::disallowed_methods, reason = "a batch lives no longer than the operations that wait for it")]
+#[must_use]
+pub fn loader(services: Services) -> BatchLoader {
+    DataLoader::new(Loaders(services), tokio::spawn).delay(GATHER)
+}
+
+/// A catalog entry by id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CatalogKey(pub Id);
+
+/// An execution by id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ExecutionKey(pub Id);
+
+/// A subscription by id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SubscriptionKey(pub Id);
+
+/// A log's first landmark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct HeadKey(pub Id);
+
+/// A page of what a subscription or execution started.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ChildrenKey {
+    /// Who started them.
+    pub parent: Id,
+    /// Which of them.
+    pub filter: ExecutionFilter,
+    /// Which page.
+    pub request: PageRequest<i64>,
+}
+
+/// A page of a log.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct LogKey {
+    /// Whose log.
+    pub execution: Id,
+    /// Which events.
+    pub filter: EventFilter,
+    /// Which page.
+    pub request: PageRequest<i64>,
+}
+
+impl Loader<CatalogKey> for Loaders {
+    type Value = Arc<CatalogEntry>;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[CatalogKey]) -> Result<HashMap<CatalogKey, Self::Value>, ServiceError> {
+        let ids: Vec<i64> = keys.iter().map(|key| key.0.get()).collect();
+        let entries = self.0.catalog.by_ids(&ids).await?;
+        Ok(entries.into_iter().map(|(id, entry)| (CatalogKey(Id::new(id)), entry)).collect())
+    }
+}
+
+impl Loader<ExecutionKey> for Loaders {
+    type Value = Result<ExecutionRow, ServiceError>;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[ExecutionKey]) -> Result<HashMap<ExecutionKey, Self::Value>, ServiceError> {
+        let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
+        let (rows, failed) = self.0.executions.by_ids(&ids).await;
+        Ok(self.with_failures(keys, |key| key.0, rows, &failed))
+    }
+}
+
+impl Loader<SubscriptionKey> for Loaders {
+    type Value = Result<SubscriptionRow, ServiceError>;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[SubscriptionKey]) -> Result<HashMap<SubscriptionKey, Self::Value>, ServiceError> {
+        let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
+        let (rows, failed) = self.0.subscriptions.by_ids(&ids).await;
+        let rows = rows.into_iter().map(|row| (row.id, row)).collect();
+        Ok(self.with_failures(keys, |key| key.0, rows, &failed))
+    }
+}
+
+impl Loader<HeadKey> for Loaders {
+    type Value = Result<Arc<LogHead>, ServiceError>;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[HeadKey]) -> Result<HashMap<HeadKey, Self::Value>, ServiceError> {
+        let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
+        let (heads, failed) = self.0.executions.log_heads(&ids).await;
+        Ok(self.with_failures(keys, |key| key.0, heads, &failed))
+    }
+}
+
+impl Loader<ChildrenKey> for Loaders {
+    type Value = (Arc<Page<ExecutionRow>>, Vec<ShardIndex>);
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[ChildrenKey]) -> Result<HashMap<ChildrenKey, Self::Value>, ServiceError> {
+        let mut pages = HashMap::new();
+        for ((filter, request), group) in alike(keys, |key| (key.filter.clone(), key.request.clone())) {
+            let parents: Vec<Id> = group.iter().map(|key| key.parent).collect();
+            let (mut found, unavailable) = self.0.executions.children(&parents, &filter, &request).await?;
+            for key in group {
+                let page = found.remove(&key.parent.get()).unwrap_or_else(|| request.cut(Vec::new()));
+                pages.insert(key.clone(), (Arc::new(page), unavailable.clone()));
+            }
+        }
+        Ok(pages)
+    }
+}
+
+impl Loader<LogKey> for Loaders {
+    type Value = Result<Arc<Page<Event>>, ServiceError>;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[LogKey]) -> Result<HashMap<LogKey, Self::Value>, ServiceError> {
+        let mut pages = HashMap::new();
+        for ((filter, request), group) in alike(keys, |key| (key.filter.clone(), key.request.clone())) {
+            let executions: Vec<Id> = group.iter().map(|key| key.execution).collect();
+            let (mut found, failed) = self.0.executions.events(&executions, &filter, &request).await;
+            for key in group {
+                let page = match failed.get(&self.0.executions.databases().index_of(key.execution)) {
+                    Some(error) => Err(error.clone()),
+                    None => Ok(found.remove(&key.execution).unwrap_or_else(|| request.cut(Vec::new()))),
+                };
+                pages.insert(key.clone(), page.map(Arc::new));
+            }
+        }
+        Ok(pages)
+    }
+}
+
+impl Loaders {
+    /// The rows, and an error for each key whose shard could not be read.
+    fn with_failures<K: Copy + Eq + Hash, R>(
+        &self,
+        keys: &[K],
+        id: impl Fn(&K) -> Id,
+        mut rows: HashMap<Id, R>,
+        failed: &BTreeMap<ShardIndex, ServiceError>,
+    ) -> HashMap<K, Result<R, ServiceError>> {
+        let answer = |key: &K| {
+            let id = id(key);
+            let error = failed.get(&self.0.executions.databases().index_of(id)).cloned();
+            Some((*key, error.map_or_else(|| rows.remove(&id).map(Ok), |error| Some(Err(error)))?))
+        };
+        keys.iter().filter_map(answer).collect()
+    }
+}
+
+/// Keys that ask for the same kind of page.
+fn alike<K, G: Eq + Hash>(keys: &[K], kind: impl Fn(&K) -> G) -> HashMap<G, Vec<&K>> {
+    let mut groups: HashMap<G, Vec<&K>> = HashMap::new();
+    for key in keys {
+        groups.entry(kind(key)).or_default().push(key);
+    }
+    groups
+}

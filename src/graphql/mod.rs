@@ -1,0 +1,13 @@
+//! The GraphQL schema. A resolver parses its input, makes one service call (or asks a loader, which batches), and wraps
+//! the answer; rules live in `domain` and `service`.
+
+pub mod connection;
+pub mod errors;
+pub mod inputs;
+pub mod live;
+pub mod loaders;
+pub mod mutation;
+pub mod query;
+pub mod scalars;
+pub mod schema;
+pub mod types;

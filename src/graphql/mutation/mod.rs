@@ -1,0 +1,205 @@
+//! The root of all mutations. What a caller can mend comes back as `userErrors`, beside no result.
+
+mod payloads;
+
+use async_graphql::{Context, Object, Result};
+
+use super::errors::{UserError, user_error};
+use super::inputs::{
+    BulkTransitionInput, CancelExecutionInput, ExecuteBatchInput, ExecuteInput, RegisterCatalogEntryInput,
+    RegisterSubscriptionInput, TransitionInput,
+};
+use super::scalars::parse_id;
+use super::schema::Services;
+use super::types::catalog::CatalogEntry;
+use super::types::execution::Execution;
+use super::types::subscription::{SourceSubscription, SubscriptionAction};
+use crate::service::error::{Rejection, ServiceError};
+use crate::service::executions::{ExecuteRequest, Executed};
+use payloads::{
+    BulkTransitionPayload, BulkTransitionResult, CancelExecutionPayload, ExecuteBatchPayload, ExecutePayload,
+    RegisterCatalogEntryPayload, SubscriptionPayload,
+};
+
+/// The root of all mutations.
+#[derive(Debug)]
+pub struct Mutation;
+
+/// The root of all mutations.
+#[Object]
+impl Mutation {
+    /// Adds the next version of a catalog path.
+    async fn register_catalog_entry(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "What to register.")] input: RegisterCatalogEntryInput,
+    ) -> Result<RegisterCatalogEntryPayload> {
+        let registered = ctx.data::<Services>()?.catalog.register(input.into()).await;
+        let (catalog_entry, user_errors) = split(registered.map(CatalogEntry))?;
+        Ok(RegisterCatalogEntryPayload { catalog_entry, user_errors })
+    }
+
+    /// Registers a source subscription, or finds the path's live one: registering again is harmless.
+    async fn register_subscription(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Which path.")] input: RegisterSubscriptionInput,
+    ) -> Result<SubscriptionPayload> {
+        let registered = ctx.data::<Services>()?.subscriptions.register(&input.path).await;
+        let (subscription, user_errors) = split(registered.map(SourceSubscription))?;
+        Ok(SubscriptionPayload { subscription, user_errors })
+    }
+
+    /// Lets a source subscription take messages.
+    async fn activate_subscription(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Which one.")] input: TransitionInput,
+    ) -> Result<SubscriptionPayload> {
+        transition(ctx, input, SubscriptionAction::Activate).await
+    }
+
+    /// Stops a source subscription for a while.
+    async fn pause_subscription(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Which one.")] input: TransitionInput,
+    ) -> Result<SubscriptionPayload> {
+        transition(ctx, input, SubscriptionAction::Pause).await
+    }
+
+    /// Lets a paused source subscription go on.
+    async fn resume_subscription(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Which one.")] input: TransitionInput,
+    ) -> Result<SubscriptionPayload> {
+        transition(ctx, input, SubscriptionAction::Resume).await
+    }
+
+    /// Lets a source subscription finish what it took and take no more.
+    async fn drain_subscription(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Which one.")] input: TransitionInput,
+    ) -> Result<SubscriptionPayload> {
+        transition(ctx, input, SubscriptionAction::Drain).await
+    }
+
+    /// Ends a source subscription and frees its path.
+    async fn deactivate_subscription(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Which one.")] input: TransitionInput,
+    ) -> Result<SubscriptionPayload> {
+        transition(ctx, input, SubscriptionAction::Deactivate).await
+    }
+
+    /// Carries out a transition of every matching source subscription, each on its own.
+    async fn transition_subscriptions(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "What to do, and to which.")] input: BulkTransitionInput,
+    ) -> Result<BulkTransitionPayload> {
+        let subscriptions = &ctx.data::<Services>()?.subscriptions;
+        let (action, reason) = (input.action.into(), input.reason.as_deref());
+        let outcome = match input.filter.parse() {
+            Ok(filter) => subscriptions.transition_all(action, &filter, reason, input.dry_run).await,
+            Err(rejection) => Err(rejection.into()),
+        };
+        let (bulk, user_errors) = split(outcome)?;
+        let Some(bulk) = bulk else {
+            return Ok(BulkTransitionPayload { results: Vec::new(), unavailable_shards: Vec::new(), user_errors });
+        };
+        let results = bulk.items.into_iter().map(BulkTransitionResult::new).collect::<Result<_>>()?;
+        Ok(BulkTransitionPayload { results, unavailable_shards: bulk.unavailable, user_errors })
+    }
+
+    /// Starts an execution, or finds the one that the dedup key belongs to.
+    async fn execute(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "What to run.")] input: ExecuteInput,
+    ) -> Result<ExecutePayload> {
+        let executed = match input.parse() {
+            Ok(request) => ctx.data::<Services>()?.executions.execute(request).await,
+            Err(rejection) => Err(rejection.into()),
+        };
+        ExecutePayload::new(ctx, executed).await
+    }
+
+    /// Starts executions, each on its own: result i belongs to request i.
+    async fn execute_batch(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "What to run.")] input: ExecuteBatchInput,
+    ) -> Result<ExecuteBatchPayload> {
+        let (parsed, requests) = parse_batch(input);
+        let executions = &ctx.data::<Services>()?.executions;
+        let outcome = if requests.is_empty() && !parsed.is_empty() {
+            Ok(Vec::new())
+        } else {
+            executions.execute_batch(requests).await
+        };
+        let (executed, user_errors) = split(outcome)?;
+        let Some(executed) = executed else {
+            return Ok(ExecuteBatchPayload { results: Vec::new(), user_errors });
+        };
+        let mut executed = executed.into_iter();
+        let answers = parsed.into_iter().filter_map(|parsed| match parsed {
+            Ok(()) => executed.next(),
+            Err(rejection) => Some(Err(rejection.into())),
+        });
+        let payloads = answers.map(|answer| ExecutePayload::new(ctx, answer));
+        let results = futures::future::try_join_all(payloads).await?;
+        Ok(ExecuteBatchPayload { results, user_errors })
+    }
+
+    /// Ends an execution that has not ended.
+    async fn cancel_execution(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Which one.")] input: CancelExecutionInput,
+    ) -> Result<CancelExecutionPayload> {
+        let cancelled = match parse_id("id", &input.id) {
+            Ok(id) => ctx.data::<Services>()?.executions.cancel(id, input.reason).await.map(|()| id),
+            Err(rejection) => Err(rejection.into()),
+        };
+        let (id, user_errors) = split(cancelled)?;
+        let execution = match id {
+            Some(id) => Execution::load(ctx, id).await?,
+            None => None,
+        };
+        Ok(CancelExecutionPayload { execution, user_errors })
+    }
+}
+
+async fn transition(
+    ctx: &Context<'_>,
+    input: TransitionInput,
+    action: SubscriptionAction,
+) -> Result<SubscriptionPayload> {
+    let moved = match input.parse(action) {
+        Ok(asked) => ctx.data::<Services>()?.subscriptions.transition(&asked).await,
+        Err(rejection) => Err(rejection.into()),
+    };
+    let (subscription, user_errors) = split(moved.map(SourceSubscription))?;
+    Ok(SubscriptionPayload { subscription, user_errors })
+}
+
+/// Which requests of a batch can be read, and those that can.
+fn parse_batch(input: ExecuteBatchInput) -> (Vec<Result<(), Rejection>>, Vec<ExecuteRequest>) {
+    let mut requests = Vec::new();
+    let parsed = input.requests.into_iter().map(|one| one.parse().map(|request| requests.push(request))).collect();
+    (parsed, requests)
+}
+
+/// A result or the refusal, as a payload shows them; a fault is an error of the field.
+fn split<T>(outcome: Result<T, ServiceError>) -> Result<(Option<T>, Vec<UserError>)> {
+    match outcome {
+        Ok(done) => Ok((Some(done), Vec::new())),
+        Err(error) => Ok((None, vec![user_error(error)?])),
+    }
+}
+
+type Answer = Result<Executed, ServiceError>;

@@ -1,0 +1,67 @@
+//! What the server says of itself.
+
+use futures::future::join_all;
+
+use crate::graphql::inputs::Permission;
+use crate::graphql::schema::Services;
+use crate::graphql::types::feed::{EventStreamShard, EventStreamStatus};
+use crate::graphql::types::server::{ServerInfo, Shard, Viewer};
+use crate::service::clock;
+use crate::storage::tail;
+
+/// Publishing, by shard.
+pub(super) async fn event_stream(services: &Services) -> EventStreamStatus {
+    let shards = services.executions.databases().shards().iter().zip(0_u16..).map(async |(database, shard)| {
+        let status = tail::status(database).await.map_err(|error| {
+            tracing::warn!(shard, %error, "the tail cursor can't be read");
+            format!("{} can't be reached", database.name())
+        });
+        EventStreamShard { shard, status }
+    });
+    EventStreamStatus {
+        enabled: services.replica.publishes,
+        connected: services.hub.as_ref().is_some_and(crate::stream::hub::Hub::connected),
+        shards: join_all(shards).await,
+    }
+}
+
+/// The shards' health as their probers last saw it.
+pub(super) fn shards(services: &Services) -> Vec<Shard> {
+    let databases = services.executions.databases();
+    let shard = |(database, index): (&std::sync::Arc<crate::storage::pools::Database>, u16)| {
+        let health = database.health();
+        let (pool_size, pool_idle) = database.pool_size();
+        Shard {
+            index,
+            available: health.down.is_none(),
+            latency_ms: health.latency.map(|latency| latency.as_secs_f64() * 1000.0),
+            pool_size,
+            pool_idle: u32::try_from(pool_idle).unwrap_or(u32::MAX),
+            buckets: u32::try_from(databases.map().buckets_of(index)).unwrap_or(u32::MAX),
+            error: health.down.map(|_| format!("{} can't be reached", database.name())),
+        }
+    };
+    databases.shards().iter().zip(0..).map(shard).collect()
+}
+
+/// This replica.
+pub(super) fn server(services: &Services) -> ServerInfo {
+    let replica = &services.replica;
+    let up = clock::now() - replica.started_at;
+    let feature = |on: bool, name: &str| on.then(|| name.to_owned());
+    let features = [feature(services.hub.is_some(), "live-events"), feature(replica.publishes, "event-stream")];
+    ServerInfo {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        started_at: replica.started_at,
+        uptime_seconds: up.as_seconds_f64(),
+        replica: replica.name.clone(),
+        machine_id: services.ids.machine_id(),
+        limits: (&replica.limits).into(),
+        features: features.into_iter().flatten().collect(),
+    }
+}
+
+/// Callers are not told apart: everybody may do everything.
+pub(super) fn viewer() -> Viewer {
+    Viewer { name: None, authenticated: false, permissions: vec![Permission::Read, Permission::Write] }
+}

@@ -1,0 +1,181 @@
+//! The root of all queries.
+
+mod health;
+
+use std::sync::Arc;
+
+use async_graphql::{Context, ID, Object, Result};
+
+use super::connection::{CatalogEntryConnection, EventConnection, ExecutionConnection, SourceSubscriptionConnection, PageArguments, id_cursor};
+use super::errors::fault;
+use super::inputs::{CatalogFilter, EventFilter, ExecutionFilter, SubscriptionFilter, SubscriptionKey};
+use super::scalars::parse_id;
+use super::schema::Services;
+use super::types::catalog::CatalogEntry;
+use super::types::event::Event;
+use super::types::execution::{Execution, executions, log};
+use super::types::feed::EventStreamStatus;
+use super::types::server::{ServerInfo, Shard, Viewer};
+use super::types::subscription::SourceSubscription;
+use crate::domain::cursor::{CursorKind, encode};
+use crate::storage::catalog::{self, CatalogKey};
+use crate::storage::subscriptions::SubscriptionRow;
+
+/// The root of all queries.
+#[derive(Debug)]
+pub struct Query;
+
+/// The root of all queries.
+#[Object]
+impl Query {
+    /// One source subscription.
+    async fn subscription(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Which one.")] by: SubscriptionKey,
+    ) -> Result<Option<SourceSubscription>> {
+        let subscriptions = &ctx.data::<Services>()?.subscriptions;
+        let found = match by {
+            SubscriptionKey::Id(id) => subscriptions.get(parse_id("by.id", &id).map_err(fault)?).await,
+            SubscriptionKey::Path(path) => subscriptions.by_path(&path).await,
+        };
+        Ok(found.map_err(fault)?.map(SourceSubscription))
+    }
+
+    /// Source subscriptions, newest first.
+    async fn subscriptions(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Which ones; all by default.")] filter: Option<SubscriptionFilter>,
+        #[graphql(desc = "Items from the start; at most 100.")] first: Option<i32>,
+        #[graphql(desc = "Behind this cursor.")] after: Option<String>,
+        #[graphql(desc = "Items from the end; at most 100.")] last: Option<i32>,
+        #[graphql(desc = "Ahead of this cursor.")] before: Option<String>,
+    ) -> Result<SourceSubscriptionConnection> {
+        let page = PageArguments { first, after, last, before };
+        let request = page.by_id(CursorKind::Subscription).map_err(fault)?;
+        let filter = filter.unwrap_or_default().parse().map_err(fault)?;
+        let listing = ctx.data::<Services>()?.subscriptions.list(&filter, &request).await.map_err(fault)?;
+        let cursor = |row: &SubscriptionRow| id_cursor(CursorKind::Subscription, row.id.get());
+        Ok(SourceSubscriptionConnection::new(listing.page, listing.unavailable, cursor, SourceSubscription))
+    }
+
+    /// One execution.
+    async fn execution(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Which one.")] id: ID,
+    ) -> Result<Option<Execution>> {
+        Execution::load(ctx, parse_id("id", &id).map_err(fault)?).await
+    }
+
+    /// Executions, newest first.
+    async fn executions(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Which ones; all by default.")] filter: Option<ExecutionFilter>,
+        #[graphql(desc = "Items from the start; at most 100.")] first: Option<i32>,
+        #[graphql(desc = "Behind this cursor.")] after: Option<String>,
+        #[graphql(desc = "Items from the end; at most 100.")] last: Option<i32>,
+        #[graphql(desc = "Ahead of this cursor.")] before: Option<String>,
+    ) -> Result<ExecutionConnection> {
+        let page = PageArguments { first, after, last, before };
+        let request = page.by_id(CursorKind::Execution).map_err(fault)?;
+        let filter = filter.unwrap_or_default().parse().map_err(fault)?;
+        let listing = ctx.data::<Services>()?.executions.list(&filter, &request).await.map_err(fault)?;
+        Ok(executions(listing.page, listing.unavailable))
+    }
+
+    /// One event of an execution's or a subscription's log.
+    async fn event(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Whose log.")] execution_id: ID,
+        #[graphql(desc = "Which event.")] id: ID,
+    ) -> Result<Option<Event>> {
+        let execution = parse_id("executionId", &execution_id).map_err(fault)?;
+        let event = parse_id("id", &id).map_err(fault)?;
+        let found = ctx.data::<Services>()?.executions.event(execution, event).await.map_err(fault)?;
+        Ok(found.map(|event| Event(Arc::new(event))))
+    }
+
+    /// An execution's or a subscription's log, oldest first.
+    async fn events(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Whose log.")] execution_id: ID,
+        #[graphql(desc = "Which events; all by default.")] filter: Option<EventFilter>,
+        #[graphql(desc = "Items from the start; at most 100.")] first: Option<i32>,
+        #[graphql(desc = "Behind this cursor.")] after: Option<String>,
+        #[graphql(desc = "Items from the end; at most 100.")] last: Option<i32>,
+        #[graphql(desc = "Ahead of this cursor.")] before: Option<String>,
+    ) -> Result<EventConnection> {
+        let execution = parse_id("executionId", &execution_id).map_err(fault)?;
+        log(ctx, execution, filter, &PageArguments { first, after, last, before }).await
+    }
+
+    /// One catalog entry.
+    async fn catalog_entry(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Whose.")] path: String,
+        #[graphql(desc = "Which version; the newest by default.")] version: Option<i32>,
+    ) -> Result<Option<CatalogEntry>> {
+        let version = match version.map(i16::try_from) {
+            Some(Err(_)) => return Ok(None),
+            Some(Ok(version)) => Some(version),
+            None => None,
+        };
+        let found = ctx.data::<Services>()?.catalog.find(&path, version).await.map_err(fault)?;
+        Ok(found.map(CatalogEntry))
+    }
+
+    /// Catalog entries, by path and version.
+    async fn catalog_entries(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Which ones; every path's newest by default.")] filter: Option<CatalogFilter>,
+        #[graphql(desc = "Items from the start; at most 100.")] first: Option<i32>,
+        #[graphql(desc = "Behind this cursor.")] after: Option<String>,
+        #[graphql(desc = "Items from the end; at most 100.")] last: Option<i32>,
+        #[graphql(desc = "Ahead of this cursor.")] before: Option<String>,
+    ) -> Result<CatalogEntryConnection> {
+        let page = PageArguments { first, after, last, before };
+        let request = page.request(CursorKind::Catalog, read_place).map_err(fault)?;
+        let filter = filter.unwrap_or_default().parse();
+        let page = ctx.data::<Services>()?.catalog.list(&filter, &request).await.map_err(fault)?;
+        Ok(CatalogEntryConnection::new(page, Vec::new(), catalog_cursor, |entry| CatalogEntry(Arc::new(entry))))
+    }
+
+    /// How publishing the committed events goes.
+    async fn event_stream(&self, ctx: &Context<'_>) -> Result<EventStreamStatus> {
+        Ok(health::event_stream(ctx.data()?).await)
+    }
+
+    /// The shards as this replica sees them.
+    async fn shards(&self, ctx: &Context<'_>) -> Result<Vec<Shard>> {
+        Ok(health::shards(ctx.data()?))
+    }
+
+    /// This replica.
+    async fn server(&self, ctx: &Context<'_>) -> Result<ServerInfo> {
+        Ok(health::server(ctx.data()?))
+    }
+
+    /// Who is asking.
+    async fn viewer(&self) -> Viewer {
+        health::viewer()
+    }
+}
+
+/// A catalog list's place: the version, then the path.
+fn catalog_cursor(entry: &catalog::CatalogEntry) -> String {
+    let mut position = entry.version.to_be_bytes().to_vec();
+    position.extend_from_slice(entry.path.as_bytes());
+    encode(CursorKind::Catalog, &position)
+}
+
+fn read_place(position: &[u8]) -> Option<CatalogKey> {
+    let (version, path) = position.split_first_chunk::<2>()?;
+    Some((String::from_utf8(path.to_vec()).ok()?, i16::from_be_bytes(*version)))
+}

@@ -1,0 +1,47 @@
+//! Scalars, and how ids are read.
+
+use async_graphql::{ID, InputValueError, InputValueResult, Scalar, ScalarType, Value};
+
+use crate::domain::ids::Id;
+use crate::service::error::Rejection;
+
+/// A signed 64-bit integer as a decimal string.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BigInt(pub i64);
+
+/// A signed 64-bit integer as a decimal string.
+#[Scalar]
+impl ScalarType for BigInt {
+    fn parse(value: Value) -> InputValueResult<Self> {
+        match &value {
+            Value::String(text) => text.parse().map(Self).map_err(InputValueError::custom),
+            _ => Err(InputValueError::expected_type(value)),
+        }
+    }
+
+    fn to_value(&self) -> Value {
+        Value::String(self.0.to_string())
+    }
+}
+
+impl From<u64> for BigInt {
+    fn from(number: u64) -> Self {
+        Self(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+}
+
+/// The id in an `ID`, or a rejection that names the field.
+pub fn parse_id(field: &str, id: &ID) -> Result<Id, Rejection> {
+    id.parse().map_err(|malformed: crate::domain::ids::MalformedId| Rejection::invalid(field, malformed.to_string()))
+}
+
+/// The ids in a list of `ID`s.
+pub fn parse_ids(field: &str, ids: &[ID]) -> Result<Vec<Id>, Rejection> {
+    ids.iter().map(|id| parse_id(field, id)).collect()
+}
+
+/// An id as the API shows it.
+#[must_use]
+pub fn show_id(id: Id) -> ID {
+    ID(id.to_string())
+}

@@ -1,0 +1,68 @@
+//! Catalog entries.
+
+use std::sync::Arc;
+
+use async_graphql::{Context, ID, Json, Object, Result};
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+
+use crate::domain::ids::Id;
+use crate::graphql::errors::fault;
+use crate::graphql::loaders::{BatchLoader, CatalogKey};
+use crate::storage::catalog as storage;
+
+/// One version of a catalog path.
+#[derive(Debug, Clone)]
+pub struct CatalogEntry(pub Arc<storage::CatalogEntry>);
+
+impl CatalogEntry {
+    /// The entry with this id, through the loader.
+    pub async fn load(ctx: &Context<'_>, id: Id) -> Result<Option<Self>> {
+        let entry = ctx.data::<BatchLoader>()?.load_one(CatalogKey(id)).await;
+        Ok(entry.map_err(fault)?.map(Self))
+    }
+}
+
+/// One version of a catalog path. It never changes.
+#[Object]
+impl CatalogEntry {
+    /// The entry's id.
+    async fn id(&self) -> ID {
+        self.0.catalog_id.into()
+    }
+
+    /// What users call it.
+    async fn path(&self) -> &str {
+        &self.0.path
+    }
+
+    /// From 1 up, per path.
+    async fn version(&self) -> i32 {
+        self.0.version.into()
+    }
+
+    /// Such as `playbook`, `agent` or `subscription`, in lower case.
+    async fn kind(&self) -> String {
+        self.0.kind.to_lowercase()
+    }
+
+    /// As it was registered, in YAML or JSON.
+    async fn content(&self) -> Option<&str> {
+        self.0.content.as_deref()
+    }
+
+    /// The parsed content.
+    async fn payload(&self) -> Option<Json<&Value>> {
+        self.0.payload.as_ref().map(Json)
+    }
+
+    /// What else the registration said.
+    async fn meta(&self) -> Option<Json<&Value>> {
+        self.0.meta.as_ref().map(Json)
+    }
+
+    /// When it was registered.
+    async fn created_at(&self) -> DateTime<Utc> {
+        self.0.created_at
+    }
+}

@@ -1,0 +1,110 @@
+//! Events.
+
+use std::sync::Arc;
+
+use async_graphql::{Context, ID, Json, Object, Result};
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+
+use crate::domain::event as domain;
+use crate::graphql::schema::Services;
+use crate::graphql::scalars::show_id;
+
+/// A committed event.
+#[derive(Debug, Clone)]
+pub struct Event(pub Arc<domain::Event>);
+
+/// A committed event: an immutable row of an execution's or a subscription's log.
+#[Object]
+impl Event {
+    /// The event's id; ids grow along a log.
+    async fn id(&self) -> ID {
+        show_id(self.0.event_id)
+    }
+
+    /// The execution or subscription whose log it belongs to.
+    async fn execution_id(&self) -> ID {
+        show_id(self.0.execution_id)
+    }
+
+    /// The event that caused it.
+    async fn parent_event_id(&self) -> Option<ID> {
+        self.0.parent_event_id.map(show_id)
+    }
+
+    /// The execution or subscription that started this one.
+    async fn parent_execution_id(&self) -> Option<ID> {
+        self.0.parent_execution_id.map(show_id)
+    }
+
+    /// The catalog entry, 0 when unknown.
+    async fn catalog_id(&self) -> ID {
+        show_id(self.0.catalog_id)
+    }
+
+    /// What happened, such as `playbook_started`.
+    #[graphql(name = "type")]
+    async fn event_type(&self) -> &str {
+        &self.0.event_type
+    }
+
+    /// The node that it happened at.
+    async fn node_id(&self) -> Option<&str> {
+        self.0.node_id.as_deref()
+    }
+
+    /// The node's name.
+    async fn node_name(&self) -> Option<&str> {
+        self.0.node_name.as_deref()
+    }
+
+    /// The node's kind.
+    async fn node_type(&self) -> Option<&str> {
+        self.0.node_type.as_deref()
+    }
+
+    /// The state after it.
+    async fn status(&self) -> Option<&str> {
+        self.0.status.as_deref()
+    }
+
+    /// How long it took, in seconds.
+    async fn duration(&self) -> Option<f64> {
+        self.0.duration
+    }
+
+    /// When it was written.
+    async fn created_at(&self) -> DateTime<Utc> {
+        self.0.created_at
+    }
+
+    /// What it was given.
+    async fn context(&self) -> Option<Json<&Value>> {
+        self.0.context.as_ref().map(Json)
+    }
+
+    /// What it gave.
+    async fn result(&self) -> Option<Json<&Value>> {
+        self.0.result.as_ref().map(Json)
+    }
+
+    /// About the event itself: who wrote it, and why.
+    async fn meta(&self) -> Option<Json<&Value>> {
+        self.0.meta.as_ref().map(Json)
+    }
+
+    /// What went wrong.
+    async fn error(&self) -> Option<&str> {
+        self.0.error.as_deref()
+    }
+
+    /// Where it went wrong.
+    async fn stack_trace(&self) -> Option<&str> {
+        self.0.stack_trace.as_deref()
+    }
+
+    /// The shard that holds its log.
+    async fn shard(&self, ctx: &Context<'_>) -> Result<u16> {
+        Ok(ctx.data::<Services>()?.executions.databases().index_of(self.0.execution_id))
+    }
+}

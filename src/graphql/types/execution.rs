@@ -1,0 +1,205 @@
+//! Executions.
+
+use std::sync::Arc;
+
+use async_graphql::{Context, Enum, ID, Json, Object, Result, Union};
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+
+use super::catalog::CatalogEntry;
+use super::event::Event;
+use super::subscription::SourceSubscription;
+use crate::domain::cursor::CursorKind;
+use crate::domain::execution::Status;
+use crate::domain::ids::Id;
+use crate::domain::lifecycle::REGISTERED;
+use crate::graphql::connection::{EventConnection, ExecutionConnection, PageArguments, id_cursor};
+use crate::graphql::errors::fault;
+use crate::graphql::inputs::{EventFilter, ExecutionFilter};
+use crate::graphql::loaders::{BatchLoader, ChildrenKey, ExecutionKey, HeadKey, LogKey};
+use crate::graphql::scalars::show_id;
+use crate::graphql::schema::Services;
+use crate::storage::events::LogHead;
+use crate::storage::executions::ExecutionRow;
+
+/// Where an execution stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
+#[graphql(remote = "Status")]
+pub enum ExecutionStatus {
+    /// Accepted, not begun.
+    Pending,
+    /// Begun, not ended.
+    Running,
+    /// Ended as intended.
+    Completed,
+    /// Ended by a failure.
+    Failed,
+    /// Ended from outside.
+    Cancelled,
+}
+
+/// Who started an execution.
+#[derive(Debug, Clone, Union)]
+pub enum ExecutionParent {
+    /// Another execution.
+    Execution(Execution),
+    /// A source subscription, whose message it runs.
+    SourceSubscription(SourceSubscription),
+}
+
+/// One run of a catalog entry.
+#[derive(Debug, Clone)]
+pub struct Execution(pub ExecutionRow);
+
+impl Execution {
+    /// The execution with this id, through the loader.
+    pub async fn load(ctx: &Context<'_>, id: Id) -> Result<Option<Self>> {
+        let row = ctx.data::<BatchLoader>()?.load_one(ExecutionKey(id)).await.map_err(fault)?;
+        Ok(row.transpose().map_err(fault)?.map(Self))
+    }
+
+    fn key(&self) -> Id {
+        Id::new(self.0.execution_id)
+    }
+
+    async fn head(&self, ctx: &Context<'_>) -> Result<Option<Arc<LogHead>>> {
+        let head = ctx.data::<BatchLoader>()?.load_one(HeadKey(self.key())).await.map_err(fault)?;
+        head.transpose().map_err(fault)
+    }
+}
+
+/// One run of a catalog entry.
+#[Object]
+impl Execution {
+    /// The execution's id.
+    async fn id(&self) -> ID {
+        show_id(self.key())
+    }
+
+    /// The catalog path that it runs.
+    async fn path(&self, ctx: &Context<'_>) -> Result<Option<String>> {
+        if self.0.path.is_some() {
+            return Ok(self.0.path.clone());
+        }
+        let entry = CatalogEntry::load(ctx, Id::new(self.0.catalog_id)).await?;
+        Ok(entry.map(|entry| entry.0.path.clone()))
+    }
+
+    /// Where it stands.
+    async fn status(&self) -> ExecutionStatus {
+        Status::from_stored(&self.0.status).into()
+    }
+
+    /// When it began.
+    async fn started_at(&self) -> Option<DateTime<Utc>> {
+        self.0.start_time
+    }
+
+    /// When it ended.
+    async fn ended_at(&self) -> Option<DateTime<Utc>> {
+        self.0.end_time
+    }
+
+    /// Why it failed, or was cancelled.
+    async fn error(&self) -> Option<&str> {
+        self.0.error.as_deref()
+    }
+
+    /// The shard that holds it.
+    async fn shard(&self, ctx: &Context<'_>) -> Result<u16> {
+        Ok(ctx.data::<Services>()?.executions.databases().index_of(self.key()))
+    }
+
+    /// The catalog entry that it runs.
+    async fn catalog_entry(&self, ctx: &Context<'_>) -> Result<Option<CatalogEntry>> {
+        CatalogEntry::load(ctx, Id::new(self.0.catalog_id)).await
+    }
+
+    /// Who started it.
+    async fn parent(&self, ctx: &Context<'_>) -> Result<Option<ExecutionParent>> {
+        let Some(parent) = self.0.parent_execution_id.map(Id::new) else {
+            return Ok(None);
+        };
+        let head = ctx.data::<BatchLoader>()?.load_one(HeadKey(parent)).await.map_err(fault)?;
+        let head = head.transpose().map_err(fault)?;
+        if head.is_some_and(|head| head.event_type == REGISTERED) {
+            return Ok(SourceSubscription::load(ctx, parent).await?.map(ExecutionParent::SourceSubscription));
+        }
+        Ok(Execution::load(ctx, parent).await?.map(ExecutionParent::Execution))
+    }
+
+    /// What it started, newest first.
+    async fn children(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Items from the start; at most 100.")] first: Option<i32>,
+        #[graphql(desc = "Behind this cursor.")] after: Option<String>,
+        #[graphql(desc = "Items from the end; at most 100.")] last: Option<i32>,
+        #[graphql(desc = "Ahead of this cursor.")] before: Option<String>,
+    ) -> Result<ExecutionConnection> {
+        let page = PageArguments { first, after, last, before };
+        children(ctx, self.key(), None, &page).await
+    }
+
+    /// What it was given: the catalog entry's workload overlaid by the request's.
+    async fn workload(&self, ctx: &Context<'_>) -> Result<Option<Json<Value>>> {
+        let head = self.head(ctx).await?;
+        Ok(head.and_then(|head| head.context.as_ref()?.get("workload").cloned()).map(Json))
+    }
+
+    /// Its W3C trace context.
+    async fn trace(&self, ctx: &Context<'_>) -> Result<Option<Json<Value>>> {
+        Ok(self.head(ctx).await?.and_then(|head| head.trace.clone()).map(Json))
+    }
+
+    /// Its log, oldest first.
+    async fn events(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Which events; all by default.")] filter: Option<EventFilter>,
+        #[graphql(desc = "Items from the start; at most 100.")] first: Option<i32>,
+        #[graphql(desc = "Behind this cursor.")] after: Option<String>,
+        #[graphql(desc = "Items from the end; at most 100.")] last: Option<i32>,
+        #[graphql(desc = "Ahead of this cursor.")] before: Option<String>,
+    ) -> Result<EventConnection> {
+        let page = PageArguments { first, after, last, before };
+        log(ctx, self.key(), filter, &page).await
+    }
+}
+
+/// A page of what a subscription or execution started.
+pub async fn children(
+    ctx: &Context<'_>,
+    parent: Id,
+    filter: Option<ExecutionFilter>,
+    page: &PageArguments,
+) -> Result<ExecutionConnection> {
+    let request = page.by_id(CursorKind::Execution).map_err(fault)?;
+    let filter = filter.unwrap_or_default().parse().map_err(fault)?;
+    let key = ChildrenKey { parent, filter, request };
+    let found = ctx.data::<BatchLoader>()?.load_one(key).await.map_err(fault)?;
+    let (page, unavailable) = found.unwrap_or_default();
+    Ok(executions(Arc::unwrap_or_clone(page), unavailable))
+}
+
+/// A page of a log.
+pub async fn log(
+    ctx: &Context<'_>,
+    execution: Id,
+    filter: Option<EventFilter>,
+    page: &PageArguments,
+) -> Result<EventConnection> {
+    let request = page.by_id(CursorKind::Event).map_err(fault)?;
+    let filter = filter.unwrap_or_default().parse().map_err(fault)?;
+    let found = ctx.data::<BatchLoader>()?.load_one(LogKey { execution, filter, request }).await.map_err(fault)?;
+    let page = found.transpose().map_err(fault)?.map(Arc::unwrap_or_clone).unwrap_or_default();
+    let cursor = |event: &crate::domain::event::Event| id_cursor(CursorKind::Event, event.event_id.get());
+    Ok(EventConnection::new(page, Vec::new(), cursor, |event| Event(Arc::new(event))))
+}
+
+/// A page of executions.
+#[must_use]
+pub fn executions(page: crate::domain::page::Page<ExecutionRow>, unavailable: Vec<u16>) -> ExecutionConnection {
+    let cursor = |row: &ExecutionRow| id_cursor(CursorKind::Execution, row.execution_id);
+    ExecutionConnection::new(page, unavailable, cursor, Execution)
+}

@@ -1,0 +1,8 @@
+//! Output types.
+
+pub mod catalog;
+pub mod event;
+pub mod execution;
+pub mod feed;
+pub mod server;
+pub mod subscription;

@@ -1,0 +1,102 @@
+//! The server, its shards and its caller.
+
+use async_graphql::SimpleObject;
+use chrono::{DateTime, Utc};
+
+use crate::domain::page::{DEFAULT_PAGE, MAX_PAGE};
+use crate::graphql::inputs::Permission;
+use crate::graphql::scalars::BigInt;
+use crate::service::catalog::MAX_CONTENT_BYTES;
+use crate::service::executions::{MAX_BATCH, MAX_WORKLOAD_BYTES};
+
+/// One shard as this replica sees it.
+#[derive(Debug, Clone, SimpleObject)]
+pub struct Shard {
+    /// Counted from 0.
+    pub index: u16,
+    /// Whether it can be reached.
+    pub available: bool,
+    /// The last probe's round trip in milliseconds.
+    pub latency_ms: Option<f64>,
+    /// Connections that this replica holds to it.
+    pub pool_size: u32,
+    /// Those of them that are not in use.
+    pub pool_idle: u32,
+    /// How many of the 5040 buckets it holds.
+    pub buckets: u32,
+    /// Why it is not available.
+    pub error: Option<String>,
+}
+
+/// This replica.
+#[derive(Debug, Clone, SimpleObject)]
+pub struct ServerInfo {
+    /// The software's version.
+    pub version: String,
+    /// When the replica started.
+    pub started_at: DateTime<Utc>,
+    /// For how long it has run, in seconds.
+    pub uptime_seconds: f64,
+    /// Its name, unique in the deployment.
+    pub replica: String,
+    /// The machine id in the ids that it makes.
+    pub machine_id: u16,
+    /// What one request may ask for.
+    pub limits: ServerLimits,
+    /// What is turned on.
+    pub features: Vec<String>,
+}
+
+/// What one request may ask for.
+#[derive(Debug, Clone, Copy, SimpleObject)]
+pub struct ServerLimits {
+    /// Items of a page.
+    pub max_page: u32,
+    /// Items of a page when no size is given.
+    pub default_page: u32,
+    /// Requests of an executeBatch.
+    pub max_batch: u32,
+    /// Bytes of a workload as JSON.
+    pub max_workload_bytes: BigInt,
+    /// Bytes of a catalog entry's content.
+    pub max_content_bytes: BigInt,
+    /// Bytes of a request.
+    pub max_body_bytes: BigInt,
+    /// The estimated number of values of an answer.
+    pub max_cost: BigInt,
+    /// Fields inside fields.
+    pub max_depth: u32,
+    /// Seconds that a query or mutation may run.
+    pub deadline_seconds: f64,
+    /// Operations at once on one WebSocket.
+    pub max_operations_per_socket: u32,
+}
+
+impl From<&crate::graphql::schema::EdgeLimits> for ServerLimits {
+    fn from(edge: &crate::graphql::schema::EdgeLimits) -> Self {
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        Self {
+            max_page: MAX_PAGE,
+            default_page: DEFAULT_PAGE,
+            max_batch: count(MAX_BATCH),
+            max_workload_bytes: (MAX_WORKLOAD_BYTES as u64).into(),
+            max_content_bytes: (MAX_CONTENT_BYTES as u64).into(),
+            max_body_bytes: (edge.body_bytes as u64).into(),
+            max_cost: edge.cost.into(),
+            max_depth: count(edge.depth),
+            deadline_seconds: edge.deadline.as_secs_f64(),
+            max_operations_per_socket: count(edge.operations_per_socket),
+        }
+    }
+}
+
+/// Who is asking.
+#[derive(Debug, Clone, SimpleObject)]
+pub struct Viewer {
+    /// The caller's name; none where callers are not told apart.
+    pub name: Option<String>,
+    /// Whether the caller proved who it is.
+    pub authenticated: bool,
+    /// What the caller may do.
+    pub permissions: Vec<Permission>,
+}

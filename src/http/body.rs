@@ -1,0 +1,94 @@
+//! Reads a request's parameters, never holding more of a body than its limit and never waiting for it longer than its
+//! time.
+
+use axum::body::Body;
+use axum::extract::Query;
+use axum::http::{HeaderMap, Uri, header};
+use bytes::BytesMut;
+use futures::StreamExt;
+use serde::Deserialize;
+
+use super::fault::Fault;
+use super::lexer;
+use super::limits::Limits;
+use super::media;
+use super::operation::Parameters;
+
+/// The parameters of a POST.
+pub(super) async fn from_body(
+    headers: &HeaderMap,
+    body: Body,
+    limits: &Limits,
+) -> Result<Parameters, Fault> {
+    if !media::is_json(headers) {
+        return Err(Fault::ContentType);
+    }
+    let reading = tokio::time::timeout(limits.body_timeout, read(headers, body, limits.body_bytes));
+    let bytes = reading.await.map_err(|_| Fault::BodyTooSlow)??;
+    parameters(&bytes, limits)
+}
+
+/// The parameters of a GET.
+pub(super) fn from_uri(uri: &Uri) -> Result<Parameters, Fault> {
+    let Query(parameters) = Query::<QueryParameters>::try_from_uri(uri)
+        .map_err(|error| Fault::Malformed(error.body_text()))?;
+    Ok(Parameters {
+        query: parameters.query,
+        operation_name: parameters.operation_name,
+        variables: json("variables", parameters.variables.as_deref())?,
+        extensions: json("extensions", parameters.extensions.as_deref())?,
+    })
+}
+
+async fn read(headers: &HeaderMap, body: Body, limit: usize) -> Result<BytesMut, Fault> {
+    let declared = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    if declared.is_some_and(|length| length > limit) {
+        return Err(Fault::BodyTooLarge { limit });
+    }
+    let mut bytes = BytesMut::with_capacity(declared.unwrap_or_default().min(1 << 16));
+    let mut chunks = body.into_data_stream();
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|_| Fault::BodyBroken)?;
+        if bytes.len() + chunk.len() > limit {
+            return Err(Fault::BodyTooLarge { limit });
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes)
+}
+
+fn parameters(bytes: &[u8], limits: &Limits) -> Result<Parameters, Fault> {
+    if bytes.trim_ascii_start().first() == Some(&b'[') {
+        return Err(Fault::Batch);
+    }
+    if lexer::json_values(bytes) > limits.json_values {
+        return Err(Fault::BodyTooRich {
+            limit: limits.json_values,
+        });
+    }
+    serde_json::from_slice(bytes).map_err(|error| Fault::Malformed(error.to_string()))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct QueryParameters {
+    query: String,
+    operation_name: Option<String>,
+    variables: Option<String>,
+    extensions: Option<String>,
+}
+
+/// A JSON text in a parameter of the URL; an empty one is absent.
+fn json<T: Default + serde::de::DeserializeOwned>(
+    name: &str,
+    text: Option<&str>,
+) -> Result<T, Fault> {
+    match text.filter(|text| !text.is_empty()) {
+        None => Ok(T::default()),
+        Some(text) => {
+            serde_json::from_str(text).map_err(|error| Fault::Malformed(format!("{name}: {error}")))
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What the transport is given, and the state its handlers share.
+
+use std::sync::Arc;
+
+use async_graphql::Executor;
+use axum::http::request::Parts;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::admission::{Admit, Caller, Prepare, Sites};
+use super::engine::{Engine, compose};
+use super::fault::Fault;
+use super::limits::Limits;
+use super::nullability::Nullability;
+use super::observe::{self, OpenConnection, Transport};
+
+/// An executor and the terms on which it is served.
+#[derive(Clone)]
+pub struct Edge<E> {
+    /// Runs the operations.
+    pub executor: E,
+    /// Which fields may be null: with it, answers with errors are null where the schema allows it.
+    pub types: Arc<Nullability>,
+    /// What a client may ask for.
+    pub limits: Limits,
+    /// Attaches to each operation what lives as long as it.
+    pub prepare: Prepare,
+    /// Admits callers; none admits everybody.
+    pub admit: Option<Admit>,
+    /// The sites whose pages may use this server.
+    pub sites: Sites,
+    /// Cancelled at the soft shutdown: no new connections are taken, live ones are closed with 1012.
+    pub closing: CancellationToken,
+    /// Every live WebSocket and event stream; wait for it after `closing`.
+    pub connections: TaskTracker,
+}
+
+impl<E: Executor> Edge<E> {
+    /// An edge with default limits that admits everybody and attaches nothing.
+    #[must_use]
+    pub fn new(executor: E) -> Self {
+        Self {
+            executor,
+            types: Arc::default(),
+            limits: Limits::default(),
+            prepare: Arc::new(|request| request),
+            admit: None,
+            sites: Sites::default(),
+            closing: CancellationToken::new(),
+            connections: TaskTracker::new(),
+        }
+    }
+}
+
+/// The state of the handlers.
+pub(super) struct Gate<E> {
+    engine: Engine<E>,
+    admit: Option<Admit>,
+    sites: Sites,
+    slots: Arc<Semaphore>,
+    pub(super) closing: CancellationToken,
+    pub(super) connections: TaskTracker,
+}
+
+impl<E: Executor> Gate<E> {
+    pub(super) fn new(edge: Edge<E>) -> Arc<Self> {
+        observe::describe();
+        let slots = edge.limits.connections.min(Semaphore::MAX_PERMITS);
+        Arc::new(Self {
+            engine: Engine {
+                executor: edge.executor,
+                limits: edge.limits,
+                prepare: edge.prepare,
+                types: edge.types,
+            },
+            admit: edge.admit,
+            sites: edge.sites,
+            slots: Arc::new(Semaphore::new(slots)),
+            closing: edge.closing,
+            connections: edge.connections,
+        })
+    }
+
+    pub(super) fn limits(&self) -> &Limits {
+        &self.engine.limits
+    }
+
+    /// Refuses what a browser sends for a site that is not allowed.
+    pub(super) fn check_site(&self, parts: &Parts) -> Result<(), Fault> {
+        if self.sites.admit(parts) {
+            Ok(())
+        } else {
+            Err(Fault::CrossSite)
+        }
+    }
+
+    /// The engine as an admitted caller uses it.
+    pub(super) async fn admit(&self, caller: impl Into<Caller>) -> Result<Engine<E>, Fault> {
+        let mut engine = self.engine.clone();
+        if let Some(admit) = &self.admit {
+            let admitted = admit(caller.into());
+            engine.prepare = compose(admitted.await?, engine.prepare);
+        }
+        Ok(engine)
+    }
+
+    /// A place for one more long-lived connection.
+    pub(super) fn connect(&self, transport: Transport) -> Result<Place, Fault> {
+        if self.closing.is_cancelled() {
+            return Err(Fault::Closing);
+        }
+        let permit = Arc::clone(&self.slots)
+            .try_acquire_owned()
+            .map_err(|_| Fault::TooManyConnections)?;
+        Ok(Place {
+            _open: OpenConnection::new(transport),
+            _permit: permit,
+        })
+    }
+}
+
+/// A long-lived connection's place, free again when dropped.
+pub(super) struct Place {
+    _open: OpenConnection,
+    _permit: OwnedSemaphorePermit,
+}

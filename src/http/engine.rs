@@ -1,0 +1,123 @@
+//! Runs checked operations: the one engine behind every transport.
+//!
+//! A query or mutation ends by its deadline. A panic in a resolver ends its operation with `INTERNAL` and nothing else: it
+//! is logged here, once, and its text stays in the log. Dropping what [`Engine::run`] or [`Engine::replies`] returns
+//! cancels the operation.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use async_graphql::parser::types::OperationType;
+use async_graphql::{Executor, Response};
+use futures::stream::{self, BoxStream};
+use futures::{FutureExt, Stream, StreamExt};
+use tokio::time::timeout;
+
+use super::admission::Prepare;
+use super::invalid::Invalid;
+use super::limits::Limits;
+use super::nullability::Nullability;
+use super::observe::{self, Observed, Transport};
+use super::operation::{Operation, Parameters};
+use super::reply::Reply;
+use super::shape::Shape;
+
+/// An executor and what bounds it.
+#[derive(Clone)]
+pub(super) struct Engine<E> {
+    pub(super) executor: E,
+    pub(super) limits: Limits,
+    pub(super) prepare: Prepare,
+    pub(super) types: Arc<Nullability>,
+}
+
+impl<E: Executor> Engine<E> {
+    /// Checks a request of `transport` against the limits.
+    pub(super) fn check(
+        &self,
+        parameters: Parameters,
+        transport: Transport,
+    ) -> Result<Operation, Invalid> {
+        Operation::check(parameters, &self.limits, &self.types)
+            .inspect_err(|invalid| observe::invalid(transport, invalid))
+    }
+
+    /// Runs a query or mutation.
+    pub(super) async fn run(&self, operation: Operation, transport: Transport) -> Reply {
+        let mut observed = Observed::start(transport, operation.kind);
+        let run = async {
+            let request = (self.prepare)(operation.request);
+            self.executor.execute(request).await
+        };
+        let caught = AssertUnwindSafe(run).catch_unwind();
+        let reply = match timeout(self.limits.deadline, caught).await {
+            Ok(Ok(response)) => answered(response, &operation.shape),
+            Ok(Err(panic)) => panicked(panic.as_ref()),
+            Err(_) => Reply::timeout(),
+        };
+        observed.settle(&reply);
+        reply
+    }
+
+    /// Runs an operation of any kind as a stream of answers: of one, unless it is a subscription.
+    pub(super) fn replies(
+        self,
+        operation: Operation,
+        transport: Transport,
+    ) -> BoxStream<'static, Reply> {
+        match operation.kind {
+            OperationType::Subscription => self.subscribe(operation, transport).boxed(),
+            _ => stream::once(async move { self.run(operation, transport).await }).boxed(),
+        }
+    }
+
+    fn subscribe(
+        self,
+        operation: Operation,
+        transport: Transport,
+    ) -> impl Stream<Item = Reply> + Send {
+        let mut observed = Observed::start(transport, operation.kind);
+        // Made inside the stream, so that a panic while it is made is caught as well.
+        let shape = operation.shape;
+        let responses = stream::once(async move {
+            let request = (self.prepare)(operation.request);
+            self.executor.execute_stream(request, None)
+        });
+        let ending = stream::once(async { None });
+        let caught = AssertUnwindSafe(responses.flatten())
+            .catch_unwind()
+            .map(Some)
+            .chain(ending);
+        caught.filter_map(move |item| {
+            let reply = item.map(|result| match result {
+                Ok(response) => answered(response, &shape),
+                Err(panic) => panicked(panic.as_ref()),
+            });
+            match &reply {
+                Some(reply) => observed.settle(reply),
+                None => observed.complete(),
+            }
+            std::future::ready(reply)
+        })
+    }
+}
+
+/// Runs `prepared` after `first`.
+pub(super) fn compose(first: Prepare, then: Prepare) -> Prepare {
+    Arc::new(move |request| then(first(request)))
+}
+
+fn answered(mut response: Response, shape: &Shape) -> Reply {
+    shape.restore(&mut response);
+    response.into()
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Reply {
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or(panic.downcast_ref::<&str>().copied());
+    tracing::error!(panic = text.unwrap_or("no text"), "an operation panicked");
+    Reply::internal()
+}

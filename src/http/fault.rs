@@ -1,0 +1,126 @@
+//! Why an HTTP request is refused before its operation is looked at, and what the client is told.
+//!
+//! These have an HTTP status of their own under either media type. What is wrong with the operation itself is an
+//! [`Invalid`](super::Invalid) and goes into the GraphQL answer.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+use super::admission::Refusal;
+use super::media::Media;
+use super::reply::Reply;
+
+/// A refused HTTP request.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Fault {
+    #[error("The body is limited to {limit} bytes; split the request.")]
+    BodyTooLarge { limit: usize },
+    #[error("The body is limited to {limit} JSON values; split the request.")]
+    BodyTooRich { limit: usize },
+    #[error("The body took too long to arrive.")]
+    BodyTooSlow,
+    #[error("The body broke off.")]
+    BodyBroken,
+    #[error(
+        "Send the operation as content-type application/json, in UTF-8 and without content-encoding."
+    )]
+    ContentType,
+    #[error("Accept {offered}.")]
+    NotAcceptable { offered: &'static str },
+    #[error("The request could not be read: {0}")]
+    Malformed(String),
+    #[error("Batches are not supported; send one operation per request.")]
+    Batch,
+    #[error("Only queries run over GET; send mutations by POST.")]
+    MutationOverGet,
+    #[error("This endpoint takes GET and POST.")]
+    Method,
+    #[error(
+        "Subscriptions run over WebSocket (graphql-transport-ws), or as server-sent events at /graphql/stream."
+    )]
+    SubscriptionOverHttp,
+    #[error("Pages of other sites, and host names that are not this server's, are refused.")]
+    CrossSite,
+    #[error("{0}")]
+    Refused(#[from] Refusal),
+    #[error("This server is shutting down; connect to another replica.")]
+    Closing,
+    #[error("This server has as many open connections as it can serve; try again later.")]
+    TooManyConnections,
+    #[error("This is no WebSocket handshake.")]
+    Handshake,
+}
+
+impl Fault {
+    pub(super) fn status(&self) -> StatusCode {
+        match self {
+            Self::BodyTooLarge { .. } | Self::BodyTooRich { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::BodyTooSlow => StatusCode::REQUEST_TIMEOUT,
+            Self::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::NotAcceptable { .. } => StatusCode::NOT_ACCEPTABLE,
+            Self::MutationOverGet | Self::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Self::CrossSite | Self::Refused(Refusal::Forbidden) => StatusCode::FORBIDDEN,
+            Self::Refused(Refusal::Unauthenticated) => StatusCode::UNAUTHORIZED,
+            Self::Closing | Self::TooManyConnections => StatusCode::SERVICE_UNAVAILABLE,
+            Self::BodyBroken
+            | Self::Malformed(_)
+            | Self::Batch
+            | Self::SubscriptionOverHttp
+            | Self::Handshake => StatusCode::BAD_REQUEST,
+        }
+    }
+
+    pub(super) fn code(&self) -> &'static str {
+        match self {
+            Self::BodyTooLarge { .. } | Self::BodyTooRich { .. } | Self::TooManyConnections => {
+                "LIMIT_EXCEEDED"
+            }
+            Self::BodyTooSlow => "TIMEOUT",
+            Self::CrossSite => "FORBIDDEN",
+            Self::Refused(refusal) => refusal.code(),
+            Self::Closing => "SHUTTING_DOWN",
+            _ => "BAD_REQUEST",
+        }
+    }
+
+    /// The limit that was passed, under the name of its field in [`super::Limits`].
+    pub(super) fn limit(&self) -> Option<&'static str> {
+        match self {
+            Self::BodyTooLarge { .. } => Some("body_bytes"),
+            Self::BodyTooRich { .. } => Some("json_values"),
+            Self::TooManyConnections => Some("connections"),
+            _ => None,
+        }
+    }
+
+    /// The response, in the media type that the client prefers.
+    pub(super) fn respond(&self, media: Media) -> Response {
+        let body = Reply::fault(self.code(), self.to_string()).to_json();
+        let mut response = (
+            self.status(),
+            [(header::CONTENT_TYPE, media.content_type())],
+            body,
+        )
+            .into_response();
+        if let Some((name, value)) = self.header() {
+            response
+                .headers_mut()
+                .insert(name, HeaderValue::from_static(value));
+        }
+        response
+    }
+
+    fn header(&self) -> Option<(header::HeaderName, &'static str)> {
+        match self {
+            Self::MutationOverGet => Some((header::ALLOW, "POST")),
+            Self::Method => Some((header::ALLOW, "GET, POST")),
+            Self::Refused(Refusal::Unauthenticated) => Some((header::WWW_AUTHENTICATE, "Bearer")),
+            Self::Closing | Self::TooManyConnections => Some((header::RETRY_AFTER, "1")),
+            // What is left of the body is not read.
+            Self::BodyTooLarge { .. } | Self::BodyTooSlow | Self::BodyBroken => {
+                Some((header::CONNECTION, "close"))
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Why an operation is not run: what is wrong with the document or its variables, told in the terms of GraphQL.
+//!
+//! Over HTTP these are GraphQL request errors (200 as `application/json`, 400 as `application/graphql-response+json`);
+//! over the streaming transports they are messages of the operation, and the connection goes on.
+
+use async_graphql::{ErrorExtensionValues, Pos, ServerError};
+
+/// A request error.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Invalid {
+    /// The document or its variables ask for more than a limit allows.
+    #[error("The {} is limited to {allowed}; ask for less, or split the operation.", limit.noun())]
+    TooMuch {
+        /// The limit that was passed.
+        limit: Limit,
+        /// What it allows.
+        allowed: u64,
+    },
+    /// The document is not GraphQL.
+    #[error("The document could not be parsed: {message}")]
+    Unparsable {
+        /// The parser's words.
+        message: String,
+        /// Where the parser stopped.
+        positions: Vec<Pos>,
+    },
+    /// The document is GraphQL, but does not say what to run.
+    #[error("{message}")]
+    Invalid {
+        /// What is wrong.
+        message: String,
+        /// Where.
+        positions: Vec<Pos>,
+    },
+}
+
+impl Invalid {
+    /// A rule of validation that is broken at `positions`.
+    pub(super) fn rule(message: impl Into<String>, positions: impl Into<Vec<Pos>>) -> Self {
+        Self::Invalid {
+            message: message.into(),
+            positions: positions.into(),
+        }
+    }
+
+    /// The stable code of `errors[].extensions.code`.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::TooMuch { .. } => "LIMIT_EXCEEDED",
+            Self::Unparsable { .. } => "GRAPHQL_PARSE_FAILED",
+            Self::Invalid { .. } => "GRAPHQL_VALIDATION_FAILED",
+        }
+    }
+
+    /// The error as it goes into a response.
+    pub(super) fn into_error(self) -> ServerError {
+        let mut extensions = ErrorExtensionValues::default();
+        extensions.set("code", self.code());
+        if let Self::TooMuch { limit, allowed } = &self {
+            extensions.set("limit", limit.name());
+            extensions.set("allowed", *allowed);
+        }
+        let mut error = ServerError::new(self.to_string(), None);
+        error.extensions = Some(extensions);
+        if let Self::Unparsable { positions, .. } | Self::Invalid { positions, .. } = self {
+            error.locations = positions;
+        }
+        error
+    }
+}
+
+/// A limit on one operation. The fields of [`super::Limits`] hold the numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// Bytes of the document.
+    DocumentBytes,
+    /// Tokens of the document.
+    Tokens,
+    /// Brackets within brackets of the document.
+    Brackets,
+    /// Fields within fields.
+    Depth,
+    /// Selection sets within selection sets.
+    Nesting,
+    /// Fields with fragments spread.
+    Fields,
+    /// Aliases with fragments spread.
+    Aliases,
+    /// Estimated values of the answer.
+    Cost,
+    /// Operations at once on one socket.
+    OperationsPerSocket,
+}
+
+impl Limit {
+    /// Refuses an `actual` beyond `allowed`.
+    pub(super) fn check(self, actual: u64, allowed: u64) -> Result<(), Invalid> {
+        if actual > allowed {
+            return Err(Invalid::TooMuch {
+                limit: self,
+                allowed,
+            });
+        }
+        Ok(())
+    }
+
+    /// The name under which metrics and `extensions.limit` know it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::DocumentBytes => "document_bytes",
+            Self::Tokens => "tokens",
+            Self::Brackets => "brackets",
+            Self::Depth => "depth",
+            Self::Nesting => "nesting",
+            Self::Fields => "fields",
+            Self::Aliases => "aliases",
+            Self::Cost => "cost",
+            Self::OperationsPerSocket => "operations_per_socket",
+        }
+    }
+
+    fn noun(self) -> &'static str {
+        match self {
+            Self::DocumentBytes => "number of bytes in a document",
+            Self::Tokens => "number of tokens in a document",
+            Self::Brackets => "number of brackets within brackets",
+            Self::Depth => "depth of fields",
+            Self::Nesting => "depth of selection sets and fragments",
+            Self::Fields => "number of fields, with fragments spread,",
+            Self::Aliases => "number of aliases, with fragments spread,",
+            Self::Cost => "estimated number of values in an answer",
+            Self::OperationsPerSocket => "number of operations at once on a connection",
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The transport: GraphQL over HTTP, WebSocket and server-sent events, for any executor.
+//!
+//! What it guarantees, whatever the schema does and whatever a client sends:
+//!
+//! - Nothing is read, queued or awaited without a bound; the bounds are [`Limits`].
+//! - An operation is counted, parsed once and weighed before it costs anything; its kind is known before it runs.
+//! - A query or mutation ends by its deadline; a panic ends its operation alone.
+//! - An answer has the shape that its operation asked for, also where fields failed ([`Edge::types`]).
+//! - Every error has an `extensions.code`, and tells nothing internal.
+//! - A page of another site can't use this server through its visitor's browser.
+//!
+//! It relies on the application for admitting callers ([`Edge::admit`]), for what operations need ([`Edge::prepare`]), and
+//! for the two ends of a shutdown: it cancels [`Edge::closing`], then waits for [`Edge::connections`].
+//!
+//! ```text
+//! router → post/get → body, media ┐
+//!        → websocket ─────────────┼→ operation (lexer, parse, cost) → engine → reply
+//!        → sse ───────────────────┘
+//! ```
+
+mod admission;
+pub mod assets;
+mod body;
+mod cost;
+mod edge;
+mod engine;
+mod fault;
+mod graphql;
+pub mod health;
+mod invalid;
+mod lexer;
+mod limits;
+mod media;
+mod nullability;
+mod observe;
+mod operation;
+mod reply;
+mod router;
+mod shape;
+mod sse;
+mod websocket;
+
+pub use admission::{Admit, Caller, Prepare, Refusal, Sites};
+pub use edge::Edge;
+pub use invalid::{Invalid, Limit};
+pub use limits::Limits;
+pub use nullability::Nullability;
+pub use router::router;

@@ -1,0 +1,173 @@
+//! What the edge tells of itself through the `metrics` facade.
+//!
+//! An operation's outcome is one of ok, error (of a resolver), refused (by the executor), timeout, internal, cancelled.
+
+use std::time::Instant;
+
+use async_graphql::parser::types::OperationType;
+use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+
+use super::fault::Fault;
+use super::invalid::Invalid;
+use super::reply::Reply;
+
+/// Describes the metrics to the recorder.
+pub(super) fn describe() {
+    describe_counter!(
+        "graphql_operations_total",
+        "Operations that ran, by transport, operation and outcome"
+    );
+    describe_histogram!(
+        "graphql_operation_duration_seconds",
+        "How long operations ran, by transport and operation"
+    );
+    describe_gauge!(
+        "graphql_operations_active",
+        "Operations that are running, by transport and operation"
+    );
+    describe_gauge!(
+        "graphql_connections",
+        "Open WebSockets and event streams, by transport"
+    );
+    describe_counter!(
+        "graphql_refusals_total",
+        "Requests that were refused before they ran, by transport and code"
+    );
+    describe_counter!(
+        "graphql_limit_rejections_total",
+        "Requests beyond a limit, by limit"
+    );
+    describe_counter!(
+        "graphql_socket_closes_total",
+        "WebSockets that were closed for a reason, by close code"
+    );
+}
+
+/// The way an operation came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Transport {
+    Post,
+    Get,
+    WebSocket,
+    EventStream,
+}
+
+impl Transport {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Post => "post",
+            Self::Get => "get",
+            Self::WebSocket => "websocket",
+            Self::EventStream => "sse",
+        }
+    }
+}
+
+/// One operation under way. Dropped before it is settled, it counts as cancelled.
+pub(super) struct Observed {
+    transport: &'static str,
+    operation: &'static str,
+    started: Instant,
+    outcome: &'static str,
+}
+
+impl Observed {
+    pub(super) fn start(transport: Transport, kind: OperationType) -> Self {
+        let operation = match kind {
+            OperationType::Query => "query",
+            OperationType::Mutation => "mutation",
+            OperationType::Subscription => "subscription",
+        };
+        let transport = transport.label();
+        gauge!("graphql_operations_active", "transport" => transport, "operation" => operation)
+            .increment(1);
+        Self {
+            transport,
+            operation,
+            started: Instant::now(),
+            outcome: "cancelled",
+        }
+    }
+
+    /// Takes note of an answer. A subscription has failed when its last answer has.
+    pub(super) fn settle(&mut self, reply: &Reply) {
+        self.outcome = match reply.code() {
+            None => "ok",
+            Some("TIMEOUT") => "timeout",
+            Some("INTERNAL") => "internal",
+            Some(_) if reply.executed() => "error",
+            Some(_) => "refused",
+        };
+    }
+
+    /// Takes note of the end of a stream.
+    pub(super) fn complete(&mut self) {
+        if self.outcome == "cancelled" {
+            self.outcome = "ok";
+        }
+    }
+}
+
+impl Drop for Observed {
+    fn drop(&mut self) {
+        let (transport, operation) = (self.transport, self.operation);
+        gauge!("graphql_operations_active", "transport" => transport, "operation" => operation)
+            .decrement(1);
+        histogram!("graphql_operation_duration_seconds", "transport" => transport, "operation" => operation)
+            .record(self.started.elapsed());
+        counter!(
+            "graphql_operations_total",
+            "transport" => transport, "operation" => operation, "outcome" => self.outcome
+        )
+        .increment(1);
+    }
+}
+
+/// An open WebSocket or event stream.
+pub(super) struct OpenConnection(&'static str);
+
+impl OpenConnection {
+    pub(super) fn new(transport: Transport) -> Self {
+        gauge!("graphql_connections", "transport" => transport.label()).increment(1);
+        Self(transport.label())
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        gauge!("graphql_connections", "transport" => self.0).decrement(1);
+    }
+}
+
+/// An HTTP request that was refused.
+pub(super) fn fault(transport: Transport, fault: &Fault) {
+    refusal(transport, fault.code(), fault.limit());
+}
+
+/// An operation that was refused.
+pub(super) fn invalid(transport: Transport, invalid: &Invalid) {
+    let limit = match invalid {
+        Invalid::TooMuch { limit, .. } => Some(limit.name()),
+        _ => None,
+    };
+    refusal(transport, invalid.code(), limit);
+}
+
+/// A WebSocket that the server closed.
+pub(super) fn socket_close(code: u16) {
+    counter!("graphql_socket_closes_total", "code" => code.to_string()).increment(1);
+}
+
+fn refusal(transport: Transport, code: &'static str, limit: Option<&'static str>) {
+    tracing::debug!(
+        transport = transport.label(),
+        code,
+        limit,
+        "a request was refused"
+    );
+    counter!("graphql_refusals_total", "transport" => transport.label(), "code" => code)
+        .increment(1);
+    if let Some(limit) = limit {
+        counter!("graphql_limit_rejections_total", "limit" => limit).increment(1);
+    }
+}

@@ -1,0 +1,152 @@
+//! The answer to one operation, in the form that every transport sends.
+//!
+//! Each error carries an `extensions.code`. What a resolver coded is kept. An error without a code and without a path was
+//! found by the executor in the request itself. An error without a code that has a path comes from a resolver that did not
+//! mean it for the client: it is logged here, once, and told as `INTERNAL`.
+
+use async_graphql::{ErrorExtensionValues, Response, ServerError, Value};
+use axum::http::{HeaderMap, StatusCode};
+use serde::Serialize;
+
+use super::invalid::Invalid;
+
+/// Errors of one answer: a document can break a rule of validation once per argument.
+const MAX_ERRORS: usize = 100;
+/// Bytes of an error's message: the parser's messages quote the line.
+const MAX_MESSAGE: usize = 1_000;
+
+/// An answer; without `data` the operation did not run, or did not run to its end.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Reply {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) errors: Vec<ServerError>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<Value>,
+    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
+    extensions: serde_json::Map<String, serde_json::Value>,
+    #[serde(skip)]
+    pub(super) headers: HeaderMap,
+}
+
+impl Reply {
+    /// The operation ran into its deadline.
+    pub(super) fn timeout() -> Self {
+        Self::fault(
+            "TIMEOUT",
+            "The operation did not finish in time; ask for less, or try again later.",
+        )
+    }
+
+    /// The operation failed for no fault of the client's.
+    pub(super) fn internal() -> Self {
+        Self::fault("INTERNAL", INTERNAL)
+    }
+
+    /// An answer that is one error.
+    pub(super) fn fault(code: &str, message: impl Into<String>) -> Self {
+        let mut error = ServerError::new(message, None);
+        set_code(&mut error, code);
+        Self {
+            errors: vec![error],
+            ..Self::default()
+        }
+    }
+
+    /// Whether the operation ran.
+    pub(super) fn executed(&self) -> bool {
+        self.data.is_some()
+    }
+
+    /// The code of the first error.
+    pub(super) fn code(&self) -> Option<&str> {
+        self.errors.first().and_then(code)
+    }
+
+    /// The status under `application/graphql-response+json` (GraphQL over HTTP, section 6.4.2).
+    pub(super) fn status(&self) -> StatusCode {
+        match self.code() {
+            _ if self.executed() => StatusCode::OK,
+            Some("UNAUTHENTICATED") => StatusCode::UNAUTHORIZED,
+            Some("FORBIDDEN") => StatusCode::FORBIDDEN,
+            Some("TIMEOUT") => StatusCode::GATEWAY_TIMEOUT,
+            Some("INTERNAL") => StatusCode::INTERNAL_SERVER_ERROR,
+            _ => StatusCode::BAD_REQUEST,
+        }
+    }
+
+    /// The answer as JSON. A value that JSON can't hold is a fault of the schema.
+    pub(super) fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_else(|error| {
+            tracing::error!(%error, "an answer could not be written as JSON");
+            format!(
+                r#"{{"errors":[{{"message":"{INTERNAL}","extensions":{{"code":"INTERNAL"}}}}]}}"#
+            )
+        })
+    }
+}
+
+impl From<Invalid> for Reply {
+    fn from(invalid: Invalid) -> Self {
+        let mut error = invalid.into_error();
+        shorten(&mut error.message);
+        Self {
+            errors: vec![error],
+            ..Self::default()
+        }
+    }
+}
+
+impl From<Response> for Reply {
+    fn from(mut response: Response) -> Self {
+        let refused = response.data == Value::Null
+            && !response.errors.is_empty()
+            && response.errors.iter().all(|error| error.path.is_empty());
+        response.errors.truncate(MAX_ERRORS);
+        response.errors.iter_mut().for_each(settle);
+        let extensions = response.extensions.into_iter();
+        Self {
+            errors: response.errors,
+            data: (!refused).then_some(response.data),
+            extensions: extensions
+                .filter_map(|(name, value)| Some((name, value.into_json().ok()?)))
+                .collect(),
+            headers: response.http_headers,
+        }
+    }
+}
+
+const INTERNAL: &str = "The server failed to answer; the fault is logged. Try again later.";
+
+/// Gives an error of the executor its code.
+fn settle(error: &mut ServerError) {
+    if code(error).is_none() && error.path.is_empty() {
+        set_code(error, "GRAPHQL_VALIDATION_FAILED");
+    } else if code(error).is_none() {
+        tracing::error!(message = %error.message, path = ?error.path, "a resolver failed without a code");
+        INTERNAL.clone_into(&mut error.message);
+        set_code(error, "INTERNAL");
+    }
+    shorten(&mut error.message);
+}
+
+fn code(error: &ServerError) -> Option<&str> {
+    match error.extensions.as_ref()?.get("code")? {
+        Value::String(code) => Some(code),
+        Value::Enum(code) => Some(code),
+        _ => None,
+    }
+}
+
+fn set_code(error: &mut ServerError, code: &str) {
+    error
+        .extensions
+        .get_or_insert_with(ErrorExtensionValues::default)
+        .set("code", code);
+}
+
+fn shorten(message: &mut String) {
+    if message.len() > MAX_MESSAGE {
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE));
+        message.push('…');
+    }
+}

@@ -1,0 +1,343 @@
+//! Gives an answer the shape that its operation asked for.
+//!
+//! The executor puts fields in the order in which they are resolved, leaves a field that failed out of its object, and
+//! makes an object null when all its fields failed. The GraphQL specification (sections 6.3 and 6.4.4) has fields in the
+//! order of the document, null for a field that failed, and, where that field may not be null, null for what is around it,
+//! up to the next place that may.
+//!
+//! What may be null comes from the schema's [`Nullability`]. A response key that different fragments select from different
+//! types may be null if one of these fields may.
+
+use async_graphql::parser::types::{
+    ExecutableDocument, Field, OperationDefinition, Selection, SelectionSet,
+};
+use async_graphql::{Name, PathSegment, Response, Value};
+
+use super::nullability::{Nullability, element, levels};
+
+/// What an operation selects of one object, in the order of the document, with its fragments spread.
+#[derive(Debug, Default)]
+pub(super) struct Shape {
+    members: Vec<Member>,
+}
+
+#[derive(Debug)]
+struct Member {
+    key: Name,
+    /// Whether it may be null, then whether its elements may, and theirs; what is not told may.
+    nullable: Vec<bool>,
+    shape: Shape,
+}
+
+impl Shape {
+    /// The shape of an operation whose document was found to be within the limits.
+    pub(super) fn of(
+        operation: &OperationDefinition,
+        document: &ExecutableDocument,
+        types: &Nullability,
+    ) -> Self {
+        let mut shape = Self::default();
+        let root = types.root(operation.ty);
+        Plan { document, types }.add(&mut shape, &operation.selection_set.node, root);
+        shape
+    }
+
+    /// Mends an answer.
+    pub(super) fn restore(&self, response: &mut Response) {
+        // First every failed field is null, then what may not be null is taken out of what may.
+        for error in &response.errors {
+            self.fill(&mut response.data, &error.path);
+        }
+        for error in &response.errors {
+            if !self.holds(&mut response.data, &error.path) {
+                response.data = Value::Null;
+            }
+        }
+        self.order(&mut response.data);
+    }
+
+    fn member(&self, key: &str) -> Option<&Member> {
+        self.members
+            .iter()
+            .find(|member| member.key.as_str() == key)
+    }
+
+    /// Puts null where the field of an error is left out.
+    fn fill(&self, value: &mut Value, path: &[PathSegment]) {
+        let Some((PathSegment::Field(key), mut rest)) = path.split_first() else {
+            return;
+        };
+        let Some(member) = self.member(key) else {
+            return;
+        };
+        if *value == Value::Null {
+            *value = Value::Object([].into_iter().collect());
+        }
+        let Value::Object(fields) = value else { return };
+        let mut value = fields.entry(member.key.clone()).or_insert(Value::Null);
+        while let Some((PathSegment::Index(index), beyond)) = rest.split_first() {
+            let Value::List(items) = value else { return };
+            let Some(item) = items.get_mut(*index) else {
+                return;
+            };
+            (value, rest) = (item, beyond);
+        }
+        member.shape.fill(value, rest);
+    }
+
+    /// Whether an object may stay, given that the field at the end of `path` is null.
+    fn holds(&self, value: &mut Value, path: &[PathSegment]) -> bool {
+        let (Some((PathSegment::Field(key), rest)), Value::Object(fields)) =
+            (path.split_first(), value)
+        else {
+            return true;
+        };
+        match (self.member(key), fields.get_mut(key.as_str())) {
+            (Some(member), Some(field)) => member.holds(field, rest, 0),
+            _ => true,
+        }
+    }
+
+    /// Puts the keys of an object, and of what is in it, into the document's order.
+    fn order(&self, value: &mut Value) {
+        match value {
+            Value::List(items) => items.iter_mut().for_each(|item| self.order(item)),
+            Value::Object(fields) if !self.members.is_empty() => {
+                if !self.is_ordered(fields.keys()) {
+                    let place =
+                        |key: &Name| self.members.iter().position(|member| member.key == *key);
+                    fields.sort_by_cached_key(|key, _| place(key).unwrap_or(usize::MAX));
+                }
+                let mut members = self.members.iter();
+                for (key, value) in fields.iter_mut() {
+                    if let Some(member) = members.find(|member| member.key == *key) {
+                        member.shape.order(value);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn is_ordered<'a>(&self, mut keys: impl Iterator<Item = &'a Name>) -> bool {
+        let mut members = self.members.iter();
+        keys.all(|key| members.any(|member| member.key == *key))
+    }
+}
+
+impl Member {
+    /// Whether a field, or an element at some level of its lists, may stay, given that the end of `path` is null. One that
+    /// has to be null is null afterwards.
+    fn holds(&self, value: &mut Value, path: &[PathSegment], level: usize) -> bool {
+        let holds = match (path.split_first(), &mut *value) {
+            (_, Value::Null) => false,
+            (Some((PathSegment::Index(index), rest)), Value::List(items)) => items
+                .get_mut(*index)
+                .is_none_or(|item| self.holds(item, rest, level + 1)),
+            (Some((PathSegment::Field(_), _)), value) => self.shape.holds(value, path),
+            _ => true,
+        };
+        if !holds {
+            *value = Value::Null;
+        }
+        holds || self.nullable.get(level).copied().unwrap_or(true)
+    }
+}
+
+/// What shapes are made from.
+struct Plan<'a> {
+    document: &'a ExecutableDocument,
+    types: &'a Nullability,
+}
+
+impl Plan<'_> {
+    fn add(&self, shape: &mut Shape, set: &SelectionSet, parent: Option<&Name>) {
+        for selection in &set.items {
+            match &selection.node {
+                Selection::Field(field) => self.add_field(shape, &field.node, parent),
+                Selection::InlineFragment(inline) => {
+                    let condition = inline
+                        .node
+                        .type_condition
+                        .as_ref()
+                        .map(|condition| &condition.node.on.node);
+                    self.add(shape, &inline.node.selection_set.node, condition.or(parent));
+                }
+                Selection::FragmentSpread(spread) => {
+                    if let Some(fragment) =
+                        self.document.fragments.get(&spread.node.fragment_name.node)
+                    {
+                        let condition = &fragment.node.type_condition.node.on.node;
+                        self.add(shape, &fragment.node.selection_set.node, Some(condition));
+                    }
+                }
+            }
+        }
+    }
+
+    fn add_field(&self, shape: &mut Shape, field: &Field, parent: Option<&Name>) {
+        let key = &field.response_key().node;
+        let given = self.types.field(parent, &field.name.node);
+        let nullable = given.map(levels).unwrap_or_default();
+        let index = shape
+            .members
+            .iter()
+            .position(|member| member.key == *key)
+            .unwrap_or(shape.members.len());
+        match shape.members.get_mut(index) {
+            Some(member) => member.nullable = either(&member.nullable, &nullable),
+            None => shape.members.push(Member {
+                key: key.clone(),
+                nullable,
+                shape: Shape::default(),
+            }),
+        }
+        self.add(
+            &mut shape.members[index].shape,
+            &field.selection_set.node,
+            given.map(element),
+        );
+    }
+}
+
+/// What may be null if one of two types may.
+fn either(one: &[bool], other: &[bool]) -> Vec<bool> {
+    one.iter()
+        .zip(other)
+        .map(|(one, other)| *one || *other)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use async_graphql::ServerError;
+    use async_graphql::parser::parse_query;
+    use serde_json::{Value as Json, json};
+
+    use super::*;
+
+    const SDL: &str = "
+        schema { query: Root }
+        type Root { maybe: Thing sure: Thing! list: [Thing!]! loose: [Thing] any: Any }
+        type Thing { name: String! note: String self: Thing! }
+        type Other { name: String }
+        union Any = Thing | Other
+    ";
+
+    fn restore(query: &str, data: Json, paths: &[Json]) -> Json {
+        let document = parse_query(query).unwrap();
+        let (_, operation) = document.operations.iter().next().unwrap();
+        let shape = Shape::of(
+            &operation.node,
+            &document,
+            &Nullability::from_sdl(SDL).unwrap(),
+        );
+        let mut response = Response::new(Value::from_json(data).unwrap());
+        response.errors = paths.iter().map(failed).collect();
+        shape.restore(&mut response);
+        response.data.into_json().unwrap()
+    }
+
+    fn failed(path: &Json) -> ServerError {
+        ServerError::new("", None).with_path(serde_json::from_value(path.clone()).unwrap())
+    }
+
+    #[test]
+    fn a_failed_field_is_null_where_it_may_be() {
+        let query = "{ maybe { name note } }";
+        let data = restore(
+            query,
+            json!({ "maybe": { "name": "a" } }),
+            &[json!(["maybe", "note"])],
+        );
+        assert_eq!(data, json!({ "maybe": { "name": "a", "note": null } }));
+        assert_eq!(
+            restore("{ maybe { name } }", json!(null), &[json!(["maybe"])]),
+            json!({ "maybe": null })
+        );
+    }
+
+    #[test]
+    fn null_goes_up_to_the_next_place_that_may_be_null() {
+        let path = json!(["maybe", "self", "self", "name"]);
+        let query = "{ maybe { note self { note self { note name } } } }";
+        let data =
+            json!({ "maybe": { "note": "a", "self": { "note": "b", "self": { "note": "c" } } } });
+        assert_eq!(restore(query, data, &[path]), json!({ "maybe": null }));
+        assert_eq!(
+            restore(
+                "{ sure { name } }",
+                json!({ "sure": null }),
+                &[json!(["sure", "name"])]
+            ),
+            json!(null)
+        );
+    }
+
+    #[test]
+    fn an_object_whose_fields_all_failed_is_no_null_where_they_may_be_null() {
+        let data = restore(
+            "{ sure { note } }",
+            json!({ "sure": null }),
+            &[json!(["sure", "note"])],
+        );
+        assert_eq!(data, json!({ "sure": { "note": null } }));
+        let both = [json!(["sure", "note"]), json!(["sure", "name"])];
+        assert_eq!(
+            restore("{ sure { note name } }", json!({ "sure": null }), &both),
+            json!(null)
+        );
+    }
+
+    #[test]
+    fn elements_of_lists_are_null_where_they_may_be() {
+        let things = |key: &str| json!({ key: [{ "name": "a" }, null, { "name": "c" }] });
+        let loose = restore(
+            "{ loose { name } }",
+            things("loose"),
+            &[json!(["loose", 1, "name"])],
+        );
+        assert_eq!(loose, things("loose"));
+        assert_eq!(
+            restore(
+                "{ list { name } }",
+                things("list"),
+                &[json!(["list", 1, "name"])]
+            ),
+            json!(null)
+        );
+    }
+
+    #[test]
+    fn a_key_of_several_types_may_be_null_if_one_may() {
+        let query = "{ any { ... on Thing { name } ...other } } fragment other on Other { name }";
+        let data = restore(query, json!({ "any": null }), &[json!(["any", "name"])]);
+        assert_eq!(data, json!({ "any": { "name": null } }));
+    }
+
+    #[test]
+    fn keys_are_in_the_documents_order() {
+        let query =
+            "{ list { b: name ...f a: name } } fragment f on Thing { self { y: name x: name } }";
+        let thing = r#"{"a":"1","self":{"x":"2","y":"3"},"b":"4"}"#;
+        let data = restore(
+            query,
+            serde_json::from_str(&format!(r#"{{"list":[{thing},{thing}]}}"#)).unwrap(),
+            &[],
+        );
+        assert_eq!(
+            data,
+            serde_json::from_str::<Json>(&format!(r#"{{"list":[{thing},{thing}]}}"#)).unwrap()
+        );
+        let value = Value::from_json(data).unwrap();
+        let expected = r#"{b: "4",self: {y: "3",x: "2"},a: "1"}"#;
+        let document = parse_query(query).unwrap();
+        let (_, operation) = document.operations.iter().next().unwrap();
+        let mut response = Response::new(value);
+        Shape::of(&operation.node, &document, &Nullability::default()).restore(&mut response);
+        assert_eq!(
+            response.data.to_string().replace(", ", ","),
+            format!("{{list: [{expected},{expected}]}}")
+        );
+    }
+}

@@ -1,0 +1,69 @@
+//! Why a socket ends, with the close codes of the protocol.
+//!
+//! 44xx are the codes of graphql-transport-ws; clients do not reconnect on them. 1001, 1012 and 1013 are of RFC 6455 and
+//! its registry; clients reconnect on them.
+
+use axum::extract::ws::{CloseFrame, Message};
+
+/// Bytes of a close frame's reason (RFC 6455, section 5.5: 125 with the code).
+const MAX_REASON: usize = 123;
+
+/// The end of a socket.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Close {
+    /// The client closed, or the connection is gone.
+    #[error("")]
+    Gone,
+    #[error("No sign of life")]
+    Dead,
+    #[error("{0}")]
+    TooBig(&'static str),
+    #[error("Service restart")]
+    Restart,
+    #[error("Messages are not read fast enough")]
+    Slow,
+    #[error("{0}")]
+    BadMessage(String),
+    #[error("Unauthorized")]
+    Unauthorized,
+    #[error("Forbidden")]
+    Forbidden,
+    #[error("Subprotocol not acceptable")]
+    Subprotocol,
+    #[error("Connection initialisation timeout")]
+    InitTimeout,
+    #[error("Subscriber for {0} already exists")]
+    Duplicate(String),
+    #[error("Too many initialisation requests")]
+    TooManyInits,
+}
+
+impl Close {
+    /// The code; none where there is nobody to tell.
+    pub(super) fn code(&self) -> Option<u16> {
+        Some(match self {
+            Self::Gone => return None,
+            Self::Dead => 1001,
+            Self::TooBig(_) => 1009,
+            Self::Restart => 1012,
+            Self::Slow => 1013,
+            Self::BadMessage(_) => 4400,
+            Self::Unauthorized => 4401,
+            Self::Forbidden => 4403,
+            Self::Subprotocol => 4406,
+            Self::InitTimeout => 4408,
+            Self::Duplicate(_) => 4409,
+            Self::TooManyInits => 4429,
+        })
+    }
+
+    /// The close frame.
+    pub(super) fn message(&self) -> Option<Message> {
+        let mut reason = self.to_string();
+        reason.truncate(reason.floor_char_boundary(MAX_REASON));
+        Some(Message::Close(Some(CloseFrame {
+            code: self.code()?,
+            reason: reason.into(),
+        })))
+    }
+}

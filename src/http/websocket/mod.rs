@@ -1,0 +1,73 @@
+//! GraphQL over WebSocket: the subprotocol `graphql-transport-ws`, on the path and method of a GET.
+//!
+//! A socket is one task and its operations run inside it, so what happens on a socket happens in one order: no message of
+//! an operation follows the `complete` or `error` that ended it, and an id is free again when its end is sent.
+//!
+//! Back-pressure is the socket's own: the next answer is taken from an operation only when the one before it has gone to
+//! the operating system, and while a client does not read, nothing is read from it. A client that stays so for
+//! [`send_timeout`](super::Limits::send_timeout) is closed with 1013.
+
+mod close;
+mod message;
+mod operations;
+mod session;
+
+use std::sync::Arc;
+
+use async_graphql::Executor;
+use axum::extract::ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection};
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::header;
+use axum::response::Response;
+
+use super::edge::Gate;
+use super::fault::Fault;
+use super::graphql;
+use super::media::Media;
+use super::observe::Transport;
+use session::Session;
+
+/// The one subprotocol that is spoken.
+const PROTOCOL: &str = "graphql-transport-ws";
+/// Bytes that a socket buffers in each direction; the library's own default is eight times this.
+const BUFFER: usize = 16 << 10;
+
+/// Opens a WebSocket for a handshake, and answers any other GET.
+pub(super) async fn upgrade_or_get<E: Executor>(
+    state: State<Arc<Gate<E>>>,
+    request: Request,
+) -> Response {
+    let handshake = request.headers().get(header::UPGRADE);
+    if handshake.is_none_or(|protocol| !protocol.as_bytes().eq_ignore_ascii_case(b"websocket")) {
+        return graphql::serve(state, request).await;
+    }
+    let State(gate) = state;
+    upgrade(gate, request)
+        .await
+        .unwrap_or_else(|fault| graphql::refuse(&fault, Transport::WebSocket, Media::Json))
+}
+
+async fn upgrade<E: Executor>(gate: Arc<Gate<E>>, request: Request) -> Result<Response, Fault> {
+    let (mut parts, _) = request.into_parts();
+    gate.check_site(&parts)?;
+    let upgrade: Result<_, WebSocketUpgradeRejection> =
+        WebSocketUpgrade::from_request_parts(&mut parts, &()).await;
+    let upgrade = upgrade.map_err(|_| Fault::Handshake)?;
+    let place = gate.connect(Transport::WebSocket)?;
+    let caller = (&parts).into();
+    let tracker = gate.connections.clone();
+    // Twice the limit on messages: one that is too long should be read, and told so, where that is cheap.
+    let largest = gate.limits().message_bytes.saturating_mul(2);
+    let upgrade = upgrade
+        .protocols([PROTOCOL])
+        .read_buffer_size(BUFFER)
+        .write_buffer_size(BUFFER)
+        .max_message_size(largest)
+        .max_frame_size(largest);
+    Ok(upgrade.on_upgrade(move |socket| {
+        tracker.track_future(async move {
+            Session::new(gate, socket, caller).run().await;
+            drop(place);
+        })
+    }))
+}

@@ -1,0 +1,240 @@
+//! One socket, from its handshake to its close.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_graphql::Executor;
+use axum::extract::ws::{Message, WebSocket};
+use futures::{SinkExt, StreamExt};
+use serde_json::{Map, Value};
+use tokio::time::{
+    Instant, Interval, MissedTickBehavior, interval_at, sleep_until, timeout, timeout_at,
+};
+
+use super::super::admission::Caller;
+use super::super::edge::Gate;
+use super::super::engine::Engine;
+use super::super::invalid::Limit;
+use super::super::limits::Limits;
+use super::super::observe::{self, Transport};
+use super::super::reply::Reply;
+use super::PROTOCOL;
+use super::close::Close;
+use super::message::{Incoming, Outgoing, parameters};
+use super::operations::Operations;
+
+/// Answers that are sent before the socket is read again, so that a fast stream does not keep a client from being heard.
+const BURST: usize = 32;
+
+pub(super) struct Session<E> {
+    gate: Arc<Gate<E>>,
+    limits: Limits,
+    socket: WebSocket,
+    operations: Operations,
+    caller: Caller,
+    /// How the client's operations run; none before its `connection_init`.
+    engine: Option<Engine<E>>,
+    init_deadline: Instant,
+    keepalive: Interval,
+    last_heard: Instant,
+}
+
+/// What a socket waits for.
+enum Event {
+    Closing,
+    Heard(Option<Result<Message, axum::Error>>),
+    Answer(Message),
+    Keepalive,
+    InitDeadline,
+}
+
+impl<E: Executor> Session<E> {
+    pub(super) fn new(gate: Arc<Gate<E>>, socket: WebSocket, caller: Caller) -> Self {
+        let limits = *gate.limits();
+        let started = Instant::now();
+        let mut keepalive = interval_at(
+            started + limits.keepalive,
+            limits.keepalive.max(Duration::from_millis(1)),
+        );
+        keepalive.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self {
+            gate,
+            limits,
+            socket,
+            operations: Operations::default(),
+            caller,
+            engine: None,
+            init_deadline: started + limits.init_timeout,
+            keepalive,
+            last_heard: started,
+        }
+    }
+
+    /// Serves the socket until it ends. Its operations end before it is closed.
+    pub(super) async fn run(mut self) {
+        let close = self.serve().await;
+        self.operations = Operations::default();
+        self.engine = None;
+        tracing::debug!(code = close.code(), reason = %close, "a socket ends");
+        self.close(&close).await;
+    }
+
+    async fn serve(&mut self) -> Close {
+        if self
+            .socket
+            .protocol()
+            .is_none_or(|protocol| protocol != PROTOCOL)
+        {
+            return Close::Subprotocol;
+        }
+        loop {
+            let event = self.event().await;
+            if let Err(close) = self.handle(event).await {
+                return close;
+            }
+        }
+    }
+
+    async fn event(&mut self) -> Event {
+        tokio::select! {
+            () = self.gate.closing.cancelled() => Event::Closing,
+            heard = self.socket.next() => Event::Heard(heard),
+            answer = self.operations.next() => Event::Answer(answer),
+            _ = self.keepalive.tick() => Event::Keepalive,
+            () = sleep_until(self.init_deadline), if self.engine.is_none() => Event::InitDeadline,
+        }
+    }
+
+    async fn handle(&mut self, event: Event) -> Result<(), Close> {
+        match event {
+            Event::Closing => Err(Close::Restart),
+            Event::InitDeadline => Err(Close::InitTimeout),
+            Event::Keepalive if self.last_heard.elapsed() > self.limits.idle_timeout => {
+                Err(Close::Dead)
+            }
+            Event::Keepalive => self.send(Message::Ping(bytes::Bytes::new())).await,
+            Event::Answer(message) => self.send(message).await,
+            Event::Heard(None) => Err(Close::Gone),
+            Event::Heard(Some(Err(_))) => Err(Close::TooBig("A frame is broken or too big")),
+            Event::Heard(Some(Ok(message))) => {
+                self.last_heard = Instant::now();
+                self.hear(message).await
+            }
+        }
+    }
+
+    async fn hear(&mut self, message: Message) -> Result<(), Close> {
+        match message {
+            Message::Text(text) if text.len() > self.limits.message_bytes => {
+                Err(Close::TooBig("The message is too big"))
+            }
+            Message::Text(text) => self.obey(Incoming::parse(&text)?).await,
+            Message::Binary(_) => Err(Close::BadMessage("Messages are text".into())),
+            // The library has queued the pong. It leaves before anything else is read, or a client that only pings would
+            // fill the queue.
+            Message::Ping(_) => self.flush().await,
+            Message::Pong(_) => Ok(()),
+            Message::Close(_) => Err(Close::Gone),
+        }
+    }
+
+    async fn obey(&mut self, message: Incoming) -> Result<(), Close> {
+        match message {
+            Incoming::ConnectionInit { payload } => self.init(payload).await,
+            Incoming::Ping => self.send(Outgoing::Pong.to_message()).await,
+            Incoming::Pong => Ok(()),
+            Incoming::Subscribe { id, payload } => self.subscribe(id, payload).await,
+            Incoming::Complete { id } => {
+                self.operations.stop(&id);
+                Ok(())
+            }
+        }
+    }
+
+    async fn init(&mut self, payload: Option<Map<String, Value>>) -> Result<(), Close> {
+        
+        let caller = Caller {
+            init: payload,
+            ..std::mem::take(&mut self.caller)
+        };
+        let admitted = timeout_at(self.init_deadline, self.gate.admit(caller)).await;
+        let engine = admitted.map_err(|_| Close::InitTimeout)?.map_err(|fault| {
+            observe::fault(Transport::WebSocket, &fault);
+            Close::Forbidden
+        })?;
+        self.engine = Some(engine);
+        self.send(Outgoing::ConnectionAck.to_message()).await
+    }
+
+    async fn subscribe(&mut self, id: String, payload: Map<String, Value>) -> Result<(), Close> {
+        let Some(engine) = self.engine.clone() else {
+            return Err(Close::Unauthorized);
+        };
+        if self.operations.contains(&id) {
+            return Err(Close::Duplicate(id));
+        }
+        let parameters = parameters(payload)?;
+        let running = self.operations.len() as u64 + 1;
+        let room =
+            Limit::OperationsPerSocket.check(running, self.limits.operations_per_socket as u64);
+        let room = room.inspect_err(|invalid| observe::invalid(Transport::WebSocket, invalid));
+        match room.and_then(|()| engine.check(parameters, Transport::WebSocket)) {
+            Ok(operation) => {
+                self.operations
+                    .start(id, engine.replies(operation, Transport::WebSocket));
+                Ok(())
+            }
+            Err(invalid) => {
+                let reply = Reply::from(invalid);
+                self.send(
+                    Outgoing::Error {
+                        id: &id,
+                        payload: &reply.errors,
+                    }
+                    .to_message(),
+                )
+                .await
+            }
+        }
+    }
+
+    /// Sends a message, and with it what else is ready, up to a burst.
+    async fn send(&mut self, message: Message) -> Result<(), Close> {
+        let (socket, operations) = (&mut self.socket, &mut self.operations);
+        let sending = async move {
+            socket.feed(message).await?;
+            for _ in 1..BURST {
+                let Some(message) = operations.ready() else {
+                    break;
+                };
+                socket.feed(message).await?;
+            }
+            socket.flush().await
+        };
+        sent(timeout(self.limits.send_timeout, sending).await)
+    }
+
+    async fn flush(&mut self) -> Result<(), Close> {
+        sent(timeout(self.limits.send_timeout, self.socket.flush()).await)
+    }
+
+    /// Says why, then waits for the client to close, so that it has read the reason before the connection is gone.
+    async fn close(&mut self, close: &Close) {
+        let socket = &mut self.socket;
+        let closing = async move {
+            if let Some((code, message)) = close.code().zip(close.message()) {
+                socket.send(message).await?;
+                observe::socket_close(code);
+            }
+            while socket.next().await.transpose()?.is_some() {}
+            Ok::<_, axum::Error>(())
+        };
+        // A client that is gone, or does not answer, is left behind.
+        let _: Result<Result<(), axum::Error>, _> =
+            timeout(self.limits.close_timeout, closing).await;
+    }
+}
+
+fn sent(result: Result<Result<(), axum::Error>, tokio::time::error::Elapsed>) -> Result<(), Close> {
+    result.map_err(|_| Close::Slow)?.map_err(|_| Close::Gone)
+}

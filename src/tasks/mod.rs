@@ -1,0 +1,30 @@
+//! Background work. Each takes no input, is idempotent, and may run on every replica at once.
+
+pub mod dedup_sweeper;
+pub mod machine_lease;
+pub mod partitions;
+pub mod prober;
+
+use std::time::Duration;
+
+use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+/// Turns of a task: one now, then one every period, until the process stops.
+struct Turns {
+    ticks: Interval,
+    stop: CancellationToken,
+}
+
+impl Turns {
+    fn every(period: Duration, stop: CancellationToken) -> Self {
+        let mut ticks = interval(period);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self { ticks, stop }
+    }
+
+    /// Waits for the next turn. `false`: there is none.
+    async fn next(&mut self) -> bool {
+        self.stop.run_until_cancelled(self.ticks.tick()).await.is_some()
+    }
+}

@@ -1,0 +1,26 @@
+//! Looks after one database's health: now and then, at once when an operation failed, and often while it is down.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use crate::storage::pools::Database;
+
+const WHILE_UP: Duration = Duration::from_secs(5);
+const WHILE_DOWN: Duration = Duration::from_millis(300);
+
+/// Probes until `stop`.
+pub async fn run(database: Arc<Database>, stop: CancellationToken) {
+    while stop.run_until_cancelled(database.probe()).await.is_some() {
+        let period = if database.health().down.is_some() { WHILE_DOWN } else { WHILE_UP };
+        let shard = database.name().to_string();
+        metrics::gauge!("noetl_database_up", "database" => shard).set(f64::from(u8::from(period == WHILE_UP)));
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = database.suspected() => {}
+            () = sleep(period) => {}
+        }
+    }
+}

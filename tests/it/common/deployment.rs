@@ -1,0 +1,104 @@
+//! A deployment: a cluster database, shards and a broker that nobody else uses.
+
+use std::process::Stdio;
+
+use noetl_graphql::local::{NatsOptions, NatsServer};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use tokio::process::Command;
+
+use super::server::{Server, binary};
+
+pub struct Deployment {
+    /// Settings of its replicas.
+    pub env: Vec<(String, String)>,
+    pub cluster_dsn: String,
+    pub shard_dsns: Vec<String>,
+    /// The broker's process, to be killed and restarted.
+    pub nats: NatsServer,
+    _folder: tempfile::TempDir,
+}
+
+impl Deployment {
+    /// Fresh, empty databases, migrated, and a fresh broker.
+    pub async fn start(shards: usize) -> Self {
+        let deployment = Self::unmigrated(shards).await;
+        deployment.migrate().await;
+        deployment
+    }
+
+    /// The same without migrations: `prepare` what is there before.
+    pub async fn unmigrated(shards: usize) -> Self {
+        let name = format!("t{}", uuid::Uuid::new_v4().simple());
+        let cluster_dsn = create_database(&format!("{name}_cluster")).await;
+        let mut shard_dsns = Vec::new();
+        for shard in 0..shards {
+            shard_dsns.push(create_database(&format!("{name}_{shard}")).await);
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let nats = NatsServer::start(NatsOptions::new(folder.path().join("nats"))).await.unwrap();
+        let env = vec![
+            ("NOETL_CLUSTER_DSN".to_owned(), cluster_dsn.clone()),
+            ("NOETL_SHARDS".to_owned(), shard_dsns.join(",")),
+            ("NOETL_NATS_URL".to_owned(), nats.url()),
+            ("NOETL_PORT".to_owned(), "0".to_owned()),
+            ("NOETL_POOL_SIZE".to_owned(), "10".to_owned()),
+        ];
+        Self { env, cluster_dsn, shard_dsns, nats, _folder: folder }
+    }
+
+    /// Runs `noetl-graphql migrate`, which must succeed.
+    pub async fn migrate(&self) {
+        let output = self.command("migrate").output().await.unwrap();
+        assert!(output.status.success(), "migrate: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// A command of the binary with the deployment's settings.
+    pub fn command(&self, name: &str) -> Command {
+        let mut command = Command::new(binary());
+        command.arg(name).env_clear().envs(self.env.iter().cloned()).stdin(Stdio::null()).kill_on_drop(true);
+        command
+    }
+
+    /// A replica that serves.
+    pub async fn replica(&self) -> Server {
+        self.replica_with(&[]).await
+    }
+
+    /// A replica with further settings.
+    pub async fn replica_with(&self, settings: &[(&str, &str)]) -> Server {
+        let mut command = self.command("serve");
+        command.envs(settings.iter().copied());
+        Server::spawn(command).await
+    }
+
+    /// A connection to the cluster database.
+    pub async fn cluster(&self) -> PgConnection {
+        PgConnection::connect(&self.cluster_dsn).await.unwrap()
+    }
+
+    /// A connection to a shard.
+    pub async fn shard(&self, index: usize) -> PgConnection {
+        PgConnection::connect(&self.shard_dsns[index]).await.unwrap()
+    }
+
+    /// A number from every shard, added up.
+    pub async fn sum_over_shards(&self, query: &str) -> i64 {
+        let mut sum = 0;
+        for dsn in &self.shard_dsns {
+            let mut shard = PgConnection::connect(dsn).await.unwrap();
+            sum += sqlx::query_scalar::<_, i64>(AssertSqlSafe(query)).fetch_one(&mut shard).await.unwrap();
+        }
+        sum
+    }
+}
+
+/// Creates a database on the server for tests and answers its DSN.
+async fn create_database(name: &str) -> String {
+    let server = std::env::var("NOETL_TEST_PG")
+        .expect("NOETL_TEST_PG is missing; use `make test`, or `scripts/test-servers run cargo test`");
+    let mut admin = PgConnection::connect(&server).await.unwrap();
+    sqlx::query(AssertSqlSafe(format!("CREATE DATABASE {name}"))).execute(&mut admin).await.unwrap();
+    let options: PgConnectOptions = server.parse().unwrap();
+    format!("postgres://{}@{}:{}/{name}", options.get_username(), options.get_host(), options.get_port())
+}

@@ -1,0 +1,55 @@
+//! A live GraphQL subscription over WebSocket (the graphql-transport-ws protocol).
+
+use futures::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
+
+use super::PATIENCE;
+
+pub struct Live {
+    socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
+}
+
+impl Live {
+    pub async fn open(url: &str, query: &str, variables: Value) -> Self {
+        let mut request = format!("{}/graphql", url.replace("http://", "ws://")).into_client_request().unwrap();
+        request.headers_mut().insert("Sec-WebSocket-Protocol", "graphql-transport-ws".parse().unwrap());
+        let (socket, _) = connect_async(request).await.unwrap();
+        let mut live = Self { socket };
+        live.send(json!({ "type": "connection_init" })).await;
+        assert_eq!(live.message().await.unwrap()["type"], "connection_ack");
+        let payload = json!({ "query": query, "variables": variables });
+        live.send(json!({ "id": "1", "type": "subscribe", "payload": payload })).await;
+        live
+    }
+
+    /// The data of the next item. `None`: the subscription or the socket has ended.
+    pub async fn next(&mut self) -> Option<Value> {
+        let message = self.message().await?;
+        match message["type"].as_str() {
+            Some("next") => {
+                assert_eq!(message["payload"].get("errors"), None);
+                Some(message["payload"]["data"].clone())
+            }
+            Some("complete") => None,
+            other => panic!("{other:?}: {message}"),
+        }
+    }
+
+    async fn send(&mut self, message: Value) {
+        self.socket.send(Message::text(message.to_string())).await.unwrap();
+    }
+
+    async fn message(&mut self) -> Option<Value> {
+        loop {
+            match tokio::time::timeout(PATIENCE, self.socket.next()).await.expect("the socket stays silent")? {
+                Ok(Message::Text(text)) => return Some(serde_json::from_str(&text).unwrap()),
+                Ok(Message::Ping(_) | Message::Pong(_)) => {}
+                Ok(_) | Err(_) => return None,
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! A replica as a process, and its API.
+
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+use super::{Live, PATIENCE, eventually};
+
+/// The binary under test.
+pub fn binary() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_noetl-graphql"))
+}
+
+pub struct Server {
+    child: Child,
+    /// Such as `http://127.0.0.1:40001`.
+    pub url: String,
+    client: reqwest::Client,
+}
+
+impl Server {
+    /// Starts a command that serves, and waits until it is ready.
+    pub async fn spawn(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let line = tokio::time::timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap();
+        let url = line.as_deref().and_then(|line| line.strip_prefix("listening on ")).expect("the server did not start");
+        let server = Self { child, url: url.to_owned(), client: reqwest::Client::new() };
+        eventually("the server is ready", async || server.get("/readyz").await.ok()?.status().is_success().then_some(()))
+            .await;
+        server
+    }
+
+    pub async fn get(&self, path: &str) -> reqwest::Result<reqwest::Response> {
+        self.client.get(format!("{}{path}", self.url)).timeout(PATIENCE).send().await
+    }
+
+    /// Sends an operation; answers the whole response.
+    pub async fn send(&self, query: &str, variables: Value) -> reqwest::Result<Value> {
+        let body = json!({ "query": query, "variables": variables });
+        let request = self.client.post(format!("{}/graphql", self.url)).timeout(PATIENCE);
+        request.json(&body).send().await?.json().await
+    }
+
+    /// Sends an operation that must not fail; answers its data.
+    pub async fn data(&self, query: &str, variables: Value) -> Value {
+        let response = self.send(query, variables).await.unwrap();
+        assert_eq!(response.get("errors"), None, "{query}");
+        response["data"].clone()
+    }
+
+    /// Opens a live subscription.
+    pub async fn live(&self, query: &str, variables: Value) -> Live {
+        Live::open(&self.url, query, variables).await
+    }
+
+    /// Stops it at once, as a crash would.
+    pub async fn kill_9(&mut self) {
+        self.child.kill().await.unwrap();
+    }
+
+    /// Asks it to stop and waits until it has.
+    pub async fn stop(mut self) -> ExitStatus {
+        self.signal(Signal::SIGTERM);
+        tokio::time::timeout(PATIENCE, self.child.wait()).await.unwrap().unwrap()
+    }
+
+    /// Waits until it has ended by itself.
+    pub async fn ended(&mut self) -> ExitStatus {
+        tokio::time::timeout(PATIENCE, self.child.wait()).await.unwrap().unwrap()
+    }
+
+    /// Freezes it; `SIGCONT` lets it go on.
+    pub fn signal(&self, signal: Signal) {
+        let pid = self.child.id().expect("it runs");
+        kill(Pid::from_raw(pid.cast_signed()), signal).unwrap();
+    }
+
+    /// The value of a metric without labels, 0 if it was never counted.
+    pub async fn metric(&self, name: &str) -> f64 {
+        let text = self.get("/metrics").await.unwrap().text().await.unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.map_or(0.0, |value| value.parse().unwrap())
+    }
+
+    /// Registers a catalog entry and answers its id.
+    pub async fn register_entry(&self, path: &str, content: &Value) -> String {
+        let query = "mutation($path: String!, $content: String!) {
+            registerCatalogEntry(input: {path: $path, content: $content}) { catalogEntry { id } userErrors { message } }
+        }";
+        let data = self.data(query, json!({ "path": path, "content": content.to_string() })).await;
+        let payload = &data["registerCatalogEntry"];
+        payload["catalogEntry"]["id"].as_str().unwrap_or_else(|| panic!("{payload}")).to_owned()
+    }
+
+    /// Registers a path as a source subscription; answers the payload.
+    pub async fn register(&self, path: &str) -> Value {
+        let query = "mutation($path: String!) { registerSubscription(input: {path: $path}) {
+            subscription { id state lastEventId availableActions } userErrors { code message field retryable } } }";
+        self.data(query, json!({ "path": path })).await["registerSubscription"].clone()
+    }
+
+    /// Carries out a transition such as `pause`; answers the payload.
+    pub async fn transition(&self, action: &str, id: &str, expected: Option<&str>) -> Value {
+        let field = format!("{action}Subscription");
+        let query = format!(
+            "mutation($input: TransitionInput!) {{ {field}(input: $input) {{
+                subscription {{ id state lastEventId availableActions }}
+                userErrors {{ code message field retryable }} }} }}"
+        );
+        let input = json!({ "input": { "id": id, "expectedLastEventId": expected } });
+        self.data(&query, input).await[field].clone()
+    }
+
+    /// Starts an execution; answers the payload.
+    pub async fn execute(&self, input: Value) -> Value {
+        let query = "mutation($input: ExecuteInput!) { execute(input: $input) {
+            execution { id status path shard } outcome userErrors { code message field retryable } } }";
+        self.data(query, json!({ "input": input })).await["execute"].clone()
+    }
+}
+
+/// A pause that is part of a scenario, such as the length of a window; never a way to wait for something.
+pub async fn pass(duration: Duration) {
+    tokio::time::sleep(duration).await;
+}

@@ -1,0 +1,603 @@
+//! The private servers of `dev`: data stays, nothing collides, nothing outlives its owner.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, geteuid};
+use noetl_graphql::local::{
+    LocalError, LocalOptions, LocalServers, NatsOptions, NatsServer, Postgres, PostgresOptions,
+};
+
+/// Starting, stopping or noticing, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A folder that the user of Postgres can get to, as a project's folder usually is.
+fn scratch() -> tempfile::TempDir {
+    scratch_with_mode(0o755)
+}
+
+fn scratch_with_mode(mode: u32) -> tempfile::TempDir {
+    tempfile::Builder::new()
+        .prefix("noetl-local-")
+        .permissions(fs::Permissions::from_mode(mode))
+        .tempdir()
+        .unwrap()
+}
+
+/// Faster than the defaults, and enough here.
+fn postgres_in(folder: &Path) -> PostgresOptions {
+    PostgresOptions {
+        settings: vec![
+            ("fsync".into(), "off".into()),
+            ("shared_buffers".into(), "16MB".into()),
+        ],
+        ..PostgresOptions::new(folder)
+    }
+}
+
+/// Runs one statement and returns what psql prints.
+fn psql(dsn: &str, sql: &str) -> String {
+    let output = Command::new("psql")
+        .args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-d", dsn, "-c", sql])
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{sql}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+fn answers(port: u16) -> bool {
+    TcpStream::connect(("127.0.0.1", port)).is_ok()
+}
+
+fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn is_alive(pid: Pid) -> bool {
+    // A zombie that its new parent has not collected yet has no command line.
+    fs::read(format!("/proc/{pid}/cmdline")).map_or_else(
+        |_| !cfg!(target_os = "linux") && kill(pid, None).is_ok(),
+        |line| !line.is_empty(),
+    )
+}
+
+fn first_pid(file: &Path) -> Option<Pid> {
+    let text = fs::read_to_string(file).ok()?;
+    text.lines().next()?.trim().parse().ok().map(Pid::from_raw)
+}
+
+/// The two servers of a data directory.
+fn server_pids(data_dir: &Path) -> Vec<Pid> {
+    ["postgres/data/postmaster.pid", "nats/pid"]
+        .iter()
+        .map(|file| first_pid(&data_dir.join(file)).unwrap_or_else(|| panic!("no {file}")))
+        .collect()
+}
+
+/// A `dev` process, killed at the end of its test.
+struct Dev {
+    process: Child,
+    data_dir: PathBuf,
+}
+
+impl Dev {
+    fn command(program: &str, data_dir: &Path) -> Command {
+        let mut command = Command::new(program);
+        command
+            .args(["dev", "--port", "0", "--shards", "2", "--data-dir"])
+            .arg(data_dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        command
+    }
+
+    /// Starts it and waits until its env file, not that of a killed one, names its port.
+    fn start(mut command: Command, data_dir: &Path) -> Self {
+        let _ = fs::remove_file(data_dir.join("env"));
+        let mut dev = Self {
+            process: command.spawn().unwrap(),
+            data_dir: data_dir.to_owned(),
+        };
+        let deadline = Instant::now() + PATIENCE;
+        while !dev.env().contains("NOETL_PORT=") {
+            assert!(dev.process.try_wait().unwrap().is_none(), "dev ended early");
+            assert!(Instant::now() < deadline, "dev is not up in time");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        dev
+    }
+
+    fn env(&self) -> String {
+        fs::read_to_string(self.data_dir.join("env")).unwrap_or_default()
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.process.id().try_into().unwrap());
+        kill(pid, signal).unwrap();
+    }
+}
+
+impl Drop for Dev {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+const BINARY: &str = env!("CARGO_BIN_EXE_noetl-graphql");
+
+#[tokio::test]
+async fn a_second_start_finds_data_and_ports_of_the_first() {
+    let folder = scratch();
+    let options = LocalOptions::new(folder.path().join("data"), 2);
+
+    let servers = LocalServers::start(&options).await.unwrap();
+    let (cluster, shards, nats) = (
+        servers.cluster_dsn(),
+        servers.shard_dsns(),
+        servers.nats_url(),
+    );
+    assert_eq!(shards.len(), 2);
+    for dsn in shards.iter().chain([&cluster]) {
+        psql(dsn, "CREATE TABLE kept AS SELECT 7 AS value");
+    }
+    servers.stop().await;
+
+    let servers = LocalServers::start(&options).await.unwrap();
+    assert_eq!(servers.cluster_dsn(), cluster);
+    assert_eq!(servers.shard_dsns(), shards);
+    assert_eq!(servers.nats_url(), nats);
+    for dsn in shards.iter().chain([&cluster]) {
+        assert_eq!(psql(dsn, "SELECT value FROM kept"), "7");
+    }
+    servers.stop().await;
+}
+
+#[tokio::test]
+async fn more_shards_are_added_to_existing_data() {
+    let folder = scratch();
+    let mut options = LocalOptions::new(folder.path().join("data"), 1);
+    LocalServers::start(&options).await.unwrap().stop().await;
+
+    options.shards = 3;
+    let servers = LocalServers::start(&options).await.unwrap();
+    for dsn in servers.shard_dsns() {
+        assert_eq!(psql(&dsn, "SELECT 1"), "1");
+    }
+    servers.stop().await;
+}
+
+#[tokio::test]
+async fn a_shell_can_source_the_env_file_while_the_servers_run() {
+    let folder = scratch();
+    let servers = LocalServers::start(&LocalOptions::new(folder.path().join("data"), 2))
+        .await
+        .unwrap();
+    servers.publish_port(12345).unwrap();
+    let output = Command::new("/bin/sh")
+        .args([
+            "-c",
+            r#". "$1"; echo "$NOETL_CLUSTER_DSN $NOETL_SHARDS $NOETL_NATS_URL $NOETL_PORT""#,
+            "sh",
+        ])
+        .arg(servers.env_file())
+        .output()
+        .unwrap();
+    let expected = format!(
+        "{} {} {} 12345\n",
+        servers.cluster_dsn(),
+        servers.shard_dsns().join(","),
+        servers.nats_url()
+    );
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+
+    let env = servers.env_file().to_owned();
+    servers.stop().await;
+    assert!(!env.exists());
+}
+
+#[tokio::test]
+async fn one_folder_serves_one_process() {
+    let folder = scratch();
+    let options = LocalOptions::new(folder.path().join("data"), 1);
+    let servers = LocalServers::start(&options).await.unwrap();
+
+    let error = LocalServers::start(&options).await.unwrap_err();
+    assert!(matches!(error, LocalError::InUse { .. }), "{error}");
+    assert!(error.to_string().contains("--data-dir"), "{error}");
+    // The refused start took nothing from the running one.
+    assert_eq!(psql(&servers.cluster_dsn(), "SELECT 1"), "1");
+    assert!(servers.env_file().exists());
+    servers.stop().await;
+}
+
+#[tokio::test]
+async fn two_folders_do_not_collide() {
+    let folder = scratch();
+    let (first, second) = (
+        LocalOptions::new(folder.path().join("first"), 1),
+        LocalOptions::new(folder.path().join("second"), 1),
+    );
+    let (first, second) = tokio::join!(LocalServers::start(&first), LocalServers::start(&second));
+    let (first, second) = (first.unwrap(), second.unwrap());
+    assert_ne!(first.cluster_dsn(), second.cluster_dsn());
+    assert_ne!(first.nats_url(), second.nats_url());
+    first.stop().await;
+    assert_eq!(psql(&second.cluster_dsn(), "SELECT 1"), "1");
+    second.stop().await;
+}
+
+#[test]
+fn ctrl_c_stops_the_servers_and_removes_the_env_file() {
+    let folder = scratch();
+    let data_dir = folder.path().join("data");
+    let mut dev = Dev::start(Dev::command(BINARY, &data_dir), &data_dir);
+    let pids = server_pids(&data_dir);
+    dev.signal(Signal::SIGINT);
+    assert!(dev.process.wait().unwrap().success());
+    assert!(!pids.into_iter().any(is_alive));
+    assert!(!data_dir.join("env").exists());
+}
+
+#[test]
+fn kill_9_of_the_owner_stops_the_servers() {
+    let folder = scratch();
+    let data_dir = folder.path().join("data");
+    let mut dev = Dev::start(Dev::command(BINARY, &data_dir), &data_dir);
+    let pids = server_pids(&data_dir);
+    assert!(pids.iter().all(|pid| is_alive(*pid)));
+    dev.signal(Signal::SIGKILL);
+    dev.process.wait().unwrap();
+    wait_until("the servers end", || !pids.iter().any(|pid| is_alive(*pid)));
+}
+
+#[test]
+fn a_start_right_after_kill_9_finds_the_data() {
+    let folder = scratch();
+    let data_dir = folder.path().join("data");
+    let mut dev = Dev::start(Dev::command(BINARY, &data_dir), &data_dir);
+    let dsn = cluster_dsn(&dev);
+    psql(&dsn, "CREATE TABLE kept AS SELECT 7 AS value");
+    dev.signal(Signal::SIGKILL);
+    dev.process.wait().unwrap();
+
+    let dev = Dev::start(Dev::command(BINARY, &data_dir), &data_dir);
+    assert_eq!(psql(&cluster_dsn(&dev), "SELECT value FROM kept"), "7");
+}
+
+#[test]
+fn servers_whose_watchdogs_were_killed_too_are_cleaned_up_by_the_next_start() {
+    let folder = scratch();
+    let data_dir = folder.path().join("data");
+    let mut dev = Dev::start(Dev::command(BINARY, &data_dir), &data_dir);
+    psql(&cluster_dsn(&dev), "CREATE TABLE kept AS SELECT 7 AS value");
+    let leftovers = server_pids(&data_dir);
+    // Frozen, it does not notice what happens to its watchdogs.
+    dev.signal(Signal::SIGSTOP);
+    for pid in &leftovers {
+        // The group of a server is its watchdog's: kill all of it but the server.
+        let group = nix::unistd::getpgid(Some(*pid)).unwrap();
+        for member in group_members(group) {
+            if member != *pid {
+                kill(member, Signal::SIGKILL).unwrap();
+            }
+        }
+    }
+    dev.signal(Signal::SIGKILL);
+    dev.process.wait().unwrap();
+    assert!(
+        leftovers.iter().all(|pid| is_alive(*pid)),
+        "the servers are left over"
+    );
+
+    let dev = Dev::start(Dev::command(BINARY, &data_dir), &data_dir);
+    assert!(!leftovers.iter().any(|pid| is_alive(*pid)));
+    assert_eq!(psql(&cluster_dsn(&dev), "SELECT value FROM kept"), "7");
+}
+
+#[tokio::test]
+async fn a_pid_file_that_names_a_stranger_harms_nobody() {
+    let folder = scratch();
+    let options = LocalOptions::new(folder.path().join("data"), 1);
+    LocalServers::start(&options).await.unwrap().stop().await;
+    let mut stranger = Command::new("sleep").arg("600").spawn().unwrap();
+    for file in ["postgres/data/postmaster.pid", "nats/pid"] {
+        fs::write(options.data_dir.join(file), format!("{}\n", stranger.id())).unwrap();
+    }
+    let started = LocalServers::start(&options).await;
+    assert!(
+        stranger.try_wait().unwrap().is_none(),
+        "the stranger was stopped"
+    );
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+    started.unwrap().stop().await;
+}
+
+#[tokio::test]
+async fn half_of_an_initdb_is_not_taken_for_data() {
+    let folder = scratch();
+    let home = folder.path().join("postgres");
+    for half in ["data", "unfinished-1"] {
+        fs::create_dir_all(home.join(half).join("base")).unwrap();
+    }
+    let mut postgres = Postgres::start(postgres_in(&home)).await.unwrap();
+    assert_eq!(psql(&postgres.dsn("postgres"), "SELECT 1"), "1");
+    assert!(!home.join("unfinished-1").exists());
+    postgres.stop().await;
+}
+
+#[tokio::test]
+async fn a_port_that_is_taken_is_named_or_avoided() {
+    let folder = scratch();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+
+    let asked = NatsOptions {
+        port: Some(port),
+        ..NatsOptions::new(folder.path().join("nats"))
+    };
+    let error = NatsServer::start(asked).await.unwrap_err();
+    assert!(matches!(error, LocalError::PortTaken { .. }), "{error}");
+
+    fs::write(folder.path().join("nats/port"), format!("{port}\n")).unwrap();
+    let mut nats = NatsServer::start(NatsOptions::new(folder.path().join("nats")))
+        .await
+        .unwrap();
+    assert_ne!(nats.port(), port);
+    nats.stop().await;
+}
+
+#[tokio::test]
+async fn the_end_of_a_server_is_noticed_with_its_reason() {
+    let folder = scratch();
+    let mut servers = LocalServers::start(&LocalOptions::new(folder.path().join("data"), 1))
+        .await
+        .unwrap();
+    let nats = first_pid(&folder.path().join("data/nats/pid")).unwrap();
+    kill(nats, Signal::SIGKILL).unwrap();
+    let error = servers.wait_exit().await.to_string();
+    assert!(
+        error.contains("nats-server ended (killed by SIGKILL)"),
+        "{error}"
+    );
+    servers.stop().await;
+}
+
+#[tokio::test]
+async fn a_refused_setting_is_told_with_the_servers_own_words() {
+    let folder = scratch();
+    let mut options = postgres_in(&folder.path().join("postgres"));
+    options
+        .settings
+        .push(("shared_buffers".into(), "lots".into()));
+    let error = Postgres::start(options).await.unwrap_err().to_string();
+    assert!(
+        error.contains("invalid value for parameter \"shared_buffers\""),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn data_of_another_major_version_is_refused_with_its_number() {
+    let folder = scratch();
+    let data = folder.path().join("postgres/data");
+    fs::create_dir_all(&data).unwrap();
+    fs::write(data.join("PG_VERSION"), "9.6\n").unwrap();
+    let error = Postgres::start(postgres_in(&folder.path().join("postgres")))
+        .await
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("made by PostgreSQL 9.6"),
+        "{error}"
+    );
+    assert!(data.join("PG_VERSION").exists(), "the data is still there");
+}
+
+#[tokio::test]
+async fn a_crashed_server_restarts_at_its_port_with_its_data() {
+    let folder = scratch();
+    let mut postgres = Postgres::start(postgres_in(&folder.path().join("postgres")))
+        .await
+        .unwrap();
+    psql(
+        &postgres.dsn("postgres"),
+        "CREATE TABLE kept AS SELECT 7 AS value",
+    );
+    let dsn = postgres.dsn("postgres");
+    postgres.kill_9().await;
+    assert!(!answers(postgres.port()));
+    postgres.restart().await.unwrap();
+    assert_eq!(psql(&dsn, "SELECT value FROM kept"), "7");
+    postgres.stop().await;
+
+    let mut nats = NatsServer::start(NatsOptions::new(folder.path().join("nats")))
+        .await
+        .unwrap();
+    nats.kill_9().await;
+    assert!(!answers(nats.port()));
+    nats.restart().await.unwrap();
+    assert!(answers(nats.port()));
+    nats.stop().await;
+}
+
+#[tokio::test]
+async fn a_paused_server_keeps_connections_and_answers_nothing_until_resumed() {
+    let folder = scratch();
+    let mut nats = NatsServer::start(NatsOptions::new(folder.path().join("nats")))
+        .await
+        .unwrap();
+    let mut client = TcpStream::connect(("127.0.0.1", nats.port())).unwrap();
+    let mut answer = [0; 4096];
+    assert!(client.read(&mut answer).unwrap() > 0);
+
+    nats.pause().await;
+    client.write_all(b"PING\r\n").unwrap();
+    client
+        .set_read_timeout(Some(Duration::from_millis(300)))
+        .unwrap();
+    assert!(client.read(&mut answer).is_err());
+    nats.resume();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let length = client.read(&mut answer).unwrap();
+    assert!(answer[..length].starts_with(b"PONG"));
+    nats.stop().await;
+
+    let mut postgres = Postgres::start(postgres_in(&folder.path().join("postgres")))
+        .await
+        .unwrap();
+    let dsn = postgres.dsn("postgres");
+    // A session that exists already is frozen too.
+    let mut session = Command::new("psql")
+        .args(["-XAtq", "-d", &dsn])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = session.stdin.take().unwrap();
+    let mut output = session.stdout.take().unwrap();
+    writeln!(input, "SELECT 'before';").unwrap();
+    let mut line = [0; 7];
+    output.read_exact(&mut line).unwrap();
+    assert_eq!(&line, b"before\n");
+
+    postgres.pause().await;
+    writeln!(input, "SELECT 'after!';").unwrap();
+    let reader = std::thread::spawn(move || {
+        output.read_exact(&mut line).unwrap();
+        assert_eq!(&line, b"after!\n");
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(!reader.is_finished(), "a paused server answered");
+    postgres.resume();
+    reader.join().unwrap();
+    drop(input);
+    session.wait().unwrap();
+
+    // A paused server can be stopped.
+    postgres.pause().await;
+    postgres.stop().await;
+    assert!(!answers(postgres.port()));
+}
+
+#[test]
+fn a_normal_user_can_start_them() {
+    if !geteuid().is_root() {
+        return; // All other tests show it.
+    }
+    let folder = scratch();
+    // The build's folder may be closed to others.
+    let program = folder.path().join("noetl-graphql");
+    fs::copy(BINARY, &program).unwrap();
+    let data_dir = folder.path().join("data");
+    fs::create_dir(&data_dir).unwrap();
+    let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
+    chown(
+        &data_dir,
+        Some(nobody.uid.as_raw()),
+        Some(nobody.gid.as_raw()),
+    )
+    .unwrap();
+
+    let mut command = Dev::command(program.to_str().unwrap(), &data_dir);
+    command
+        .uid(nobody.uid.as_raw())
+        .gid(nobody.gid.as_raw())
+        .current_dir(folder.path())
+        .env("HOME", "/nonexistent")
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin");
+    let mut dev = Dev::start(command, &data_dir);
+    assert_eq!(psql(&cluster_dsn(&dev), "SELECT 1"), "1");
+    assert_eq!(
+        fs::metadata(data_dir.join("postgres/data")).unwrap().uid(),
+        nobody.uid.as_raw()
+    );
+    dev.signal(Signal::SIGTERM);
+    assert!(dev.process.wait().unwrap().success());
+}
+
+#[tokio::test]
+async fn the_data_stays_in_an_empty_folder_as_mktemp_makes_it() {
+    let folder = scratch_with_mode(0o700);
+    let servers = LocalServers::start(&LocalOptions::new(folder.path(), 1))
+        .await
+        .unwrap();
+    let data = folder.path().join("postgres/data");
+    assert!(fs::symlink_metadata(data).unwrap().is_dir());
+    servers.stop().await;
+}
+
+#[tokio::test]
+async fn root_can_keep_its_data_below_a_folder_that_is_closed_to_others() {
+    if !geteuid().is_root() {
+        return; // A normal user's server runs as that user.
+    }
+    let folder = scratch_with_mode(0o700);
+    let home = folder.path().join(".noetl/postgres");
+    let mut postgres = Postgres::start(postgres_in(&home)).await.unwrap();
+    psql(
+        &postgres.dsn("postgres"),
+        "CREATE TABLE kept AS SELECT 7 AS value",
+    );
+    postgres.stop().await;
+    let elsewhere = fs::read_link(home.join("data")).unwrap();
+
+    let mut postgres = Postgres::start(postgres_in(&home)).await.unwrap();
+    assert_eq!(
+        psql(&postgres.dsn("postgres"), "SELECT value FROM kept"),
+        "7"
+    );
+    postgres.stop().await;
+
+    // Whoever deletes the project's data folder wants an empty start.
+    fs::remove_dir_all(&home).unwrap();
+    let mut postgres = Postgres::start(postgres_in(&home)).await.unwrap();
+    let tables = psql(
+        &postgres.dsn("postgres"),
+        "SELECT count(*) FROM pg_tables WHERE tablename = 'kept'",
+    );
+    assert_eq!(tables, "0");
+    postgres.stop().await;
+    fs::remove_dir_all(elsewhere.parent().unwrap()).unwrap();
+}
+
+fn cluster_dsn(dev: &Dev) -> String {
+    dev.env()
+        .lines()
+        .find_map(|line| line.strip_prefix("NOETL_CLUSTER_DSN="))
+        .unwrap()
+        .to_owned()
+}
+
+fn group_members(group: Pid) -> Vec<Pid> {
+    let output = Command::new("ps")
+        .args(["-A", "-o", "pid=,pgid="])
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .filter_map(|line| {
+            let mut numbers = line
+                .split_whitespace()
+                .map(|number| number.parse().ok().map(Pid::from_raw));
+            let (pid, its_group) = (numbers.next()??, numbers.next()??);
+            (its_group == group).then_some(pid)
+        })
+        .collect()
+}

@@ -1,0 +1,14 @@
+//! The promises of the specification, each in a file of its own, against real servers. One binary, so that the crate is
+//! linked once.
+//!
+//! `NOETL_TEST_PG` names a PostgreSQL server whose user may create databases; `make test` starts one. By hand:
+//! `scripts/test-servers run cargo test`. Every test has databases, a broker and ports of its own.
+
+#![allow(clippy::disallowed_methods, reason = "tests are where time, tasks and the environment begin")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(missing_docs, unreachable_pub, reason = "nobody imports a test")]
+
+mod common;
+
+mod local_servers;
+mod register_race;
