@@ -211,11 +211,7 @@ impl App {
     }
 
     /// Serves until a signal, or until `ended` says why the process can't go on.
-    pub async fn serve(
-        self,
-        listener: TcpListener,
-        ended: impl Future<Output = EndedEarly>,
-    ) -> Result<(), AppError> {
+    pub async fn serve(self, listener: TcpListener, ended: impl Future<Output = EndedEarly>) -> Result<(), AppError> {
         let Self { mut supervisor, router, connections, .. } = self;
         let (soft, listener) = (supervisor.soft(), listener.tap_io(|stream| drop(stream.set_nodelay(true))));
         supervisor.start("http", async move {

@@ -78,7 +78,7 @@ pub struct LogSettings {
 
 /// Settings that can't be used, each with what to do about it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the configuration can't be used:{}", .0.iter().map(|problem| format!("\n  - {problem}")).collect::<String>())]
+#[error("the configuration can't be used:\n  - {}", .0.join("\n  - "))]
 pub struct ConfigError(pub Vec<String>);
 
 /// What a command needs to be told.
@@ -212,7 +212,8 @@ impl Reader<'_> {
         let cluster = self.sources.text("NOETL_CLUSTER_DSN");
         if cluster.is_none() && needed {
             self.problems.push(
-                "NOETL_CLUSTER_DSN is missing; set it to the cluster database, such as postgres://user@host/noetl".into(),
+                "NOETL_CLUSTER_DSN is missing; set it to the cluster database, such as postgres://user@host/noetl"
+                    .into(),
             );
         }
         let cluster = cluster.and_then(|dsn| self.dsn("NOETL_CLUSTER_DSN", dsn));
@@ -229,7 +230,8 @@ impl Reader<'_> {
     fn dsn(&mut self, name: &str, dsn: &str) -> Option<PgConnectOptions> {
         let parsed = PgConnectOptions::from_str(dsn).ok();
         if parsed.is_none() {
-            self.problems.push(format!("{name} holds no PostgreSQL URL; write it as postgres://user@host:5432/database"));
+            self.problems
+                .push(format!("{name} holds no PostgreSQL URL; write it as postgres://user@host:5432/database"));
         }
         parsed
     }

@@ -27,7 +27,7 @@ pub(super) struct Options {
     /// The folder of all data; its file `env` holds the settings of what runs
     #[arg(long, default_value = ".noetl")]
     data_dir: PathBuf,
-    /// The port to serve on; 0 picks a free one [default: NOETL_PORT, else 8082]
+    /// The port to serve on; 0 picks a free one [default: `NOETL_PORT`, else 8082]
     #[arg(long)]
     port: Option<u16>,
     /// How many shard databases to have, beside the cluster database

@@ -58,8 +58,9 @@ impl Failure {
     #[must_use]
     pub fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Config(_) | Self::Telemetry(TelemetryError::Filter(_)) => ExitCode::from(2),
-            Self::App(AppError::ShardMap(_) | AppError::WrongDatabase { .. }) => ExitCode::from(2),
+            Self::Config(_)
+            | Self::Telemetry(TelemetryError::Filter(_))
+            | Self::App(AppError::ShardMap(_) | AppError::WrongDatabase { .. }) => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }
     }

@@ -73,7 +73,10 @@ impl EventFilter {
         };
         self.execution_ids.as_ref().is_none_or(|ids| ids.contains(&event.execution_id))
             && self.parent_execution_id.is_none_or(|parent| event.parent_execution_id == Some(parent))
-            && self.types.as_ref().is_none_or(|types| types.iter().any(|wanted| type_matches(wanted, &event.event_type)))
+            && self
+                .types
+                .as_ref()
+                .is_none_or(|types| types.iter().any(|wanted| type_matches(wanted, &event.event_type)))
             && wants(&self.node_names, event.node_name.as_ref())
             && wants(&self.statuses, event.status.as_ref())
     }

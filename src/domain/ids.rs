@@ -37,7 +37,7 @@ impl Id {
     /// The smallest id of a millisecond (since 2024-01-01T00:00:00Z).
     #[must_use]
     pub const fn first_of(ms: u64) -> Self {
-        Self(((ms << (MACHINE_BITS + SEQUENCE_BITS)) as i64) & i64::MAX)
+        Self((ms << (MACHINE_BITS + SEQUENCE_BITS)).cast_signed() & i64::MAX)
     }
 
     /// The id as the number that the tables hold.
@@ -49,7 +49,7 @@ impl Id {
     /// Milliseconds since 2024-01-01T00:00:00Z at which the id was made.
     #[must_use]
     pub const fn millis(self) -> u64 {
-        (self.0 as u64) >> (MACHINE_BITS + SEQUENCE_BITS)
+        self.0.cast_unsigned() >> (MACHINE_BITS + SEQUENCE_BITS)
     }
 }
 

@@ -74,12 +74,7 @@ impl PageRequest<i64> {
     /// For a list with the smallest id first.
     #[must_use]
     pub fn oldest_first(&self) -> IdRange {
-        IdRange {
-            above: self.after.unwrap_or(-1),
-            below: self.before,
-            descending: self.backwards,
-            limit: self.probe(),
-        }
+        IdRange { above: self.after.unwrap_or(-1), below: self.before, descending: self.backwards, limit: self.probe() }
     }
 
     /// For a list with the largest id first.

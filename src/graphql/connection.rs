@@ -1,7 +1,7 @@
 //! Relay connections over all shards (Relay, "GraphQL Cursor Connections Specification").
 
-use async_graphql::connection::PageInfo;
 use async_graphql::SimpleObject;
+use async_graphql::connection::PageInfo;
 
 use super::types::catalog::CatalogEntry;
 use super::types::event::Event;
@@ -85,11 +85,7 @@ impl PageArguments {
     }
 
     /// The request for a list whose places `read` understands.
-    pub fn request<K>(
-        &self,
-        kind: CursorKind,
-        read: impl Fn(&[u8]) -> Option<K>,
-    ) -> Result<PageRequest<K>, Rejection> {
+    pub fn request<K>(&self, kind: CursorKind, read: impl Fn(&[u8]) -> Option<K>) -> Result<PageRequest<K>, Rejection> {
         let place = |field: &str, text: &Option<String>| {
             let place = |text: &String| decode(kind, text).ok().and_then(|position| read(&position));
             let bad = || Rejection::invalid(field, crate::domain::cursor::BadCursor.to_string());

@@ -86,7 +86,8 @@ pub fn fault(error: impl Into<ServiceError>) -> Error {
     }
     if let ServiceError::Rejected(rejection) = error {
         let field = rejection.field.join(".");
-        return coded(rejection_name(rejection.code), rejection.message).extend_with(|_, e| e.set("field", field.clone()));
+        return coded(rejection_name(rejection.code), rejection.message)
+            .extend_with(|_, e| e.set("field", field.clone()));
     }
     let mut chain = error.to_string();
     let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(&error);

@@ -45,7 +45,10 @@ impl SubscriptionFilter {
         Ok(subscriptions::SubscriptionFilter {
             states: self.states.map(|states| states.into_iter().map(Into::into).collect()),
             path_prefix: self.path_prefix,
-            ids: self.ids.map(|ids| bounded("filter.ids", &ids).and_then(|()| parse_ids("filter.ids", &ids))).transpose()?,
+            ids: self
+                .ids
+                .map(|ids| bounded("filter.ids", &ids).and_then(|()| parse_ids("filter.ids", &ids)))
+                .transpose()?,
         })
     }
 }
@@ -101,9 +104,9 @@ impl EventFilter {
         for (field, list) in lists {
             list.as_ref().map_or(Ok(()), |list| bounded(&format!("filter.{field}"), list))?;
         }
-        let ids = self.execution_ids.map(|ids| {
-            bounded("filter.executionIds", &ids).and_then(|()| parse_ids("filter.executionIds", &ids))
-        });
+        let ids = self
+            .execution_ids
+            .map(|ids| bounded("filter.executionIds", &ids).and_then(|()| parse_ids("filter.executionIds", &ids)));
         let parent = self.parent_execution_id.map(|id| parse_id("filter.parentExecutionId", &id)).transpose()?;
         Ok(domain::EventFilter {
             execution_ids: ids.transpose()?,
@@ -184,7 +187,7 @@ pub struct RegisterSubscriptionInput {
 pub struct TransitionInput {
     /// The subscription.
     id: ID,
-    /// The `lastEventId` that was read; if something happened since, the transition is refused as STALE_VERSION.
+    /// The `lastEventId` that was read; if something happened since, the transition is refused as `STALE_VERSION`.
     expected_last_event_id: Option<ID>,
     /// Why, for the log; at most 4096 bytes.
     reason: Option<String>,

@@ -55,11 +55,7 @@ impl Refusal {
 
 impl From<&Parts> for Caller {
     fn from(parts: &Parts) -> Self {
-        Self {
-            headers: parts.headers.clone(),
-            extensions: parts.extensions.clone(),
-            init: None,
-        }
+        Self { headers: parts.headers.clone(), extensions: parts.extensions.clone(), init: None }
     }
 }
 
@@ -83,11 +79,7 @@ impl Sites {
     fn addressed(&self, host: Option<&str>) -> bool {
         let host = host.and_then(|host| host.parse::<Authority>().ok());
         self.hosts.is_empty()
-            || host.is_some_and(|host| {
-                self.hosts
-                    .iter()
-                    .any(|known| known.eq_ignore_ascii_case(host.host()))
-            })
+            || host.is_some_and(|host| self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host.host())))
     }
 
     fn same_site(&self, parts: &Parts, host: Option<&str>) -> bool {
@@ -95,13 +87,8 @@ impl Sites {
             return text(parts, &FETCH_SITE) != Some("cross-site");
         }
         text(parts, &header::ORIGIN).is_some_and(|origin| {
-            let own = authority(origin)
-                .zip(host)
-                .is_some_and(|(origin, host)| origin.eq_ignore_ascii_case(host));
-            own || self
-                .origins
-                .iter()
-                .any(|known| known.eq_ignore_ascii_case(origin))
+            let own = authority(origin).zip(host).is_some_and(|(origin, host)| origin.eq_ignore_ascii_case(host));
+            own || self.origins.iter().any(|known| known.eq_ignore_ascii_case(origin))
         })
     }
 }

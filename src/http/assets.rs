@@ -2,7 +2,9 @@
 
 use axum::Router;
 use axum::extract::Path;
-use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
 use axum::http::{HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -20,7 +22,8 @@ const POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-
 /// Files under `assets/` have their content's hash in their name.
 const FOREVER: &str = "public, max-age=31536000, immutable";
 
-const NOT_BUILT: &str = "The console is not part of this build. Run `make playground`, build the server again, and reload.\n";
+const NOT_BUILT: &str =
+    "The console is not part of this build. Run `make playground`, build the server again, and reload.\n";
 
 /// The console's routes.
 pub fn routes() -> Router {

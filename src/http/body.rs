@@ -15,11 +15,7 @@ use super::media;
 use super::operation::Parameters;
 
 /// The parameters of a POST.
-pub(super) async fn from_body(
-    headers: &HeaderMap,
-    body: Body,
-    limits: &Limits,
-) -> Result<Parameters, Fault> {
+pub(super) async fn from_body(headers: &HeaderMap, body: Body, limits: &Limits) -> Result<Parameters, Fault> {
     if !media::is_json(headers) {
         return Err(Fault::ContentType);
     }
@@ -30,8 +26,8 @@ pub(super) async fn from_body(
 
 /// The parameters of a GET.
 pub(super) fn from_uri(uri: &Uri) -> Result<Parameters, Fault> {
-    let Query(parameters) = Query::<QueryParameters>::try_from_uri(uri)
-        .map_err(|error| Fault::Malformed(error.body_text()))?;
+    let Query(parameters) =
+        Query::<QueryParameters>::try_from_uri(uri).map_err(|error| Fault::Malformed(error.body_text()))?;
     Ok(Parameters {
         query: parameters.query,
         operation_name: parameters.operation_name,
@@ -41,9 +37,7 @@ pub(super) fn from_uri(uri: &Uri) -> Result<Parameters, Fault> {
 }
 
 async fn read(headers: &HeaderMap, body: Body, limit: usize) -> Result<BytesMut, Fault> {
-    let declared = headers
-        .get(header::CONTENT_LENGTH)
-        .and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    let declared = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if declared.is_some_and(|length| length > limit) {
         return Err(Fault::BodyTooLarge { limit });
     }
@@ -64,9 +58,7 @@ fn parameters(bytes: &[u8], limits: &Limits) -> Result<Parameters, Fault> {
         return Err(Fault::Batch);
     }
     if lexer::json_values(bytes) > limits.json_values {
-        return Err(Fault::BodyTooRich {
-            limit: limits.json_values,
-        });
+        return Err(Fault::BodyTooRich { limit: limits.json_values });
     }
     serde_json::from_slice(bytes).map_err(|error| Fault::Malformed(error.to_string()))
 }
@@ -81,14 +73,9 @@ struct QueryParameters {
 }
 
 /// A JSON text in a parameter of the URL; an empty one is absent.
-fn json<T: Default + serde::de::DeserializeOwned>(
-    name: &str,
-    text: Option<&str>,
-) -> Result<T, Fault> {
+fn json<T: Default + serde::de::DeserializeOwned>(name: &str, text: Option<&str>) -> Result<T, Fault> {
     match text.filter(|text| !text.is_empty()) {
         None => Ok(T::default()),
-        Some(text) => {
-            serde_json::from_str(text).map_err(|error| Fault::Malformed(format!("{name}: {error}")))
-        }
+        Some(text) => serde_json::from_str(text).map_err(|error| Fault::Malformed(format!("{name}: {error}"))),
     }
 }

@@ -21,31 +21,13 @@ use super::limits::Limits;
 /// Arguments that say how long a list is.
 const SIZES: [&str; 3] = ["first", "last", "limit"];
 /// Lists of the introspection schema, and how long they are taken to be.
-const INTROSPECTION_LISTS: [&str; 8] = [
-    "types",
-    "directives",
-    "fields",
-    "args",
-    "inputFields",
-    "enumValues",
-    "interfaces",
-    "possibleTypes",
-];
+const INTROSPECTION_LISTS: [&str; 8] =
+    ["types", "directives", "fields", "args", "inputFields", "enumValues", "interfaces", "possibleTypes"];
 const INTROSPECTION_LIST_SIZE: u64 = 10;
 
 /// Refuses a document beyond the limits on depth, nesting, fields, aliases and cost.
-pub(super) fn check(
-    document: &ExecutableDocument,
-    variables: &Variables,
-    limits: &Limits,
-) -> Result<(), Invalid> {
-    let mut scale = Scale {
-        document,
-        variables,
-        limits,
-        fragments: HashMap::new(),
-        definitions: &[],
-    };
+pub(super) fn check(document: &ExecutableDocument, variables: &Variables, limits: &Limits) -> Result<(), Invalid> {
+    let mut scale = Scale { document, variables, limits, fragments: HashMap::new(), definitions: &[] };
     let mut total = Weight::default();
     for (_, operation) in document.operations.iter() {
         total.add(scale.operation(&operation.node)?);
@@ -110,38 +92,24 @@ impl<'a> Scale<'a> {
     }
 
     /// `level` counts the selection sets around this one; it bounds the recursion.
-    fn selection_set(
-        &mut self,
-        set: &'a SelectionSet,
-        level: u64,
-        introspection: bool,
-    ) -> Result<Weight, Invalid> {
+    fn selection_set(&mut self, set: &'a SelectionSet, level: u64, introspection: bool) -> Result<Weight, Invalid> {
         Limit::Nesting.check(level, self.limits.nesting as u64)?;
         let mut weight = Weight::default();
         for selection in &set.items {
             weight.add(match &selection.node {
                 Selection::Field(field) => self.field(&field.node, level, introspection)?,
-                Selection::InlineFragment(inline) => nested(self.selection_set(
-                    &inline.node.selection_set.node,
-                    level + 1,
-                    introspection,
-                )?),
-                Selection::FragmentSpread(spread) => nested(self.fragment(
-                    &spread.node.fragment_name.node,
-                    level + 1,
-                    introspection,
-                )?),
+                Selection::InlineFragment(inline) => {
+                    nested(self.selection_set(&inline.node.selection_set.node, level + 1, introspection)?)
+                }
+                Selection::FragmentSpread(spread) => {
+                    nested(self.fragment(&spread.node.fragment_name.node, level + 1, introspection)?)
+                }
             });
         }
         Ok(weight)
     }
 
-    fn fragment(
-        &mut self,
-        name: &'a Name,
-        level: u64,
-        introspection: bool,
-    ) -> Result<Weight, Invalid> {
+    fn fragment(&mut self, name: &'a Name, level: u64, introspection: bool) -> Result<Weight, Invalid> {
         let key = (name.as_str(), introspection);
         // An unknown fragment weighs nothing: validation names it.
         let Some(fragment) = self.document.fragments.get(name) else {
@@ -150,10 +118,7 @@ impl<'a> Scale<'a> {
         match self.fragments.get(&key) {
             Some(Some(weight)) => return Ok(*weight),
             Some(None) => {
-                return Err(Invalid::rule(
-                    format!("Fragment \"{name}\" spreads itself."),
-                    [fragment.pos],
-                ));
+                return Err(Invalid::rule(format!("Fragment \"{name}\" spreads itself."), [fragment.pos]));
             }
             None => self.fragments.insert(key, None),
         };
@@ -162,12 +127,7 @@ impl<'a> Scale<'a> {
         Ok(weight)
     }
 
-    fn field(
-        &mut self,
-        field: &'a Field,
-        level: u64,
-        introspection: bool,
-    ) -> Result<Weight, Invalid> {
+    fn field(&mut self, field: &'a Field, level: u64, introspection: bool) -> Result<Weight, Invalid> {
         let name = field.name.node.as_str();
         let within = introspection || matches!(name, "__schema" | "__type");
         let leaf = field.selection_set.node.items.is_empty();
@@ -192,9 +152,7 @@ impl<'a> Scale<'a> {
     fn cost(&self, field: &Field, inner: Weight, introspection: bool) -> u64 {
         if introspection {
             let list = INTROSPECTION_LISTS.contains(&field.name.node.as_str());
-            return inner
-                .plain
-                .saturating_mul(if list { INTROSPECTION_LIST_SIZE } else { 1 });
+            return inner.plain.saturating_mul(if list { INTROSPECTION_LIST_SIZE } else { 1 });
         }
         match self.size(field) {
             Some(size) if inner.paged == 0 => inner.plain.saturating_mul(size),
@@ -209,11 +167,7 @@ impl<'a> Scale<'a> {
     fn size(&self, field: &Field) -> Option<u64> {
         let sizes = field.arguments.iter().filter_map(|(name, value)| {
             let sized = SIZES.contains(&name.node.as_str());
-            let value = value
-                .node
-                .clone()
-                .into_const_with(|name| Ok::<_, ()>(self.variable(&name)))
-                .ok()?;
+            let value = value.node.clone().into_const_with(|name| Ok::<_, ()>(self.variable(&name))).ok()?;
             match value {
                 Value::Object(_) => sizes_within(&value),
                 value if sized => number(&value),
@@ -225,15 +179,8 @@ impl<'a> Scale<'a> {
 
     /// What matters of a variable's value: a number, or the sizes within an object.
     fn variable(&self, name: &Name) -> Value {
-        let definition = || {
-            self.definitions
-                .iter()
-                .find(|definition| definition.node.name.node == *name)
-        };
-        let value = self
-            .variables
-            .get(name)
-            .or_else(|| definition()?.node.default_value());
+        let definition = || self.definitions.iter().find(|definition| definition.node.name.node == *name);
+        let value = self.variables.get(name).or_else(|| definition()?.node.default_value());
         match value {
             Some(value @ Value::Number(_)) => value.clone(),
             Some(value @ Value::Object(_)) => {
@@ -247,20 +194,14 @@ impl<'a> Scale<'a> {
 
 /// One selection set further down.
 fn nested(weight: Weight) -> Weight {
-    Weight {
-        nesting: weight.nesting + 1,
-        ..weight
-    }
+    Weight { nesting: weight.nesting + 1, ..weight }
 }
 
 fn sizes_within(value: &Value) -> Option<u64> {
     let Value::Object(fields) = value else {
         return None;
     };
-    SIZES
-        .iter()
-        .filter_map(|name| number(fields.get(*name)?))
-        .max()
+    SIZES.iter().filter_map(|name| number(fields.get(*name)?)).max()
 }
 
 /// A list's length as asked for; what is no count is left to validation.
@@ -282,12 +223,8 @@ mod tests {
 
     fn weigh(document: &str, variables: serde_json::Value) -> Result<Weight, Invalid> {
         let document = parse_query(document).unwrap();
-        let limits = Limits {
-            nesting: 60,
-            ..Limits::default()
-        };
-        let (variables, operations) =
-            (Variables::from_json(variables), document.operations.clone());
+        let limits = Limits { nesting: 60, ..Limits::default() };
+        let (variables, operations) = (Variables::from_json(variables), document.operations.clone());
         let (_, operation) = operations.iter().next().unwrap();
         let mut scale = Scale {
             document: &document,
@@ -308,28 +245,10 @@ mod tests {
     fn a_connection_costs_its_page() {
         let none = || json!({});
         assert_eq!(cost("{ a b { c } }", none()), 3);
-        assert_eq!(
-            cost("{ list(first: 50) { nodes { a } pageInfo { b } } }", none()),
-            1 + 50 * 2 + 2
-        );
-        assert_eq!(
-            cost("{ list { nodes { a } pageInfo { b } } }", none()),
-            1 + 20 * 2 + 2
-        );
-        assert_eq!(
-            cost(
-                "{ list(last: 3) { ...f } } fragment f on T { edges { node { a } } }",
-                none()
-            ),
-            1 + 3 * 3
-        );
-        assert_eq!(
-            cost(
-                "mutation { claim(input: { limit: 10 }) { claims { id } } }",
-                none()
-            ),
-            1 + 10 * 2
-        );
+        assert_eq!(cost("{ list(first: 50) { nodes { a } pageInfo { b } } }", none()), 1 + 50 * 2 + 2);
+        assert_eq!(cost("{ list { nodes { a } pageInfo { b } } }", none()), 1 + 20 * 2 + 2);
+        assert_eq!(cost("{ list(last: 3) { ...f } } fragment f on T { edges { node { a } } }", none()), 1 + 3 * 3);
+        assert_eq!(cost("mutation { claim(input: { limit: 10 }) { claims { id } } }", none()), 1 + 10 * 2);
         assert_eq!(cost("{ list(first: -7) { a } }", none()), 2);
     }
 
@@ -339,10 +258,7 @@ mod tests {
         assert_eq!(cost(document, json!({})), 1 + 7 * 2);
         assert_eq!(cost(document, json!({ "n": 9 })), 1 + 9 * 2);
         let document = "mutation ($input: I!) { claim(input: $input) { claims { id } } }";
-        assert_eq!(
-            cost(document, json!({ "input": { "limit": 100 } })),
-            1 + 100 * 2
-        );
+        assert_eq!(cost(document, json!({ "input": { "limit": 100 } })), 1 + 100 * 2);
         let document = "mutation ($n: Int!) { claim(input: { limit: $n }) { claims { id } } }";
         assert_eq!(cost(document, json!({ "n": 5 })), 1 + 5 * 2);
     }
@@ -351,12 +267,7 @@ mod tests {
     fn fragments_that_double_forty_times_are_weighed_at_once() {
         let mut document = "{ ...f0 }".to_owned();
         for index in 0..40 {
-            write!(
-                document,
-                " fragment f{index} on Q {{ ...f{0} ...f{0} }}",
-                index + 1
-            )
-            .unwrap();
+            write!(document, " fragment f{index} on Q {{ ...f{0} ...f{0} }}", index + 1).unwrap();
         }
         document.push_str(" fragment f40 on Q { a }");
         assert_eq!(weigh(&document, json!({})).unwrap().fields, 1 << 40);
@@ -365,10 +276,7 @@ mod tests {
     #[test]
     fn a_fragment_that_spreads_itself_is_refused() {
         let document = "{ ...a } fragment a on Q { b { ...b } } fragment b on Q { ...a }";
-        assert_eq!(
-            weigh(document, json!({})).unwrap_err().code(),
-            "GRAPHQL_VALIDATION_FAILED"
-        );
+        assert_eq!(weigh(document, json!({})).unwrap_err().code(), "GRAPHQL_VALIDATION_FAILED");
     }
 
     #[test]
@@ -384,13 +292,9 @@ mod tests {
 
     #[test]
     fn introspection_inside_introspection_is_expensive() {
-        let document = "{ __schema { types { fields { type { fields { type { fields { type { fields { name } } } } } } } } } }";
+        let document =
+            "{ __schema { types { fields { type { fields { type { fields { type { fields { name } } } } } } } } } }";
         assert!(cost(document, json!({})) > 100_000);
-        assert!(
-            cost(
-                "{ types { fields { type { fields { name } } } } }",
-                json!({})
-            ) < 10
-        );
+        assert!(cost("{ types { fields { type { fields { name } } } } }", json!({})) < 10);
     }
 }

@@ -68,12 +68,7 @@ impl<E: Executor> Gate<E> {
         observe::describe();
         let slots = edge.limits.connections.min(Semaphore::MAX_PERMITS);
         Arc::new(Self {
-            engine: Engine {
-                executor: edge.executor,
-                limits: edge.limits,
-                prepare: edge.prepare,
-                types: edge.types,
-            },
+            engine: Engine { executor: edge.executor, limits: edge.limits, prepare: edge.prepare, types: edge.types },
             admit: edge.admit,
             sites: edge.sites,
             slots: Arc::new(Semaphore::new(slots)),
@@ -88,11 +83,7 @@ impl<E: Executor> Gate<E> {
 
     /// Refuses what a browser sends for a site that is not allowed.
     pub(super) fn check_site(&self, parts: &Parts) -> Result<(), Fault> {
-        if self.sites.admit(parts) {
-            Ok(())
-        } else {
-            Err(Fault::CrossSite)
-        }
+        if self.sites.admit(parts) { Ok(()) } else { Err(Fault::CrossSite) }
     }
 
     /// The engine as an admitted caller uses it.
@@ -110,13 +101,8 @@ impl<E: Executor> Gate<E> {
         if self.closing.is_cancelled() {
             return Err(Fault::Closing);
         }
-        let permit = Arc::clone(&self.slots)
-            .try_acquire_owned()
-            .map_err(|_| Fault::TooManyConnections)?;
-        Ok(Place {
-            _open: OpenConnection::new(transport),
-            _permit: permit,
-        })
+        let permit = Arc::clone(&self.slots).try_acquire_owned().map_err(|_| Fault::TooManyConnections)?;
+        Ok(Place { _open: OpenConnection::new(transport), _permit: permit })
     }
 }
 

@@ -34,11 +34,7 @@ pub(super) struct Engine<E> {
 
 impl<E: Executor> Engine<E> {
     /// Checks a request of `transport` against the limits.
-    pub(super) fn check(
-        &self,
-        parameters: Parameters,
-        transport: Transport,
-    ) -> Result<Operation, Invalid> {
+    pub(super) fn check(&self, parameters: Parameters, transport: Transport) -> Result<Operation, Invalid> {
         Operation::check(parameters, &self.limits, &self.types)
             .inspect_err(|invalid| observe::invalid(transport, invalid))
     }
@@ -61,22 +57,14 @@ impl<E: Executor> Engine<E> {
     }
 
     /// Runs an operation of any kind as a stream of answers: of one, unless it is a subscription.
-    pub(super) fn replies(
-        self,
-        operation: Operation,
-        transport: Transport,
-    ) -> BoxStream<'static, Reply> {
+    pub(super) fn replies(self, operation: Operation, transport: Transport) -> BoxStream<'static, Reply> {
         match operation.kind {
             OperationType::Subscription => self.subscribe(operation, transport).boxed(),
             _ => stream::once(async move { self.run(operation, transport).await }).boxed(),
         }
     }
 
-    fn subscribe(
-        self,
-        operation: Operation,
-        transport: Transport,
-    ) -> impl Stream<Item = Reply> + Send {
+    fn subscribe(self, operation: Operation, transport: Transport) -> impl Stream<Item = Reply> + Send {
         let mut observed = Observed::start(transport, operation.kind);
         // Made inside the stream, so that a panic while it is made is caught as well.
         let shape = operation.shape;
@@ -85,10 +73,7 @@ impl<E: Executor> Engine<E> {
             self.executor.execute_stream(request, None)
         });
         let ending = stream::once(async { None });
-        let caught = AssertUnwindSafe(responses.flatten())
-            .catch_unwind()
-            .map(Some)
-            .chain(ending);
+        let caught = AssertUnwindSafe(responses.flatten()).catch_unwind().map(Some).chain(ending);
         caught.filter_map(move |item| {
             let reply = item.map(|result| match result {
                 Ok(response) => answered(response, &shape),
@@ -114,10 +99,7 @@ fn answered(mut response: Response, shape: &Shape) -> Reply {
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Reply {
-    let text = panic
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or(panic.downcast_ref::<&str>().copied());
+    let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
     tracing::error!(panic = text.unwrap_or("no text"), "an operation panicked");
     Reply::internal()
 }

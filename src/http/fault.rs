@@ -21,9 +21,7 @@ pub(super) enum Fault {
     BodyTooSlow,
     #[error("The body broke off.")]
     BodyBroken,
-    #[error(
-        "Send the operation as content-type application/json, in UTF-8 and without content-encoding."
-    )]
+    #[error("Send the operation as content-type application/json, in UTF-8 and without content-encoding.")]
     ContentType,
     #[error("Accept {offered}.")]
     NotAcceptable { offered: &'static str },
@@ -35,9 +33,7 @@ pub(super) enum Fault {
     MutationOverGet,
     #[error("This endpoint takes GET and POST.")]
     Method,
-    #[error(
-        "Subscriptions run over WebSocket (graphql-transport-ws), or as server-sent events at /graphql/stream."
-    )]
+    #[error("Subscriptions run over WebSocket (graphql-transport-ws), or as server-sent events at /graphql/stream.")]
     SubscriptionOverHttp,
     #[error("Pages of other sites, and host names that are not this server's, are refused.")]
     CrossSite,
@@ -62,19 +58,15 @@ impl Fault {
             Self::CrossSite | Self::Refused(Refusal::Forbidden) => StatusCode::FORBIDDEN,
             Self::Refused(Refusal::Unauthenticated) => StatusCode::UNAUTHORIZED,
             Self::Closing | Self::TooManyConnections => StatusCode::SERVICE_UNAVAILABLE,
-            Self::BodyBroken
-            | Self::Malformed(_)
-            | Self::Batch
-            | Self::SubscriptionOverHttp
-            | Self::Handshake => StatusCode::BAD_REQUEST,
+            Self::BodyBroken | Self::Malformed(_) | Self::Batch | Self::SubscriptionOverHttp | Self::Handshake => {
+                StatusCode::BAD_REQUEST
+            }
         }
     }
 
     pub(super) fn code(&self) -> &'static str {
         match self {
-            Self::BodyTooLarge { .. } | Self::BodyTooRich { .. } | Self::TooManyConnections => {
-                "LIMIT_EXCEEDED"
-            }
+            Self::BodyTooLarge { .. } | Self::BodyTooRich { .. } | Self::TooManyConnections => "LIMIT_EXCEEDED",
             Self::BodyTooSlow => "TIMEOUT",
             Self::CrossSite => "FORBIDDEN",
             Self::Refused(refusal) => refusal.code(),
@@ -96,16 +88,9 @@ impl Fault {
     /// The response, in the media type that the client prefers.
     pub(super) fn respond(&self, media: Media) -> Response {
         let body = Reply::fault(self.code(), self.to_string()).to_json();
-        let mut response = (
-            self.status(),
-            [(header::CONTENT_TYPE, media.content_type())],
-            body,
-        )
-            .into_response();
+        let mut response = (self.status(), [(header::CONTENT_TYPE, media.content_type())], body).into_response();
         if let Some((name, value)) = self.header() {
-            response
-                .headers_mut()
-                .insert(name, HeaderValue::from_static(value));
+            response.headers_mut().insert(name, HeaderValue::from_static(value));
         }
         response
     }
@@ -117,9 +102,7 @@ impl Fault {
             Self::Refused(Refusal::Unauthenticated) => Some((header::WWW_AUTHENTICATE, "Bearer")),
             Self::Closing | Self::TooManyConnections => Some((header::RETRY_AFTER, "1")),
             // What is left of the body is not read.
-            Self::BodyTooLarge { .. } | Self::BodyTooSlow | Self::BodyBroken => {
-                Some((header::CONNECTION, "close"))
-            }
+            Self::BodyTooLarge { .. } | Self::BodyTooSlow | Self::BodyBroken => Some((header::CONNECTION, "close")),
             _ => None,
         }
     }

@@ -20,30 +20,15 @@ use super::observe::{self, Transport};
 use super::reply::Reply;
 
 /// Answers a POST, and a GET that is no WebSocket handshake.
-pub(super) async fn serve<E: Executor>(
-    State(gate): State<Arc<Gate<E>>>,
-    request: Request,
-) -> Response {
-    let transport = if request.method() == Method::POST {
-        Transport::Post
-    } else {
-        Transport::Get
-    };
+pub(super) async fn serve<E: Executor>(State(gate): State<Arc<Gate<E>>>, request: Request) -> Response {
+    let transport = if request.method() == Method::POST { Transport::Post } else { Transport::Get };
     let media = Media::negotiate(request.headers());
     let answer = match media {
-        Some(media) => answer(&gate, request, transport)
-            .await
-            .map(|reply| respond(reply, media)),
-        None => Err(Fault::NotAcceptable {
-            offered: "application/graphql-response+json or application/json",
-        }),
+        Some(media) => answer(&gate, request, transport).await.map(|reply| respond(reply, media)),
+        None => Err(Fault::NotAcceptable { offered: "application/graphql-response+json or application/json" }),
     };
-    let mut response =
-        answer.unwrap_or_else(|fault| refuse(&fault, transport, media.unwrap_or(Media::Json)));
-    response
-        .headers_mut()
-        .entry(CACHE_CONTROL)
-        .or_insert(HeaderValue::from_static("no-store"));
+    let mut response = answer.unwrap_or_else(|fault| refuse(&fault, transport, media.unwrap_or(Media::Json)));
+    response.headers_mut().entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
 }
 
@@ -59,11 +44,7 @@ pub(super) fn refuse(fault: &Fault, transport: Transport, media: Media) -> Respo
     fault.respond(media)
 }
 
-async fn answer<E: Executor>(
-    gate: &Gate<E>,
-    request: Request,
-    transport: Transport,
-) -> Result<Reply, Fault> {
+async fn answer<E: Executor>(gate: &Gate<E>, request: Request, transport: Transport) -> Result<Reply, Fault> {
     let (parts, body) = request.into_parts();
     gate.check_site(&parts)?;
     let engine = gate.admit(&parts).await?;
@@ -86,8 +67,6 @@ fn respond(reply: Reply, media: Media) -> Response {
     let (status, body) = (media.status(&reply), reply.to_json());
     let mut response = (reply.headers, body).into_response();
     *response.status_mut() = status;
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, media.content_type());
+    response.headers_mut().insert(CONTENT_TYPE, media.content_type());
     response
 }

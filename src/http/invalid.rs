@@ -37,10 +37,7 @@ pub enum Invalid {
 impl Invalid {
     /// A rule of validation that is broken at `positions`.
     pub(super) fn rule(message: impl Into<String>, positions: impl Into<Vec<Pos>>) -> Self {
-        Self::Invalid {
-            message: message.into(),
-            positions: positions.into(),
-        }
+        Self::Invalid { message: message.into(), positions: positions.into() }
     }
 
     /// The stable code of `errors[].extensions.code`.
@@ -97,10 +94,7 @@ impl Limit {
     /// Refuses an `actual` beyond `allowed`.
     pub(super) fn check(self, actual: u64, allowed: u64) -> Result<(), Invalid> {
         if actual > allowed {
-            return Err(Invalid::TooMuch {
-                limit: self,
-                allowed,
-            });
+            return Err(Invalid::TooMuch { limit: self, allowed });
         }
         Ok(())
     }

@@ -14,10 +14,7 @@ const MAX_BRACKETS: usize = 64;
 /// Refuses a document that is too long, has too many tokens, or too many brackets within brackets.
 pub(super) fn check(document: &str, limits: &Limits) -> Result<(), Invalid> {
     Limit::DocumentBytes.check(document.len() as u64, limits.document_bytes as u64)?;
-    let mut lexer = Lexer {
-        bytes: document.as_bytes(),
-        at: 0,
-    };
+    let mut lexer = Lexer { bytes: document.as_bytes(), at: 0 };
     let (mut tokens, mut open) = (0, 0_usize);
     while let Some(token) = lexer.next_token() {
         tokens += 1;
@@ -66,10 +63,7 @@ impl Lexer<'_> {
 
     fn skip_while(&mut self, matches: impl Fn(u8) -> bool) {
         let rest = &self.bytes[self.at..];
-        self.at += rest
-            .iter()
-            .position(|byte| !matches(*byte))
-            .unwrap_or(rest.len());
+        self.at += rest.iter().position(|byte| !matches(*byte)).unwrap_or(rest.len());
     }
 
     /// Skips the rest of a string or block string; an unterminated one ends with the document or, unless it is a block
@@ -113,19 +107,13 @@ mod tests {
     use super::*;
 
     fn tokens(document: &str) -> Vec<u8> {
-        let mut lexer = Lexer {
-            bytes: document.as_bytes(),
-            at: 0,
-        };
+        let mut lexer = Lexer { bytes: document.as_bytes(), at: 0 };
         std::iter::from_fn(|| lexer.next_token()).collect()
     }
 
     #[test]
     fn strings_comments_and_commas_are_no_tokens_of_their_own() {
-        assert_eq!(
-            tokens("{ a(b: \"x { y \\\" }\"), ...c } # { {"),
-            b"{a(b:\").c}"
-        );
+        assert_eq!(tokens("{ a(b: \"x { y \\\" }\"), ...c } # { {"), b"{a(b:\").c}");
         assert_eq!(tokens("\"\"\" { \\\"\"\" \" { \"\"\" a"), b"\"a");
         assert_eq!(tokens("\"\" a"), b"\"a");
     }

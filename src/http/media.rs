@@ -23,8 +23,7 @@ impl Media {
         if ranges.is_empty() {
             return Some(Self::Json);
         }
-        let offers = [Self::Json, Self::GraphqlResponse]
-            .map(|media| (preference(media.name(), &ranges), media));
+        let offers = [Self::Json, Self::GraphqlResponse].map(|media| (preference(media.name(), &ranges), media));
         let [json, graphql] = offers;
         let best = if graphql.0 > json.0 { graphql } else { json };
         best.0.map(|_| best.1)
@@ -32,8 +31,7 @@ impl Media {
 
     /// Whether the client accepts `text/event-stream`.
     pub(super) fn accepts_event_stream(headers: &HeaderMap) -> bool {
-        preference("text/event-stream", &ranges(headers))
-            .is_some_and(|(_, specificity, _)| specificity > 0)
+        preference("text/event-stream", &ranges(headers)).is_some_and(|(_, specificity, _)| specificity > 0)
     }
 
     /// The status of an answer: `application/json` has 200 for all that could be read (section 6.4.1).
@@ -67,17 +65,9 @@ struct Range {
 }
 
 fn ranges(headers: &HeaderMap) -> Vec<Range> {
-    let values = headers
-        .get_all(header::ACCEPT)
-        .iter()
-        .filter_map(|value| value.to_str().ok());
-    let elements = values
-        .flat_map(|value| value.split(','))
-        .filter(|element| !element.trim().is_empty());
-    elements
-        .zip(0_isize..)
-        .map(|(element, index)| range(element, -index))
-        .collect()
+    let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let elements = values.flat_map(|value| value.split(',')).filter(|element| !element.trim().is_empty());
+    elements.zip(0_isize..).map(|(element, index)| range(element, -index)).collect()
 }
 
 /// A range; one that asks for a charset that is not UTF-8 is not wanted.
@@ -88,11 +78,7 @@ fn range(element: &str, place: isize) -> Range {
         "charset" if !is_utf8(value) => 0,
         _ => 1_000,
     });
-    Range {
-        name,
-        quality: quality.min().unwrap_or(1_000),
-        place,
-    }
+    Range { name, quality: quality.min().unwrap_or(1_000), place }
 }
 
 /// How much a type is wanted: the quality and place of the most specific range it is in. None if it is not wanted.
@@ -100,16 +86,10 @@ fn preference(name: &str, ranges: &[Range]) -> Option<(u16, u8, isize)> {
     let specificity = |range: &Range| match range.name.as_str() {
         exact if exact == name => Some(2),
         "*/*" | "*" => Some(0),
-        wild => wild
-            .strip_suffix('*')
-            .filter(|main| main.ends_with('/') && name.starts_with(main))
-            .map(|_| 1),
+        wild => wild.strip_suffix('*').filter(|main| main.ends_with('/') && name.starts_with(main)).map(|_| 1),
     };
-    let matching = ranges
-        .iter()
-        .filter_map(|range| Some((specificity(range)?, range)));
-    let (specificity, range) =
-        matching.max_by_key(|(specificity, range)| (*specificity, range.place))?;
+    let matching = ranges.iter().filter_map(|range| Some((specificity(range)?, range)));
+    let (specificity, range) = matching.max_by_key(|(specificity, range)| (*specificity, range.place))?;
     (range.quality > 0).then_some((range.quality, specificity, range.place))
 }
 
@@ -119,12 +99,8 @@ pub(super) fn is_json(headers: &HeaderMap) -> bool {
         return false;
     };
     let (name, parameters) = split(value);
-    let utf8 = parameters
-        .iter()
-        .all(|(key, value)| key != "charset" || is_utf8(value));
-    let plain = headers
-        .get(header::CONTENT_ENCODING)
-        .is_none_or(|coding| coding == "identity");
+    let utf8 = parameters.iter().all(|(key, value)| key != "charset" || is_utf8(value));
+    let plain = headers.get(header::CONTENT_ENCODING).is_none_or(|coding| coding == "identity");
     name == "application/json" && utf8 && plain
 }
 
@@ -133,27 +109,17 @@ fn split(value: &str) -> (String, Vec<(String, String)>) {
     let mut parts = value.split(';').map(str::trim);
     let name = parts.next().unwrap_or_default().to_ascii_lowercase();
     let parameters = parts.filter_map(|part| part.split_once('='));
-    (
-        name,
-        parameters
-            .map(|(key, value)| (key.trim().to_ascii_lowercase(), value.trim().to_owned()))
-            .collect(),
-    )
+    (name, parameters.map(|(key, value)| (key.trim().to_ascii_lowercase(), value.trim().to_owned())).collect())
 }
 
 fn is_utf8(charset: &str) -> bool {
-    matches!(
-        charset.trim_matches('"').to_ascii_lowercase().as_str(),
-        "utf-8" | "utf8"
-    )
+    matches!(charset.trim_matches('"').to_ascii_lowercase().as_str(), "utf-8" | "utf8")
 }
 
 /// A quality (RFC 9110, section 12.4.2) in thousandths; one that can't be read counts as 1.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn thousandths(quality: &str) -> u16 {
-    quality
-        .parse::<f32>()
-        .map_or(1_000, |quality| (quality.clamp(0.0, 1.0) * 1_000.0) as u16)
+    quality.parse::<f32>().map_or(1_000, |quality| (quality.clamp(0.0, 1.0) * 1_000.0) as u16)
 }
 
 #[cfg(test)]
@@ -161,10 +127,7 @@ mod tests {
     use super::*;
 
     fn negotiate(accept: &'static str) -> Option<Media> {
-        Media::negotiate(&HeaderMap::from_iter([(
-            header::ACCEPT,
-            HeaderValue::from_static(accept),
-        )]))
+        Media::negotiate(&HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(accept))]))
     }
 
     #[test]
@@ -174,34 +137,13 @@ mod tests {
             ("*/*", Some(Media::Json)),
             ("application/*", Some(Media::Json)),
             ("application/json", Some(Media::Json)),
-            (
-                "application/graphql-response+json",
-                Some(Media::GraphqlResponse),
-            ),
-            (
-                "Application/GraphQL-Response+JSON;Charset=UTF-8",
-                Some(Media::GraphqlResponse),
-            ),
-            (
-                "application/graphql-response+json, application/json;q=0.9",
-                Some(Media::GraphqlResponse),
-            ),
-            (
-                "application/graphql-response+json;q=0.5, application/json;q=0.9",
-                Some(Media::Json),
-            ),
-            (
-                "application/json, application/graphql-response+json",
-                Some(Media::Json),
-            ),
-            (
-                "application/graphql-response+json, application/json, */*",
-                Some(Media::GraphqlResponse),
-            ),
-            (
-                "*/*, application/graphql-response+json",
-                Some(Media::GraphqlResponse),
-            ),
+            ("application/graphql-response+json", Some(Media::GraphqlResponse)),
+            ("Application/GraphQL-Response+JSON;Charset=UTF-8", Some(Media::GraphqlResponse)),
+            ("application/graphql-response+json, application/json;q=0.9", Some(Media::GraphqlResponse)),
+            ("application/graphql-response+json;q=0.5, application/json;q=0.9", Some(Media::Json)),
+            ("application/json, application/graphql-response+json", Some(Media::Json)),
+            ("application/graphql-response+json, application/json, */*", Some(Media::GraphqlResponse)),
+            ("*/*, application/graphql-response+json", Some(Media::GraphqlResponse)),
             ("application/json;q=0, */*", Some(Media::GraphqlResponse)),
             ("application/json;charset=latin1", None),
             ("text/html", None),
@@ -216,17 +158,11 @@ mod tests {
     #[test]
     fn only_plain_utf8_json_is_read() {
         let content = |value: &'static str| {
-            is_json(&HeaderMap::from_iter([(
-                header::CONTENT_TYPE,
-                HeaderValue::from_static(value),
-            )]))
+            is_json(&HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static(value))]))
         };
         assert!(content("application/json") && content("application/json; charset=\"UTF-8\""));
         assert!(!content("application/json; charset=utf-16") && !content("text/plain"));
-        assert!(
-            !content("application/x-www-form-urlencoded")
-                && !content("multipart/form-data; boundary=x")
-        );
+        assert!(!content("application/x-www-form-urlencoded") && !content("multipart/form-data; boundary=x"));
         assert!(!is_json(&HeaderMap::new()));
     }
 }

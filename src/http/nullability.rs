@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use async_graphql::Name;
 use async_graphql::Positioned;
 use async_graphql::parser::types::{
-    BaseType, FieldDefinition, OperationType, SchemaDefinition, Type, TypeDefinition, TypeKind,
-    TypeSystemDefinition,
+    BaseType, FieldDefinition, OperationType, SchemaDefinition, Type, TypeDefinition, TypeKind, TypeSystemDefinition,
 };
 use async_graphql::parser::{self, parse_schema};
 
@@ -36,16 +35,8 @@ impl Nullability {
     }
 
     fn add_roots(&mut self, schema: SchemaDefinition) {
-        let roots = [
-            ("query", schema.query),
-            ("mutation", schema.mutation),
-            ("subscription", schema.subscription),
-        ];
-        self.roots.extend(
-            roots
-                .into_iter()
-                .filter_map(|(kind, name)| Some((kind, name?.node))),
-        );
+        let roots = [("query", schema.query), ("mutation", schema.mutation), ("subscription", schema.subscription)];
+        self.roots.extend(roots.into_iter().filter_map(|(kind, name)| Some((kind, name?.node))));
     }
 
     fn add_type(&mut self, definition: TypeDefinition) {
@@ -55,10 +46,7 @@ impl Nullability {
             _ => return,
         };
         let field = |field: Positioned<FieldDefinition>| (field.node.name.node, field.node.ty.node);
-        self.types
-            .entry(definition.name.node)
-            .or_default()
-            .extend(fields.into_iter().map(field));
+        self.types.entry(definition.name.node).or_default().extend(fields.into_iter().map(field));
     }
 
     /// The type at the root of an operation.

@@ -13,34 +13,13 @@ use super::reply::Reply;
 
 /// Describes the metrics to the recorder.
 pub(super) fn describe() {
-    describe_counter!(
-        "graphql_operations_total",
-        "Operations that ran, by transport, operation and outcome"
-    );
-    describe_histogram!(
-        "graphql_operation_duration_seconds",
-        "How long operations ran, by transport and operation"
-    );
-    describe_gauge!(
-        "graphql_operations_active",
-        "Operations that are running, by transport and operation"
-    );
-    describe_gauge!(
-        "graphql_connections",
-        "Open WebSockets and event streams, by transport"
-    );
-    describe_counter!(
-        "graphql_refusals_total",
-        "Requests that were refused before they ran, by transport and code"
-    );
-    describe_counter!(
-        "graphql_limit_rejections_total",
-        "Requests beyond a limit, by limit"
-    );
-    describe_counter!(
-        "graphql_socket_closes_total",
-        "WebSockets that were closed for a reason, by close code"
-    );
+    describe_counter!("graphql_operations_total", "Operations that ran, by transport, operation and outcome");
+    describe_histogram!("graphql_operation_duration_seconds", "How long operations ran, by transport and operation");
+    describe_gauge!("graphql_operations_active", "Operations that are running, by transport and operation");
+    describe_gauge!("graphql_connections", "Open WebSockets and event streams, by transport");
+    describe_counter!("graphql_refusals_total", "Requests that were refused before they ran, by transport and code");
+    describe_counter!("graphql_limit_rejections_total", "Requests beyond a limit, by limit");
+    describe_counter!("graphql_socket_closes_total", "WebSockets that were closed for a reason, by close code");
 }
 
 /// The way an operation came in.
@@ -79,14 +58,8 @@ impl Observed {
             OperationType::Subscription => "subscription",
         };
         let transport = transport.label();
-        gauge!("graphql_operations_active", "transport" => transport, "operation" => operation)
-            .increment(1);
-        Self {
-            transport,
-            operation,
-            started: Instant::now(),
-            outcome: "cancelled",
-        }
+        gauge!("graphql_operations_active", "transport" => transport, "operation" => operation).increment(1);
+        Self { transport, operation, started: Instant::now(), outcome: "cancelled" }
     }
 
     /// Takes note of an answer. A subscription has failed when its last answer has.
@@ -111,8 +84,7 @@ impl Observed {
 impl Drop for Observed {
     fn drop(&mut self) {
         let (transport, operation) = (self.transport, self.operation);
-        gauge!("graphql_operations_active", "transport" => transport, "operation" => operation)
-            .decrement(1);
+        gauge!("graphql_operations_active", "transport" => transport, "operation" => operation).decrement(1);
         histogram!("graphql_operation_duration_seconds", "transport" => transport, "operation" => operation)
             .record(self.started.elapsed());
         counter!(
@@ -159,14 +131,8 @@ pub(super) fn socket_close(code: u16) {
 }
 
 fn refusal(transport: Transport, code: &'static str, limit: Option<&'static str>) {
-    tracing::debug!(
-        transport = transport.label(),
-        code,
-        limit,
-        "a request was refused"
-    );
-    counter!("graphql_refusals_total", "transport" => transport.label(), "code" => code)
-        .increment(1);
+    tracing::debug!(transport = transport.label(), code, limit, "a request was refused");
+    counter!("graphql_refusals_total", "transport" => transport.label(), "code" => code).increment(1);
     if let Some(limit) = limit {
         counter!("graphql_limit_rejections_total", "limit" => limit).increment(1);
     }

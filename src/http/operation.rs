@@ -1,9 +1,7 @@
 //! A request becomes an operation: checked against the limits, parsed once, its kind known, nothing run yet.
 
 use async_graphql::parser::parse_query;
-use async_graphql::parser::types::{
-    DocumentOperations, ExecutableDocument, OperationDefinition, OperationType,
-};
+use async_graphql::parser::types::{DocumentOperations, ExecutableDocument, OperationDefinition, OperationType};
 use async_graphql::{Extensions, Positioned, Request, Value, Variables};
 use serde::Deserialize;
 
@@ -36,11 +34,7 @@ pub(super) struct Operation {
 
 impl Operation {
     /// Checks a request. The cheapest checks come first; nothing here takes longer than the limits allow.
-    pub(super) fn check(
-        parameters: Parameters,
-        limits: &Limits,
-        types: &Nullability,
-    ) -> Result<Self, Invalid> {
+    pub(super) fn check(parameters: Parameters, limits: &Limits, types: &Nullability) -> Result<Self, Invalid> {
         lexer::check(&parameters.query, limits)?;
         let document = parse(&parameters.query)?;
         // Clients that have no name to give may give an empty one.
@@ -55,19 +49,13 @@ impl Operation {
         request.operation_name = name;
         request.extensions = parameters.extensions;
         request.set_parsed_query(document);
-        Ok(Self {
-            request,
-            kind,
-            shape,
-        })
+        Ok(Self { request, kind, shape })
     }
 }
 
 fn parse(document: &str) -> Result<ExecutableDocument, Invalid> {
-    parse_query(document).map_err(|error| Invalid::Unparsable {
-        message: error.to_string(),
-        positions: error.positions().collect(),
-    })
+    parse_query(document)
+        .map_err(|error| Invalid::Unparsable { message: error.to_string(), positions: error.positions().collect() })
 }
 
 /// The operation to run (GraphQL specification, section 6.1, `GetOperation`).
@@ -77,26 +65,17 @@ fn select<'a>(
 ) -> Result<&'a Positioned<OperationDefinition>, Invalid> {
     match (name, &document.operations) {
         (None, DocumentOperations::Single(operation)) => Ok(operation),
-        (None, DocumentOperations::Multiple(named)) => named
-            .values()
-            .next()
-            .filter(|_| named.len() == 1)
-            .ok_or_else(|| {
-                Invalid::rule(
-                    "The document has several operations; name one of them in operationName.",
-                    [],
-                )
-            }),
+        (None, DocumentOperations::Multiple(named)) => {
+            named.values().next().filter(|_| named.len() == 1).ok_or_else(|| {
+                Invalid::rule("The document has several operations; name one of them in operationName.", [])
+            })
+        }
         (Some(name), operations) => {
             let mut operations = operations.iter();
-            let found =
-                operations.find(|(known, _)| known.is_some_and(|known| known.as_str() == name));
-            found.map(|(_, operation)| operation).ok_or_else(|| {
-                Invalid::rule(
-                    format!("The document has no operation named \"{name}\"."),
-                    [],
-                )
-            })
+            let found = operations.find(|(known, _)| known.is_some_and(|known| known.as_str() == name));
+            found
+                .map(|(_, operation)| operation)
+                .ok_or_else(|| Invalid::rule(format!("The document has no operation named \"{name}\"."), []))
         }
     }
 }

@@ -31,10 +31,7 @@ pub(super) struct Reply {
 impl Reply {
     /// The operation ran into its deadline.
     pub(super) fn timeout() -> Self {
-        Self::fault(
-            "TIMEOUT",
-            "The operation did not finish in time; ask for less, or try again later.",
-        )
+        Self::fault("TIMEOUT", "The operation did not finish in time; ask for less, or try again later.")
     }
 
     /// The operation failed for no fault of the client's.
@@ -46,10 +43,7 @@ impl Reply {
     pub(super) fn fault(code: &str, message: impl Into<String>) -> Self {
         let mut error = ServerError::new(message, None);
         set_code(&mut error, code);
-        Self {
-            errors: vec![error],
-            ..Self::default()
-        }
+        Self { errors: vec![error], ..Self::default() }
     }
 
     /// Whether the operation ran.
@@ -78,9 +72,7 @@ impl Reply {
     pub(super) fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_else(|error| {
             tracing::error!(%error, "an answer could not be written as JSON");
-            format!(
-                r#"{{"errors":[{{"message":"{INTERNAL}","extensions":{{"code":"INTERNAL"}}}}]}}"#
-            )
+            format!(r#"{{"errors":[{{"message":"{INTERNAL}","extensions":{{"code":"INTERNAL"}}}}]}}"#)
         })
     }
 }
@@ -89,10 +81,7 @@ impl From<Invalid> for Reply {
     fn from(invalid: Invalid) -> Self {
         let mut error = invalid.into_error();
         shorten(&mut error.message);
-        Self {
-            errors: vec![error],
-            ..Self::default()
-        }
+        Self { errors: vec![error], ..Self::default() }
     }
 }
 
@@ -107,9 +96,7 @@ impl From<Response> for Reply {
         Self {
             errors: response.errors,
             data: (!refused).then_some(response.data),
-            extensions: extensions
-                .filter_map(|(name, value)| Some((name, value.into_json().ok()?)))
-                .collect(),
+            extensions: extensions.filter_map(|(name, value)| Some((name, value.into_json().ok()?))).collect(),
             headers: response.http_headers,
         }
     }
@@ -138,10 +125,7 @@ fn code(error: &ServerError) -> Option<&str> {
 }
 
 fn set_code(error: &mut ServerError, code: &str) {
-    error
-        .extensions
-        .get_or_insert_with(ErrorExtensionValues::default)
-        .set("code", code);
+    error.extensions.get_or_insert_with(ErrorExtensionValues::default).set("code", code);
 }
 
 fn shorten(message: &mut String) {

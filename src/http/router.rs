@@ -10,14 +10,7 @@ use super::{graphql, sse, websocket};
 /// `/graphql` (POST, GET and WebSocket) and `/graphql/stream` (server-sent events), to be merged with other routers.
 pub fn router<E: Executor>(edge: Edge<E>) -> Router {
     let gate = Gate::new(edge);
-    let graphql = get(websocket::upgrade_or_get::<E>)
-        .post(graphql::serve::<E>)
-        .fallback(graphql::refuse_method);
-    let stream = get(sse::serve::<E>)
-        .post(sse::serve::<E>)
-        .fallback(graphql::refuse_method);
-    Router::new()
-        .route("/graphql", graphql)
-        .route("/graphql/stream", stream)
-        .with_state(gate)
+    let graphql = get(websocket::upgrade_or_get::<E>).post(graphql::serve::<E>).fallback(graphql::refuse_method);
+    let stream = get(sse::serve::<E>).post(sse::serve::<E>).fallback(graphql::refuse_method);
+    Router::new().route("/graphql", graphql).route("/graphql/stream", stream).with_state(gate)
 }

@@ -8,9 +8,7 @@
 //! What may be null comes from the schema's [`Nullability`]. A response key that different fragments select from different
 //! types may be null if one of these fields may.
 
-use async_graphql::parser::types::{
-    ExecutableDocument, Field, OperationDefinition, Selection, SelectionSet,
-};
+use async_graphql::parser::types::{ExecutableDocument, Field, OperationDefinition, Selection, SelectionSet};
 use async_graphql::{Name, PathSegment, Response, Value};
 
 use super::nullability::{Nullability, element, levels};
@@ -31,11 +29,7 @@ struct Member {
 
 impl Shape {
     /// The shape of an operation whose document was found to be within the limits.
-    pub(super) fn of(
-        operation: &OperationDefinition,
-        document: &ExecutableDocument,
-        types: &Nullability,
-    ) -> Self {
+    pub(super) fn of(operation: &OperationDefinition, document: &ExecutableDocument, types: &Nullability) -> Self {
         let mut shape = Self::default();
         let root = types.root(operation.ty);
         Plan { document, types }.add(&mut shape, &operation.selection_set.node, root);
@@ -57,9 +51,7 @@ impl Shape {
     }
 
     fn member(&self, key: &str) -> Option<&Member> {
-        self.members
-            .iter()
-            .find(|member| member.key.as_str() == key)
+        self.members.iter().find(|member| member.key.as_str() == key)
     }
 
     /// Puts null where the field of an error is left out.
@@ -87,9 +79,7 @@ impl Shape {
 
     /// Whether an object may stay, given that the field at the end of `path` is null.
     fn holds(&self, value: &mut Value, path: &[PathSegment]) -> bool {
-        let (Some((PathSegment::Field(key), rest)), Value::Object(fields)) =
-            (path.split_first(), value)
-        else {
+        let (Some((PathSegment::Field(key), rest)), Value::Object(fields)) = (path.split_first(), value) else {
             return true;
         };
         match (self.member(key), fields.get_mut(key.as_str())) {
@@ -104,8 +94,7 @@ impl Shape {
             Value::List(items) => items.iter_mut().for_each(|item| self.order(item)),
             Value::Object(fields) if !self.members.is_empty() => {
                 if !self.is_ordered(fields.keys()) {
-                    let place =
-                        |key: &Name| self.members.iter().position(|member| member.key == *key);
+                    let place = |key: &Name| self.members.iter().position(|member| member.key == *key);
                     fields.sort_by_cached_key(|key, _| place(key).unwrap_or(usize::MAX));
                 }
                 let mut members = self.members.iter();
@@ -131,9 +120,9 @@ impl Member {
     fn holds(&self, value: &mut Value, path: &[PathSegment], level: usize) -> bool {
         let holds = match (path.split_first(), &mut *value) {
             (_, Value::Null) => false,
-            (Some((PathSegment::Index(index), rest)), Value::List(items)) => items
-                .get_mut(*index)
-                .is_none_or(|item| self.holds(item, rest, level + 1)),
+            (Some((PathSegment::Index(index), rest)), Value::List(items)) => {
+                items.get_mut(*index).is_none_or(|item| self.holds(item, rest, level + 1))
+            }
             (Some((PathSegment::Field(_), _)), value) => self.shape.holds(value, path),
             _ => true,
         };
@@ -156,17 +145,11 @@ impl Plan<'_> {
             match &selection.node {
                 Selection::Field(field) => self.add_field(shape, &field.node, parent),
                 Selection::InlineFragment(inline) => {
-                    let condition = inline
-                        .node
-                        .type_condition
-                        .as_ref()
-                        .map(|condition| &condition.node.on.node);
+                    let condition = inline.node.type_condition.as_ref().map(|condition| &condition.node.on.node);
                     self.add(shape, &inline.node.selection_set.node, condition.or(parent));
                 }
                 Selection::FragmentSpread(spread) => {
-                    if let Some(fragment) =
-                        self.document.fragments.get(&spread.node.fragment_name.node)
-                    {
+                    if let Some(fragment) = self.document.fragments.get(&spread.node.fragment_name.node) {
                         let condition = &fragment.node.type_condition.node.on.node;
                         self.add(shape, &fragment.node.selection_set.node, Some(condition));
                     }
@@ -179,33 +162,18 @@ impl Plan<'_> {
         let key = &field.response_key().node;
         let given = self.types.field(parent, &field.name.node);
         let nullable = given.map(levels).unwrap_or_default();
-        let index = shape
-            .members
-            .iter()
-            .position(|member| member.key == *key)
-            .unwrap_or(shape.members.len());
+        let index = shape.members.iter().position(|member| member.key == *key).unwrap_or(shape.members.len());
         match shape.members.get_mut(index) {
             Some(member) => member.nullable = either(&member.nullable, &nullable),
-            None => shape.members.push(Member {
-                key: key.clone(),
-                nullable,
-                shape: Shape::default(),
-            }),
+            None => shape.members.push(Member { key: key.clone(), nullable, shape: Shape::default() }),
         }
-        self.add(
-            &mut shape.members[index].shape,
-            &field.selection_set.node,
-            given.map(element),
-        );
+        self.add(&mut shape.members[index].shape, &field.selection_set.node, given.map(element));
     }
 }
 
 /// What may be null if one of two types may.
 fn either(one: &[bool], other: &[bool]) -> Vec<bool> {
-    one.iter()
-        .zip(other)
-        .map(|(one, other)| *one || *other)
-        .collect()
+    one.iter().zip(other).map(|(one, other)| *one || *other).collect()
 }
 
 #[cfg(test)]
@@ -227,11 +195,7 @@ mod tests {
     fn restore(query: &str, data: Json, paths: &[Json]) -> Json {
         let document = parse_query(query).unwrap();
         let (_, operation) = document.operations.iter().next().unwrap();
-        let shape = Shape::of(
-            &operation.node,
-            &document,
-            &Nullability::from_sdl(SDL).unwrap(),
-        );
+        let shape = Shape::of(&operation.node, &document, &Nullability::from_sdl(SDL).unwrap());
         let mut response = Response::new(Value::from_json(data).unwrap());
         response.errors = paths.iter().map(failed).collect();
         shape.restore(&mut response);
@@ -245,67 +209,34 @@ mod tests {
     #[test]
     fn a_failed_field_is_null_where_it_may_be() {
         let query = "{ maybe { name note } }";
-        let data = restore(
-            query,
-            json!({ "maybe": { "name": "a" } }),
-            &[json!(["maybe", "note"])],
-        );
+        let data = restore(query, json!({ "maybe": { "name": "a" } }), &[json!(["maybe", "note"])]);
         assert_eq!(data, json!({ "maybe": { "name": "a", "note": null } }));
-        assert_eq!(
-            restore("{ maybe { name } }", json!(null), &[json!(["maybe"])]),
-            json!({ "maybe": null })
-        );
+        assert_eq!(restore("{ maybe { name } }", json!(null), &[json!(["maybe"])]), json!({ "maybe": null }));
     }
 
     #[test]
     fn null_goes_up_to_the_next_place_that_may_be_null() {
         let path = json!(["maybe", "self", "self", "name"]);
         let query = "{ maybe { note self { note self { note name } } } }";
-        let data =
-            json!({ "maybe": { "note": "a", "self": { "note": "b", "self": { "note": "c" } } } });
+        let data = json!({ "maybe": { "note": "a", "self": { "note": "b", "self": { "note": "c" } } } });
         assert_eq!(restore(query, data, &[path]), json!({ "maybe": null }));
-        assert_eq!(
-            restore(
-                "{ sure { name } }",
-                json!({ "sure": null }),
-                &[json!(["sure", "name"])]
-            ),
-            json!(null)
-        );
+        assert_eq!(restore("{ sure { name } }", json!({ "sure": null }), &[json!(["sure", "name"])]), json!(null));
     }
 
     #[test]
     fn an_object_whose_fields_all_failed_is_no_null_where_they_may_be_null() {
-        let data = restore(
-            "{ sure { note } }",
-            json!({ "sure": null }),
-            &[json!(["sure", "note"])],
-        );
+        let data = restore("{ sure { note } }", json!({ "sure": null }), &[json!(["sure", "note"])]);
         assert_eq!(data, json!({ "sure": { "note": null } }));
         let both = [json!(["sure", "note"]), json!(["sure", "name"])];
-        assert_eq!(
-            restore("{ sure { note name } }", json!({ "sure": null }), &both),
-            json!(null)
-        );
+        assert_eq!(restore("{ sure { note name } }", json!({ "sure": null }), &both), json!(null));
     }
 
     #[test]
     fn elements_of_lists_are_null_where_they_may_be() {
         let things = |key: &str| json!({ key: [{ "name": "a" }, null, { "name": "c" }] });
-        let loose = restore(
-            "{ loose { name } }",
-            things("loose"),
-            &[json!(["loose", 1, "name"])],
-        );
+        let loose = restore("{ loose { name } }", things("loose"), &[json!(["loose", 1, "name"])]);
         assert_eq!(loose, things("loose"));
-        assert_eq!(
-            restore(
-                "{ list { name } }",
-                things("list"),
-                &[json!(["list", 1, "name"])]
-            ),
-            json!(null)
-        );
+        assert_eq!(restore("{ list { name } }", things("list"), &[json!(["list", 1, "name"])]), json!(null));
     }
 
     #[test]
@@ -317,27 +248,16 @@ mod tests {
 
     #[test]
     fn keys_are_in_the_documents_order() {
-        let query =
-            "{ list { b: name ...f a: name } } fragment f on Thing { self { y: name x: name } }";
+        let query = "{ list { b: name ...f a: name } } fragment f on Thing { self { y: name x: name } }";
         let thing = r#"{"a":"1","self":{"x":"2","y":"3"},"b":"4"}"#;
-        let data = restore(
-            query,
-            serde_json::from_str(&format!(r#"{{"list":[{thing},{thing}]}}"#)).unwrap(),
-            &[],
-        );
-        assert_eq!(
-            data,
-            serde_json::from_str::<Json>(&format!(r#"{{"list":[{thing},{thing}]}}"#)).unwrap()
-        );
+        let data = restore(query, serde_json::from_str(&format!(r#"{{"list":[{thing},{thing}]}}"#)).unwrap(), &[]);
+        assert_eq!(data, serde_json::from_str::<Json>(&format!(r#"{{"list":[{thing},{thing}]}}"#)).unwrap());
         let value = Value::from_json(data).unwrap();
         let expected = r#"{b: "4",self: {y: "3",x: "2"},a: "1"}"#;
         let document = parse_query(query).unwrap();
         let (_, operation) = document.operations.iter().next().unwrap();
         let mut response = Response::new(value);
         Shape::of(&operation.node, &document, &Nullability::default()).restore(&mut response);
-        assert_eq!(
-            response.data.to_string().replace(", ", ","),
-            format!("{{list: [{expected},{expected}]}}")
-        );
+        assert_eq!(response.data.to_string().replace(", ", ","), format!("{{list: [{expected},{expected}]}}"));
     }
 }

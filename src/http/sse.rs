@@ -41,10 +41,7 @@ const HEARTBEAT: Bytes = Bytes::from_static(b":\n\n");
 const COMPLETE: Bytes = Bytes::from_static(b"event: complete\ndata:\n\n");
 
 /// Answers a request with the stream of its operation.
-pub(super) async fn serve<E: Executor>(
-    State(gate): State<Arc<Gate<E>>>,
-    request: Request,
-) -> Response {
+pub(super) async fn serve<E: Executor>(State(gate): State<Arc<Gate<E>>>, request: Request) -> Response {
     match open(&gate, request).await {
         Ok(response) => response,
         Err(fault) => refuse(&fault, TRANSPORT, Media::Json),
@@ -55,9 +52,7 @@ async fn open<E: Executor>(gate: &Gate<E>, request: Request) -> Result<Response,
     let (parts, body) = request.into_parts();
     gate.check_site(&parts)?;
     if !Media::accepts_event_stream(&parts.headers) {
-        return Err(Fault::NotAcceptable {
-            offered: "text/event-stream",
-        });
+        return Err(Fault::NotAcceptable { offered: "text/event-stream" });
     }
     let place = gate.connect(TRANSPORT)?;
     let engine = gate.admit(&parts).await?;
@@ -68,19 +63,13 @@ async fn open<E: Executor>(gate: &Gate<E>, request: Request) -> Result<Response,
     };
     let replies = match engine.check(parameters, TRANSPORT) {
         Err(invalid) => stream::once(async { Reply::from(invalid) }).boxed(),
-        Ok(operation)
-            if operation.kind == OperationType::Mutation && parts.method != Method::POST =>
-        {
+        Ok(operation) if operation.kind == OperationType::Mutation && parts.method != Method::POST => {
             return Err(Fault::MutationOverGet);
         }
         Ok(operation) => engine.replies(operation, TRANSPORT),
     };
     let (sender, receiver) = mpsc::channel(1);
-    let stream = EventStream {
-        sender,
-        limits: *gate.limits(),
-        closing: gate.closing.clone(),
-    };
+    let stream = EventStream { sender, limits: *gate.limits(), closing: gate.closing.clone() };
     gate.connections.spawn(async move {
         stream.run(replies).await;
         drop(place);

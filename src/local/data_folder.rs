@@ -38,20 +38,12 @@ impl DataFolder {
         let owner = owner_of(&home.join("data"))?;
         let us = geteuid();
         if us.is_root() {
-            return Ok(Self {
-                home: home.to_owned(),
-                user: Some(unprivileged(owner)?),
-            });
+            return Ok(Self { home: home.to_owned(), user: Some(unprivileged(owner)?) });
         }
         if owner.is_some_and(|owner| owner != us) {
-            return Err(LocalError::ForeignData {
-                folder: home.join("data"),
-            });
+            return Err(LocalError::ForeignData { folder: home.join("data") });
         }
-        Ok(Self {
-            home: home.to_owned(),
-            user: None,
-        })
+        Ok(Self { home: home.to_owned(), user: None })
     }
 
     /// The ids that the server's processes run with, when not ours.
@@ -67,11 +59,7 @@ impl DataFolder {
 
     /// The data's absolute path without links, made if there is none. Server processes that a killed run left in it
     /// have ended.
-    pub(super) async fn prepare(
-        &self,
-        programs: &PostgresPrograms,
-        durable: bool,
-    ) -> Result<PathBuf, LocalError> {
+    pub(super) async fn prepare(&self, programs: &PostgresPrograms, durable: bool) -> Result<PathBuf, LocalError> {
         let link = self.home.join("data");
         if self.made_by().is_some() {
             let data = link.canonicalize().map_err(LocalError::io("open", &link))?;
@@ -79,11 +67,7 @@ impl DataFolder {
             self.check_reachable(&data).await?;
             return Ok(data);
         }
-        let parent = if self.can_open(&self.home).await? {
-            self.home.clone()
-        } else {
-            self.reachable_parent().await?
-        };
+        let parent = if self.can_open(&self.home).await? { self.home.clone() } else { self.reachable_parent().await? };
         let data = parent.join("data");
         stop_leftover(&data).await;
         remove_unfinished(&parent)?;
@@ -99,24 +83,12 @@ impl DataFolder {
         Ok(data)
     }
 
-    async fn initdb(
-        &self,
-        parent: &Path,
-        programs: &PostgresPrograms,
-        durable: bool,
-    ) -> Result<(), LocalError> {
+    async fn initdb(&self, parent: &Path, programs: &PostgresPrograms, durable: bool) -> Result<(), LocalError> {
         let draft = parent.join(format!("{UNFINISHED}{}", std::process::id()));
         make_folder(&draft, 0o700)?;
         self.give(&draft)?;
-        let mut arguments: Vec<_> = [
-            "--username=noetl",
-            "--auth=trust",
-            "--encoding=UTF8",
-            "--locale=C",
-            "-D",
-        ]
-        .map(Into::into)
-        .into();
+        let mut arguments: Vec<_> =
+            ["--username=noetl", "--auth=trust", "--encoding=UTF8", "--locale=C", "-D"].map(Into::into).into();
         arguments.push(draft.clone().into_os_string());
         if !durable {
             arguments.push("--no-sync".into());
@@ -134,12 +106,7 @@ impl DataFolder {
         let status = initdb.wait().await.map_err(LocalError::io("run", &log))?;
         if !status.success() {
             let _ = remove_folder(&draft);
-            return Err(LocalError::Ended {
-                server: "initdb",
-                how: status.to_string(),
-                tail: tail(&log),
-                log,
-            });
+            return Err(LocalError::Ended { server: "initdb", how: status.to_string(), tail: tail(&log), log });
         }
         let data = parent.join("data");
         fs::rename(&draft, &data).map_err(LocalError::io("make", &data))?;
@@ -160,11 +127,7 @@ impl DataFolder {
         }
         Err(LocalError::Unreachable {
             folder: folder.to_owned(),
-            user: self
-                .user
-                .as_ref()
-                .map(|user| user.name.clone())
-                .unwrap_or_default(),
+            user: self.user.as_ref().map(|user| user.name.clone()).unwrap_or_default(),
         })
     }
 
@@ -186,8 +149,7 @@ impl DataFolder {
         let Some((uid, gid)) = self.user() else {
             return Ok(());
         };
-        chown(folder, Some(uid.as_raw()), Some(gid.as_raw()))
-            .map_err(LocalError::io("change the owner of", folder))
+        chown(folder, Some(uid.as_raw()), Some(gid.as_raw())).map_err(LocalError::io("change the owner of", folder))
     }
 }
 
@@ -223,9 +185,7 @@ fn name_for(home: &Path) -> String {
         .as_os_str()
         .as_bytes()
         .iter()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
     format!("{hash:016x}")
 }
 
@@ -241,11 +201,7 @@ fn make_folder(folder: &Path, mode: u32) -> Result<(), LocalError> {
 fn remove_unfinished(parent: &Path) -> Result<(), LocalError> {
     let entries = fs::read_dir(parent).map_err(LocalError::io("read", parent))?;
     for entry in entries.flatten() {
-        if entry
-            .file_name()
-            .as_bytes()
-            .starts_with(UNFINISHED.as_bytes())
-        {
+        if entry.file_name().as_bytes().starts_with(UNFINISHED.as_bytes()) {
             remove_folder(&entry.path())?;
         }
     }
@@ -254,9 +210,7 @@ fn remove_unfinished(parent: &Path) -> Result<(), LocalError> {
 
 fn remove_folder(folder: &Path) -> Result<(), LocalError> {
     match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(LocalError::io("remove", folder)(error))
-        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(LocalError::io("remove", folder)(error)),
         _ => Ok(()),
     }
 }

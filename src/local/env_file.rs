@@ -15,9 +15,7 @@ pub(super) struct EnvFile {
 
 impl EnvFile {
     pub(super) fn new(data_dir: &Path) -> Self {
-        Self {
-            path: data_dir.join("env"),
-        }
+        Self { path: data_dir.join("env") }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -36,9 +34,7 @@ impl EnvFile {
 
     pub(super) fn remove(&self) -> Result<(), LocalError> {
         match fs::remove_file(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(LocalError::io("remove", &self.path)(error))
-            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(LocalError::io("remove", &self.path)(error)),
             _ => Ok(()),
         }
     }
@@ -53,11 +49,7 @@ impl Drop for EnvFile {
 
 fn shell_word(value: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
-    if value.chars().all(plain) {
-        value.to_owned()
-    } else {
-        format!("'{}'", value.replace('\'', r"'\''"))
-    }
+    if value.chars().all(plain) { value.to_owned() } else { format!("'{}'", value.replace('\'', r"'\''")) }
 }
 
 #[cfg(test)]
@@ -66,10 +58,7 @@ mod tests {
 
     #[test]
     fn a_shell_reads_a_value_back_unchanged() {
-        assert_eq!(
-            shell_word("postgres://noetl@127.0.0.1:1/db"),
-            "postgres://noetl@127.0.0.1:1/db"
-        );
+        assert_eq!(shell_word("postgres://noetl@127.0.0.1:1/db"), "postgres://noetl@127.0.0.1:1/db");
         assert_eq!(shell_word("a b"), "'a b'");
         assert_eq!(shell_word("it's $x"), r"'it'\''s $x'");
     }

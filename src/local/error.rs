@@ -73,9 +73,7 @@ pub enum LocalError {
     },
 
     /// A port that was asked for is taken.
-    #[error(
-        "port {port} of 127.0.0.1, asked for {server}, is in use; free it or choose another one"
-    )]
+    #[error("port {port} of 127.0.0.1, asked for {server}, is in use; free it or choose another one")]
     PortTaken {
         /// The server that needs the port.
         server: &'static str,
@@ -132,10 +130,6 @@ impl LocalError {
     /// For `map_err`: what was tried, and on which path.
     pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
-        move |source| Self::Io {
-            action,
-            path,
-            source,
-        }
+        move |source| Self::Io { action, path, source }
     }
 }

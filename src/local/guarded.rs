@@ -81,10 +81,7 @@ impl Guarded {
         let mut command = shell(launch.user);
         command
             .args(["-c", WATCHDOG, launch.server])
-            .args([
-                signal_name(launch.stop_signals.0),
-                signal_name(launch.stop_signals.1),
-            ])
+            .args([signal_name(launch.stop_signals.0), signal_name(launch.stop_signals.1)])
             .arg(PATIENCE.as_secs().to_string())
             .arg(launch.program)
             .args(&launch.arguments)
@@ -96,13 +93,7 @@ impl Guarded {
         let mut watchdog = command.spawn().map_err(failed())?;
         let lifeline = watchdog.stdin.take();
         let pid = first_line_as_pid(&mut watchdog).await.map_err(failed())?;
-        Ok(Self {
-            server: launch.server,
-            watchdog,
-            lifeline,
-            pid,
-            log: launch.log.to_owned(),
-        })
+        Ok(Self { server: launch.server, watchdog, lifeline, pid, log: launch.log.to_owned() })
     }
 
     pub(super) fn pid(&self) -> Pid {
@@ -120,12 +111,7 @@ impl Guarded {
             Ok(status) => described(status),
             Err(error) => error.to_string(),
         };
-        LocalError::Ended {
-            server: self.server,
-            how,
-            log: self.log.clone(),
-            tail: tail(&self.log),
-        }
+        LocalError::Ended { server: self.server, how, log: self.log.clone(), tail: tail(&self.log) }
     }
 
     /// The error for a program that runs but does not do its work.
@@ -197,11 +183,7 @@ impl Guarded {
 /// the root folder, because another user may not be able to open ours.
 pub(super) fn shell(user: Option<(Uid, Gid)>) -> Command {
     let mut command = Command::new("/bin/sh");
-    command
-        .env_clear()
-        .env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")
-        .env("LC_ALL", "C")
-        .current_dir("/");
+    command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin").env("LC_ALL", "C").current_dir("/");
     if let Some((uid, gid)) = user {
         command.uid(uid.as_raw()).gid(gid.as_raw());
     }
@@ -238,10 +220,7 @@ async fn first_line_as_pid(watchdog: &mut Child) -> io::Result<Pid> {
     if let Some(stdout) = watchdog.stdout.take() {
         BufReader::new(stdout).read_line(&mut line).await?;
     }
-    line.trim()
-        .parse()
-        .map(Pid::from_raw)
-        .map_err(|_| io::Error::other("its watchdog did not start"))
+    line.trim().parse().map(Pid::from_raw).map_err(|_| io::Error::other("its watchdog did not start"))
 }
 
 /// A shell reports a signal as 128 plus its number.

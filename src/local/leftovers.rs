@@ -16,12 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Stops the process named in the first line of the pid file, when its command line names the folder: politely
 /// first, then by force. Then the file goes too: Postgres refuses to start while its number is any process's.
-pub(super) async fn stop_leftover(
-    server: &'static str,
-    pid_file: &Path,
-    folder: &Path,
-    polite: Signal,
-) {
+pub(super) async fn stop_leftover(server: &'static str, pid_file: &Path, folder: &Path, polite: Signal) {
     let Some(pid) = pid_in(pid_file) else { return };
     let is_gone = || !processes::names_path(pid, folder);
     if !is_gone() {

@@ -26,10 +26,9 @@ impl DataDirLock {
                 write_holder(&mut file).map_err(LocalError::io("write", &path))?;
                 Ok(Self { _file: file })
             }
-            Err(TryLockError::WouldBlock) => Err(LocalError::InUse {
-                folder: data_dir.to_owned(),
-                holder: read_holder(&mut file),
-            }),
+            Err(TryLockError::WouldBlock) => {
+                Err(LocalError::InUse { folder: data_dir.to_owned(), holder: read_holder(&mut file) })
+            }
             Err(TryLockError::Error(error)) => Err(LocalError::io("lock", &path)(error)),
         }
     }

@@ -51,12 +51,7 @@ pub struct LocalOptions {
 impl LocalOptions {
     /// Options with the programs found on this machine.
     pub fn new(data_dir: impl Into<PathBuf>, shards: u16) -> Self {
-        Self {
-            data_dir: data_dir.into(),
-            shards,
-            postgres_bin: None,
-            nats_program: None,
-        }
+        Self { data_dir: data_dir.into(), shards, postgres_bin: None, nats_program: None }
     }
 }
 
@@ -103,13 +98,7 @@ impl LocalServers {
             (Err(error), Err(_)) => return Err(error),
         };
 
-        let mut servers = Self {
-            postgres,
-            nats,
-            shards: options.shards,
-            env,
-            _lock: lock,
-        };
+        let mut servers = Self { postgres, nats, shards: options.shards, env, _lock: lock };
         if let Err(error) = servers.provision().await {
             servers.stop().await;
             return Err(error);
@@ -124,10 +113,7 @@ impl LocalServers {
 
     /// The addresses of the shard databases, shard 0 first.
     pub fn shard_dsns(&self) -> Vec<String> {
-        self.shard_databases()
-            .iter()
-            .map(|database| self.postgres.dsn(database))
-            .collect()
+        self.shard_databases().iter().map(|database| self.postgres.dsn(database)).collect()
     }
 
     /// The address of the NATS server.
@@ -181,9 +167,7 @@ impl LocalServers {
     }
 
     fn shard_databases(&self) -> Vec<String> {
-        (0..self.shards)
-            .map(|shard| format!("noetl_shard_{shard}"))
-            .collect()
+        (0..self.shards).map(|shard| format!("noetl_shard_{shard}")).collect()
     }
 
     fn settings(&self) -> Vec<(&'static str, String)> {
@@ -201,9 +185,7 @@ const CLUSTER_DATABASE: &str = "noetl_cluster";
 fn prepared(folder: &Path) -> Result<PathBuf, LocalError> {
     std::fs::create_dir_all(folder).map_err(LocalError::io("create the folder", folder))?;
     open_when_empty(folder).map_err(LocalError::io("open the folder", folder))?;
-    folder
-        .canonicalize()
-        .map_err(LocalError::io("open the folder", folder))
+    folder.canonicalize().map_err(LocalError::io("open the folder", folder))
 }
 
 /// Root's Postgres runs as another user, who has to get through. A folder is ours to open as long as it is empty,

@@ -33,11 +33,7 @@ pub struct NatsOptions {
 impl NatsOptions {
     /// Options with any port and the installed program.
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
-        Self {
-            data_dir: data_dir.into(),
-            port: None,
-            program: None,
-        }
+        Self { data_dir: data_dir.into(), port: None, program: None }
     }
 }
 
@@ -69,13 +65,8 @@ impl NatsServer {
         let pid_file = home.join("pid");
         let program = find_nats(options.program.as_deref()).await?;
         stop_leftover(SERVER, &pid_file, &store, Signal::SIGTERM).await;
-        let mut plan = Plan {
-            program,
-            store,
-            pid_file,
-            log: home.join("log"),
-            port: kept.choose(SERVER, options.port)?,
-        };
+        let mut plan =
+            Plan { program, store, pid_file, log: home.join("log"), port: kept.choose(SERVER, options.port)? };
         let process = match plan.start().await {
             // Somebody was faster at the port.
             Err(_) if options.port.is_none() && !is_free(plan.port) => {
@@ -171,10 +162,7 @@ impl Plan {
     /// A client is greeted, and by this server: the pid file is this process's.
     async fn is_ready(&self, process: &Guarded) -> bool {
         pid_in(&self.pid_file) == Some(process.pid())
-            && matches!(
-                timeout(Duration::from_secs(1), greets(self.port)).await,
-                Ok(Ok(true))
-            )
+            && matches!(timeout(Duration::from_secs(1), greets(self.port)).await, Ok(Ok(true)))
     }
 }
 

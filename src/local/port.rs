@@ -14,24 +14,14 @@ pub(super) struct KeptPort {
 
 impl KeptPort {
     pub(super) fn in_folder(folder: &Path) -> Self {
-        Self {
-            file: folder.join("port"),
-        }
+        Self { file: folder.join("port") }
     }
 
     /// A port that was free a moment ago. Another process may take it before the server binds it, so a start that
     /// fails asks again.
-    pub(super) fn choose(
-        &self,
-        server: &'static str,
-        asked: Option<u16>,
-    ) -> Result<u16, LocalError> {
+    pub(super) fn choose(&self, server: &'static str, asked: Option<u16>) -> Result<u16, LocalError> {
         if let Some(port) = asked {
-            return if is_free(port) {
-                Ok(port)
-            } else {
-                Err(LocalError::PortTaken { server, port })
-            };
+            return if is_free(port) { Ok(port) } else { Err(LocalError::PortTaken { server, port }) };
         }
         match self.last().filter(|port| is_free(*port)) {
             Some(port) => Ok(port),
@@ -53,7 +43,5 @@ pub(super) fn is_free(port: u16) -> bool {
 }
 
 fn any_free() -> std::io::Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
-        .local_addr()?
-        .port())
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }

@@ -38,19 +38,12 @@ pub struct PostgresOptions {
 impl PostgresOptions {
     /// Options with any port, the default settings and the newest installed version.
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
-        Self {
-            data_dir: data_dir.into(),
-            port: None,
-            settings: Vec::new(),
-            programs: None,
-        }
+        Self { data_dir: data_dir.into(), port: None, settings: Vec::new(), programs: None }
     }
 
     /// Without fsync, a lasting copy on disk is not wanted at any other place either.
     fn durable(&self) -> bool {
-        !self.settings.iter().any(|(name, value)| {
-            name == "fsync" && matches!(&**value, "off" | "false" | "no" | "0")
-        })
+        !self.settings.iter().any(|(name, value)| name == "fsync" && matches!(&**value, "off" | "false" | "no" | "0"))
     }
 }
 
@@ -80,8 +73,7 @@ impl Postgres {
         let home = super::prepared(&options.data_dir)?;
         let folder = DataFolder::new(&home)?;
         let made_by = folder.made_by();
-        let programs =
-            PostgresPrograms::find(options.programs.as_deref(), made_by.as_deref(), &home).await?;
+        let programs = PostgresPrograms::find(options.programs.as_deref(), made_by.as_deref(), &home).await?;
         let data = folder.prepare(&programs, options.durable()).await?;
         let kept = KeptPort::in_folder(&home);
         let mut plan = Plan {
@@ -116,10 +108,7 @@ impl Postgres {
 
     /// Creates those of the databases that do not exist.
     pub async fn create_databases(&self, names: &[String]) -> Result<(), LocalError> {
-        let names: Vec<String> = names
-            .iter()
-            .map(|name| format!("'{}'", name.replace('\'', "''")))
-            .collect();
+        let names: Vec<String> = names.iter().map(|name| format!("'{}'", name.replace('\'', "''"))).collect();
         self.plan
             .psql(&format!(
                 "SELECT format('CREATE DATABASE %I', name) FROM unnest(ARRAY[{}]::text[]) AS name \
@@ -200,10 +189,7 @@ impl Plan {
             ("timezone", "UTC"),
             ("log_timezone", "UTC"),
         ];
-        let theirs = self
-            .settings
-            .iter()
-            .map(|(name, value)| (&**name, &**value));
+        let theirs = self.settings.iter().map(|(name, value)| (&**name, &**value));
         let mut arguments = vec!["-D".into(), self.data.clone().into_os_string()];
         for (name, value) in ours.into_iter().chain(theirs) {
             arguments.extend(["-c".into(), format!("{name}={value}").into()]);
@@ -214,10 +200,7 @@ impl Plan {
     /// A client can log in, and to this server: the pid file in the data folder is this process's.
     async fn is_ready(&self, process: &Guarded) -> bool {
         pid_in(&self.data.join("postmaster.pid")) == Some(process.pid())
-            && matches!(
-                timeout(Duration::from_secs(1), logs_in(self.port)).await,
-                Ok(Ok(true))
-            )
+            && matches!(timeout(Duration::from_secs(1), logs_in(self.port)).await, Ok(Ok(true)))
     }
 
     async fn psql(&self, script: &str) -> Result<(), LocalError> {
@@ -227,10 +210,7 @@ impl Plan {
             .args(["-c", r#"exec "$@""#, "sh"])
             .arg(&program)
             .args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d"])
-            .arg(format!(
-                "host=127.0.0.1 port={} user=noetl dbname=postgres",
-                self.port
-            ))
+            .arg(format!("host=127.0.0.1 port={} user=noetl dbname=postgres", self.port))
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -244,11 +224,7 @@ impl Plan {
         if output.status.success() {
             return Ok(());
         }
-        Err(LocalError::CreateDatabases {
-            message: String::from_utf8_lossy(&output.stderr)
-                .trim_end()
-                .to_owned(),
-        })
+        Err(LocalError::CreateDatabases { message: String::from_utf8_lossy(&output.stderr).trim_end().to_owned() })
     }
 }
 

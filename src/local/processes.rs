@@ -9,10 +9,8 @@ use nix::unistd::Pid;
 #[cfg(target_os = "linux")]
 pub(super) fn names_path(pid: Pid, path: &Path) -> bool {
     use std::os::unix::ffi::OsStrExt;
-    std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| {
-        line.split(|byte| *byte == 0)
-            .any(|argument| argument == path.as_os_str().as_bytes())
-    })
+    std::fs::read(format!("/proc/{pid}/cmdline"))
+        .is_ok_and(|line| line.split(|byte| *byte == 0).any(|argument| argument == path.as_os_str().as_bytes()))
 }
 
 /// Whether the process runs a command line that names the path.
@@ -30,14 +28,7 @@ pub(super) fn is_stopped(pid: Pid) -> bool {
         .flatten()
         .flatten()
         .filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok())
-        .filter_map(|stat| {
-            Some(
-                stat.rsplit_once(')')?
-                    .1
-                    .trim_start()
-                    .starts_with(['T', 'Z']),
-            )
-        })
+        .filter_map(|stat| Some(stat.rsplit_once(')')?.1.trim_start().starts_with(['T', 'Z'])))
         .all(|stopped| stopped)
 }
 
@@ -51,9 +42,7 @@ pub(super) fn is_stopped(pid: Pid) -> bool {
 /// The direct children of the process.
 #[cfg(target_os = "linux")]
 pub(super) fn children(parent: Pid) -> Vec<Pid> {
-    all()
-        .filter(|pid| parent_of(*pid) == Some(parent))
-        .collect()
+    all().filter(|pid| parent_of(*pid) == Some(parent)).collect()
 }
 
 /// The direct children of the process.
@@ -63,8 +52,7 @@ pub(super) fn children(parent: Pid) -> Vec<Pid> {
         .lines()
         .filter_map(|line| {
             let (pid, ppid) = line.trim().split_once(char::is_whitespace)?;
-            (ppid.trim().parse() == Ok(parent.as_raw()))
-                .then(|| pid.parse().ok().map(Pid::from_raw))?
+            (ppid.trim().parse() == Ok(parent.as_raw())).then(|| pid.parse().ok().map(Pid::from_raw))?
         })
         .collect()
 }
@@ -73,9 +61,7 @@ pub(super) fn children(parent: Pid) -> Vec<Pid> {
 /// folder, which tells the children of a dead postmaster from those of others.
 #[cfg(target_os = "linux")]
 pub(super) fn working_in(folder: &Path) -> Vec<Pid> {
-    all()
-        .filter(|pid| std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == folder))
-        .collect()
+    all().filter(|pid| std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == folder)).collect()
 }
 
 /// Not known without `/proc`. The children of a dead postmaster end on their own.
@@ -98,11 +84,7 @@ fn parent_of(pid: Pid) -> Option<Pid> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // "pid (program) state parent …", where the program's name may hold spaces and brackets.
     let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_whitespace()
-        .nth(1)?
-        .parse()
-        .ok()
-        .map(Pid::from_raw)
+    rest.split_whitespace().nth(1)?.parse().ok().map(Pid::from_raw)
 }
 
 #[cfg(not(target_os = "linux"))]

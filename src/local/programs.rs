@@ -22,11 +22,7 @@ impl PostgresPrograms {
     ///
     /// `given` is the only place to look at, when present. `made_by` is the major version of existing data in
     /// `folder`, which no other version can read.
-    pub(super) async fn find(
-        given: Option<&Path>,
-        made_by: Option<&str>,
-        folder: &Path,
-    ) -> Result<Self, LocalError> {
+    pub(super) async fn find(given: Option<&Path>, made_by: Option<&str>, folder: &Path) -> Result<Self, LocalError> {
         let candidates = match given {
             Some(bin) => vec![bin.to_owned()],
             None => postgres_folders().await,
@@ -44,10 +40,7 @@ impl PostgresPrograms {
             Some(made_by) => found
                 .into_iter()
                 .find(|programs| programs.major.to_string() == made_by)
-                .ok_or_else(|| LocalError::PostgresVersion {
-                    folder: folder.to_owned(),
-                    made_by: made_by.to_owned(),
-                }),
+                .ok_or_else(|| LocalError::PostgresVersion { folder: folder.to_owned(), made_by: made_by.to_owned() }),
         }
     }
 
@@ -59,10 +52,7 @@ impl PostgresPrograms {
     async fn in_folder(bin: &Path) -> Option<Self> {
         let server = bin.join("postgres").canonicalize().ok()?;
         let bin = server.parent()?.to_owned();
-        if !["initdb", "psql"]
-            .iter()
-            .all(|program| bin.join(program).is_file())
-        {
+        if !["initdb", "psql"].iter().all(|program| bin.join(program).is_file()) {
             return None;
         }
         let (major, _) = version(&server).await?;
@@ -74,20 +64,13 @@ impl PostgresPrograms {
 pub(super) async fn find_nats(given: Option<&Path>) -> Result<PathBuf, LocalError> {
     let candidates = match given {
         Some(program) => vec![program.to_owned()],
-        None => on_path("nats-server")
-            .await
-            .into_iter()
-            .chain(NATS_PROGRAMS.iter().map(PathBuf::from))
-            .collect(),
+        None => on_path("nats-server").await.into_iter().chain(NATS_PROGRAMS.iter().map(PathBuf::from)).collect(),
     };
     for candidate in candidates {
         let Ok(program) = candidate.canonicalize() else {
             continue;
         };
-        if version(&program)
-            .await
-            .is_some_and(|version| version >= OLDEST_NATS)
-        {
+        if version(&program).await.is_some_and(|version| version >= OLDEST_NATS) {
             return Ok(program);
         }
     }
@@ -113,17 +96,12 @@ const POSTGRES_HOMES: [(&str, &str); 6] = [
 ];
 
 async fn postgres_folders() -> Vec<PathBuf> {
-    let mut folders: Vec<PathBuf> = on_path("postgres")
-        .await
-        .and_then(|server| Some(server.parent()?.to_owned()))
-        .into_iter()
-        .collect();
+    let mut folders: Vec<PathBuf> =
+        on_path("postgres").await.and_then(|server| Some(server.parent()?.to_owned())).into_iter().collect();
     for (home, bin) in POSTGRES_HOMES {
         let versions = std::fs::read_dir(home).into_iter().flatten().flatten();
         folders.extend(
-            versions
-                .filter(|version| names_postgres(&version.file_name()))
-                .map(|version| version.path().join(bin)),
+            versions.filter(|version| names_postgres(&version.file_name())).map(|version| version.path().join(bin)),
         );
     }
     folders
@@ -137,11 +115,7 @@ fn names_postgres(folder: &OsStr) -> bool {
 
 /// Asks the shell, which knows the PATH that we were started with.
 async fn on_path(program: &str) -> Option<PathBuf> {
-    let output = Command::new("/bin/sh")
-        .args(["-c", r#"command -v "$1""#, "sh", program])
-        .output()
-        .await
-        .ok()?;
+    let output = Command::new("/bin/sh").args(["-c", r#"command -v "$1""#, "sh", program]).output().await.ok()?;
     let path = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim_end());
     path.is_absolute().then_some(path)
 }
@@ -157,9 +131,7 @@ fn parse_version(text: &str) -> Option<(u32, u32)> {
         .split_whitespace()
         .map(|word| word.trim_start_matches('v'))
         .find(|word| word.starts_with(|c: char| c.is_ascii_digit()))?;
-    let mut numbers = word
-        .split(|c: char| !c.is_ascii_digit())
-        .map(|digits| digits.parse().unwrap_or(0));
+    let mut numbers = word.split(|c: char| !c.is_ascii_digit()).map(|digits| digits.parse().unwrap_or(0));
     Some((numbers.next()?, numbers.next().unwrap_or(0)))
 }
 
@@ -171,15 +143,9 @@ mod tests {
     fn versions_are_read_as_the_programs_print_them() {
         let debian = "postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)";
         assert_eq!(parse_version(debian), Some((15, 18)));
-        assert_eq!(
-            parse_version("postgres (PostgreSQL) 17beta1\n"),
-            Some((17, 0))
-        );
+        assert_eq!(parse_version("postgres (PostgreSQL) 17beta1\n"), Some((17, 0)));
         assert_eq!(parse_version("nats-server: v2.9.10\n"), Some((2, 9)));
-        assert_eq!(
-            parse_version("nats-server: v2.10.0-beta.1\n"),
-            Some((2, 10))
-        );
+        assert_eq!(parse_version("nats-server: v2.10.0-beta.1\n"), Some((2, 10)));
         assert_eq!(parse_version("no version"), None);
     }
 }

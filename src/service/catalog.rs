@@ -100,7 +100,10 @@ impl Catalog {
         let newest = catalog::newest_ids(&self.cluster, paths).await?;
         let ids: Vec<i64> = newest.iter().map(|(_, id)| *id).collect();
         let entries = self.by_ids(&ids).await?;
-        Ok(newest.into_iter().filter_map(|(path, id)| entries.get(&id).map(|entry| (path, Arc::clone(entry)))).collect())
+        Ok(newest
+            .into_iter()
+            .filter_map(|(path, id)| entries.get(&id).map(|entry| (path, Arc::clone(entry))))
+            .collect())
     }
 
     /// The newest entry of a path, if it has one.

@@ -40,11 +40,7 @@ struct Leased {
 impl Ids {
     /// Takes a machine id: `pinned`, or any that is free. `Ok(None)`: none is free now.
     /// `owner` is unique to this process.
-    pub async fn lease(
-        cluster: Arc<Database>,
-        owner: Uuid,
-        pinned: Option<u16>,
-    ) -> Result<Option<Self>, ServiceError> {
+    pub async fn lease(cluster: Arc<Database>, owner: Uuid, pinned: Option<u16>) -> Result<Option<Self>, ServiceError> {
         let Some(leased) = acquire(&cluster, owner, pinned, 0).await? else {
             return Ok(None);
         };

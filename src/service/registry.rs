@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::error::{Rejection, RejectionCode, ServiceError};
 use super::fault;
-use super::subscriptions::Subscriptions;
+use super::subscriptions::{Subscriptions, lifecycle_event};
 use crate::domain::ids::Id;
 use crate::domain::lifecycle::{Action, State};
 use crate::storage::catalog::CatalogEntry;
@@ -22,11 +22,7 @@ pub(super) enum Wanted<'a> {
     /// Any subscription of the path; a fresh one if none is live.
     Any,
     /// This deactivated one, if nothing happened to it since the expected event.
-    This {
-        id: Id,
-        expected: Option<Id>,
-        reason: Option<&'a str>,
-    },
+    This { id: Id, expected: Option<Id>, reason: Option<&'a str> },
 }
 
 /// What came of it.
@@ -102,13 +98,13 @@ impl Subscriptions {
         let event = match log.subscription().await? {
             None => {
                 let event_id = self.ids.next_after(id).await?;
-                self.lifecycle_event(id, event_id, path, catalog_id, None, json!({}))
+                lifecycle_event(id, event_id, path, catalog_id, None, json!({}))
             }
             Some(ended) => {
                 let last = log.last_event_id().await?.unwrap_or(ended.last_event_id);
                 let event_id = self.ids.next_after(last).await?;
                 let extra = reason.map_or(json!({}), |reason| json!({ "reason": reason }));
-                self.lifecycle_event(id, event_id, path, ended.catalog_id, Some((Action::Activate, State::Active)), extra)
+                lifecycle_event(id, event_id, path, ended.catalog_id, Some((Action::Activate, State::Active)), extra)
             }
         };
         log.append(&event).await?;
@@ -123,9 +119,7 @@ impl Subscriptions {
 fn answers(wanted: Wanted<'_>, made: &SubscriptionRow, intent_after: Id) -> bool {
     match wanted {
         Wanted::Any => true,
-        Wanted::This { id, expected, .. } => {
-            made.id == id && expected.is_none_or(|expected| expected == intent_after)
-        }
+        Wanted::This { id, expected, .. } => made.id == id && expected.is_none_or(|expected| expected == intent_after),
     }
 }
 

@@ -107,11 +107,8 @@ impl Subscriptions {
             }
             drop(log);
             let entry = self.entry(&current.path).await?;
-            let wanted = Wanted::This {
-                id: asked.id,
-                expected: asked.expected_last_event_id,
-                reason: asked.reason.as_deref(),
-            };
+            let wanted =
+                Wanted::This { id: asked.id, expected: asked.expected_last_event_id, reason: asked.reason.as_deref() };
             if let Outcome::Live(live) = self.make_live(&entry, wanted).await? {
                 return Ok(live);
             }
@@ -129,7 +126,7 @@ impl Subscriptions {
         let event_id = self.ids.next_after(last).await?;
         let extra = asked.reason.as_ref().map_or(json!({}), |reason| json!({ "reason": reason }));
         let to = Some((asked.action, next));
-        let event = self.lifecycle_event(current.id, event_id, &current.path, current.catalog_id, to, extra);
+        let event = lifecycle_event(current.id, event_id, &current.path, current.catalog_id, to, extra);
         log.append(&event).await?;
         let row = log.subscription().await?.ok_or_else(|| unknown(current.id))?;
         log.commit().await?;
@@ -214,10 +211,8 @@ impl Subscriptions {
     pub async fn sweep(&self) -> Result<usize, ServiceError> {
         let paths = registry::stale(self.cluster(), STALE_INTENT_SECONDS, 100).await?;
         for path in &paths {
-            match self.register(path).await {
-                Ok(live) => tracing::info!(path, subscription = %live.id, "finished an abandoned registration"),
-                Err(error) => tracing::warn!(path, %error, "an abandoned registration can't be finished yet"),
-            }
+            let finished = self.register(path).await.map(|live| live.id);
+            tracing::info!(path, ?finished, "took up an abandoned registration");
         }
         Ok(paths.len())
     }
@@ -239,35 +234,34 @@ impl Subscriptions {
         let message = format!("catalog path {path:?} is of kind {}, not subscription", entry.kind.to_lowercase());
         Err(Rejection::new(RejectionCode::WrongKind, "path", message).into())
     }
+}
 
-    /// The event of a registration (`to` absent) or of a transition; `extra` joins the context.
-    pub(super) fn lifecycle_event(
-        &self,
-        id: Id,
-        event_id: Id,
-        path: &str,
-        catalog_id: Id,
-        to: Option<(Action, State)>,
-        extra: Value,
-    ) -> Event {
-        let (event_type, state) =
-            to.map_or((REGISTERED, State::Registered), |(action, state)| (action.event_type(), state));
-        let at = clock::now();
-        let mut context = Map::new();
-        context.insert("subscription_id".to_owned(), id.to_string().into());
-        context.insert("path".to_owned(), path.into());
-        context.insert("catalog_id".to_owned(), catalog_id.to_string().into());
-        if let Value::Object(extra) = extra {
-            context.extend(extra);
-        }
-        let mut meta = emitted(at);
-        meta.insert("subscription_lifecycle".to_owned(), true.into());
-        Event {
-            status: Some(state.to_string()),
-            context: Some(context.into()),
-            meta: Some(meta.into()),
-            ..subscription_event(id, event_id, path, catalog_id, event_type, at)
-        }
+/// The event of a registration (`to` absent) or of a transition; `extra` joins the context.
+pub(super) fn lifecycle_event(
+    id: Id,
+    event_id: Id,
+    path: &str,
+    catalog_id: Id,
+    to: Option<(Action, State)>,
+    extra: Value,
+) -> Event {
+    let (event_type, state) =
+        to.map_or((REGISTERED, State::Registered), |(action, state)| (action.event_type(), state));
+    let at = clock::now();
+    let mut context = Map::new();
+    context.insert("subscription_id".to_owned(), id.to_string().into());
+    context.insert("path".to_owned(), path.into());
+    context.insert("catalog_id".to_owned(), catalog_id.to_string().into());
+    if let Value::Object(extra) = extra {
+        context.extend(extra);
+    }
+    let mut meta = emitted(at);
+    meta.insert("subscription_lifecycle".to_owned(), true.into());
+    Event {
+        status: Some(state.to_string()),
+        context: Some(context.into()),
+        meta: Some(meta.into()),
+        ..subscription_event(id, event_id, path, catalog_id, event_type, at)
     }
 }
 

@@ -149,7 +149,9 @@ pub async fn list(
                          WHERE newer.path = entry.path AND newer.version > entry.version))
                      AND ($4::text IS NULL OR (path, version) > ($4, $5::smallint))
                      AND ($6::text IS NULL OR (path, version) < ($6, $7::smallint))
-                   ORDER BY "# + $order + " LIMIT $8",
+                   ORDER BY "#
+                    + $order
+                    + " LIMIT $8",
                 filter.kinds.as_deref(),
                 filter.path_prefix,
                 filter.latest_only,

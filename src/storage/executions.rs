@@ -124,7 +124,9 @@ pub async fn list(
                    AND ($5::bigint IS NULL OR parent_execution_id = $5)
                    AND ($6::timestamptz IS NULL OR start_time > $6)
                    AND ($7::timestamptz IS NULL OR start_time < $7)
-                 ORDER BY " + $order + " LIMIT $8",
+                 ORDER BY "
+                    + $order
+                    + " LIMIT $8",
                 range.above,
                 range.below,
                 statuses.as_deref(),
@@ -169,9 +171,12 @@ pub async fn children(
                        AND ($5::text IS NULL OR starts_with(path, $5))
                        AND ($6::timestamptz IS NULL OR start_time > $6)
                        AND ($7::timestamptz IS NULL OR start_time < $7)
-                     ORDER BY " + $order + " LIMIT $8
+                     ORDER BY "
+                    + $order
+                    + " LIMIT $8
                  ) AS page
-                 ORDER BY parent_execution_id, " + $order,
+                 ORDER BY parent_execution_id, "
+                    + $order,
                 &parents,
                 range.above,
                 range.below,

@@ -117,7 +117,9 @@ pub async fn list(
                      AND ($3::text[] IS NULL OR state = ANY($3))
                      AND ($4::text IS NULL OR starts_with(path, $4))
                      AND ($5::bigint[] IS NULL OR id = ANY($5))
-                   ORDER BY "# + $order + " LIMIT $6",
+                   ORDER BY "#
+                    + $order
+                    + " LIMIT $6",
                 range.above,
                 range.below,
                 states.as_deref(),

@@ -49,11 +49,8 @@ impl Hub {
     /// A hub that takes no events before [`Hub::run`].
     #[must_use]
     pub fn new(client: async_nats::Client, databases: Databases) -> Self {
-        let feed = |_| Feed {
-            head: Mutex::new(None),
-            ring: broadcast::Sender::new(RING),
-            found: watch::Sender::new(false),
-        };
+        let feed =
+            |_| Feed { head: Mutex::new(None), ring: broadcast::Sender::new(RING), found: watch::Sender::new(false) };
         let feeds = databases.shards().iter().map(feed).collect();
         Self { client, databases, feeds }
     }

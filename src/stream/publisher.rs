@@ -175,11 +175,7 @@ fn message(
     Ok(message.payload(encode(event, max_payload)?))
 }
 
-async fn confirm(
-    ack: jetstream::context::PublishAckFuture,
-    sequence: u64,
-    index: u64,
-) -> Result<(), PublishError> {
+async fn confirm(ack: jetstream::context::PublishAckFuture, sequence: u64, index: u64) -> Result<(), PublishError> {
     let ack = ack.into_future().await.map_err(|error| sort(&error))?;
     if ack.duplicate {
         return Err(PublishError::Repetition(index));

@@ -69,11 +69,7 @@ pub struct Extent {
 
 impl ShardStream {
     /// Opens the shard's stream, which must exist.
-    pub async fn open(
-        client: async_nats::Client,
-        databases: Databases,
-        shard: ShardIndex,
-    ) -> Result<Self, ReadError> {
+    pub async fn open(client: async_nats::Client, databases: Databases, shard: ShardIndex) -> Result<Self, ReadError> {
         let stream = jetstream::new(client).get_stream(names::stream(shard)).await;
         Ok(Self { shard, stream: stream.map_err(|error| broker(shard, error))?, databases })
     }

@@ -24,35 +24,21 @@ fn scratch() -> tempfile::TempDir {
 }
 
 fn scratch_with_mode(mode: u32) -> tempfile::TempDir {
-    tempfile::Builder::new()
-        .prefix("noetl-local-")
-        .permissions(fs::Permissions::from_mode(mode))
-        .tempdir()
-        .unwrap()
+    tempfile::Builder::new().prefix("noetl-local-").permissions(fs::Permissions::from_mode(mode)).tempdir().unwrap()
 }
 
 /// Faster than the defaults, and enough here.
 fn postgres_in(folder: &Path) -> PostgresOptions {
     PostgresOptions {
-        settings: vec![
-            ("fsync".into(), "off".into()),
-            ("shared_buffers".into(), "16MB".into()),
-        ],
+        settings: vec![("fsync".into(), "off".into()), ("shared_buffers".into(), "16MB".into())],
         ..PostgresOptions::new(folder)
     }
 }
 
 /// Runs one statement and returns what psql prints.
 fn psql(dsn: &str, sql: &str) -> String {
-    let output = Command::new("psql")
-        .args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-d", dsn, "-c", sql])
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{sql}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let output = Command::new("psql").args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-d", dsn, "-c", sql]).output().unwrap();
+    assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
@@ -70,10 +56,8 @@ fn wait_until(what: &str, condition: impl Fn() -> bool) {
 
 fn is_alive(pid: Pid) -> bool {
     // A zombie that its new parent has not collected yet has no command line.
-    fs::read(format!("/proc/{pid}/cmdline")).map_or_else(
-        |_| !cfg!(target_os = "linux") && kill(pid, None).is_ok(),
-        |line| !line.is_empty(),
-    )
+    fs::read(format!("/proc/{pid}/cmdline"))
+        .map_or_else(|_| !cfg!(target_os = "linux") && kill(pid, None).is_ok(), |line| !line.is_empty())
 }
 
 fn first_pid(file: &Path) -> Option<Pid> {
@@ -109,10 +93,7 @@ impl Dev {
     /// Starts it and waits until its env file, not that of a killed one, names its port.
     fn start(mut command: Command, data_dir: &Path) -> Self {
         let _ = fs::remove_file(data_dir.join("env"));
-        let mut dev = Self {
-            process: command.spawn().unwrap(),
-            data_dir: data_dir.to_owned(),
-        };
+        let mut dev = Self { process: command.spawn().unwrap(), data_dir: data_dir.to_owned() };
         let deadline = Instant::now() + PATIENCE;
         while !dev.env().contains("NOETL_PORT=") {
             assert!(dev.process.try_wait().unwrap().is_none(), "dev ended early");
@@ -147,11 +128,7 @@ async fn a_second_start_finds_data_and_ports_of_the_first() {
     let options = LocalOptions::new(folder.path().join("data"), 2);
 
     let servers = LocalServers::start(&options).await.unwrap();
-    let (cluster, shards, nats) = (
-        servers.cluster_dsn(),
-        servers.shard_dsns(),
-        servers.nats_url(),
-    );
+    let (cluster, shards, nats) = (servers.cluster_dsn(), servers.shard_dsns(), servers.nats_url());
     assert_eq!(shards.len(), 2);
     for dsn in shards.iter().chain([&cluster]) {
         psql(dsn, "CREATE TABLE kept AS SELECT 7 AS value");
@@ -185,25 +162,15 @@ async fn more_shards_are_added_to_existing_data() {
 #[tokio::test]
 async fn a_shell_can_source_the_env_file_while_the_servers_run() {
     let folder = scratch();
-    let servers = LocalServers::start(&LocalOptions::new(folder.path().join("data"), 2))
-        .await
-        .unwrap();
+    let servers = LocalServers::start(&LocalOptions::new(folder.path().join("data"), 2)).await.unwrap();
     servers.publish_port(12345).unwrap();
     let output = Command::new("/bin/sh")
-        .args([
-            "-c",
-            r#". "$1"; echo "$NOETL_CLUSTER_DSN $NOETL_SHARDS $NOETL_NATS_URL $NOETL_PORT""#,
-            "sh",
-        ])
+        .args(["-c", r#". "$1"; echo "$NOETL_CLUSTER_DSN $NOETL_SHARDS $NOETL_NATS_URL $NOETL_PORT""#, "sh"])
         .arg(servers.env_file())
         .output()
         .unwrap();
-    let expected = format!(
-        "{} {} {} 12345\n",
-        servers.cluster_dsn(),
-        servers.shard_dsns().join(","),
-        servers.nats_url()
-    );
+    let expected =
+        format!("{} {} {} 12345\n", servers.cluster_dsn(), servers.shard_dsns().join(","), servers.nats_url());
     assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
 
     let env = servers.env_file().to_owned();
@@ -229,10 +196,8 @@ async fn one_folder_serves_one_process() {
 #[tokio::test]
 async fn two_folders_do_not_collide() {
     let folder = scratch();
-    let (first, second) = (
-        LocalOptions::new(folder.path().join("first"), 1),
-        LocalOptions::new(folder.path().join("second"), 1),
-    );
+    let (first, second) =
+        (LocalOptions::new(folder.path().join("first"), 1), LocalOptions::new(folder.path().join("second"), 1));
     let (first, second) = tokio::join!(LocalServers::start(&first), LocalServers::start(&second));
     let (first, second) = (first.unwrap(), second.unwrap());
     assert_ne!(first.cluster_dsn(), second.cluster_dsn());
@@ -300,10 +265,7 @@ fn servers_whose_watchdogs_were_killed_too_are_cleaned_up_by_the_next_start() {
     }
     dev.signal(Signal::SIGKILL);
     dev.process.wait().unwrap();
-    assert!(
-        leftovers.iter().all(|pid| is_alive(*pid)),
-        "the servers are left over"
-    );
+    assert!(leftovers.iter().all(|pid| is_alive(*pid)), "the servers are left over");
 
     let dev = Dev::start(Dev::command(BINARY, &data_dir), &data_dir);
     assert!(!leftovers.iter().any(|pid| is_alive(*pid)));
@@ -320,10 +282,7 @@ async fn a_pid_file_that_names_a_stranger_harms_nobody() {
         fs::write(options.data_dir.join(file), format!("{}\n", stranger.id())).unwrap();
     }
     let started = LocalServers::start(&options).await;
-    assert!(
-        stranger.try_wait().unwrap().is_none(),
-        "the stranger was stopped"
-    );
+    assert!(stranger.try_wait().unwrap().is_none(), "the stranger was stopped");
     stranger.kill().unwrap();
     stranger.wait().unwrap();
     started.unwrap().stop().await;
@@ -348,17 +307,12 @@ async fn a_port_that_is_taken_is_named_or_avoided() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
 
-    let asked = NatsOptions {
-        port: Some(port),
-        ..NatsOptions::new(folder.path().join("nats"))
-    };
+    let asked = NatsOptions { port: Some(port), ..NatsOptions::new(folder.path().join("nats")) };
     let error = NatsServer::start(asked).await.unwrap_err();
     assert!(matches!(error, LocalError::PortTaken { .. }), "{error}");
 
     fs::write(folder.path().join("nats/port"), format!("{port}\n")).unwrap();
-    let mut nats = NatsServer::start(NatsOptions::new(folder.path().join("nats")))
-        .await
-        .unwrap();
+    let mut nats = NatsServer::start(NatsOptions::new(folder.path().join("nats"))).await.unwrap();
     assert_ne!(nats.port(), port);
     nats.stop().await;
 }
@@ -366,16 +320,11 @@ async fn a_port_that_is_taken_is_named_or_avoided() {
 #[tokio::test]
 async fn the_end_of_a_server_is_noticed_with_its_reason() {
     let folder = scratch();
-    let mut servers = LocalServers::start(&LocalOptions::new(folder.path().join("data"), 1))
-        .await
-        .unwrap();
+    let mut servers = LocalServers::start(&LocalOptions::new(folder.path().join("data"), 1)).await.unwrap();
     let nats = first_pid(&folder.path().join("data/nats/pid")).unwrap();
     kill(nats, Signal::SIGKILL).unwrap();
     let error = servers.wait_exit().await.to_string();
-    assert!(
-        error.contains("nats-server ended (killed by SIGKILL)"),
-        "{error}"
-    );
+    assert!(error.contains("nats-server ended (killed by SIGKILL)"), "{error}");
     servers.stop().await;
 }
 
@@ -383,14 +332,9 @@ async fn the_end_of_a_server_is_noticed_with_its_reason() {
 async fn a_refused_setting_is_told_with_the_servers_own_words() {
     let folder = scratch();
     let mut options = postgres_in(&folder.path().join("postgres"));
-    options
-        .settings
-        .push(("shared_buffers".into(), "lots".into()));
+    options.settings.push(("shared_buffers".into(), "lots".into()));
     let error = Postgres::start(options).await.unwrap_err().to_string();
-    assert!(
-        error.contains("invalid value for parameter \"shared_buffers\""),
-        "{error}"
-    );
+    assert!(error.contains("invalid value for parameter \"shared_buffers\""), "{error}");
 }
 
 #[tokio::test]
@@ -399,26 +343,16 @@ async fn data_of_another_major_version_is_refused_with_its_number() {
     let data = folder.path().join("postgres/data");
     fs::create_dir_all(&data).unwrap();
     fs::write(data.join("PG_VERSION"), "9.6\n").unwrap();
-    let error = Postgres::start(postgres_in(&folder.path().join("postgres")))
-        .await
-        .unwrap_err();
-    assert!(
-        error.to_string().contains("made by PostgreSQL 9.6"),
-        "{error}"
-    );
+    let error = Postgres::start(postgres_in(&folder.path().join("postgres"))).await.unwrap_err();
+    assert!(error.to_string().contains("made by PostgreSQL 9.6"), "{error}");
     assert!(data.join("PG_VERSION").exists(), "the data is still there");
 }
 
 #[tokio::test]
 async fn a_crashed_server_restarts_at_its_port_with_its_data() {
     let folder = scratch();
-    let mut postgres = Postgres::start(postgres_in(&folder.path().join("postgres")))
-        .await
-        .unwrap();
-    psql(
-        &postgres.dsn("postgres"),
-        "CREATE TABLE kept AS SELECT 7 AS value",
-    );
+    let mut postgres = Postgres::start(postgres_in(&folder.path().join("postgres"))).await.unwrap();
+    psql(&postgres.dsn("postgres"), "CREATE TABLE kept AS SELECT 7 AS value");
     let dsn = postgres.dsn("postgres");
     postgres.kill_9().await;
     assert!(!answers(postgres.port()));
@@ -426,9 +360,7 @@ async fn a_crashed_server_restarts_at_its_port_with_its_data() {
     assert_eq!(psql(&dsn, "SELECT value FROM kept"), "7");
     postgres.stop().await;
 
-    let mut nats = NatsServer::start(NatsOptions::new(folder.path().join("nats")))
-        .await
-        .unwrap();
+    let mut nats = NatsServer::start(NatsOptions::new(folder.path().join("nats"))).await.unwrap();
     nats.kill_9().await;
     assert!(!answers(nats.port()));
     nats.restart().await.unwrap();
@@ -439,18 +371,14 @@ async fn a_crashed_server_restarts_at_its_port_with_its_data() {
 #[tokio::test]
 async fn a_paused_server_keeps_connections_and_answers_nothing_until_resumed() {
     let folder = scratch();
-    let mut nats = NatsServer::start(NatsOptions::new(folder.path().join("nats")))
-        .await
-        .unwrap();
+    let mut nats = NatsServer::start(NatsOptions::new(folder.path().join("nats"))).await.unwrap();
     let mut client = TcpStream::connect(("127.0.0.1", nats.port())).unwrap();
     let mut answer = [0; 4096];
     assert!(client.read(&mut answer).unwrap() > 0);
 
     nats.pause().await;
     client.write_all(b"PING\r\n").unwrap();
-    client
-        .set_read_timeout(Some(Duration::from_millis(300)))
-        .unwrap();
+    client.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     assert!(client.read(&mut answer).is_err());
     nats.resume();
     client.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -458,17 +386,11 @@ async fn a_paused_server_keeps_connections_and_answers_nothing_until_resumed() {
     assert!(answer[..length].starts_with(b"PONG"));
     nats.stop().await;
 
-    let mut postgres = Postgres::start(postgres_in(&folder.path().join("postgres")))
-        .await
-        .unwrap();
+    let mut postgres = Postgres::start(postgres_in(&folder.path().join("postgres"))).await.unwrap();
     let dsn = postgres.dsn("postgres");
     // A session that exists already is frozen too.
-    let mut session = Command::new("psql")
-        .args(["-XAtq", "-d", &dsn])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut session =
+        Command::new("psql").args(["-XAtq", "-d", &dsn]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut input = session.stdin.take().unwrap();
     let mut output = session.stdout.take().unwrap();
     writeln!(input, "SELECT 'before';").unwrap();
@@ -507,12 +429,7 @@ fn a_normal_user_can_start_them() {
     let data_dir = folder.path().join("data");
     fs::create_dir(&data_dir).unwrap();
     let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
-    chown(
-        &data_dir,
-        Some(nobody.uid.as_raw()),
-        Some(nobody.gid.as_raw()),
-    )
-    .unwrap();
+    chown(&data_dir, Some(nobody.uid.as_raw()), Some(nobody.gid.as_raw())).unwrap();
 
     let mut command = Dev::command(program.to_str().unwrap(), &data_dir);
     command
@@ -523,10 +440,7 @@ fn a_normal_user_can_start_them() {
         .env("PATH", "/usr/local/bin:/usr/bin:/bin");
     let mut dev = Dev::start(command, &data_dir);
     assert_eq!(psql(&cluster_dsn(&dev), "SELECT 1"), "1");
-    assert_eq!(
-        fs::metadata(data_dir.join("postgres/data")).unwrap().uid(),
-        nobody.uid.as_raw()
-    );
+    assert_eq!(fs::metadata(data_dir.join("postgres/data")).unwrap().uid(), nobody.uid.as_raw());
     dev.signal(Signal::SIGTERM);
     assert!(dev.process.wait().unwrap().success());
 }
@@ -534,9 +448,7 @@ fn a_normal_user_can_start_them() {
 #[tokio::test]
 async fn the_data_stays_in_an_empty_folder_as_mktemp_makes_it() {
     let folder = scratch_with_mode(0o700);
-    let servers = LocalServers::start(&LocalOptions::new(folder.path(), 1))
-        .await
-        .unwrap();
+    let servers = LocalServers::start(&LocalOptions::new(folder.path(), 1)).await.unwrap();
     let data = folder.path().join("postgres/data");
     assert!(fs::symlink_metadata(data).unwrap().is_dir());
     servers.stop().await;
@@ -550,52 +462,34 @@ async fn root_can_keep_its_data_below_a_folder_that_is_closed_to_others() {
     let folder = scratch_with_mode(0o700);
     let home = folder.path().join(".noetl/postgres");
     let mut postgres = Postgres::start(postgres_in(&home)).await.unwrap();
-    psql(
-        &postgres.dsn("postgres"),
-        "CREATE TABLE kept AS SELECT 7 AS value",
-    );
+    psql(&postgres.dsn("postgres"), "CREATE TABLE kept AS SELECT 7 AS value");
     postgres.stop().await;
     let elsewhere = fs::read_link(home.join("data")).unwrap();
 
     let mut postgres = Postgres::start(postgres_in(&home)).await.unwrap();
-    assert_eq!(
-        psql(&postgres.dsn("postgres"), "SELECT value FROM kept"),
-        "7"
-    );
+    assert_eq!(psql(&postgres.dsn("postgres"), "SELECT value FROM kept"), "7");
     postgres.stop().await;
 
     // Whoever deletes the project's data folder wants an empty start.
     fs::remove_dir_all(&home).unwrap();
     let mut postgres = Postgres::start(postgres_in(&home)).await.unwrap();
-    let tables = psql(
-        &postgres.dsn("postgres"),
-        "SELECT count(*) FROM pg_tables WHERE tablename = 'kept'",
-    );
+    let tables = psql(&postgres.dsn("postgres"), "SELECT count(*) FROM pg_tables WHERE tablename = 'kept'");
     assert_eq!(tables, "0");
     postgres.stop().await;
     fs::remove_dir_all(elsewhere.parent().unwrap()).unwrap();
 }
 
 fn cluster_dsn(dev: &Dev) -> String {
-    dev.env()
-        .lines()
-        .find_map(|line| line.strip_prefix("NOETL_CLUSTER_DSN="))
-        .unwrap()
-        .to_owned()
+    dev.env().lines().find_map(|line| line.strip_prefix("NOETL_CLUSTER_DSN=")).unwrap().to_owned()
 }
 
 fn group_members(group: Pid) -> Vec<Pid> {
-    let output = Command::new("ps")
-        .args(["-A", "-o", "pid=,pgid="])
-        .output()
-        .unwrap();
+    let output = Command::new("ps").args(["-A", "-o", "pid=,pgid="]).output().unwrap();
     String::from_utf8(output.stdout)
         .unwrap()
         .lines()
         .filter_map(|line| {
-            let mut numbers = line
-                .split_whitespace()
-                .map(|number| number.parse().ok().map(Pid::from_raw));
+            let mut numbers = line.split_whitespace().map(|number| number.parse().ok().map(Pid::from_raw));
             let (pid, its_group) = (numbers.next()??, numbers.next()??);
             (its_group == group).then_some(pid)
         })

@@ -41,11 +41,8 @@ async fn register_racing_with_activate_leaves_at_most_one_live() {
     one.transition("deactivate", &known[0], None).await;
     for round in 0..40 {
         let old = &known[round % known.len()];
-        let (registered, activated, registered_too) = tokio::join!(
-            one.register("inbox"),
-            other.transition("activate", old, None),
-            other.register("inbox"),
-        );
+        let (registered, activated, registered_too) =
+            tokio::join!(one.register("inbox"), other.transition("activate", old, None), other.register("inbox"),);
         assert_eq!(deployment.sum_over_shards(LIVE).await, 1, "round {round}: {registered} {activated}");
         assert_eq!(id(&registered), id(&registered_too), "round {round}");
         let live = id(&registered).to_owned();

@@ -96,9 +96,7 @@ fn changes(
 }
 
 /// A reader that starts with the latest says at once that it has caught up: from there on it misses nothing.
-async fn wait_for_place(
-    feed: &mut (impl Stream<Item = Result<Item, ReadError>> + Unpin),
-) -> Result<()> {
+async fn wait_for_place(feed: &mut (impl Stream<Item = Result<Item, ReadError>> + Unpin)) -> Result<()> {
     while let Some(item) = feed.try_next().await.map_err(broken)? {
         if matches!(item, Item::CaughtUp { .. }) {
             return Ok(());

@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 use async_graphql::{Context, ID, Object, Result};
 
-use super::connection::{CatalogEntryConnection, EventConnection, ExecutionConnection, SourceSubscriptionConnection, PageArguments, id_cursor};
+use super::connection::{
+    CatalogEntryConnection, EventConnection, ExecutionConnection, PageArguments, SourceSubscriptionConnection,
+    id_cursor,
+};
 use super::errors::fault;
 use super::inputs::{CatalogFilter, EventFilter, ExecutionFilter, SubscriptionFilter, SubscriptionKey};
 use super::scalars::parse_id;
@@ -61,11 +64,7 @@ impl Query {
     }
 
     /// One execution.
-    async fn execution(
-        &self,
-        ctx: &Context<'_>,
-        #[graphql(desc = "Which one.")] id: ID,
-    ) -> Result<Option<Execution>> {
+    async fn execution(&self, ctx: &Context<'_>, #[graphql(desc = "Which one.")] id: ID) -> Result<Option<Execution>> {
         Execution::load(ctx, parse_id("id", &id).map_err(fault)?).await
     }
 

@@ -7,8 +7,8 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use crate::domain::event as domain;
-use crate::graphql::schema::Services;
 use crate::graphql::scalars::show_id;
+use crate::graphql::schema::Services;
 
 /// A committed event.
 #[derive(Debug, Clone)]

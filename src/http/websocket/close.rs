@@ -61,9 +61,6 @@ impl Close {
     pub(super) fn message(&self) -> Option<Message> {
         let mut reason = self.to_string();
         reason.truncate(reason.floor_char_boundary(MAX_REASON));
-        Some(Message::Close(Some(CloseFrame {
-            code: self.code()?,
-            reason: reason.into(),
-        })))
+        Some(Message::Close(Some(CloseFrame { code: self.code()?, reason: reason.into() })))
     }
 }

@@ -15,18 +15,11 @@ const MAX_ID: usize = 256;
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Incoming {
-    ConnectionInit {
-        payload: Option<Map<String, Value>>,
-    },
+    ConnectionInit { payload: Option<Map<String, Value>> },
     Ping,
     Pong,
-    Subscribe {
-        id: String,
-        payload: Map<String, Value>,
-    },
-    Complete {
-        id: String,
-    },
+    Subscribe { id: String, payload: Map<String, Value> },
+    Complete { id: String },
 }
 
 impl Incoming {
@@ -60,31 +53,19 @@ fn bad(error: &serde_json::Error) -> Close {
 pub(super) enum Outgoing<'a> {
     ConnectionAck,
     Pong,
-    Next {
-        id: &'a str,
-        payload: &'a Reply,
-    },
-    Error {
-        id: &'a str,
-        payload: &'a [async_graphql::ServerError],
-    },
-    Complete {
-        id: &'a str,
-    },
+    Next { id: &'a str, payload: &'a Reply },
+    Error { id: &'a str, payload: &'a [async_graphql::ServerError] },
+    Complete { id: &'a str },
 }
 
 impl Outgoing<'_> {
     pub(super) fn to_message(&self) -> Message {
         let text = serde_json::to_string(self).or_else(|error| {
             tracing::error!(%error, "an answer could not be written as JSON");
-            let (Self::Next { id, .. } | Self::Error { id, .. } | Self::Complete { id }) = self
-            else {
+            let (Self::Next { id, .. } | Self::Error { id, .. } | Self::Complete { id }) = self else {
                 return Ok(String::new());
             };
-            serde_json::to_string(&Outgoing::Next {
-                id,
-                payload: &Reply::internal(),
-            })
+            serde_json::to_string(&Outgoing::Next { id, payload: &Reply::internal() })
         });
         Message::text(text.unwrap_or_else(|_: serde_json::Error| String::new()))
     }

@@ -33,25 +33,19 @@ const PROTOCOL: &str = "graphql-transport-ws";
 const BUFFER: usize = 16 << 10;
 
 /// Opens a WebSocket for a handshake, and answers any other GET.
-pub(super) async fn upgrade_or_get<E: Executor>(
-    state: State<Arc<Gate<E>>>,
-    request: Request,
-) -> Response {
+pub(super) async fn upgrade_or_get<E: Executor>(state: State<Arc<Gate<E>>>, request: Request) -> Response {
     let handshake = request.headers().get(header::UPGRADE);
     if handshake.is_none_or(|protocol| !protocol.as_bytes().eq_ignore_ascii_case(b"websocket")) {
         return graphql::serve(state, request).await;
     }
     let State(gate) = state;
-    upgrade(gate, request)
-        .await
-        .unwrap_or_else(|fault| graphql::refuse(&fault, Transport::WebSocket, Media::Json))
+    upgrade(gate, request).await.unwrap_or_else(|fault| graphql::refuse(&fault, Transport::WebSocket, Media::Json))
 }
 
 async fn upgrade<E: Executor>(gate: Arc<Gate<E>>, request: Request) -> Result<Response, Fault> {
     let (mut parts, _) = request.into_parts();
     gate.check_site(&parts)?;
-    let upgrade: Result<_, WebSocketUpgradeRejection> =
-        WebSocketUpgrade::from_request_parts(&mut parts, &()).await;
+    let upgrade: Result<_, WebSocketUpgradeRejection> = WebSocketUpgrade::from_request_parts(&mut parts, &()).await;
     let upgrade = upgrade.map_err(|_| Fault::Handshake)?;
     let place = gate.connect(Transport::WebSocket)?;
     let caller = (&parts).into();

@@ -32,13 +32,7 @@ impl Operations {
     pub(super) fn start(&mut self, id: String, replies: BoxStream<'static, Reply>) {
         let (handle, registration) = AbortHandle::new_pair();
         self.handles.insert(id.clone(), handle);
-        self.running.push(Abortable::new(
-            Running {
-                id,
-                replies: Some(replies),
-            },
-            registration,
-        ));
+        self.running.push(Abortable::new(Running { id, replies: Some(replies) }, registration));
     }
 
     /// Ends an operation without a word; nothing more of it is handed out.
@@ -85,11 +79,7 @@ struct Running {
 
 impl Running {
     fn emit(&self, message: &Outgoing<'_>, last: bool) -> Emission {
-        Emission {
-            id: self.id.clone(),
-            message: message.to_message(),
-            last,
-        }
+        Emission { id: self.id.clone(), message: message.to_message(), last }
     }
 }
 
@@ -105,13 +95,7 @@ impl Stream for Running {
         let id = this.id.as_str();
         let (message, last) = match &reply {
             Some(reply) if reply.executed() => (Outgoing::Next { id, payload: reply }, false),
-            Some(reply) => (
-                Outgoing::Error {
-                    id,
-                    payload: &reply.errors,
-                },
-                true,
-            ),
+            Some(reply) => (Outgoing::Error { id, payload: &reply.errors }, true),
             None => (Outgoing::Complete { id }, true),
         };
         let emission = this.emit(&message, last);

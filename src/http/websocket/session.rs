@@ -7,9 +7,7 @@ use async_graphql::Executor;
 use axum::extract::ws::{Message, WebSocket};
 use futures::{SinkExt, StreamExt};
 use serde_json::{Map, Value};
-use tokio::time::{
-    Instant, Interval, MissedTickBehavior, interval_at, sleep_until, timeout, timeout_at,
-};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until, timeout, timeout_at};
 
 use super::super::admission::Caller;
 use super::super::edge::Gate;
@@ -52,10 +50,7 @@ impl<E: Executor> Session<E> {
     pub(super) fn new(gate: Arc<Gate<E>>, socket: WebSocket, caller: Caller) -> Self {
         let limits = *gate.limits();
         let started = Instant::now();
-        let mut keepalive = interval_at(
-            started + limits.keepalive,
-            limits.keepalive.max(Duration::from_millis(1)),
-        );
+        let mut keepalive = interval_at(started + limits.keepalive, limits.keepalive.max(Duration::from_millis(1)));
         keepalive.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
             gate,
@@ -80,11 +75,7 @@ impl<E: Executor> Session<E> {
     }
 
     async fn serve(&mut self) -> Close {
-        if self
-            .socket
-            .protocol()
-            .is_none_or(|protocol| protocol != PROTOCOL)
-        {
+        if self.socket.protocol().is_none_or(|protocol| protocol != PROTOCOL) {
             return Close::Subprotocol;
         }
         loop {
@@ -109,9 +100,7 @@ impl<E: Executor> Session<E> {
         match event {
             Event::Closing => Err(Close::Restart),
             Event::InitDeadline => Err(Close::InitTimeout),
-            Event::Keepalive if self.last_heard.elapsed() > self.limits.idle_timeout => {
-                Err(Close::Dead)
-            }
+            Event::Keepalive if self.last_heard.elapsed() > self.limits.idle_timeout => Err(Close::Dead),
             Event::Keepalive => self.send(Message::Ping(bytes::Bytes::new())).await,
             Event::Answer(message) => self.send(message).await,
             Event::Heard(None) => Err(Close::Gone),
@@ -152,11 +141,7 @@ impl<E: Executor> Session<E> {
     }
 
     async fn init(&mut self, payload: Option<Map<String, Value>>) -> Result<(), Close> {
-        
-        let caller = Caller {
-            init: payload,
-            ..std::mem::take(&mut self.caller)
-        };
+        let caller = Caller { init: payload, ..std::mem::take(&mut self.caller) };
         let admitted = timeout_at(self.init_deadline, self.gate.admit(caller)).await;
         let engine = admitted.map_err(|_| Close::InitTimeout)?.map_err(|fault| {
             observe::fault(Transport::WebSocket, &fault);
@@ -175,25 +160,16 @@ impl<E: Executor> Session<E> {
         }
         let parameters = parameters(payload)?;
         let running = self.operations.len() as u64 + 1;
-        let room =
-            Limit::OperationsPerSocket.check(running, self.limits.operations_per_socket as u64);
+        let room = Limit::OperationsPerSocket.check(running, self.limits.operations_per_socket as u64);
         let room = room.inspect_err(|invalid| observe::invalid(Transport::WebSocket, invalid));
         match room.and_then(|()| engine.check(parameters, Transport::WebSocket)) {
             Ok(operation) => {
-                self.operations
-                    .start(id, engine.replies(operation, Transport::WebSocket));
+                self.operations.start(id, engine.replies(operation, Transport::WebSocket));
                 Ok(())
             }
             Err(invalid) => {
                 let reply = Reply::from(invalid);
-                self.send(
-                    Outgoing::Error {
-                        id: &id,
-                        payload: &reply.errors,
-                    }
-                    .to_message(),
-                )
-                .await
+                self.send(Outgoing::Error { id: &id, payload: &reply.errors }.to_message()).await
             }
         }
     }
@@ -230,8 +206,7 @@ impl<E: Executor> Session<E> {
             Ok::<_, axum::Error>(())
         };
         // A client that is gone, or does not answer, is left behind.
-        let _: Result<Result<(), axum::Error>, _> =
-            timeout(self.limits.close_timeout, closing).await;
+        let _: Result<Result<(), axum::Error>, _> = timeout(self.limits.close_timeout, closing).await;
     }
 }
 

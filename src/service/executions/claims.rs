@@ -151,7 +151,8 @@ impl Executions {
                     "dedup_key": key,
                     "execution_id": one.execution_id.to_string(),
                 });
-                let event = subscription_event(subscription, last, &row.path, row.catalog_id, DEDUPLICATED, clock::now());
+                let event =
+                    subscription_event(subscription, last, &row.path, row.catalog_id, DEDUPLICATED, clock::now());
                 let meta = Some(Value::Object(emitted(event.created_at)));
                 let status = Some("DUPLICATE".to_owned());
                 log.append(&Event { status, context: Some(context), meta, ..event }).await?;

@@ -79,12 +79,14 @@ impl Executions {
     /// What one of the resolved requests names, or why it can't run.
     pub(super) fn named(&self, request: &ValidRequest, resolved: &Resolved) -> Result<Named, ServiceError> {
         let entry = match &request.target {
-            Target::Path(path) => resolved.by_path.get(path).ok_or_else(|| {
-                Rejection::not_found("path", format!("the catalog has no path {path:?}"))
-            }),
-            Target::Catalog(id) => resolved.by_id.get(&id.get()).ok_or_else(|| {
-                Rejection::not_found("catalogId", format!("the catalog has no entry {id}"))
-            }),
+            Target::Path(path) => resolved
+                .by_path
+                .get(path)
+                .ok_or_else(|| Rejection::not_found("path", format!("the catalog has no path {path:?}"))),
+            Target::Catalog(id) => resolved
+                .by_id
+                .get(&id.get())
+                .ok_or_else(|| Rejection::not_found("catalogId", format!("the catalog has no entry {id}"))),
         }?;
         check_executable(entry, &request.target)?;
         let parent = request.parent.map(|id| self.parent(id, resolved)).transpose()?;
@@ -98,11 +100,10 @@ impl Executions {
         }
         match resolved.failed.get(&self.databases.index_of(id)) {
             Some(error) => Err(error.clone()),
-            None => Err(Rejection::not_found(
-                "parentExecutionId",
-                format!("there is no subscription or execution {id}"),
-            )
-            .into()),
+            None => {
+                Err(Rejection::not_found("parentExecutionId", format!("there is no subscription or execution {id}"))
+                    .into())
+            }
         }
     }
 }

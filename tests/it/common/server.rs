@@ -30,10 +30,13 @@ impl Server {
         let mut child = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let line = tokio::time::timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap();
-        let url = line.as_deref().and_then(|line| line.strip_prefix("listening on ")).expect("the server did not start");
+        let url =
+            line.as_deref().and_then(|line| line.strip_prefix("listening on ")).expect("the server did not start");
         let server = Self { child, url: url.to_owned(), client: reqwest::Client::new() };
-        eventually("the server is ready", async || server.get("/readyz").await.ok()?.status().is_success().then_some(()))
-            .await;
+        eventually("the server is ready", async || {
+            server.get("/readyz").await.ok()?.status().is_success().then_some(())
+        })
+        .await;
         server
     }
 
