@@ -1,5 +1,6 @@
 //! The commands, one file for each that does more than call the application.
 
+mod demo;
 mod dev;
 
 use std::process::ExitCode;
@@ -34,6 +35,8 @@ enum Command {
     CheckConfig,
     /// Print the GraphQL schema.
     Schema,
+    /// Take messages from a source and run each through a server that runs already.
+    Demo(demo::Options),
 }
 
 /// Why a command failed.
@@ -48,6 +51,9 @@ pub enum Failure {
     /// The private servers of `dev`.
     #[error(transparent)]
     Local(#[from] LocalError),
+    /// The demo.
+    #[error(transparent)]
+    Demo(#[from] demo::DemoError),
     /// The application.
     #[error("{}", chain(.0))]
     App(#[from] AppError),
@@ -96,6 +102,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
             println!("the settings are in order");
             Ok(())
         }
+        Command::Demo(options) => Ok(demo::run(options).await?),
         Command::Schema => {
             print!("{}", schema::sdl());
             Ok(())

@@ -1,0 +1,65 @@
+//! The demo's progress line: rewritten in place on a terminal, a line now and then elsewhere.
+
+use std::io::{IsTerminal, Write, stderr};
+use std::time::{Duration, Instant};
+
+use super::Outcome;
+
+const ON_TERMINAL: Duration = Duration::from_millis(100);
+const ELSEWHERE: Duration = Duration::from_secs(5);
+
+/// What happened so far.
+pub(super) struct Progress {
+    /// The subscription's state as it was last read.
+    pub(super) state: String,
+    /// Messages taken from the source.
+    pub(super) taken: u64,
+    started: u64,
+    duplicates: u64,
+    refused: u64,
+    began: Instant,
+    shown: Instant,
+    terminal: bool,
+}
+
+impl Progress {
+    pub(super) fn new(state: String) -> Self {
+        let (began, terminal) = (Instant::now(), stderr().is_terminal());
+        Self { state, taken: 0, started: 0, duplicates: 0, refused: 0, began, shown: began, terminal }
+    }
+
+    pub(super) fn count(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Started => self.started += 1,
+            Outcome::Duplicate => self.duplicates += 1,
+            Outcome::Refused => self.refused += 1,
+        }
+    }
+
+    /// Shows the line if it is time to.
+    pub(super) fn show(&mut self, in_flight: usize) {
+        let period = if self.terminal { ON_TERMINAL } else { ELSEWHERE };
+        if self.shown.elapsed() >= period {
+            self.shown = Instant::now();
+            self.print(in_flight, if self.terminal { "" } else { "\n" });
+        }
+    }
+
+    /// Shows the line for the last time.
+    pub(super) fn finish(&mut self) {
+        self.print(0, "\n");
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+    fn print(&self, in_flight: usize, end: &str) {
+        let Self { state, taken, started, duplicates, refused, .. } = self;
+        let rate = *taken as f64 / self.began.elapsed().as_secs_f64().max(0.001);
+        let start = if self.terminal { "\r\x1b[K" } else { "" };
+        let line = format!(
+            "{start}{state}  taken {taken}  started {started}  duplicates {duplicates}  refused {refused}  \
+             in flight {in_flight}  {rate:.1}/s{end}"
+        );
+        // A closed terminal is no reason to stop taking messages.
+        drop(stderr().write_all(line.as_bytes()).and_then(|()| stderr().flush()));
+    }
+}

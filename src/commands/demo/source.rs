@@ -1,0 +1,157 @@
+//! Where the demo's messages come from.
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use async_stream::try_stream;
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader};
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::service::clock;
+
+/// A message and what it is known by.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Message {
+    /// The dedup key.
+    pub(super) id: String,
+    /// What to run with.
+    pub(super) body: Value,
+}
+
+/// A source can't be read.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// A file or standard input.
+    #[error("{name} can't be read: {source}")]
+    Read {
+        /// Which.
+        name: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The broker.
+    #[error("the broker of the source: {0}")]
+    Broker(String),
+}
+
+/// Where messages come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Source {
+    Samples,
+    StandardInput,
+    Nats(String),
+    File(PathBuf),
+}
+
+impl FromStr for Source {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(match text {
+            "samples" => Self::Samples,
+            "-" => Self::StandardInput,
+            _ => match text.strip_prefix("nats:") {
+                Some(subject) => Self::Nats(subject.to_owned()),
+                None => Self::File(text.into()),
+            },
+        })
+    }
+}
+
+type Messages = BoxStream<'static, Result<Message, SourceError>>;
+
+impl Source {
+    pub(super) async fn open(self, nats_url: &str, rate: f64) -> Result<Messages, SourceError> {
+        match self {
+            Self::Samples => Ok(samples(rate).boxed()),
+            Self::StandardInput => Ok(lines("standard input".to_owned(), BufReader::new(tokio::io::stdin())).boxed()),
+            Self::Nats(subject) => nats(nats_url, subject).await,
+            Self::File(path) => {
+                let name = path.display().to_string();
+                let failed = |source| SourceError::Read { name: name.clone(), source };
+                let file = tokio::fs::File::open(&path).await.map_err(failed)?;
+                Ok(lines(name, BufReader::new(file)).boxed())
+            }
+        }
+    }
+}
+
+/// Orders that nobody placed, `rate` a second.
+fn samples(rate: f64) -> impl Stream<Item = Result<Message, SourceError>> + Send {
+    let period = Duration::from_secs_f64(1.0 / rate.clamp(0.01, 10_000.0));
+    let run = clock::snowflake_ms();
+    try_stream! {
+        let mut ticks = interval(period);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        for number in 1_u64.. {
+            ticks.tick().await;
+            let id = format!("order-{run}-{number}");
+            let body = json!({ "id": id, "items": [{ "sku": format!("sku-{}", number % 17), "count": number % 5 + 1 }] });
+            yield Message { id, body };
+        }
+    }
+}
+
+/// One message a line; an empty line is none.
+fn lines(
+    name: String,
+    reader: impl AsyncBufRead + Send + Unpin,
+) -> impl Stream<Item = Result<Message, SourceError>> + Send {
+    try_stream! {
+        let (mut lines, mut number) = (reader.lines(), 0_u64);
+        while let Some(line) = lines.next_line().await.map_err(|source| SourceError::Read { name: name.clone(), source })? {
+            number += 1;
+            if !line.trim().is_empty() {
+                // The same line elsewhere is another message; the same file read again is not.
+                yield message(line.as_bytes(), &format!("{name}:{number}:"));
+            }
+        }
+    }
+}
+
+async fn nats(url: &str, subject: String) -> Result<Messages, SourceError> {
+    let broker = |error: &dyn std::fmt::Display| SourceError::Broker(error.to_string());
+    let client = async_nats::connect(url).await.map_err(|error| broker(&error))?;
+    let taken = client.subscribe(subject).await.map_err(|error| broker(&error))?;
+    let read = |taken: async_nats::Message| {
+        let read = message(&taken.payload, "");
+        let named = taken.headers.as_ref().and_then(|headers| headers.get(async_nats::header::NATS_MESSAGE_ID));
+        Ok(named.map_or(read.clone(), |id| Message { id: id.to_string(), body: read.body }))
+    };
+    Ok(taken.map(read).boxed())
+}
+
+/// A JSON object is known by its `id`; anything else by where it stands and what it says.
+fn message(bytes: &[u8], place: &str) -> Message {
+    let text = String::from_utf8_lossy(bytes);
+    let body: Value = serde_json::from_str(&text).unwrap_or_else(|_| Value::from(text.as_ref()));
+    let id = match &body["id"] {
+        Value::String(id) if !id.is_empty() => id.clone(),
+        Value::Number(id) => id.to_string(),
+        _ => {
+            let digest = Sha256::digest([place.as_bytes(), bytes].concat());
+            digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat()
+        }
+    };
+    Message { id, body }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_known_by_its_id_and_a_line_by_its_place() {
+        assert_eq!(message(br#"{"id": 7}"#, "a:1:").id, "7");
+        assert_eq!(message(br#"{"id": "x"}"#, "a:1:"), message(br#"{"id": "x"}"#, "b:9:"));
+        assert_eq!(message(b"hello", "a:1:"), message(b"hello", "a:1:"));
+        assert_ne!(message(b"hello", "a:1:").id, message(b"hello", "a:2:").id);
+        assert_eq!(message(b"hello", "").body, "hello");
+    }
+}
