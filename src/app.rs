@@ -17,7 +17,7 @@ use crate::config::{Config, DatabaseSettings};
 use crate::domain::shard::{BadShardMap, ShardIndex, ShardMap};
 use crate::graphql::schema::{self, EdgeLimits, Replica, Services};
 use crate::http::health::{Probes, Readiness};
-use crate::http::{Edge, Limits, Nullability, assets, health, router};
+use crate::http::{Edge, Limits, Nullability, Sites, assets, health, router};
 use crate::service::catalog::Catalog;
 use crate::service::error::ServiceError;
 use crate::service::executions::Executions;
@@ -206,7 +206,9 @@ impl App {
             start_feed(&mut supervisor, &services, client, wakes, config);
         }
         let connections = TaskTracker::new();
-        let router = routes(&services, limits, supervisor.soft(), connections.clone(), metrics)?;
+        let sites = Sites { origins: config.allowed_origins.clone(), hosts: config.allowed_hosts.clone() };
+        let edge = (limits, sites, supervisor.soft(), connections.clone());
+        let router = routes(&services, edge, metrics)?;
         Ok(Self { services, supervisor, router, connections })
     }
 
@@ -320,9 +322,7 @@ async fn quiet(task: impl Future<Output = ()>) -> Result<(), std::convert::Infal
 
 fn routes(
     services: &Services,
-    limits: Limits,
-    closing: CancellationToken,
-    connections: TaskTracker,
+    (limits, sites, closing, connections): (Limits, Sites, CancellationToken, TaskTracker),
     metrics: PrometheusHandle,
 ) -> Result<Router, AppError> {
     let schema = schema::build(services.clone());
@@ -335,7 +335,7 @@ fn routes(
         Readiness { ready: !draining.is_cancelled() && databases.cluster().health().down.is_none(), down }
     };
     let probes = Probes { readiness: Arc::new(readiness), metrics: Arc::new(move || metrics.render()) };
-    let edge = Edge { types: Arc::new(types), limits, closing, connections, ..Edge::new(schema) };
+    let edge = Edge { types: Arc::new(types), limits, sites, closing, connections, ..Edge::new(schema) };
     let routes = router(edge).merge(health::routes(probes)).merge(assets::routes());
     Ok(routes.layer(CatchPanicLayer::new()))
 }

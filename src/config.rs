@@ -15,7 +15,7 @@ use crate::stream::publisher::StreamSettings;
 use crate::stream::tailer::TailSettings;
 
 /// Every setting there is, as the environment names it.
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 19] = [
     "NOETL_HOST",
     "NOETL_PORT",
     "NOETL_CLUSTER_DSN",
@@ -31,6 +31,8 @@ const NAMES: [&str; 17] = [
     "NOETL_EVENT_STREAM_RETENTION_SECS",
     "NOETL_LOG",
     "NOETL_LOG_FORMAT",
+    "NOETL_ALLOWED_HOSTS",
+    "NOETL_ALLOWED_ORIGINS",
     "NOETL_FAULT_POINT",
     "NOETL_PG_BIN",
 ];
@@ -42,6 +44,10 @@ pub struct Config {
     pub host: IpAddr,
     /// 0 picks a free one.
     pub port: u16,
+    /// The host names that requests may be addressed to, without ports; empty for any.
+    pub allowed_hosts: Vec<String>,
+    /// Origins of other sites whose pages may use this server, such as `https://console.example.org`.
+    pub allowed_origins: Vec<String>,
     /// The databases; `None` where the command starts its own.
     pub databases: Option<DatabaseSettings>,
     /// Connections per pool.
@@ -132,6 +138,8 @@ impl Sources {
         let config = Config {
             host: read.parsed("NOETL_HOST", IpAddr::from([127, 0, 0, 1]), "an IP address, such as 127.0.0.1"),
             port: read.parsed("NOETL_PORT", 8082, "a port from 0 to 65535"),
+            allowed_hosts: self.list("NOETL_ALLOWED_HOSTS"),
+            allowed_origins: self.list("NOETL_ALLOWED_ORIGINS"),
             databases: read.databases(needs != Needs::Nothing),
             pool_size: read.within("NOETL_POOL_SIZE", 16, 2, 500),
             nats_url: read.nats_url(needs == Needs::Servers && publishes),
@@ -141,6 +149,12 @@ impl Sources {
             fault_point: self.text("NOETL_FAULT_POINT").map(str::to_owned),
         };
         if read.problems.is_empty() { Ok(config) } else { Err(ConfigError(read.problems)) }
+    }
+
+    /// A comma-separated setting; empty parts count as absent.
+    fn list(&self, name: &str) -> Vec<String> {
+        let parts = self.text(name).unwrap_or_default().split(',').map(str::trim);
+        parts.filter(|part| !part.is_empty()).map(str::to_owned).collect()
     }
 
     /// A setting's text; empty counts as absent.
@@ -217,12 +231,11 @@ impl Reader<'_> {
             );
         }
         let cluster = cluster.and_then(|dsn| self.dsn("NOETL_CLUSTER_DSN", dsn));
-        let listed = self.sources.text("NOETL_SHARDS").unwrap_or_default();
-        let listed: Vec<&str> = listed.split(',').map(str::trim).filter(|dsn| !dsn.is_empty()).collect();
+        let listed = self.sources.list("NOETL_SHARDS");
         if listed.len() > usize::from(BUCKETS) {
             self.problems.push(format!("NOETL_SHARDS lists {} shards; at most {BUCKETS} are possible", listed.len()));
         }
-        let shards = listed.into_iter().filter_map(|dsn| self.dsn("NOETL_SHARDS", dsn)).collect();
+        let shards = listed.iter().filter_map(|dsn| self.dsn("NOETL_SHARDS", dsn)).collect();
         Some(DatabaseSettings { cluster: cluster?, shards })
     }
 

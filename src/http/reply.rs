@@ -116,7 +116,7 @@ fn settle(error: &mut ServerError) {
     shorten(&mut error.message);
 }
 
-fn code(error: &ServerError) -> Option<&str> {
+pub(super) fn code(error: &ServerError) -> Option<&str> {
     match error.extensions.as_ref()?.get("code")? {
         Value::String(code) => Some(code),
         Value::Enum(code) => Some(code),
@@ -124,7 +124,7 @@ fn code(error: &ServerError) -> Option<&str> {
     }
 }
 
-fn set_code(error: &mut ServerError, code: &str) {
+pub(super) fn set_code(error: &mut ServerError, code: &str) {
     error.extensions.get_or_insert_with(ErrorExtensionValues::default).set("code", code);
 }
 

@@ -9,9 +9,10 @@
 //! types may be null if one of these fields may.
 
 use async_graphql::parser::types::{ExecutableDocument, Field, OperationDefinition, Selection, SelectionSet};
-use async_graphql::{Name, PathSegment, Response, Value};
+use async_graphql::{Name, PathSegment, Pos, Positioned, Response, ServerError, Value};
 
 use super::nullability::{Nullability, element, levels};
+use super::reply::{code, set_code};
 
 /// What an operation selects of one object, in the order of the document, with its fragments spread.
 #[derive(Debug, Default)]
@@ -22,6 +23,10 @@ pub(super) struct Shape {
 #[derive(Debug)]
 struct Member {
     key: Name,
+    /// Where the document selects it.
+    positions: Vec<Pos>,
+    /// Whether it is selected of every object, whatever its type and the variables.
+    certain: bool,
     /// Whether it may be null, then whether its elements may, and theirs; what is not told may.
     nullable: Vec<bool>,
     shape: Shape,
@@ -32,26 +37,40 @@ impl Shape {
     pub(super) fn of(operation: &OperationDefinition, document: &ExecutableDocument, types: &Nullability) -> Self {
         let mut shape = Self::default();
         let root = types.root(operation.ty);
-        Plan { document, types }.add(&mut shape, &operation.selection_set.node, root);
+        Plan { document, types }.add(&mut shape, &operation.selection_set.node, root, true);
         shape
     }
 
     /// Mends an answer.
     pub(super) fn restore(&self, response: &mut Response) {
-        // First every failed field is null, then what may not be null is taken out of what may.
-        for error in &response.errors {
+        for error in &mut response.errors {
+            if self.blames_an_argument(error) {
+                set_code(error, "GRAPHQL_VALIDATION_FAILED");
+            }
             self.fill(&mut response.data, &error.path);
         }
-        for error in &response.errors {
-            if !self.holds(&mut response.data, &error.path) {
-                response.data = Value::Null;
-            }
+        if !response.errors.is_empty() && !self.complete(&mut response.data) {
+            response.data = Value::Null;
         }
         self.order(&mut response.data);
     }
 
     fn member(&self, key: &str) -> Option<&Member> {
         self.members.iter().find(|member| member.key.as_str() == key)
+    }
+
+    /// Whether an error without a code is of an argument's value, found when the field was to run: a resolver's own error
+    /// is placed at its field.
+    fn blames_an_argument(&self, error: &ServerError) -> bool {
+        let mut keys = error.path.iter().filter_map(|segment| match segment {
+            PathSegment::Field(key) => Some(key.as_str()),
+            PathSegment::Index(_) => None,
+        });
+        let first = keys.next().and_then(|key| self.member(key));
+        let member = keys.try_fold(first, |member, key| Some(member?.shape.member(key)));
+        let place = error.locations.first();
+        let elsewhere = |member: &Member| place.is_some_and(|place| !member.positions.contains(place));
+        code(error).is_none() && error.source.is_none() && member.flatten().is_some_and(elsewhere)
     }
 
     /// Puts null where the field of an error is left out.
@@ -77,15 +96,18 @@ impl Shape {
         member.shape.fill(value, rest);
     }
 
-    /// Whether an object may stay, given that the field at the end of `path` is null.
-    fn holds(&self, value: &mut Value, path: &[PathSegment]) -> bool {
-        let (Some((PathSegment::Field(key), rest)), Value::Object(fields)) = (path.split_first(), value) else {
+    /// Whether an object has, in every field that it must have, a value that may be there. An error
+    /// need not have a path, so what it left out is found by looking for it.
+    fn complete(&self, value: &mut Value) -> bool {
+        let Value::Object(fields) = value else {
             return true;
         };
-        match (self.member(key), fields.get_mut(key.as_str())) {
-            (Some(member), Some(field)) => member.holds(field, rest, 0),
-            _ => true,
-        }
+        self.members.iter().all(|member| {
+            if member.certain && !fields.contains_key(&member.key) {
+                fields.insert(member.key.clone(), Value::Null);
+            }
+            fields.get_mut(&member.key).is_none_or(|value| member.complete(value, 0))
+        })
     }
 
     /// Puts the keys of an object, and of what is in it, into the document's order.
@@ -115,21 +137,17 @@ impl Shape {
 }
 
 impl Member {
-    /// Whether a field, or an element at some level of its lists, may stay, given that the end of `path` is null. One that
-    /// has to be null is null afterwards.
-    fn holds(&self, value: &mut Value, path: &[PathSegment], level: usize) -> bool {
-        let holds = match (path.split_first(), &mut *value) {
-            (_, Value::Null) => false,
-            (Some((PathSegment::Index(index), rest)), Value::List(items)) => {
-                items.get_mut(*index).is_none_or(|item| self.holds(item, rest, level + 1))
-            }
-            (Some((PathSegment::Field(_), _)), value) => self.shape.holds(value, path),
-            _ => true,
+    /// Whether a field, or an element at some level of its lists, may stay. One that has to be null is null afterwards.
+    fn complete(&self, value: &mut Value, level: usize) -> bool {
+        let complete = match &mut *value {
+            Value::Null => false,
+            Value::List(items) => items.iter_mut().all(|item| self.complete(item, level + 1)),
+            value => self.shape.complete(value),
         };
-        if !holds {
+        if !complete {
             *value = Value::Null;
         }
-        holds || self.nullable.get(level).copied().unwrap_or(true)
+        complete || self.nullable.get(level).copied().unwrap_or(true)
     }
 }
 
@@ -140,34 +158,45 @@ struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    fn add(&self, shape: &mut Shape, set: &SelectionSet, parent: Option<&Name>) {
+    fn add(&self, shape: &mut Shape, set: &SelectionSet, parent: Option<&Name>, certain: bool) {
         for selection in &set.items {
-            match &selection.node {
-                Selection::Field(field) => self.add_field(shape, &field.node, parent),
+            let certain = certain && selection.node.directives().is_empty();
+            let (set, condition) = match &selection.node {
+                Selection::Field(field) => {
+                    self.add_field(shape, field, parent, certain);
+                    continue;
+                }
                 Selection::InlineFragment(inline) => {
-                    let condition = inline.node.type_condition.as_ref().map(|condition| &condition.node.on.node);
-                    self.add(shape, &inline.node.selection_set.node, condition.or(parent));
+                    let condition = inline.node.type_condition.as_ref();
+                    (&inline.node.selection_set, condition.map(|condition| &condition.node.on.node))
                 }
                 Selection::FragmentSpread(spread) => {
-                    if let Some(fragment) = self.document.fragments.get(&spread.node.fragment_name.node) {
-                        let condition = &fragment.node.type_condition.node.on.node;
-                        self.add(shape, &fragment.node.selection_set.node, Some(condition));
-                    }
+                    let Some(fragment) = self.document.fragments.get(&spread.node.fragment_name.node) else {
+                        continue;
+                    };
+                    (&fragment.node.selection_set, Some(&fragment.node.type_condition.node.on.node))
                 }
-            }
+            };
+            let same = condition.is_none() || condition == parent;
+            self.add(shape, &set.node, condition.or(parent), certain && same);
         }
     }
 
-    fn add_field(&self, shape: &mut Shape, field: &Field, parent: Option<&Name>) {
+    fn add_field(&self, shape: &mut Shape, field: &Positioned<Field>, parent: Option<&Name>, certain: bool) {
+        let (position, field) = (field.pos, &field.node);
         let key = &field.response_key().node;
         let given = self.types.field(parent, &field.name.node);
         let nullable = given.map(levels).unwrap_or_default();
         let index = shape.members.iter().position(|member| member.key == *key).unwrap_or(shape.members.len());
-        match shape.members.get_mut(index) {
-            Some(member) => member.nullable = either(&member.nullable, &nullable),
-            None => shape.members.push(Member { key: key.clone(), nullable, shape: Shape::default() }),
+        if index == shape.members.len() {
+            let (positions, nullable, within) = (Vec::new(), nullable.clone(), Shape::default());
+            shape.members.push(Member { key: key.clone(), positions, certain, nullable, shape: within });
         }
-        self.add(&mut shape.members[index].shape, &field.selection_set.node, given.map(element));
+        let member = &mut shape.members[index];
+        member.positions.push(position);
+        member.nullable = either(&member.nullable, &nullable);
+        member.certain |= certain;
+        self.add(&mut member.shape, &field.selection_set.node, given.map(element), certain);
     }
 }
 
@@ -178,7 +207,6 @@ fn either(one: &[bool], other: &[bool]) -> Vec<bool> {
 
 #[cfg(test)]
 mod tests {
-    use async_graphql::ServerError;
     use async_graphql::parser::parse_query;
     use serde_json::{Value as Json, json};
 
@@ -244,6 +272,18 @@ mod tests {
         let query = "{ any { ... on Thing { name } ...other } } fragment other on Other { name }";
         let data = restore(query, json!({ "any": null }), &[json!(["any", "name"])]);
         assert_eq!(data, json!({ "any": { "name": null } }));
+    }
+
+    #[test]
+    fn what_an_error_without_a_path_left_out_is_found() {
+        let data = || json!({ "maybe": { "a": "x" }, "sure": { "a": "x" } });
+        let restored = restore("{ maybe { a: name note } sure { a: name note } }", data(), &[json!([])]);
+        assert_eq!(restored, json!({ "maybe": { "a": "x", "note": null }, "sure": { "a": "x", "note": null } }));
+        let restored = restore("{ maybe { a: name name } sure { a: name } }", data(), &[json!([])]);
+        assert_eq!(restored, json!({ "maybe": null, "sure": { "a": "x" } }));
+        // Not what may rightly be missing.
+        let query = "query ($b: Boolean!) { sure { a: name name @skip(if: $b) ... on Other { name } } }";
+        assert_eq!(restore(query, json!({ "sure": { "a": "x" } }), &[json!([])]), json!({ "sure": { "a": "x" } }));
     }
 
     #[test]

@@ -10,5 +10,6 @@
 
 mod common;
 
+mod edge;
 mod local_servers;
 mod register_race;

@@ -141,6 +141,9 @@ impl<E: Executor> Session<E> {
     }
 
     async fn init(&mut self, payload: Option<Map<String, Value>>) -> Result<(), Close> {
+        if self.engine.is_some() {
+            return Err(Close::TooManyInits);
+        }
         let caller = Caller { init: payload, ..std::mem::take(&mut self.caller) };
         let admitted = timeout_at(self.init_deadline, self.gate.admit(caller)).await;
         let engine = admitted.map_err(|_| Close::InitTimeout)?.map_err(|fault| {

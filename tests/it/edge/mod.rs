@@ -1,0 +1,14 @@
+//! The transport's promises, over real HTTP, WebSocket and event stream connections, with a schema that misbehaves on
+//! purpose.
+
+mod bounds;
+mod event_stream;
+mod faults;
+mod http;
+mod observed;
+mod schema;
+mod server;
+mod sites;
+mod socket;
+mod socket_codes;
+mod socket_pressure;

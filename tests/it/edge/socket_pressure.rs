@@ -1,0 +1,77 @@
+//! Clients that do not read.
+
+use std::time::Duration;
+
+use futures::SinkExt;
+use noetl_graphql::http::Limits;
+use serde_json::json;
+use tokio_tungstenite::tungstenite::Message;
+
+use super::server::{Server, reaches, soon};
+
+const ITEM: usize = 64 << 10;
+/// What the operating system may hold of a connection, both ends together.
+const SYSTEM_BUFFERS: usize = 64 << 20;
+
+#[tokio::test]
+async fn a_client_that_does_not_read_holds_its_subscription_and_then_loses_it() {
+    let server = Server::limited(Limits { send_timeout: Duration::from_millis(300), ..Limits::default() }).await;
+    let mut socket = server.socket().await;
+    socket.subscribe("1", &format!("subscription {{ endless(bytes: {ITEM}) }}")).await;
+    reaches(&server.probe.produced, 1).await;
+
+    // Not reading: the server gives up, and until then it has taken no more than what the system buffers.
+    reaches(&server.probe.ended, 1).await;
+    let produced = *server.probe.produced.borrow();
+    assert!(produced * ITEM < SYSTEM_BUFFERS, "{produced} items");
+
+    // Reading again in time, the client learns why.
+    assert_eq!(socket.close().await.0, 1013);
+}
+
+#[tokio::test]
+async fn a_client_that_reads_slowly_gets_everything() {
+    let server = Server::start().await;
+    let mut socket = server.socket().await;
+    socket.subscribe("1", "subscription { count(to: 20000) }").await;
+    reaches(&server.probe.prepared, 1).await;
+    for item in 1..=20_000 {
+        assert_eq!(socket.next().await["payload"]["data"]["count"], item);
+    }
+    assert_eq!(socket.next().await, json!({ "type": "complete", "id": "1" }));
+}
+
+#[tokio::test]
+async fn a_client_that_only_pings_is_not_queued_for() {
+    let limits = Limits {
+        send_timeout: Duration::from_millis(300),
+        close_timeout: Duration::from_millis(300),
+        ..Limits::default()
+    };
+    let server = Server::limited(limits).await;
+    let mut socket = server.socket().await;
+    // Each ping asks for a pong, none is read: once the pongs are stuck the server stops reading, then gives up.
+    let flood = async {
+        for _ in 0..SYSTEM_BUFFERS / 125 {
+            if socket.0.send(Message::Ping(vec![0; 125].into())).await.is_err() {
+                return;
+            }
+        }
+        panic!("all pings were taken, and their pongs are in memory");
+    };
+    soon(flood).await;
+    server.connections.close();
+    soon(server.connections.wait()).await;
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_without_a_word_frees_everything() {
+    let server = Server::start().await;
+    let mut socket = server.socket().await;
+    socket.subscribe("1", &format!("subscription {{ endless(bytes: {ITEM}) }}")).await;
+    reaches(&server.probe.produced, 10).await;
+    drop(socket);
+    reaches(&server.probe.ended, 1).await;
+    server.connections.close();
+    soon(server.connections.wait()).await;
+}
