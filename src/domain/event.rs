@@ -49,6 +49,34 @@ pub struct Event {
     pub organization_id: String,
 }
 
+impl Event {
+    /// An event that says nothing but what happened, where and when.
+    #[must_use]
+    pub fn bare(execution_id: Id, event_id: Id, catalog_id: Id, event_type: &str, created_at: DateTime<Utc>) -> Self {
+        Self {
+            execution_id,
+            event_id,
+            catalog_id,
+            parent_event_id: None,
+            parent_execution_id: None,
+            created_at,
+            event_type: event_type.to_owned(),
+            node_id: None,
+            node_name: None,
+            node_type: None,
+            status: None,
+            duration: None,
+            context: None,
+            result: None,
+            meta: None,
+            error: None,
+            stack_trace: None,
+            tenant_id: "default".to_owned(),
+            organization_id: "default".to_owned(),
+        }
+    }
+}
+
 /// Which events a reader wants; an absent condition holds for every event.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct EventFilter {

@@ -9,4 +9,5 @@ pub mod lifecycle;
 pub mod page;
 pub mod quarter;
 pub mod shard;
+pub mod subscription_log;
 pub mod tx_snapshot;

@@ -4,17 +4,20 @@
 //! settle. Whoever finds an unsettled intent fulfils it first, so a crash between any two steps leaves nothing that the
 //! next caller, or the sweeper, does not finish.
 
-use serde_json::json;
+use std::sync::Arc;
 
 use super::error::{Rejection, RejectionCode, ServiceError};
-use super::fault;
-use super::subscriptions::{Subscriptions, lifecycle_event};
+use super::ids::Ids;
+use super::wake::Wakes;
+use super::{clock, fault};
 use crate::domain::ids::Id;
 use crate::domain::lifecycle::{Action, State};
+use crate::domain::subscription_log::SubscriptionLog;
 use crate::storage::catalog::CatalogEntry;
 use crate::storage::log::LockedLog;
+use crate::storage::pools::{Database, Databases};
 use crate::storage::registry::{self, PathLock, RegistryRow};
-use crate::storage::subscriptions::SubscriptionRow;
+use crate::storage::subscriptions::{self, SubscriptionRow};
 
 /// What is to become live.
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +38,19 @@ pub(super) enum Outcome {
     AlreadyLive,
 }
 
-impl Subscriptions {
+/// Makes subscriptions live.
+#[derive(Debug, Clone)]
+pub(super) struct Registry {
+    databases: Databases,
+    ids: Arc<Ids>,
+    wakes: Wakes,
+}
+
+impl Registry {
+    pub(super) fn new(databases: Databases, ids: Arc<Ids>, wakes: Wakes) -> Self {
+        Self { databases, ids, wakes }
+    }
+
     /// Makes a subscription of `entry`'s path live.
     pub(super) async fn make_live(&self, entry: &CatalogEntry, wanted: Wanted<'_>) -> Result<Outcome, ServiceError> {
         loop {
@@ -71,11 +86,20 @@ impl Subscriptions {
         }
     }
 
+    async fn get(&self, id: Id) -> Result<Option<SubscriptionRow>, ServiceError> {
+        let rows = subscriptions::by_ids(self.databases.shard_of(id), &[id.get()]).await?;
+        Ok(rows.into_iter().next())
+    }
+
+    fn cluster(&self) -> &Database {
+        self.databases.cluster()
+    }
+
     async fn first_intent(&self, wanted: Wanted<'_>) -> Result<(Id, Id), ServiceError> {
         let Wanted::This { id, expected, .. } = wanted else {
             return Ok((self.ids.next()?, Id::new(0)));
         };
-        let current = self.existing(id).await?;
+        let current = self.get(id).await?.ok_or_else(|| unknown(id))?;
         check_expected(&current, expected)?;
         Ok((id, current.last_event_id))
     }
@@ -93,18 +117,16 @@ impl Subscriptions {
         if log.made_live_after(after).await? {
             return Ok(log.subscription().await?.filter(|made| made.state.is_live()));
         }
-        let (path, catalog_id) = (entry.path.as_str(), Id::new(entry.catalog_id));
-        let reason = if let Wanted::This { reason, .. } = wanted { reason } else { None };
         let event = match log.subscription().await? {
             None => {
-                let event_id = self.ids.next_after(id).await?;
-                lifecycle_event(id, event_id, path, catalog_id, None, json!({}))
+                let registered = SubscriptionLog { id, path: &entry.path, catalog_id: Id::new(entry.catalog_id) };
+                registered.registered(self.ids.next_after(id).await?, clock::now())
             }
             Some(ended) => {
                 let last = log.last_event_id().await?.unwrap_or(ended.last_event_id);
                 let event_id = self.ids.next_after(last).await?;
-                let extra = reason.map_or(json!({}), |reason| json!({ "reason": reason }));
-                lifecycle_event(id, event_id, path, ended.catalog_id, Some((Action::Activate, State::Active)), extra)
+                let reason = if let Wanted::This { reason, .. } = wanted { reason } else { None };
+                ended.log().moved(event_id, Action::Activate, State::Active, reason, clock::now())
             }
         };
         log.append(&event).await?;
@@ -113,6 +135,11 @@ impl Subscriptions {
         self.wakes.ring(self.databases.index_of(id));
         Ok(made)
     }
+}
+
+/// A subscription that does not exist.
+pub(super) fn unknown(id: Id) -> Rejection {
+    Rejection::not_found("id", format!("there is no subscription {id}"))
 }
 
 /// Whether fulfilling an intent did what this caller asked for.

@@ -7,20 +7,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::{StreamExt, stream};
-use serde_json::{Map, Value, json};
 
 use super::catalog::{Catalog, check_path};
 use super::clock;
 use super::error::{Rejection, RejectionCode, ServiceError};
 use super::fan_out::{self, Listing};
 use super::ids::Ids;
-use super::registry::{Outcome, Wanted, check_expected};
+use super::registry::{Outcome, Registry, Wanted, check_expected, unknown};
 use super::shards::rows_by_ids;
 use super::wake::Wakes;
-use crate::domain::event::Event;
-use crate::domain::execution::emitted;
 use crate::domain::ids::Id;
-use crate::domain::lifecycle::{Action, REGISTERED, State};
+use crate::domain::lifecycle::{Action, State};
 use crate::domain::page::{MAX_PAGE, PageRequest};
 use crate::domain::shard::ShardIndex;
 use crate::storage::catalog::CatalogEntry;
@@ -41,10 +38,11 @@ const STALE_INTENT_SECONDS: f64 = 5.0;
 /// The subscriptions' use cases.
 #[derive(Debug, Clone)]
 pub struct Subscriptions {
-    pub(super) databases: Databases,
-    pub(super) ids: Arc<Ids>,
-    pub(super) catalog: Catalog,
-    pub(super) wakes: Wakes,
+    databases: Databases,
+    ids: Arc<Ids>,
+    catalog: Catalog,
+    wakes: Wakes,
+    registry: Registry,
 }
 
 /// A transition that was asked for.
@@ -82,13 +80,14 @@ impl Subscriptions {
     /// The subscriptions of a deployment.
     #[must_use]
     pub fn new(databases: Databases, ids: Arc<Ids>, catalog: Catalog, wakes: Wakes) -> Self {
-        Self { databases, ids, catalog, wakes }
+        let registry = Registry::new(databases.clone(), Arc::clone(&ids), wakes.clone());
+        Self { databases, ids, catalog, wakes, registry }
     }
 
     /// Registers the path's newest catalog entry, or finds the path's live subscription.
     pub async fn register(&self, path: &str) -> Result<SubscriptionRow, ServiceError> {
         let entry = self.entry(path).await?;
-        match self.make_live(&entry, Wanted::Any).await? {
+        match self.registry.make_live(&entry, Wanted::Any).await? {
             Outcome::Live(live) => Ok(live),
             Outcome::AlreadyLive => Err(not_found(path).into()),
         }
@@ -109,7 +108,7 @@ impl Subscriptions {
             let entry = self.entry(&current.path).await?;
             let wanted =
                 Wanted::This { id: asked.id, expected: asked.expected_last_event_id, reason: asked.reason.as_deref() };
-            if let Outcome::Live(live) = self.make_live(&entry, wanted).await? {
+            if let Outcome::Live(live) = self.registry.make_live(&entry, wanted).await? {
                 return Ok(live);
             }
         }
@@ -124,9 +123,7 @@ impl Subscriptions {
     ) -> Result<SubscriptionRow, ServiceError> {
         let last = log.last_event_id().await?.unwrap_or(current.last_event_id);
         let event_id = self.ids.next_after(last).await?;
-        let extra = asked.reason.as_ref().map_or(json!({}), |reason| json!({ "reason": reason }));
-        let to = Some((asked.action, next));
-        let event = lifecycle_event(current.id, event_id, &current.path, current.catalog_id, to, extra);
+        let event = current.log().moved(event_id, asked.action, next, asked.reason.as_deref(), clock::now());
         log.append(&event).await?;
         let row = log.subscription().await?.ok_or_else(|| unknown(current.id))?;
         log.commit().await?;
@@ -217,12 +214,8 @@ impl Subscriptions {
         Ok(paths.len())
     }
 
-    pub(super) fn cluster(&self) -> &Database {
+    fn cluster(&self) -> &Database {
         self.databases.cluster()
-    }
-
-    pub(super) async fn existing(&self, id: Id) -> Result<SubscriptionRow, ServiceError> {
-        self.get(id).await?.ok_or_else(|| unknown(id).into())
     }
 
     async fn entry(&self, path: &str) -> Result<Arc<CatalogEntry>, ServiceError> {
@@ -233,67 +226,6 @@ impl Subscriptions {
         }
         let message = format!("catalog path {path:?} is of kind {}, not subscription", entry.kind.to_lowercase());
         Err(Rejection::new(RejectionCode::WrongKind, "path", message).into())
-    }
-}
-
-/// The event of a registration (`to` absent) or of a transition; `extra` joins the context.
-pub(super) fn lifecycle_event(
-    id: Id,
-    event_id: Id,
-    path: &str,
-    catalog_id: Id,
-    to: Option<(Action, State)>,
-    extra: Value,
-) -> Event {
-    let (event_type, state) =
-        to.map_or((REGISTERED, State::Registered), |(action, state)| (action.event_type(), state));
-    let at = clock::now();
-    let mut context = Map::new();
-    context.insert("subscription_id".to_owned(), id.to_string().into());
-    context.insert("path".to_owned(), path.into());
-    context.insert("catalog_id".to_owned(), catalog_id.to_string().into());
-    if let Value::Object(extra) = extra {
-        context.extend(extra);
-    }
-    let mut meta = emitted(at);
-    meta.insert("subscription_lifecycle".to_owned(), true.into());
-    Event {
-        status: Some(state.to_string()),
-        context: Some(context.into()),
-        meta: Some(meta.into()),
-        ..subscription_event(id, event_id, path, catalog_id, event_type, at)
-    }
-}
-
-/// An event of a subscription's log, bare of status, context and meta.
-pub(super) fn subscription_event(
-    id: Id,
-    event_id: Id,
-    path: &str,
-    catalog_id: Id,
-    event_type: &str,
-    created_at: chrono::DateTime<chrono::Utc>,
-) -> Event {
-    Event {
-        execution_id: id,
-        event_id,
-        catalog_id,
-        parent_event_id: None,
-        parent_execution_id: None,
-        created_at,
-        event_type: event_type.to_owned(),
-        node_id: Some("subscription".to_owned()),
-        node_name: Some(path.to_owned()),
-        node_type: Some("subscription".to_owned()),
-        status: None,
-        duration: None,
-        context: None,
-        result: None,
-        meta: None,
-        error: None,
-        stack_trace: None,
-        tenant_id: "default".to_owned(),
-        organization_id: "default".to_owned(),
     }
 }
 
@@ -311,10 +243,6 @@ fn check_reason(reason: Option<&str>) -> Result<(), Rejection> {
         }
         _ => Ok(()),
     }
-}
-
-fn unknown(id: Id) -> Rejection {
-    Rejection::not_found("id", format!("there is no subscription {id}"))
 }
 
 fn not_found(path: &str) -> Rejection {

@@ -10,6 +10,7 @@ use super::pools::Database;
 use crate::domain::ids::Id;
 use crate::domain::lifecycle::State;
 use crate::domain::page::IdRange;
+use crate::domain::subscription_log::SubscriptionLog;
 
 /// A subscription and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +31,14 @@ pub struct SubscriptionRow {
     pub registered_at: DateTime<Utc>,
     /// Of the latest lifecycle event.
     pub updated_at: DateTime<Utc>,
+}
+
+impl SubscriptionRow {
+    /// The subscription's log, to write events of.
+    #[must_use]
+    pub fn log(&self) -> SubscriptionLog<'_> {
+        SubscriptionLog { id: self.id, path: &self.path, catalog_id: self.catalog_id }
+    }
 }
 
 /// Which subscriptions a list wants.

@@ -15,7 +15,7 @@ use super::types::catalog::CatalogEntry;
 use super::types::execution::Execution;
 use super::types::subscription::{SourceSubscription, SubscriptionAction};
 use crate::service::error::{Rejection, ServiceError};
-use crate::service::executions::{ExecuteRequest, Executed};
+use crate::service::executions::ExecuteRequest;
 use payloads::{
     BulkTransitionPayload, BulkTransitionResult, CancelExecutionPayload, ExecuteBatchPayload, ExecutePayload,
     RegisterCatalogEntryPayload, SubscriptionPayload,
@@ -201,5 +201,3 @@ fn split<T>(outcome: Result<T, ServiceError>) -> Result<(Option<T>, Vec<UserErro
         Err(error) => Ok((None, vec![user_error(error)?])),
     }
 }
-
-type Answer = Result<Executed, ServiceError>;

@@ -2,12 +2,12 @@
 
 use async_graphql::{Context, Enum, Result, SimpleObject};
 
-use super::{Answer, split};
+use super::split;
 use crate::graphql::errors::UserError;
 use crate::graphql::types::catalog::CatalogEntry;
 use crate::graphql::types::execution::Execution;
 use crate::graphql::types::subscription::SourceSubscription;
-use crate::service::executions::Outcome;
+use crate::service::executions::{Answer, Outcome};
 use crate::service::subscriptions::BulkItem;
 
 /// What came of registering a catalog entry.

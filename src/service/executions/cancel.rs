@@ -41,25 +41,14 @@ impl Executions {
 fn cancellation(row: &ExecutionRow, event_id: Id, reason: Option<&str>) -> Event {
     let at = clock::now();
     Event {
-        execution_id: Id::new(row.execution_id),
-        event_id,
-        catalog_id: Id::new(row.catalog_id),
-        parent_event_id: None,
         parent_execution_id: row.parent_execution_id.map(Id::new),
-        created_at: at,
-        event_type: CANCELLED.to_owned(),
         node_id: Some("playbook".to_owned()),
         node_name: row.path.clone(),
         node_type: Some("execution".to_owned()),
         status: Some(Status::Cancelled.as_str().to_owned()),
-        duration: None,
         context: reason.map(|reason| json!({ "reason": reason })),
-        result: None,
         meta: Some(emitted(at).into()),
-        error: None,
-        stack_trace: None,
-        tenant_id: "default".to_owned(),
-        organization_id: "default".to_owned(),
+        ..Event::bare(Id::new(row.execution_id), event_id, Id::new(row.catalog_id), CANCELLED, at)
     }
 }
 

@@ -2,18 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use serde_json::{Value, json};
-
 use super::Executions;
-use super::start::{Executed, Ready};
-use crate::domain::event::Event;
-use crate::domain::execution::{Creation, emitted};
+use super::answer::Answer;
+use super::request::Ready;
+use crate::domain::execution::Creation;
 use crate::domain::ids::Id;
-use crate::domain::lifecycle::DEDUPLICATED;
 use crate::domain::shard::ShardIndex;
 use crate::service::clock;
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
-use crate::service::subscriptions::subscription_event;
 use crate::storage::dedup::{self, NewClaim, StandingClaim};
 use crate::storage::log::LockedLog;
 
@@ -38,7 +34,7 @@ pub(super) struct Claimed {
     key: Option<(i64, String)>,
 }
 
-type Answers = BTreeMap<usize, Result<Executed, ServiceError>>;
+type Answers = BTreeMap<usize, Answer>;
 type Key = (i64, String);
 
 impl Executions {
@@ -146,16 +142,7 @@ impl Executions {
             for _ in &one.duplicates {
                 last = self.ids.next_after(last).await?;
                 let key = one.key.as_ref().map_or("", |(_, key)| key);
-                let context = json!({
-                    "subscription_id": subscription.to_string(),
-                    "dedup_key": key,
-                    "execution_id": one.execution_id.to_string(),
-                });
-                let event =
-                    subscription_event(subscription, last, &row.path, row.catalog_id, DEDUPLICATED, clock::now());
-                let meta = Some(Value::Object(emitted(event.created_at)));
-                let status = Some("DUPLICATE".to_owned());
-                log.append(&Event { status, context: Some(context), meta, ..event }).await?;
+                log.append(&row.log().deduplicated(last, key, one.execution_id, clock::now())).await?;
             }
         }
         log.commit().await?;

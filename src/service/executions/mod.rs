@@ -5,6 +5,7 @@
 //! execution is created on its shard idempotently under that id, and the claim is settled; a process that dies between
 //! two steps leaves a reserved claim that the next duplicate, or [`Executions::sweep`], finishes.
 
+mod answer;
 mod cancel;
 mod claims;
 mod read;
@@ -23,8 +24,8 @@ use crate::domain::ids::Id;
 use crate::storage::events::LogHead;
 use crate::storage::pools::Databases;
 
+pub use answer::{Answer, Executed, Outcome};
 pub use request::{Dedup, ExecuteRequest, MAX_BATCH, MAX_WORKLOAD_BYTES};
-pub use start::{Executed, Outcome};
 
 /// Heads of parents that are kept: a subscription's messages share theirs.
 const CACHED_HEADS: u64 = 10_000;

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::domain::execution::{is_pool_name, request_hash};
+use crate::domain::execution::{Creation, is_pool_name, request_hash};
 use crate::domain::ids::Id;
 use crate::service::catalog::check_path;
 use crate::service::error::{Rejection, RejectionCode};
@@ -61,6 +61,16 @@ pub(super) struct ValidRequest {
     pub(super) trace: Option<Value>,
     pub(super) dedup: Option<Dedup>,
     /// Of the request as it was asked, so that a later catalog version does not make it another one.
+    pub(super) hash: [u8; 32],
+}
+
+/// A request that is ready to run.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) position: usize,
+    pub(super) creation: Creation,
+    pub(super) dedup: Option<Dedup>,
+    pub(super) window_seconds: i32,
     pub(super) hash: [u8; 32],
 }
 

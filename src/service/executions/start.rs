@@ -6,8 +6,9 @@ use futures::future::join_all;
 use serde_json::Value;
 
 use super::Executions;
+use super::answer::{Answer, Executed, Outcome};
 use super::claims::Claimed;
-use super::request::{Dedup, ExecuteRequest, MAX_BATCH, ValidRequest};
+use super::request::{ExecuteRequest, MAX_BATCH, Ready, ValidRequest};
 use super::resolve::Named;
 use crate::domain::execution::{Creation, overlay};
 use crate::domain::ids::Id;
@@ -18,36 +19,6 @@ use crate::service::fault;
 use crate::service::shards::by_shard;
 use crate::storage::error::StorageError;
 use crate::storage::executions;
-
-/// An execution that runs because of a request, now or earlier.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Executed {
-    /// Which one.
-    pub execution_id: Id,
-    /// Whether this request started it.
-    pub outcome: Outcome,
-}
-
-/// What a request came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// It started the execution.
-    Started,
-    /// Its dedup key belongs to an execution that an earlier request started.
-    Duplicate,
-}
-
-/// A request that is ready to run.
-#[derive(Debug)]
-pub(super) struct Ready {
-    pub(super) position: usize,
-    pub(super) creation: Creation,
-    pub(super) dedup: Option<Dedup>,
-    pub(super) window_seconds: i32,
-    pub(super) hash: [u8; 32],
-}
-
-type Answer = Result<Executed, ServiceError>;
 
 impl Executions {
     /// Starts one execution.

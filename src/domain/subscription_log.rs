@@ -1,0 +1,88 @@
+//! The events of a source subscription's log (SPEC, "Source subscription lifecycle").
+
+use chrono::{DateTime, Utc};
+use serde_json::{Map, Value};
+
+use super::event::Event;
+use super::execution::emitted;
+use super::ids::Id;
+use super::lifecycle::{Action, DEDUPLICATED, REGISTERED, State};
+
+/// Whose log.
+#[derive(Debug, Clone, Copy)]
+pub struct SubscriptionLog<'a> {
+    /// The subscription.
+    pub id: Id,
+    /// Its catalog path.
+    pub path: &'a str,
+    /// The catalog entry that it was registered with.
+    pub catalog_id: Id,
+}
+
+impl SubscriptionLog<'_> {
+    /// The first event.
+    #[must_use]
+    pub fn registered(&self, event_id: Id, at: DateTime<Utc>) -> Event {
+        self.lifecycle(event_id, REGISTERED, State::Registered, None, at)
+    }
+
+    /// The event of a transition into `state`.
+    #[must_use]
+    pub fn moved(&self, event_id: Id, action: Action, state: State, reason: Option<&str>, at: DateTime<Utc>) -> Event {
+        self.lifecycle(event_id, action.event_type(), state, reason, at)
+    }
+
+    /// The audit of a message that repeats the one that `execution` runs.
+    #[must_use]
+    pub fn deduplicated(&self, event_id: Id, key: &str, execution: Id, at: DateTime<Utc>) -> Event {
+        let mut context = self.context();
+        context.insert("dedup_key".to_owned(), key.into());
+        context.insert("execution_id".to_owned(), execution.to_string().into());
+        self.event(event_id, DEDUPLICATED, "DUPLICATE", context, emitted(at), at)
+    }
+
+    fn lifecycle(
+        &self,
+        event_id: Id,
+        event_type: &str,
+        state: State,
+        reason: Option<&str>,
+        at: DateTime<Utc>,
+    ) -> Event {
+        let (mut context, mut meta) = (self.context(), emitted(at));
+        if let Some(reason) = reason {
+            context.insert("reason".to_owned(), reason.into());
+        }
+        meta.insert("subscription_lifecycle".to_owned(), true.into());
+        self.event(event_id, event_type, state.as_str(), context, meta, at)
+    }
+
+    fn context(&self) -> Map<String, Value> {
+        let said = [
+            ("subscription_id", self.id.to_string()),
+            ("path", self.path.to_owned()),
+            ("catalog_id", self.catalog_id.to_string()),
+        ];
+        said.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect()
+    }
+
+    fn event(
+        &self,
+        event_id: Id,
+        event_type: &str,
+        status: &str,
+        context: Map<String, Value>,
+        meta: Map<String, Value>,
+        at: DateTime<Utc>,
+    ) -> Event {
+        Event {
+            node_id: Some("subscription".to_owned()),
+            node_name: Some(self.path.to_owned()),
+            node_type: Some("subscription".to_owned()),
+            status: Some(status.to_owned()),
+            context: Some(context.into()),
+            meta: Some(meta.into()),
+            ..Event::bare(self.id, event_id, self.catalog_id, event_type, at)
+        }
+    }
+}
