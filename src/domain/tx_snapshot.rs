@@ -36,16 +36,6 @@ impl TxSnapshot {
     pub fn in_progress(&self) -> &[u64] {
         &self.in_progress
     }
-
-    /// The same snapshot, blind to transactions from `bound` on: it sees what this one sees below the bound. With a
-    /// bound above an earlier snapshot's `xmax` it still sees all that the earlier one saw.
-    #[must_use]
-    pub fn below(&self, bound: u64) -> Self {
-        let xmax = self.xmax.min(bound);
-        let in_progress: Vec<u64> = self.in_progress.iter().copied().filter(|xid| *xid < xmax).collect();
-        let xmin = in_progress.first().copied().unwrap_or(xmax);
-        Self { xmin, xmax, in_progress }
-    }
 }
 
 impl fmt::Display for TxSnapshot {
@@ -91,13 +81,5 @@ mod tests {
         for bad in ["", "10", "10:9:", "10:20:21", "10:20:15,12", "a:b:", "1:2:3:4"] {
             assert!(bad.parse::<TxSnapshot>().is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn a_bound_hides_what_came_later_and_nothing_else() {
-        let snapshot: TxSnapshot = "10:20:10,14,18".parse().unwrap();
-        assert_eq!(snapshot.below(16).to_string(), "10:16:10,14");
-        assert_eq!(snapshot.below(10).to_string(), "10:10:");
-        assert_eq!(snapshot.below(99), snapshot);
     }
 }

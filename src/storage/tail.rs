@@ -125,28 +125,20 @@ pub async fn release(shard: &Database, fence: i64, error: Option<&str>) -> Resul
     Ok(())
 }
 
-/// The end of a next batch of about `size` events after `done`. `Ok(None)`: nothing has committed since.
+/// The end of a next batch after `done`: everything that has committed by then. `Ok(None)`: nothing has.
 ///
-/// The snapshot is cut below the transaction of the event that is one too many, so a backlog comes in bounded batches;
-/// only a single transaction is never split.
-pub async fn next_target(shard: &Database, done: &TxSnapshot, size: i64) -> Result<Option<TxSnapshot>, StorageError> {
+/// It is never cut at a transaction id. Ids are given out when transactions begin to write, so a cut one would no longer
+/// be in the order of commits, and a log's events could be split over two batches the wrong way round.
+pub async fn next_target(shard: &Database, done: &TxSnapshot) -> Result<Option<TxSnapshot>, StorageError> {
     let row = sqlx::query!(
         r#"SELECT pg_current_snapshot()::text AS "snapshot!",
                   EXISTS (SELECT 1 FROM noetl.event WHERE tx_id >= $1::text::xid8)
-                  OR EXISTS (SELECT 1 FROM noetl.event WHERE tx_id = ANY($2::text[]::xid8[])) AS "any!",
-                  (SELECT tx_id::text FROM noetl.event WHERE tx_id >= $1::text::xid8
-                   ORDER BY tx_id OFFSET $3 LIMIT 1) AS bound"#,
+                  OR EXISTS (SELECT 1 FROM noetl.event WHERE tx_id = ANY($2::text[]::xid8[])) AS "any!""#,
         done.xmax().to_string(),
         &in_progress(done),
-        size,
     );
     let row = shard.run(row.fetch_one(shard.pool())).await?;
-    if !row.any {
-        return Ok(None);
-    }
-    let snapshot = parse(shard, &row.snapshot)?;
-    let bound = row.bound.and_then(|bound| bound.parse::<u64>().ok());
-    Ok(Some(bound.map_or(snapshot.clone(), |bound| snapshot.below(bound + 1))))
+    if row.any { parse(shard, &row.snapshot).map(Some) } else { Ok(None) }
 }
 
 /// Fixes the batch that ends at `target`, before anything of it is published. Answers the batch's number, `Ok(None)` if

@@ -20,8 +20,6 @@ use crate::domain::shard::ShardIndex;
 use crate::domain::tx_snapshot::TxSnapshot;
 use crate::storage::error::StorageError;
 
-/// Publishes whose acknowledgement is awaited at a time.
-const WINDOW: usize = 512;
 const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How streams are created; one that exists is left as it is.
@@ -81,14 +79,17 @@ pub struct Publisher {
     shard: ShardIndex,
     context: Context,
     stream: Stream,
+    window: usize,
 }
 
 impl Publisher {
-    /// Opens the shard's stream, and creates it first if there is none.
+    /// Opens the shard's stream, and creates it first if there is none. At most `window` publishes will wait for their
+    /// acknowledgement at a time.
     pub async fn open(
         client: async_nats::Client,
         shard: ShardIndex,
         settings: StreamSettings,
+        window: usize,
     ) -> Result<Self, PublishError> {
         let context = jetstream::context::ContextBuilder::new().ack_timeout(ACK_TIMEOUT).build(client);
         let config = Config {
@@ -101,7 +102,7 @@ impl Publisher {
             ..Config::default()
         };
         let stream = context.get_or_create_stream(config).await.map_err(broker)?;
-        Ok(Self { shard, context, stream })
+        Ok(Self { shard, context, stream, window })
     }
 
     /// Where the stream ends, looking for a tailer's message back to the one after `floor`.
@@ -147,7 +148,7 @@ impl Publisher {
                 waiting.push_back(confirm(ack, sequence, index));
             }
             index += 1;
-            if waiting.len() >= WINDOW {
+            if waiting.len() >= self.window {
                 waiting.try_next().await?;
             }
         }

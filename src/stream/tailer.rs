@@ -31,8 +31,8 @@ const AFTER_FAILURE: Duration = Duration::from_millis(500);
 /// How a tailer works.
 #[derive(Debug, Clone, Copy)]
 pub struct TailSettings {
-    /// Events of a batch, about.
-    pub batch: i64,
+    /// Events that may be on their way to the broker at a time.
+    pub batch: usize,
     /// The longest idle poll.
     pub poll: Duration,
     /// Whether a feed that starts for the first time begins with the oldest event.
@@ -152,7 +152,7 @@ impl Tailer {
         if cursor.database_changed {
             return Err(LeadError::DatabaseChanged);
         }
-        let publisher = Publisher::open(self.client.clone(), self.shard, self.settings.stream).await?;
+        let publisher = Publisher::open(self.client.clone(), self.shard, self.settings.stream, self.settings.batch).await?;
         let mut end = publisher.end(cursor.last_sequence.cast_unsigned()).await?;
         if end.sequence < cursor.last_sequence.cast_unsigned() {
             cursor = self.rewind(&publisher, cursor).await?;
@@ -165,7 +165,7 @@ impl Tailer {
                 (cursor.done, cursor.last_sequence) = (target, sequence.cast_signed());
                 (end, idle) = (StreamEnd { sequence, last: None }, BUSY_POLL);
             }
-            match tail::next_target(&self.database, &cursor.done, self.settings.batch).await? {
+            match tail::next_target(&self.database, &cursor.done).await? {
                 Some(target) => {
                     let fixed = tail::fix_target(&self.database, cursor.fence, &target).await?;
                     cursor.batch = fixed.ok_or(LeadError::Fenced)?;

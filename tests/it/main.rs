@@ -13,3 +13,4 @@ mod common;
 mod edge;
 mod local_servers;
 mod register_race;
+mod tail_gap_free;

@@ -1,8 +1,9 @@
 //! What tests stand on: a deployment of their own, replicas that are real processes, clients that only use the API.
 
 mod deployment;
+pub mod feed;
 mod live;
-mod server;
+pub mod server;
 
 pub use deployment::Deployment;
 pub use live::Live;

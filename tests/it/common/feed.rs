@@ -1,0 +1,219 @@
+//! What readers of the event feed see, beside what was committed and what the broker holds.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_nats::jetstream;
+use async_nats::jetstream::consumer::pull::OrderedConfig;
+use futures::StreamExt;
+use serde_json::{Value, json};
+use sqlx::{AssertSqlSafe, Executor, PgConnection, Postgres};
+
+use super::{Deployment, Live, PATIENCE, Server, eventually};
+
+/// An event's key: execution id and event id.
+pub type Key = (i64, i64);
+
+const EVENTS: &str = "subscription($filter: EventFilter, $start: EventStart) { events(filter: $filter, start: $start) {
+    __typename
+    ... on EventDelivery { cursor event { id executionId type context } }
+    ... on CaughtUp { cursor }
+    ... on StreamGap { cursor shard from to reason }
+    ... on StreamHeartbeat { cursor lagEvents }
+} }";
+
+/// A reader of the live events that goes on behind its last cursor, on whichever replica it is sent to.
+pub struct Reader {
+    live: Live,
+    filter: Value,
+    /// The last cursor.
+    pub cursor: String,
+    /// Every event that was delivered, in that order.
+    pub seen: Vec<Key>,
+    /// Every item but heartbeats, since the reader last connected.
+    pub items: Vec<Value>,
+}
+
+impl Reader {
+    /// Connects and reads until the feed says that it has caught up.
+    pub async fn open(server: &Server, start: Value, filter: Value) -> Self {
+        let live = server.live(EVENTS, json!({ "start": start, "filter": filter })).await;
+        let mut reader = Self { live, filter, cursor: String::new(), seen: Vec::new(), items: Vec::new() };
+        reader.caught_up().await;
+        reader
+    }
+
+    /// Goes on behind the last cursor.
+    pub async fn reconnect(&mut self, server: &Server) {
+        let variables = json!({ "start": { "after": self.cursor }, "filter": self.filter });
+        self.live = server.live(EVENTS, variables).await;
+        self.items.clear();
+    }
+
+    /// Reads one item. `None`: the connection has ended.
+    pub async fn step(&mut self) -> Option<Value> {
+        let item = self.live.next().await?["events"].take();
+        item["cursor"].as_str().expect("every item has a cursor").clone_into(&mut self.cursor);
+        if item["__typename"] == "EventDelivery" {
+            self.seen.push((number(&item["event"]["executionId"]), number(&item["event"]["id"])));
+        }
+        if item["__typename"] != "StreamHeartbeat" {
+            self.items.push(item.clone());
+        }
+        Some(item)
+    }
+
+    /// Reads until all of these were delivered. `false`: the connection ended before.
+    pub async fn until_seen(&mut self, wanted: impl IntoIterator<Item = Key>) -> bool {
+        let mut missing: BTreeSet<Key> = wanted.into_iter().collect();
+        for key in &self.seen {
+            missing.remove(key);
+        }
+        let read = async {
+            while !missing.is_empty() {
+                if self.step().await.is_none() {
+                    return false;
+                }
+                if let Some(last) = self.seen.last() {
+                    missing.remove(last);
+                }
+            }
+            true
+        };
+        let outcome = tokio::time::timeout(PATIENCE, read).await;
+        outcome.unwrap_or_else(|_| panic!("{} events never came, such as {:?}", missing.len(), missing.first()))
+    }
+
+    /// Reads until one more event was delivered. `false`: the connection ended before.
+    pub async fn next_event(&mut self) -> bool {
+        let before = self.seen.len();
+        while self.seen.len() == before {
+            if self.step().await.is_none() {
+                return false;
+            }
+        }
+        true
+    }
+
+    async fn caught_up(&mut self) {
+        let read = async {
+            while self.step().await.expect("the subscription goes on")["__typename"] != "CaughtUp" {}
+        };
+        tokio::time::timeout(PATIENCE, read).await.expect("caught up");
+    }
+
+    /// Fails unless exactly these were delivered, each once.
+    pub fn assert_saw_exactly(&self, committed: &BTreeSet<Key>) {
+        assert_exactly(&self.seen, committed);
+    }
+}
+
+/// Fails unless `found` holds each of `committed` once and nothing else.
+pub fn assert_exactly(found: &[Key], committed: &BTreeSet<Key>) {
+    let mut counts = BTreeMap::new();
+    for key in found {
+        *counts.entry(*key).or_insert(0) += 1;
+    }
+    let missing: Vec<_> = committed.iter().filter(|key| !counts.contains_key(key)).collect();
+    let foreign: Vec<_> = counts.keys().filter(|key| !committed.contains(key)).collect();
+    let repeated: Vec<_> = counts.iter().filter(|(_, count)| **count > 1).collect();
+    let sound = missing.is_empty() && foreign.is_empty() && repeated.is_empty();
+    assert!(sound, "missing {missing:?}\nnot committed {foreign:?}\nmore than once {repeated:?}");
+}
+
+/// Fails unless the events of each of these executions come in the order of their ids.
+pub fn assert_in_order(found: &[Key], executions: impl IntoIterator<Item = i64>) {
+    for execution in executions {
+        let ids: Vec<i64> = found.iter().filter(|key| key.0 == execution).map(|key| key.1).collect();
+        assert!(ids.is_sorted(), "execution {execution}: {ids:?}");
+    }
+}
+
+/// Inserts an event row as some other server would.
+pub async fn insert(to: impl Executor<'_, Database = Postgres>, (execution, event): Key) {
+    insert_typed(to, (execution, event), "call.done").await;
+}
+
+/// The same with a type.
+pub async fn insert_typed(to: impl Executor<'_, Database = Postgres>, (execution, event): Key, event_type: &str) {
+    sqlx::query("INSERT INTO noetl.event (execution_id, event_id, event_type) VALUES ($1, $2, $3)")
+        .bind(execution)
+        .bind(event)
+        .bind(event_type)
+        .execute(to)
+        .await
+        .unwrap();
+}
+
+/// Runs statements as they are.
+pub async fn run(connection: &mut PgConnection, statements: &str) {
+    sqlx::raw_sql(AssertSqlSafe(statements)).execute(connection).await.unwrap();
+}
+
+impl Deployment {
+    /// Every event that is committed.
+    pub async fn committed(&self) -> BTreeSet<Key> {
+        let mut all = BTreeSet::new();
+        for shard in 0..self.shard_dsns.len() {
+            let rows = sqlx::query_as::<_, Key>("SELECT execution_id, event_id FROM noetl.event");
+            all.extend(rows.fetch_all(&mut self.shard(shard).await).await.unwrap());
+        }
+        all
+    }
+
+    /// Waits until every shard's feed has begun: what commits from here on is published.
+    pub async fn feeds_begun(&self) {
+        eventually("the feeds begin", async || {
+            let begun = self.sum_over_shards("SELECT count(*) FROM noetl.tail_cursor WHERE lease_until > now()").await;
+            (begun == i64::try_from(self.shard_dsns.len()).unwrap()).then_some(())
+        })
+        .await;
+    }
+
+    /// Who publishes a shard's events.
+    pub async fn leader(&self, shard: usize) -> Option<String> {
+        let leader = "SELECT lease_owner FROM noetl.tail_cursor WHERE lease_until > now()";
+        sqlx::query_scalar(leader).fetch_optional(&mut self.shard(shard).await).await.unwrap()
+    }
+
+    /// The messages of a shard's stream, in order.
+    pub async fn stored(&self, shard: usize) -> Vec<Key> {
+        let name = if shard == 0 { "noetl_events".to_owned() } else { format!("noetl_events_{shard}") };
+        let client = async_nats::connect(self.nats.url()).await.unwrap();
+        let stream = jetstream::new(client).get_stream(name).await.unwrap();
+        let count = usize::try_from(stream.get_info().await.unwrap().state.messages).unwrap();
+        let consumer = stream.create_consumer(OrderedConfig::default()).await.unwrap();
+        let messages = consumer.messages().await.unwrap().take(count).map(|message| {
+            let event: Value = serde_json::from_slice(&message.unwrap().payload).unwrap();
+            (number(&event["execution_id"]), number(&event["event_id"]))
+        });
+        tokio::time::timeout(PATIENCE, messages.collect()).await.unwrap()
+    }
+
+    /// The messages of all streams.
+    pub async fn stored_everywhere(&self) -> Vec<Key> {
+        let mut all = Vec::new();
+        for shard in 0..self.shard_dsns.len() {
+            all.extend(self.stored(shard).await);
+        }
+        all
+    }
+
+    /// The first `count` ids from `from` on that live on a shard.
+    pub fn ids_on(&self, shard: usize, from: i64, count: usize) -> Vec<i64> {
+        let shards = u16::try_from(self.shard_dsns.len()).unwrap();
+        let map = noetl_graphql::domain::shard::ShardMap::even(shards);
+        let here = |id: &i64| usize::from(map.shard_of(noetl_graphql::domain::ids::Id::new(*id))) == shard;
+        (from..).filter(here).take(count).collect()
+    }
+}
+
+impl Server {
+    /// The replica's name.
+    pub async fn name(&self) -> String {
+        self.data("{ server { replica } }", Value::Null).await["server"]["replica"].as_str().unwrap().to_owned()
+    }
+}
+
+fn number(id: &Value) -> i64 {
+    id.as_i64().or_else(|| id.as_str()?.parse().ok()).unwrap_or_else(|| panic!("{id} is no id"))
+}

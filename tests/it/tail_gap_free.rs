@@ -1,0 +1,288 @@
+//! Every committed event reaches the stream and its live readers once, whatever commits late or in another order.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+use sqlx::{Connection, PgConnection};
+
+use crate::common::feed::{Key, Reader, assert_exactly, assert_in_order, insert, run};
+use crate::common::server::pass;
+use crate::common::{Deployment, Server, eventually};
+
+const WRITERS: usize = 8;
+const ROUNDS: i64 = 12;
+
+/// What one writer works on: two logs of its own on one shard. The first is written in order, the second in no order.
+struct Writer {
+    dsn: String,
+    ordered: i64,
+    unordered: i64,
+    next: i64,
+}
+
+impl Writer {
+    fn new(deployment: &Deployment, index: usize) -> Self {
+        let shard = index % deployment.shard_dsns.len();
+        let from = i64::try_from(index + 1).unwrap() << 32;
+        let logs = deployment.ids_on(shard, from, 2);
+        Self { dsn: deployment.shard_dsns[shard].clone(), ordered: logs[0], unordered: logs[1], next: from }
+    }
+
+    fn key(&mut self, execution: i64) -> Key {
+        self.next += 1;
+        (execution, self.next)
+    }
+
+    /// Writes at least [`ROUNDS`], and on until it is enough.
+    async fn write(mut self, enough: &AtomicBool) {
+        let mut one = PgConnection::connect(&self.dsn).await.unwrap();
+        let mut other = PgConnection::connect(&self.dsn).await.unwrap();
+        for round in (0..).take_while(|round| *round < ROUNDS || !enough.load(Ordering::Relaxed)) {
+            let mut tx = one.begin().await.unwrap();
+            for _ in 0..=round % 5 {
+                insert(&mut *tx, self.key(self.ordered)).await;
+            }
+            tx.commit().await.unwrap();
+            match round % 4 {
+                0 => self.commit_in_reverse(&mut one, &mut other).await,
+                1 => self.commit_late(&mut one, &mut other).await,
+                2 => self.roll_back(&mut one, &mut other).await,
+                _ => self.write_in_a_savepoint(&mut one).await,
+            }
+        }
+    }
+
+    /// The larger id commits first, and the smaller one belongs to the older transaction.
+    async fn commit_in_reverse(&mut self, one: &mut PgConnection, other: &mut PgConnection) {
+        let mut older = one.begin().await.unwrap();
+        insert(&mut *older, self.key(self.unordered)).await;
+        insert(other, self.key(self.unordered)).await;
+        older.commit().await.unwrap();
+    }
+
+    /// A transaction that began first continues an ordered log after another one wrote to it and committed.
+    async fn commit_late(&mut self, one: &mut PgConnection, other: &mut PgConnection) {
+        let mut late = one.begin().await.unwrap();
+        insert(&mut *late, self.key(self.unordered)).await;
+        insert(other, self.key(self.ordered)).await;
+        pass(std::time::Duration::from_millis(300)).await;
+        insert(&mut *late, self.key(self.ordered)).await;
+        late.commit().await.unwrap();
+    }
+
+    async fn roll_back(&mut self, one: &mut PgConnection, other: &mut PgConnection) {
+        let mut failing = one.begin().await.unwrap();
+        insert(&mut *failing, self.key(self.unordered)).await;
+        insert(other, self.key(self.unordered)).await;
+        failing.rollback().await.unwrap();
+    }
+
+    async fn write_in_a_savepoint(&mut self, one: &mut PgConnection) {
+        run(one, "BEGIN; SAVEPOINT kept").await;
+        insert(&mut *one, self.key(self.ordered)).await;
+        run(one, "RELEASE kept; SAVEPOINT lost").await;
+        insert(&mut *one, self.key(self.unordered)).await;
+        run(one, "ROLLBACK TO lost").await;
+        insert(&mut *one, self.key(self.ordered)).await;
+        run(one, "COMMIT").await;
+    }
+}
+
+/// On each shard a transaction that stays open and one that stays prepared, both with rows.
+struct Unfinished {
+    open: Vec<PgConnection>,
+    prepared: Vec<String>,
+    rows: BTreeSet<Key>,
+}
+
+impl Unfinished {
+    async fn begin(deployment: &Deployment) -> Self {
+        let mut unfinished = Self { open: Vec::new(), prepared: Vec::new(), rows: BTreeSet::new() };
+        for shard in 0..deployment.shard_dsns.len() {
+            let mut open = deployment.shard(shard).await;
+            let mut prepared = deployment.shard(shard).await;
+            let name = format!("t{}", uuid::Uuid::new_v4().simple());
+            run(&mut open, "BEGIN").await;
+            run(&mut prepared, "BEGIN").await;
+            for execution in deployment.ids_on(shard, 1000, 2) {
+                for (connection, event) in [(&mut open, 1), (&mut prepared, 2)] {
+                    insert(&mut *connection, (execution, event)).await;
+                    unfinished.rows.insert((execution, event));
+                }
+            }
+            run(&mut prepared, &format!("PREPARE TRANSACTION '{name}'")).await;
+            unfinished.open.push(open);
+            unfinished.prepared.push(name);
+        }
+        unfinished
+    }
+
+    async fn commit(&mut self) {
+        for (open, name) in self.open.iter_mut().zip(&self.prepared) {
+            run(open, "COMMIT").await;
+            run(open, &format!("COMMIT PREPARED '{name}'")).await;
+        }
+    }
+}
+
+fn ordered_logs(deployment: &Deployment) -> Vec<i64> {
+    (0..WRITERS).map(|index| Writer::new(deployment, index).ordered).collect()
+}
+
+async fn check(deployment: &Deployment, readers: &[&Reader]) {
+    let committed = deployment.committed().await;
+    for reader in readers {
+        reader.assert_saw_exactly(&committed);
+        assert_in_order(&reader.seen, ordered_logs(deployment));
+    }
+    let stored = deployment.stored_everywhere().await;
+    assert_exactly(&stored, &committed);
+    assert_in_order(&stored, ordered_logs(deployment));
+}
+
+/// One more event on each shard, behind all others: what the readers have not seen by then never comes.
+async fn finish(deployment: &Deployment, readers: &mut [&mut Reader]) {
+    for shard in 0..deployment.shard_dsns.len() {
+        insert(&mut deployment.shard(shard).await, (deployment.ids_on(shard, 1, 1)[0], 1)).await;
+    }
+    let committed = deployment.committed().await;
+    for reader in &mut *readers {
+        assert!(reader.until_seen(committed.clone()).await, "the feed ended");
+    }
+    let readers: Vec<&Reader> = readers.iter().map(|reader| &**reader).collect();
+    check(deployment, &readers).await;
+}
+
+async fn every_commit_arrives_once(batch: &str) {
+    let deployment = Deployment::start(2).await;
+    let settings = [("NOETL_EVENT_STREAM_BATCH", batch)];
+    let (one, other) = tokio::join!(deployment.replica_with(&settings), deployment.replica_with(&settings));
+    deployment.feeds_begun().await;
+    let mut first = Reader::open(&one, json!({ "latest": true }), Value::Null).await;
+    let mut second = Reader::open(&other, json!({ "beginning": true }), Value::Null).await;
+
+    let mut unfinished = Unfinished::begin(&deployment).await;
+    let enough = AtomicBool::new(true);
+    join_all((0..WRITERS).map(|index| Writer::new(&deployment, index).write(&enough))).await;
+    let committed = deployment.committed().await;
+    assert!(committed.is_disjoint(&unfinished.rows));
+    for reader in [&mut first, &mut second] {
+        assert!(reader.until_seen(committed.clone()).await, "the feed ended");
+    }
+    check(&deployment, &[&first, &second]).await;
+
+    unfinished.commit().await;
+    finish(&deployment, &mut [&mut first, &mut second]).await;
+    let mut late = Reader::open(&other, json!({ "beginning": true }), Value::Null).await;
+    finish_replay(&deployment, &mut late).await;
+}
+
+/// A reader that begins with the oldest event has all of them when it has caught up.
+async fn finish_replay(deployment: &Deployment, reader: &mut Reader) {
+    check(deployment, &[reader]).await;
+    assert_eq!(reader.items.last().unwrap()["__typename"], "CaughtUp");
+}
+
+#[tokio::test]
+async fn every_commit_arrives_once_and_an_open_transaction_delays_only_itself() {
+    every_commit_arrives_once("500").await;
+}
+
+#[tokio::test]
+async fn every_commit_arrives_once_in_tiny_batches() {
+    every_commit_arrives_once("3").await;
+}
+
+/// A backlog is published in the order in which it was committed, though the transaction that committed last began first.
+#[tokio::test]
+async fn a_backlog_keeps_each_log_in_order() {
+    let deployment = Deployment::start(1).await;
+    let settings = [("NOETL_EVENT_STREAM_BATCH", "1")];
+    deployment.replica_with(&settings).await.stop().await;
+    let (mut early, mut between) = (deployment.shard(0).await, deployment.shard(0).await);
+    for log in 100..120 {
+        run(&mut early, "BEGIN").await;
+        insert(&mut early, (log + 1000, 1)).await;
+        insert(&mut between, (log, 1)).await;
+        insert(&mut early, (log, 2)).await;
+        run(&mut early, "COMMIT").await;
+    }
+    let server = deployment.replica_with(&settings).await;
+    let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+    let committed = deployment.committed().await;
+    assert!(reader.until_seen(committed.clone()).await, "the feed ended");
+    reader.assert_saw_exactly(&committed);
+    assert_in_order(&reader.seen, 100..120);
+    assert_exactly(&deployment.stored(0).await, &committed);
+}
+
+#[tokio::test]
+async fn one_transaction_of_20_000_events_arrives_once() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    let mut reader = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
+    let rows = "INSERT INTO noetl.event (execution_id, event_id, event_type, context)
+        SELECT 7 + n % 10, n, 'call.done', jsonb_build_object('text', repeat('x', 500))
+        FROM generate_series(20000, 1, -1) AS n";
+    run(&mut deployment.shard(0).await, rows).await;
+    let committed = deployment.committed().await;
+    assert!(reader.until_seen(committed.clone()).await, "the feed ended");
+    insert(&mut deployment.shard(0).await, (1, 30_000)).await;
+    assert!(reader.until_seen([(1, 30_000)]).await, "the feed ended");
+    let committed = deployment.committed().await;
+    reader.assert_saw_exactly(&committed);
+    assert_in_order(&reader.seen, 7..17);
+    assert_exactly(&deployment.stored(0).await, &committed);
+}
+
+/// The replicas by who leads shard 0: the leader, then the others.
+async fn leader_first(deployment: &Deployment, mut servers: Vec<Server>) -> Vec<Server> {
+    let leader = eventually("somebody leads", async || deployment.leader(0).await).await;
+    for index in 0..servers.len() {
+        if servers[index].name().await == leader {
+            servers.swap(0, index);
+        }
+    }
+    servers
+}
+
+async fn a_killed_leader_loses_nothing(batch: &str) {
+    let deployment = Deployment::start(2).await;
+    let settings = [("NOETL_EVENT_STREAM_BATCH", batch)];
+    let (one, other) = tokio::join!(deployment.replica_with(&settings), deployment.replica_with(&settings));
+    deployment.feeds_begun().await;
+    let mut servers = vec![one, other];
+    let mut reader = Reader::open(&servers[0], json!({ "latest": true }), Value::Null).await;
+
+    let enough = AtomicBool::new(false);
+    let writing = join_all((0..WRITERS).map(|index| Writer::new(&deployment, index).write(&enough)));
+    let killing = async {
+        for _ in 0..3 {
+            servers = leader_first(&deployment, std::mem::take(&mut servers)).await;
+            reader.reconnect(&servers[0]).await;
+            assert!(reader.next_event().await, "the feed ended");
+            servers[0].kill_9().await;
+            // What the socket still holds was delivered.
+            while reader.step().await.is_some() {}
+            reader.reconnect(&servers[1]).await;
+            servers[0] = deployment.replica_with(&settings).await;
+        }
+        enough.store(true, Ordering::Relaxed);
+        reader
+    };
+    let (_, mut reader) = tokio::join!(writing, killing);
+    finish(&deployment, &mut [&mut reader]).await;
+}
+
+#[tokio::test]
+async fn a_leader_killed_again_and_again_loses_and_repeats_nothing() {
+    a_killed_leader_loses_nothing("500").await;
+}
+
+#[tokio::test]
+async fn a_leader_killed_in_tiny_batches_loses_and_repeats_nothing() {
+    a_killed_leader_loses_nothing("3").await;
+}
