@@ -12,3 +12,4 @@ mod common;
 
 mod local_servers;
 mod register_race;
+mod transitions;
