@@ -55,3 +55,11 @@ chromium() {
     done
     return 1
 }
+
+# Prints the library that shows a process another time. The tests look in the same place.
+faketime_library() {
+    for library in /usr/lib/*/faketime/libfaketimeMT.so.1; do
+        [ -e "$library" ] && echo "$library" && return
+    done
+    return 1
+}

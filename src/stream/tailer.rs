@@ -152,7 +152,8 @@ impl Tailer {
         if cursor.database_changed {
             return Err(LeadError::DatabaseChanged);
         }
-        let publisher = Publisher::open(self.client.clone(), self.shard, self.settings.stream, self.settings.batch).await?;
+        let publisher =
+            Publisher::open(self.client.clone(), self.shard, self.settings.stream, self.settings.batch).await?;
         let mut end = publisher.end(cursor.last_sequence.cast_unsigned()).await?;
         if end.sequence < cursor.last_sequence.cast_unsigned() {
             cursor = self.rewind(&publisher, cursor).await?;

@@ -6,6 +6,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests are where time, tasks and the environment begin")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(clippy::similar_names, reason = "`won` and `one` are told apart by their readers")]
 #![allow(missing_docs, unreachable_pub, reason = "nobody imports a test")]
 
 mod common;
@@ -14,3 +15,4 @@ mod edge;
 mod local_servers;
 mod register_race;
 mod tail_gap_free;
+mod transitions;

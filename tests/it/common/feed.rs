@@ -95,9 +95,7 @@ impl Reader {
     }
 
     async fn caught_up(&mut self) {
-        let read = async {
-            while self.step().await.expect("the subscription goes on")["__typename"] != "CaughtUp" {}
-        };
+        let read = async { while self.step().await.expect("the subscription goes on")["__typename"] != "CaughtUp" {} };
         tokio::time::timeout(PATIENCE, read).await.expect("caught up");
     }
 

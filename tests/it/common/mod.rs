@@ -1,12 +1,15 @@
 //! What tests stand on: a deployment of their own, replicas that are real processes, clients that only use the API.
 
+mod clock;
 mod deployment;
 pub mod feed;
 mod live;
+mod log;
 pub mod server;
 
 pub use deployment::Deployment;
 pub use live::Live;
+pub use log::LifecycleEvent;
 pub use server::Server;
 
 use std::time::Duration;

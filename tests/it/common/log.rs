@@ -1,0 +1,43 @@
+//! What the databases hold, read past the server.
+
+use sqlx::postgres::PgRow;
+use sqlx::{Connection, FromRow, PgConnection};
+
+use super::Deployment;
+
+/// An event of a subscription's log, as far as its lifecycle goes.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct LifecycleEvent {
+    pub event_id: i64,
+    pub event_type: String,
+    pub status: Option<String>,
+}
+
+impl Deployment {
+    /// The rows of a query on every shard, shard after shard.
+    pub async fn rows<T>(&self, query: &'static str, id: &str) -> Vec<T>
+    where
+        T: for<'row> FromRow<'row, PgRow> + Send + Unpin,
+    {
+        let id: i64 = id.parse().unwrap();
+        let mut rows = Vec::new();
+        for dsn in &self.shard_dsns {
+            let mut shard = PgConnection::connect(dsn).await.unwrap();
+            rows.extend(sqlx::query_as(query).bind(id).fetch_all(&mut shard).await.unwrap());
+        }
+        rows
+    }
+
+    /// A subscription's log in the order in which its events were committed: each is written under the log's lock, so
+    /// their transactions are numbered in that order, whatever their ids say.
+    pub async fn lifecycle(&self, subscription: &str) -> Vec<LifecycleEvent> {
+        let query = "SELECT event_id, event_type, status FROM noetl.event
+                     WHERE execution_id = $1 AND event_type NOT LIKE 'subscription.message.%' ORDER BY tx_id, event_id";
+        self.rows(query, subscription).await
+    }
+
+    /// The only value of a query on the cluster database.
+    pub async fn in_cluster(&self, query: &'static str) -> i64 {
+        sqlx::query_scalar(query).fetch_one(&mut self.cluster().await).await.unwrap()
+    }
+}

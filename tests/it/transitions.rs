@@ -1,0 +1,273 @@
+//! The log of a source subscription is a legal path through the state table, whatever races and whatever clocks say.
+
+use std::collections::{BTreeMap, HashSet};
+
+use chrono::{DateTime, Utc};
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+use crate::common::{Deployment, LifecycleEvent, Server};
+
+const ACTIONS: [&str; 5] = ["activate", "pause", "resume", "drain", "deactivate"];
+/// SPEC's table: an action, its event, the state after it, the states that allow it.
+const TABLE: [(&str, &str, &str, &[&str]); 5] = [
+    ("activate", "subscription.activated", "ACTIVE", &["REGISTERED", "PAUSED", "DEACTIVATED", "ACTIVE"]),
+    ("pause", "subscription.paused", "PAUSED", &["ACTIVE", "PAUSED"]),
+    ("resume", "subscription.resumed", "ACTIVE", &["PAUSED", "ACTIVE"]),
+    ("drain", "subscription.draining", "DRAINING", &["ACTIVE", "PAUSED", "DRAINING"]),
+    (
+        "deactivate",
+        "subscription.deactivated",
+        "DEACTIVATED",
+        &["REGISTERED", "ACTIVE", "PAUSED", "DRAINING", "DEACTIVATED"],
+    ),
+];
+/// How to bring a registered subscription to each state.
+const WAYS: [(&str, &[&str]); 5] = [
+    ("REGISTERED", &[]),
+    ("ACTIVE", &["activate"]),
+    ("PAUSED", &["activate", "pause"]),
+    ("DRAINING", &["activate", "drain"]),
+    ("DEACTIVATED", &["deactivate"]),
+];
+
+fn row(action: &str) -> (&'static str, &'static str, &'static [&'static str]) {
+    let (_, event, state, from) = TABLE.into_iter().find(|(name, ..)| *name == action).unwrap();
+    (event, state, from)
+}
+
+fn allowed(state: &str) -> Vec<String> {
+    TABLE.into_iter().filter(|(.., from)| from.contains(&state)).map(|(name, ..)| name.to_uppercase()).collect()
+}
+
+/// Panics unless each event was allowed in the state that it follows, and has a larger id than the one before.
+fn assert_legal(log: &[LifecycleEvent]) {
+    assert_eq!(log[0].event_type, "subscription.registered");
+    assert_eq!(log[0].status.as_deref(), Some("REGISTERED"));
+    for pair in log.windows(2) {
+        let (before, after) = (pair[0].status.as_deref().unwrap(), &pair[1]);
+        let step = TABLE.into_iter().find(|(_, event, ..)| *event == after.event_type);
+        let (_, _, state, from) = step.unwrap_or_else(|| panic!("{log:#?}"));
+        assert!(from.contains(&before) && after.status.as_deref() == Some(state), "{before} then {after:?}: {log:#?}");
+        assert!(pair[0].event_id < after.event_id, "an id that does not increase: {log:#?}");
+    }
+}
+
+async fn subscribed(server: &Server, path: &str) -> String {
+    server.register_entry(path, &json!({ "kind": "subscription" })).await;
+    server.register(path).await["subscription"]["id"].as_str().unwrap().to_owned()
+}
+
+fn code(payload: &Value) -> Option<&str> {
+    payload["userErrors"][0]["code"].as_str()
+}
+
+/// Two replicas, of which the second lives an hour in the past.
+async fn replicas(deployment: &Deployment) -> [Server; 2] {
+    let (one, behind) = tokio::join!(deployment.replica(), deployment.replica_an_hour_behind());
+    let started = behind.data("{ server { startedAt } }", json!({})).await["server"]["startedAt"].clone();
+    let started: DateTime<Utc> = serde_json::from_value(started).unwrap();
+    assert!(Utc::now() - started > chrono::Duration::minutes(59), "its clock is right: {started}");
+    [one, behind]
+}
+
+#[tokio::test]
+async fn concurrent_transitions_leave_a_legal_log_with_increasing_ids() {
+    let deployment = Deployment::start(2).await;
+    let replicas = replicas(&deployment).await;
+    let id = subscribed(&replicas[0], "inbox").await;
+    let mut carried_out: BTreeMap<i64, (&str, &str)> = BTreeMap::new();
+    for round in 0..6 {
+        let asked: Vec<&str> = (0..32).map(|n| ACTIONS[(n * (round + 2) + n / 5) % 5]).collect();
+        let transitions = asked.iter().enumerate().map(|(n, action)| replicas[n % 2].transition(action, &id, None));
+        for (action, answer) in asked.iter().zip(join_all(transitions).await) {
+            let (event, state, from) = row(action);
+            if let Some(moved) = answer["subscription"].as_object() {
+                assert_eq!(moved["state"], state, "{action}: {answer}");
+                let event_id = moved["lastEventId"].as_str().unwrap().parse().unwrap();
+                assert_eq!(carried_out.insert(event_id, (event, state)), None, "an event that two calls claim");
+            } else {
+                assert_eq!(code(&answer), Some("INVALID_TRANSITION"), "{action} in round {round}: {answer}");
+                let message = answer["userErrors"][0]["message"].as_str().unwrap();
+                let named = WAYS.into_iter().find(|(state, _)| message.contains(&format!("is {state} ")));
+                assert!(!from.contains(&named.unwrap().0), "refused though it is allowed: {message}");
+            }
+        }
+        assert_legal(&deployment.lifecycle(&id).await);
+    }
+    let log = deployment.lifecycle(&id).await;
+    let written: BTreeMap<i64, (&str, &str)> =
+        log[1..].iter().map(|event| (event.event_id, (&*event.event_type, event.status.as_deref().unwrap()))).collect();
+    assert_eq!(written, carried_out, "what was answered is what was written");
+    assert!(carried_out.len() > 20, "hardly anything was carried out: {carried_out:?}");
+}
+
+#[tokio::test]
+async fn of_transitions_that_expect_the_same_event_one_wins() {
+    let deployment = Deployment::start(2).await;
+    let replicas = replicas(&deployment).await;
+    let id = subscribed(&replicas[0], "inbox").await;
+    let mut last = replicas[0].register("inbox").await["subscription"]["lastEventId"].as_str().unwrap().to_owned();
+    for (round, action) in ["activate", "pause", "resume", "deactivate", "activate", "drain"].into_iter().enumerate() {
+        let transitions = (0..32).map(|n| replicas[n % 2].transition(action, &id, Some(&last)));
+        let answers = join_all(transitions).await;
+        let (won, lost): (Vec<&Value>, Vec<&Value>) =
+            answers.iter().partition(|answer| !answer["subscription"].is_null());
+        assert_eq!(won.len(), 1, "{action}: {won:?}");
+        for answer in lost {
+            let error = &answer["userErrors"][0];
+            assert_eq!(error["code"], "STALE_VERSION", "{action}: {answer}");
+            assert_eq!(error["field"], json!(["expectedLastEventId"]), "{answer}");
+        }
+        let log = deployment.lifecycle(&id).await;
+        assert_eq!(log.len(), round + 2);
+        assert_legal(&log);
+        last = won[0]["subscription"]["lastEventId"].as_str().unwrap().to_owned();
+        assert_eq!(last, log.last().unwrap().event_id.to_string());
+    }
+}
+
+#[tokio::test]
+async fn every_pair_of_state_and_action_does_what_the_table_says() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica().await;
+    for (state, way) in WAYS {
+        for (action, event, target, from) in TABLE {
+            let id = subscribed(&server, &format!("{state}/{action}")).await;
+            for step in way {
+                assert_eq!(code(&server.transition(step, &id, None).await), None);
+            }
+            let before = deployment.lifecycle(&id).await;
+            let answer = server.transition(action, &id, None).await;
+            let after = deployment.lifecycle(&id).await;
+            if from.contains(&state) {
+                let moved = &answer["subscription"];
+                assert_eq!(moved["state"], target, "{state} {action}: {answer}");
+                assert_eq!(moved["availableActions"], json!(allowed(target)), "{state} {action}");
+                assert_eq!(after.len(), before.len() + 1, "{state} {action}");
+                assert_eq!(
+                    (&*after.last().unwrap().event_type, after.last().unwrap().status.as_deref()),
+                    (event, Some(target))
+                );
+            } else {
+                assert_eq!(answer["subscription"], Value::Null, "{state} {action}");
+                let error = &answer["userErrors"][0];
+                assert_eq!(error["code"], "INVALID_TRANSITION", "{state} {action}: {answer}");
+                assert_eq!(error["field"], json!(["id"]));
+                let message = error["message"].as_str().unwrap();
+                assert!(message.contains(state) && message.ends_with(&allowed(state).join(", ")), "{message}");
+                assert_eq!(after, before, "{state} {action} wrote something");
+            }
+            assert_legal(&after);
+            server.transition("deactivate", &id, None).await;
+        }
+    }
+}
+
+const BULK: &str = "mutation($input: BulkTransitionInput!) { transitionSubscriptions(input: $input) {
+    results { subscription { id path state lastEventId } applied userErrors { code field message } }
+    unavailableShards userErrors { code field message } } }";
+
+#[tokio::test]
+async fn a_bulk_transition_moves_what_it_may_and_a_dry_run_nothing() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica().await;
+    let mut ids = Vec::new();
+    for (n, (state, way)) in WAYS.into_iter().enumerate() {
+        let id = subscribed(&server, &format!("team-a/{state}")).await;
+        for step in way {
+            server.transition(step, &id, None).await;
+        }
+        ids.push(id);
+        subscribed(&server, &format!("team-b/{n}")).await;
+    }
+    let newest_first: Vec<&str> = ids.iter().rev().map(String::as_str).collect();
+    let bulk = async |action: &str, filter: Value, dry_run: bool| {
+        let input = json!({ "action": action, "filter": filter, "dryRun": dry_run, "reason": "maintenance" });
+        server.data(BULK, json!({ "input": input })).await["transitionSubscriptions"].clone()
+    };
+    let events = async || deployment.sum_over_shards("SELECT count(*) FROM noetl.event").await;
+    let list = |answer: &Value, key: &str| -> Vec<String> {
+        let results = answer["results"].as_array().unwrap().iter();
+        results.map(|result| result["subscription"][key].as_str().unwrap().to_owned()).collect()
+    };
+    let applied = |answer: &Value| -> Vec<bool> {
+        answer["results"].as_array().unwrap().iter().map(|result| result["applied"].as_bool().unwrap()).collect()
+    };
+
+    let before = events().await;
+    let dry = bulk("PAUSE", json!({ "pathPrefix": "team-a/" }), true).await;
+    assert_eq!(list(&dry, "id"), newest_first);
+    assert_eq!(list(&dry, "state"), ["DEACTIVATED", "DRAINING", "PAUSED", "ACTIVE", "REGISTERED"]);
+    assert_eq!(applied(&dry), [false, false, true, true, false]);
+    assert_eq!(events().await, before, "a dry run wrote something");
+
+    let real = bulk("PAUSE", json!({ "pathPrefix": "team-a/" }), false).await;
+    assert_eq!(list(&real, "id"), newest_first);
+    assert_eq!(list(&real, "state"), ["DEACTIVATED", "DRAINING", "PAUSED", "PAUSED", "REGISTERED"]);
+    assert_eq!(applied(&real), applied(&dry), "the dry run promised something else");
+    for result in real["results"].as_array().unwrap().iter().filter(|result| result["applied"] == false) {
+        assert_eq!(result["userErrors"][0]["code"], "INVALID_TRANSITION");
+    }
+    assert_eq!(events().await, before + 2);
+    let reason = "SELECT count(*) FROM noetl.event WHERE context ->> 'reason' = 'maintenance'";
+    assert_eq!(deployment.sum_over_shards(reason).await, 2);
+
+    let paused = bulk("RESUME", json!({ "states": ["PAUSED"], "ids": [ids[1], ids[3]] }), false).await;
+    assert_eq!(list(&paused, "id"), [ids[1].as_str()], "all conditions of a filter hold");
+    let none = bulk("DEACTIVATE", json!({ "ids": [] }), false).await;
+    assert_eq!(none["results"], json!([]), "an empty list is not a missing one");
+    for id in &ids {
+        assert_legal(&deployment.lifecycle(id).await);
+    }
+}
+
+#[tokio::test]
+async fn history_tells_the_whole_life() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica().await;
+    let id = subscribed(&server, "inbox").await;
+    let steps = ["activate", "pause", "resume", "drain", "deactivate", "activate"];
+    for step in steps {
+        server.transition(step, &id, None).await;
+    }
+    let query = "query($id: ID!, $first: Int, $after: String, $last: Int, $types: [String!]) {
+        subscription(by: {id: $id}) { path state availableActions lastEventId lastEventType catalogEntry { id path }
+            history(first: $first, after: $after, last: $last, filter: {types: $types}) {
+                nodes { id executionId catalogId type nodeId nodeType nodeName status context meta }
+                pageInfo { hasNextPage hasPreviousPage endCursor } } } }";
+    let ask = async |variables: Value| server.data(query, variables).await["subscription"].clone();
+
+    let whole = ask(json!({ "id": id, "first": 100 })).await;
+    let events = whole["history"]["nodes"].as_array().unwrap();
+    let types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    let expected: Vec<&str> = ["subscription.registered"].into_iter().chain(steps.map(|step| row(step).0)).collect();
+    assert_eq!(types, expected);
+    let unique: HashSet<&str> = events.iter().map(|event| event["id"].as_str().unwrap()).collect();
+    assert_eq!(unique.len(), events.len());
+    let catalog_id = &whole["catalogEntry"]["id"];
+    for event in events {
+        assert_eq!((&event["nodeId"], &event["nodeType"]), (&json!("subscription"), &json!("subscription")));
+        assert_eq!((&event["nodeName"], &event["executionId"]), (&json!("inbox"), &json!(id)));
+        assert_eq!(&event["catalogId"], catalog_id);
+        let context = json!({ "subscription_id": id, "path": "inbox", "catalog_id": catalog_id });
+        assert_eq!(event["context"], context);
+        let meta = &event["meta"];
+        assert_eq!((&meta["emitter"], &meta["subscription_lifecycle"]), (&json!("control_plane"), &json!(true)));
+        assert!(DateTime::parse_from_rfc3339(meta["emitted_at"].as_str().unwrap()).is_ok());
+    }
+    assert_eq!(whole["lastEventId"], events.last().unwrap()["id"]);
+    assert_eq!((&whole["lastEventType"], &whole["state"]), (&json!("subscription.activated"), &json!("ACTIVE")));
+    assert_eq!(whole["availableActions"], json!(allowed("ACTIVE")));
+
+    let first = ask(json!({ "id": id, "first": 3 })).await["history"].clone();
+    let rest = ask(json!({ "id": id, "first": 100, "after": first["pageInfo"]["endCursor"] })).await["history"].clone();
+    assert_eq!((&first["pageInfo"]["hasNextPage"], &rest["pageInfo"]["hasNextPage"]), (&json!(true), &json!(false)));
+    let joined: Vec<Value> =
+        [&first, &rest].iter().flat_map(|page| page["nodes"].as_array().unwrap().clone()).collect();
+    assert_eq!(&joined, events);
+    let last = ask(json!({ "id": id, "last": 2 })).await["history"].clone();
+    assert_eq!(last["nodes"].as_array().unwrap(), &events[events.len() - 2..]);
+    let activations = ask(json!({ "id": id, "types": ["subscription.act*"] })).await["history"].clone();
+    assert_eq!(activations["nodes"].as_array().unwrap().len(), 2);
+}
