@@ -15,7 +15,7 @@ pub use server::Server;
 use std::time::Duration;
 
 /// Longer than anything here may take; a test that waits this long has failed.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Tries until `probe` answers, and panics with `what` after [`PATIENCE`].
 pub async fn eventually<T>(what: &str, mut probe: impl AsyncFnMut() -> Option<T>) -> T {

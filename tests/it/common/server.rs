@@ -40,6 +40,11 @@ impl Server {
         server
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id().expect("it runs")
+    }
+
     pub async fn get(&self, path: &str) -> reqwest::Result<reqwest::Response> {
         self.client.get(format!("{}{path}", self.url)).timeout(PATIENCE).send().await
     }
@@ -81,8 +86,7 @@ impl Server {
 
     /// Freezes it; `SIGCONT` lets it go on.
     pub fn signal(&self, signal: Signal) {
-        let pid = self.child.id().expect("it runs");
-        kill(Pid::from_raw(pid.cast_signed()), signal).unwrap();
+        kill(Pid::from_raw(self.pid().cast_signed()), signal).unwrap();
     }
 
     /// The value of a metric without labels, 0 if it was never counted.

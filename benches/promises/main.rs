@@ -1,0 +1,42 @@
+//! The measured promises, with what the machine allows beside them: each figure is a ratio to the bare work of the same
+//! run, or a time with its limit. Prints a table, and JSON to `target/bench.json`.
+//!
+//! It needs `NOETL_TEST_PG`, as the tests do; `make bench` starts one, without fsync.
+
+#![allow(clippy::disallowed_methods, reason = "a benchmark is where time begins")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a benchmark fails by panicking")]
+#![allow(clippy::cast_precision_loss, reason = "figures for people")]
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    dead_code,
+    reason = "nobody imports a benchmark, and it shares the tests' harness"
+)]
+
+#[path = "../../tests/it/common/mod.rs"]
+mod common;
+mod execute;
+mod feed;
+mod lists;
+mod report;
+
+use common::Deployment;
+use report::Report;
+
+#[tokio::main]
+async fn main() {
+    // `cargo bench` passes `--bench`; `cargo test --benches` passes nothing, and there is nothing to test here.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return;
+    }
+    let mut report = Report::default();
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica().await;
+    report.figure("server, idle: resident memory", report::resident_mib(&server), "MiB", None);
+    execute::measure(&deployment, &server, &mut report).await;
+    lists::measure(&deployment, &server, &mut report).await;
+    feed::measure_latency(&deployment, &server, &mut report).await;
+    report.figure("server, after all of it: resident memory", report::resident_mib(&server), "MiB", None);
+    feed::measure_backlog(&mut report).await;
+    report.print();
+}

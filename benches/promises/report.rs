@@ -1,0 +1,65 @@
+//! Figures, their table and their JSON.
+
+use serde_json::json;
+
+use crate::common::Server;
+
+/// What a figure must not exceed, or must reach.
+#[derive(Debug, Clone, Copy)]
+pub enum Limit {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+#[derive(Debug)]
+struct Figure {
+    name: String,
+    value: f64,
+    unit: &'static str,
+    limit: Option<Limit>,
+}
+
+#[derive(Debug, Default)]
+pub struct Report(Vec<Figure>);
+
+impl Report {
+    pub fn figure(&mut self, name: &str, value: f64, unit: &'static str, limit: Option<Limit>) {
+        self.0.push(Figure { name: name.to_owned(), value, unit, limit });
+    }
+
+    /// The quantiles of some durations in seconds, as milliseconds.
+    pub fn quantiles(&mut self, name: &str, mut seconds: Vec<f64>, limits: Option<(f64, f64)>) {
+        seconds.sort_by(f64::total_cmp);
+        let at = |share: usize| seconds[(seconds.len() - 1) * share / 100] * 1000.0;
+        self.figure(&format!("{name}: p50"), at(50), "ms", limits.map(|(p50, _)| Limit::AtMost(p50)));
+        self.figure(&format!("{name}: p99"), at(99), "ms", limits.map(|(_, p99)| Limit::AtMost(p99)));
+    }
+
+    /// Prints the table, writes the JSON.
+    pub fn print(&self) {
+        println!("| measure | value | unit | limit | kept |\n|---|---:|---|---|---|");
+        for Figure { name, value, unit, limit } in &self.0 {
+            let (said, kept) = match limit {
+                None => (String::new(), ""),
+                Some(Limit::AtMost(most)) => (format!("at most {most}"), if value <= most { "yes" } else { "NO" }),
+                Some(Limit::AtLeast(least)) => (format!("at least {least}"), if value >= least { "yes" } else { "NO" }),
+            };
+            println!("| {name} | {value:.2} | {unit} | {said} | {kept} |");
+        }
+        let figures: Vec<_> = self
+            .0
+            .iter()
+            .map(|figure| json!({ "name": figure.name, "value": figure.value, "unit": figure.unit }))
+            .collect();
+        let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
+        std::fs::write(format!("{target}/bench.json"), serde_json::to_string_pretty(&figures).unwrap()).unwrap();
+    }
+}
+
+/// The resident memory of a server's process in MiB (Linux).
+pub fn resident_mib(server: &Server) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+    kib.unwrap_or_default() / 1024.0
+}
