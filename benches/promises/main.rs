@@ -9,6 +9,7 @@
 #![allow(
     missing_docs,
     unreachable_pub,
+    unused_imports,
     dead_code,
     reason = "nobody imports a benchmark, and it shares the tests' harness"
 )]

@@ -10,7 +10,7 @@ use async_stream::try_stream;
 use futures::stream::{BoxStream, SelectAll, Stream};
 use futures::{StreamExt, TryStreamExt};
 use tokio::sync::broadcast::error::RecvError;
-use tokio::time::{MissedTickBehavior, interval_at};
+use tokio::time::{MissedTickBehavior, interval_at, timeout};
 
 use super::cursor::{Position, StreamCursor};
 use super::hub::{Hub, Registration};
@@ -20,6 +20,8 @@ use crate::domain::shard::ShardIndex;
 
 /// Seconds between heartbeats.
 const HEARTBEAT: Duration = Duration::from_secs(10);
+/// How long a reader waits for a stream that was never there, as when the whole deployment has just started.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where a reader starts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -101,7 +103,7 @@ pub fn read(hub: Hub, start: Start, filter: EventFilter) -> impl Stream<Item = R
                 Start::Latest => None,
                 Start::After(after) => after.0.get(usize::from(shard)).copied(),
             };
-            let registration = hub.register(shard).await;
+            let registration = register(&hub, shard).await?;
             cursor.0[usize::from(shard)] = from.unwrap_or(registration.head);
             shards.push(read_shard(hub.clone(), shard, from, registration));
         }
@@ -201,10 +203,16 @@ fn read_shard(
                 }
             }
             metrics::counter!("noetl_stream_readers_lagged_total").increment(1);
-            Registration { head, live } = hub.register(shard).await;
+            Registration { head, live } = register(&hub, shard).await?;
         }
     };
     stream.boxed()
+}
+
+/// A place at the hub. A replica that never found the shard's stream has none to give.
+async fn register(hub: &Hub, shard: ShardIndex) -> Result<Registration, ReadError> {
+    let registered = timeout(PATIENCE, hub.register(shard)).await;
+    registered.map_err(|_| super::replay::broker(shard, "there is no such stream yet"))
 }
 
 /// The stream's messages from behind `at` up to sequence `until`.
