@@ -8,6 +8,7 @@ use crate::storage::error::DatabaseName;
 
 /// Why a mutation was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
+#[graphql(remote = "RejectionCode")]
 pub enum UserErrorCode {
     /// A field is missing, malformed or out of bounds.
     InvalidInput,
@@ -25,21 +26,6 @@ pub enum UserErrorCode {
     PayloadTooLarge,
     /// A database can't be reached; the same request may succeed later.
     ShardUnavailable,
-}
-
-impl From<RejectionCode> for UserErrorCode {
-    fn from(code: RejectionCode) -> Self {
-        match code {
-            RejectionCode::InvalidInput => Self::InvalidInput,
-            RejectionCode::NotFound => Self::NotFound,
-            RejectionCode::WrongKind => Self::WrongKind,
-            RejectionCode::InvalidTransition => Self::InvalidTransition,
-            RejectionCode::StaleVersion => Self::StaleVersion,
-            RejectionCode::IdempotencyMismatch => Self::IdempotencyMismatch,
-            RejectionCode::PayloadTooLarge => Self::PayloadTooLarge,
-            RejectionCode::ShardUnavailable => Self::ShardUnavailable,
-        }
-    }
 }
 
 /// An expected refusal: nothing was written for what it is about.
