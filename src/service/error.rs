@@ -86,6 +86,9 @@ pub enum NoIdReason {
 
 impl From<StorageError> for ServiceError {
     fn from(error: StorageError) -> Self {
+        if matches!(error, StorageError::Unstorable { .. }) {
+            return Rejection::invalid("", "a text holds a NUL character, which can't be stored or looked for").into();
+        }
         Self::Storage(Arc::new(error))
     }
 }

@@ -208,8 +208,11 @@ impl Subscriptions {
     pub async fn sweep(&self) -> Result<usize, ServiceError> {
         let paths = registry::stale(self.cluster(), STALE_INTENT_SECONDS, 100).await?;
         for path in &paths {
-            let finished = self.register(path).await.map(|live| live.id);
-            tracing::info!(path, ?finished, "took up an abandoned registration");
+            let finished = async { self.registry.finish(&*self.entry(path).await?).await };
+            match finished.await {
+                Ok(()) => tracing::info!(path, "finished an abandoned registration"),
+                Err(error) => tracing::warn!(path, %error, "an abandoned registration can't be finished yet"),
+            }
         }
         Ok(paths.len())
     }

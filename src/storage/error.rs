@@ -42,6 +42,12 @@ pub enum StorageError {
         /// What was found.
         what: String,
     },
+    /// A text holds what the database can't store: a NUL character.
+    #[error("{database} can't store a NUL character")]
+    Unstorable {
+        /// Which one.
+        database: DatabaseName,
+    },
     /// The database refused the statement: a defect here or in its schema.
     #[error("{database} refused a statement")]
     Refused {
@@ -58,6 +64,8 @@ impl StorageError {
     pub(super) fn classify(database: DatabaseName, source: sqlx::Error) -> Self {
         if is_unavailability(&source) {
             Self::Unavailable { database, reason: source.to_string() }
+        } else if is_unstorable(&source) {
+            Self::Unstorable { database }
         } else {
             Self::Refused { database, source }
         }
@@ -71,6 +79,12 @@ impl StorageError {
             _ => None,
         }
     }
+}
+
+/// SQLSTATE `character_not_in_repertoire` (a NUL in a text) and `untranslatable_character` (one in a JSON text).
+fn is_unstorable(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
+    code.is_some_and(|code| ["22021", "22P05"].contains(&code.as_ref()))
 }
 
 fn is_unavailability(error: &sqlx::Error) -> bool {

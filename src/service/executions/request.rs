@@ -78,7 +78,7 @@ impl ExecuteRequest {
     pub(super) fn validate(self) -> Result<ValidRequest, Rejection> {
         let target = target(self.path, self.catalog_id)?;
         let workload = workload(self.workload)?;
-        check_size("trace", self.trace.as_ref())?;
+        check_json("trace", self.trace.as_ref())?;
         if self.trace.as_ref().is_some_and(|trace| !trace.is_object()) {
             return Err(Rejection::invalid("trace", "trace must be a map, such as {\"traceparent\": \"00-…\"}"));
         }
@@ -114,7 +114,7 @@ fn target(path: Option<String>, catalog_id: Option<Id>) -> Result<Target, Reject
 }
 
 fn workload(given: Option<Value>) -> Result<Map<String, Value>, Rejection> {
-    check_size("workload", given.as_ref())?;
+    check_json("workload", given.as_ref())?;
     match given {
         None | Some(Value::Null) => Ok(Map::new()),
         Some(Value::Object(map)) => Ok(map),
@@ -122,13 +122,26 @@ fn workload(given: Option<Value>) -> Result<Map<String, Value>, Rejection> {
     }
 }
 
-fn check_size(field: &str, value: Option<&Value>) -> Result<(), Rejection> {
-    let bytes = value.map_or(0, |value| value.to_string().len());
-    if bytes <= MAX_WORKLOAD_BYTES {
-        return Ok(());
+/// Within the bounds of size, and without a NUL character, which JSON can say but the database can't store.
+fn check_json(field: &str, value: Option<&Value>) -> Result<(), Rejection> {
+    let text = value.map(Value::to_string).unwrap_or_default();
+    if text.len() > MAX_WORKLOAD_BYTES {
+        let message = format!("{field} has {} bytes as JSON; at most {MAX_WORKLOAD_BYTES} are allowed", text.len());
+        return Err(Rejection::new(RejectionCode::PayloadTooLarge, field, message));
     }
-    let message = format!("{field} has {bytes} bytes as JSON; at most {MAX_WORKLOAD_BYTES} are allowed");
-    Err(Rejection::new(RejectionCode::PayloadTooLarge, field, message))
+    if text.contains("\\u0000") && value.is_some_and(holds_nul) {
+        return Err(Rejection::invalid(field, format!("{field} holds a NUL character, which can't be stored")));
+    }
+    Ok(())
+}
+
+fn holds_nul(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains('\0'),
+        Value::Array(items) => items.iter().any(holds_nul),
+        Value::Object(map) => map.iter().any(|(key, value)| key.contains('\0') || holds_nul(value)),
+        _ => false,
+    }
 }
 
 fn check_dedup(dedup: &Dedup) -> Result<(), Rejection> {
