@@ -141,14 +141,21 @@ pub async fn next_target(shard: &Database, done: &TxSnapshot) -> Result<Option<T
     if row.any { parse(shard, &row.snapshot).map(Some) } else { Ok(None) }
 }
 
-/// Fixes the batch that ends at `target`, before anything of it is published. Answers the batch's number, `Ok(None)` if
-/// the fence has moved on.
-pub async fn fix_target(shard: &Database, fence: i64, target: &TxSnapshot) -> Result<Option<i64>, StorageError> {
+/// Fixes the batch that ends at `target`, to be appended behind `last_sequence`, before anything of it is published.
+/// Answers the batch's number, `Ok(None)` if the fence has moved on.
+pub async fn fix_target(
+    shard: &Database,
+    fence: i64,
+    target: &TxSnapshot,
+    last_sequence: i64,
+) -> Result<Option<i64>, StorageError> {
     let update = sqlx::query_scalar!(
-        "UPDATE noetl.tail_cursor SET target = $2::text::pg_snapshot, batch = batch + 1, updated_at = now()
+        "UPDATE noetl.tail_cursor
+         SET target = $2::text::pg_snapshot, batch = batch + 1, last_sequence = $3, updated_at = now()
          WHERE fence = $1 AND target IS NULL RETURNING batch",
         fence,
         target.to_string(),
+        last_sequence,
     );
     shard.run(update.fetch_optional(shard.pool())).await
 }

@@ -105,9 +105,14 @@ impl Publisher {
         Ok(Self { shard, context, stream, window })
     }
 
+    /// The last sequence that was given out.
+    pub async fn sequence(&self) -> Result<u64, PublishError> {
+        Ok(self.stream.get_info().await.map_err(broker)?.state.last_sequence)
+    }
+
     /// Where the stream ends, looking for a tailer's message back to the one after `floor`.
     pub async fn end(&self, floor: u64) -> Result<StreamEnd, PublishError> {
-        let sequence = self.stream.get_info().await.map_err(broker)?.state.last_sequence;
+        let sequence = self.sequence().await?;
         for candidate in (floor + 1..=sequence).rev() {
             if let Some(mark) = self.mark(candidate).await? {
                 return Ok(StreamEnd { sequence, last: Some((candidate, mark)) });

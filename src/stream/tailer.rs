@@ -65,6 +65,8 @@ pub struct Tailer {
 enum LeadError {
     #[error("another replica took over")]
     Fenced,
+    #[error("the broker lost acknowledged events; going back to where its stream ends")]
+    BrokerLost,
     #[error(
         "the database was restored or failed over, so its transaction ids can't be compared with the cursor's; \
          publishing stops until the cursor is set anew"
@@ -154,9 +156,11 @@ impl Tailer {
         }
         let publisher =
             Publisher::open(self.client.clone(), self.shard, self.settings.stream, self.settings.batch).await?;
-        let mut end = publisher.end(cursor.last_sequence.cast_unsigned()).await?;
+        let mut end = StreamEnd { sequence: publisher.sequence().await?, last: None };
         if end.sequence < cursor.last_sequence.cast_unsigned() {
             cursor = self.rewind(&publisher, cursor).await?;
+        }
+        if cursor.target.is_some() {
             end = publisher.end(cursor.last_sequence.cast_unsigned()).await?;
         }
         let mut idle = BUSY_POLL;
@@ -168,7 +172,9 @@ impl Tailer {
             }
             match tail::next_target(&self.database, &cursor.done).await? {
                 Some(target) => {
-                    let fixed = tail::fix_target(&self.database, cursor.fence, &target).await?;
+                    // Where the batch begins in the stream, so that nobody looks for it among older messages.
+                    cursor.last_sequence = end.sequence.cast_signed();
+                    let fixed = tail::fix_target(&self.database, cursor.fence, &target, cursor.last_sequence).await?;
                     cursor.batch = fixed.ok_or(LeadError::Fenced)?;
                     cursor.target = Some(target);
                 }
@@ -226,6 +232,9 @@ impl Tailer {
                 return Err(LeadError::Fenced);
             }
             end = publisher.end(floor).await?;
+            if end.sequence < floor {
+                return Err(LeadError::BrokerLost);
+            }
         }
     }
 
