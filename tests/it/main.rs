@@ -12,6 +12,7 @@
 mod common;
 
 mod edge;
+mod dedup;
 mod local_servers;
 mod register_race;
 mod tail_gap_free;
