@@ -86,6 +86,19 @@ impl Registry {
         }
     }
 
+    /// Fulfils the intent that a caller left on `entry`'s path, and makes nothing else live: what the intent made live
+    /// may have ended since.
+    pub(super) async fn finish(&self, entry: &CatalogEntry) -> Result<(), ServiceError> {
+        let Some(lock) = PathLock::take(self.cluster(), &entry.path).await? else {
+            return Ok(());
+        };
+        if let Some(after) = lock.row.intent_after {
+            self.fulfil(entry, lock.row, after, Wanted::Any).await?;
+            lock.settle().await?;
+        }
+        Ok(())
+    }
+
     async fn get(&self, id: Id) -> Result<Option<SubscriptionRow>, ServiceError> {
         let rows = subscriptions::by_ids(self.databases.shard_of(id), &[id.get()]).await?;
         Ok(rows.into_iter().next())

@@ -208,10 +208,15 @@ impl Subscriptions {
     pub async fn sweep(&self) -> Result<usize, ServiceError> {
         let paths = registry::stale(self.cluster(), STALE_INTENT_SECONDS, 100).await?;
         for path in &paths {
-            let finished = self.register(path).await.map(|live| live.id);
+            let finished = self.finish(path).await;
             tracing::info!(path, ?finished, "took up an abandoned registration");
         }
         Ok(paths.len())
+    }
+
+    async fn finish(&self, path: &str) -> Result<(), ServiceError> {
+        let entry = self.entry(path).await?;
+        self.registry.finish(&entry).await
     }
 
     fn cluster(&self) -> &Database {
