@@ -11,8 +11,9 @@
 
 mod common;
 
-mod edge;
 mod dedup;
+mod dedup_crash;
+mod edge;
 mod local_servers;
 mod register_race;
 mod tail_gap_free;
