@@ -86,7 +86,8 @@ impl Registry {
         }
     }
 
-    /// Fulfils the intent of `entry`'s path, if there is one, and nothing else.
+    /// Fulfils the intent that a caller left on `entry`'s path, and makes nothing else live: what the intent made live
+    /// may have ended since.
     pub(super) async fn finish(&self, entry: &CatalogEntry) -> Result<(), ServiceError> {
         let Some(lock) = PathLock::take(self.cluster(), &entry.path).await? else {
             return Ok(());

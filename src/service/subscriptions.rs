@@ -208,13 +208,17 @@ impl Subscriptions {
     pub async fn sweep(&self) -> Result<usize, ServiceError> {
         let paths = registry::stale(self.cluster(), STALE_INTENT_SECONDS, 100).await?;
         for path in &paths {
-            let finished = async { self.registry.finish(&*self.entry(path).await?).await };
-            match finished.await {
+            match self.finish(path).await {
                 Ok(()) => tracing::info!(path, "finished an abandoned registration"),
                 Err(error) => tracing::warn!(path, %error, "an abandoned registration can't be finished yet"),
             }
         }
         Ok(paths.len())
+    }
+
+    async fn finish(&self, path: &str) -> Result<(), ServiceError> {
+        let entry = self.entry(path).await?;
+        self.registry.finish(&entry).await
     }
 
     fn cluster(&self) -> &Database {

@@ -11,6 +11,8 @@
 
 mod common;
 
+mod dedup;
+mod dedup_crash;
 mod edge;
 mod local_servers;
 mod register_race;

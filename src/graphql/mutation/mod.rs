@@ -14,8 +14,7 @@ use super::schema::Services;
 use super::types::catalog::CatalogEntry;
 use super::types::execution::Execution;
 use super::types::subscription::{SourceSubscription, SubscriptionAction};
-use crate::service::error::{Rejection, ServiceError};
-use crate::service::executions::ExecuteRequest;
+use crate::service::error::ServiceError;
 use payloads::{
     BulkTransitionPayload, BulkTransitionResult, CancelExecutionPayload, ExecuteBatchPayload, ExecutePayload,
     RegisterCatalogEntryPayload, SubscriptionPayload,
@@ -134,23 +133,9 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "What to run.")] input: ExecuteBatchInput,
     ) -> Result<ExecuteBatchPayload> {
-        let (parsed, requests) = parse_batch(input);
-        let executions = &ctx.data::<Services>()?.executions;
-        let outcome = if requests.is_empty() && !parsed.is_empty() {
-            Ok(Vec::new())
-        } else {
-            executions.execute_batch(requests).await
-        };
-        let (executed, user_errors) = split(outcome)?;
-        let Some(executed) = executed else {
-            return Ok(ExecuteBatchPayload { results: Vec::new(), user_errors });
-        };
-        let mut executed = executed.into_iter();
-        let answers = parsed.into_iter().filter_map(|parsed| match parsed {
-            Ok(()) => executed.next(),
-            Err(rejection) => Some(Err(rejection.into())),
-        });
-        let payloads = answers.map(|answer| ExecutePayload::new(ctx, answer));
+        let requests = input.requests.into_iter().map(ExecuteInput::parse).collect();
+        let (answers, user_errors) = split(ctx.data::<Services>()?.executions.execute_batch(requests).await)?;
+        let payloads = answers.unwrap_or_default().into_iter().map(|answer| ExecutePayload::new(ctx, answer));
         let results = futures::future::try_join_all(payloads).await?;
         Ok(ExecuteBatchPayload { results, user_errors })
     }
@@ -185,13 +170,6 @@ async fn transition(
     };
     let (subscription, user_errors) = split(moved.map(SourceSubscription))?;
     Ok(SubscriptionPayload { subscription, user_errors })
-}
-
-/// Which requests of a batch can be read, and those that can.
-fn parse_batch(input: ExecuteBatchInput) -> (Vec<Result<(), Rejection>>, Vec<ExecuteRequest>) {
-    let mut requests = Vec::new();
-    let parsed = input.requests.into_iter().map(|one| one.parse().map(|request| requests.push(request))).collect();
-    (parsed, requests)
 }
 
 /// A result or the refusal, as a payload shows them; a fault is an error of the field.

@@ -23,12 +23,15 @@ use crate::storage::executions;
 impl Executions {
     /// Starts one execution.
     pub async fn execute(&self, request: ExecuteRequest) -> Answer {
-        let mut answers = self.execute_batch(vec![request]).await?;
+        let mut answers = self.execute_batch(vec![Ok(request)]).await?;
         answers.pop().unwrap_or_else(|| Err(Rejection::invalid("", "nothing was asked for").into()))
     }
 
-    /// Starts a batch of 1 to 1000; each request succeeds or fails on its own.
-    pub async fn execute_batch(&self, requests: Vec<ExecuteRequest>) -> Result<Vec<Answer>, ServiceError> {
+    /// Starts a batch of 1 to 1000; each request succeeds or fails on its own, also one that could not be read.
+    pub async fn execute_batch(
+        &self,
+        requests: Vec<Result<ExecuteRequest, Rejection>>,
+    ) -> Result<Vec<Answer>, ServiceError> {
         if requests.is_empty() || requests.len() > MAX_BATCH {
             let message = format!("a batch has 1 to {MAX_BATCH} requests, not {}", requests.len());
             return Err(Rejection::invalid("requests", message).into());
@@ -53,12 +56,12 @@ impl Executions {
     /// Validates and resolves; answers the refused, and the ready with their ids.
     async fn prepare(
         &self,
-        requests: Vec<ExecuteRequest>,
+        requests: Vec<Result<ExecuteRequest, Rejection>>,
     ) -> Result<(BTreeMap<usize, Answer>, Vec<Ready>), ServiceError> {
         let mut answers = BTreeMap::new();
         let mut valid = Vec::new();
         for (position, request) in requests.into_iter().enumerate() {
-            match request.validate() {
+            match request.and_then(ExecuteRequest::validate) {
                 Ok(request) => valid.push((position, request)),
                 Err(rejection) => drop(answers.insert(position, Err(rejection.into()))),
             }

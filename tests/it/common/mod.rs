@@ -10,7 +10,7 @@ pub mod server;
 pub use deployment::Deployment;
 pub use live::Live;
 pub use log::LifecycleEvent;
-pub use server::Server;
+pub use server::{Server, pass};
 
 use std::time::Duration;
 

@@ -1,0 +1,258 @@
+//! Within its window a dedup key has one execution, whoever asks and however often.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+use crate::common::{Deployment, Server, pass};
+
+const EXECUTIONS: &str = "SELECT count(*) FROM noetl.execution";
+const STARTED: &str = "SELECT count(*) FROM noetl.event WHERE event_type = 'playbook_started'";
+const OUTBOX: &str = "SELECT count(*) FROM noetl.outbox";
+const DEDUPLICATED: &str = "SELECT count(*) FROM noetl.event WHERE event_type = 'subscription.message.deduplicated'";
+const CLAIMS: &str = "SELECT count(*) FROM noetl.subscription_dedup";
+
+/// A server with a playbook `process` and a live subscription of `inbox`, whose id comes with it.
+async fn with_subscription(deployment: &Deployment, subscription: &Value) -> (Server, String) {
+    let server = deployment.replica().await;
+    server.register_entry("process", &json!({ "kind": "playbook" })).await;
+    server.register_entry("inbox", subscription).await;
+    let id = server.register("inbox").await["subscription"]["id"].as_str().unwrap().to_owned();
+    (server, id)
+}
+
+fn message(parent: Option<&str>, key: &str) -> Value {
+    json!({ "path": "process", "parentExecutionId": parent, "workload": { "n": 1 }, "dedup": { "key": key } })
+}
+
+fn lasting(mut message: Value, seconds: u32) -> Value {
+    message["dedup"]["windowSeconds"] = seconds.into();
+    message
+}
+
+fn id(payload: &Value) -> &str {
+    payload["execution"]["id"].as_str().unwrap_or_else(|| panic!("{payload}"))
+}
+
+async fn assert_executions(deployment: &Deployment, count: i64) {
+    for what in [EXECUTIONS, STARTED, OUTBOX] {
+        assert_eq!(deployment.sum_over_shards(what).await, count, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_hundred_concurrent_requests_under_one_key_run_once() {
+    let deployment = Deployment::start(2).await;
+    let (one, inbox) = with_subscription(&deployment, &json!({ "kind": "subscription" })).await;
+    let other = deployment.replica().await;
+    let requests = (0..100).map(|n| [&one, &other][n % 2].execute(message(Some(&inbox), "m-1")));
+    let answers = join_all(requests).await;
+    let ids: HashSet<&str> = answers.iter().map(id).collect();
+    assert_eq!(ids.len(), 1, "{ids:?}");
+    let started = answers.iter().filter(|answer| answer["outcome"] == "STARTED").count();
+    let duplicates = answers.iter().filter(|answer| answer["outcome"] == "DUPLICATE").count();
+    assert_eq!((started, duplicates), (1, 99));
+    assert_executions(&deployment, 1).await;
+
+    let execution = ids.into_iter().next().unwrap();
+    let audit = "SELECT context FROM noetl.event
+                 WHERE execution_id = $1 AND event_type = 'subscription.message.deduplicated'";
+    let noted: Vec<(Value,)> = deployment.rows(audit, &inbox).await;
+    assert_eq!(noted.len(), 99);
+    for (context,) in noted {
+        assert_eq!((&context["dedup_key"], &context["execution_id"]), (&json!("m-1"), &json!(execution)));
+    }
+    let state = one.register("inbox").await["subscription"]["state"].clone();
+    assert_eq!(state, "REGISTERED", "an audit event is no lifecycle event");
+}
+
+#[tokio::test]
+async fn after_its_window_a_key_is_fresh() {
+    let deployment = Deployment::start(2).await;
+    let (server, inbox) = with_subscription(&deployment, &json!({ "kind": "subscription" })).await;
+    let ask = async || server.execute(lasting(message(Some(&inbox), "m-1"), 1)).await;
+    let first = ask().await;
+    assert_eq!(first["outcome"], "STARTED");
+    pass(Duration::from_millis(1100)).await;
+    let second = ask().await;
+    assert_eq!(second["outcome"], "STARTED", "{second}");
+    assert_ne!(id(&first), id(&second));
+    assert_executions(&deployment, 2).await;
+    assert_eq!(deployment.in_cluster(CLAIMS).await, 1, "a fresh claim takes the place of the old one");
+    pass(Duration::from_millis(1100)).await;
+    let racing = join_all((0..20).map(|_| server.execute(lasting(message(Some(&inbox), "m-1"), 60)))).await;
+    assert_eq!(racing.iter().filter(|answer| answer["outcome"] == "STARTED").count(), 1, "{racing:?}");
+    assert_executions(&deployment, 3).await;
+}
+
+#[tokio::test]
+async fn the_default_window_is_the_subscription_s() {
+    let deployment = Deployment::start(2).await;
+    let content = json!({ "kind": "subscription", "dedup": { "window_secs": 1 } });
+    let (server, inbox) = with_subscription(&deployment, &content).await;
+    let first = server.execute(message(Some(&inbox), "m-1")).await;
+    // Without a subscription it is 300 seconds.
+    let alone = server.execute(message(None, "m-1")).await;
+    let ends = "SELECT extract(epoch FROM expires_at - seen_at)::bigint FROM noetl.subscription_dedup";
+    let mut cluster = deployment.cluster().await;
+    let mut windows: Vec<i64> = sqlx::query_scalar(ends).fetch_all(&mut cluster).await.unwrap();
+    windows.sort_unstable();
+    assert_eq!(windows, [1, 300]);
+    pass(Duration::from_millis(1100)).await;
+    assert_ne!(id(&server.execute(message(Some(&inbox), "m-1")).await), id(&first));
+    assert_eq!(id(&server.execute(message(None, "m-1")).await), id(&alone));
+}
+
+#[tokio::test]
+async fn a_key_belongs_to_its_parent() {
+    let deployment = Deployment::start(2).await;
+    let (server, inbox) = with_subscription(&deployment, &json!({ "kind": "subscription" })).await;
+    server.register_entry("outbox", &json!({ "kind": "subscription" })).await;
+    let outbox = server.register("outbox").await["subscription"]["id"].as_str().unwrap().to_owned();
+    let parent = server.execute(json!({ "path": "process" })).await;
+    let scopes = [None, Some(inbox.as_str()), Some(outbox.as_str()), Some(id(&parent))];
+    let mut ids = HashSet::new();
+    for scope in scopes {
+        let first = server.execute(message(scope, "m-1")).await;
+        assert_eq!(first["outcome"], "STARTED", "{scope:?}");
+        let again = server.execute(message(scope, "m-1")).await;
+        assert_eq!((id(&again), &again["outcome"]), (id(&first), &json!("DUPLICATE")), "{scope:?}");
+        ids.insert(id(&first).to_owned());
+    }
+    assert_eq!(ids.len(), 4);
+    assert_eq!(deployment.sum_over_shards(DEDUPLICATED).await, 2, "one on each subscription's log, none elsewhere");
+}
+
+#[tokio::test]
+async fn another_request_under_the_same_key_is_a_conflict() {
+    let deployment = Deployment::start(2).await;
+    let (server, inbox) = with_subscription(&deployment, &json!({ "kind": "subscription" })).await;
+    let first = server.execute(message(Some(&inbox), "m-1")).await;
+    let mut others = Vec::new();
+    for (field, value) in [("workload", json!({ "n": 2 })), ("executionPool", json!("gpu"))] {
+        let mut other = message(Some(&inbox), "m-1");
+        other[field] = value;
+        others.push(other);
+    }
+    for other in others {
+        let answer = server.execute(other).await;
+        let error = &answer["userErrors"][0];
+        assert_eq!(error["code"], "IDEMPOTENCY_MISMATCH", "{answer}");
+        assert_eq!(error["field"], json!(["dedup", "key"]));
+        assert_eq!(error["retryable"], false);
+        assert!(error["message"].as_str().unwrap().contains(id(&first)), "{error}");
+        assert_eq!(answer["execution"], Value::Null);
+    }
+    // The order of keys and a newer version of the playbook do not make it another request.
+    server.register_entry("process", &json!({ "kind": "playbook", "workload": { "x": 1 } })).await;
+    let again = server.execute(message(Some(&inbox), "m-1")).await;
+    assert_eq!((id(&again), &again["outcome"]), (id(&first), &json!("DUPLICATE")));
+    assert_executions(&deployment, 1).await;
+}
+
+#[tokio::test]
+async fn a_bad_request_leaves_the_key_free() {
+    let deployment = Deployment::start(2).await;
+    let (server, inbox) = with_subscription(&deployment, &json!({ "kind": "subscription" })).await;
+    let bad = [
+        (json!({ "path": "nowhere" }), "NOT_FOUND", "path"),
+        (json!({ "path": "inbox" }), "WRONG_KIND", "path"),
+        (json!({ "parentExecutionId": "1" }), "NOT_FOUND", "parentExecutionId"),
+        (json!({ "workload": [1] }), "INVALID_INPUT", "workload"),
+        (json!({ "executionPool": "a.b" }), "INVALID_INPUT", "executionPool"),
+    ];
+    for (change, code, field) in bad {
+        let mut request = message(Some(&inbox), "m-1");
+        request.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        let answer = server.execute(request).await;
+        assert_eq!(answer["userErrors"][0]["code"], code, "{answer}");
+        assert_eq!(answer["userErrors"][0]["field"], json!([field]), "{answer}");
+    }
+    assert_eq!(deployment.in_cluster(CLAIMS).await, 0);
+    assert_eq!(server.execute(message(Some(&inbox), "m-1")).await["outcome"], "STARTED");
+    assert_executions(&deployment, 1).await;
+}
+
+async fn execute_batch(server: &Server, requests: Vec<Value>) -> Value {
+    let query = "mutation($input: ExecuteBatchInput!) { executeBatch(input: $input) {
+        results { execution { id path workload } outcome userErrors { code field } } userErrors { code field message } } }";
+    server.data(query, json!({ "input": { "requests": requests } })).await["executeBatch"].clone()
+}
+
+#[tokio::test]
+async fn a_batch_answers_in_the_order_of_its_requests() {
+    let deployment = Deployment::start(3).await;
+    let (server, inbox) = with_subscription(&deployment, &json!({ "kind": "subscription" })).await;
+    // Of each ten: five new keys, two that repeat one of them, one that asks for something else under one of them, one
+    // without a key, one that is wrong in one of three ways.
+    let request = |n: usize| {
+        let decade = n / 10 * 10;
+        let plain = |n: usize| json!({ "path": "process", "parentExecutionId": inbox, "workload": { "n": n } });
+        let keyed = |n: usize, key: usize| {
+            let mut request = plain(n);
+            request["dedup"] = json!({ "key": format!("m-{key}") });
+            request
+        };
+        match n % 10 {
+            5 | 6 => keyed(decade, decade),
+            7 => keyed(n, decade + 1),
+            8 => plain(n),
+            9 => match decade / 10 % 3 {
+                0 => json!({ "path": "nowhere" }),
+                1 => json!({ "catalogId": "no number" }),
+                _ => json!({}),
+            },
+            _ => keyed(n, n),
+        }
+    };
+    let answer = execute_batch(&server, (0..1000).map(request).collect()).await;
+    assert_eq!(answer["userErrors"], json!([]));
+    let results = answer["results"].as_array().unwrap();
+    assert_eq!(results.len(), 1000);
+    for (n, result) in results.iter().enumerate() {
+        let (started, error) = (&results[n / 10 * 10], &result["userErrors"][0]);
+        match n % 10 {
+            5 | 6 => {
+                assert_eq!(result["outcome"], "DUPLICATE", "{n}: {result}");
+                assert_eq!(id(result), id(started), "{n}");
+            }
+            7 => assert_eq!(error["code"], "IDEMPOTENCY_MISMATCH", "{n}: {result}"),
+            9 => {
+                let (code, field) =
+                    [("NOT_FOUND", "path"), ("INVALID_INPUT", "catalogId"), ("INVALID_INPUT", "path")][n / 10 % 3];
+                assert_eq!((&error["code"], &error["field"]), (&json!(code), &json!([field])), "{n}: {result}");
+            }
+            _ => {
+                assert_eq!(result["outcome"], "STARTED", "{n}: {result}");
+                assert_eq!(result["execution"]["workload"], json!({ "n": n }), "{n}");
+            }
+        }
+    }
+    assert_executions(&deployment, 600).await;
+    assert_eq!(deployment.sum_over_shards(DEDUPLICATED).await, 200);
+
+    let again = execute_batch(&server, (0..5).map(request).collect()).await;
+    for (first, second) in results.iter().zip(again["results"].as_array().unwrap()) {
+        assert_eq!((id(second), &second["outcome"]), (id(first), &json!("DUPLICATE")));
+    }
+}
+
+#[tokio::test]
+async fn a_batch_has_1_to_1000_requests() {
+    let deployment = Deployment::start(1).await;
+    let (server, _) = with_subscription(&deployment, &json!({ "kind": "subscription" })).await;
+    let good = json!({ "path": "process" });
+    let mut with_malformed = vec![good.clone(); 1000];
+    with_malformed.push(json!({ "catalogId": "no number" }));
+    let batches = [vec![], vec![good; 1001], with_malformed, vec![json!({ "catalogId": "no number" }); 1001]];
+    for requests in batches {
+        let count = requests.len();
+        let answer = execute_batch(&server, requests).await;
+        assert_eq!(answer["results"].as_array().unwrap().len(), 0, "{count}");
+        let error = &answer["userErrors"][0];
+        assert_eq!((&error["code"], &error["field"]), (&json!("INVALID_INPUT"), &json!(["requests"])), "{count}");
+    }
+    assert_executions(&deployment, 0).await;
+}
