@@ -10,6 +10,7 @@
 
 mod common;
 
+mod live_events;
 mod local_servers;
 mod register_race;
 mod tail_gap_free;

@@ -4,6 +4,7 @@ mod deployment;
 pub mod feed;
 mod live;
 pub mod server;
+pub mod writer;
 
 pub use deployment::Deployment;
 pub use live::Live;
