@@ -2,6 +2,9 @@
 
 use crate::domain::shard::ShardIndex;
 
+/// Bytes of an event's type that its subject holds; the broker ends the connection over a line of 4 KiB.
+const MAX_TYPE_BYTES: usize = 512;
+
 /// The stream that holds a shard's events.
 #[must_use]
 pub fn stream(shard: ShardIndex) -> String {
@@ -19,14 +22,15 @@ pub fn subjects(shard: ShardIndex) -> String {
     format!("{}.>", prefix(shard))
 }
 
-/// The subject of an event. What a subject can't hold becomes `_`.
+/// The subject of an event. What a subject can't hold becomes `_`; of a very long type it holds the beginning.
 #[must_use]
 pub fn subject(shard: ShardIndex, event_type: &str) -> String {
     let token = |part: &str| -> String {
         let plain = |c: char| if c.is_whitespace() || c.is_control() || "*>".contains(c) { '_' } else { c };
         if part.is_empty() { "_".to_owned() } else { part.chars().map(plain).collect() }
     };
-    let tokens: Vec<String> = event_type.split('.').map(token).collect();
+    let held = &event_type[..event_type.floor_char_boundary(MAX_TYPE_BYTES)];
+    let tokens: Vec<String> = held.split('.').map(token).collect();
     format!("{}.{}", prefix(shard), tokens.join("."))
 }
 
@@ -47,5 +51,6 @@ mod tests {
         assert_eq!(subject(3, "call done*"), "noetl.events_3.call_done_");
         assert_eq!(subject(0, ".a..>"), "noetl.events._.a._._");
         assert_eq!(subject(0, ""), "noetl.events._");
+        assert_eq!(subject(0, &"ß".repeat(5_000)), format!("noetl.events.{}", "ß".repeat(MAX_TYPE_BYTES / 2)));
     }
 }

@@ -14,6 +14,7 @@ mod common;
 mod dedup;
 mod dedup_crash;
 mod edge;
+mod live_events;
 mod local_servers;
 mod register_race;
 mod tail_gap_free;

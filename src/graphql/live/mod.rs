@@ -85,10 +85,10 @@ fn changes(
         }
         while let Some(item) = feed.try_next().await.map_err(broken)? {
             let Item::Event { event, .. } = item else { continue };
-            let row = current(&subscriptions, &event).await?;
-            let Some(row) = row.filter(|row| filter.matches(row)) else { continue };
-            let fresh = seen.insert(row.id, row.last_event_id).is_none_or(|last| last < row.last_event_id);
-            if fresh {
+            let fresh = seen.get(&event.execution_id).is_none_or(|last| *last < event.event_id);
+            let Some(row) = (if fresh { after(&subscriptions, &event).await? } else { None }) else { continue };
+            seen.insert(row.id, row.last_event_id);
+            if filter.matches(&row) {
                 yield row;
             }
         }
@@ -105,8 +105,17 @@ async fn wait_for_place(feed: &mut (impl Stream<Item = Result<Item, ReadError>> 
     Err(stream_unavailable())
 }
 
-async fn current(subscriptions: &Subscriptions, event: &Event) -> Result<Option<SubscriptionRow>> {
-    subscriptions.get(event.execution_id).await.map_err(fault)
+/// The subscription as this lifecycle event left it, though later ones may have followed.
+async fn after(subscriptions: &Subscriptions, event: &Event) -> Result<Option<SubscriptionRow>> {
+    let row = subscriptions.get(event.execution_id).await.map_err(fault)?;
+    let state = event.status.as_deref().and_then(|status| status.parse().ok());
+    Ok(row.zip(state).map(|(row, state)| SubscriptionRow {
+        state,
+        last_event_id: event.event_id,
+        last_event_type: event.event_type.clone(),
+        updated_at: event.created_at,
+        ..row
+    }))
 }
 
 fn lifecycle_events() -> Wanted {

@@ -86,12 +86,15 @@ impl Reader {
     /// Reads until one more event was delivered. `false`: the connection ended before.
     pub async fn next_event(&mut self) -> bool {
         let before = self.seen.len();
-        while self.seen.len() == before {
-            if self.step().await.is_none() {
-                return false;
+        let read = async {
+            while self.seen.len() == before {
+                if self.step().await.is_none() {
+                    return false;
+                }
             }
-        }
-        true
+            true
+        };
+        tokio::time::timeout(PATIENCE, read).await.expect("no event came")
     }
 
     async fn caught_up(&mut self) {

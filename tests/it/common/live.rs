@@ -39,6 +39,16 @@ impl Live {
         }
     }
 
+    /// The errors that the subscription is refused, or ends, with.
+    pub async fn errors(&mut self) -> Value {
+        let message = self.message().await.expect("the socket stays open");
+        match message["type"].as_str() {
+            Some("error") => message["payload"].clone(),
+            Some("next") if message["payload"]["errors"].is_array() => message["payload"]["errors"].clone(),
+            _ => panic!("no errors: {message}"),
+        }
+    }
+
     async fn send(&mut self, message: Value) {
         self.socket.send(Message::text(message.to_string())).await.unwrap();
     }

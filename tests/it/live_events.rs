@@ -1,0 +1,286 @@
+//! What a live reader gets: what it asked for, from where it asked, once, whole, and through restarts of the broker.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+use crate::common::feed::{Key, Reader, assert_exactly, insert, insert_typed, run};
+use crate::common::writer::Writer;
+use crate::common::{Deployment, Live, Server};
+
+async fn start(shards: usize) -> (Deployment, Server) {
+    let deployment = Deployment::start(shards).await;
+    let server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    (deployment, server)
+}
+
+fn latest() -> Value {
+    json!({ "latest": true })
+}
+
+fn beginning() -> Value {
+    json!({ "beginning": true })
+}
+
+/// Rows by (execution, event, type, node, status, parent); the last one passes every filter below.
+const ROWS: &str = "INSERT INTO noetl.event (execution_id, event_id, event_type, node_name, status, parent_execution_id)
+    VALUES (10, 1, 'subscription.paused', 'inbox', 'PAUSED', NULL),
+           (10, 2, 'subscriptions', 'inbox', 'ACTIVE', NULL),
+           (11, 3, 'call.done', 'fetch', 'COMPLETED', 10),
+           (11, 4, 'call.done', NULL, NULL, 10),
+           (12, 5, 'playbook_started', 'fetch', 'STARTED', 99),
+           (12, 6, 'playbookXstarted', 'store', 'completed', 10),
+           (11, 7, 'subscription.x', 'fetch', 'COMPLETED', 10)";
+
+#[tokio::test]
+async fn filters_are_applied_by_the_server() {
+    let (deployment, server) = start(1).await;
+    let wanted: [(Value, &[i64]); 8] = [
+        (json!({}), &[1, 2, 3, 4, 5, 6]),
+        (json!({ "types": ["subscription.*", "playbook_started"] }), &[1, 5]),
+        (json!({ "types": ["call.done", "*.x"] }), &[3, 4]),
+        (json!({ "executionIds": ["11", "404"] }), &[3, 4]),
+        (json!({ "parentExecutionId": "10" }), &[3, 4, 6]),
+        (json!({ "nodeNames": ["fetch", "none"] }), &[3, 5]),
+        (json!({ "statuses": ["COMPLETED", "PAUSED"] }), &[1, 3]),
+        (json!({ "executionIds": ["11"], "types": ["c*", "s*"], "statuses": ["COMPLETED"] }), &[3]),
+    ];
+    let open = async |(filter, events): (Value, &'static [i64])| {
+        (Reader::open(&server, latest(), filter.clone()).await, filter, events)
+    };
+    let mut readers = join_all(wanted.into_iter().map(open)).await;
+    run(&mut deployment.shard(0).await, ROWS).await;
+    for (reader, filter, events) in &mut readers {
+        // "*.x" is no wildcard, so its reader does not get the last row.
+        if filter["types"] == json!(["call.done", "*.x"]) {
+            insert(&mut deployment.shard(0).await, (11, 7_000)).await;
+            assert!(reader.until_seen([(11, 7_000)]).await);
+        } else {
+            assert!(reader.until_seen([(11, 7)]).await);
+        }
+        let seen: Vec<i64> = reader.seen.iter().map(|key| key.1).filter(|event| *event < 7).collect();
+        assert_eq!(seen, *events, "{filter}");
+    }
+}
+
+#[tokio::test]
+async fn a_reader_starts_where_it_asks_and_catches_up_once() {
+    let (deployment, server) = start(2).await;
+    let keys: Vec<Key> = (0..2).flat_map(|shard| deployment.ids_on(shard, 50, 3)).map(|id| (id, id)).collect();
+    let insert_here = async |key: Key| {
+        let shard = usize::from(!deployment.ids_on(0, key.0, 1).contains(&key.0));
+        insert(&mut deployment.shard(shard).await, key).await;
+    };
+    let (before, after) = keys.split_at(3);
+    for key in before {
+        insert_here(*key).await;
+    }
+    let mut all = Reader::open(&server, beginning(), Value::Null).await;
+    all.until_seen(before.to_vec()).await;
+    let middle = all.cursor.clone();
+    let mut fresh = Reader::open(&server, latest(), Value::Null).await;
+    for key in after {
+        insert_here(*key).await;
+    }
+    let mut behind = Reader::open(&server, json!({ "after": middle }), Value::Null).await;
+    let expected = [(&mut all, keys.clone()), (&mut fresh, after.to_vec()), (&mut behind, after.to_vec())];
+    for (reader, expected) in expected {
+        assert!(reader.until_seen(expected.clone()).await);
+        assert_exactly(&reader.seen, &expected.into_iter().collect());
+        let caught_up = reader.items.iter().filter(|item| item["__typename"] == "CaughtUp").count();
+        assert_eq!(caught_up, 1, "{:?}", reader.items);
+    }
+}
+
+#[tokio::test]
+async fn a_cursor_goes_on_on_any_replica_without_gap_or_repetition() {
+    let (deployment, one) = start(2).await;
+    let other = deployment.replica().await;
+    let mut reader = Reader::open(&one, latest(), Value::Null).await;
+    let enough = AtomicBool::new(false);
+    let writing = join_all((0..4).map(|index| Writer::new(&deployment, index).write(&enough)));
+    let reading = async {
+        for round in 0..40 {
+            assert!(reader.next_event().await);
+            reader.reconnect(if round % 2 == 0 { &other } else { &one }).await;
+        }
+        enough.store(true, Ordering::Relaxed);
+        reader
+    };
+    let (_, mut reader) = tokio::join!(writing, reading);
+    for shard in 0..2 {
+        insert(&mut deployment.shard(shard).await, (deployment.ids_on(shard, 1, 1)[0], 1)).await;
+    }
+    let committed = deployment.committed().await;
+    assert!(reader.until_seen(committed.clone()).await);
+    reader.assert_saw_exactly(&committed);
+}
+
+async fn refused(server: &Server, variables: Value) -> Value {
+    let query = "subscription($filter: EventFilter, $start: EventStart) {
+        events(filter: $filter, start: $start) { __typename } }";
+    Live::open(&server.url, query, variables).await.errors().await[0].clone()
+}
+
+#[tokio::test]
+async fn malformed_cursors_and_ids_are_refused_by_field() {
+    let (deployment, server) = start(2).await;
+    let reader = Reader::open(&server, beginning(), Value::Null).await;
+    server.register_entry("a", &json!({ "kind": "playbook" })).await;
+    let listed = server.data("{ catalogEntries(first: 1) { pageInfo { endCursor } } }", Value::Null).await;
+    let foreign = listed["catalogEntries"]["pageInfo"]["endCursor"].as_str().unwrap();
+    let truncated = &reader.cursor[..reader.cursor.len() - 2];
+    let more_shards = noetl_graphql::stream::cursor::StreamCursor(vec![Default::default(); 3]).to_text();
+    for cursor in ["", "x", "ünsinn", foreign, truncated, &more_shards, &"A".repeat(100_000)] {
+        let error = refused(&server, json!({ "start": { "after": cursor } })).await;
+        assert_eq!(error["extensions"]["code"], "INVALID_INPUT", "{cursor}: {error}");
+        assert_eq!(error["extensions"]["field"], "start.after", "{cursor}: {error}");
+    }
+    for (field, value) in [
+        ("executionIds", json!(["1", "0x2"])),
+        ("executionIds", json!(["9223372036854775808"])),
+        ("parentExecutionId", json!("")),
+        ("types", json!(vec!["t"; 1001])),
+    ] {
+        let error = refused(&server, json!({ "filter": { field: value } })).await;
+        assert_eq!(error["extensions"]["code"], "INVALID_INPUT", "{field}: {error}");
+        assert_eq!(error["extensions"]["field"], format!("filter.{field}"), "{error}");
+    }
+    let error = refused(&server, json!({ "start": { "latest": false } })).await;
+    assert_eq!(error["extensions"]["field"], "start.latest", "{error}");
+}
+
+#[tokio::test]
+async fn an_event_over_the_broker_s_limit_arrives_whole() {
+    let (deployment, server) = start(1).await;
+    let mut live = Reader::open(&server, latest(), Value::Null).await;
+    let large = "INSERT INTO noetl.event (execution_id, event_id, event_type, context)
+        SELECT 5, n, 'call.done', jsonb_build_object('text', repeat('é', CASE n WHEN 2 THEN 1500000 ELSE 1 END))
+        FROM generate_series(1, 3) AS n";
+    run(&mut deployment.shard(0).await, large).await;
+    live.until_seen([(5, 3)]).await;
+    let mut replaying = Reader::open(&server, beginning(), Value::Null).await;
+    replaying.until_seen([(5, 3)]).await;
+    for reader in [&live, &replaying] {
+        assert_eq!(reader.seen, [(5, 1), (5, 2), (5, 3)]);
+        let texts = reader.items.iter().filter_map(|item| item["event"]["context"]["text"].as_str());
+        assert_eq!(texts.map(|text| text.chars().count()).collect::<Vec<_>>(), [1, 1_500_000, 1]);
+    }
+}
+
+/// What the broker's protocol can't carry in a subject must not stop the feed.
+#[tokio::test]
+async fn an_event_type_of_any_length_arrives() {
+    let (deployment, server) = start(1).await;
+    let mut reader = Reader::open(&server, latest(), Value::Null).await;
+    let types = ["x".repeat(10_000), "a.".repeat(3_000), "ß → *.> \t".repeat(2_000)];
+    for (event, event_type) in (1..).zip(&types) {
+        insert_typed(&mut deployment.shard(0).await, (5, event), event_type).await;
+    }
+    assert!(reader.until_seen([(5, 1), (5, 2), (5, 3)]).await);
+    let seen: Vec<&str> = reader.items.iter().filter_map(|item| item["event"]["type"].as_str()).collect();
+    assert_eq!(seen, types);
+}
+
+#[tokio::test]
+async fn a_quiet_feed_gives_heartbeats_whose_cursors_go_on() {
+    let (deployment, server) = start(1).await;
+    let mut reader = Reader::open(&server, latest(), json!({ "types": ["wanted"] })).await;
+    insert(&mut deployment.shard(0).await, (5, 1)).await;
+    let caught_up = reader.cursor.clone();
+    // The event that the filter leaves out moves the cursor too.
+    loop {
+        let item = reader.step().await.unwrap();
+        assert_eq!(item["__typename"], "StreamHeartbeat");
+        if reader.cursor != caught_up {
+            assert_eq!(item["lagEvents"], "0");
+            break;
+        }
+    }
+    insert_typed(&mut deployment.shard(0).await, (5, 2), "wanted").await;
+    reader.reconnect(&server).await;
+    assert!(reader.next_event().await);
+    assert_eq!(reader.seen, [(5, 2)]);
+}
+
+const CHANGES: &str = "subscription($filter: SubscriptionFilter) {
+    subscriptionChanges(filter: $filter) { id path state lastEventId lastEventType availableActions } }";
+
+async fn next_change(live: &mut Live) -> (String, String) {
+    let change = live.next().await.expect("the subscription goes on")["subscriptionChanges"].take();
+    let text = |field: &str| change[field].as_str().unwrap().to_owned();
+    (text("path"), text("state"))
+}
+
+fn change(path: &str, state: &str) -> (String, String) {
+    (path.to_owned(), state.to_owned())
+}
+
+#[tokio::test]
+async fn subscription_changes_give_the_present_and_then_each_change_once() {
+    let (deployment, server) = start(2).await;
+    let other = deployment.replica().await;
+    let mut ids = Vec::new();
+    for path in ["a/one", "a/two", "b/one"] {
+        server.register_entry(path, &json!({ "kind": "subscription" })).await;
+    }
+    for path in ["a/one", "a/two"] {
+        ids.push(server.register(path).await["subscription"]["id"].as_str().unwrap().to_owned());
+    }
+    let open = async |filter: Value| other.live(CHANGES, json!({ "filter": filter })).await;
+    let (mut all, mut active) = (open(Value::Null).await, open(json!({ "states": ["ACTIVE"] })).await);
+    let (mut prefixed, mut one) = (open(json!({ "pathPrefix": "b/" })).await, open(json!({ "ids": [ids[1]] })).await);
+    let present: BTreeSet<_> = [next_change(&mut all).await, next_change(&mut all).await].into();
+    assert_eq!(present, [change("a/one", "REGISTERED"), change("a/two", "REGISTERED")].into());
+    assert_eq!(next_change(&mut one).await, change("a/two", "REGISTERED"));
+
+    // One after another without waiting: each of them is a change.
+    for action in ["activate", "pause", "resume", "drain", "deactivate"] {
+        server.transition(action, &ids[0], None).await;
+    }
+    for state in ["ACTIVE", "PAUSED", "ACTIVE", "DRAINING", "DEACTIVATED"] {
+        assert_eq!(next_change(&mut all).await, change("a/one", state));
+    }
+    server.register("b/one").await;
+    server.transition("activate", &ids[1], None).await;
+    let last: BTreeSet<_> = [next_change(&mut all).await, next_change(&mut all).await].into();
+    assert_eq!(last, [change("b/one", "REGISTERED"), change("a/two", "ACTIVE")].into());
+    assert_eq!(next_change(&mut prefixed).await, change("b/one", "REGISTERED"));
+    assert_eq!(next_change(&mut one).await, change("a/two", "ACTIVE"));
+    for path in ["a/one", "a/one", "a/two"] {
+        assert_eq!(next_change(&mut active).await, change(path, "ACTIVE"));
+    }
+}
+
+#[tokio::test]
+async fn readers_go_on_through_a_broker_that_is_killed_under_load() {
+    let (mut deployment, one) = start(2).await;
+    let other = deployment.replica().await;
+    let mut readers = [Reader::open(&one, latest(), Value::Null).await, Reader::open(&other, latest(), Value::Null).await];
+    let enough = AtomicBool::new(false);
+    let writers: Vec<Writer> = (0..4).map(|index| Writer::new(&deployment, index)).collect();
+    let writing = join_all(writers.into_iter().map(|writer| writer.write(&enough)));
+    let killing = async {
+        for _ in 0..3 {
+            for reader in &mut readers {
+                assert!(reader.next_event().await, "the feed ended");
+            }
+            deployment.nats.kill_9().await;
+            deployment.nats.restart().await.unwrap();
+        }
+        enough.store(true, Ordering::Relaxed);
+    };
+    tokio::join!(writing, killing);
+    for shard in 0..2 {
+        insert(&mut deployment.shard(shard).await, (deployment.ids_on(shard, 1, 1)[0], 1)).await;
+    }
+    let committed = deployment.committed().await;
+    for reader in &mut readers {
+        assert!(reader.until_seen(committed.clone()).await, "the feed ended");
+        reader.assert_saw_exactly(&committed);
+    }
+    assert_exactly(&deployment.stored_everywhere().await, &committed);
+}
