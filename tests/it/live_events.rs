@@ -26,7 +26,8 @@ fn beginning() -> Value {
 }
 
 /// Rows by (execution, event, type, node, status, parent); the last one passes every filter below.
-const ROWS: &str = "INSERT INTO noetl.event (execution_id, event_id, event_type, node_name, status, parent_execution_id)
+const ROWS: &str =
+    "INSERT INTO noetl.event (execution_id, event_id, event_type, node_name, status, parent_execution_id)
     VALUES (10, 1, 'subscription.paused', 'inbox', 'PAUSED', NULL),
            (10, 2, 'subscriptions', 'inbox', 'ACTIVE', NULL),
            (11, 3, 'call.done', 'fetch', 'COMPLETED', 10),
@@ -259,7 +260,8 @@ async fn subscription_changes_give_the_present_and_then_each_change_once() {
 async fn readers_go_on_through_a_broker_that_is_killed_under_load() {
     let (mut deployment, one) = start(2).await;
     let other = deployment.replica().await;
-    let mut readers = [Reader::open(&one, latest(), Value::Null).await, Reader::open(&other, latest(), Value::Null).await];
+    let mut readers =
+        [Reader::open(&one, latest(), Value::Null).await, Reader::open(&other, latest(), Value::Null).await];
     let enough = AtomicBool::new(false);
     let writers: Vec<Writer> = (0..4).map(|index| Writer::new(&deployment, index)).collect();
     let writing = join_all(writers.into_iter().map(|writer| writer.write(&enough)));
