@@ -69,7 +69,7 @@ async fn filters_are_applied_by_the_server() {
 
 #[tokio::test]
 async fn a_reader_starts_where_it_asks_and_catches_up_once() {
-    let (deployment, server) = start(2).await;
+    let (_deployment, server) = start(2).await;
     let keys: Vec<Key> = (0..2).flat_map(|shard| deployment.ids_on(shard, 50, 3)).map(|id| (id, id)).collect();
     let insert_here = async |key: Key| {
         let shard = usize::from(!deployment.ids_on(0, key.0, 1).contains(&key.0));
@@ -128,13 +128,15 @@ async fn refused(server: &Server, variables: Value) -> Value {
 
 #[tokio::test]
 async fn malformed_cursors_and_ids_are_refused_by_field() {
-    let (deployment, server) = start(2).await;
+    let (_deployment, server) = start(2).await;
     let reader = Reader::open(&server, beginning(), Value::Null).await;
     server.register_entry("a", &json!({ "kind": "playbook" })).await;
     let listed = server.data("{ catalogEntries(first: 1) { pageInfo { endCursor } } }", Value::Null).await;
     let foreign = listed["catalogEntries"]["pageInfo"]["endCursor"].as_str().unwrap();
     let truncated = &reader.cursor[..reader.cursor.len() - 2];
-    let more_shards = noetl_graphql::stream::cursor::StreamCursor(vec![Default::default(); 3]).to_text();
+    let more_shards =
+        noetl_graphql::stream::cursor::StreamCursor(vec![noetl_graphql::stream::cursor::Position::default(); 3])
+            .to_text();
     for cursor in ["", "x", "ünsinn", foreign, truncated, &more_shards, &"A".repeat(100_000)] {
         let error = refused(&server, json!({ "start": { "after": cursor } })).await;
         assert_eq!(error["extensions"]["code"], "INVALID_INPUT", "{cursor}: {error}");
@@ -222,7 +224,7 @@ fn change(path: &str, state: &str) -> (String, String) {
 
 #[tokio::test]
 async fn subscription_changes_give_the_present_and_then_each_change_once() {
-    let (deployment, server) = start(2).await;
+    let (_deployment, server) = start(2).await;
     let other = deployment.replica().await;
     let mut ids = Vec::new();
     for path in ["a/one", "a/two", "b/one"] {
