@@ -16,6 +16,7 @@ mod dedup_crash;
 mod edge;
 mod live_events;
 mod local_servers;
+mod machine_ids;
 mod register_race;
 mod tail_gap_free;
 mod transitions;

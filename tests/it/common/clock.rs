@@ -7,10 +7,15 @@ use super::{Deployment, Server};
 impl Deployment {
     /// A replica on a machine whose clock is an hour behind. Its monotonic clock runs as everywhere.
     pub async fn replica_an_hour_behind(&self) -> Server {
+        self.replica_an_hour_behind_with(&[]).await
+    }
+
+    /// The same with further settings.
+    pub async fn replica_an_hour_behind_with(&self, settings: &[(&str, &str)]) -> Server {
         let library = faketime().expect("libfaketime is missing; `scripts/prepare test` installs it");
         let preload = library.to_str().unwrap();
-        let settings = [("LD_PRELOAD", preload), ("FAKETIME", "-3600"), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")];
-        self.replica_with(&settings).await
+        let clock = [("LD_PRELOAD", preload), ("FAKETIME", "-3600"), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")];
+        self.replica_with(&[&clock, settings].concat()).await
     }
 }
 
