@@ -30,6 +30,10 @@ async fn execute(server: &Server) -> String {
 #[tokio::test]
 async fn replicas_never_share_a_machine_id() {
     let deployment = Deployment::start(1).await;
+    // Every machine id was in use until a moment ago, so that all are as good as each other.
+    let used =
+        "UPDATE noetl.machine_lease SET ceiling_ms = 1000 * extract(epoch FROM now() - '2023-12-31T23:59Z')::bigint";
+    sqlx::query(used).execute(&mut deployment.cluster().await).await.unwrap();
     let small = [("NOETL_POOL_SIZE", "4")];
     let mut replicas = join_all((0..6).map(|_| deployment.replica_with(&small))).await;
     replicas[0].register_entry("process", &json!({ "kind": "playbook" })).await;

@@ -15,6 +15,7 @@ mod dedup;
 mod dedup_crash;
 mod edge;
 mod live_events;
+mod executions;
 mod local_servers;
 mod machine_ids;
 mod register_race;

@@ -1,0 +1,342 @@
+//! What an execution starts with, how it is cancelled, and one order of executions over all shards.
+
+use chrono::{DateTime, Utc};
+use futures::future::join_all;
+use serde_json::{Value, json};
+use sqlx::FromRow;
+
+use crate::common::{Deployment, Server};
+
+const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+async fn start(server: &Server, input: Value) -> String {
+    let payload = server.execute(input).await;
+    assert_eq!(payload["outcome"], "STARTED", "{payload}");
+    payload["execution"]["id"].as_str().unwrap().to_owned()
+}
+
+async fn subscribed(server: &Server, path: &str) -> String {
+    server.register_entry(path, &json!({ "kind": "subscription" })).await;
+    server.register(path).await["subscription"]["id"].as_str().unwrap().to_owned()
+}
+
+async fn execution(server: &Server, id: &str, fields: &str) -> Value {
+    let query = format!("query($id: ID!) {{ execution(id: $id) {{ {fields} }} }}");
+    server.data(&query, json!({ "id": id })).await["execution"].clone()
+}
+
+async fn cancel(server: &Server, id: &str, reason: Option<&str>) -> Value {
+    let query = "mutation($input: CancelExecutionInput!) { cancelExecution(input: $input) {
+        execution { id status error endedAt } userErrors { code field message } } }";
+    server.data(query, json!({ "input": { "id": id, "reason": reason } })).await["cancelExecution"].clone()
+}
+
+#[derive(Debug, FromRow)]
+struct Started {
+    event_id: i64,
+    catalog_id: i64,
+    parent_execution_id: Option<i64>,
+    event_type: String,
+    node_id: String,
+    node_name: String,
+    node_type: String,
+    status: String,
+    context: Value,
+    meta: Value,
+    tenant_id: String,
+    organization_id: String,
+    same_transaction: bool,
+}
+
+#[derive(Debug, FromRow)]
+struct Outgoing {
+    event_id: i64,
+    subject: String,
+    payload: Value,
+    payload_codec: String,
+    status: String,
+    attempts: i32,
+}
+
+#[tokio::test]
+async fn a_start_writes_the_event_and_the_outbox_row_that_the_specification_names() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica().await;
+    let inbox = subscribed(&server, "inbox").await;
+    let content = json!({ "kind": "playbook", "workload": { "a": 1, "b": { "c": 2 } } });
+    let catalog_id = server.register_entry("process", &content).await;
+    let given = json!({ "path": "process", "parentExecutionId": inbox, "workload": { "b": { "d": 3 }, "e": [4] },
+        "executionPool": "gpu", "trace": { "traceparent": TRACE } });
+    let full = start(&server, given).await;
+    let bare = start(&server, json!({ "catalogId": catalog_id })).await;
+
+    for (id, parent, pool, workload) in [
+        (&full, Some(&inbox), Some("gpu"), json!({ "a": 1, "b": { "d": 3 }, "e": [4] })),
+        (&bare, None, None, json!({ "a": 1, "b": { "c": 2 } })),
+    ] {
+        let query = "SELECT *, tx_id::xid = (SELECT xmin FROM noetl.outbox AS o WHERE o.event_id = e.event_id)
+                        AS same_transaction FROM noetl.event AS e WHERE execution_id = $1";
+        let events: Vec<Started> = deployment.rows(query, id).await;
+        let [event] = &events[..] else { panic!("{events:?}") };
+        assert!(event.event_id > id.parse().unwrap());
+        assert_eq!(event.catalog_id.to_string(), catalog_id);
+        assert_eq!(event.parent_execution_id.map(|id| id.to_string()).as_ref(), parent);
+        assert_eq!((&*event.event_type, &*event.status), ("playbook_started", "STARTED"));
+        assert_eq!((&*event.node_id, &*event.node_name, &*event.node_type), ("playbook", "process", "execution"));
+        assert_eq!((&*event.tenant_id, &*event.organization_id), ("default", "default"));
+        let context = json!({ "catalog_id": catalog_id, "execution_id": id, "path": "process", "workload": workload });
+        assert_eq!(event.context, context);
+        let mut meta = event.meta.as_object().unwrap().clone();
+        let emitted = meta.remove("emitted_at").unwrap();
+        assert!(DateTime::parse_from_rfc3339(emitted.as_str().unwrap()).is_ok(), "{emitted}");
+        let trace = pool.map(|_| json!({ "traceparent": TRACE }));
+        let mut expected = json!({ "emitter": "control_plane" });
+        let mut payload = json!({ "execution_id": id, "event_id": event.event_id.to_string(),
+            "catalog_id": catalog_id, "path": "process", "pool": pool.unwrap_or("shared") });
+        if let (Some(pool), Some(trace)) = (pool, trace) {
+            expected["execution_pool"] = json!(pool);
+            expected["trace"] = trace.clone();
+            payload["trace"] = trace;
+        }
+        assert_eq!(Value::Object(meta), expected);
+        assert!(event.same_transaction, "the outbox row is of another transaction");
+
+        let outbox: Vec<Outgoing> = deployment.rows("SELECT * FROM noetl.outbox WHERE execution_id = $1", id).await;
+        let [row] = &outbox[..] else { panic!("{outbox:?}") };
+        assert_eq!(row.event_id, event.event_id);
+        assert_eq!(row.subject, format!("noetl.commands.{}.{id}", pool.unwrap_or("shared")));
+        assert_eq!(row.payload, payload);
+        assert_eq!((&*row.payload_codec, &*row.status, row.attempts), ("json", "PENDING", 0));
+
+        let seen = execution(&server, id, "status path workload trace endedAt catalogEntry { id version }").await;
+        assert_eq!(seen["workload"], workload);
+        assert_eq!(
+            (&seen["status"], &seen["path"], &seen["endedAt"]),
+            (&json!("RUNNING"), &json!("process"), &Value::Null)
+        );
+        assert_eq!(seen["catalogEntry"], json!({ "id": catalog_id, "version": 1 }));
+    }
+}
+
+#[tokio::test]
+async fn a_trace_is_inherited_from_the_parent_unless_given() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica().await;
+    server.register_entry("process", &json!({ "kind": "playbook" })).await;
+    let (of_parent, other) = (json!({ "traceparent": TRACE, "tracestate": "a=1" }), json!({ "traceparent": "other" }));
+    let parent = start(&server, json!({ "path": "process", "trace": of_parent })).await;
+    let child = start(&server, json!({ "path": "process", "parentExecutionId": parent })).await;
+    let grandchild = start(&server, json!({ "path": "process", "parentExecutionId": child })).await;
+    let stranger = start(&server, json!({ "path": "process", "parentExecutionId": parent, "trace": other })).await;
+    let orphan = start(&server, json!({ "path": "process" })).await;
+    for (id, trace) in [(child, &of_parent), (grandchild, &of_parent), (stranger, &other), (orphan, &Value::Null)] {
+        assert_eq!(&execution(&server, &id, "trace").await["trace"], trace);
+    }
+}
+
+#[tokio::test]
+async fn parents_and_children_find_each_other() {
+    let deployment = Deployment::start(3).await;
+    let server = deployment.replica().await;
+    server.register_entry("process", &json!({ "kind": "agent" })).await;
+    let inbox = subscribed(&server, "inbox").await;
+    let mut of_inbox = Vec::new();
+    for _ in 0..7 {
+        of_inbox.push(start(&server, json!({ "path": "process", "parentExecutionId": inbox })).await);
+    }
+    let mut of_first = Vec::new();
+    for _ in 0..3 {
+        of_first.push(start(&server, json!({ "path": "process", "parentExecutionId": of_inbox[0] })).await);
+    }
+    let parent = "parent { __typename ... on Execution { id } ... on SourceSubscription { id } }";
+    let first = execution(&server, &of_inbox[0], &format!("{parent} children {{ nodes {{ id }} }}")).await;
+    assert_eq!(first["parent"], json!({ "__typename": "SourceSubscription", "id": inbox }));
+    assert_eq!(ids(&first["children"]), reversed(&of_first));
+    let child = execution(&server, &of_first[0], parent).await;
+    assert_eq!(child["parent"], json!({ "__typename": "Execution", "id": of_inbox[0] }));
+    let orphan = start(&server, json!({ "path": "process" })).await;
+    assert_eq!(execution(&server, &orphan, parent).await["parent"], Value::Null);
+
+    let query = "query($id: ID!, $after: String) { subscription(by: {id: $id}) {
+        executions(first: 3, after: $after) { nodes { id } pageInfo { hasNextPage endCursor } } } }";
+    let (mut found, mut after) = (Vec::new(), Value::Null);
+    loop {
+        let page =
+            server.data(query, json!({ "id": inbox, "after": after })).await["subscription"]["executions"].clone();
+        found.extend(ids(&page));
+        after = page["pageInfo"]["endCursor"].clone();
+        if page["pageInfo"]["hasNextPage"] == false {
+            break;
+        }
+    }
+    assert_eq!(found, reversed(&of_inbox), "only its own, newest first");
+}
+
+#[tokio::test]
+async fn a_cancellation_ends_an_execution_once() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica().await;
+    let other = deployment.replica().await;
+    server.register_entry("process", &json!({ "kind": "playbook" })).await;
+    let inbox = subscribed(&server, "inbox").await;
+    let id = start(&server, json!({ "path": "process", "parentExecutionId": inbox })).await;
+    let answers = join_all((0..16).map(|n| cancel([&server, &other][n % 2], &id, Some("operator said so")))).await;
+    let (won, lost): (Vec<&Value>, Vec<&Value>) = answers.iter().partition(|answer| !answer["execution"].is_null());
+    assert_eq!(won.len(), 1, "{answers:?}");
+    let ended = &won[0]["execution"];
+    assert_eq!((&ended["status"], &ended["error"]), (&json!("CANCELLED"), &json!("operator said so")));
+    assert!(ended["endedAt"].is_string());
+    for answer in lost {
+        let error = &answer["userErrors"][0];
+        assert_eq!((&error["code"], &error["field"]), (&json!("INVALID_TRANSITION"), &json!(["id"])), "{answer}");
+        assert!(error["message"].as_str().unwrap().contains("CANCELLED"), "{answer}");
+    }
+    let log = "events { nodes { id type status nodeId nodeType nodeName context meta parentExecutionId catalogId } }
+        catalogEntry { id }";
+    let seen = execution(&server, &id, log).await;
+    let [started, cancelled] = &seen["events"]["nodes"].as_array().unwrap()[..] else { panic!("{seen}") };
+    assert!(numeric(&cancelled["id"]) > numeric(&started["id"]));
+    let shape = ["type", "status", "nodeId", "nodeType", "nodeName"].map(|field| cancelled[field].as_str().unwrap());
+    assert_eq!(shape, ["playbook.cancelled", "CANCELLED", "playbook", "execution", "process"]);
+    assert_eq!(
+        (&cancelled["parentExecutionId"], &cancelled["catalogId"]),
+        (&json!(inbox), &seen["catalogEntry"]["id"])
+    );
+    assert_eq!(cancelled["context"]["reason"], "operator said so");
+    assert_eq!(cancelled["meta"]["emitter"], "control_plane");
+
+    for unknown in ["1", &inbox, &seen["catalogEntry"]["id"].as_str().unwrap()] {
+        let answer = cancel(&server, unknown, None).await;
+        let error = &answer["userErrors"][0];
+        assert_eq!((&error["code"], &error["field"]), (&json!("NOT_FOUND"), &json!(["id"])), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn an_execution_that_ended_in_its_log_is_not_cancelled() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    server.register_entry("process", &json!({ "kind": "playbook" })).await;
+    for ending in ["playbook_completed", "playbook.completed", "playbook_failed", "playbook.failed"] {
+        let id = start(&server, json!({ "path": "process" })).await;
+        // A worker's event of another server, which the read model does not show yet.
+        let event = "INSERT INTO noetl.event (execution_id, event_id, event_type) VALUES ($1, $1 + 1000000, $2)";
+        let mut shard = deployment.shard(0).await;
+        sqlx::query(event).bind(id.parse::<i64>().unwrap()).bind(ending).execute(&mut shard).await.unwrap();
+        let answer = cancel(&server, &id, None).await;
+        assert_eq!(answer["userErrors"][0]["code"], "INVALID_TRANSITION", "{ending}: {answer}");
+        let log: Vec<(i64,)> = deployment.rows("SELECT count(*) FROM noetl.event WHERE execution_id = $1", &id).await;
+        assert_eq!(log, [(2,)], "{ending}");
+    }
+}
+
+fn ids(connection: &Value) -> Vec<String> {
+    let nodes = connection["nodes"].as_array().unwrap().iter();
+    nodes.map(|node| node["id"].as_str().unwrap().to_owned()).collect()
+}
+
+fn reversed(ids: &[String]) -> Vec<String> {
+    ids.iter().rev().cloned().collect()
+}
+
+fn numeric(id: &Value) -> i64 {
+    id.as_str().unwrap().parse().unwrap()
+}
+
+const LIST: &str = "query($filter: ExecutionFilter, $first: Int, $after: String, $last: Int, $before: String) {
+    executions(filter: $filter, first: $first, after: $after, last: $last, before: $before) {
+        nodes { id } edges { cursor node { id } } unavailableShards
+        pageInfo { hasNextPage hasPreviousPage startCursor endCursor } } }";
+
+/// Walks a whole list in pages of `size`, forwards or backwards; answers it in the list's order.
+async fn walk(server: &Server, filter: &Value, size: u32, backwards: bool) -> Vec<String> {
+    let (mut found, mut cursor) = (Vec::new(), Value::Null);
+    loop {
+        let page = if backwards {
+            json!({ "filter": filter, "last": size, "before": cursor })
+        } else {
+            json!({ "filter": filter, "first": size, "after": cursor })
+        };
+        let page = server.data(LIST, page).await["executions"].clone();
+        let (items, info) = (ids(&page), &page["pageInfo"]);
+        assert!(items.len() <= size as usize);
+        assert_eq!(page["unavailableShards"], json!([]));
+        let (more, came_from) =
+            if backwards { ("hasPreviousPage", "hasNextPage") } else { ("hasNextPage", "hasPreviousPage") };
+        assert_eq!(info[came_from], !cursor.is_null());
+        if backwards {
+            cursor = info["startCursor"].clone();
+            found.splice(0..0, items);
+        } else {
+            cursor = info["endCursor"].clone();
+            found.extend(items);
+        }
+        if info[more] == false {
+            return found;
+        }
+    }
+}
+
+#[tokio::test]
+async fn pages_over_all_shards_are_one_list_newest_first() {
+    let deployment = Deployment::start(3).await;
+    let server = deployment.replica().await;
+    for path in ["team-a/process", "team-b/process"] {
+        server.register_entry(path, &json!({ "kind": "playbook" })).await;
+    }
+    let inbox = subscribed(&server, "inbox").await;
+    let mut all: Vec<(String, bool, bool)> = Vec::new();
+    let mut middle = Utc::now();
+    for n in 0..46 {
+        let (team_a, has_parent) = (n % 2 == 0, n % 3 == 0);
+        let path = if team_a { "team-a/process" } else { "team-b/process" };
+        let parent = has_parent.then_some(&inbox);
+        all.push((start(&server, json!({ "path": path, "parentExecutionId": parent })).await, team_a, has_parent));
+        if n == 22 {
+            let began = execution(&server, &all[22].0, "startedAt").await["startedAt"].clone();
+            middle = serde_json::from_value(began).unwrap();
+        }
+    }
+    for id in all.iter().step_by(5).map(|(id, ..)| id) {
+        assert_eq!(cancel(&server, id, None).await["userErrors"], json!([]));
+    }
+    for shard in 0..3 {
+        let held: i64 = sqlx::query_scalar("SELECT count(*) FROM noetl.execution")
+            .fetch_one(&mut deployment.shard(shard).await)
+            .await
+            .unwrap();
+        assert!(held > 3, "shard {shard} holds only {held}");
+    }
+    let numbers: Vec<i64> = all.iter().map(|(id, ..)| id.parse().unwrap()).collect();
+    assert!(numbers.is_sorted(), "one replica's ids increase");
+    let picked = |pick: &dyn Fn(usize) -> bool| -> Vec<String> {
+        (0..all.len()).rev().filter(|n| pick(*n)).map(|n| all[n].0.clone()).collect()
+    };
+    let cases: [(Value, Vec<String>); 9] = [
+        (Value::Null, picked(&|_| true)),
+        (json!({ "pathPrefix": "team-a/" }), picked(&|n| all[n].1)),
+        (json!({ "statuses": ["CANCELLED"] }), picked(&|n| n % 5 == 0)),
+        (json!({ "statuses": ["RUNNING", "PENDING"] }), picked(&|n| n % 5 != 0)),
+        (json!({ "parentExecutionId": inbox }), picked(&|n| all[n].2)),
+        (json!({ "startedAfter": middle }), picked(&|n| n > 22)),
+        (json!({ "startedBefore": middle }), picked(&|n| n < 22)),
+        (
+            json!({ "pathPrefix": "team-a/", "parentExecutionId": inbox, "statuses": ["CANCELLED"] }),
+            picked(&|n| n % 2 == 0 && n % 3 == 0 && n % 5 == 0),
+        ),
+        (json!({ "pathPrefix": "team-%" }), Vec::new()),
+    ];
+    for (filter, expected) in cases {
+        for size in [1, 7, 100] {
+            for backwards in [false, true] {
+                let found = walk(&server, &filter, size, backwards).await;
+                assert_eq!(found, expected, "{filter} in pages of {size}, backwards: {backwards}");
+            }
+        }
+    }
+    // Between two cursors.
+    let page = server.data(LIST, json!({ "first": 100 })).await["executions"].clone();
+    let cursor = |n: usize| page["edges"][n]["cursor"].clone();
+    let between = server.data(LIST, json!({ "first": 100, "after": cursor(9), "before": cursor(20) })).await;
+    assert_eq!(ids(&between["executions"]), ids(&page)[10..20]);
+}
