@@ -10,6 +10,7 @@
 
 mod common;
 
+mod broker_loss;
 mod live_events;
 mod local_servers;
 mod register_race;
