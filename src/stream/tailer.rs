@@ -28,6 +28,7 @@ const STANDBY_POLL: Duration = Duration::from_secs(1);
 /// The shortest idle poll; it doubles up to the configured one.
 const BUSY_POLL: Duration = Duration::from_millis(10);
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
+const LOOK_AT_CONNECTION: Duration = Duration::from_millis(100);
 
 /// How a tailer works.
 #[derive(Debug, Clone, Copy)]
@@ -68,6 +69,8 @@ enum LeadError {
     Fenced,
     #[error("the broker lost acknowledged events")]
     BrokerLost,
+    #[error("the broker's connection was lost, and with it acknowledgements")]
+    Reconnected,
     #[error(
         "the database was restored or failed over, so its transaction ids can't be compared with the cursor's; \
          publishing stops until the cursor is set anew"
@@ -172,7 +175,10 @@ impl Tailer {
                 (connects, end) = (seen, self.look(&publisher, &cursor).await?);
             }
             if let Some(target) = cursor.target.take() {
-                let sequence = self.finish_batch(&publisher, &cursor, target.clone(), end).await?;
+                let sequence = tokio::select! {
+                    finished = self.finish_batch(&publisher, &cursor, target.clone(), end) => finished?,
+                    () = self.reconnected(connects) => return Err(LeadError::Reconnected),
+                };
                 (cursor.done, cursor.last_sequence) = (target, sequence.cast_signed());
                 (end, idle) = (StreamEnd { sequence, last: None }, BUSY_POLL);
             }
@@ -197,6 +203,13 @@ impl Tailer {
     /// How often the broker's connection has come up.
     fn connects(&self) -> u64 {
         self.client.statistics().connects.load(Ordering::Relaxed)
+    }
+
+    /// Returns when the broker's connection has come up again.
+    async fn reconnected(&self, connects: u64) {
+        while self.connects() == connects {
+            sleep(LOOK_AT_CONNECTION).await;
+        }
     }
 
     /// Waits for a hint, or for the idle poll. Answers the next idle poll.
