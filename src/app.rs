@@ -248,7 +248,9 @@ async fn lease(databases: &Databases, owner: Uuid, pinned: Option<u16>) -> Resul
 
 /// A connection that comes up when the broker does, and again whenever it is lost.
 async fn broker(url: &str, name: &str) -> Result<async_nats::Client, AppError> {
-    let options = async_nats::ConnectOptions::new().name(name).retry_on_initial_connect();
+    // A request on its way when the broker dies is never answered.
+    let options = async_nats::ConnectOptions::new().name(name).request_timeout(Some(Duration::from_secs(2)));
+    let options = options.retry_on_initial_connect();
     Ok(options.max_reconnects(None).connect(url).await?)
 }
 

@@ -3,12 +3,13 @@
 //! A reader registers and learns in the same moment where the hub stands, so what it replays and what it is then handed
 //! meet without gap or overlap. A reader that falls behind by more than the ring holds is told so and replays.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::TryStreamExt;
 use tokio::sync::{broadcast, watch};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::cursor::Position;
@@ -19,6 +20,7 @@ use crate::storage::pools::Databases;
 /// Events that a reader may be behind before it must replay.
 const RING: usize = 4096;
 const AFTER_FAILURE: Duration = Duration::from_millis(250);
+const LOOK_AT_CONNECTION: Duration = Duration::from_millis(500);
 
 /// The live feeds of all shards on this replica.
 #[derive(Debug, Clone)]
@@ -110,6 +112,7 @@ impl Hub {
     }
 
     async fn follow(&self, shard: ShardIndex) -> Result<std::convert::Infallible, ReadError> {
+        let connects = self.connects();
         let stream = self.stream(shard).await?;
         let extent = stream.extent().await?;
         let feed = self.feed(shard);
@@ -125,14 +128,25 @@ impl Hub {
             *feed.head() = Some(Position { epoch, sequence: start });
             feed.found.send_replace(true);
         }
-        while let Some(message) = messages.try_next().await.map_err(|error| broker(shard, error))? {
+        loop {
+            // The broker forgets the consumer when it restarts, and the client is slow to notice.
+            if self.connects() != connects {
+                return Err(broker(shard, "the connection was lost"));
+            }
+            let Ok(next) = timeout(LOOK_AT_CONNECTION, messages.try_next()).await else { continue };
+            let message = next.map_err(|error| broker(shard, error))?;
+            let message = message.ok_or_else(|| broker(shard, "the consumer ended"))?;
             let delivered = Arc::new(stream.decode(&message).await?);
             let mut head = feed.head();
             *head = Some(delivered.position);
             // No readers is no error.
             drop(feed.ring.send(delivered));
         }
-        Err(broker(shard, "the consumer ended"))
+    }
+
+    /// How often the broker's connection has come up.
+    fn connects(&self) -> u64 {
+        self.client.statistics().connects.load(Ordering::Relaxed)
     }
 
     fn feed(&self, shard: ShardIndex) -> &Feed {

@@ -6,6 +6,7 @@
 //! batch is stored, and the rest is appended.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
@@ -27,6 +28,7 @@ const STANDBY_POLL: Duration = Duration::from_secs(1);
 /// The shortest idle poll; it doubles up to the configured one.
 const BUSY_POLL: Duration = Duration::from_millis(10);
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
+const LOOK_AT_CONNECTION: Duration = Duration::from_millis(100);
 
 /// How a tailer works.
 #[derive(Debug, Clone, Copy)]
@@ -65,8 +67,10 @@ pub struct Tailer {
 enum LeadError {
     #[error("another replica took over")]
     Fenced,
-    #[error("the broker lost acknowledged events; going back to where its stream ends")]
+    #[error("the broker lost acknowledged events")]
     BrokerLost,
+    #[error("the broker's connection was lost, and with it acknowledgements")]
+    Reconnected,
     #[error(
         "the database was restored or failed over, so its transaction ids can't be compared with the cursor's; \
          publishing stops until the cursor is set anew"
@@ -154,19 +158,27 @@ impl Tailer {
         if cursor.database_changed {
             return Err(LeadError::DatabaseChanged);
         }
-        let publisher =
-            Publisher::open(self.client.clone(), self.shard, self.settings.stream, self.settings.batch).await?;
-        let mut end = StreamEnd { sequence: publisher.sequence().await?, last: None };
-        if end.sequence < cursor.last_sequence.cast_unsigned() {
-            cursor = self.rewind(&publisher, cursor).await?;
-        }
-        if cursor.target.is_some() {
-            end = publisher.end(cursor.last_sequence.cast_unsigned()).await?;
-        }
+        let publisher = Publisher::open(self.client.clone(), self.shard, self.settings.stream, self.settings.batch).await?;
+        let mut connects = self.connects();
+        let mut end = match self.look(&publisher, &cursor).await {
+            Err(LeadError::BrokerLost) => {
+                cursor = self.rewind(&publisher, cursor).await?;
+                self.look(&publisher, &cursor).await?
+            }
+            looked => looked?,
+        };
         let mut idle = BUSY_POLL;
         loop {
+            // Behind a connection that was lost there may be a broker that lost its data, also when nothing commits.
+            let seen = self.connects();
+            if seen != connects {
+                (connects, end) = (seen, self.look(&publisher, &cursor).await?);
+            }
             if let Some(target) = cursor.target.take() {
-                let sequence = self.finish_batch(&publisher, &cursor, target.clone(), end).await?;
+                let sequence = tokio::select! {
+                    finished = self.finish_batch(&publisher, &cursor, target.clone(), end) => finished?,
+                    () = self.reconnected(connects) => return Err(LeadError::Reconnected),
+                };
                 (cursor.done, cursor.last_sequence) = (target, sequence.cast_signed());
                 (end, idle) = (StreamEnd { sequence, last: None }, BUSY_POLL);
             }
@@ -180,6 +192,25 @@ impl Tailer {
                 }
                 None => idle = self.wait(idle).await,
             }
+        }
+    }
+
+    /// Where the stream ends, which can't be below what the cursor knows to be in it.
+    async fn look(&self, publisher: &Publisher, cursor: &TailCursor) -> Result<StreamEnd, LeadError> {
+        let floor = cursor.last_sequence.cast_unsigned();
+        let end = publisher.end(floor).await?;
+        if end.sequence < floor { Err(LeadError::BrokerLost) } else { Ok(end) }
+    }
+
+    /// How often the broker's connection has come up.
+    fn connects(&self) -> u64 {
+        self.client.statistics().connects.load(Ordering::Relaxed)
+    }
+
+    /// Returns when the broker's connection has come up again.
+    async fn reconnected(&self, connects: u64) {
+        while self.connects() == connects {
+            sleep(LOOK_AT_CONNECTION).await;
         }
     }
 
@@ -208,7 +239,7 @@ impl Tailer {
     ) -> Result<u64, LeadError> {
         let (epoch, number, done) = (cursor.feed_epoch, cursor.batch, cursor.done.clone());
         let batch = Batch { epoch, number, done, target };
-        let (floor, mut distinct) = (cursor.last_sequence.cast_unsigned(), None);
+        let mut distinct = None;
         loop {
             let from = stored(&end, number);
             let events = tail::read_batch(&self.database, &batch.done, &batch.target);
@@ -231,10 +262,7 @@ impl Tailer {
             if !tail::renew(&self.database, cursor.fence, LEASE.as_secs_f64()).await? {
                 return Err(LeadError::Fenced);
             }
-            end = publisher.end(floor).await?;
-            if end.sequence < floor {
-                return Err(LeadError::BrokerLost);
-            }
+            end = self.look(publisher, cursor).await?;
         }
     }
 

@@ -14,6 +14,7 @@ mod common;
 mod dedup;
 mod dedup_crash;
 mod edge;
+mod broker_loss;
 mod live_events;
 mod executions;
 mod local_servers;

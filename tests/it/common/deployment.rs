@@ -1,5 +1,6 @@
 //! A deployment: a cluster database, shards and a broker that nobody else uses.
 
+use std::path::PathBuf;
 use std::process::Stdio;
 
 use noetl_graphql::local::{NatsOptions, NatsServer};
@@ -70,6 +71,11 @@ impl Deployment {
         let mut command = self.command("serve");
         command.envs(settings.iter().copied());
         Server::spawn(command).await
+    }
+
+    /// The folder in which the broker keeps its streams; to be touched only while it is stopped.
+    pub fn broker_store(&self) -> PathBuf {
+        self._folder.path().join("nats/store")
     }
 
     /// A connection to the cluster database.
