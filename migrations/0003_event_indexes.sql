@@ -10,3 +10,7 @@ CREATE INDEX IF NOT EXISTS event_landmark_idx ON ONLY noetl.event (execution_id,
         'subscription.draining', 'subscription.deactivated',
         'playbook_started', 'playbook_completed', 'playbook.completed', 'playbook_failed', 'playbook.failed',
         'playbook.cancelled');
+
+-- Source subscriptions are few among the landmarks; a list of them reads this one.
+CREATE INDEX IF NOT EXISTS event_registered_idx ON ONLY noetl.event (execution_id)
+    WHERE event_type = 'subscription.registered';

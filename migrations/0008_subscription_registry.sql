@@ -9,4 +9,4 @@ CREATE TABLE IF NOT EXISTS noetl.subscription_registry (
 );
 
 CREATE INDEX IF NOT EXISTS subscription_registry_intent_idx
-    ON noetl.subscription_registry (updated_at) WHERE intent_after IS NOT NULL;
+    ON noetl.subscription_registry (path) WHERE intent_after IS NOT NULL;

@@ -14,6 +14,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use uuid::Uuid;
 
 use crate::config::{Config, DatabaseSettings};
+use crate::domain::page::DEFAULT_PAGE;
 use crate::domain::shard::{BadShardMap, ShardIndex, ShardMap};
 use crate::graphql::schema::{self, EdgeLimits, Replica, Services};
 use crate::http::health::{Probes, Readiness};
@@ -53,6 +54,17 @@ pub enum AppError {
     /// A database lacks what this server needs.
     #[error("{0} is not migrated; run `noetl-graphql migrate` with the same settings")]
     NotMigrated(DatabaseName),
+    /// A shard that once was a whole database of NoETL's.
+    #[error(
+        "{database} has no catalog of its own, but {tables} reference noetl.catalog by a foreign key, so nothing could be \
+         written; drop those keys and migrate again"
+    )]
+    ReferencesCatalog {
+        /// Which one.
+        database: DatabaseName,
+        /// Which tables.
+        tables: String,
+    },
     /// The map does not fit the shards.
     #[error("NOETL_SHARDS does not fit the stored bucket map: {0}")]
     ShardMap(#[from] BadShardMap),
@@ -105,6 +117,10 @@ pub async fn migrate(config: &Config) -> Result<(), AppError> {
     migrate::apply(&cluster).await?;
     for shard in shards.iter().filter(|shard| !Arc::ptr_eq(shard, &cluster)) {
         migrate::apply(shard).await?;
+        let tables = migrate::references_to_catalog(shard).await?;
+        if !tables.is_empty() {
+            return Err(AppError::ReferencesCatalog { database: shard.name(), tables: tables.join(" and ") });
+        }
     }
     let count = u16::try_from(shards.len()).unwrap_or(u16::MAX);
     if shard_map::load(&cluster).await?.is_empty() {
@@ -187,7 +203,7 @@ impl App {
         let identity = Uuid::new_v4();
         let ids = Arc::new(lease(&databases, identity, config.machine_id).await?);
         let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
-        let limits = Limits::default();
+        let limits = Limits { default_page: DEFAULT_PAGE.into(), ..Limits::default() };
         let replica = Replica {
             name: format!("{host}-{}-{}", std::process::id(), &identity.simple().to_string()[..8]),
             started_at: clock::now(),
@@ -214,7 +230,7 @@ impl App {
 
     /// Serves until a signal, or until `ended` says why the process can't go on.
     pub async fn serve(self, listener: TcpListener, ended: impl Future<Output = EndedEarly>) -> Result<(), AppError> {
-        let Self { mut supervisor, router, connections, .. } = self;
+        let Self { services, mut supervisor, router, connections } = self;
         let (soft, listener) = (supervisor.soft(), listener.tap_io(|stream| drop(stream.set_nodelay(true))));
         supervisor.start("http", async move {
             axum::serve(listener, router).with_graceful_shutdown(soft.cancelled_owned()).await?;
@@ -222,7 +238,11 @@ impl App {
             connections.wait().await;
             Ok::<(), std::io::Error>(())
         });
-        Ok(supervisor.run(ended).await?)
+        let outcome = supervisor.run(ended).await;
+        if let Err(error) = services.ids.release().await {
+            tracing::warn!(%error, "the machine id is free when its lease runs out");
+        }
+        Ok(outcome?)
     }
 }
 

@@ -1,4 +1,15 @@
-//! noetl-graphql.
+//! noetl-graphql, the GraphQL control plane of NoETL: the map of its modules.
+//!
+//! ```text
+//! commands -> app -> http                     the transport; knows no schema
+//!              |     graphql -> service -> domain, storage -> domain
+//!              |        `----> stream (live subscriptions, the feed's status)
+//!              `-> stream, tasks -> service, storage, domain
+//! ```
+//!
+//! Data comes in at [`http`], goes down once through [`graphql`] and [`service`] to [`storage`], and comes out through
+//! [`stream`]; no layer calls back up. The row types of [`storage`] are what the services answer with. [`config`] is the
+//! only reader of the environment, [`supervisor`] the only one who starts tasks.
 
 pub mod app;
 pub mod commands;

@@ -1,11 +1,12 @@
 //! Snowflake ids: 41 bits of milliseconds since 2024-01-01T00:00:00Z, 10 bits of machine id, 12 bits of sequence
 //! (SPEC, "Data").
 //!
-//! The generator is a hybrid logical clock: it never goes back, whatever the wall clock does, and [`observe`] lifts it
-//! above an id made elsewhere, so an event appended after another one gets the larger id on any replica. It makes no id
-//! past a ceiling that its lease reserved; the next holder of the machine id starts above that ceiling.
+//! The generator is a hybrid logical clock: it never goes back, whatever the wall clock does, and
+//! [`next_after`] lifts it above an id made elsewhere, so an event appended after another one gets the larger id on any
+//! replica. It makes no id past a ceiling that its lease reserved; the next holder of the machine id starts above that
+//! ceiling.
 //!
-//! [`observe`]: Snowflakes::observe
+//! [`next_after`]: Snowflakes::next_after
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,6 +21,8 @@ pub const MAX_MACHINE_ID: u16 = 1023;
 const MACHINE_BITS: u32 = 10;
 const SEQUENCE_BITS: u32 = 12;
 const MAX_MS: u64 = (1 << 41) - 1;
+/// How far ahead a clock may be that ids are compared with: a day.
+const FAR_MS: u64 = 24 * 3600 * 1000;
 const MAX_SEQUENCE: u64 = (1 << SEQUENCE_BITS) - 1;
 
 /// A 63-bit snowflake id; in the API its decimal string.
@@ -83,7 +86,7 @@ impl FromStr for Id {
     }
 }
 
-/// Why no id could be made or observed.
+/// Why no id could be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoId {
     /// The generator stands at its ceiling; the lease must reserve more first.
@@ -104,6 +107,8 @@ pub struct Snowflakes {
     ceiling_ms: u64,
     /// Where the last id stands: (milliseconds, sequence).
     last: (u64, u64),
+    /// Tells ids above far floors apart.
+    stray: u64,
 }
 
 impl Snowflakes {
@@ -111,12 +116,19 @@ impl Snowflakes {
     /// milliseconds since 2024-01-01T00:00:00Z.
     #[must_use]
     pub fn new(machine_id: u16, floor_ms: u64, ceiling_ms: u64) -> Self {
-        Self { machine_id: machine_id & MAX_MACHINE_ID, ceiling_ms, last: (floor_ms, MAX_SEQUENCE) }
+        Self { machine_id: machine_id & MAX_MACHINE_ID, ceiling_ms, last: (floor_ms, MAX_SEQUENCE), stray: 0 }
     }
 
     /// Allows ids up to `ceiling_ms`; a lower ceiling than the one that stands is ignored.
     pub fn raise_ceiling(&mut self, ceiling_ms: u64) {
         self.ceiling_ms = self.ceiling_ms.max(ceiling_ms.min(MAX_MS));
+    }
+
+    /// Makes no id at or below a millisecond any more.
+    pub fn start_above(&mut self, floor_ms: u64) {
+        if floor_ms > self.last.0 {
+            self.last = (floor_ms, MAX_SEQUENCE);
+        }
     }
 
     /// The millisecond of the last id, in snowflake time: what the next ceiling must lie above.
@@ -125,9 +137,11 @@ impl Snowflakes {
         self.last.0
     }
 
-    /// The next id at `now_ms` (milliseconds since 2024-01-01T00:00:00Z), larger than every id made or observed.
+    /// The next id at `now_ms` (milliseconds since 2024-01-01T00:00:00Z), larger than every id made or observed. A clock
+    /// that leapt past the ceiling is not followed.
     pub fn next(&mut self, now_ms: u64) -> Result<Id, NoId> {
         let (ms, sequence) = self.last;
+        let now_ms = now_ms.min(self.ceiling_ms);
         let next = if now_ms > ms {
             (now_ms, 0)
         } else if sequence < MAX_SEQUENCE {
@@ -142,17 +156,22 @@ impl Snowflakes {
         Ok(self.compose(next))
     }
 
-    /// Lifts the generator so that the next id is larger than `seen`.
-    pub fn observe(&mut self, seen: Id) -> Result<(), NoId> {
-        let ms = seen.millis();
+    /// The next id larger than `floor`. A floor that lies far ahead of the clock (of a log whose ids were made otherwise)
+    /// is exceeded for its log alone, and does not take this generator, and all ids after, along.
+    pub fn next_after(&mut self, floor: Id, now_ms: u64) -> Result<Id, NoId> {
+        let ms = floor.millis();
         if ms >= MAX_MS {
-            return Err(NoId::Exhausted(seen));
+            return Err(NoId::Exhausted(floor));
         }
-        if self.compose(self.last) < seen {
-            // The rest of that millisecond is skipped: a smaller machine id could not exceed `seen` within it.
+        if ms > self.last.0.max(now_ms) + FAR_MS {
+            self.stray = (self.stray + 1) & MAX_SEQUENCE;
+            return Ok(self.compose((ms + 1, self.stray)));
+        }
+        if self.compose(self.last) < floor {
+            // The rest of that millisecond is skipped: a smaller machine id could not exceed `floor` within it.
             self.last = (ms, MAX_SEQUENCE);
         }
-        Ok(())
+        self.next(now_ms)
     }
 
     fn compose(&self, (ms, sequence): (u64, u64)) -> Id {
@@ -185,7 +204,8 @@ mod tests {
     #[test]
     fn no_id_past_the_ceiling() {
         let mut ids = Snowflakes::new(1, 0, 10);
-        assert!(ids.next(10).is_ok());
+        let made: Vec<Id> = std::iter::from_fn(|| ids.next(11).ok()).collect();
+        assert_eq!((made.len(), made.last().unwrap().millis()), (4096, 10));
         assert_eq!(ids.next(11), Err(NoId::CeilingReached { ceiling_ms: 10 }));
         ids.raise_ceiling(11);
         assert_eq!(ids.next(11).unwrap().millis(), 11);
@@ -194,7 +214,17 @@ mod tests {
     #[test]
     fn the_end_of_time_is_an_error() {
         let mut ids = Snowflakes::new(1, 0, MAX_MS);
-        assert_eq!(ids.observe(Id::new(i64::MAX)), Err(NoId::Exhausted(Id::new(i64::MAX))));
+        assert_eq!(ids.next_after(Id::new(i64::MAX), 1), Err(NoId::Exhausted(Id::new(i64::MAX))));
+    }
+
+    #[test]
+    fn a_log_from_the_future_keeps_its_order_and_takes_nobody_along() {
+        let mut ids = Snowflakes::new(7, 0, MAX_MS);
+        let far = Id::first_of(FAR_MS * 400);
+        let above = ids.next_after(far, 1_000).unwrap();
+        assert!(above > far);
+        assert!(ids.next_after(above, 1_000).unwrap() > above);
+        assert_eq!(ids.next(1_000).unwrap().millis(), 1_000);
     }
 
     #[test]
@@ -214,11 +244,9 @@ mod tests {
             let mut ids = Snowflakes::new(machine, 0, MAX_MS);
             let mut floor = Id::new(0);
             for (now, seen) in steps {
-                if let Some(seen) = seen {
-                    ids.observe(Id::new(seen)).unwrap();
-                    floor = floor.max(Id::new(seen));
-                }
-                let id = ids.next(now).unwrap();
+                let seen = seen.map_or(floor, Id::new);
+                let id = ids.next_after(seen, now).unwrap();
+                prop_assert!(id > seen);
                 prop_assert!(id > floor);
                 floor = id;
             }

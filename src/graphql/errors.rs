@@ -3,6 +3,7 @@
 
 use async_graphql::{Enum, Error, ErrorExtensions, SimpleObject};
 
+use crate::domain::shard::ShardIndex;
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
 use crate::storage::error::DatabaseName;
 
@@ -24,11 +25,11 @@ pub enum UserErrorCode {
     IdempotencyMismatch,
     /// A field is too large.
     PayloadTooLarge,
-    /// A database can't be reached; the same request may succeed later.
+    /// A database can't be reached, so whether anything was written is unknown; the same request may succeed later.
     ShardUnavailable,
 }
 
-/// An expected refusal: nothing was written for what it is about.
+/// An expected refusal. Unless its code is `SHARD_UNAVAILABLE`, nothing was written for what it is about.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct UserError {
     /// What kind of refusal.
@@ -91,6 +92,12 @@ pub fn coded(code: &'static str, message: String) -> Error {
     Error::new(message).extend_with(|_, extensions| extensions.set("code", code))
 }
 
+/// The answer where a shard is needed that can't be reached.
+#[must_use]
+pub fn shard_unavailable(shard: ShardIndex) -> Error {
+    coded("SHARD_UNAVAILABLE", unavailable(DatabaseName::Shard(shard)))
+}
+
 /// The answer where live data is asked of a server that has no broker, or whose broker can't be reached.
 #[must_use]
 pub fn stream_unavailable() -> Error {
@@ -98,7 +105,7 @@ pub fn stream_unavailable() -> Error {
 }
 
 fn unavailable(database: DatabaseName) -> String {
-    format!("{database} can't be reached; try again shortly")
+    format!("{database} can't be reached, or is too busy; whether anything was written is unknown; try again shortly")
 }
 
 fn rejection_name(code: RejectionCode) -> &'static str {

@@ -74,7 +74,7 @@ impl ExecutionFilter {
         let parent = self.parent_execution_id.map(|id| parse_id("filter.parentExecutionId", &id)).transpose()?;
         Ok(executions::ExecutionFilter {
             statuses: self.statuses.map(|statuses| statuses.into_iter().map(Into::into).collect()),
-            path_prefix: self.path_prefix,
+            path_prefix: prefix(self.path_prefix)?,
             parent_execution_id: parent,
             started_after: self.started_after,
             started_before: self.started_before,
@@ -102,7 +102,7 @@ impl EventFilter {
     pub fn parse(self) -> Result<domain::EventFilter, Rejection> {
         let lists = [("types", &self.types), ("nodeNames", &self.node_names), ("statuses", &self.statuses)];
         for (field, list) in lists {
-            list.as_ref().map_or(Ok(()), |list| bounded(&format!("filter.{field}"), list))?;
+            texts(&format!("filter.{field}"), list.as_ref())?;
         }
         let ids = self
             .execution_ids
@@ -116,6 +116,16 @@ impl EventFilter {
             statuses: self.statuses,
         })
     }
+}
+
+fn texts(field: &str, list: Option<&Vec<String>>) -> Result<(), Rejection> {
+    let list = list.map(Vec::as_slice).unwrap_or_default();
+    bounded(field, list)?;
+    list.iter().try_for_each(|text| Rejection::check_text(field, text))
+}
+
+fn prefix(prefix: Option<String>) -> Result<Option<String>, Rejection> {
+    Rejection::check_text("filter.pathPrefix", prefix.as_deref().unwrap_or_default()).map(|()| prefix)
 }
 
 fn bounded<T>(field: &str, list: &[T]) -> Result<(), Rejection> {
@@ -145,13 +155,13 @@ impl Default for CatalogFilter {
 
 impl CatalogFilter {
     /// The filter, in lower case.
-    #[must_use]
-    pub fn parse(self) -> catalog::CatalogFilter {
-        catalog::CatalogFilter {
+    pub fn parse(self) -> Result<catalog::CatalogFilter, Rejection> {
+        texts("filter.kinds", self.kinds.as_ref())?;
+        Ok(catalog::CatalogFilter {
             kinds: self.kinds.map(|kinds| kinds.iter().map(|kind| kind.to_lowercase()).collect()),
-            path_prefix: self.path_prefix,
+            path_prefix: prefix(self.path_prefix)?,
             latest_only: self.latest_only,
-        }
+        })
     }
 }
 

@@ -71,6 +71,7 @@ impl Catalog {
             let message = format!("content has {} bytes; at most {MAX_CONTENT_BYTES} are allowed", content.len());
             return Err(Rejection::new(RejectionCode::PayloadTooLarge, "content", message).into());
         }
+        Rejection::check_text("content", &content)?;
         let payload = parse_content(&content)?;
         let kind = kind_of(kind, &payload)?;
         Ok(NewEntry { catalog_id: self.ids.next()?, path, kind, content, payload, meta })

@@ -52,6 +52,14 @@ impl Rejection {
         Self::new(RejectionCode::InvalidInput, field, message)
     }
 
+    /// Refuses a text that the database can't store or look for.
+    pub fn check_text(field: &str, text: &str) -> Result<(), Self> {
+        if text.contains('\0') {
+            return Err(Self::invalid(field, format!("{field} holds a NUL character, which can't be stored")));
+        }
+        Ok(())
+    }
+
     /// [`RejectionCode::NotFound`].
     #[must_use]
     pub fn not_found(field: &str, message: impl Into<String>) -> Self {
@@ -87,7 +95,11 @@ pub enum NoIdReason {
 impl From<StorageError> for ServiceError {
     fn from(error: StorageError) -> Self {
         if matches!(error, StorageError::Unstorable { .. }) {
-            return Rejection::invalid("", "a text holds a NUL character, which can't be stored or looked for").into();
+            return Rejection::invalid(
+                "",
+                "a value can't be stored or looked for: a text with a NUL character, or a year out of range",
+            )
+            .into();
         }
         Self::Storage(Arc::new(error))
     }

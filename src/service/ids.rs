@@ -49,23 +49,27 @@ impl Ids {
 
     /// The next id.
     pub fn next(&self) -> Result<Id, ServiceError> {
-        let mut leased = self.leased();
-        if Instant::now() >= leased.valid_until {
-            return Err(NoIdReason::LeaseLost.into());
-        }
-        leased.snowflakes.next(clock::snowflake_ms()).map_err(|none| NoIdReason::from(none).into())
+        Ok(self.make(Snowflakes::next)?)
     }
 
     /// An id larger than `floor`, whatever the clocks of the replicas say.
     pub async fn next_after(&self, floor: Id) -> Result<Id, ServiceError> {
-        self.leased().snowflakes.observe(floor).map_err(NoIdReason::from)?;
-        match self.next() {
-            Err(ServiceError::NoId(NoIdReason::Generator(NoId::CeilingReached { .. }))) => {
+        let next = |snowflakes: &mut Snowflakes, now_ms| snowflakes.next_after(floor, now_ms);
+        match self.make(next) {
+            Err(NoIdReason::Generator(NoId::CeilingReached { .. })) => {
                 self.renew().await?;
-                self.next()
+                Ok(self.make(next)?)
             }
-            outcome => outcome,
+            made => Ok(made?),
         }
+    }
+
+    fn make(&self, next: impl Fn(&mut Snowflakes, u64) -> Result<Id, NoId>) -> Result<Id, NoIdReason> {
+        let mut leased = self.leased();
+        if Instant::now() >= leased.valid_until {
+            return Err(NoIdReason::LeaseLost);
+        }
+        Ok(next(&mut leased.snowflakes, clock::snowflake_ms())?)
     }
 
     /// Keeps the lease, or takes another machine id if it is lost. To be called every third of [`LEASE`].
@@ -84,8 +88,11 @@ impl Ids {
         }
         tracing::warn!(machine_id, "machine id lease lost; taking another");
         self.leased().valid_until = asked_at;
-        let taken = acquire(&self.cluster, self.owner, self.pinned, position_ms).await?;
-        *self.leased() = taken.ok_or(NoIdReason::LeaseLost)?;
+        let mut taken =
+            acquire(&self.cluster, self.owner, self.pinned, position_ms).await?.ok_or(NoIdReason::LeaseLost)?;
+        let mut leased = self.leased();
+        taken.snowflakes.start_above(leased.snowflakes.position_ms());
+        *leased = taken;
         Ok(())
     }
 

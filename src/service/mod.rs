@@ -6,6 +6,7 @@ pub mod error;
 pub mod executions;
 pub mod fan_out;
 pub mod fault;
+pub mod feed;
 pub mod ids;
 pub mod registry;
 pub mod shards;

@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use tokio::sync::Semaphore;
+
 use super::error::{Rejection, RejectionCode, ServiceError};
 use super::ids::Ids;
 use super::wake::Wakes;
@@ -44,42 +46,47 @@ pub(super) struct Registry {
     databases: Databases,
     ids: Arc<Ids>,
     wakes: Wakes,
+    /// Who holds a path's row holds one connection and needs another, maybe of the same pool.
+    places: Arc<Semaphore>,
 }
 
 impl Registry {
     pub(super) fn new(databases: Databases, ids: Arc<Ids>, wakes: Wakes) -> Self {
-        Self { databases, ids, wakes }
+        let places = databases.cluster().max_connections() as usize / 4;
+        Self { databases, ids, wakes, places: Arc::new(Semaphore::new(places.max(1))) }
     }
 
     /// Makes a subscription of `entry`'s path live.
     pub(super) async fn make_live(&self, entry: &CatalogEntry, wanted: Wanted<'_>) -> Result<Outcome, ServiceError> {
+        let _place = self.places.acquire().await.ok();
+        // Whether this call's own intent was committed: whoever fulfilled it did so for this call.
+        let mut intended = false;
         loop {
             let Some(lock) = PathLock::take(self.cluster(), &entry.path).await? else {
                 let (id, after) = self.first_intent(wanted).await?;
-                registry::reserve(self.cluster(), &entry.path, id, after).await?;
+                intended |= registry::reserve(self.cluster(), &entry.path, id, after).await?;
                 fault::reach("register.reserved");
                 continue;
             };
-            let row = lock.row;
-            if let Some(after) = row.intent_after {
-                let made = self.fulfil(entry, row, after, wanted).await?;
+            if let Some(after) = lock.row.intent_after {
+                let made = self.fulfil(entry, lock.row, after, wanted).await?;
                 fault::reach("register.created");
                 lock.settle().await?;
                 match made {
-                    Some(made) if answers(wanted, &made, after) => return Ok(Outcome::Live(made)),
+                    Some(made) if intended || matches!(wanted, Wanted::Any) => return Ok(Outcome::Live(made)),
                     _ => continue,
                 }
             }
-            let current = self.get(row.subscription_id).await?;
+            let current = self.get(lock.row.subscription_id).await?.filter(|current| current.state.is_live());
             match (wanted, current) {
-                (Wanted::Any, Some(current)) if current.state.is_live() => return Ok(Outcome::Live(current)),
-                (Wanted::Any, _) => lock.intend(self.ids.next()?, Id::new(0)).await?,
-                (Wanted::This { id, .. }, Some(current)) if current.state.is_live() => {
-                    return if current.id == id { Ok(Outcome::AlreadyLive) } else { Err(occupied(&current).into()) };
-                }
-                (Wanted::This { .. }, _) => {
+                (Wanted::Any, Some(live)) => return Ok(Outcome::Live(live)),
+                (Wanted::This { id, .. }, Some(live)) if live.id != id => return Err(occupied(&live).into()),
+                (Wanted::This { .. }, Some(live)) if intended => return Ok(Outcome::Live(live)),
+                (Wanted::This { .. }, Some(_)) => return Ok(Outcome::AlreadyLive),
+                (_, None) => {
                     let (id, after) = self.first_intent(wanted).await?;
                     lock.intend(id, after).await?;
+                    intended = true;
                 }
             }
             fault::reach("register.intended");
@@ -89,6 +96,7 @@ impl Registry {
     /// Fulfils the intent that a caller left on `entry`'s path, and makes nothing else live: what the intent made live
     /// may have ended since.
     pub(super) async fn finish(&self, entry: &CatalogEntry) -> Result<(), ServiceError> {
+        let _place = self.places.acquire().await.ok();
         let Some(lock) = PathLock::take(self.cluster(), &entry.path).await? else {
             return Ok(());
         };
@@ -142,7 +150,7 @@ impl Registry {
                 ended.log().moved(event_id, Action::Activate, State::Active, reason, clock::now())
             }
         };
-        log.append(&event).await?;
+        log.append(&[event]).await?;
         let made = log.subscription().await?;
         log.commit().await?;
         self.wakes.ring(self.databases.index_of(id));
@@ -153,14 +161,6 @@ impl Registry {
 /// A subscription that does not exist.
 pub(super) fn unknown(id: Id) -> Rejection {
     Rejection::not_found("id", format!("there is no subscription {id}"))
-}
-
-/// Whether fulfilling an intent did what this caller asked for.
-fn answers(wanted: Wanted<'_>, made: &SubscriptionRow, intent_after: Id) -> bool {
-    match wanted {
-        Wanted::Any => true,
-        Wanted::This { id, expected, .. } => made.id == id && expected.is_none_or(|expected| expected == intent_after),
-    }
 }
 
 fn occupied(live: &SubscriptionRow) -> Rejection {

@@ -3,7 +3,7 @@
 //! Transitions of one subscription are serialised by its log's lock, and each is validated against the state it follows.
 //! What makes a subscription live goes through [`super::registry`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::{StreamExt, stream};
@@ -34,6 +34,8 @@ const MAX_BULK: usize = 1000;
 const BULK_CONCURRENCY: usize = 8;
 /// How old an intent must be before the sweeper finishes it.
 const STALE_INTENT_SECONDS: f64 = 5.0;
+/// Intents that one query of the sweeper reads.
+const SWEEP_PAGE: i64 = 100;
 
 /// The subscriptions' use cases.
 #[derive(Debug, Clone)]
@@ -124,7 +126,7 @@ impl Subscriptions {
         let last = log.last_event_id().await?.unwrap_or(current.last_event_id);
         let event_id = self.ids.next_after(last).await?;
         let event = current.log().moved(event_id, asked.action, next, asked.reason.as_deref(), clock::now());
-        log.append(&event).await?;
+        log.append(&[event]).await?;
         let row = log.subscription().await?.ok_or_else(|| unknown(current.id))?;
         log.commit().await?;
         self.wakes.ring(self.databases.index_of(current.id));
@@ -159,16 +161,17 @@ impl Subscriptions {
         filter: &SubscriptionFilter,
     ) -> Result<(Vec<SubscriptionRow>, Vec<ShardIndex>), ServiceError> {
         let mut request = PageRequest { limit: MAX_PAGE, backwards: false, after: None, before: None };
-        let mut matched: Vec<SubscriptionRow> = Vec::new();
+        let (mut matched, mut missing) = (Vec::<SubscriptionRow>::new(), BTreeSet::new());
         loop {
             let Listing { page, unavailable } = self.list(filter, &request).await?;
+            missing.extend(unavailable);
             matched.extend(page.items);
             if matched.len() > MAX_BULK || (page.has_next && matched.len() == MAX_BULK) {
                 let message = format!("the filter matches more than {MAX_BULK} subscriptions; narrow it");
                 return Err(Rejection::invalid("filter", message).into());
             }
             if !page.has_next {
-                return Ok((matched, unavailable));
+                return Ok((matched, missing.into_iter().collect()));
             }
             request.after = matched.last().map(|row| row.id.get());
         }
@@ -204,16 +207,24 @@ impl Subscriptions {
         fan_out::newest_first(&self.databases, request, |row: &SubscriptionRow| row.id.get(), query).await
     }
 
-    /// Finishes intents that crashed callers left behind. Answers how many.
+    /// Finishes intents that crashed callers left behind; one that can't be finished now keeps nobody else waiting.
+    /// Answers how many there were.
     pub async fn sweep(&self) -> Result<usize, ServiceError> {
-        let paths = registry::stale(self.cluster(), STALE_INTENT_SECONDS, 100).await?;
-        for path in &paths {
-            match self.finish(path).await {
-                Ok(()) => tracing::info!(path, "finished an abandoned registration"),
-                Err(error) => tracing::warn!(path, %error, "an abandoned registration can't be finished yet"),
+        let (mut found, mut last) = (0, String::new());
+        loop {
+            let paths = registry::stale(self.cluster(), STALE_INTENT_SECONDS, &last, SWEEP_PAGE).await?;
+            for path in &paths {
+                match self.finish(path).await {
+                    Ok(()) => tracing::info!(path, "finished an abandoned registration"),
+                    Err(error) => tracing::warn!(path, %error, "an abandoned registration can't be finished yet"),
+                }
             }
+            found += paths.len();
+            let Some(behind) = paths.into_iter().next_back() else {
+                return Ok(found);
+            };
+            last = behind;
         }
-        Ok(paths.len())
     }
 
     async fn finish(&self, path: &str) -> Result<(), ServiceError> {
@@ -248,7 +259,8 @@ fn check_reason(reason: Option<&str>) -> Result<(), Rejection> {
         Some(reason) if reason.len() > MAX_REASON_BYTES => {
             Err(Rejection::invalid("reason", format!("a reason has at most {MAX_REASON_BYTES} bytes")))
         }
-        _ => Ok(()),
+        Some(reason) => Rejection::check_text("reason", reason),
+        None => Ok(()),
     }
 }
 

@@ -88,28 +88,42 @@ pub async fn claim(cluster: &Database, claims: &[NewClaim<'_>]) -> Result<Vec<St
     standing.collect()
 }
 
-/// Marks claims as created; ones that are created already, or gone to another execution, are left alone.
+/// Marks claims as created, locking them in the order in which claiming does; ones that are created already, or gone to another execution, are left alone.
 pub async fn settle(cluster: &Database, executions: &[i64]) -> Result<(), StorageError> {
     let update = sqlx::query!(
-        "UPDATE noetl.subscription_dedup SET state = 1, request = NULL
-         WHERE state = 0 AND execution_id = ANY($1)",
+        "WITH claims AS (
+             SELECT subscription_id, dedup_key FROM noetl.subscription_dedup
+             WHERE state = 0 AND execution_id = ANY($1)
+             ORDER BY subscription_id, dedup_key FOR UPDATE)
+         UPDATE noetl.subscription_dedup AS settled SET state = 1, request = NULL
+         FROM claims
+         WHERE settled.subscription_id = claims.subscription_id AND settled.dedup_key = claims.dedup_key
+           AND settled.state = 0 AND settled.execution_id = ANY($1)",
         executions,
     );
     cluster.run(update.execute(cluster.pool())).await?;
     Ok(())
 }
 
-/// Reserved claims older than `age_seconds`, the oldest first: what crashed claimants left behind.
-pub async fn stale(cluster: &Database, age_seconds: f64, limit: i64) -> Result<Vec<Creation>, StorageError> {
+/// Reserved claims older than `age_seconds` of executions behind `after`, by execution: what crashed claimants left
+/// behind. One that can't be read comes as the error that says so.
+pub async fn stale(
+    cluster: &Database,
+    age_seconds: f64,
+    after: Id,
+    limit: i64,
+) -> Result<Vec<(Id, Result<Creation, StorageError>)>, StorageError> {
     let rows = sqlx::query!(
         "SELECT execution_id, request FROM noetl.subscription_dedup
-         WHERE state = 0 AND seen_at < now() - make_interval(secs => $1)
-         ORDER BY seen_at LIMIT $2",
+         WHERE state = 0 AND seen_at < now() - make_interval(secs => $1) AND execution_id > $2
+         ORDER BY execution_id LIMIT $3",
         age_seconds,
+        after.get(),
         limit,
     );
     let rows = cluster.run(rows.fetch_all(cluster.pool())).await?;
-    rows.into_iter().map(|row| parse(cluster, row.execution_id, row.request.unwrap_or_default())).collect()
+    let claim = |(id, request): (i64, Option<Value>)| (Id::new(id), parse(cluster, id, request.unwrap_or_default()));
+    Ok(rows.into_iter().map(|row| claim((row.execution_id, row.request))).collect())
 }
 
 fn parse(cluster: &Database, execution: i64, request: Value) -> Result<Creation, StorageError> {

@@ -42,8 +42,8 @@ pub enum StorageError {
         /// What was found.
         what: String,
     },
-    /// A text holds what the database can't store: a NUL character.
-    #[error("{database} can't store a NUL character")]
+    /// A value is one that the database can't store: a text with a NUL character, a year that it does not know.
+    #[error("{database} can't store a value")]
     Unstorable {
         /// Which one.
         database: DatabaseName,
@@ -81,10 +81,11 @@ impl StorageError {
     }
 }
 
-/// SQLSTATE `character_not_in_repertoire` (a NUL in a text) and `untranslatable_character` (one in a JSON text).
+/// SQLSTATE `character_not_in_repertoire` (a NUL in a text), `untranslatable_character` (one in a JSON text) and
+/// `datetime_field_overflow`.
 fn is_unstorable(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
-    code.is_some_and(|code| ["22021", "22P05"].contains(&code.as_ref()))
+    code.is_some_and(|code| ["22021", "22P05", "22008"].contains(&code.as_ref()))
 }
 
 fn is_unavailability(error: &sqlx::Error) -> bool {
@@ -100,7 +101,9 @@ fn is_unavailability(error: &sqlx::Error) -> bool {
 }
 
 /// SQLSTATE classes of PostgreSQL's manual, appendix A: connection exceptions, too many connections, the server going
-/// down or coming up, a disk that is full, a standby that takes no writes.
+/// down or coming up, a disk that is full, a standby that takes no writes, a lock or a statement that took too long.
 fn is_unavailable_state(code: &str) -> bool {
-    code.starts_with("08") || code.starts_with("57P") || ["53100", "53300", "25006"].contains(&code)
+    code.starts_with("08")
+        || code.starts_with("57P")
+        || ["53100", "53300", "25006", "25P03", "55P03", "57014"].contains(&code)
 }

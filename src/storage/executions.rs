@@ -119,7 +119,7 @@ pub async fn list(
                 "SELECT execution_id, catalog_id, parent_execution_id, status, path, start_time, end_time, error
                  FROM noetl.execution
                  WHERE execution_id > $1 AND ($2::bigint IS NULL OR execution_id < $2)
-                   AND ($3::text[] IS NULL OR status = ANY($3))
+                   AND ($3::text[] IS NULL OR upper(status) = ANY($3))
                    AND ($4::text IS NULL OR starts_with(path, $4))
                    AND ($5::bigint IS NULL OR parent_execution_id = $5)
                    AND ($6::timestamptz IS NULL OR start_time > $6)
@@ -167,7 +167,7 @@ pub async fn children(
                      SELECT * FROM noetl.execution
                      WHERE parent_execution_id = parent.id
                        AND execution_id > $2 AND ($3::bigint IS NULL OR execution_id < $3)
-                       AND ($4::text[] IS NULL OR status = ANY($4))
+                       AND ($4::text[] IS NULL OR upper(status) = ANY($4))
                        AND ($5::text IS NULL OR starts_with(path, $5))
                        AND ($6::timestamptz IS NULL OR start_time > $6)
                        AND ($7::timestamptz IS NULL OR start_time < $7)

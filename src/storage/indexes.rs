@@ -4,31 +4,35 @@
 //! of the partitioned event table exists on the parent by migration; here each partition gets its own and is attached.
 //! All of it can be repeated. It runs under an advisory lock on a connection of its own, outside any transaction.
 
+use std::time::Duration;
+
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::error::StorageError;
 use super::pools::Database;
 
+/// How often a process asks whether it may build.
+const TURN: Duration = Duration::from_millis(100);
+
 /// (name, table, what follows the table's name) of the indexes on plain tables.
-const PLAIN: [(&str, &str, &str); 4] = [
+const PLAIN: [(&str, &str, &str); 3] = [
     (
         "execution_parent_idx",
         "noetl.execution",
         "(parent_execution_id, execution_id) WHERE parent_execution_id IS NOT NULL",
     ),
-    ("execution_status_idx", "noetl.execution", "(status, execution_id)"),
-    ("subscription_dedup_reserved_idx", "noetl.subscription_dedup", "(seen_at) WHERE state = 0"),
-    ("subscription_dedup_execution_idx", "noetl.subscription_dedup", "(execution_id) WHERE state = 0"),
+    ("execution_status_idx", "noetl.execution", "(upper(status), execution_id)"),
+    ("subscription_dedup_reserved_idx", "noetl.subscription_dedup", "(execution_id) WHERE state = 0"),
 ];
 
 /// The indexes of the event table, whose definitions are in the migrations.
-const EVENT: [&str; 2] = ["event_tx_idx", "event_landmark_idx"];
+const EVENT: [&str; 3] = ["event_tx_idx", "event_landmark_idx", "event_registered_idx"];
 
 /// Builds what is missing. Takes as long as the tables are large; writers go on.
 pub async fn build(database: &Database) -> Result<(), StorageError> {
     let work = async {
         let mut connection = database.connect().await?;
-        sqlx::query("SELECT pg_advisory_lock(hashtextextended('noetl.indexes', 0))").execute(&mut connection).await?;
+        take_turn(&mut connection).await?;
         for (name, table, definition) in PLAIN {
             build_plain(&mut connection, name, table, definition).await?;
         }
@@ -38,6 +42,16 @@ pub async fn build(database: &Database) -> Result<(), StorageError> {
         connection.close().await
     };
     work.await.map_err(|error| database.failed(error))
+}
+
+/// Waits until no other process builds. It does not wait inside the lock's statement: a concurrent build waits for every
+/// statement that is under way, so the two would wait for each other.
+async fn take_turn(connection: &mut PgConnection) -> sqlx::Result<()> {
+    let lock = "SELECT pg_try_advisory_lock(hashtextextended('noetl.indexes', 0))";
+    while !sqlx::query_scalar::<_, bool>(lock).fetch_one(&mut *connection).await? {
+        tokio::time::sleep(TURN).await;
+    }
+    Ok(())
 }
 
 async fn build_plain(connection: &mut PgConnection, name: &str, table: &str, definition: &str) -> sqlx::Result<()> {

@@ -4,6 +4,7 @@
 //! follows takes it first and then reads, in a statement of its own (a snapshot taken before the lock could be older
 //! than the last holder's commit). Dropping the guard rolls back.
 
+use serde_json::Value;
 use sqlx::{Postgres, Transaction};
 
 use super::error::StorageError;
@@ -40,27 +41,33 @@ impl<'a> LockedLog<'a> {
         Ok(self.shard.run(last.fetch_optional(&mut *self.tx)).await?.map(Id::new))
     }
 
-    /// Adds one event of this log; its time is the database's, whatever `event.created_at` says.
-    pub async fn append(&mut self, event: &Event) -> Result<(), StorageError> {
-        debug_assert_eq!(event.execution_id, self.execution);
+    /// Adds events of this log; their time is the database's, whatever `created_at` says.
+    pub async fn append(&mut self, events: &[Event]) -> Result<(), StorageError> {
+        debug_assert!(events.iter().all(|event| event.execution_id == self.execution));
+        let column = |of: fn(&Event) -> Option<String>| events.iter().map(of).collect::<Vec<Option<String>>>();
+        let json = |of: fn(&Event) -> Option<Value>| events.iter().map(of).collect::<Vec<Option<Value>>>();
+        let ids: Vec<i64> = events.iter().map(|event| event.event_id.get()).collect();
+        let catalog_ids: Vec<i64> = events.iter().map(|event| event.catalog_id.get()).collect();
+        let parents: Vec<Option<i64>> = events.iter().map(|event| event.parent_execution_id.map(Id::get)).collect();
+        let types: Vec<String> = events.iter().map(|event| event.event_type.clone()).collect();
         let insert = sqlx::query!(
-            "INSERT INTO noetl.event (execution_id, event_id, catalog_id, parent_event_id, parent_execution_id,
-                                      event_type, node_id, node_name, node_type, status, context, result, meta, error)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
-            event.execution_id.get(),
-            event.event_id.get(),
-            event.catalog_id.get(),
-            event.parent_event_id.map(Id::get),
-            event.parent_execution_id.map(Id::get),
-            event.event_type,
-            event.node_id,
-            event.node_name,
-            event.node_type,
-            event.status,
-            event.context,
-            event.result,
-            event.meta,
-            event.error,
+            "INSERT INTO noetl.event (execution_id, event_id, catalog_id, parent_execution_id, event_type, node_id,
+                                      node_name, node_type, status, context, meta)
+             SELECT $1, event_id, catalog_id, parent, event_type, node_id, node_name, node_type, status, context, meta
+             FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::text[],
+                         $9::text[], $10::jsonb[], $11::jsonb[])
+                 AS t (event_id, catalog_id, parent, event_type, node_id, node_name, node_type, status, context, meta)",
+            self.execution.get(),
+            &ids,
+            &catalog_ids,
+            &parents as &[Option<i64>],
+            &types,
+            &column(|event| event.node_id.clone()) as &[Option<String>],
+            &column(|event| event.node_name.clone()) as &[Option<String>],
+            &column(|event| event.node_type.clone()) as &[Option<String>],
+            &column(|event| event.status.clone()) as &[Option<String>],
+            &json(|event| event.context.clone()) as &[Option<Value>],
+            &json(|event| event.meta.clone()) as &[Option<Value>],
         );
         self.shard.run(insert.execute(&mut *self.tx)).await?;
         Ok(())

@@ -46,13 +46,24 @@ pub async fn is_current(database: &Database) -> Result<bool, StorageError> {
     Ok(usize::try_from(applied).is_ok_and(|applied| applied >= MIGRATIONS.iter().count()))
 }
 
+/// The tables that reference the catalog, as NoETL's own databases have them: a shard without the catalog takes no row.
+pub async fn references_to_catalog(shard: &Database) -> Result<Vec<String>, StorageError> {
+    let tables = sqlx::query_scalar!(
+        r#"SELECT DISTINCT conrelid::regclass::text AS "table!" FROM pg_constraint
+           WHERE contype = 'f' AND confrelid = 'noetl.catalog'::regclass AND conparentid = 0
+             AND conrelid IN ('noetl.event'::regclass, 'noetl.execution'::regclass)"#,
+    );
+    shard.run(tables.fetch_all(shard.pool())).await
+}
+
 /// Enters a shard's live subscriptions that the registry does not know. Answers how many.
 pub async fn adopt_subscriptions(cluster: &Database, shard: &Database) -> Result<u64, StorageError> {
     let live = sqlx::query!(
         r#"SELECT id AS "id!", path AS "path!" FROM noetl.source_subscription
            WHERE state <> 'DEACTIVATED' AND path IS NOT NULL"#,
     );
-    let live = shard.run(live.fetch_all(shard.pool())).await?;
+    let mut connection = shard.connect().await.map_err(|error| shard.failed(error))?;
+    let live = live.fetch_all(&mut connection).await.map_err(|error| shard.failed(error))?;
     let live: Vec<(String, i64)> = live.into_iter().map(|row| (row.path, row.id)).collect();
     registry::adopt(cluster, &live).await
 }

@@ -30,6 +30,8 @@ pub struct Database {
     /// Why it is down; `None` while it is up or not yet known.
     down: RwLock<Option<String>>,
     latency_micros: AtomicU64,
+    /// Probes in a row that got no answer.
+    slow_probes: AtomicU64,
     suspected: Notify,
 }
 
@@ -47,12 +49,19 @@ impl Database {
     #[must_use]
     pub fn new(name: DatabaseName, options: PgConnectOptions, connections: u32) -> Self {
         let options = options.application_name("noetl-graphql");
+        // A peer that vanished holds its locks no longer than this, and a statement whose caller gave up ends.
+        let pooled = options.clone().options([
+            ("lock_timeout", "3500ms"),
+            ("statement_timeout", "8s"),
+            ("idle_in_transaction_session_timeout", "6s"),
+        ]);
         let pool = PgPoolOptions::new()
             .max_connections(connections)
             .acquire_timeout(ACQUIRE_DEADLINE)
-            .connect_lazy_with(options.clone());
-        let (down, latency_micros) = (RwLock::new(None), AtomicU64::new(u64::MAX));
-        Self { name, pool, options, down, latency_micros, suspected: Notify::new() }
+            .connect_lazy_with(pooled);
+        let (latency_micros, slow_probes) = (AtomicU64::new(u64::MAX), AtomicU64::new(0));
+        let (down, suspected) = (RwLock::new(None), Notify::new());
+        Self { name, pool, options, down, latency_micros, slow_probes, suspected }
     }
 
     /// Which one it is.
@@ -68,6 +77,12 @@ impl Database {
     /// A connection of its own, outside the pool and its deadlines, for work that may take long.
     pub(super) async fn connect(&self) -> sqlx::Result<PgConnection> {
         PgConnection::connect_with(&self.options).await
+    }
+
+    /// How many connections the pool may hold.
+    #[must_use]
+    pub fn max_connections(&self) -> u32 {
+        self.pool.options().get_max_connections()
     }
 
     /// Connections in the pool: all, and those of them that nobody uses.
@@ -114,22 +129,31 @@ impl Database {
         Health { down, latency: (micros != u64::MAX).then(|| Duration::from_micros(micros)) }
     }
 
-    /// Connects anew, bypassing the pool, and notes whether that worked.
+    /// Connects anew, bypassing the pool, and notes whether that worked. A server that answers with a refusal of its own
+    /// (too many connections, say) is up; one that is only slow is down when it is slow twice.
     pub async fn probe(&self) {
-        let begun = Instant::now();
         let outcome = match timeout(PROBE_DEADLINE, self.ping()).await {
             Ok(Ok(latency)) => {
                 self.latency_micros.store(u64::try_from(latency.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+                self.slow_probes.store(0, Ordering::Relaxed);
+                None
+            }
+            Ok(Err(sqlx::Error::Database(refusal))) if !refusal.code().is_some_and(|code| code.starts_with("57P")) => {
                 None
             }
             Ok(Err(error)) => Some(error.to_string()),
-            Err(_) => Some(format!("no answer within {:?}", begun.elapsed())),
+            Err(_) if self.slow_probes.fetch_add(1, Ordering::Relaxed) == 0 => self.health().down,
+            Err(_) => Some(format!("no answer within {PROBE_DEADLINE:?}")),
         };
         let mut down = self.down.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         if down.is_some() != outcome.is_some() {
             tracing::warn!(database = %self.name, reason = ?outcome, up = outcome.is_none(), "database health changed");
         }
         *down = outcome;
+        drop(down);
+        if self.slow_probes.load(Ordering::Relaxed) == 1 {
+            self.suspected.notify_one();
+        }
     }
 
     async fn ping(&self) -> sqlx::Result<Duration> {

@@ -77,8 +77,9 @@ impl<'a> PathLock<'a> {
     }
 }
 
-/// Makes the row of a path that has none: `subscription` is to become live by an event after `after`.
-pub async fn reserve(cluster: &Database, path: &str, subscription: Id, after: Id) -> Result<(), StorageError> {
+/// Makes the row of a path that has none: `subscription` is to become live by an event after `after`. `Ok(false)`:
+/// somebody else made it.
+pub async fn reserve(cluster: &Database, path: &str, subscription: Id, after: Id) -> Result<bool, StorageError> {
     let insert = sqlx::query!(
         "INSERT INTO noetl.subscription_registry (path, subscription_id, intent_after) VALUES ($1, $2, $3)
          ON CONFLICT (path) DO NOTHING",
@@ -86,8 +87,7 @@ pub async fn reserve(cluster: &Database, path: &str, subscription: Id, after: Id
         subscription.get(),
         after.get(),
     );
-    cluster.run(insert.execute(cluster.pool())).await?;
-    Ok(())
+    Ok(cluster.run(insert.execute(cluster.pool())).await?.rows_affected() == 1)
 }
 
 /// The subscription that a path's row names.
@@ -96,13 +96,14 @@ pub async fn find(cluster: &Database, path: &str) -> Result<Option<Id>, StorageE
     Ok(cluster.run(row.fetch_optional(cluster.pool())).await?.map(Id::new))
 }
 
-/// Paths whose intent is older than `age_seconds`, the oldest first.
-pub async fn stale(cluster: &Database, age_seconds: f64, limit: i64) -> Result<Vec<String>, StorageError> {
+/// Paths behind `after`, in order, whose intent is older than `age_seconds`.
+pub async fn stale(cluster: &Database, age_seconds: f64, after: &str, limit: i64) -> Result<Vec<String>, StorageError> {
     let rows = sqlx::query_scalar!(
         "SELECT path FROM noetl.subscription_registry
-         WHERE intent_after IS NOT NULL AND updated_at < now() - make_interval(secs => $1)
-         ORDER BY updated_at LIMIT $2",
+         WHERE intent_after IS NOT NULL AND updated_at < now() - make_interval(secs => $1) AND path > $2
+         ORDER BY path LIMIT $3",
         age_seconds,
+        after,
         limit,
     );
     cluster.run(rows.fetch_all(cluster.pool())).await

@@ -4,6 +4,7 @@
 //! exactly one batch, a rolled-back one in none, one that commits late in a later one; a fixed batch reads the same every
 //! time. Every write carries the fence that taking the lease raised, and counts for nothing if the fence has moved on.
 
+use async_stream::try_stream;
 use chrono::{DateTime, Utc};
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
@@ -160,13 +161,15 @@ pub async fn fix_target(
     shard.run(update.fetch_optional(shard.pool())).await
 }
 
-/// The events of a batch in event-id order, streamed.
+/// The events of a batch in event-id order, streamed over a connection of its own: a backlog takes as long as it takes.
 pub fn read_batch<'a>(
     shard: &'a Database,
-    done: &TxSnapshot,
-    target: &TxSnapshot,
+    done: &'a TxSnapshot,
+    target: &'a TxSnapshot,
 ) -> BoxStream<'a, Result<Event, StorageError>> {
-    sqlx::query_as!(
+    let rows = try_stream! {
+        let mut connection = shard.connect().await?;
+        let mut rows = sqlx::query_as!(
         EventRow,
         r#"SELECT execution_id AS "execution_id!", event_id AS "event_id!", catalog_id AS "catalog_id!",
                   parent_event_id, parent_execution_id, created_at AT TIME ZONE 'UTC' AS "created_at!",
@@ -183,11 +186,13 @@ pub fn read_batch<'a>(
         target.xmax().to_string(),
         &in_progress(done),
         target.to_string(),
-    )
-    .fetch(shard.pool())
-    .map_ok(Event::from)
-    .map_err(|error| shard.failed(error))
-    .boxed()
+        )
+        .fetch(&mut connection);
+        while let Some(row) = rows.try_next().await? {
+            yield Event::from(row);
+        }
+    };
+    rows.map_err(|error: sqlx::Error| shard.failed(error)).boxed()
 }
 
 /// Notes that the batch is in the stream. `Ok(false)`: the fence has moved on.

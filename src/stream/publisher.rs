@@ -112,8 +112,9 @@ impl Publisher {
 
     /// Where the stream ends, looking for a tailer's message back to the one after `floor`.
     pub async fn end(&self, floor: u64) -> Result<StreamEnd, PublishError> {
-        let sequence = self.sequence().await?;
-        for candidate in (floor + 1..=sequence).rev() {
+        let state = self.stream.get_info().await.map_err(broker)?.state;
+        let sequence = state.last_sequence;
+        for candidate in ((floor + 1).max(state.first_sequence)..=sequence).rev() {
             if let Some(mark) = self.mark(candidate).await? {
                 return Ok(StreamEnd { sequence, last: Some((candidate, mark)) });
             }

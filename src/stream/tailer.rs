@@ -158,7 +158,12 @@ impl Tailer {
         if cursor.database_changed {
             return Err(LeadError::DatabaseChanged);
         }
-        let publisher = Publisher::open(self.client.clone(), self.shard, self.settings.stream, self.settings.batch).await?;
+        let publisher =
+            Publisher::open(self.client.clone(), self.shard, self.settings.stream, self.settings.batch).await?;
+        if cursor.batch == 0 {
+            // Nothing of ours can be in the stream yet, whatever others put there.
+            cursor.last_sequence = publisher.sequence().await?.cast_signed();
+        }
         let mut connects = self.connects();
         let mut end = match self.look(&publisher, &cursor).await {
             Err(LeadError::BrokerLost) => {

@@ -1,4 +1,5 @@
-//! Keeps this replica's machine id, and gives it back at the end.
+//! Keeps this replica's machine id. It is given back when everything else has ended: requests that are still under way
+//! make ids.
 
 use std::sync::Arc;
 
@@ -14,8 +15,5 @@ pub async fn run(ids: Arc<Ids>, stop: CancellationToken) {
         if let Err(error) = ids.renew().await {
             tracing::warn!(%error, "the machine id's lease could not be renewed");
         }
-    }
-    if let Err(error) = ids.release().await {
-        tracing::warn!(%error, "the machine id is free when its lease runs out");
     }
 }

@@ -11,12 +11,12 @@
 
 mod common;
 
+mod broker_loss;
 mod dedup;
 mod dedup_crash;
 mod edge;
-mod broker_loss;
-mod live_events;
 mod executions;
+mod live_events;
 mod local_servers;
 mod machine_ids;
 mod register_race;

@@ -4,7 +4,7 @@ use async_graphql::{Context, Error, Result, Subscription};
 use async_stream::try_stream;
 use futures::{Stream, StreamExt, TryStreamExt};
 
-use super::errors::{fault, stream_unavailable};
+use super::errors::{fault, shard_unavailable, stream_unavailable};
 use super::inputs::{EventFilter, EventStart, SubscriptionFilter};
 use super::schema::Services;
 use super::types::feed::EventStreamItem;
@@ -12,6 +12,7 @@ use super::types::subscription::SourceSubscription;
 use crate::domain::event::{Event, EventFilter as Wanted};
 use crate::domain::lifecycle::{Action, REGISTERED};
 use crate::domain::page::{MAX_PAGE, PageRequest};
+use crate::service::fan_out::Listing;
 use crate::service::subscriptions::Subscriptions;
 use crate::storage::subscriptions::{SubscriptionFilter as Which, SubscriptionRow};
 use crate::stream::hub::Hub;
@@ -73,7 +74,10 @@ fn changes(
         let mut seen = std::collections::HashMap::new();
         let mut request = PageRequest { limit: MAX_PAGE, backwards: false, after: None, before: None };
         loop {
-            let page = subscriptions.list(&filter, &request).await.map_err(fault)?.page;
+            let Listing { page, unavailable } = subscriptions.list(&filter, &request).await.map_err(fault)?;
+            if let Some(shard) = unavailable.first() {
+                Err(shard_unavailable(*shard))?;
+            }
             request.after = page.items.last().map(|row| row.id.get());
             for row in page.items {
                 seen.insert(row.id, row.last_event_id);

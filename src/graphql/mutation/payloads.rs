@@ -3,7 +3,7 @@
 use async_graphql::{Context, Enum, Result, SimpleObject};
 
 use super::split;
-use crate::graphql::errors::UserError;
+use crate::graphql::errors::{UserError, user_error};
 use crate::graphql::types::catalog::CatalogEntry;
 use crate::graphql::types::execution::Execution;
 use crate::graphql::types::subscription::SourceSubscription;
@@ -82,11 +82,15 @@ pub(super) struct ExecutePayload {
 impl ExecutePayload {
     pub(super) async fn new(ctx: &Context<'_>, answer: Answer) -> Result<Self> {
         let (executed, user_errors) = split(answer)?;
-        let execution = match &executed {
-            Some(executed) => Execution::load(ctx, executed.execution_id).await?,
-            None => None,
+        let outcome = executed.map(|executed| executed.outcome.into());
+        let Some(executed) = executed else {
+            return Ok(Self { execution: None, outcome, user_errors });
         };
-        Ok(Self { execution, outcome: executed.map(|executed| executed.outcome.into()), user_errors })
+        // What was started was started, also where it can't be read back now.
+        match Execution::read(ctx, executed.execution_id).await {
+            Ok(execution) => Ok(Self { execution, outcome, user_errors }),
+            Err(error) => Ok(Self { execution: None, outcome, user_errors: vec![user_error(error)?] }),
+        }
     }
 }
 

@@ -1,27 +1,27 @@
 //! What the server says of itself.
 
-use futures::future::join_all;
-
 use crate::graphql::inputs::Permission;
 use crate::graphql::schema::Services;
 use crate::graphql::types::feed::{EventStreamShard, EventStreamStatus};
 use crate::graphql::types::server::{ServerInfo, Shard, Viewer};
-use crate::service::clock;
-use crate::storage::tail;
+use crate::service::error::ServiceError;
+use crate::service::{clock, feed};
+use crate::storage::tail::TailStatus;
 
 /// Publishing, by shard.
 pub(super) async fn event_stream(services: &Services) -> EventStreamStatus {
-    let shards = services.executions.databases().shards().iter().zip(0_u16..).map(async |(database, shard)| {
-        let status = tail::status(database).await.map_err(|error| {
+    let statuses = feed::status(services.executions.databases()).await;
+    let shard = |(shard, status): (u16, Result<Option<TailStatus>, ServiceError>)| {
+        let status = status.map_err(|error| {
             tracing::warn!(shard, %error, "the tail cursor can't be read");
-            format!("{} can't be reached", database.name())
+            format!("shard {shard} can't be reached")
         });
         EventStreamShard { shard, status }
-    });
+    };
     EventStreamStatus {
         enabled: services.replica.publishes,
         connected: services.hub.as_ref().is_some_and(crate::stream::hub::Hub::connected),
-        shards: join_all(shards).await,
+        shards: statuses.into_iter().map(shard).collect(),
     }
 }
 

@@ -21,6 +21,7 @@ use super::types::feed::EventStreamStatus;
 use super::types::server::{ServerInfo, Shard, Viewer};
 use super::types::subscription::SourceSubscription;
 use crate::domain::cursor::{CursorKind, encode};
+use crate::service::error::Rejection;
 use crate::storage::catalog::{self, CatalogKey};
 use crate::storage::subscriptions::SubscriptionRow;
 
@@ -40,7 +41,10 @@ impl Query {
         let subscriptions = &ctx.data::<Services>()?.subscriptions;
         let found = match by {
             SubscriptionKey::Id(id) => subscriptions.get(parse_id("by.id", &id).map_err(fault)?).await,
-            SubscriptionKey::Path(path) => subscriptions.by_path(&path).await,
+            SubscriptionKey::Path(path) => {
+                Rejection::check_text("by.path", &path).map_err(fault)?;
+                subscriptions.by_path(&path).await
+            }
         };
         Ok(found.map_err(fault)?.map(SourceSubscription))
     }
@@ -125,6 +129,7 @@ impl Query {
             Some(Ok(version)) => Some(version),
             None => None,
         };
+        Rejection::check_text("path", &path).map_err(fault)?;
         let found = ctx.data::<Services>()?.catalog.find(&path, version).await.map_err(fault)?;
         Ok(found.map(CatalogEntry))
     }
@@ -141,7 +146,7 @@ impl Query {
     ) -> Result<CatalogEntryConnection> {
         let page = PageArguments { first, after, last, before };
         let request = page.request(CursorKind::Catalog, read_place).map_err(fault)?;
-        let filter = filter.unwrap_or_default().parse();
+        let filter = filter.unwrap_or_default().parse().map_err(fault)?;
         let page = ctx.data::<Services>()?.catalog.list(&filter, &request).await.map_err(fault)?;
         Ok(CatalogEntryConnection::new(page, Vec::new(), catalog_cursor, |entry| CatalogEntry(Arc::new(entry))))
     }

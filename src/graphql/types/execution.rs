@@ -19,6 +19,7 @@ use crate::graphql::inputs::{EventFilter, ExecutionFilter};
 use crate::graphql::loaders::{BatchLoader, ChildrenKey, ExecutionKey, HeadKey, LogKey};
 use crate::graphql::scalars::show_id;
 use crate::graphql::schema::Services;
+use crate::service::error::ServiceError;
 use crate::storage::events::LogHead;
 use crate::storage::executions::ExecutionRow;
 
@@ -54,8 +55,13 @@ pub struct Execution(pub ExecutionRow);
 impl Execution {
     /// The execution with this id, through the loader.
     pub async fn load(ctx: &Context<'_>, id: Id) -> Result<Option<Self>> {
-        let row = ctx.data::<BatchLoader>()?.load_one(ExecutionKey(id)).await.map_err(fault)?;
-        Ok(row.transpose().map_err(fault)?.map(Self))
+        Self::read(ctx, id).await.map_err(fault)
+    }
+
+    /// The same with the failure as the services tell it.
+    pub async fn read(ctx: &Context<'_>, id: Id) -> std::result::Result<Option<Self>, ServiceError> {
+        let row = ctx.data_unchecked::<BatchLoader>().load_one(ExecutionKey(id)).await?;
+        Ok(row.transpose()?.map(Self))
     }
 
     fn key(&self) -> Id {

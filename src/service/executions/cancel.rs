@@ -20,6 +20,7 @@ impl Executions {
         if reason.as_ref().is_some_and(|reason| reason.len() > MAX_REASON_BYTES) {
             return Err(Rejection::invalid("reason", format!("a reason has at most {MAX_REASON_BYTES} bytes")).into());
         }
+        Rejection::check_text("reason", reason.as_deref().unwrap_or_default())?;
         let shard = self.databases.shard_of(id);
         let row = executions::by_ids(shard, &[id.get()]).await?.pop().ok_or_else(|| unknown(id))?;
         let mut log = LockedLog::lock(shard, id).await?;
@@ -30,7 +31,7 @@ impl Executions {
         }
         let last = log.last_event_id().await?.unwrap_or(id);
         let event_id = self.ids.next_after(last).await?;
-        log.append(&cancellation(&row, event_id, reason.as_deref())).await?;
+        log.append(&[cancellation(&row, event_id, reason.as_deref())]).await?;
         log.mark_cancelled(event_id, reason.as_deref()).await?;
         log.commit().await?;
         self.wakes.ring(self.databases.index_of(id));

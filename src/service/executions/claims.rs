@@ -1,6 +1,9 @@
 //! Claiming dedup keys, and finishing what other claimants began.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use tokio::time::timeout;
 
 use super::Executions;
 use super::answer::Answer;
@@ -11,12 +14,16 @@ use crate::domain::shard::ShardIndex;
 use crate::service::clock;
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
 use crate::storage::dedup::{self, NewClaim, StandingClaim};
+use crate::storage::error::StorageError;
 use crate::storage::log::LockedLog;
 
-/// How old a reserved claim must be before the sweeper finishes it: older than any claimant that still lives.
+/// How old a reserved claim must be before the sweeper finishes it. A claimant that still lives is not disturbed: both
+/// create under the same id.
 const STALE_CLAIM_SECONDS: f64 = 6.0;
-/// Claims that one sweep finishes.
-const SWEEP_BATCH: i64 = 200;
+/// Claims that one query of the sweeper reads.
+const SWEEP_PAGE: i64 = 200;
+/// How long noting duplicates may take before it is given up.
+const AUDIT_PATIENCE: Duration = Duration::from_millis(500);
 
 /// An execution, and who asked for it.
 #[derive(Debug)]
@@ -103,18 +110,34 @@ impl Executions {
         }
     }
 
-    /// Creates the executions of claims that nobody finished. Answers how many claims there were.
+    /// Creates the executions of claims that nobody finished; those of a shard that is down keep nobody else waiting.
+    /// Answers how many claims there were.
     pub async fn sweep(&self) -> Result<usize, ServiceError> {
-        let stale = dedup::stale(self.databases.cluster(), STALE_CLAIM_SECONDS, SWEEP_BATCH).await?;
-        let failed = self.create(stale.iter()).await;
-        let ids = stale.iter().map(|creation| creation.execution_id);
+        let (mut found, mut last) = (0, Id::new(-1));
+        loop {
+            let stale = dedup::stale(self.databases.cluster(), STALE_CLAIM_SECONDS, last, SWEEP_PAGE).await?;
+            let Some((behind, _)) = stale.last() else {
+                return Ok(found);
+            };
+            (found, last) = (found + stale.len(), *behind);
+            self.finish(stale).await;
+        }
+    }
+
+    async fn finish(&self, stale: Vec<(Id, Result<Creation, StorageError>)>) {
+        let mut creations = Vec::new();
+        for (id, creation) in stale {
+            match creation {
+                Ok(creation) => creations.push(creation),
+                Err(error) => tracing::error!(execution = %id, %error, "an abandoned dedup claim can't be read"),
+            }
+        }
+        let failed = self.create(creations.iter()).await;
+        let ids = creations.iter().map(|creation| creation.execution_id);
         let created: Vec<i64> =
             ids.filter(|id| !failed.contains_key(&self.databases.index_of(*id))).map(Id::get).collect();
         self.settle_ids(&created).await;
-        if !stale.is_empty() {
-            tracing::info!(found = stale.len(), created = created.len(), "finished abandoned dedup claims");
-        }
-        Ok(stale.len())
+        tracing::info!(claims = creations.len(), created = created.len(), "finished abandoned dedup claims");
     }
 
     /// Notes duplicates on their subscriptions' logs; best effort, as the answer does not depend on it.
@@ -126,8 +149,10 @@ impl Executions {
             }
         }
         for (scope, duplicates) in by_scope {
-            if let Err(error) = self.audit(Id::new(scope), &duplicates).await {
-                tracing::warn!(subscription = scope, %error, "duplicates could not be noted on the subscription's log");
+            let audit = timeout(AUDIT_PATIENCE, self.audit(Id::new(scope), &duplicates)).await;
+            if !matches!(audit, Ok(Ok(()))) {
+                metrics::counter!("noetl_duplicate_audits_lost_total").increment(1);
+                tracing::warn!(subscription = scope, ?audit, "duplicates were not noted on the subscription's log");
             }
         }
     }
@@ -138,13 +163,15 @@ impl Executions {
             return Ok(());
         };
         let mut last = log.last_event_id().await?.unwrap_or(row.last_event_id);
+        let mut events = Vec::new();
         for one in duplicates {
+            let key = one.key.as_ref().map_or("", |(_, key)| key);
             for _ in &one.duplicates {
                 last = self.ids.next_after(last).await?;
-                let key = one.key.as_ref().map_or("", |(_, key)| key);
-                log.append(&row.log().deduplicated(last, key, one.execution_id, clock::now())).await?;
+                events.push(row.log().deduplicated(last, key, one.execution_id, clock::now()));
             }
         }
+        log.append(&events).await?;
         log.commit().await?;
         self.wakes.ring(self.databases.index_of(subscription));
         Ok(())

@@ -27,8 +27,8 @@ use crate::storage::pools::Databases;
 pub use answer::{Answer, Executed, Outcome};
 pub use request::{Dedup, ExecuteRequest, MAX_BATCH, MAX_WORKLOAD_BYTES};
 
-/// Heads of parents that are kept: a subscription's messages share theirs.
-const CACHED_HEADS: u64 = 10_000;
+/// Bytes of logs' heads that are kept: a subscription's messages share their parent's.
+const CACHED_HEADS_BYTES: u64 = 32 << 20;
 
 /// The executions' use cases.
 #[derive(Debug, Clone)]
@@ -44,6 +44,11 @@ impl Executions {
     /// The executions of a deployment.
     #[must_use]
     pub fn new(databases: Databases, ids: Arc<Ids>, catalog: Catalog, wakes: Wakes) -> Self {
-        Self { databases, ids, catalog, wakes, heads: Cache::new(CACHED_HEADS) }
+        let weight = |_: &Id, head: &Arc<LogHead>| {
+            let context = head.context.as_ref().map_or(0, |context| context.to_string().len());
+            u32::try_from(context * 3 + 256).unwrap_or(u32::MAX)
+        };
+        let heads = Cache::builder().max_capacity(CACHED_HEADS_BYTES).weigher(weight).build();
+        Self { databases, ids, catalog, wakes, heads }
     }
 }

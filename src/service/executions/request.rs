@@ -91,7 +91,8 @@ impl ExecuteRequest {
             Target::Path(path) => json!({ "path": path }),
             Target::Catalog(id) => json!({ "catalog_id": id }),
         };
-        let hash = request_hash(&json!([named, workload, self.parent_execution_id, self.execution_pool, self.trace]));
+        // Without the trace: a message that is delivered again may come under another one.
+        let hash = request_hash(&json!([named, workload, self.parent_execution_id, self.execution_pool]));
         Ok(ValidRequest {
             target,
             workload,

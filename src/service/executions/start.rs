@@ -101,7 +101,11 @@ impl Executions {
         &self,
         creations: impl Iterator<Item = &'a Creation>,
     ) -> BTreeMap<ShardIndex, ServiceError> {
-        let groups = by_shard(&self.databases, creations, |creation| creation.execution_id);
+        let mut groups = by_shard(&self.databases, creations, |creation| creation.execution_id);
+        // One order for everybody, so that two who create the same executions don't wait for each other.
+        for group in groups.values_mut() {
+            group.sort_by_key(|creation| creation.execution_id);
+        }
         let outcomes = groups.iter().map(async |(shard, group)| {
             let outcome = executions::create(&self.databases.shards()[usize::from(*shard)], group).await;
             self.wakes.ring(*shard);
