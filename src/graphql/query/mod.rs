@@ -21,6 +21,7 @@ use super::types::feed::EventStreamStatus;
 use super::types::server::{ServerInfo, Shard, Viewer};
 use super::types::subscription::SourceSubscription;
 use crate::domain::cursor::{CursorKind, encode};
+use crate::service::bounds::check_text;
 use crate::storage::catalog::{self, CatalogKey};
 use crate::storage::subscriptions::SubscriptionRow;
 
@@ -40,7 +41,10 @@ impl Query {
         let subscriptions = &ctx.data::<Services>()?.subscriptions;
         let found = match by {
             SubscriptionKey::Id(id) => subscriptions.get(parse_id("by.id", &id).map_err(fault)?).await,
-            SubscriptionKey::Path(path) => subscriptions.by_path(&path).await,
+            SubscriptionKey::Path(path) => {
+                check_text("by.path", &path).map_err(fault)?;
+                subscriptions.by_path(&path).await
+            }
         };
         Ok(found.map_err(fault)?.map(SourceSubscription))
     }
@@ -120,6 +124,7 @@ impl Query {
         #[graphql(desc = "Whose.")] path: String,
         #[graphql(desc = "Which version; the newest by default.")] version: Option<i32>,
     ) -> Result<Option<CatalogEntry>> {
+        check_text("path", &path).map_err(fault)?;
         let version = match version.map(i16::try_from) {
             Some(Err(_)) => return Ok(None),
             Some(Ok(version)) => Some(version),
@@ -141,7 +146,7 @@ impl Query {
     ) -> Result<CatalogEntryConnection> {
         let page = PageArguments { first, after, last, before };
         let request = page.request(CursorKind::Catalog, read_place).map_err(fault)?;
-        let filter = filter.unwrap_or_default().parse();
+        let filter = filter.unwrap_or_default().parse().map_err(fault)?;
         let page = ctx.data::<Services>()?.catalog.list(&filter, &request).await.map_err(fault)?;
         Ok(CatalogEntryConnection::new(page, Vec::new(), catalog_cursor, |entry| CatalogEntry(Arc::new(entry))))
     }
