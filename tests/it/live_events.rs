@@ -69,7 +69,7 @@ async fn filters_are_applied_by_the_server() {
 
 #[tokio::test]
 async fn a_reader_starts_where_it_asks_and_catches_up_once() {
-    let (_deployment, server) = start(2).await;
+    let (deployment, server) = start(2).await;
     let keys: Vec<Key> = (0..2).flat_map(|shard| deployment.ids_on(shard, 50, 3)).map(|id| (id, id)).collect();
     let insert_here = async |key: Key| {
         let shard = usize::from(!deployment.ids_on(0, key.0, 1).contains(&key.0));
@@ -224,7 +224,7 @@ fn change(path: &str, state: &str) -> (String, String) {
 
 #[tokio::test]
 async fn subscription_changes_give_the_present_and_then_each_change_once() {
-    let (_deployment, server) = start(2).await;
+    let (deployment, server) = start(2).await;
     let other = deployment.replica().await;
     let mut ids = Vec::new();
     for path in ["a/one", "a/two", "b/one"] {
