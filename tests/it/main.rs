@@ -9,14 +9,15 @@
 #![allow(clippy::similar_names, reason = "`won` and `one` are told apart by their readers")]
 #![allow(missing_docs, unreachable_pub, reason = "nobody imports a test")]
 
+mod bad_input;
 mod common;
 
+mod broker_loss;
 mod dedup;
 mod dedup_crash;
 mod edge;
-mod broker_loss;
-mod live_events;
 mod executions;
+mod live_events;
 mod local_servers;
 mod machine_ids;
 mod register_race;
