@@ -10,6 +10,7 @@
 #![allow(missing_docs, unreachable_pub, reason = "nobody imports a test")]
 
 mod bad_input;
+mod catalog;
 mod common;
 
 mod broker_loss;
