@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::{Connection, PgConnection};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use super::error::{DatabaseName, StorageError};
@@ -31,6 +31,8 @@ pub struct Database {
     down: RwLock<Option<String>>,
     latency_micros: AtomicU64,
     suspected: Notify,
+    /// See [`Self::may_hold`].
+    holders: Semaphore,
 }
 
 /// What the prober last saw.
@@ -51,8 +53,9 @@ impl Database {
             .max_connections(connections)
             .acquire_timeout(ACQUIRE_DEADLINE)
             .connect_lazy_with(options.clone());
+        let holders = Semaphore::new((connections as usize / 2).max(1));
         let (down, latency_micros) = (RwLock::new(None), AtomicU64::new(u64::MAX));
-        Self { name, pool, options, down, latency_micros, suspected: Notify::new() }
+        Self { name, pool, options, down, latency_micros, suspected: Notify::new(), holders }
     }
 
     /// Which one it is.
@@ -63,6 +66,14 @@ impl Database {
 
     pub(super) fn pool(&self) -> &PgPool {
         &self.pool
+    }
+
+    /// Waits until the caller may keep a connection while it asks for another one, of any database: that may be this one
+    /// under another name, and a pool whose connections are all kept by such callers would stand still. To be awaited
+    /// within [`Self::run`], before the first connection is asked for.
+    pub(super) async fn may_hold(&self) -> Option<SemaphorePermit<'_>> {
+        // It is never closed.
+        self.holders.acquire().await.ok()
     }
 
     /// A connection of its own, outside the pool and its deadlines, for work that may take long.
