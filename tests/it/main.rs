@@ -21,6 +21,7 @@ mod executions;
 mod live_events;
 mod local_servers;
 mod machine_ids;
+mod one_database;
 mod register_race;
 mod tail_gap_free;
 mod transitions;

@@ -21,7 +21,7 @@ pub struct Deployment {
 }
 
 impl Deployment {
-    /// Fresh, empty databases, migrated, and a fresh broker.
+    /// Fresh, empty databases, migrated, and a fresh broker. Without shards the cluster database is the only one.
     pub async fn start(shards: usize) -> Self {
         let deployment = Self::unmigrated(shards).await;
         deployment.migrate().await;
@@ -45,6 +45,9 @@ impl Deployment {
             ("NOETL_PORT".to_owned(), "0".to_owned()),
             ("NOETL_POOL_SIZE".to_owned(), "10".to_owned()),
         ];
+        if shards == 0 {
+            shard_dsns.push(cluster_dsn.clone());
+        }
         Self { env, cluster_dsn, shard_dsns, nats, _folder: folder }
     }
 
