@@ -8,6 +8,7 @@ use super::scalars::{parse_id, parse_ids};
 use super::types::execution::ExecutionStatus;
 use super::types::subscription::{SubscriptionAction, SubscriptionState};
 use crate::domain::event as domain;
+use crate::service::bounds::check_text;
 use crate::service::catalog::Registration;
 use crate::service::error::Rejection;
 use crate::service::executions::{Dedup, ExecuteRequest};
@@ -44,7 +45,7 @@ impl SubscriptionFilter {
     pub fn parse(self) -> Result<subscriptions::SubscriptionFilter, Rejection> {
         Ok(subscriptions::SubscriptionFilter {
             states: self.states.map(|states| states.into_iter().map(Into::into).collect()),
-            path_prefix: self.path_prefix,
+            path_prefix: prefix(self.path_prefix)?,
             ids: self
                 .ids
                 .map(|ids| bounded("filter.ids", &ids).and_then(|()| parse_ids("filter.ids", &ids)))
@@ -102,7 +103,7 @@ impl EventFilter {
     pub fn parse(self) -> Result<domain::EventFilter, Rejection> {
         let lists = [("types", &self.types), ("nodeNames", &self.node_names), ("statuses", &self.statuses)];
         for (field, list) in lists {
-            texts(&format!("filter.{field}"), list.as_ref())?;
+            list.as_ref().map_or(Ok(()), |list| texts(&format!("filter.{field}"), list))?;
         }
         let ids = self
             .execution_ids
@@ -118,21 +119,20 @@ impl EventFilter {
     }
 }
 
-fn texts(field: &str, list: Option<&Vec<String>>) -> Result<(), Rejection> {
-    let list = list.map(Vec::as_slice).unwrap_or_default();
-    bounded(field, list)?;
-    list.iter().try_for_each(|text| Rejection::check_text(field, text))
-}
-
-fn prefix(prefix: Option<String>) -> Result<Option<String>, Rejection> {
-    Rejection::check_text("filter.pathPrefix", prefix.as_deref().unwrap_or_default()).map(|()| prefix)
-}
-
 fn bounded<T>(field: &str, list: &[T]) -> Result<(), Rejection> {
     if list.len() <= MAX_LIST {
         return Ok(());
     }
     Err(Rejection::invalid(field, format!("a filter lists at most {MAX_LIST} values, not {}", list.len())))
+}
+
+fn texts(field: &str, list: &[String]) -> Result<(), Rejection> {
+    bounded(field, list)?;
+    list.iter().try_for_each(|text| check_text(field, text))
+}
+
+fn prefix(prefix: Option<String>) -> Result<Option<String>, Rejection> {
+    prefix.map(|prefix| check_text("filter.pathPrefix", &prefix).map(|()| prefix)).transpose()
 }
 
 /// Which catalog entries.
@@ -156,7 +156,7 @@ impl Default for CatalogFilter {
 impl CatalogFilter {
     /// The filter, in lower case.
     pub fn parse(self) -> Result<catalog::CatalogFilter, Rejection> {
-        texts("filter.kinds", self.kinds.as_ref())?;
+        self.kinds.as_ref().map_or(Ok(()), |kinds| texts("filter.kinds", kinds))?;
         Ok(catalog::CatalogFilter {
             kinds: self.kinds.map(|kinds| kinds.iter().map(|kind| kind.to_lowercase()).collect()),
             path_prefix: prefix(self.path_prefix)?,
@@ -255,7 +255,8 @@ pub struct DedupInput {
     /// What makes two requests the same message, within the parent: 1 to 1024 bytes.
     key: String,
     /// How long the key is remembered, 1 to 2592000; by default the subscription's `dedup.window_secs`, else 300.
-    window_seconds: Option<i32>,
+    // Wider than GraphQL's Int, so that what is too long is refused in the terms of this field.
+    window_seconds: Option<i64>,
 }
 
 impl ExecuteInput {

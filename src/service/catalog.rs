@@ -6,6 +6,7 @@ use std::sync::Arc;
 use moka::future::Cache;
 use serde_json::Value;
 
+use super::bounds::check_json;
 use super::error::{Rejection, RejectionCode, ServiceError};
 use super::ids::Ids;
 use crate::domain::ids::Id;
@@ -15,6 +16,8 @@ use crate::storage::pools::Database;
 
 /// Bytes of content that an entry may have.
 pub const MAX_CONTENT_BYTES: usize = 4 << 20;
+/// Bytes of an entry's meta as JSON.
+const MAX_META_BYTES: usize = 1 << 20;
 /// Bytes of a path.
 pub const MAX_PATH_BYTES: usize = 512;
 const KINDS: [&str; 6] = ["playbook", "subscription", "agent", "credential", "mcp", "memory"];
@@ -71,9 +74,10 @@ impl Catalog {
             let message = format!("content has {} bytes; at most {MAX_CONTENT_BYTES} are allowed", content.len());
             return Err(Rejection::new(RejectionCode::PayloadTooLarge, "content", message).into());
         }
-        Rejection::check_text("content", &content)?;
         let payload = parse_content(&content)?;
         let kind = kind_of(kind, &payload)?;
+        check_json("content", &payload, usize::MAX)?;
+        meta.as_ref().map_or(Ok(()), |meta| check_json("meta", meta, MAX_META_BYTES))?;
         Ok(NewEntry { catalog_id: self.ids.next()?, path, kind, content, payload, meta })
     }
 

@@ -52,14 +52,6 @@ impl Rejection {
         Self::new(RejectionCode::InvalidInput, field, message)
     }
 
-    /// Refuses a text that the database can't store or look for.
-    pub fn check_text(field: &str, text: &str) -> Result<(), Self> {
-        if text.contains('\0') {
-            return Err(Self::invalid(field, format!("{field} holds a NUL character, which can't be stored")));
-        }
-        Ok(())
-    }
-
     /// [`RejectionCode::NotFound`].
     #[must_use]
     pub fn not_found(field: &str, message: impl Into<String>) -> Self {

@@ -1,5 +1,6 @@
 //! Use cases: load, decide (in `domain`), write. The only place that joins databases.
 
+pub mod bounds;
 pub mod catalog;
 pub mod clock;
 pub mod error;

@@ -6,8 +6,6 @@
 
 use std::sync::Arc;
 
-use tokio::sync::Semaphore;
-
 use super::error::{Rejection, RejectionCode, ServiceError};
 use super::ids::Ids;
 use super::wake::Wakes;
@@ -46,19 +44,15 @@ pub(super) struct Registry {
     databases: Databases,
     ids: Arc<Ids>,
     wakes: Wakes,
-    /// Who holds a path's row holds one connection and needs another, maybe of the same pool.
-    places: Arc<Semaphore>,
 }
 
 impl Registry {
     pub(super) fn new(databases: Databases, ids: Arc<Ids>, wakes: Wakes) -> Self {
-        let places = databases.cluster().max_connections() as usize / 4;
-        Self { databases, ids, wakes, places: Arc::new(Semaphore::new(places.max(1))) }
+        Self { databases, ids, wakes }
     }
 
     /// Makes a subscription of `entry`'s path live.
     pub(super) async fn make_live(&self, entry: &CatalogEntry, wanted: Wanted<'_>) -> Result<Outcome, ServiceError> {
-        let _place = self.places.acquire().await.ok();
         // Whether this call's own intent was committed: whoever fulfilled it did so for this call.
         let mut intended = false;
         loop {
@@ -96,7 +90,6 @@ impl Registry {
     /// Fulfils the intent that a caller left on `entry`'s path, and makes nothing else live: what the intent made live
     /// may have ended since.
     pub(super) async fn finish(&self, entry: &CatalogEntry) -> Result<(), ServiceError> {
-        let _place = self.places.acquire().await.ok();
         let Some(lock) = PathLock::take(self.cluster(), &entry.path).await? else {
             return Ok(());
         };

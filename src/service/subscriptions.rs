@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use futures::{StreamExt, stream};
 
+use super::bounds::check_reason;
 use super::catalog::{Catalog, check_path};
 use super::clock;
 use super::error::{Rejection, RejectionCode, ServiceError};
@@ -26,8 +27,6 @@ use crate::storage::pools::{Database, Databases};
 use crate::storage::registry;
 use crate::storage::subscriptions::{self, SubscriptionFilter, SubscriptionRow};
 
-/// Bytes of a transition's reason.
-const MAX_REASON_BYTES: usize = 4096;
 /// Subscriptions that one bulk transition may touch.
 const MAX_BULK: usize = 1000;
 /// Transitions of a bulk that are under way at a time.
@@ -252,16 +251,6 @@ fn after(current: &SubscriptionRow, action: Action) -> Result<State, Rejection> 
         Rejection::new(RejectionCode::InvalidTransition, "id", refusal.to_string())
     };
     current.state.after(action).map_err(refused)
-}
-
-fn check_reason(reason: Option<&str>) -> Result<(), Rejection> {
-    match reason {
-        Some(reason) if reason.len() > MAX_REASON_BYTES => {
-            Err(Rejection::invalid("reason", format!("a reason has at most {MAX_REASON_BYTES} bytes")))
-        }
-        Some(reason) => Rejection::check_text("reason", reason),
-        None => Ok(()),
-    }
 }
 
 fn not_found(path: &str) -> Rejection {

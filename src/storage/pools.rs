@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::{Connection, PgConnection};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use super::error::{DatabaseName, StorageError};
@@ -33,6 +33,8 @@ pub struct Database {
     /// Probes in a row that got no answer.
     slow_probes: AtomicU64,
     suspected: Notify,
+    /// See [`Self::may_hold`].
+    holders: Semaphore,
 }
 
 /// What the prober last saw.
@@ -59,9 +61,10 @@ impl Database {
             .max_connections(connections)
             .acquire_timeout(ACQUIRE_DEADLINE)
             .connect_lazy_with(pooled);
+        let holders = Semaphore::new((connections as usize / 2).max(1));
         let (latency_micros, slow_probes) = (AtomicU64::new(u64::MAX), AtomicU64::new(0));
         let (down, suspected) = (RwLock::new(None), Notify::new());
-        Self { name, pool, options, down, latency_micros, slow_probes, suspected }
+        Self { name, pool, options, down, latency_micros, slow_probes, suspected, holders }
     }
 
     /// Which one it is.
@@ -74,15 +77,17 @@ impl Database {
         &self.pool
     }
 
+    /// Waits until the caller may keep a connection while it asks for another one, of any database: that may be this one
+    /// under another name, and a pool whose connections are all kept by such callers would stand still. To be awaited
+    /// within [`Self::run`], before the first connection is asked for.
+    pub(super) async fn may_hold(&self) -> Option<SemaphorePermit<'_>> {
+        // It is never closed.
+        self.holders.acquire().await.ok()
+    }
+
     /// A connection of its own, outside the pool and its deadlines, for work that may take long.
     pub(super) async fn connect(&self) -> sqlx::Result<PgConnection> {
         PgConnection::connect_with(&self.options).await
-    }
-
-    /// How many connections the pool may hold.
-    #[must_use]
-    pub fn max_connections(&self) -> u32 {
-        self.pool.options().get_max_connections()
     }
 
     /// Connections in the pool: all, and those of them that nobody uses.

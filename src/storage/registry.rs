@@ -5,6 +5,7 @@
 //! holder fulfils the same one: two subscriptions of a path can't both become live.
 
 use sqlx::{Postgres, Transaction};
+use tokio::sync::SemaphorePermit;
 
 use super::error::StorageError;
 use super::pools::Database;
@@ -25,6 +26,7 @@ pub struct PathLock<'a> {
     cluster: &'a Database,
     tx: Transaction<'static, Postgres>,
     path: &'a str,
+    _permit: Option<SemaphorePermit<'a>>,
     /// As of the lock.
     pub row: RegistryRow,
 }
@@ -33,6 +35,7 @@ impl<'a> PathLock<'a> {
     /// Waits for the path's row and takes it. `Ok(None)`: the path has none; [`reserve`] makes it.
     pub async fn take(cluster: &'a Database, path: &'a str) -> Result<Option<Self>, StorageError> {
         let work = async {
+            let permit = cluster.may_hold().await;
             let mut tx = cluster.pool().begin().await?;
             let row = sqlx::query!(
                 "SELECT subscription_id, intent_after FROM noetl.subscription_registry WHERE path = $1 FOR UPDATE",
@@ -40,15 +43,15 @@ impl<'a> PathLock<'a> {
             )
             .fetch_optional(&mut *tx)
             .await?;
-            Ok((tx, row))
+            Ok((permit, tx, row))
         };
-        let (tx, row) = cluster.run(work).await?;
+        let (permit, tx, row) = cluster.run(work).await?;
         Ok(row.map(|row| {
             let row = RegistryRow {
                 subscription_id: Id::new(row.subscription_id),
                 intent_after: row.intent_after.map(Id::new),
             };
-            Self { cluster, tx, path, row }
+            Self { cluster, tx, path, _permit: permit, row }
         }))
     }
 

@@ -205,7 +205,7 @@ async fn a_cancellation_ends_an_execution_once() {
     assert_eq!(cancelled["context"]["reason"], "operator said so");
     assert_eq!(cancelled["meta"]["emitter"], "control_plane");
 
-    for unknown in ["1", &inbox, &seen["catalogEntry"]["id"].as_str().unwrap()] {
+    for unknown in ["1", &inbox, seen["catalogEntry"]["id"].as_str().unwrap()] {
         let answer = cancel(&server, unknown, None).await;
         let error = &answer["userErrors"][0];
         assert_eq!((&error["code"], &error["field"]), (&json!("NOT_FOUND"), &json!(["id"])), "{answer}");

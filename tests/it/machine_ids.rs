@@ -58,7 +58,7 @@ async fn replicas_never_share_a_machine_id() {
     assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), 6, "{ids:?}");
 }
 
-/// A state of proc_pid_net(5).
+/// A state of `proc_pid_net(5)`.
 const ESTABLISHED: &str = "01";
 
 /// Connections to the server with bytes that it has not read.

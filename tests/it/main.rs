@@ -9,6 +9,8 @@
 #![allow(clippy::similar_names, reason = "`won` and `one` are told apart by their readers")]
 #![allow(missing_docs, unreachable_pub, reason = "nobody imports a test")]
 
+mod bad_input;
+mod catalog;
 mod common;
 
 mod broker_loss;
@@ -19,6 +21,7 @@ mod executions;
 mod live_events;
 mod local_servers;
 mod machine_ids;
+mod one_database;
 mod register_race;
 mod tail_gap_free;
 mod transitions;

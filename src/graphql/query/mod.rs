@@ -21,7 +21,7 @@ use super::types::feed::EventStreamStatus;
 use super::types::server::{ServerInfo, Shard, Viewer};
 use super::types::subscription::SourceSubscription;
 use crate::domain::cursor::{CursorKind, encode};
-use crate::service::error::Rejection;
+use crate::service::bounds::check_text;
 use crate::storage::catalog::{self, CatalogKey};
 use crate::storage::subscriptions::SubscriptionRow;
 
@@ -42,7 +42,7 @@ impl Query {
         let found = match by {
             SubscriptionKey::Id(id) => subscriptions.get(parse_id("by.id", &id).map_err(fault)?).await,
             SubscriptionKey::Path(path) => {
-                Rejection::check_text("by.path", &path).map_err(fault)?;
+                check_text("by.path", &path).map_err(fault)?;
                 subscriptions.by_path(&path).await
             }
         };
@@ -124,12 +124,12 @@ impl Query {
         #[graphql(desc = "Whose.")] path: String,
         #[graphql(desc = "Which version; the newest by default.")] version: Option<i32>,
     ) -> Result<Option<CatalogEntry>> {
+        check_text("path", &path).map_err(fault)?;
         let version = match version.map(i16::try_from) {
             Some(Err(_)) => return Ok(None),
             Some(Ok(version)) => Some(version),
             None => None,
         };
-        Rejection::check_text("path", &path).map_err(fault)?;
         let found = ctx.data::<Services>()?.catalog.find(&path, version).await.map_err(fault)?;
         Ok(found.map(CatalogEntry))
     }

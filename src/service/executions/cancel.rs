@@ -6,21 +6,16 @@ use super::Executions;
 use crate::domain::event::Event;
 use crate::domain::execution::{CANCELLED, Status, emitted};
 use crate::domain::ids::Id;
+use crate::service::bounds::check_reason;
 use crate::service::clock;
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
 use crate::storage::executions::{self, ExecutionRow};
 use crate::storage::log::LockedLog;
 
-/// Bytes of a cancellation's reason.
-const MAX_REASON_BYTES: usize = 4096;
-
 impl Executions {
     /// Ends an execution that has not ended.
     pub async fn cancel(&self, id: Id, reason: Option<String>) -> Result<(), ServiceError> {
-        if reason.as_ref().is_some_and(|reason| reason.len() > MAX_REASON_BYTES) {
-            return Err(Rejection::invalid("reason", format!("a reason has at most {MAX_REASON_BYTES} bytes")).into());
-        }
-        Rejection::check_text("reason", reason.as_deref().unwrap_or_default())?;
+        check_reason(reason.as_deref())?;
         let shard = self.databases.shard_of(id);
         let row = executions::by_ids(shard, &[id.get()]).await?.pop().ok_or_else(|| unknown(id))?;
         let mut log = LockedLog::lock(shard, id).await?;

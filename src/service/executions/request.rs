@@ -4,8 +4,9 @@ use serde_json::{Map, Value, json};
 
 use crate::domain::execution::{Creation, is_pool_name, request_hash};
 use crate::domain::ids::Id;
+use crate::service::bounds::{check_json, check_text};
 use crate::service::catalog::check_path;
-use crate::service::error::{Rejection, RejectionCode};
+use crate::service::error::Rejection;
 
 /// Requests in one batch.
 pub const MAX_BATCH: usize = 1000;
@@ -14,7 +15,7 @@ pub const MAX_WORKLOAD_BYTES: usize = 4 << 20;
 /// Bytes of a dedup key.
 const MAX_KEY_BYTES: usize = 1024;
 /// Seconds of a dedup window: 30 days.
-const MAX_WINDOW_SECONDS: i32 = 30 * 24 * 3600;
+const MAX_WINDOW_SECONDS: i64 = 30 * 24 * 3600;
 
 /// A request to start an execution.
 #[derive(Debug, Clone, Default)]
@@ -41,7 +42,7 @@ pub struct Dedup {
     /// What makes two requests the same message, within the parent.
     pub key: String,
     /// How long the key is remembered; absent: the subscription's `dedup.window_secs`, else 300.
-    pub window_seconds: Option<i32>,
+    pub window_seconds: Option<i64>,
 }
 
 /// What is to run.
@@ -78,7 +79,7 @@ impl ExecuteRequest {
     pub(super) fn validate(self) -> Result<ValidRequest, Rejection> {
         let target = target(self.path, self.catalog_id)?;
         let workload = workload(self.workload)?;
-        check_json("trace", self.trace.as_ref())?;
+        self.trace.as_ref().map_or(Ok(()), |trace| check_json("trace", trace, MAX_WORKLOAD_BYTES))?;
         if self.trace.as_ref().is_some_and(|trace| !trace.is_object()) {
             return Err(Rejection::invalid("trace", "trace must be a map, such as {\"traceparent\": \"00-…\"}"));
         }
@@ -115,33 +116,12 @@ fn target(path: Option<String>, catalog_id: Option<Id>) -> Result<Target, Reject
 }
 
 fn workload(given: Option<Value>) -> Result<Map<String, Value>, Rejection> {
-    check_json("workload", given.as_ref())?;
+    let given = given.unwrap_or_default();
+    check_json("workload", &given, MAX_WORKLOAD_BYTES)?;
     match given {
-        None | Some(Value::Null) => Ok(Map::new()),
-        Some(Value::Object(map)) => Ok(map),
-        Some(_) => Err(Rejection::invalid("workload", "workload must be a map")),
-    }
-}
-
-/// Within the bounds of size, and without a NUL character, which JSON can say but the database can't store.
-fn check_json(field: &str, value: Option<&Value>) -> Result<(), Rejection> {
-    let text = value.map(Value::to_string).unwrap_or_default();
-    if text.len() > MAX_WORKLOAD_BYTES {
-        let message = format!("{field} has {} bytes as JSON; at most {MAX_WORKLOAD_BYTES} are allowed", text.len());
-        return Err(Rejection::new(RejectionCode::PayloadTooLarge, field, message));
-    }
-    if text.contains("\\u0000") && value.is_some_and(holds_nul) {
-        return Err(Rejection::invalid(field, format!("{field} holds a NUL character, which can't be stored")));
-    }
-    Ok(())
-}
-
-fn holds_nul(value: &Value) -> bool {
-    match value {
-        Value::String(text) => text.contains('\0'),
-        Value::Array(items) => items.iter().any(holds_nul),
-        Value::Object(map) => map.iter().any(|(key, value)| key.contains('\0') || holds_nul(value)),
-        _ => false,
+        Value::Null => Ok(Map::new()),
+        Value::Object(map) => Ok(map),
+        _ => Err(Rejection::invalid("workload", "workload must be a map")),
     }
 }
 
@@ -150,9 +130,7 @@ fn check_dedup(dedup: &Dedup) -> Result<(), Rejection> {
         let message = format!("a dedup key has 1 to {MAX_KEY_BYTES} bytes, this one has {}", dedup.key.len());
         return Err(Rejection::invalid("dedup.key", message));
     }
-    if dedup.key.contains('\0') {
-        return Err(Rejection::invalid("dedup.key", "a dedup key has no NUL character"));
-    }
+    check_text("dedup.key", &dedup.key)?;
     match dedup.window_seconds {
         Some(seconds) if !(1..=MAX_WINDOW_SECONDS).contains(&seconds) => {
             let message = format!("a dedup window has 1 to {MAX_WINDOW_SECONDS} seconds, not {seconds}");

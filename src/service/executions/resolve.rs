@@ -28,7 +28,7 @@ pub(super) struct Named {
     pub(super) entry: Arc<CatalogEntry>,
     pub(super) parent: Option<Arc<LogHead>>,
     /// Seconds.
-    pub(super) default_window: i32,
+    pub(super) default_window: i64,
 }
 
 impl Executions {
@@ -119,8 +119,7 @@ fn check_executable(entry: &CatalogEntry, target: &Target) -> Result<(), Rejecti
 }
 
 /// The window that the parent's catalog entry names as `dedup.window_secs`, else 300 s.
-fn default_window(parent: Option<&Arc<CatalogEntry>>) -> i32 {
+fn default_window(parent: Option<&Arc<CatalogEntry>>) -> i64 {
     let named = parent.and_then(|entry| entry.payload.as_ref()?.get("dedup")?.get("window_secs")?.as_i64());
-    let seconds = named.filter(|seconds| *seconds > 0).unwrap_or(i64::from(DEFAULT_WINDOW_SECONDS));
-    i32::try_from(seconds).unwrap_or(i32::MAX)
+    named.filter(|seconds| *seconds > 0).unwrap_or(i64::from(DEFAULT_WINDOW_SECONDS))
 }

@@ -92,7 +92,7 @@ impl Executions {
             trace: request.trace.or_else(inherited),
             emitted_at: clock::now(),
         };
-        let window_seconds = window.unwrap_or(named.default_window);
+        let window_seconds = i32::try_from(window.unwrap_or(named.default_window)).unwrap_or(i32::MAX);
         Ok(Ready { position, creation, dedup: request.dedup, window_seconds, hash: request.hash })
     }
 

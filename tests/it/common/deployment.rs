@@ -17,11 +17,11 @@ pub struct Deployment {
     pub shard_dsns: Vec<String>,
     /// The broker's process, to be killed and restarted.
     pub nats: NatsServer,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Deployment {
-    /// Fresh, empty databases, migrated, and a fresh broker.
+    /// Fresh, empty databases, migrated, and a fresh broker. Without shards the cluster database is the only one.
     pub async fn start(shards: usize) -> Self {
         let deployment = Self::unmigrated(shards).await;
         deployment.migrate().await;
@@ -45,7 +45,10 @@ impl Deployment {
             ("NOETL_PORT".to_owned(), "0".to_owned()),
             ("NOETL_POOL_SIZE".to_owned(), "10".to_owned()),
         ];
-        Self { env, cluster_dsn, shard_dsns, nats, _folder: folder }
+        if shards == 0 {
+            shard_dsns.push(cluster_dsn.clone());
+        }
+        Self { env, cluster_dsn, shard_dsns, nats, folder }
     }
 
     /// Runs `noetl-graphql migrate`, which must succeed.
@@ -75,7 +78,7 @@ impl Deployment {
 
     /// The folder in which the broker keeps its streams; to be touched only while it is stopped.
     pub fn broker_store(&self) -> PathBuf {
-        self._folder.path().join("nats/store")
+        self.folder.path().join("nats/store")
     }
 
     /// A connection to the cluster database.

@@ -1,0 +1,47 @@
+//! Bounds on what callers send: a size, and no NUL character, which JSON can say but PostgreSQL's text and jsonb can't
+//! hold.
+
+use serde_json::Value;
+
+use super::error::{Rejection, RejectionCode};
+
+/// Bytes of a reason.
+const MAX_REASON_BYTES: usize = 4096;
+
+/// A text that can be stored and looked for.
+pub fn check_text(field: &str, text: &str) -> Result<(), Rejection> {
+    if text.contains('\0') { Err(nul(field)) } else { Ok(()) }
+}
+
+/// Why something is done, for the log.
+pub(super) fn check_reason(reason: Option<&str>) -> Result<(), Rejection> {
+    let reason = reason.unwrap_or_default();
+    if reason.len() > MAX_REASON_BYTES {
+        return Err(Rejection::invalid("reason", format!("a reason has at most {MAX_REASON_BYTES} bytes")));
+    }
+    check_text("reason", reason)
+}
+
+/// JSON of at most `max_bytes` that can be stored.
+pub(super) fn check_json(field: &str, value: &Value, max_bytes: usize) -> Result<(), Rejection> {
+    let text = value.to_string();
+    if text.len() > max_bytes {
+        let message = format!("{field} has {} bytes as JSON; at most {max_bytes} are allowed", text.len());
+        return Err(Rejection::new(RejectionCode::PayloadTooLarge, field, message));
+    }
+    // Most JSON does not have these letters, and then need not be walked.
+    if text.contains("\\u0000") && holds_nul(value) { Err(nul(field)) } else { Ok(()) }
+}
+
+fn holds_nul(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains('\0'),
+        Value::Array(items) => items.iter().any(holds_nul),
+        Value::Object(map) => map.iter().any(|(key, value)| key.contains('\0') || holds_nul(value)),
+        _ => false,
+    }
+}
+
+fn nul(field: &str) -> Rejection {
+    Rejection::invalid(field, format!("{field} holds a NUL character, which can't be stored"))
+}

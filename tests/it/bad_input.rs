@@ -1,0 +1,348 @@
+//! Bad input gets a typed error that names the field, and leaves no trace: nothing written, nothing claimed.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+
+use crate::common::{Deployment, Server};
+
+/// What bad input may name, and what a good one looks like.
+struct Known {
+    playbook: String,
+    subscription_entry: String,
+    subscription: String,
+    execution: String,
+    /// A cursor of the list of executions.
+    cursor: String,
+}
+
+async fn known(server: &Server) -> Known {
+    let playbook = server.register_entry("process", &json!({ "kind": "playbook" })).await;
+    let subscription_entry = server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
+    let subscription = server.register("inbox").await["subscription"]["id"].as_str().unwrap().to_owned();
+    let execution = server.execute(json!({ "path": "process" })).await["execution"]["id"].as_str().unwrap().to_owned();
+    let list = server.data("{ executions { pageInfo { endCursor } } }", json!({})).await;
+    let cursor = list["executions"]["pageInfo"]["endCursor"].as_str().unwrap().to_owned();
+    Known { playbook, subscription_entry, subscription, execution, cursor }
+}
+
+/// How many rows each table of each database has.
+async fn rows(deployment: &Deployment) -> BTreeMap<String, i64> {
+    let mut rows = BTreeMap::new();
+    for dsn in deployment.shard_dsns.iter().chain([&deployment.cluster_dsn]) {
+        let mut database = PgConnection::connect(dsn).await.unwrap();
+        let tables = "SELECT tablename::text FROM pg_tables WHERE schemaname = 'noetl'";
+        for table in sqlx::query_scalar::<_, String>(tables).fetch_all(&mut database).await.unwrap() {
+            let count = AssertSqlSafe(format!("SELECT count(*) FROM noetl.{table}"));
+            rows.insert(format!("{dsn} {table}"), sqlx::query_scalar(count).fetch_one(&mut database).await.unwrap());
+        }
+    }
+    rows
+}
+
+/// A mutation, its input, the code that it is refused with, and the field.
+type BadMutation = (&'static str, Value, &'static str, &'static str);
+
+const NOT_IDS: [&str; 8] = ["", "x", "-1", "+1", "01", "1.5", " 1", "9223372036854775808"];
+
+fn bad_executes(known: &Known) -> Vec<BadMutation> {
+    let mut cases = Vec::new();
+    // Each comes with a good key, so that a claim would show.
+    let mut case = |input: Value, code, field| {
+        let mut whole = json!({ "dedup": { "key": "k" } });
+        whole.as_object_mut().unwrap().extend(input.as_object().unwrap().clone());
+        cases.push(("execute", whole, code, field));
+    };
+    case(json!({}), "INVALID_INPUT", "path");
+    case(json!({ "path": "process", "catalogId": known.playbook }), "INVALID_INPUT", "path");
+    for path in ["", " ", "process ", "a\nb", "a\0b", &"x".repeat(513)] {
+        case(json!({ "path": path }), "INVALID_INPUT", "path");
+    }
+    case(json!({ "path": "nowhere" }), "NOT_FOUND", "path");
+    case(json!({ "path": "inbox" }), "WRONG_KIND", "path");
+    for id in NOT_IDS {
+        case(json!({ "catalogId": id }), "INVALID_INPUT", "catalogId");
+        case(json!({ "path": "process", "parentExecutionId": id }), "INVALID_INPUT", "parentExecutionId");
+    }
+    case(json!({ "catalogId": "1" }), "NOT_FOUND", "catalogId");
+    case(json!({ "catalogId": known.execution }), "NOT_FOUND", "catalogId");
+    case(json!({ "catalogId": known.subscription_entry }), "WRONG_KIND", "catalogId");
+    for parent in ["0", "1", &known.playbook, "9223372036854775807"] {
+        case(json!({ "path": "process", "parentExecutionId": parent }), "NOT_FOUND", "parentExecutionId");
+    }
+    let good = |field: &str, value: Value| {
+        let mut input = json!({ "path": "process" });
+        input[field] = value;
+        input
+    };
+    for field in ["workload", "trace"] {
+        for value in [json!([]), json!("text"), json!(5), json!(true)] {
+            case(good(field, value), "INVALID_INPUT", field);
+        }
+        for value in [json!({ "a": "b\0c" }), json!({ "a": [{ "b\0": 1 }] })] {
+            case(good(field, value), "INVALID_INPUT", field);
+        }
+        case(good(field, json!({ "a": "x".repeat(10 << 20) })), "PAYLOAD_TOO_LARGE", field);
+    }
+    for pool in ["", "a b", "a.b", "*", ">", "ä", "a\0", &"x".repeat(65)] {
+        case(good("executionPool", json!(pool)), "INVALID_INPUT", "executionPool");
+    }
+    for key in ["", "a\0b", &"x".repeat(1025), &"x".repeat(10 << 20)] {
+        case(good("dedup", json!({ "key": key })), "INVALID_INPUT", "dedup.key");
+    }
+    for seconds in [0, -1, i64::MIN, 2_592_001, 3_155_760_000, i64::MAX] {
+        case(good("dedup", json!({ "key": "k", "windowSeconds": seconds })), "INVALID_INPUT", "dedup.windowSeconds");
+    }
+    cases
+}
+
+fn bad_entries() -> Vec<BadMutation> {
+    let mut cases = Vec::new();
+    let mut case = |change: Value, code, field| {
+        let mut whole = json!({ "path": "fresh", "content": "kind: playbook" });
+        whole.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        cases.push(("registerCatalogEntry", whole, code, field));
+    };
+    for path in ["", " fresh", "a\0b", "a\tb", &"ä".repeat(257)] {
+        case(json!({ "path": path }), "INVALID_INPUT", "path");
+    }
+    let deep = format!("kind: playbook\na: {}{}", "[".repeat(50_000), "]".repeat(50_000));
+    let laughs = (1..30).fold("kind: playbook\na0: &a0 [x, x]\n".to_owned(), |text, n| {
+        format!("{text}a{n}: &a{n} [*a{0}, *a{0}]\n", n - 1)
+    });
+    let unparsable = ["a: [1", "{\"kind\": ", "\"open", "a: b: c", "a\0b", "%", "kind: *gone", &deep, &laughs];
+    let no_maps = ["", "just text", "- kind: playbook", "5", "null", "[]"];
+    let without_kind = ["a: 1", "kind: banana", "kind: 5", "kind: [playbook]", "kind:"];
+    for content in unparsable.into_iter().chain(no_maps).chain(without_kind) {
+        case(json!({ "content": content }), "INVALID_INPUT", "content");
+    }
+    case(json!({ "content": r#"{"kind": "playbook", "a": "b\u0000c"}"# }), "INVALID_INPUT", "content");
+    let big = format!("kind: playbook\na: {}", "x".repeat(10 << 20));
+    case(json!({ "content": big }), "PAYLOAD_TOO_LARGE", "content");
+    for kind in ["", "banana", "play book", "playbook\0"] {
+        case(json!({ "kind": kind }), "INVALID_INPUT", "kind");
+    }
+    case(json!({ "meta": { "a": "b\0c" } }), "INVALID_INPUT", "meta");
+    case(json!({ "meta": { "a": "x".repeat(10 << 20) } }), "PAYLOAD_TOO_LARGE", "meta");
+    cases
+}
+
+fn bad_transitions(known: &Known) -> Vec<BadMutation> {
+    let mut cases = Vec::new();
+    for path in ["", "a\0b", " inbox"] {
+        cases.push(("registerSubscription", json!({ "path": path }), "INVALID_INPUT", "path"));
+    }
+    cases.push(("registerSubscription", json!({ "path": "nowhere" }), "NOT_FOUND", "path"));
+    cases.push(("registerSubscription", json!({ "path": "process" }), "WRONG_KIND", "path"));
+    let reasons = ["x".repeat(4097), "a\0b".to_owned()];
+    for action in ["activate", "pause", "resume", "drain", "deactivate"] {
+        let mutation: &'static str = format!("{action}Subscription").leak();
+        for id in NOT_IDS {
+            let expecting = json!({ "id": known.subscription, "expectedLastEventId": id });
+            cases.push((mutation, expecting, "INVALID_INPUT", "expectedLastEventId"));
+            cases.push((mutation, json!({ "id": id }), "INVALID_INPUT", "id"));
+        }
+        for id in ["0", "1", &known.execution, &known.subscription_entry, "9223372036854775807"] {
+            cases.push((mutation, json!({ "id": id }), "NOT_FOUND", "id"));
+        }
+        for reason in &reasons {
+            cases.push((mutation, json!({ "id": known.subscription, "reason": reason }), "INVALID_INPUT", "reason"));
+        }
+        let stale = json!({ "id": known.subscription, "expectedLastEventId": known.subscription });
+        cases.push((mutation, stale, "STALE_VERSION", "expectedLastEventId"));
+    }
+    for id in NOT_IDS {
+        let filter = json!({ "ids": [known.subscription, id] });
+        cases.push((BULK, json!({ "action": "ACTIVATE", "filter": filter }), "INVALID_INPUT", "filter.ids"));
+        cases.push(("cancelExecution", json!({ "id": id }), "INVALID_INPUT", "id"));
+    }
+    let many = json!({ "ids": vec!["1"; 1001] });
+    cases.push((BULK, json!({ "action": "ACTIVATE", "filter": many }), "INVALID_INPUT", "filter.ids"));
+    let prefix = json!({ "pathPrefix": "a\0" });
+    cases.push((BULK, json!({ "action": "ACTIVATE", "filter": prefix }), "INVALID_INPUT", "filter.pathPrefix"));
+    for id in ["0", "1", &known.subscription, &known.playbook] {
+        cases.push(("cancelExecution", json!({ "id": id }), "NOT_FOUND", "id"));
+    }
+    for reason in &reasons {
+        cases.push((BULK, json!({ "action": "PAUSE", "filter": {}, "reason": reason }), "INVALID_INPUT", "reason"));
+        cases.push(("cancelExecution", json!({ "id": known.execution, "reason": reason }), "INVALID_INPUT", "reason"));
+    }
+    cases
+}
+
+const BULK: &str = "transitionSubscriptions";
+
+fn input_type(mutation: &str) -> &str {
+    match mutation {
+        "execute" => "ExecuteInput",
+        "registerCatalogEntry" => "RegisterCatalogEntryInput",
+        "registerSubscription" => "RegisterSubscriptionInput",
+        "cancelExecution" => "CancelExecutionInput",
+        BULK => "BulkTransitionInput",
+        _ => "TransitionInput",
+    }
+}
+
+/// A query whose only argument list is bad, the code of its error, and the field.
+fn bad_queries(known: &Known) -> Vec<(String, &'static str, String)> {
+    let mut cases = Vec::new();
+    let mut case = |query: String, field: &str| cases.push((query, "INVALID_INPUT", field.to_owned()));
+    let lists = [
+        ("subscriptions(@) { nodes { id } }".to_owned(), false),
+        ("executions(@) { nodes { id } }".to_owned(), true),
+        ("catalogEntries(@) { nodes { id } }".to_owned(), false),
+        (format!("events(executionId: \"{}\", @) {{ nodes {{ id }} }}", known.execution), false),
+        (format!("execution(id: \"{}\") {{ children(@) {{ nodes {{ id }} }} }}", known.execution), true),
+        (format!("execution(id: \"{}\") {{ events(@) {{ nodes {{ id }} }} }}", known.execution), false),
+        (format!("subscription(by: {{id: \"{}\"}}) {{ history(@) {{ nodes {{ id }} }} }}", known.subscription), false),
+        (
+            format!("subscription(by: {{id: \"{}\"}}) {{ executions(@) {{ nodes {{ id }} }} }}", known.subscription),
+            true,
+        ),
+    ];
+    let cut = &known.cursor[..known.cursor.len() - 1];
+    for (list, of_executions) in lists {
+        for size in [0, -1, 101, i32::MIN, 5000] {
+            case(list.replace('@', &format!("first: {size}")), "first");
+            case(list.replace('@', &format!("last: {size}")), "last");
+        }
+        case(list.replace('@', "first: 1, last: 1"), "first");
+        for cursor in ["", "x", "====", "\\u0000", cut, &known.cursor] {
+            if of_executions && cursor == known.cursor {
+                continue;
+            }
+            case(list.replace('@', &format!("first: 1, after: \"{cursor}\"")), "after");
+            case(list.replace('@', &format!("last: 1, before: \"{cursor}\"")), "before");
+        }
+    }
+    for id in NOT_IDS {
+        case(format!("execution(id: \"{id}\") {{ id }}"), "id");
+        case(format!("subscription(by: {{id: \"{id}\"}}) {{ id }}"), "by.id");
+        case(format!("event(executionId: \"{id}\", id: \"1\") {{ id }}"), "executionId");
+        case(format!("event(executionId: \"1\", id: \"{id}\") {{ id }}"), "id");
+        case(format!("events(executionId: \"{id}\") {{ nodes {{ id }} }}"), "executionId");
+        case(format!("subscriptions(filter: {{ids: [\"{id}\"]}}) {{ nodes {{ id }} }}"), "filter.ids");
+        let parent = format!("filter: {{parentExecutionId: \"{id}\"}}");
+        case(format!("executions({parent}) {{ nodes {{ id }} }}"), "filter.parentExecutionId");
+        case(format!("events(executionId: \"1\", {parent}) {{ nodes {{ id }} }}"), "filter.parentExecutionId");
+        let executions = format!("filter: {{executionIds: [\"{id}\"]}}");
+        case(format!("events(executionId: \"1\", {executions}) {{ nodes {{ id }} }}"), "filter.executionIds");
+    }
+    let nul = "a\\u0000";
+    case(format!("subscription(by: {{path: \"{nul}\"}}) {{ id }}"), "by.path");
+    case(format!("catalogEntry(path: \"{nul}\") {{ id }}"), "path");
+    for list in ["subscriptions", "executions", "catalogEntries"] {
+        case(format!("{list}(filter: {{pathPrefix: \"{nul}\"}}) {{ nodes {{ id }} }}"), "filter.pathPrefix");
+    }
+    case(format!("catalogEntries(filter: {{kinds: [\"{nul}\"]}}) {{ nodes {{ id }} }}"), "filter.kinds");
+    let many = vec!["\"x\""; 1001].join(",");
+    for field in ["types", "nodeNames", "statuses"] {
+        for values in [format!("\"{nul}\""), many.clone()] {
+            let list = format!("events(executionId: \"1\", filter: {{{field}: [{values}]}}) {{ nodes {{ id }} }}");
+            case(list, &format!("filter.{field}"));
+        }
+    }
+    cases
+}
+
+/// Requests that GraphQL itself refuses, and what the message must name.
+fn outside_the_types(known: &Known) -> Vec<(String, &'static str)> {
+    let execute = |input: &str| format!("mutation {{ execute(input: {{path: \"process\", {input}}}) {{ outcome }} }}");
+    vec![
+        (execute("dedup: {key: \"k\", windowSeconds: \"1\"}"), "windowSeconds"),
+        (execute("dedup: {windowSeconds: 1}"), "key"),
+        (execute("dedup: {key: 5}"), "key"),
+        (execute("priority: 1"), "priority"),
+        (format!("{{ subscription(by: {{id: \"{}\", path: \"inbox\"}}) {{ id }} }}", known.subscription), "by"),
+        ("{ subscription(by: {}) { id } }".to_owned(), "by"),
+        ("{ subscriptions(filter: {states: [ASLEEP]}) { nodes { id } } }".to_owned(), "states"),
+        ("{ executions(filter: {startedAfter: \"yesterday\"}) { nodes { id } } }".to_owned(), "ExecutionFilter"),
+        ("{ executions(first: \"ten\") { nodes { id } } }".to_owned(), "first"),
+    ]
+}
+
+fn shown(text: &str) -> &str {
+    text.get(..300).unwrap_or(text)
+}
+
+#[tokio::test]
+async fn bad_input_gets_a_typed_error_and_writes_nothing() {
+    let deployment = Deployment::start(2).await;
+    // Publishing writes its cursor when it likes.
+    let server = deployment.replica_with(&[("NOETL_EVENT_STREAM_ENABLED", "false")]).await;
+    let known = known(&server).await;
+    let before = rows(&deployment).await;
+    let mut wrong = Vec::new();
+
+    for (mutation, input, code, field) in
+        bad_executes(&known).into_iter().chain(bad_entries()).chain(bad_transitions(&known))
+    {
+        let kind = input_type(mutation);
+        let query = format!(
+            "mutation($input: {kind}!) {{ it: {mutation}(input: $input) {{ userErrors {{ code field message retryable }} }} }}"
+        );
+        let answer = server.send(&query, json!({ "input": input })).await.unwrap();
+        let expected: Vec<&str> = field.split('.').collect();
+        let errors = answer["data"]["it"]["userErrors"].as_array().cloned().unwrap_or_default();
+        let right = |error: &Value| {
+            error["code"] == code
+                && error["field"] == json!(expected)
+                && error["retryable"] == false
+                && error["message"].as_str().is_some_and(|message| (10..2000).contains(&message.len()))
+        };
+        if errors.len() != 1 || !errors.iter().all(right) {
+            let (input, answer) = (input.to_string(), answer.to_string());
+            wrong.push(format!("{mutation} {}: not {code} at {field}: {}", shown(&input), shown(&answer)));
+        }
+    }
+    for (query, code, field) in bad_queries(&known) {
+        let answer = server.send(&format!("{{ {query} }}"), json!({})).await.unwrap();
+        let error = &answer["errors"][0]["extensions"];
+        if error["code"] != code || error["field"] != field.as_str() {
+            wrong.push(format!("{}: not {code} at {field}: {}", shown(&query), shown(&answer.to_string())));
+        }
+    }
+    for (request, named) in outside_the_types(&known) {
+        let answer = server.send(&request, json!({})).await.unwrap();
+        let error = &answer["errors"][0];
+        let coded = error["extensions"]["code"] == "GRAPHQL_VALIDATION_FAILED";
+        if !coded || !error["message"].as_str().unwrap_or_default().contains(named) {
+            wrong.push(format!("{request}: not about {named}: {}", shown(&answer.to_string())));
+        }
+    }
+
+    assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
+    assert_eq!(rows(&deployment).await, before, "bad input left something behind");
+    // It still works, and the key that came with so much bad input is free.
+    let good = server.execute(json!({ "path": "process", "dedup": { "key": "k" } })).await;
+    assert_eq!(good["outcome"], "STARTED", "{good}");
+}
+
+#[tokio::test]
+async fn what_does_not_exist_is_null_and_an_empty_list() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica().await;
+    let known = known(&server).await;
+    for (field, argument) in [
+        ("execution", "id: \"1\""),
+        ("subscription", "by: {id: \"1\"}"),
+        ("subscription", "by: {path: \"x\"}"),
+        ("event", "executionId: \"1\", id: \"1\""),
+        ("catalogEntry", "path: \"x\""),
+        ("catalogEntry", "path: \"process\", version: 0"),
+        ("catalogEntry", "path: \"process\", version: 2"),
+        ("catalogEntry", "path: \"process\", version: 100000"),
+    ] {
+        let data = server.data(&format!("{{ {field}({argument}) {{ id }} }}"), json!({})).await;
+        assert_eq!(data[field], Value::Null, "{field}({argument})");
+    }
+    let of_another_kind = format!(
+        "{{ execution(id: \"{}\") {{ id }} subscription(by: {{id: \"{}\"}}) {{ id }} }}",
+        known.subscription, known.execution
+    );
+    let data = server.data(&of_another_kind, json!({})).await;
+    assert_eq!(data, json!({ "execution": null, "subscription": null }));
+    let data = server.data("{ events(executionId: \"1\") { nodes { id } } }", json!({})).await;
+    assert_eq!(data["events"]["nodes"], json!([]));
+}

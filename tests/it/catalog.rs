@@ -1,0 +1,186 @@
+//! The catalog: versions count up without gap or race, an entry never changes, and lists find what they are asked for.
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+use crate::common::{Deployment, Server};
+
+const REGISTER: &str = "mutation($input: RegisterCatalogEntryInput!) { registerCatalogEntry(input: $input) {
+    catalogEntry { id path version kind content payload meta createdAt } userErrors { code field message } } }";
+
+async fn register(server: &Server, input: Value) -> Value {
+    let payload = server.data(REGISTER, json!({ "input": input })).await["registerCatalogEntry"].clone();
+    assert_eq!(payload["userErrors"], json!([]));
+    payload["catalogEntry"].clone()
+}
+
+async fn entry(server: &Server, path: &str, version: Option<u32>) -> Value {
+    let query = "query($path: String!, $version: Int) { catalogEntry(path: $path, version: $version) {
+        id path version kind content payload meta createdAt } }";
+    server.data(query, json!({ "path": path, "version": version })).await["catalogEntry"].clone()
+}
+
+const YAML: &str = "\
+kind: Playbook
+workload: &defaults
+  greeting: \"grüß dich\"
+  retries: 3
+  ratio: 0.5
+  on: true
+  nothing: null
+steps:
+  - { name: one, with: *defaults }
+  - name: two
+    text: |
+      line
+      line
+";
+
+#[tokio::test]
+async fn yaml_and_json_are_read_alike_and_kept_as_they_came() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    let defaults = json!({ "greeting": "grüß dich", "retries": 3, "ratio": 0.5, "on": true, "nothing": null });
+    let parsed = json!({ "kind": "Playbook", "workload": defaults,
+        "steps": [{ "name": "one", "with": defaults }, { "name": "two", "text": "line\nline\n" }] });
+    let of_yaml = register(&server, json!({ "path": "a", "content": YAML, "meta": { "by": ["me"] } })).await;
+    let of_json = register(&server, json!({ "path": "b", "content": parsed.to_string() })).await;
+    assert_eq!((&of_yaml["payload"], &of_json["payload"]), (&parsed, &parsed));
+    assert_eq!((&of_yaml["content"], &of_json["content"]), (&json!(YAML), &json!(parsed.to_string())));
+    assert_eq!((&of_yaml["meta"], &of_json["meta"]), (&json!({ "by": ["me"] }), &Value::Null));
+    assert_eq!((&of_yaml["kind"], &of_json["kind"]), (&json!("playbook"), &json!("playbook")));
+    assert_eq!(entry(&server, "a", None).await, of_yaml);
+}
+
+#[tokio::test]
+async fn the_kind_is_the_input_s_else_the_content_s() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    let cases = [
+        (json!(null), "kind: agent", "agent"),
+        (json!("SUBSCRIPTION"), "kind: agent", "subscription"),
+        (json!("mcp"), "a: 1", "mcp"),
+        (json!(null), "{\"kind\": \"Memory\"}", "memory"),
+        (json!("credential"), "kind: nonsense", "credential"),
+    ];
+    for (kind, content, expected) in cases {
+        let registered = register(&server, json!({ "path": "a", "kind": kind, "content": content })).await;
+        assert_eq!(registered["kind"], expected, "{content}");
+    }
+}
+
+#[tokio::test]
+async fn versions_count_up_without_gap_or_duplicate() {
+    let deployment = Deployment::start(1).await;
+    let (one, other) = tokio::join!(deployment.replica(), deployment.replica());
+    let registers = (0..100).map(|n| {
+        let (path, content) = (["a", "b"][n / 2 % 2], format!("kind: playbook\nn: {n}"));
+        register([&one, &other][n % 2], json!({ "path": path, "content": content }))
+    });
+    let registered = join_all(registers).await;
+    for path in ["a", "b"] {
+        let of_path: Vec<&Value> = registered.iter().filter(|entry| entry["path"] == path).collect();
+        let mut versions: Vec<u64> = of_path.iter().map(|entry| entry["version"].as_u64().unwrap()).collect();
+        versions.sort_unstable();
+        assert_eq!(versions, (1..=50).collect::<Vec<_>>(), "{path}");
+        // Whatever replica is asked, a version is what was registered as it, and the newest is the last.
+        for entry_of_path in of_path {
+            let version = entry_of_path["version"].as_u64().map(|version| u32::try_from(version).unwrap());
+            assert_eq!(&entry(&one, path, version).await, entry_of_path);
+        }
+        assert_eq!(entry(&other, path, None).await["version"], 50);
+        assert_eq!(entry(&other, path, Some(51)).await, Value::Null);
+    }
+}
+
+#[tokio::test]
+async fn an_execution_runs_the_newest_version_or_exactly_the_given_one() {
+    let deployment = Deployment::start(1).await;
+    let (one, other) = tokio::join!(deployment.replica(), deployment.replica());
+    let mut ids = Vec::new();
+    for n in 1..=3 {
+        let content = json!({ "kind": "playbook", "workload": { "version": n } });
+        ids.push(one.register_entry("process", &content).await);
+        // A replica that has seen the path before learns of its new version.
+        let answer = other.execute(json!({ "path": "process" })).await;
+        let started = answer["execution"]["id"].clone();
+        let query = "query($id: ID!) { execution(id: $id) { workload catalogEntry { id version } } }";
+        let seen = other.data(query, json!({ "id": started })).await["execution"].clone();
+        assert_eq!(seen["workload"], json!({ "version": n }));
+        assert_eq!(seen["catalogEntry"], json!({ "id": ids[n - 1], "version": n }));
+    }
+    let query = "mutation($id: ID!) { execute(input: {catalogId: $id}) { execution { workload } } }";
+    let first = other.data(query, json!({ "id": ids[0] })).await["execute"]["execution"].clone();
+    assert_eq!(first["workload"], json!({ "version": 1 }));
+}
+
+const LIST: &str = "query($filter: CatalogFilter, $first: Int, $after: String, $last: Int, $before: String) {
+    catalogEntries(filter: $filter, first: $first, after: $after, last: $last, before: $before) {
+        nodes { path version } pageInfo { hasNextPage hasPreviousPage startCursor endCursor } } }";
+
+/// Walks the list in pages of `size`; answers it in its order.
+async fn walk(server: &Server, filter: &Value, size: u32, backwards: bool) -> Vec<(String, u64)> {
+    let (mut found, mut cursor) = (Vec::new(), Value::Null);
+    loop {
+        let page = if backwards {
+            json!({ "filter": filter, "last": size, "before": cursor })
+        } else {
+            json!({ "filter": filter, "first": size, "after": cursor })
+        };
+        let page = server.data(LIST, page).await["catalogEntries"].clone();
+        let items = page["nodes"].as_array().unwrap().iter();
+        let items = items.map(|node| (node["path"].as_str().unwrap().to_owned(), node["version"].as_u64().unwrap()));
+        let info = &page["pageInfo"];
+        if backwards {
+            cursor = info["startCursor"].clone();
+            found.splice(0..0, items);
+        } else {
+            cursor = info["endCursor"].clone();
+            found.extend(items);
+        }
+        if info[if backwards { "hasPreviousPage" } else { "hasNextPage" }] == false {
+            return found;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_list_is_in_the_order_of_paths_and_versions() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    let paths = ["a/1", "a/1/deep", "a/10", "a_1", "b/1", "ä/1", "a%1"];
+    for (n, path) in paths.into_iter().enumerate() {
+        let kind = ["playbook", "subscription", "agent"][n % 3];
+        for _ in 0..=n % 4 {
+            register(&server, json!({ "path": path, "kind": kind, "content": "a: 1" })).await;
+        }
+    }
+    let all = |pick: &dyn Fn(usize, &str) -> bool, latest: bool| -> Vec<(String, u64)> {
+        let mut entries: Vec<(String, u64)> = Vec::new();
+        for (n, path) in paths.into_iter().enumerate().filter(|(n, path)| pick(*n, path)) {
+            let versions = n as u64 % 4 + 1;
+            entries
+                .extend((1..=versions).filter(|version| !latest || *version == versions).map(|v| (path.to_owned(), v)));
+        }
+        entries.sort();
+        entries
+    };
+    let cases: [(Value, Vec<(String, u64)>); 8] = [
+        (Value::Null, all(&|_, _| true, true)),
+        (json!({ "latestOnly": false }), all(&|_, _| true, false)),
+        (json!({ "pathPrefix": "a/1" }), all(&|_, path| path.starts_with("a/1"), true)),
+        (json!({ "pathPrefix": "a_" }), all(&|_, path| path == "a_1", true)),
+        (json!({ "pathPrefix": "a%", "latestOnly": false }), all(&|_, path| path == "a%1", false)),
+        (json!({ "kinds": ["Agent", "SUBSCRIPTION"] }), all(&|n, _| n % 3 != 0, true)),
+        (json!({ "kinds": ["playbook"], "pathPrefix": "b/" }), Vec::new()),
+        (json!({ "kinds": [] }), Vec::new()),
+    ];
+    for (filter, expected) in cases {
+        for size in [1, 3, 100] {
+            for backwards in [false, true] {
+                let found = walk(&server, &filter, size, backwards).await;
+                assert_eq!(found, expected, "{filter} in pages of {size}, backwards: {backwards}");
+            }
+        }
+    }
+}
