@@ -53,12 +53,14 @@ impl Registry {
 
     /// Makes a subscription of `entry`'s path live.
     pub(super) async fn make_live(&self, entry: &CatalogEntry, wanted: Wanted<'_>) -> Result<Outcome, ServiceError> {
-        // Whether this call's own intent was committed: whoever fulfilled it did so for this call.
-        let mut intended = false;
+        // What this call's own intent follows, once it is committed: whoever fulfilled it did so for this call.
+        let mut intended = None;
         loop {
             let Some(lock) = PathLock::take(self.cluster(), &entry.path).await? else {
                 let (id, after) = self.first_intent(wanted).await?;
-                intended |= registry::reserve(self.cluster(), &entry.path, id, after).await?;
+                if registry::reserve(self.cluster(), &entry.path, id, after).await? {
+                    intended = Some(after);
+                }
                 fault::reach("register.reserved");
                 continue;
             };
@@ -67,20 +69,26 @@ impl Registry {
                 fault::reach("register.created");
                 lock.settle().await?;
                 match made {
-                    Some(made) if intended || matches!(wanted, Wanted::Any) => return Ok(Outcome::Live(made)),
+                    Some(made) if intended == Some(after) || matches!(wanted, Wanted::Any) => {
+                        return Ok(Outcome::Live(made));
+                    }
                     _ => continue,
                 }
+            }
+            if let (Wanted::This { id, .. }, Some(after)) = (wanted, intended)
+                && let Some(activated) = self.activated(id, after).await?
+            {
+                return Ok(Outcome::Live(activated));
             }
             let current = self.get(lock.row.subscription_id).await?.filter(|current| current.state.is_live());
             match (wanted, current) {
                 (Wanted::Any, Some(live)) => return Ok(Outcome::Live(live)),
                 (Wanted::This { id, .. }, Some(live)) if live.id != id => return Err(occupied(&live).into()),
-                (Wanted::This { .. }, Some(live)) if intended => return Ok(Outcome::Live(live)),
                 (Wanted::This { .. }, Some(_)) => return Ok(Outcome::AlreadyLive),
                 (_, None) => {
                     let (id, after) = self.first_intent(wanted).await?;
                     lock.intend(id, after).await?;
-                    intended = true;
+                    intended = Some(after);
                 }
             }
             fault::reach("register.intended");
@@ -98,6 +106,19 @@ impl Registry {
             lock.settle().await?;
         }
         Ok(())
+    }
+
+    /// A subscription as the first activation after an event left it.
+    async fn activated(&self, id: Id, after: Id) -> Result<Option<SubscriptionRow>, ServiceError> {
+        let mut log = LockedLog::lock(self.databases.shard_of(id), id).await?;
+        let (made, current) = (log.made_live_after(after).await?, log.subscription().await?);
+        Ok(made.zip(current).map(|((event, at), current)| SubscriptionRow {
+            state: State::Active,
+            last_event_id: event,
+            last_event_type: Action::Activate.event_type().to_owned(),
+            updated_at: at,
+            ..current
+        }))
     }
 
     async fn get(&self, id: Id) -> Result<Option<SubscriptionRow>, ServiceError> {
@@ -128,7 +149,7 @@ impl Registry {
     ) -> Result<Option<SubscriptionRow>, ServiceError> {
         let id = row.subscription_id;
         let mut log = LockedLog::lock(self.databases.shard_of(id), id).await?;
-        if log.made_live_after(after).await? {
+        if log.made_live_after(after).await?.is_some() {
             return Ok(log.subscription().await?.filter(|made| made.state.is_live()));
         }
         let event = match log.subscription().await? {

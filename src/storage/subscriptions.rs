@@ -159,15 +159,18 @@ impl LockedLog<'_> {
         row.map(|row| row.parse(self.shard)).transpose()
     }
 
-    /// Whether an event after `after` made the subscription live, even if a later one ended it again.
-    pub async fn made_live_after(&mut self, after: Id) -> Result<bool, StorageError> {
-        let found = sqlx::query_scalar!(
-            r#"SELECT EXISTS (
-                   SELECT 1 FROM noetl.event WHERE execution_id = $1 AND event_id > $2
-                   AND event_type IN ('subscription.registered', 'subscription.activated')) AS "found!""#,
+    /// The first event after `after` that made the subscription live, even if a later one ended it again: its id and
+    /// its time.
+    pub async fn made_live_after(&mut self, after: Id) -> Result<Option<(Id, DateTime<Utc>)>, StorageError> {
+        let found = sqlx::query!(
+            r#"SELECT event_id, created_at AT TIME ZONE 'UTC' AS "created_at!" FROM noetl.event
+               WHERE execution_id = $1 AND event_id > $2
+                 AND event_type IN ('subscription.registered', 'subscription.activated')
+               ORDER BY event_id LIMIT 1"#,
             self.execution.get(),
             after.get(),
         );
-        self.shard.run(found.fetch_one(&mut *self.tx)).await
+        let found = self.shard.run(found.fetch_optional(&mut *self.tx)).await?;
+        Ok(found.map(|event| (Id::new(event.event_id), event.created_at)))
     }
 }
