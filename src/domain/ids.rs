@@ -167,6 +167,10 @@ impl Snowflakes {
             self.stray = (self.stray + 1) & MAX_SEQUENCE;
             return Ok(self.compose((ms + 1, self.stray)));
         }
+        // The generator stays where it may make ids until the range up to there is reserved.
+        if ms >= self.ceiling_ms {
+            return Err(NoId::CeilingReached { ceiling_ms: self.ceiling_ms });
+        }
         if self.compose(self.last) < floor {
             // The rest of that millisecond is skipped: a smaller machine id could not exceed `floor` within it.
             self.last = (ms, MAX_SEQUENCE);
@@ -209,6 +213,15 @@ mod tests {
         assert_eq!(ids.next(11), Err(NoId::CeilingReached { ceiling_ms: 10 }));
         ids.raise_ceiling(11);
         assert_eq!(ids.next(11).unwrap().millis(), 11);
+    }
+
+    #[test]
+    fn a_floor_past_the_ceiling_leaves_the_generator_where_it_is() {
+        let mut ids = Snowflakes::new(1, 0, 10);
+        assert_eq!(ids.next_after(Id::first_of(20), 5), Err(NoId::CeilingReached { ceiling_ms: 10 }));
+        assert_eq!(ids.next(5).unwrap().millis(), 5);
+        ids.raise_ceiling(30);
+        assert!(ids.next_after(Id::first_of(20), 5).unwrap() > Id::first_of(20));
     }
 
     #[test]

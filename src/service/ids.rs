@@ -57,7 +57,7 @@ impl Ids {
         let next = |snowflakes: &mut Snowflakes, now_ms| snowflakes.next_after(floor, now_ms);
         match self.make(next) {
             Err(NoIdReason::Generator(NoId::CeilingReached { .. })) => {
-                self.renew().await?;
+                self.renew_past(floor.millis()).await?;
                 Ok(self.make(next)?)
             }
             made => Ok(made?),
@@ -74,9 +74,14 @@ impl Ids {
 
     /// Keeps the lease, or takes another machine id if it is lost. To be called every third of [`LEASE`].
     pub async fn renew(&self) -> Result<(), ServiceError> {
+        self.renew_past(0).await
+    }
+
+    /// The same, so that ids may lie past `floor_ms` too.
+    async fn renew_past(&self, floor_ms: u64) -> Result<(), ServiceError> {
         let (machine_id, position_ms) = {
             let leased = self.leased();
-            (leased.machine_id, leased.snowflakes.position_ms())
+            (leased.machine_id, leased.snowflakes.position_ms().max(floor_ms))
         };
         let ceiling_ms = position_ms.max(clock::snowflake_ms()) + AHEAD_MS;
         let asked_at = Instant::now();

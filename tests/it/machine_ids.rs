@@ -193,3 +193,31 @@ async fn a_restarted_replica_repeats_no_id() {
     let all: HashSet<i64> = lives.values().flatten().copied().collect();
     assert_eq!(all.len(), 200);
 }
+
+#[tokio::test]
+async fn a_log_from_the_future_stops_nobody() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    server.register_entry("process", &json!({ "kind": "playbook" })).await;
+    server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
+    let inbox = server.register("inbox").await["subscription"]["id"].as_str().unwrap().to_owned();
+    server.transition("activate", &inbox, None).await;
+    let mut shard = deployment.shard(0).await;
+    let mut ahead: i64 = inbox.parse().unwrap();
+    for round in 0..10 {
+        // A replica whose clock is an hour ahead of the last round's wrote to the log.
+        ahead += 3_600_000 << 22;
+        let event = "INSERT INTO noetl.event (execution_id, event_id, event_type)
+                     VALUES ($1, $2, 'subscription.message.deduplicated')";
+        sqlx::query(event).bind(inbox.parse::<i64>().unwrap()).bind(ahead).execute(&mut shard).await.unwrap();
+        let pause = server.transition("pause", &inbox, None);
+        let executes = join_all((0..40).map(|_| server.send(EXECUTE, json!({}))));
+        let (paused, executed) = tokio::join!(pause, executes);
+        let last: i64 = paused["subscription"]["lastEventId"].as_str().unwrap().parse().unwrap();
+        assert!(last > ahead, "round {round}: {last} does not follow {ahead}");
+        for answer in executed {
+            let answer = answer.unwrap();
+            assert!(answer["data"]["execute"]["execution"]["id"].is_string(), "round {round}: {answer}");
+        }
+    }
+}
