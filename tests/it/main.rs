@@ -22,6 +22,7 @@ mod live_events;
 mod local_servers;
 mod machine_ids;
 mod one_database;
+mod migrations;
 mod register_race;
 mod tail_gap_free;
 mod transitions;
