@@ -24,5 +24,6 @@ mod machine_ids;
 mod one_database;
 mod migrations;
 mod register_race;
+mod shard_down;
 mod tail_gap_free;
 mod transitions;
