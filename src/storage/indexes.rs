@@ -2,17 +2,14 @@
 //!
 //! A plain table's index is created concurrently; one that an interrupted build left invalid is dropped first. An index
 //! of the partitioned event table exists on the parent by migration; here each partition gets its own and is attached.
-//! All of it can be repeated. It runs under an advisory lock on a connection of its own, outside any transaction.
-
-use std::time::Duration;
+//! All of it can be repeated. It runs on a connection of its own, outside any transaction, by one process at a time: the
+//! caller holds the migration lock.
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::error::StorageError;
 use super::pools::Database;
 
-/// How often a process asks whether it may build.
-const TURN: Duration = Duration::from_millis(100);
 
 /// (name, table, what follows the table's name) of the indexes on plain tables.
 const PLAIN: [(&str, &str, &str); 3] = [
@@ -32,7 +29,6 @@ const EVENT: [&str; 3] = ["event_tx_idx", "event_landmark_idx", "event_registere
 pub async fn build(database: &Database) -> Result<(), StorageError> {
     let work = async {
         let mut connection = database.connect().await?;
-        take_turn(&mut connection).await?;
         for (name, table, definition) in PLAIN {
             build_plain(&mut connection, name, table, definition).await?;
         }
@@ -42,16 +38,6 @@ pub async fn build(database: &Database) -> Result<(), StorageError> {
         connection.close().await
     };
     work.await.map_err(|error| database.failed(error))
-}
-
-/// Waits until no other process builds. It does not wait inside the lock's statement: a concurrent build waits for every
-/// statement that is under way, so the two would wait for each other.
-async fn take_turn(connection: &mut PgConnection) -> sqlx::Result<()> {
-    let lock = "SELECT pg_try_advisory_lock(hashtextextended('noetl.indexes', 0))";
-    while !sqlx::query_scalar::<_, bool>(lock).fetch_one(&mut *connection).await? {
-        tokio::time::sleep(TURN).await;
-    }
-    Ok(())
 }
 
 async fn build_plain(connection: &mut PgConnection, name: &str, table: &str, definition: &str) -> sqlx::Result<()> {

@@ -1,13 +1,27 @@
 //! Bringing databases to the shape that this server needs: additive over what is there, repeatable, safe to run from
-//! several replicas at once (the migrator holds an advisory lock).
+//! several replicas at once.
 
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use sqlx::PgConnection;
 use sqlx::migrate::{MigrateError, Migrator};
+use tokio::time::sleep;
 
 use super::error::StorageError;
 use super::pools::Database;
 use super::{indexes, registry};
 
-static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
+/// What is applied is noted in our own schema: which schema comes first without a name depends on the user's name, and
+/// on whether that schema exists yet.
+static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
+    let mut migrator = sqlx::migrate!("./migrations");
+    migrator.dangerous_set_table_name("noetl._sqlx_migrations");
+    migrator.create_schema("noetl");
+    migrator
+});
+/// How long a process waits that found another one migrating.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Why a database could not be migrated.
 #[derive(Debug, thiserror::Error)]
@@ -30,18 +44,31 @@ pub enum MigrationError {
 pub async fn apply(database: &Database) -> Result<(), MigrationError> {
     let failed = |source| MigrationError::Migration { database: database.name(), source };
     let mut connection = database.connect().await.map_err(|error| database.failed(error))?;
+    lock(&mut connection).await.map_err(|error| database.failed(error))?;
     MIGRATIONS.run(&mut connection).await.map_err(failed)?;
     indexes::build(database).await?;
     Ok(())
 }
 
+/// Waits until no other process migrates this database; the connection holds the lock until it is closed.
+///
+/// It asks again and again rather than wait in the database: a statement that waits there holds a snapshot, and the
+/// holder's `CREATE INDEX CONCURRENTLY` waits for every snapshot, so the two would wait for each other.
+async fn lock(connection: &mut PgConnection) -> sqlx::Result<()> {
+    let ask = "SELECT pg_try_advisory_lock(hashtextextended('noetl.migrate', 0))";
+    while !sqlx::query_scalar::<_, bool>(ask).fetch_one(&mut *connection).await? {
+        sleep(ASK_AGAIN).await;
+    }
+    Ok(())
+}
+
 /// Whether every migration that this server knows is applied.
 pub async fn is_current(database: &Database) -> Result<bool, StorageError> {
-    let exists = sqlx::query_scalar!(r#"SELECT to_regclass('_sqlx_migrations') IS NOT NULL AS "exists!""#);
+    let exists = sqlx::query_scalar!(r#"SELECT to_regclass('noetl._sqlx_migrations') IS NOT NULL AS "exists!""#);
     if !database.run(exists.fetch_one(database.pool())).await? {
         return Ok(false);
     }
-    let applied = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM _sqlx_migrations WHERE success");
+    let applied = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM noetl._sqlx_migrations WHERE success");
     let applied = database.run(applied.fetch_one(database.pool())).await?;
     Ok(usize::try_from(applied).is_ok_and(|applied| applied >= MIGRATIONS.iter().count()))
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_stream::try_stream;
+use futures::future::join_all;
 use futures::stream::{BoxStream, SelectAll, Stream};
 use futures::{StreamExt, TryStreamExt};
 use tokio::sync::broadcast::error::RecvError;
@@ -20,7 +21,8 @@ use crate::domain::shard::ShardIndex;
 
 /// Seconds between heartbeats.
 const HEARTBEAT: Duration = Duration::from_secs(10);
-/// How long a reader waits for a stream that was never there, as when the whole deployment has just started.
+/// How long a reader waits for all shards' streams, as when the whole deployment has just started. It begins with those
+/// that are there by then.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where a reader starts.
@@ -97,14 +99,19 @@ pub fn read(hub: Hub, start: Start, filter: EventFilter) -> impl Stream<Item = R
         let mut behind = usize::from(hub.shards());
         let mut cursor = StreamCursor(vec![Position::default(); behind]);
         let mut shards = SelectAll::new();
-        for shard in 0..hub.shards() {
+        let joined = join_all((0..hub.shards()).map(|shard| timeout(PATIENCE, hub.register(shard)))).await;
+        if joined.iter().all(Result::is_err) {
+            Err(super::replay::broker(0, "there are no streams yet"))?;
+        }
+        for (shard, registration) in (0..).zip(joined) {
             let from = match &start {
                 Start::Beginning => Some(Position::default()),
                 Start::Latest => None,
                 Start::After(after) => after.0.get(usize::from(shard)).copied(),
             };
-            let registration = register(&hub, shard).await?;
-            cursor.0[usize::from(shard)] = from.unwrap_or(registration.head);
+            let registration = registration.ok();
+            let head = registration.as_ref().map(|registration| registration.head);
+            cursor.0[usize::from(shard)] = from.or(head).unwrap_or_default();
             shards.push(read_shard(hub.clone(), shard, from, registration));
         }
         let mut heartbeats = interval_at(tokio::time::Instant::now() + HEARTBEAT, HEARTBEAT);
@@ -165,14 +172,18 @@ fn lag(hub: &Hub, cursor: &StreamCursor) -> u64 {
 }
 
 /// One shard: from behind `from` (`None`: from where the hub stands), replayed and then live. Says once that it has
-/// caught up.
+/// caught up. `None` as the registration: the hub has not found the stream yet, and the other shards don't wait for it.
 fn read_shard(
     hub: Hub,
     shard: ShardIndex,
     from: Option<Position>,
-    first: Registration,
+    first: Option<Registration>,
 ) -> BoxStream<'static, Result<ShardItem, ReadError>> {
     let stream = try_stream! {
+        let first = match first {
+            Some(registration) => registration,
+            None => hub.register(shard).await,
+        };
         let Registration { mut head, mut live } = first;
         let mut at = from.unwrap_or(head);
         let mut caught_up = false;
@@ -203,16 +214,10 @@ fn read_shard(
                 }
             }
             metrics::counter!("noetl_stream_readers_lagged_total").increment(1);
-            Registration { head, live } = register(&hub, shard).await?;
+            Registration { head, live } = hub.register(shard).await;
         }
     };
     stream.boxed()
-}
-
-/// A place at the hub. A replica that never found the shard's stream has none to give.
-async fn register(hub: &Hub, shard: ShardIndex) -> Result<Registration, ReadError> {
-    let registered = timeout(PATIENCE, hub.register(shard)).await;
-    registered.map_err(|_| super::replay::broker(shard, "there is no such stream yet"))
 }
 
 /// The stream's messages from behind `at` up to sequence `until`.

@@ -1,0 +1,144 @@
+//! The arrows between the modules: who may know whom. Read from the sources, so that no other arrow slips in.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Layer by layer, what it may use beside itself. A layer that is left out may use everything.
+const ARROWS: [(&str, &[&str]); 11] = [
+    ("domain", &[]),
+    ("storage", &["domain"]),
+    ("service", &["domain", "storage"]),
+    ("stream", &["domain", "service::wake", "storage"]),
+    ("tasks", &["domain", "service", "storage"]),
+    // The resolvers: what services answer with are rows of the storage layer and values of the domain.
+    ("graphql", &["domain", "service", "storage::catalog", "storage::events", "storage::executions",
+        "storage::subscriptions", "storage::error", "storage::pools", "storage::tail", "stream"]),
+    // The transport knows the schema only as something that executes requests.
+    ("http", &[]),
+    ("local", &[]),
+    ("telemetry", &["config"]),
+    ("supervisor", &[]),
+    ("config", &["domain", "stream::publisher", "stream::tailer"]),
+];
+
+/// Files that may do what the rest of their layer may not, each with the arrows that are theirs alone.
+const ONLY_HERE: [(&str, &str, &[&str]); 3] = [
+    // Live data and the state of the feed.
+    ("graphql", "stream", &["graphql/live/", "graphql/inputs.rs", "graphql/schema.rs", "graphql/query/health.rs",
+        "graphql/types/feed.rs"]),
+    // The state of the feed and of the pools is no use case: it is shown as it is.
+    ("graphql", "storage::tail", &["graphql/query/health.rs", "graphql/types/feed.rs"]),
+    ("graphql", "storage::pools", &["graphql/query/health.rs"]),
+];
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files
+}
+
+/// The modules that a file names below `crate::`, down to two levels, such as `storage::tail`. Braces right behind
+/// `crate::` or a layer are opened; tests at a file's end don't count.
+fn uses(text: &str) -> BTreeSet<String> {
+    let text = text.split("#[cfg(test)]").next().unwrap_or_default();
+    let mut found = BTreeSet::new();
+    for rest in text.split("crate::").skip(1) {
+        for item in items(rest) {
+            let mut parts = item.split("::");
+            let layer = parts.next().unwrap_or_default().to_owned();
+            let below = item.strip_prefix(&format!("{layer}::")).unwrap_or_default();
+            let modules = items(below);
+            let lower = |name: &&str| name.starts_with(|first: char| first.is_ascii_lowercase());
+            let names = modules.iter().map(|module| first_name(module)).filter(lower);
+            let mut names = names.map(|module| format!("{layer}::{module}")).peekable();
+            match names.peek() {
+                Some(_) => found.extend(names),
+                None => drop(found.insert(layer)),
+            }
+        }
+    }
+    found
+}
+
+/// The items of `{a, b::{c, d}}`, or the one item that stands there.
+fn items(text: &str) -> Vec<&str> {
+    let Some(inner) = text.strip_prefix('{') else {
+        return vec![text.split([';', ',', ' ', '(', ')', '<', '>', '\n', '&', '}']).next().unwrap_or_default()];
+    };
+    let (mut depth, mut start, mut found) = (0, 0, Vec::new());
+    for (at, c) in inner.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 0 => {
+                found.push(inner[start..at].trim());
+                break;
+            }
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                found.push(inner[start..at].trim());
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    found.retain(|item| !item.is_empty());
+    found
+}
+
+fn first_name(path: &str) -> &str {
+    path.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()
+}
+
+fn covers(arrow: &str, used: &str) -> bool {
+    used == arrow || used.strip_prefix(arrow).is_some_and(|rest| rest.starts_with("::"))
+}
+
+#[test]
+fn every_arrow_between_the_layers_is_meant() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let arrows: BTreeMap<&str, &[&str]> = ARROWS.into();
+    let (mut wrong, mut seen) = (Vec::new(), BTreeSet::new());
+    for path in sources(&root) {
+        let file = path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
+        let layer = first_name(&file).to_owned();
+        let Some(allowed) = arrows.get(layer.as_str()) else { continue };
+        for used in uses(&fs::read_to_string(&path).unwrap()) {
+            if first_name(&used) == layer {
+                continue;
+            }
+            let elsewhere = ONLY_HERE
+                .iter()
+                .any(|(of, arrow, here)| *of == layer && covers(arrow, &used) && !here.iter().any(|at| file.starts_with(at)));
+            match allowed.iter().find(|arrow| covers(arrow, &used)) {
+                Some(arrow) if !elsewhere => drop(seen.insert((layer.clone(), (*arrow).to_owned()))),
+                _ => wrong.push(format!("{file} uses {used}")),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    // The table says what holds, not what once did.
+    for (layer, allowed) in ARROWS {
+        for arrow in allowed {
+            assert!(seen.contains(&(layer.to_owned(), (*arrow).to_owned())), "nothing in {layer} uses {arrow}");
+        }
+    }
+}
+
+#[test]
+fn uses_are_read_from_every_form() {
+    let text = "use crate::storage::{pools::Database, tail};\nuse crate::domain::ids::Id;\nfn a() { crate::stream::hub::x(); }
+        use crate::{config::Config, service::clock};\nuse crate::service::Thing;\n#[cfg(test)] use crate::http::no;";
+    let expected = [
+        "config::config", "domain::ids", "service", "service::clock", "storage::pools", "storage::tail", "stream::hub",
+    ];
+    let expected: BTreeSet<String> = expected.iter().map(|name| name.replace("config::config", "config")).collect();
+    assert_eq!(uses(text), expected);
+}

@@ -1,0 +1,206 @@
+//! Migrations: repeatable, safe from several processes at once, and additive over the tables of a NoETL server.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+use sqlx::{AssertSqlSafe, PgConnection};
+
+use crate::common::feed::{Reader, run};
+use crate::common::{Deployment, Server};
+
+/// Tables and columns as an existing NoETL server made them.
+const NOETL: &str = include_str!("migrations/noetl.sql");
+
+/// Rows that such a server wrote: two live subscriptions, an ended one, an execution of each age.
+const ROWS: &str = include_str!("migrations/rows.sql");
+
+const TABLES: [&str; 7] =
+    ["resource", "catalog", "event", "execution", "outbox", "subscription_dedup", "projection_snapshot"];
+
+async fn rows(connection: &mut PgConnection, query: &str) -> Vec<String> {
+    sqlx::query_scalar(AssertSqlSafe(query)).fetch_all(connection).await.unwrap()
+}
+
+/// What the schema looks like, as far as a server can tell.
+async fn shape(connection: &mut PgConnection) -> BTreeSet<String> {
+    let columns = "SELECT concat_ws(' ', table_name, column_name, data_type, column_default, is_nullable)
+                   FROM information_schema.columns WHERE table_schema = 'noetl'";
+    let indexes = "SELECT indexdef || ' ' || indisvalid FROM pg_indexes
+                   JOIN pg_index ON indexrelid = format('%I.%I', schemaname, indexname)::regclass
+                   WHERE schemaname = 'noetl'";
+    let mut shape: BTreeSet<String> = rows(connection, columns).await.into_iter().collect();
+    shape.extend(rows(connection, indexes).await);
+    shape
+}
+
+/// The indexes of the feed and of the landmarks that are not valid, and partitions that lack one.
+async fn unsound_indexes(connection: &mut PgConnection) -> Vec<String> {
+    let query = "SELECT relation.relname || ' ' || index.relname
+        FROM pg_class AS index CROSS JOIN (
+            SELECT inhrelid::regclass::oid AS oid FROM pg_inherits WHERE inhparent = 'noetl.event'::regclass
+            UNION ALL SELECT 'noetl.event'::regclass::oid
+        ) AS expected JOIN pg_class AS relation ON relation.oid = expected.oid
+        WHERE index.oid IN ('noetl.event_tx_idx'::regclass, 'noetl.event_landmark_idx'::regclass)
+          AND NOT EXISTS (
+              SELECT 1 FROM pg_partition_tree(index.oid) AS part JOIN pg_index ON indexrelid = part.relid
+              WHERE indrelid = relation.oid AND indisvalid)";
+    rows(connection, query).await
+}
+
+fn assert_same(one: &BTreeSet<String>, other: &BTreeSet<String>) {
+    let differ: Vec<_> = one.symmetric_difference(other).collect();
+    assert!(differ.is_empty(), "{differ:#?}");
+}
+
+async fn check_empty_migrated(deployment: &Deployment) {
+    let mut shapes = vec![shape(&mut deployment.cluster().await).await];
+    for shard in 0..deployment.shard_dsns.len() {
+        let mut connection = deployment.shard(shard).await;
+        assert_eq!(unsound_indexes(&mut connection).await, [""; 0]);
+        shapes.push(shape(&mut connection).await);
+    }
+    // One list of migrations for every database; only partitions are the shards' own.
+    assert!(shapes[0].is_subset(&shapes[1]), "{:?}", shapes[0].difference(&shapes[1]));
+    assert_same(&shapes[1], &shapes[2]);
+}
+
+#[tokio::test]
+async fn an_empty_database_is_migrated_and_again_without_change() {
+    let deployment = Deployment::start(2).await;
+    check_empty_migrated(&deployment).await;
+    let before = shape(&mut deployment.shard(0).await).await;
+    deployment.migrate().await;
+    assert_same(&shape(&mut deployment.shard(0).await).await, &before);
+}
+
+#[tokio::test]
+async fn processes_migrate_at_the_same_time() {
+    let deployment = Deployment::unmigrated(2).await;
+    join_all((0..6).map(|_| deployment.migrate())).await;
+    check_empty_migrated(&deployment).await;
+    deployment.replica().await;
+}
+
+/// The rows of every table, without the columns that the migrations added.
+async fn contents(connection: &mut PgConnection, columns: &BTreeMap<String, String>) -> Vec<(String, Vec<String>)> {
+    let mut contents = Vec::new();
+    for (table, listed) in columns {
+        let query = format!("SELECT row({listed})::text FROM noetl.{table} ORDER BY 1");
+        contents.push((table.clone(), rows(connection, &query).await));
+    }
+    contents
+}
+
+async fn columns(connection: &mut PgConnection) -> BTreeMap<String, String> {
+    let mut columns = BTreeMap::new();
+    for table in TABLES {
+        let query = format!(
+            "SELECT string_agg(quote_ident(column_name), ', ' ORDER BY ordinal_position)
+             FROM information_schema.columns WHERE table_schema = 'noetl' AND table_name = '{table}'"
+        );
+        columns.insert(table.to_owned(), rows(connection, &query).await.remove(0));
+    }
+    columns
+}
+
+/// Where the event rows are stored: a table that is rewritten moves.
+async fn storage(connection: &mut PgConnection) -> Vec<String> {
+    let query = "SELECT inhrelid::regclass || ' ' || pg_relation_filenode(inhrelid)
+                 FROM pg_inherits WHERE inhparent = 'noetl.event'::regclass AND inhrelid::regclass::text NOT LIKE '%_q_'
+                 ORDER BY 1";
+    rows(connection, query).await
+}
+
+/// A deployment whose only database is an existing NoETL server's.
+async fn existing() -> Deployment {
+    let mut deployment = Deployment::unmigrated(1).await;
+    deployment.env.retain(|(name, _)| name != "NOETL_SHARDS");
+    deployment.shard_dsns = vec![deployment.cluster_dsn.clone()];
+    let mut database = deployment.cluster().await;
+    run(&mut database, NOETL).await;
+    run(&mut database, ROWS).await;
+    deployment
+}
+
+#[tokio::test]
+async fn the_tables_of_a_noetl_server_keep_their_rows_where_they_are() {
+    let deployment = existing().await;
+    let mut database = deployment.cluster().await;
+    let columns = columns(&mut database).await;
+    let (contents_before, storage_before) = (contents(&mut database, &columns).await, storage(&mut database).await);
+    assert!(contents_before.iter().all(|(_, rows)| !rows.is_empty()), "{contents_before:?}");
+    deployment.migrate().await;
+    assert_eq!(storage(&mut database).await, storage_before);
+    for (before, after) in contents_before.iter().zip(contents(&mut database, &columns).await) {
+        // A resource kind of ours may have come; none has gone or changed.
+        let kept: Vec<_> = after.1.iter().filter(|row| before.1.contains(row)).cloned().collect();
+        assert_eq!((&before.0, &before.1), (&after.0, &kept));
+        assert!(before.0 == "resource" || before.1.len() == after.1.len(), "{before:?}\n{after:?}");
+    }
+    assert_eq!(unsound_indexes(&mut database).await, [""; 0]);
+    deployment.migrate().await;
+    assert_eq!(storage(&mut database).await, storage_before);
+}
+
+const LISTS: &str = "{
+    executions(first: 10) { nodes { id path status catalogEntry { path } events(first: 5) { nodes { type } } } }
+    subscriptions(first: 10) { nodes { id path state history(first: 10) { nodes { type createdAt } } } }
+    catalogEntries(first: 10) { nodes { path version createdAt } }
+}";
+
+async fn listed(server: &Server, field: &str, column: &str) -> Vec<String> {
+    let lists = server.data(LISTS, Value::Null).await;
+    let nodes = lists[field]["nodes"].as_array().unwrap();
+    nodes.iter().map(|node| node[column].as_str().unwrap_or("-").to_owned()).collect()
+}
+
+#[tokio::test]
+async fn the_server_runs_on_the_tables_of_a_noetl_server() {
+    let deployment = existing().await;
+    deployment.migrate().await;
+    let server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    let mut reader = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
+
+    assert_eq!(listed(&server, "subscriptions", "path").await, ["inbox/ended", "inbox/paused", "inbox/live"]);
+    assert_eq!(listed(&server, "subscriptions", "state").await, ["DEACTIVATED", "PAUSED", "ACTIVE"]);
+    assert_eq!(listed(&server, "executions", "path").await, ["work/flow", "work/flow"]);
+    assert_eq!(listed(&server, "executions", "status").await, ["RUNNING", "COMPLETED"]);
+    let entries = listed(&server, "catalogEntries", "createdAt").await;
+    assert!(entries.iter().all(|at| at.starts_with("2026-01-0")), "{entries:?}");
+
+    // Its live subscriptions are ours: registering finds them.
+    for (path, id) in [("inbox/live", "310000000000000001"), ("inbox/paused", "310000000000000002")] {
+        assert_eq!(server.register(path).await["subscription"]["id"], id);
+    }
+    let resumed = server.transition("resume", "310000000000000002", None).await;
+    assert_eq!(resumed["subscription"]["state"], "ACTIVE", "{resumed}");
+    let again = server.register("inbox/ended").await;
+    assert_ne!(again["subscription"]["id"], "310000000000000003", "{again}");
+    server.register_entry("work/flow", &json!({ "kind": "playbook" })).await;
+    let executed = server.execute(json!({ "path": "work/flow", "parentExecutionId": "310000000000000001" })).await;
+    assert_eq!(executed["outcome"], "STARTED", "{executed}");
+    assert_eq!(listed(&server, "executions", "id").await.len(), 3);
+
+    // The other server goes on writing, and its view still reads.
+    let mut database = deployment.cluster().await;
+    run(&mut database, "INSERT INTO noetl.event (execution_id, event_id, catalog_id, event_type, worker_id)
+                        VALUES (320000000000000002, 990000000000000001, 1, 'call.done', 'w1')").await;
+    assert!(reader.until_seen([(320_000_000_000_000_002, 990_000_000_000_000_001)]).await);
+    assert_eq!(reader.seen.len(), 4, "resumed, registered, started, and the other server's: {:?}", reader.seen);
+    assert_eq!(rows(&mut database, "SELECT worker_id FROM noetl.event_log WHERE worker_id = 'w1'").await, ["w1"]);
+}
+
+#[tokio::test]
+async fn a_partition_made_later_has_the_indexes_too() {
+    let deployment = existing().await;
+    deployment.migrate().await;
+    let mut database = deployment.cluster().await;
+    let made = "CREATE TABLE noetl.event_later PARTITION OF noetl.event
+                FOR VALUES FROM (9000000000000000000) TO (9100000000000000000)";
+    run(&mut database, made).await;
+    assert_eq!(unsound_indexes(&mut database).await, [""; 0]);
+    let ours = "SELECT relname::text FROM pg_class WHERE relname LIKE 'event\\_%q_' AND relkind = 'r'";
+    assert_eq!(rows(&mut database, ours).await.len(), 3);
+}

@@ -1,0 +1,177 @@
+//! What a list costs the databases does not grow with its rows, however much is asked of each.
+
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+
+use crate::common::{Deployment, Server};
+
+/// How often each size is measured, on rows that nothing has cached: the smallest count is one that no background task
+/// added to.
+const TRIALS: i64 = 6;
+const SMALL: i64 = 2;
+const LARGE: i64 = 50;
+
+const EXECUTIONS: &str = "query($prefix: String!) { executions(first: 50, filter: {pathPrefix: $prefix}) { nodes {
+    id catalogEntry { path }
+    parent { __typename ... on Execution { id catalogEntry { path } } ... on SourceSubscription { id } }
+    workload
+    children(first: 2) { nodes { id } }
+    events(first: 2) { nodes { id } }
+} } }";
+
+const SUBSCRIPTIONS: &str = "query($prefix: String!) { subscriptions(first: 50, filter: {pathPrefix: $prefix}) { nodes {
+    id catalogEntry { path }
+    history(first: 2) { nodes { id } }
+    executions(first: 2) { nodes { id workload } }
+} } }";
+
+/// Writes rows with ids of its own, each to the shard that its execution belongs to.
+struct Seed {
+    cluster: PgConnection,
+    shards: Vec<PgConnection>,
+    map: noetl_graphql::domain::shard::ShardMap,
+    last: i64,
+}
+
+impl Seed {
+    async fn new(deployment: &Deployment) -> Self {
+        let mut shards = Vec::new();
+        for shard in 0..deployment.shard_dsns.len() {
+            shards.push(deployment.shard(shard).await);
+        }
+        let map = noetl_graphql::domain::shard::ShardMap::even(u16::try_from(shards.len()).unwrap());
+        Self { cluster: deployment.cluster().await, shards, map, last: 1 << 40 }
+    }
+
+    fn id(&mut self) -> i64 {
+        self.last += 1;
+        self.last
+    }
+
+    async fn entry(&mut self, path: &str, kind: &str) -> i64 {
+        let id = self.id();
+        sqlx::query("INSERT INTO noetl.catalog (catalog_id, path, version, kind) VALUES ($1, $2, 1, $3)")
+            .bind(id)
+            .bind(path)
+            .bind(kind)
+            .execute(&mut self.cluster)
+            .await
+            .unwrap();
+        id
+    }
+
+    async fn event(&mut self, execution: i64, entry: i64, path: &str, event_type: &str, status: &str) {
+        let (event, shard) = (self.id(), self.map.shard_of(noetl_graphql::domain::ids::Id::new(execution)));
+        sqlx::query(
+            "INSERT INTO noetl.event (execution_id, event_id, catalog_id, node_name, event_type, status, context)
+             VALUES ($1, $2, $3, $4, $5, $6, '{\"workload\": {\"n\": 1}}')",
+        )
+        .bind(execution)
+        .bind(event)
+        .bind(entry)
+        .bind(path)
+        .bind(event_type)
+        .bind(status)
+        .execute(&mut self.shards[usize::from(shard)])
+        .await
+        .unwrap();
+    }
+
+    /// An execution with an entry of its own and two events.
+    async fn execution(&mut self, path: &str, parent: Option<i64>) -> i64 {
+        let entry = self.entry(path, "playbook").await;
+        let execution = self.id();
+        let shard = self.map.shard_of(noetl_graphql::domain::ids::Id::new(execution));
+        sqlx::query(
+            "INSERT INTO noetl.execution (execution_id, catalog_id, parent_execution_id, status, path)
+             VALUES ($1, $2, $3, 'RUNNING', $4)",
+        )
+        .bind(execution)
+        .bind(entry)
+        .bind(parent)
+        .bind(path)
+        .execute(&mut self.shards[usize::from(shard)])
+        .await
+        .unwrap();
+        for event_type in ["playbook_started", "call.done"] {
+            self.event(execution, entry, path, event_type, "STARTED").await;
+        }
+        execution
+    }
+
+    /// A subscription with two events.
+    async fn subscription(&mut self, path: &str) -> i64 {
+        let entry = self.entry(path, "subscription").await;
+        let subscription = self.id();
+        for (event_type, state) in [("subscription.registered", "REGISTERED"), ("subscription.activated", "ACTIVE")] {
+            self.event(subscription, entry, path, event_type, state).await;
+        }
+        subscription
+    }
+
+    /// Rows of a list: executions with parents of both kinds and two children each, and subscriptions with two children.
+    async fn rows(&mut self, prefix: &str, count: i64) {
+        for row in 0..count {
+            let parent = match row % 2 {
+                0 => self.execution(&format!("parent/{prefix}{row}"), None).await,
+                _ => self.subscription(&format!("parent/{prefix}{row}")).await,
+            };
+            let execution = self.execution(&format!("{prefix}{row}"), Some(parent)).await;
+            let subscription = self.subscription(&format!("{prefix}sub/{row}")).await;
+            for child in 0..2 {
+                self.execution(&format!("child/{prefix}{row}/{child}"), Some(execution)).await;
+                self.execution(&format!("taken/{prefix}{row}/{child}"), Some(subscription)).await;
+            }
+        }
+    }
+}
+
+/// The statements that one query runs, and its nodes.
+async fn cost(server: &Server, query: &str, prefix: &str) -> (i64, Vec<Value>) {
+    let before = server.metric("noetl_sql_statements_total").await;
+    let mut data = server.data(query, json!({ "prefix": prefix })).await;
+    let after = server.metric("noetl_sql_statements_total").await;
+    let list = data.as_object_mut().unwrap().values_mut().next().unwrap();
+    #[expect(clippy::cast_possible_truncation, reason = "a count")]
+    let statements = (after - before) as i64;
+    (statements, list["nodes"].as_array().unwrap().clone())
+}
+
+/// The least that the query costs for lists of this many rows, which must be complete.
+async fn least(server: &Server, seed: &mut Seed, query: &str, name: &str, count: i64, lists: &[&str]) -> i64 {
+    let mut least = i64::MAX;
+    for trial in 0..TRIALS {
+        let prefix = format!("{name}{count}-{trial}/");
+        seed.rows(&prefix, count).await;
+        let (statements, nodes) = cost(server, query, &prefix).await;
+        assert_eq!(i64::try_from(nodes.len()).unwrap(), count);
+        for node in &nodes {
+            assert!(node["catalogEntry"]["path"].is_string(), "{node}");
+            for list in lists {
+                assert_eq!(node[list]["nodes"].as_array().unwrap().len(), 2, "{node}");
+            }
+        }
+        least = least.min(statements);
+    }
+    least
+}
+
+async fn check(query: &str, name: &str, lists: &[&str]) {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_with(&[("NOETL_EVENT_STREAM_ENABLED", "false")]).await;
+    let mut seed = Seed::new(&deployment).await;
+    let small = least(&server, &mut seed, query, name, SMALL, lists).await;
+    let large = least(&server, &mut seed, query, name, LARGE, lists).await;
+    assert!(small > 0, "the statements are counted");
+    assert_eq!(small, large, "statements for {SMALL} and for {LARGE} rows");
+}
+
+#[tokio::test]
+async fn a_list_of_executions_costs_the_same_for_2_and_for_50_rows() {
+    check(EXECUTIONS, "run", &["children", "events"]).await;
+}
+
+#[tokio::test]
+async fn a_list_of_subscriptions_costs_the_same_for_2_and_for_50_rows() {
+    check(SUBSCRIPTIONS, "inbox", &["history", "executions"]).await;
+}

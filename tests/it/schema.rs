@@ -1,0 +1,133 @@
+//! The exported schema is the served one, says what everything is, and has the shapes that Relay clients expect.
+
+use async_graphql::parser::parse_schema;
+use async_graphql::parser::types::{
+    FieldDefinition, InputValueDefinition, TypeDefinition, TypeKind, TypeSystemDefinition,
+};
+
+use crate::common::server::binary;
+
+fn exported() -> &'static str {
+    include_str!("../../schema.graphql")
+}
+
+fn types() -> Vec<TypeDefinition> {
+    let document = parse_schema(exported()).unwrap();
+    let types = document.definitions.into_iter().filter_map(|definition| match definition {
+        TypeSystemDefinition::Type(definition) => Some(definition.node),
+        _ => None,
+    });
+    types.collect()
+}
+
+fn fields(definition: &TypeDefinition) -> Vec<&FieldDefinition> {
+    match &definition.kind {
+        TypeKind::Object(object) => object.fields.iter().map(|field| &field.node).collect(),
+        TypeKind::Interface(interface) => interface.fields.iter().map(|field| &field.node).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Name and type of each field, such as `nodes: [Execution!]!`.
+fn signatures(definition: &TypeDefinition) -> Vec<String> {
+    fields(definition).iter().map(|field| format!("{}: {}", field.name.node, field.ty.node)).collect()
+}
+
+#[test]
+fn the_exported_schema_is_the_served_one() {
+    let output = std::process::Command::new(binary()).arg("schema").output().unwrap();
+    assert!(output.status.success());
+    let served = String::from_utf8(output.stdout).unwrap();
+    assert!(served == exported(), "schema.graphql has drifted; run `make schema` and look at the difference");
+}
+
+#[test]
+fn every_element_is_described() {
+    let mut bare = Vec::new();
+    let mut look = |path: String, described: bool| {
+        if !described {
+            bare.push(path);
+        }
+    };
+    let input = |of: &str, value: &InputValueDefinition| (format!("{of}.{}", value.name.node), value.description.is_some());
+    for definition in types() {
+        let name = definition.name.node.as_str();
+        look(name.to_owned(), definition.description.is_some());
+        for field in fields(&definition) {
+            let of = format!("{name}.{}", field.name.node);
+            for argument in &field.arguments {
+                let (path, described) = input(&of, &argument.node);
+                look(path, described);
+            }
+            look(of, field.description.is_some());
+        }
+        match &definition.kind {
+            TypeKind::Enum(values) => {
+                for value in &values.values {
+                    look(format!("{name}.{}", value.node.value.node), value.node.description.is_some());
+                }
+            }
+            TypeKind::InputObject(object) => {
+                for value in &object.fields {
+                    let (path, described) = input(name, &value.node);
+                    look(path, described);
+                }
+            }
+            _ => {}
+        }
+    }
+    assert!(bare.is_empty(), "without a description: {bare:#?}");
+}
+
+#[test]
+fn every_list_has_relay_s_shape() {
+    let all = types();
+    let find = |name: &str| all.iter().find(|definition| definition.name.node == name);
+    let connections: Vec<_> = all.iter().filter(|definition| definition.name.node.ends_with("Connection")).collect();
+    assert!(connections.len() >= 4, "{connections:?}");
+    for connection in connections {
+        let name = connection.name.node.strip_suffix("Connection").unwrap();
+        let has = signatures(connection);
+        let wanted = ["pageInfo: PageInfo!".to_owned(), format!("edges: [{name}Edge!]!"), format!("nodes: [{name}!]!")];
+        for signature in wanted.iter().chain([&"unavailableShards: [Int!]!".to_owned()]) {
+            let local = name == "CatalogEntry" && signature.starts_with("unavailable");
+            assert!(local || has.contains(signature), "{name}Connection lacks {signature}: {has:?}");
+        }
+        let edge = signatures(find(&format!("{name}Edge")).expect("the edge type"));
+        for signature in ["cursor: String!".to_owned(), format!("node: {name}!")] {
+            assert!(edge.contains(&signature), "{name}Edge lacks {signature}: {edge:?}");
+        }
+    }
+    let page_info = signatures(find("PageInfo").unwrap());
+    for signature in ["hasNextPage: Boolean!", "hasPreviousPage: Boolean!", "startCursor: String", "endCursor: String"] {
+        assert!(page_info.iter().any(|has| has == signature), "{page_info:?}");
+    }
+    for definition in &all {
+        for field in fields(definition).into_iter().filter(|field| field.ty.node.to_string().ends_with("Connection!")) {
+            let arguments: Vec<String> =
+                field.arguments.iter().map(|one| format!("{}: {}", one.node.name.node, one.node.ty.node)).collect();
+            for argument in ["first: Int", "after: String", "last: Int", "before: String"] {
+                assert!(
+                    arguments.iter().any(|has| has == argument),
+                    "{}.{} lacks {argument}: {arguments:?}",
+                    definition.name.node,
+                    field.name.node
+                );
+            }
+        }
+    }
+}
+
+/// Ids are `ID`, positions `BigInt`: no 64-bit number goes out as a number that JavaScript would round.
+#[test]
+fn what_is_named_an_id_is_one() {
+    for definition in types() {
+        for field in fields(&definition) {
+            let (name, of) = (field.name.node.as_str(), field.ty.node.to_string());
+            let is_id = name == "id" || name.ends_with("Id");
+            // The machine id has 10 bits; a node's id is a name.
+            let plain = ["machineId", "nodeId"].contains(&name);
+            assert!(!is_id || plain || of.starts_with("ID"), "{}.{name}: {of}", definition.name.node);
+        }
+    }
+}

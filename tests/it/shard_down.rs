@@ -1,0 +1,214 @@
+//! A database that is down takes nothing else with it, says so, and comes back without a restart of the server.
+
+use std::time::{Duration, Instant};
+
+use noetl_graphql::local::{Postgres, PostgresOptions};
+use serde_json::{Value, json};
+
+use crate::common::feed::{Reader, insert};
+use crate::common::{Deployment, Server, eventually};
+
+/// SPEC: a mutation for a shard that is down fails in under this.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// A deployment of two shards, one of whose databases is on a server of its own.
+struct Setup {
+    deployment: Deployment,
+    own: Postgres,
+    _folder: tempfile::TempDir,
+}
+
+async fn own_server() -> (Postgres, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = PostgresOptions::new(folder.path().join("postgres"));
+    options.settings = vec![("fsync".into(), "off".into()), ("shared_buffers".into(), "16MB".into())];
+    let server = Postgres::start(options).await.unwrap();
+    server.create_databases(&["own".to_owned()]).await.unwrap();
+    (server, folder)
+}
+
+/// Shard 1 is on the server of its own.
+async fn with_own_shard() -> Setup {
+    let (mut deployment, (own, folder)) = tokio::join!(Deployment::unmigrated(1), own_server());
+    deployment.shard_dsns.push(own.dsn("own"));
+    deployment.env.push(("NOETL_SHARDS".to_owned(), deployment.shard_dsns.join(",")));
+    deployment.migrate().await;
+    Setup { deployment, own, _folder: folder }
+}
+
+/// The cluster database is on the server of its own.
+async fn with_own_cluster() -> Setup {
+    let (mut deployment, (own, folder)) = tokio::join!(Deployment::unmigrated(2), own_server());
+    deployment.cluster_dsn = own.dsn("own");
+    deployment.env.push(("NOETL_CLUSTER_DSN".to_owned(), deployment.cluster_dsn.clone()));
+    deployment.migrate().await;
+    Setup { deployment, own, _folder: folder }
+}
+
+/// Subscriptions on both shards, by shard.
+async fn subscriptions(server: &Server) -> [String; 2] {
+    let mut found = [None, None];
+    for n in 0.. {
+        let path = format!("inbox/{n}");
+        server.register_entry(&path, &json!({ "kind": "subscription" })).await;
+        let id = server.register(&path).await["subscription"]["id"].as_str().unwrap().to_owned();
+        let activated = server.transition("activate", &id, None).await;
+        assert_eq!(activated["subscription"]["state"], "ACTIVE", "{activated}");
+        let shard = server.data("query($id: ID!) { subscription(by: {id: $id}) { shard } }", json!({ "id": id })).await;
+        let shard = usize::try_from(shard["subscription"]["shard"].as_u64().unwrap()).unwrap();
+        found[shard].get_or_insert(id);
+        if let [Some(first), Some(second)] = &found {
+            return [first.clone(), second.clone()];
+        }
+    }
+    unreachable!()
+}
+
+const LIST: &str = "{ subscriptions(first: 100) { nodes { id shard } unavailableShards }
+                      executions { nodes { id } unavailableShards } }";
+
+async fn check_lists(server: &Server, ids: &[String], unavailable: Value) -> bool {
+    let lists = server.data(LIST, Value::Null).await;
+    let nodes = lists["subscriptions"]["nodes"].as_array().unwrap();
+    let listed = |id: &String| nodes.iter().any(|node| node["id"] == **id);
+    ids.iter().all(listed)
+        && lists["subscriptions"]["unavailableShards"] == unavailable
+        && lists["executions"]["unavailableShards"] == unavailable
+}
+
+async fn check_down(server: &Server, [here, there]: &[String; 2]) {
+    let begun = Instant::now();
+    let refused = server.transition("pause", there, None).await;
+    assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
+    assert_eq!(refused["userErrors"][0]["code"], "SHARD_UNAVAILABLE", "{refused}");
+    assert_eq!(refused["userErrors"][0]["retryable"], true, "{refused}");
+    assert_eq!(refused["subscription"], Value::Null);
+
+    assert!(check_lists(server, std::slice::from_ref(here), json!([1])).await);
+    eventually("the shard shows as down", async || {
+        let shards = server.data("{ shards { index available error } }", Value::Null).await;
+        assert_eq!(shards["shards"][0], json!({ "index": 0, "available": true, "error": null }));
+        (shards["shards"][1]["available"] == false && shards["shards"][1]["error"].is_string()).then_some(())
+    })
+    .await;
+    assert_eq!(server.get("/readyz").await.unwrap().status(), 200);
+    let paused = server.transition("pause", here, None).await;
+    assert_eq!(paused["subscription"]["state"], "PAUSED", "{paused}");
+    let get = "query($id: ID!) { subscription(by: {id: $id}) { state } }";
+    let response = server.send(get, json!({ "id": there })).await.unwrap();
+    assert_eq!(response["errors"][0]["extensions"]["code"], "SHARD_UNAVAILABLE", "{response}");
+}
+
+async fn check_up(server: &Server, ids: &[String; 2]) {
+    eventually("lists are whole again", async || check_lists(server, ids, json!([])).await.then_some(())).await;
+    eventually("the shard takes writes again", async || {
+        let paused = server.transition("pause", &ids[1], None).await;
+        (paused["subscription"]["state"] == "PAUSED").then_some(())
+    })
+    .await;
+    eventually("the shard shows as up", async || {
+        let shards = server.data("{ shards { available } }", Value::Null).await;
+        (shards["shards"] == json!([{ "available": true }, { "available": true }])).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_killed_shard_takes_nothing_else_with_it() {
+    let mut setup = with_own_shard().await;
+    let server = setup.deployment.replica().await;
+    let ids = subscriptions(&server).await;
+    assert!(check_lists(&server, &ids, json!([])).await);
+    setup.own.kill_9().await;
+    check_down(&server, &ids).await;
+    setup.own.restart().await.unwrap();
+    check_up(&server, &ids).await;
+}
+
+#[tokio::test]
+async fn a_frozen_shard_takes_nothing_else_with_it() {
+    let mut setup = with_own_shard().await;
+    let server = setup.deployment.replica().await;
+    let ids = subscriptions(&server).await;
+    setup.own.pause().await;
+    check_down(&server, &ids).await;
+    setup.own.resume();
+    check_up(&server, &ids).await;
+}
+
+#[tokio::test]
+async fn a_replica_starts_while_a_shard_is_down() {
+    let mut setup = with_own_shard().await;
+    let ids = {
+        let server = setup.deployment.replica().await;
+        setup.deployment.feeds_begun().await;
+        let ids = subscriptions(&server).await;
+        server.stop().await;
+        ids
+    };
+    setup.own.kill_9().await;
+    let server = setup.deployment.replica().await;
+    check_down(&server, &ids).await;
+    setup.own.restart().await.unwrap();
+    check_up(&server, &ids).await;
+}
+
+#[tokio::test]
+async fn live_events_of_the_others_flow_though_a_shard_was_never_up() {
+    let mut setup = with_own_shard().await;
+    setup.own.kill_9().await;
+    let server = setup.deployment.replica().await;
+    eventually("shard 0 has a leader", async || setup.deployment.leader(0).await).await;
+    let live = server.live("subscription { events { __typename ... on EventDelivery { event { id } } } }", Value::Null);
+    let mut live = live.await;
+    let mut next = 0;
+    let received = eventually("an event of shard 0 arrives", async || {
+        next += 1;
+        insert(&mut setup.deployment.shard(0).await, (setup.deployment.ids_on(0, 1, 1)[0], next)).await;
+        tokio::time::timeout(Duration::from_millis(500), live.next()).await.ok()
+    });
+    assert_eq!(received.await.unwrap()["events"]["__typename"], "EventDelivery");
+    setup.own.restart().await.unwrap();
+    setup.deployment.feeds_begun().await;
+    let mut reader = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
+    let key = (setup.deployment.ids_on(1, 1, 1)[0], 1);
+    insert(&mut setup.deployment.shard(1).await, key).await;
+    assert!(reader.until_seen([key]).await);
+}
+
+#[tokio::test]
+async fn a_cluster_database_that_is_down_is_said_and_comes_back() {
+    let mut setup = with_own_cluster().await;
+    let server = setup.deployment.replica().await;
+    let ids = subscriptions(&server).await;
+    server.register_entry("flow", &json!({ "kind": "playbook" })).await;
+    setup.own.kill_9().await;
+
+    let begun = Instant::now();
+    let refused = server.register("inbox/unheard").await;
+    assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
+    assert_eq!(refused["userErrors"][0]["code"], "SHARD_UNAVAILABLE", "{refused}");
+    assert_eq!(refused["userErrors"][0]["retryable"], true, "{refused}");
+    let refused = server.execute(json!({ "path": "unheard", "dedup": { "key": "k" } })).await;
+    assert_eq!(refused["userErrors"][0]["code"], "SHARD_UNAVAILABLE", "{refused}");
+    let response = server.send("{ catalogEntries { nodes { path } } }", Value::Null).await.unwrap();
+    assert_eq!(response["errors"][0]["extensions"]["code"], "SHARD_UNAVAILABLE", "{response}");
+    eventually("no more traffic is wanted", async || {
+        (server.get("/readyz").await.unwrap().status() == 503).then_some(())
+    })
+    .await;
+    // What is only on the shards goes on.
+    assert!(check_lists(&server, &ids, json!([])).await);
+
+    setup.own.restart().await.unwrap();
+    eventually("traffic is wanted again", async || {
+        (server.get("/readyz").await.unwrap().status() == 200).then_some(())
+    })
+    .await;
+    eventually("executions start again", async || {
+        let executed = server.execute(json!({ "path": "flow" })).await;
+        (executed["outcome"] == "STARTED").then_some(())
+    })
+    .await;
+    assert_eq!(server.register("inbox/0").await["userErrors"], json!([]));
+}
