@@ -10,7 +10,6 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use super::error::StorageError;
 use super::pools::Database;
 
-
 /// (name, table, what follows the table's name) of the indexes on plain tables.
 const PLAIN: [(&str, &str, &str); 3] = [
     (

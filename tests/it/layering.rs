@@ -12,8 +12,21 @@ const ARROWS: [(&str, &[&str]); 11] = [
     ("stream", &["domain", "service::wake", "storage"]),
     ("tasks", &["domain", "service", "storage"]),
     // The resolvers: what services answer with are rows of the storage layer and values of the domain.
-    ("graphql", &["domain", "service", "storage::catalog", "storage::events", "storage::executions",
-        "storage::subscriptions", "storage::error", "storage::pools", "storage::tail", "stream"]),
+    (
+        "graphql",
+        &[
+            "domain",
+            "service",
+            "storage::catalog",
+            "storage::events",
+            "storage::executions",
+            "storage::subscriptions",
+            "storage::error",
+            "storage::pools",
+            "storage::tail",
+            "stream",
+        ],
+    ),
     // The transport knows the schema only as something that executes requests.
     ("http", &[]),
     ("local", &[]),
@@ -25,8 +38,17 @@ const ARROWS: [(&str, &[&str]); 11] = [
 /// Files that may do what the rest of their layer may not, each with the arrows that are theirs alone.
 const ONLY_HERE: [(&str, &str, &[&str]); 3] = [
     // Live data and the state of the feed.
-    ("graphql", "stream", &["graphql/live/", "graphql/inputs.rs", "graphql/schema.rs", "graphql/query/health.rs",
-        "graphql/types/feed.rs"]),
+    (
+        "graphql",
+        "stream",
+        &[
+            "graphql/live/",
+            "graphql/inputs.rs",
+            "graphql/schema.rs",
+            "graphql/query/health.rs",
+            "graphql/types/feed.rs",
+        ],
+    ),
     // The state of the feed and of the pools is no use case: it is shown as it is.
     ("graphql", "storage::tail", &["graphql/query/health.rs", "graphql/types/feed.rs"]),
     ("graphql", "storage::pools", &["graphql/query/health.rs"]),
@@ -114,9 +136,9 @@ fn every_arrow_between_the_layers_is_meant() {
             if first_name(&used) == layer {
                 continue;
             }
-            let elsewhere = ONLY_HERE
-                .iter()
-                .any(|(of, arrow, here)| *of == layer && covers(arrow, &used) && !here.iter().any(|at| file.starts_with(at)));
+            let elsewhere = ONLY_HERE.iter().any(|(of, arrow, here)| {
+                *of == layer && covers(arrow, &used) && !here.iter().any(|at| file.starts_with(at))
+            });
             match allowed.iter().find(|arrow| covers(arrow, &used)) {
                 Some(arrow) if !elsewhere => drop(seen.insert((layer.clone(), (*arrow).to_owned()))),
                 _ => wrong.push(format!("{file} uses {used}")),
@@ -134,10 +156,17 @@ fn every_arrow_between_the_layers_is_meant() {
 
 #[test]
 fn uses_are_read_from_every_form() {
-    let text = "use crate::storage::{pools::Database, tail};\nuse crate::domain::ids::Id;\nfn a() { crate::stream::hub::x(); }
+    let text =
+        "use crate::storage::{pools::Database, tail};\nuse crate::domain::ids::Id;\nfn a() { crate::stream::hub::x(); }
         use crate::{config::Config, service::clock};\nuse crate::service::Thing;\n#[cfg(test)] use crate::http::no;";
     let expected = [
-        "config::config", "domain::ids", "service", "service::clock", "storage::pools", "storage::tail", "stream::hub",
+        "config::config",
+        "domain::ids",
+        "service",
+        "service::clock",
+        "storage::pools",
+        "storage::tail",
+        "stream::hub",
     ];
     let expected: BTreeSet<String> = expected.iter().map(|name| name.replace("config::config", "config")).collect();
     assert_eq!(uses(text), expected);

@@ -185,8 +185,12 @@ async fn the_server_runs_on_the_tables_of_a_noetl_server() {
 
     // The other server goes on writing, and its view still reads.
     let mut database = deployment.cluster().await;
-    run(&mut database, "INSERT INTO noetl.event (execution_id, event_id, catalog_id, event_type, worker_id)
-                        VALUES (320000000000000002, 990000000000000001, 1, 'call.done', 'w1')").await;
+    run(
+        &mut database,
+        "INSERT INTO noetl.event (execution_id, event_id, catalog_id, event_type, worker_id)
+                        VALUES (320000000000000002, 990000000000000001, 1, 'call.done', 'w1')",
+    )
+    .await;
     assert!(reader.until_seen([(320_000_000_000_000_002, 990_000_000_000_000_001)]).await);
     assert_eq!(reader.seen.len(), 4, "resumed, registered, started, and the other server's: {:?}", reader.seen);
     assert_eq!(rows(&mut database, "SELECT worker_id FROM noetl.event_log WHERE worker_id = 'w1'").await, ["w1"]);

@@ -19,7 +19,8 @@ const EXECUTIONS: &str = "query($prefix: String!) { executions(first: 50, filter
     events(first: 2) { nodes { id } }
 } } }";
 
-const SUBSCRIPTIONS: &str = "query($prefix: String!) { subscriptions(first: 50, filter: {pathPrefix: $prefix}) { nodes {
+const SUBSCRIPTIONS: &str =
+    "query($prefix: String!) { subscriptions(first: 50, filter: {pathPrefix: $prefix}) { nodes {
     id catalogEntry { path }
     history(first: 2) { nodes { id } }
     executions(first: 2) { nodes { id workload } }

@@ -49,7 +49,8 @@ fn every_element_is_described() {
             bare.push(path);
         }
     };
-    let input = |of: &str, value: &InputValueDefinition| (format!("{of}.{}", value.name.node), value.description.is_some());
+    let input =
+        |of: &str, value: &InputValueDefinition| (format!("{of}.{}", value.name.node), value.description.is_some());
     for definition in types() {
         let name = definition.name.node.as_str();
         look(name.to_owned(), definition.description.is_some());
@@ -99,7 +100,8 @@ fn every_list_has_relay_s_shape() {
         }
     }
     let page_info = signatures(find("PageInfo").unwrap());
-    for signature in ["hasNextPage: Boolean!", "hasPreviousPage: Boolean!", "startCursor: String", "endCursor: String"] {
+    for signature in ["hasNextPage: Boolean!", "hasPreviousPage: Boolean!", "startCursor: String", "endCursor: String"]
+    {
         assert!(page_info.iter().any(|has| has == signature), "{page_info:?}");
     }
     for definition in &all {
