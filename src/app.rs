@@ -348,7 +348,7 @@ fn routes(
     metrics: PrometheusHandle,
 ) -> Result<Router, AppError> {
     let schema = schema::build(services.clone());
-    let types = Nullability::from_sdl(&schema.sdl()).map_err(|error| AppError::Schema(error.to_string()))?;
+    let types = Nullability::from_sdl(&schema::sdl()).map_err(|error| AppError::Schema(error.to_string()))?;
     let databases = services.executions.databases().clone();
     let draining = closing.clone();
     let readiness = move || {

@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_graphql::dataloader::{DataLoader, Loader};
 
@@ -19,22 +18,12 @@ use crate::storage::events::LogHead;
 use crate::storage::executions::{ExecutionFilter, ExecutionRow};
 use crate::storage::subscriptions::SubscriptionRow;
 
-/// How long a batch waits for more keys.
-const GATHER: Duration = Duration::from_micros(200);
-
 /// Fetches what rows refer to.
 #[derive(Debug)]
 pub struct Loaders(pub Services);
 
-/// The loader that the resolvers share.
+/// The loader of one operation.
 pub type BatchLoader = DataLoader<Loaders>;
-
-/// A loader over the services.
-#[expect(clippy::disallowed_methods, reason = "a batch lives no longer than the operations that wait for it")]
-#[must_use]
-pub fn loader(services: Services) -> BatchLoader {
-    DataLoader::new(Loaders(services), tokio::spawn).delay(GATHER)
-}
 
 /// A catalog entry by id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_graphql::Schema;
 use chrono::{DateTime, Utc};
 
+use super::batching::Batching;
 use super::live::Subscription;
-use super::loaders::loader;
 use super::mutation::Mutation;
 use super::query::Query;
 use crate::service::catalog::Catalog;
@@ -63,10 +63,10 @@ pub struct EdgeLimits {
     pub operations_per_socket: usize,
 }
 
-/// The schema over the services.
+/// The schema over the services, ready to run.
 #[must_use]
-pub fn build(services: Services) -> ControlPlane {
-    Schema::build(Query, Mutation, Subscription).data(loader(services.clone())).data(services).finish()
+pub fn build(services: Services) -> Batching {
+    Batching::new(Schema::build(Query, Mutation, Subscription).data(services.clone()).finish(), services)
 }
 
 /// The schema in the schema definition language.

@@ -23,7 +23,7 @@ const STALE_CLAIM_SECONDS: f64 = 6.0;
 /// Claims that one query of the sweeper reads.
 const SWEEP_PAGE: i64 = 200;
 /// How long noting duplicates may take before it is given up.
-const AUDIT_PATIENCE: Duration = Duration::from_millis(500);
+const AUDIT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// An execution, and who asked for it.
 #[derive(Debug)]

@@ -1,0 +1,119 @@
+//! Runs operations so that their loaders batch by need, not by time.
+//!
+//! A loader's fetch starts when the operation has gone as far as it can without it: then every row has asked for what it
+//! refers to. The fetches run within the operation's own task, and end with it.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use async_graphql::dataloader::DataLoader;
+use async_graphql::futures_util::stream::BoxStream;
+use async_graphql::{Data, Executor, Request, Response};
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::task::AtomicWaker;
+use futures::{FutureExt, Stream, StreamExt, stream};
+
+use super::loaders::{BatchLoader, Loaders};
+use super::schema::{ControlPlane, Services};
+
+/// The schema, each operation with loaders of its own.
+#[derive(Clone)]
+pub struct Batching {
+    schema: ControlPlane,
+    services: Services,
+}
+
+impl Batching {
+    /// Runs operations of `schema`, whose loaders ask `services`.
+    #[must_use]
+    pub fn new(schema: ControlPlane, services: Services) -> Self {
+        Self { schema, services }
+    }
+
+    fn prepare(&self, request: Request) -> (Request, Fetches) {
+        let fetches = Fetches::default();
+        let asked = Arc::clone(&fetches.asked);
+        let spawn = move |fetch: BoxFuture<'static, ()>| {
+            asked.lock().unwrap_or_else(PoisonError::into_inner).push(fetch);
+        };
+        let loader: BatchLoader = DataLoader::new(Loaders(self.services.clone()), spawn).delay(Duration::ZERO);
+        (request.data(loader), fetches)
+    }
+}
+
+impl Executor for Batching {
+    async fn execute(&self, request: Request) -> Response {
+        let (request, fetches) = self.prepare(request);
+        let response = stream::once(self.schema.execute(request).boxed());
+        let mut driven = Driven { operation: response.boxed(), fetches, bell: Arc::default() };
+        driven.next().await.unwrap_or_default()
+    }
+
+    fn execute_stream(&self, request: Request, session: Option<Arc<Data>>) -> BoxStream<'static, Response> {
+        let (request, fetches) = self.prepare(request);
+        let operation = self.schema.execute_stream_with_session_data(request, session.unwrap_or_default()).boxed();
+        Driven { operation, fetches, bell: Arc::default() }.boxed()
+    }
+}
+
+/// What an operation's loaders asked for.
+#[derive(Default)]
+struct Fetches {
+    asked: Arc<Mutex<Vec<BoxFuture<'static, ()>>>>,
+    running: FuturesUnordered<BoxFuture<'static, ()>>,
+}
+
+/// Wakes the task, and tells whether the operation woke itself: a long list is polled in portions.
+#[derive(Default)]
+struct Bell {
+    rung: AtomicBool,
+    task: AtomicWaker,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.rung.store(true, Ordering::Release);
+        self.task.wake();
+    }
+}
+
+/// An operation that goes as far as it can before its fetches start.
+struct Driven<'a> {
+    operation: Pin<Box<dyn Stream<Item = Response> + Send + 'a>>,
+    fetches: Fetches,
+    bell: Arc<Bell>,
+}
+
+impl Stream for Driven<'_> {
+    type Item = Response;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Response>> {
+        let waker = Waker::from(Arc::clone(&self.bell));
+        self.bell.task.register(cx.waker());
+        loop {
+            self.bell.rung.store(false, Ordering::Release);
+            if let Poll::Ready(response) = self.operation.poll_next_unpin(&mut Context::from_waker(&waker)) {
+                return Poll::Ready(response);
+            }
+            // What was fetched lets the operation go on.
+            if self.bell.rung.load(Ordering::Acquire) || self.fetches.poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+impl Fetches {
+    /// Ready when a fetch has ended.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.running.extend(self.asked.lock().unwrap_or_else(PoisonError::into_inner).drain(..));
+        match self.running.poll_next_unpin(cx) {
+            Poll::Ready(Some(())) => Poll::Ready(()),
+            Poll::Ready(None) | Poll::Pending => Poll::Pending,
+        }
+    }
+}
