@@ -12,6 +12,7 @@ const EXECUTIONS: &str = "SELECT count(*) FROM noetl.execution";
 const STARTED: &str = "SELECT count(*) FROM noetl.event WHERE event_type = 'playbook_started'";
 const OUTBOX: &str = "SELECT count(*) FROM noetl.outbox";
 const DEDUPLICATED: &str = "SELECT count(*) FROM noetl.event WHERE event_type = 'subscription.message.deduplicated'";
+const LOST_AUDITS: &str = "noetl_duplicate_audits_lost_total";
 const CLAIMS: &str = "SELECT count(*) FROM noetl.subscription_dedup";
 
 /// A server with a playbook `process` and a live subscription of `inbox`, whose id comes with it.
@@ -60,7 +61,10 @@ async fn a_hundred_concurrent_requests_under_one_key_run_once() {
     let audit = "SELECT context FROM noetl.event
                  WHERE execution_id = $1 AND event_type = 'subscription.message.deduplicated'";
     let noted: Vec<(Value,)> = deployment.rows(audit, &inbox).await;
-    assert_eq!(noted.len(), 99);
+    // Best effort: what is not noted in time is counted.
+    let lost = one.metric(LOST_AUDITS).await + other.metric(LOST_AUDITS).await;
+    let accounted = f64::from(u32::try_from(noted.len()).unwrap()) + lost;
+    assert!((1..=99).contains(&noted.len()) && accounted >= 99.0, "{} noted, {lost} lost", noted.len());
     for (context,) in noted {
         assert_eq!((&context["dedup_key"], &context["execution_id"]), (&json!("m-1"), &json!(execution)));
     }
