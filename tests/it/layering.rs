@@ -93,7 +93,9 @@ fn uses(text: &str) -> BTreeSet<String> {
 /// The items of `{a, b::{c, d}}`, or the one item that stands there.
 fn items(text: &str) -> Vec<&str> {
     let Some(inner) = text.strip_prefix('{') else {
-        return vec![text.split([';', ',', ' ', '(', ')', '<', '>', '\n', '&', '}']).next().unwrap_or_default()];
+        let path = text.find(|c: char| !c.is_alphanumeric() && !"_:".contains(c)).unwrap_or(text.len());
+        let braces = text[path..].starts_with('{').then(|| text[path..].find(';').unwrap_or(text.len() - path));
+        return vec![&text[..path + braces.unwrap_or(0)]];
     };
     let (mut depth, mut start, mut found) = (0, 0, Vec::new());
     for (at, c) in inner.char_indices() {

@@ -34,14 +34,14 @@ async fn shape(connection: &mut PgConnection) -> BTreeSet<String> {
     shape
 }
 
-/// The indexes of the feed and of the landmarks that are not valid, and partitions that lack one.
+/// The indexes of the event table that are not valid, and partitions that lack one.
 async fn unsound_indexes(connection: &mut PgConnection) -> Vec<String> {
     let query = "SELECT relation.relname || ' ' || index.relname
         FROM pg_class AS index CROSS JOIN (
             SELECT inhrelid::regclass::oid AS oid FROM pg_inherits WHERE inhparent = 'noetl.event'::regclass
             UNION ALL SELECT 'noetl.event'::regclass::oid
         ) AS expected JOIN pg_class AS relation ON relation.oid = expected.oid
-        WHERE index.oid IN ('noetl.event_tx_idx'::regclass, 'noetl.event_landmark_idx'::regclass)
+        WHERE index.oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = 'noetl.event'::regclass)
           AND NOT EXISTS (
               SELECT 1 FROM pg_partition_tree(index.oid) AS part JOIN pg_index ON indexrelid = part.relid
               WHERE indrelid = relation.oid AND indisvalid)";

@@ -9,9 +9,12 @@ use crate::common::{Deployment, Server};
 /// added to.
 const TRIALS: i64 = 6;
 const SMALL: i64 = 2;
-const LARGE: i64 = 50;
+const LARGE: i64 = 100;
+/// A field that is fetched row by row costs more than this for the large list, even if only every other row has it. A
+/// loader gathers keys for a fraction of a millisecond, so a slow machine may split a batch into a few.
+const LEEWAY: i64 = (LARGE - SMALL) / 4;
 
-const EXECUTIONS: &str = "query($prefix: String!) { executions(first: 50, filter: {pathPrefix: $prefix}) { nodes {
+const EXECUTIONS: &str = "query($prefix: String!) { executions(first: 100, filter: {pathPrefix: $prefix}) { nodes {
     id catalogEntry { path }
     parent { __typename ... on Execution { id catalogEntry { path } } ... on SourceSubscription { id } }
     workload
@@ -20,7 +23,7 @@ const EXECUTIONS: &str = "query($prefix: String!) { executions(first: 50, filter
 } } }";
 
 const SUBSCRIPTIONS: &str =
-    "query($prefix: String!) { subscriptions(first: 50, filter: {pathPrefix: $prefix}) { nodes {
+    "query($prefix: String!) { subscriptions(first: 100, filter: {pathPrefix: $prefix}) { nodes {
     id catalogEntry { path }
     history(first: 2) { nodes { id } }
     executions(first: 2) { nodes { id workload } }
@@ -158,21 +161,22 @@ async fn least(server: &Server, seed: &mut Seed, query: &str, name: &str, count:
 }
 
 async fn check(query: &str, name: &str, lists: &[&str]) {
-    let deployment = Deployment::start(2).await;
+    // With several shards, how many of them a few rows touch is up to their ids.
+    let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&[("NOETL_EVENT_STREAM_ENABLED", "false")]).await;
     let mut seed = Seed::new(&deployment).await;
     let small = least(&server, &mut seed, query, name, SMALL, lists).await;
     let large = least(&server, &mut seed, query, name, LARGE, lists).await;
     assert!(small > 0, "the statements are counted");
-    assert_eq!(small, large, "statements for {SMALL} and for {LARGE} rows");
+    assert!(large - small < LEEWAY, "{small} statements for {SMALL} rows, {large} for {LARGE}");
 }
 
 #[tokio::test]
-async fn a_list_of_executions_costs_the_same_for_2_and_for_50_rows() {
+async fn a_list_of_executions_costs_the_same_for_2_and_for_100_rows() {
     check(EXECUTIONS, "run", &["children", "events"]).await;
 }
 
 #[tokio::test]
-async fn a_list_of_subscriptions_costs_the_same_for_2_and_for_50_rows() {
+async fn a_list_of_subscriptions_costs_the_same_for_2_and_for_100_rows() {
     check(SUBSCRIPTIONS, "inbox", &["history", "executions"]).await;
 }
