@@ -241,7 +241,9 @@ impl Reader<'_> {
 
     /// The text of a DSN is not repeated in the problem: it may hold a password.
     fn dsn(&mut self, name: &str, dsn: &str) -> Option<PgConnectOptions> {
-        let parsed = PgConnectOptions::from_str(dsn).ok();
+        // The driver takes any scheme.
+        let postgres = ["postgres://", "postgresql://"].iter().any(|scheme| dsn.starts_with(scheme));
+        let parsed = PgConnectOptions::from_str(dsn).ok().filter(|_| postgres);
         if parsed.is_none() {
             self.problems
                 .push(format!("{name} holds no PostgreSQL URL; write it as postgres://user@host:5432/database"));

@@ -14,6 +14,7 @@ mod catalog;
 mod common;
 
 mod broker_loss;
+mod cli;
 mod dedup;
 mod dedup_crash;
 mod edge;

@@ -32,7 +32,13 @@ impl Server {
         let line = tokio::time::timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap();
         let url =
             line.as_deref().and_then(|line| line.strip_prefix("listening on ")).expect("the server did not start");
-        let server = Self { child, url: url.to_owned(), client: reqwest::Client::new() };
+        let url = url.to_owned();
+        Self::of(child, url).await
+    }
+
+    /// A process that serves at an address, once it is ready.
+    pub async fn of(child: Child, url: String) -> Self {
+        let server = Self { child, url, client: reqwest::Client::new() };
         eventually("the server is ready", async || {
             server.get("/readyz").await.ok()?.status().is_success().then_some(())
         })

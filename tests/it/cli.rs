@@ -1,0 +1,151 @@
+//! The command line: wrong settings are told all at once before anything is touched, and `dev` is all that one needs.
+
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::common::server::binary;
+use crate::common::{Deployment, Server, eventually};
+
+async fn check_config(settings: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(binary());
+    command.arg("check-config").env_clear().envs(settings.iter().copied()).output().await.unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[tokio::test]
+async fn everything_that_is_wrong_is_said_at_once() {
+    let wrong = [
+        ("NOETL_HOST", "nowhere"),
+        ("NOETL_PORT", "65536"),
+        ("NOETL_SHARDS", "postgres://a@h/one,mysql://secret:word@h/two"),
+        ("NOETL_POOL_SIZE", "0"),
+        ("NOETL_NATS_URL", "http://h:-1"),
+        ("NOETL_SERVER_MACHINE_ID", "-1"),
+        ("NOETL_EVENT_STREAM_ENABLED", "maybe"),
+        ("NOETL_EVENT_STREAM_BATCH", "0"),
+        ("NOETL_EVENT_STREAM_POLL_MS", "soon"),
+        ("NOETL_EVENT_STREAM_BACKFILL", "2"),
+        ("NOETL_EVENT_STREAM_DEDUP_SECS", "1.5"),
+        ("NOETL_EVENT_STREAM_RETENTION_SECS", "99999999999"),
+    ];
+    let output = check_config(&wrong).await;
+    assert_eq!(output.status.code(), Some(2));
+    let said = said(&output);
+    for name in wrong.iter().map(|(name, _)| *name).chain(["NOETL_CLUSTER_DSN"]) {
+        assert!(said.contains(&format!("- {name}")), "{name} is not named in: {said}");
+    }
+    assert!(!said.contains("word"), "a password is repeated: {said}");
+}
+
+#[tokio::test]
+async fn a_file_is_read_under_the_environment() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("noetl.toml");
+    let file = path.to_str().unwrap();
+    let write = |text: &str| std::fs::write(&path, text).unwrap();
+    write(
+        "cluster_dsn = 'postgres://noetl@h/cluster'\nshards = ['postgres://noetl@h/a', 'postgres://noetl@h/b']\n\
+         nats_url = 'nats://h:4222'\nport = 99999\nevent_stream_backfill = true\n",
+    );
+    let output = check_config(&[("NOETL_CONFIG", file)]).await;
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("- NOETL_PORT"), "{}", said(&output));
+    let output = check_config(&[("NOETL_CONFIG", file), ("NOETL_PORT", "0")]).await;
+    assert!(output.status.success(), "{}", said(&output));
+
+    write("prot = 1\nhost = { a = 1 }\n");
+    let output = check_config(&[("NOETL_CONFIG", file)]).await;
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("prot") && said(&output).contains("host"), "{}", said(&output));
+    for (text, file) in [("= 1", file), ("", "/nowhere/noetl.toml")] {
+        write(text);
+        let output = check_config(&[("NOETL_CONFIG", file)]).await;
+        assert_eq!(output.status.code(), Some(2));
+        assert!(said(&output).contains("NOETL_CONFIG"), "{}", said(&output));
+    }
+}
+
+async fn serve(deployment: &Deployment, settings: &[(&str, &str)]) -> Output {
+    let mut command = deployment.command("serve");
+    command.envs(settings.iter().copied());
+    let ended = tokio::time::timeout(crate::common::PATIENCE, command.output());
+    ended.await.expect("it serves, though it must not").unwrap()
+}
+
+#[tokio::test]
+async fn serve_on_a_database_that_is_not_migrated_says_what_to_do() {
+    let deployment = Deployment::unmigrated(1).await;
+    let output = serve(&deployment, &[]).await;
+    assert!(!output.status.success());
+    assert!(said(&output).contains("noetl-graphql migrate"), "{}", said(&output));
+    assert!(output.stdout.is_empty(), "nothing was bound");
+}
+
+#[tokio::test]
+async fn databases_in_each_other_s_place_are_refused() {
+    let deployment = Deployment::start(2).await;
+    let other = Deployment::start(2).await;
+    let [one, two] = &deployment.shard_dsns[..] else { panic!() };
+    let swapped = format!("{two},{one}");
+    let foreign = format!("{one},{}", other.shard_dsns[1]);
+    let wrong: [&[(&str, &str)]; 5] = [
+        &[("NOETL_SHARDS", &swapped)],
+        &[("NOETL_SHARDS", &foreign)],
+        &[("NOETL_SHARDS", one)],
+        &[("NOETL_SHARDS", &format!("{one},{two},{one}"))],
+        &[("NOETL_CLUSTER_DSN", &other.cluster_dsn)],
+    ];
+    for settings in wrong {
+        let output = serve(&deployment, settings).await;
+        assert_eq!(output.status.code(), Some(2), "{settings:?}: {}", said(&output));
+        assert!(said(&output).contains("NOETL_SHARDS"), "{settings:?}: {}", said(&output));
+    }
+    deployment.replica().await;
+}
+
+/// Starts `dev` with its data in a folder.
+async fn dev(data: &Path) -> Server {
+    let env = data.join("env");
+    let _ = std::fs::remove_file(&env);
+    let mut command = Command::new(binary());
+    command.args(["dev", "--port", "0", "--shards", "2", "--data-dir"]).arg(data);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true).spawn().unwrap();
+    let port = eventually("dev serves", async || {
+        let text = std::fs::read_to_string(&env).ok()?;
+        let line = text.lines().find_map(|line| line.split_once("NOETL_PORT="))?;
+        line.1.trim_matches(['\'', '"']).parse::<u16>().ok()
+    })
+    .await;
+    Server::of(child, format!("http://127.0.0.1:{port}")).await
+}
+
+const LISTS: &str = "{ catalogEntries { nodes { path } } executions { nodes { id } } subscriptions { nodes { path } } }";
+
+#[tokio::test]
+async fn dev_serves_samples_keeps_its_data_and_does_not_collide() {
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let data = folders.each_ref().map(|folder| folder.path().join("data"));
+    let (one, other) = tokio::join!(dev(&data[0]), dev(&data[1]));
+    assert_ne!(one.url, other.url);
+    let lists = one.data(LISTS, Value::Null).await;
+    let paths: Vec<&str> =
+        lists["catalogEntries"]["nodes"].as_array().unwrap().iter().filter_map(|node| node["path"].as_str()).collect();
+    assert_eq!(paths, ["samples/orders/inbox", "samples/orders/process", "samples/reports/daily"]);
+    assert_eq!(one.register("samples/orders/inbox").await["userErrors"], json!([]));
+    let executed = one.execute(json!({ "path": "samples/orders/process" })).await;
+    assert_eq!(executed["outcome"], "STARTED", "{executed}");
+    let kept = one.data(LISTS, Value::Null).await;
+    assert_eq!(other.data(LISTS, Value::Null).await["executions"]["nodes"], json!([]));
+
+    one.signal(Signal::SIGINT);
+    assert!(one.stop().await.success());
+    let again = dev(&data[0]).await;
+    assert_eq!(again.data(LISTS, Value::Null).await, kept);
+}
