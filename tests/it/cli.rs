@@ -126,7 +126,8 @@ async fn dev(data: &Path) -> Server {
     Server::of(child, format!("http://127.0.0.1:{port}")).await
 }
 
-const LISTS: &str = "{ catalogEntries { nodes { path } } executions { nodes { id } } subscriptions { nodes { path } } }";
+const LISTS: &str =
+    "{ catalogEntries { nodes { path } } executions { nodes { id } } subscriptions { nodes { path } } }";
 
 #[tokio::test]
 async fn dev_serves_samples_keeps_its_data_and_does_not_collide() {
