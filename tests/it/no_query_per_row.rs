@@ -10,9 +10,6 @@ use crate::common::{Deployment, Server};
 const TRIALS: i64 = 6;
 const SMALL: i64 = 2;
 const LARGE: i64 = 100;
-/// A field that is fetched row by row costs more than this for the large list, even if only every other row has it. A
-/// loader gathers keys for a fraction of a millisecond, so a slow machine may split a batch into a few.
-const LEEWAY: i64 = (LARGE - SMALL) / 4;
 
 const EXECUTIONS: &str = "query($prefix: String!) { executions(first: 100, filter: {pathPrefix: $prefix}) { nodes {
     id catalogEntry { path }
@@ -168,7 +165,7 @@ async fn check(query: &str, name: &str, lists: &[&str]) {
     let small = least(&server, &mut seed, query, name, SMALL, lists).await;
     let large = least(&server, &mut seed, query, name, LARGE, lists).await;
     assert!(small > 0, "the statements are counted");
-    assert!(large - small < LEEWAY, "{small} statements for {SMALL} rows, {large} for {LARGE}");
+    assert_eq!(small, large, "statements for {SMALL} and for {LARGE} rows");
 }
 
 #[tokio::test]
