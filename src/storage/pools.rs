@@ -53,6 +53,8 @@ impl Database {
         let options = options.application_name("noetl-graphql");
         // A peer that vanished holds its locks no longer than this, and a statement whose caller gave up ends.
         let pooled = options.clone().options([
+            // What the tail cursor and the claims noted must outlive a crash, whatever the server's default is.
+            ("synchronous_commit", "on"),
             ("lock_timeout", "3500ms"),
             ("statement_timeout", "8s"),
             ("idle_in_transaction_session_timeout", "6s"),

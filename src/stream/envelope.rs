@@ -14,6 +14,8 @@ const DONE: &str = "Noetl-Batch-Done";
 const TARGET: &str = "Noetl-Batch-Target";
 /// Room that headers and protocol may take beside a payload.
 const HEADER_ROOM: usize = 4096;
+/// Bytes that a batch's span may take of it.
+const MAX_SPAN: usize = 2048;
 
 /// A message's place in its shard's feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,8 +39,12 @@ impl Mark {
         headers.insert(BATCH, self.batch.to_string());
         headers.insert(INDEX, self.index.to_string());
         if let Some((done, target)) = &self.span {
-            headers.insert(DONE, done.to_string());
-            headers.insert(TARGET, target.to_string());
+            let (done, target) = (done.to_string(), target.to_string());
+            // With very many open transactions they don't fit; going back after a loss then starts at the beginning.
+            if done.len() + target.len() <= MAX_SPAN {
+                headers.insert(DONE, done);
+                headers.insert(TARGET, target);
+            }
         }
         headers
     }
