@@ -74,8 +74,8 @@ async fn bare(deployment: &Deployment) -> f64 {
                 "WITH made AS (INSERT INTO noetl.execution (execution_id, catalog_id, status) VALUES ($1, 0, 'RUNNING')
                                RETURNING execution_id),
                       told AS (INSERT INTO noetl.event (execution_id, event_id, event_type, context, meta)
-                               SELECT execution_id, 1, 'playbook_started', '{\"workload\": {\"n\": 1}}', '{}' FROM made)
-                 INSERT INTO noetl.outbox (execution_id, event_id, subject, payload) SELECT execution_id, 1, 's', '{}' FROM made",
+                               SELECT execution_id, execution_id, 'playbook_started', '{\"workload\": {\"n\": 1}}', '{}' FROM made)
+                 INSERT INTO noetl.outbox (execution_id, event_id, subject, payload) SELECT execution_id, execution_id, 's', '{}' FROM made",
             )
             .bind(id)
             .execute(&shards[number % 2])

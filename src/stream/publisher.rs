@@ -132,7 +132,8 @@ impl Publisher {
     }
 
     /// Appends a batch's events from index `from` on behind sequence `after`. Answers the last sequence and the number
-    /// of events appended. `distinct`: the index of an event whose id the broker has seen in another log.
+    /// of events appended. `distinct`: from this index on, message ids name the log too, as the broker has seen the
+    /// first event's id in another log.
     pub async fn append(
         &self,
         batch: &Batch,
@@ -173,7 +174,7 @@ fn message(
 ) -> Result<PublishMessage, PublishError> {
     let span = (index == 0).then(|| (batch.done.clone(), batch.target.clone()));
     let mark = Mark { epoch: batch.epoch, batch: batch.number, index, span };
-    let id = if distinct == Some(index) {
+    let id = if distinct.is_some_and(|from| index >= from) {
         format!("{}.{}", event.event_id, event.execution_id)
     } else {
         event.event_id.to_string()

@@ -161,6 +161,26 @@ async fn one_transaction_of_20_000_events_arrives_once() {
     assert_exactly(&deployment.stored(0).await, &committed);
 }
 
+/// The broker recognises messages by their event ids; another log's event under the same id is no repetition.
+#[tokio::test]
+async fn logs_that_share_event_ids_arrive_whole() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    let mut reader = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
+    for execution in 1..=3 {
+        let rows = format!(
+            "INSERT INTO noetl.event (execution_id, event_id, event_type)
+             SELECT {execution}, n, 'call.done' FROM generate_series(1, 300) AS n"
+        );
+        run(&mut deployment.shard(0).await, &rows).await;
+    }
+    let committed = deployment.committed().await;
+    assert!(reader.until_seen(committed.clone()).await, "the feed ended");
+    reader.assert_saw_exactly(&committed);
+    assert_exactly(&deployment.stored(0).await, &committed);
+}
+
 /// The replicas by who leads shard 0: the leader, then the others.
 async fn leader_first(deployment: &Deployment, mut servers: Vec<Server>) -> Vec<Server> {
     let leader = eventually("somebody leads", async || deployment.leader(0).await).await;
