@@ -35,6 +35,7 @@ use crate::stream::hub::Hub;
 use crate::stream::tailer::Tailer;
 use crate::stream::wake;
 use crate::supervisor::{EndedEarly, Supervisor};
+use crate::tasks::projector::Projector;
 use crate::tasks::{dedup_sweeper, machine_lease, partitions, prober};
 
 /// Why a process can't serve.
@@ -319,6 +320,12 @@ fn start_feed(
     if let Some(hub) = &services.hub {
         for shard in 0..hub.shards() {
             supervisor.start("live feed", quiet(hub.clone().run(shard, supervisor.soft())));
+        }
+    }
+    if config.projector {
+        for (shard, _) in (0..).zip(databases.shards()) {
+            let projector = Projector { shard, client: client.clone(), projections: services.projections.clone() };
+            supervisor.start("projector", quiet(projector.run(supervisor.soft())));
         }
     }
     let Some(settings) = config.event_stream else { return };

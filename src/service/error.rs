@@ -100,6 +100,12 @@ impl From<StorageError> for ServiceError {
 }
 
 impl ServiceError {
+    /// Whether the same request would be refused again.
+    #[must_use]
+    pub fn is_rejection(&self) -> bool {
+        matches!(self, Self::Rejected(_))
+    }
+
     /// The database that can't be reached, where that is the trouble.
     #[must_use]
     pub fn unavailable(&self) -> Option<DatabaseName> {

@@ -4,6 +4,7 @@ pub mod dedup_sweeper;
 pub mod machine_lease;
 pub mod partitions;
 pub mod prober;
+pub mod projector;
 
 use std::time::Duration;
 

@@ -28,6 +28,7 @@ mod migrations;
 mod no_query_per_row;
 mod one_database;
 mod projections;
+mod projector;
 mod register_race;
 mod schema;
 mod shard_down;
