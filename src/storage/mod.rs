@@ -12,6 +12,7 @@ pub mod error;
 pub mod events;
 pub mod executions;
 pub mod indexes;
+pub mod ingest;
 pub mod log;
 pub mod machines;
 pub mod migrate;

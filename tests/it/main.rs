@@ -26,6 +26,7 @@ mod machine_ids;
 mod migrations;
 mod no_query_per_row;
 mod one_database;
+mod project_events;
 mod register_race;
 mod schema;
 mod shard_down;

@@ -1,6 +1,7 @@
 //! The root of all mutations. What a caller can mend comes back as `userErrors`, beside no result.
 
 mod payloads;
+mod project_events;
 
 use async_graphql::{Context, Object, Result};
 
@@ -19,6 +20,7 @@ use payloads::{
     BulkTransitionPayload, BulkTransitionResult, CancelExecutionPayload, ExecuteBatchPayload, ExecutePayload,
     RegisterCatalogEntryPayload, SubscriptionPayload,
 };
+use project_events::{ProjectEventsInput, ProjectEventsPayload};
 
 /// The root of all mutations.
 #[derive(Debug)]
@@ -156,6 +158,17 @@ impl Mutation {
             None => None,
         };
         Ok(CancelExecutionPayload { execution, user_errors })
+    }
+
+    /// Takes in events that workers made. Sending a batch again is harmless: what is known is skipped and counted.
+    async fn project_events(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "What happened.")] input: ProjectEventsInput,
+    ) -> Result<ProjectEventsPayload> {
+        let (ids, drafts) = input.into_parts();
+        let projected = ctx.data::<Services>()?.ingest.project(drafts).await;
+        ProjectEventsPayload::new(&ids, projected)
     }
 }
 
