@@ -11,6 +11,7 @@ pub mod feed;
 pub mod ids;
 pub mod ingest;
 pub mod registry;
+pub mod retention;
 pub mod shards;
 pub mod subscriptions;
 pub mod wake;

@@ -19,6 +19,7 @@ pub mod migrate;
 pub mod partitions;
 pub mod pools;
 pub mod registry;
+pub mod retention;
 pub mod shard_map;
 pub mod subscriptions;
 pub mod tail;

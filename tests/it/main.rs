@@ -23,6 +23,7 @@ mod layering;
 mod live_events;
 mod local_servers;
 mod machine_ids;
+mod maintain;
 mod migrations;
 mod no_query_per_row;
 mod one_database;
