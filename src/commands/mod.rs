@@ -33,7 +33,7 @@ enum Command {
     /// Bring the configured databases to the shape that this version needs.
     Migrate,
     /// Do every duty of housekeeping once, now, on all databases: make the coming event partitions, drop the ones past
-    /// NOETL_EVENT_RETENTION_DAYS, finish abandoned claims and registrations, purge expired claims. Servers do the same by
+    /// the retention, finish abandoned claims and registrations, purge expired claims. Servers do the same by
     /// themselves; it is safe beside them. Prints a line for each duty and database; fails if one failed.
     Maintain,
     /// Check the settings and say what is wrong with them.
