@@ -19,6 +19,7 @@ mod common;
 mod execute;
 mod feed;
 mod lists;
+mod project;
 mod report;
 
 use common::Deployment;
@@ -36,6 +37,7 @@ async fn main() {
     report.figure("server, idle: resident memory", report::resident_mib(&server), "MiB", None);
     execute::measure(&deployment, &server, &mut report).await;
     lists::measure(&deployment, &server, &mut report).await;
+    project::measure(&deployment, &server, &mut report).await;
     feed::measure_latency(&deployment, &server, &mut report).await;
     report.figure("server, after all of it: resident memory", report::resident_mib(&server), "MiB", None);
     feed::measure_backlog(&mut report).await;

@@ -6,6 +6,7 @@ pub mod feed;
 mod live;
 mod log;
 pub mod server;
+pub mod worker;
 pub mod writer;
 
 pub use deployment::Deployment;
