@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::serve::ListenerExt;
+use futures::FutureExt;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 use tokio::time::sleep;
@@ -17,12 +18,13 @@ use crate::config::{Config, DatabaseSettings};
 use crate::domain::page::DEFAULT_PAGE;
 use crate::domain::shard::{BadShardMap, ShardIndex, ShardMap};
 use crate::graphql::schema::{self, EdgeLimits, Replica, Services};
-use crate::http::health::{Probes, Readiness};
+use crate::http::health::{OutboxBacklog, Probes, Readiness};
 use crate::http::{Edge, Limits, Nullability, Sites, assets, health, router};
 use crate::service::catalog::Catalog;
 use crate::service::error::ServiceError;
 use crate::service::executions::Executions;
 use crate::service::ids::{Ids, LEASE};
+use crate::service::outbox::Outbox;
 use crate::service::subscriptions::Subscriptions;
 use crate::service::wake::Wakes;
 use crate::service::{clock, fault};
@@ -34,7 +36,8 @@ use crate::stream::hub::Hub;
 use crate::stream::tailer::Tailer;
 use crate::stream::wake;
 use crate::supervisor::{EndedEarly, Supervisor};
-use crate::tasks::{dedup_sweeper, machine_lease, partitions, prober};
+use crate::tasks::relay::Relay;
+use crate::tasks::{dedup_sweeper, machine_lease, outbox_purge, partitions, prober};
 
 /// Why a process can't serve.
 #[derive(Debug, thiserror::Error)]
@@ -208,6 +211,7 @@ impl App {
             name: format!("{host}-{}-{}", std::process::id(), &identity.simple().to_string()[..8]),
             started_at: clock::now(),
             publishes: config.event_stream.is_some() && config.nats_url.is_some(),
+            relays: config.outbox_relay && config.nats_url.is_some(),
             limits: edge_limits(&limits),
         };
         let client = match &config.nats_url {
@@ -215,10 +219,17 @@ impl App {
             None => None,
         };
         let wakes = Wakes::new(databases.shards().len());
-        let services = services(databases, ids, &wakes, client.clone(), replica);
+        let outbox = Outbox::new(databases.clone(), wakes.clone(), config.outbox_retention);
+        let services = services(databases, ids, &wakes, (client.clone(), outbox), replica);
         let mut supervisor = Supervisor::default();
         start_housekeeping(&mut supervisor, &services);
         if let Some(client) = client {
+            if config.outbox_relay {
+                for shard in services.outbox.shards() {
+                    let relay = Relay::new(shard, services.outbox.clone(), wakes.clone(), client.clone());
+                    supervisor.start("outbox relay", quiet(relay.run(supervisor.soft())));
+                }
+            }
             start_feed(&mut supervisor, &services, client, wakes, config);
         }
         let connections = TaskTracker::new();
@@ -278,7 +289,7 @@ fn services(
     databases: Databases,
     ids: Arc<Ids>,
     wakes: &Wakes,
-    client: Option<async_nats::Client>,
+    (client, outbox): (Option<async_nats::Client>, Outbox),
     replica: Replica,
 ) -> Services {
     let catalog = Catalog::new(Arc::clone(databases.cluster()), Arc::clone(&ids));
@@ -287,6 +298,7 @@ fn services(
         subscriptions: Subscriptions::new(databases.clone(), Arc::clone(&ids), catalog.clone(), wakes.clone()),
         executions: Executions::new(databases, Arc::clone(&ids), catalog.clone(), wakes.clone()),
         catalog,
+        outbox,
         hub,
         ids,
         replica,
@@ -302,6 +314,7 @@ fn start_housekeeping(supervisor: &mut Supervisor, services: &Services) {
     supervisor.start("machine lease", quiet(machine_lease::run(Arc::clone(&services.ids), supervisor.soft())));
     let (executions, subscriptions) = (services.executions.clone(), services.subscriptions.clone());
     supervisor.start("sweeper", quiet(dedup_sweeper::run(executions, subscriptions, supervisor.soft())));
+    supervisor.start("outbox purge", quiet(outbox_purge::run(services.outbox.clone(), supervisor.soft())));
     supervisor.start("partitions", quiet(partitions::run(databases.clone(), supervisor.soft())));
 }
 
@@ -356,10 +369,28 @@ fn routes(
         let down = databases.distinct().filter(is_down).map(|database| database.name().to_string()).collect();
         Readiness { ready: !draining.is_cancelled() && databases.cluster().health().down.is_none(), down }
     };
-    let probes = Probes { readiness: Arc::new(readiness), metrics: Arc::new(move || metrics.render()) };
+    let outbox = services.outbox.clone();
+    let probes = Probes {
+        readiness: Arc::new(readiness),
+        metrics: Arc::new(move || metrics.render()),
+        outbox: Arc::new(move || backlog(outbox.clone()).boxed()),
+    };
     let edge = Edge { types: Arc::new(types), limits, sites, closing, connections, ..Edge::new(schema) };
     let routes = router(edge).merge(health::routes(probes)).merge(assets::routes());
     Ok(routes.layer(CatchPanicLayer::new()))
+}
+
+async fn backlog(outbox: Outbox) -> Result<OutboxBacklog, String> {
+    let stats = outbox.backlog().await.map_err(|error| {
+        tracing::warn!(%error, "the outbox can't be counted");
+        "no shard can be asked now".to_owned()
+    })?;
+    let ages = stats.shards.iter().filter_map(|(_, backlog)| backlog.oldest_seconds);
+    Ok(OutboxBacklog {
+        pending: stats.shards.iter().map(|(_, backlog)| backlog.pending).sum(),
+        oldest_age_seconds: ages.fold(0.0, f64::max),
+        unavailable_shards: stats.unavailable,
+    })
 }
 
 fn edge_limits(limits: &Limits) -> EdgeLimits {

@@ -12,6 +12,7 @@ use super::query::Query;
 use crate::service::catalog::Catalog;
 use crate::service::executions::Executions;
 use crate::service::ids::Ids;
+use crate::service::outbox::Outbox;
 use crate::service::subscriptions::Subscriptions;
 use crate::stream::hub::Hub;
 
@@ -27,6 +28,8 @@ pub struct Services {
     pub subscriptions: Subscriptions,
     /// Executions.
     pub executions: Executions,
+    /// The outbox.
+    pub outbox: Outbox,
     /// The live events; `None` without a broker.
     pub hub: Option<Hub>,
     /// Makes ids.
@@ -44,6 +47,8 @@ pub struct Replica {
     pub started_at: DateTime<Utc>,
     /// Whether it takes part in publishing events.
     pub publishes: bool,
+    /// Whether it takes part in delivering outbox rows.
+    pub relays: bool,
     /// What the transport allows.
     pub limits: EdgeLimits,
 }

@@ -15,6 +15,7 @@ pub mod indexes;
 pub mod log;
 pub mod machines;
 pub mod migrate;
+pub mod outbox;
 pub mod partitions;
 pub mod pools;
 pub mod registry;

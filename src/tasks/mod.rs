@@ -2,8 +2,10 @@
 
 pub mod dedup_sweeper;
 pub mod machine_lease;
+pub mod outbox_purge;
 pub mod partitions;
 pub mod prober;
+pub mod relay;
 
 use std::time::Duration;
 

@@ -1,0 +1,22 @@
+//! Deletes outbox rows that were delivered longer ago than they are kept.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::Turns;
+use crate::service::outbox::Outbox;
+
+const PERIOD: Duration = Duration::from_mins(1);
+
+/// Purges until `stop`; a purge that is under way then ends with its batch.
+pub async fn run(outbox: Outbox, stop: CancellationToken) {
+    let mut turns = Turns::every(PERIOD, stop.clone());
+    while turns.next().await {
+        match stop.run_until_cancelled(outbox.purge()).await {
+            Some(Err(error)) => tracing::warn!(%error, "the outbox can't be purged now"),
+            Some(Ok(rows @ 1..)) => tracing::info!(rows, "purged delivered outbox rows"),
+            Some(Ok(0)) | None => {}
+        }
+    }
+}
