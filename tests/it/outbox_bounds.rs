@@ -24,7 +24,7 @@ async fn refused(server: &Server, mutation: &str, input: &Value) -> Option<Value
 
 fn cases() -> Vec<(&'static str, Value, &'static str)> {
     let mut cases = Vec::new();
-    for limit in [0, -1, 1001, 5000, i64::MAX, i64::MIN] {
+    for limit in [0, -1, 1001, 5000, i64::MIN] {
         cases.push(("claimOutbox", json!({ "limit": limit }), "limit"));
     }
     for seconds in [0, -1, 3601, 86_400, i64::MAX] {

@@ -7,21 +7,24 @@ const CHEAP: Duration = Duration::from_millis(5);
 /// What costs more pauses for this many times its cost.
 const PAUSE: u32 = 20;
 
-/// When something was done last, and what it cost.
+/// When something was done last, and what it cost the last two times.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Pace {
-    last: Option<(Instant, Duration)>,
+    begun: Option<Instant>,
+    costs: [Duration; 2],
 }
 
 impl Pace {
-    /// Whether it may be done at this time.
+    /// Whether it may be done at this time. The smaller of the last two costs counts: once, it may have had to wait.
     pub(super) fn is_due(&self, now: Instant) -> bool {
-        self.last.is_none_or(|(begun, cost)| cost <= CHEAP || now.duration_since(begun) >= cost * PAUSE)
+        let cost = self.costs[0].min(self.costs[1]);
+        self.begun.is_none_or(|begun| cost <= CHEAP || now.duration_since(begun) >= cost * PAUSE)
     }
 
     /// Notes that it was begun and ended.
     pub(super) fn note(&mut self, begun: Instant, ended: Instant) {
-        self.last = Some((begun, ended.duration_since(begun)));
+        self.begun = Some(begun);
+        self.costs = [self.costs[1], ended.duration_since(begun)];
     }
 }
 
@@ -35,9 +38,12 @@ mod tests {
         let mut pace = Pace::default();
         assert!(pace.is_due(start));
         pace.note(start, start + CHEAP);
+        pace.note(start, start + CHEAP);
         assert!(pace.is_due(start + CHEAP));
         let cost = Duration::from_millis(300);
         pace.note(start, start + cost);
+        assert!(pace.is_due(start + cost), "one that had to wait");
+        pace.note(start, start + cost * 2);
         assert!(!pace.is_due(start + cost * 19));
         assert!(pace.is_due(start + cost * 20));
     }

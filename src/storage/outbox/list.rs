@@ -79,7 +79,7 @@ pub async fn list(shard: &Database, filter: &OutboxFilter, page: Bounds) -> Resu
                    FROM unnest($1::text[]) AS wanted (wanted_status) CROSS JOIN LATERAL (
                        SELECT * FROM noetl.outbox
                        WHERE (created_at, outbox_id) > ($2, $3) AND (created_at, outbox_id) < ($4, $5)
-                         AND status = wanted_status AND ($6::bigint IS NULL OR execution_id = $6)
+                         AND status COLLATE "C" = wanted_status AND ($6::bigint IS NULL OR execution_id = $6)
                          AND ($7::integer IS NULL OR attempts >= $7) "#
                     + $source
                     + " ORDER BY "
