@@ -31,6 +31,8 @@ const NAMES: &[&str] = &[
     "NOETL_EVENT_STREAM_RETENTION_SECS",
     "NOETL_PROJECTOR",
     "NOETL_EVENT_RETENTION_DAYS",
+    "NOETL_OUTBOX_RELAY",
+    "NOETL_OUTBOX_RETENTION_SECS",
     "NOETL_LOG",
     "NOETL_LOG_FORMAT",
     "NOETL_ALLOWED_HOSTS",
@@ -64,6 +66,10 @@ pub struct Config {
     pub projector: bool,
     /// How many days events are kept in the databases; `None`: for ever.
     pub event_retention_days: Option<u32>,
+    /// Whether this replica delivers outbox rows to the broker.
+    pub outbox_relay: bool,
+    /// For how long delivered outbox rows are kept.
+    pub outbox_retention: Duration,
     /// Where `dev` finds PostgreSQL's server programs, if not where they usually are.
     pub pg_bin: Option<PathBuf>,
     /// Where a test stops the process.
@@ -153,6 +159,13 @@ impl Sources {
             event_stream: publishes.then_some(event_stream),
             projector: read.flag("NOETL_PROJECTOR", true),
             event_retention_days: read.event_retention_days(),
+            outbox_relay: read.flag("NOETL_OUTBOX_RELAY", true),
+            outbox_retention: Duration::from_secs(read.within(
+                "NOETL_OUTBOX_RETENTION_SECS",
+                86_400,
+                1,
+                u32::MAX.into(),
+            )),
             pg_bin: self.text("NOETL_PG_BIN").map(PathBuf::from),
             fault_point: self.text("NOETL_FAULT_POINT").map(str::to_owned),
         };

@@ -20,6 +20,8 @@ pub enum RejectionCode {
     StaleVersion,
     /// The dedup key belongs to a different request.
     IdempotencyMismatch,
+    /// The lease no longer settles what it was given for.
+    StaleLease,
     /// A field is too large.
     PayloadTooLarge,
     /// A database can't be reached; the same request may succeed later.

@@ -3,6 +3,7 @@
 use super::{dedup_purge, partitions};
 use crate::service::error::ServiceError;
 use crate::service::executions::Executions;
+use crate::service::outbox::Outbox;
 use crate::service::retention::Retention;
 use crate::service::subscriptions::Subscriptions;
 use crate::storage::error::DatabaseName;
@@ -22,6 +23,7 @@ pub struct Done {
 pub async fn once(
     executions: &Executions,
     subscriptions: &Subscriptions,
+    outbox: &Outbox,
     retention: Retention,
     mut tell: impl FnMut(Done),
 ) {
@@ -43,6 +45,11 @@ pub async fn once(
     let purged = dedup_purge::purge(cluster).await.map_err(ServiceError::from);
     let outcome = purged.map(|purged| format!("purged {purged} expired"));
     tell(Done { duty: "dedup purge", database, outcome });
+    for shard in outbox.shards() {
+        let database = databases.shards()[usize::from(shard)].name();
+        let outcome = outbox.purge(shard).await.map(|purged| format!("purged {purged} delivered"));
+        tell(Done { duty: "outbox purge", database, outcome });
+    }
 }
 
 fn list(names: &[String]) -> String {

@@ -21,6 +21,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
             "storage::events",
             "storage::executions",
             "storage::snapshots",
+            "storage::outbox",
             "storage::subscriptions",
             "storage::error",
             "storage::pools",
