@@ -20,6 +20,7 @@ mod execute;
 mod feed;
 mod lists;
 mod project;
+mod projection;
 mod report;
 
 use common::Deployment;
@@ -41,5 +42,6 @@ async fn main() {
     feed::measure_latency(&deployment, &server, &mut report).await;
     report.figure("server, after all of it: resident memory", report::resident_mib(&server), "MiB", None);
     feed::measure_backlog(&mut report).await;
+    projection::measure(&mut report).await;
     report.print();
 }

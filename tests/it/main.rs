@@ -17,6 +17,7 @@ mod broker_loss;
 mod cli;
 mod dedup;
 mod dedup_crash;
+mod demo;
 mod edge;
 mod executions;
 mod fold;
