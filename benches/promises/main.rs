@@ -19,6 +19,7 @@ mod common;
 mod execute;
 mod feed;
 mod lists;
+mod outbox;
 mod report;
 
 use common::Deployment;
@@ -38,6 +39,7 @@ async fn main() {
     lists::measure(&deployment, &server, &mut report).await;
     feed::measure_latency(&deployment, &server, &mut report).await;
     report.figure("server, after all of it: resident memory", report::resident_mib(&server), "MiB", None);
+    outbox::measure(&mut report).await;
     feed::measure_backlog(&mut report).await;
     report.print();
 }
