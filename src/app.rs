@@ -24,7 +24,10 @@ use crate::service::catalog::Catalog;
 use crate::service::error::ServiceError;
 use crate::service::executions::Executions;
 use crate::service::ids::{Ids, LEASE};
+use crate::service::ingest::Ingest;
 use crate::service::outbox::Outbox;
+use crate::service::projections::Projections;
+use crate::service::retention::Retention;
 use crate::service::subscriptions::Subscriptions;
 use crate::service::wake::Wakes;
 use crate::service::{clock, fault};
@@ -36,8 +39,9 @@ use crate::stream::hub::Hub;
 use crate::stream::tailer::Tailer;
 use crate::stream::wake;
 use crate::supervisor::{EndedEarly, Supervisor};
+use crate::tasks::projector::Projector;
 use crate::tasks::relay::Relay;
-use crate::tasks::{dedup_sweeper, machine_lease, outbox_purge, partitions, prober};
+use crate::tasks::{dedup_purge, dedup_sweeper, machine_lease, maintain, outbox_purge, partitions, prober, retention};
 
 /// Why a process can't serve.
 #[derive(Debug, thiserror::Error)]
@@ -138,6 +142,26 @@ pub async fn migrate(config: &Config) -> Result<(), AppError> {
     Ok(())
 }
 
+/// Does every duty of housekeeping once, and tells of each as it is done.
+#[expect(clippy::disallowed_methods, reason = "a process gets its identity here")]
+pub async fn maintain(config: &Config, tell: impl FnMut(maintain::Done)) -> Result<(), AppError> {
+    let settings = config.databases.as_ref().ok_or(AppError::NoDatabases)?;
+    let databases = connect(settings, 4).await?;
+    // Any machine id will do: the pinned one may be in use by the server that stands beside.
+    let ids = Arc::new(lease(&databases, Uuid::new_v4(), None).await?);
+    let wakes = Wakes::new(databases.shards().len());
+    let catalog = Catalog::new(Arc::clone(databases.cluster()), Arc::clone(&ids));
+    let subscriptions = Subscriptions::new(databases.clone(), Arc::clone(&ids), catalog.clone(), wakes.clone());
+    let outbox = Outbox::new(databases.clone(), wakes.clone(), config.outbox_retention);
+    let executions = Executions::new(databases, Arc::clone(&ids), catalog, wakes);
+    maintain::once(&executions, &subscriptions, &outbox, retention_of(config), tell).await;
+    Ok(ids.release().await?)
+}
+
+fn retention_of(config: &Config) -> Retention {
+    Retention { days: config.event_retention_days, publishes: config.event_stream.is_some() }
+}
+
 /// Checks that each database is the one that it is configured as; a fresh one becomes it.
 async fn identify(cluster: &Arc<Database>, shards: &[Arc<Database>], fresh: Uuid) -> Result<(), AppError> {
     let alone = shards.iter().any(|shard| Arc::ptr_eq(shard, cluster));
@@ -222,7 +246,7 @@ impl App {
         let outbox = Outbox::new(databases.clone(), wakes.clone(), config.outbox_retention);
         let services = services(databases, ids, &wakes, (client.clone(), outbox), replica);
         let mut supervisor = Supervisor::default();
-        start_housekeeping(&mut supervisor, &services);
+        start_housekeeping(&mut supervisor, &services, retention_of(config));
         if let Some(client) = client {
             if config.outbox_relay {
                 for shard in services.outbox.shards() {
@@ -296,6 +320,8 @@ fn services(
     let hub = client.map(|client| Hub::new(client, databases.clone()));
     Services {
         subscriptions: Subscriptions::new(databases.clone(), Arc::clone(&ids), catalog.clone(), wakes.clone()),
+        projections: Projections::new(databases.clone()),
+        ingest: Ingest::new(databases.clone(), wakes.clone()),
         executions: Executions::new(databases, Arc::clone(&ids), catalog.clone(), wakes.clone()),
         catalog,
         outbox,
@@ -305,7 +331,7 @@ fn services(
     }
 }
 
-fn start_housekeeping(supervisor: &mut Supervisor, services: &Services) {
+fn start_housekeeping(supervisor: &mut Supervisor, services: &Services, retention: Retention) {
     let databases = services.executions.databases();
     for database in databases.distinct() {
         let task = prober::run(Arc::clone(database), supervisor.soft());
@@ -316,6 +342,10 @@ fn start_housekeeping(supervisor: &mut Supervisor, services: &Services) {
     supervisor.start("sweeper", quiet(dedup_sweeper::run(executions, subscriptions, supervisor.soft())));
     supervisor.start("outbox purge", quiet(outbox_purge::run(services.outbox.clone(), supervisor.soft())));
     supervisor.start("partitions", quiet(partitions::run(databases.clone(), supervisor.soft())));
+    supervisor.start("dedup purge", quiet(dedup_purge::run(databases.clone(), supervisor.soft())));
+    if retention.days.is_some() && retention.publishes {
+        supervisor.start("retention", quiet(retention::run(databases.clone(), retention, supervisor.soft())));
+    }
 }
 
 fn start_feed(
@@ -330,6 +360,12 @@ fn start_feed(
     if let Some(hub) = &services.hub {
         for shard in 0..hub.shards() {
             supervisor.start("live feed", quiet(hub.clone().run(shard, supervisor.soft())));
+        }
+    }
+    if config.projector {
+        for (shard, _) in (0..).zip(databases.shards()) {
+            let projector = Projector { shard, client: client.clone(), projections: services.projections.clone() };
+            supervisor.start("projector", quiet(projector.run(supervisor.soft())));
         }
     }
     let Some(settings) = config.event_stream else { return };

@@ -20,6 +20,7 @@ mod execute;
 mod feed;
 mod lists;
 mod outbox;
+mod project;
 mod report;
 
 use common::Deployment;
@@ -37,6 +38,7 @@ async fn main() {
     report.figure("server, idle: resident memory", report::resident_mib(&server), "MiB", None);
     execute::measure(&deployment, &server, &mut report).await;
     lists::measure(&deployment, &server, &mut report).await;
+    project::measure(&deployment, &server, &mut report).await;
     feed::measure_latency(&deployment, &server, &mut report).await;
     report.figure("server, after all of it: resident memory", report::resident_mib(&server), "MiB", None);
     outbox::measure(&mut report).await;

@@ -29,6 +29,8 @@ pub enum UserErrorCode {
     PayloadTooLarge,
     /// A database can't be reached, so whether anything was written is unknown; the same request may succeed later.
     ShardUnavailable,
+    /// The server failed at one item of several; the operators' log says why.
+    Internal,
 }
 
 /// An expected refusal. Unless its code is `SHARD_UNAVAILABLE`, nothing was written for what it is about.
@@ -47,7 +49,8 @@ pub struct UserError {
 impl From<Rejection> for UserError {
     fn from(rejection: Rejection) -> Self {
         let field = (!rejection.field.is_empty()).then_some(rejection.field);
-        Self { code: rejection.code.into(), message: rejection.message, field, retryable: false }
+        let retryable = rejection.code == RejectionCode::ShardUnavailable;
+        Self { code: rejection.code.into(), message: rejection.message, field, retryable }
     }
 }
 
@@ -63,6 +66,12 @@ pub fn user_error(error: ServiceError) -> Result<UserError, Error> {
         (None, ServiceError::Rejected(rejection)) => Ok(rejection.into()),
         (None, error) => Err(fault(error)),
     }
+}
+
+/// The failure of one item of several, which must not hide what became of the others.
+#[must_use]
+pub fn item_error(error: ServiceError) -> UserError {
+    user_error(error).unwrap_or_else(|fault| Rejection::new(RejectionCode::Internal, "", fault.message).into())
 }
 
 /// A failure as an error of the field.
@@ -121,5 +130,6 @@ fn rejection_name(code: RejectionCode) -> &'static str {
         RejectionCode::StaleLease => "STALE_LEASE",
         RejectionCode::PayloadTooLarge => "PAYLOAD_TOO_LARGE",
         RejectionCode::ShardUnavailable => "SHARD_UNAVAILABLE",
+        RejectionCode::Internal => "INTERNAL",
     }
 }

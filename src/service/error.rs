@@ -26,6 +26,8 @@ pub enum RejectionCode {
     PayloadTooLarge,
     /// A database can't be reached; the same request may succeed later.
     ShardUnavailable,
+    /// The server failed at one item of several; the log says why.
+    Internal,
 }
 
 /// A refusal that the caller can act on; nothing was written.
@@ -100,6 +102,12 @@ impl From<StorageError> for ServiceError {
 }
 
 impl ServiceError {
+    /// Whether the same request would be refused again.
+    #[must_use]
+    pub fn is_rejection(&self) -> bool {
+        matches!(self, Self::Rejected(_))
+    }
+
     /// The database that can't be reached, where that is the trouble.
     #[must_use]
     pub fn unavailable(&self) -> Option<DatabaseName> {

@@ -11,13 +11,14 @@ use super::error::StorageError;
 use super::pools::Database;
 
 /// (name, table, what follows the table's name) of the indexes on plain tables.
-const PLAIN: [(&str, &str, &str); 12] = [
+const PLAIN: [(&str, &str, &str); 13] = [
     (
         "execution_parent_idx",
         "noetl.execution",
         "(parent_execution_id, execution_id) WHERE parent_execution_id IS NOT NULL",
     ),
     ("execution_status_idx", "noetl.execution", "(upper(status), execution_id)"),
+    ("subscription_dedup_expiry_idx", "noetl.subscription_dedup", "(expires_at) WHERE state = 1"),
     ("subscription_dedup_reserved_idx", "noetl.subscription_dedup", "(execution_id) WHERE state = 0"),
     // What is claimable, by status, and of which execution.
     ("outbox_pending_idx", "noetl.outbox", "(outbox_id) WHERE status = 'PENDING'"),
@@ -34,7 +35,7 @@ const PLAIN: [(&str, &str, &str); 12] = [
 ];
 
 /// The indexes of the event table, whose definitions are in the migrations.
-const EVENT: [&str; 3] = ["event_tx_idx", "event_landmark_idx", "event_registered_idx"];
+const EVENT: [&str; 4] = ["event_tx_idx", "event_landmark_idx", "event_registered_idx", "event_log_tx_idx"];
 
 /// Builds what is missing. Takes as long as the tables are large; writers go on.
 pub async fn build(database: &Database) -> Result<(), StorageError> {

@@ -5,5 +5,6 @@ pub mod event;
 pub mod execution;
 pub mod feed;
 pub mod outbox;
+pub mod projection;
 pub mod server;
 pub mod subscription;

@@ -177,33 +177,29 @@ impl Outbox {
     /// Deletes rows that were published longer ago than they are kept, in small batches; answers how many. A shard that
     /// can't be reached is left for the next time.
     pub async fn purge(&self) -> Result<u64, ServiceError> {
-        let purged = join_all(self.shards().map(|shard| self.purge_on(shard))).await;
+        let purged = join_all(self.shards().map(|shard| self.purge_shard(shard))).await;
         let mut rows = 0;
-        for (shard, (deleted, failed)) in self.shards().zip(purged) {
-            rows += deleted;
-            match failed {
-                None => {}
-                Some(error @ StorageError::Unavailable { .. }) => tracing::warn!(shard, %error, "not purged"),
-                Some(error) => return Err(error.into()),
+        for (shard, purged) in self.shards().zip(purged) {
+            match purged {
+                Ok(deleted) => rows += deleted,
+                Err(error) if error.unavailable().is_some() => tracing::warn!(shard, %error, "not purged"),
+                Err(error) => return Err(error),
             }
         }
         Ok(rows)
     }
 
-    async fn purge_on(&self, shard: ShardIndex) -> (u64, Option<StorageError>) {
+    /// The same on one shard.
+    pub async fn purge_shard(&self, shard: ShardIndex) -> Result<u64, ServiceError> {
         let database = &self.databases.shards()[usize::from(shard)];
         let (mut rows, mut from) = (0, DateTime::<Utc>::UNIX_EPOCH);
         loop {
-            match outbox::purge(database, self.retention.as_secs_f64(), from, BATCH).await {
-                Ok(batch) => {
-                    rows += batch.rows.unsigned_abs();
-                    metrics::counter!("noetl_outbox_purged_total").increment(batch.rows.unsigned_abs());
-                    match batch.up_to {
-                        Some(up_to) if batch.rows == BATCH => from = up_to,
-                        _ => return (rows, None),
-                    }
-                }
-                Err(error) => return (rows, Some(error)),
+            let batch = outbox::purge(database, self.retention.as_secs_f64(), from, BATCH).await?;
+            rows += batch.rows.unsigned_abs();
+            metrics::counter!("noetl_outbox_purged_total").increment(batch.rows.unsigned_abs());
+            match batch.up_to {
+                Some(up_to) if batch.rows == BATCH => from = up_to,
+                _ => return Ok(rows),
             }
         }
     }
