@@ -19,6 +19,7 @@ mod common;
 mod execute;
 mod feed;
 mod lists;
+mod outbox;
 mod project;
 mod projection;
 mod report;
@@ -41,6 +42,7 @@ async fn main() {
     project::measure(&deployment, &server, &mut report).await;
     feed::measure_latency(&deployment, &server, &mut report).await;
     report.figure("server, after all of it: resident memory", report::resident_mib(&server), "MiB", None);
+    outbox::measure(&mut report).await;
     feed::measure_backlog(&mut report).await;
     projection::measure(&mut report).await;
     report.print();

@@ -90,7 +90,8 @@ fn median(mut seconds: Vec<f64>) -> f64 {
 pub async fn measure(report: &mut Report) {
     let deployment = Deployment::start(0).await;
     // What publishes and projects meanwhile would be measured too.
-    let quiet = [("NOETL_PROJECTOR", "false"), ("NOETL_EVENT_STREAM_ENABLED", "false"), ("NOETL_OUTBOX_RELAY", "false")];
+    let quiet =
+        [("NOETL_PROJECTOR", "false"), ("NOETL_EVENT_STREAM_ENABLED", "false"), ("NOETL_OUTBOX_RELAY", "false")];
     let server = deployment.replica_with(&quiet).await;
     server.register_entry("bench/fold", &json!({ "kind": "playbook" })).await;
     let mut short = Log::new(&deployment, &server, SHORT).await;

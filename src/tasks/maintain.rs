@@ -28,13 +28,15 @@ pub async fn once(
     mut tell: impl FnMut(Done),
 ) {
     let databases = executions.databases();
-    for shard in databases.shards() {
+    for (shard, index) in databases.shards().iter().zip(0..) {
         let database = shard.name();
         let made = partitions::ensure(shard).await.map_err(ServiceError::from);
         let outcome = made.map(|made| format!("made {}", list(&made)));
         tell(Done { duty: "partitions", database, outcome });
         let outcome = retention.enforce(shard).await.map(|enforced| enforced.to_string());
         tell(Done { duty: "retention", database, outcome });
+        let outcome = outbox.purge(index).await.map(|purged| format!("purged {purged} delivered"));
+        tell(Done { duty: "outbox purge", database, outcome });
     }
     let cluster = databases.cluster();
     let database = cluster.name();
@@ -45,11 +47,6 @@ pub async fn once(
     let purged = dedup_purge::purge(cluster).await.map_err(ServiceError::from);
     let outcome = purged.map(|purged| format!("purged {purged} expired"));
     tell(Done { duty: "dedup purge", database, outcome });
-    for shard in outbox.shards() {
-        let database = databases.shards()[usize::from(shard)].name();
-        let outcome = outbox.purge(shard).await.map(|purged| format!("purged {purged} delivered"));
-        tell(Done { duty: "outbox purge", database, outcome });
-    }
 }
 
 fn list(names: &[String]) -> String {
