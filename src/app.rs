@@ -24,6 +24,7 @@ use crate::service::error::ServiceError;
 use crate::service::executions::Executions;
 use crate::service::ids::{Ids, LEASE};
 use crate::service::ingest::Ingest;
+use crate::service::projections::Projections;
 use crate::service::retention::Retention;
 use crate::service::subscriptions::Subscriptions;
 use crate::service::wake::Wakes;
@@ -307,6 +308,7 @@ fn services(
     Services {
         subscriptions: Subscriptions::new(databases.clone(), Arc::clone(&ids), catalog.clone(), wakes.clone()),
         ingest: Ingest::new(databases.clone(), wakes.clone()),
+        projections: Projections::new(databases.clone()),
         executions: Executions::new(databases, Arc::clone(&ids), catalog.clone(), wakes.clone()),
         catalog,
         hub,

@@ -13,6 +13,7 @@ use crate::service::catalog::Catalog;
 use crate::service::executions::Executions;
 use crate::service::ids::Ids;
 use crate::service::ingest::Ingest;
+use crate::service::projections::Projections;
 use crate::service::subscriptions::Subscriptions;
 use crate::stream::hub::Hub;
 
@@ -30,6 +31,8 @@ pub struct Services {
     pub executions: Executions,
     /// Events that workers made.
     pub ingest: Ingest,
+    /// Executions' states.
+    pub projections: Projections,
     /// The live events; `None` without a broker.
     pub hub: Option<Hub>,
     /// Makes ids.

@@ -21,5 +21,6 @@ pub mod pools;
 pub mod registry;
 pub mod retention;
 pub mod shard_map;
+pub mod snapshots;
 pub mod subscriptions;
 pub mod tail;

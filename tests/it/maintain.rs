@@ -241,10 +241,10 @@ async fn what_is_written_after_the_verdict_keeps_the_partition() {
     let mut late = deployment.shard(0).await;
     run(&mut late, "BEGIN").await;
     insert(&mut late, (first(1) + 1, 1)).await;
-    let judged = turn.judge(&partition).await.unwrap().unwrap();
+    let judged = turn.judge(partition.clone()).await.unwrap().unwrap();
     run(&mut late, "COMMIT").await;
-    assert_eq!(turn.drop_partition(&partition, &judged).await.unwrap(), Some(Kept::JustWritten));
-    assert_eq!(turn.judge(&partition).await.unwrap().unwrap_err(), Kept::Unpublished);
+    assert_eq!(turn.drop_partition(&judged).await.unwrap(), Some(Kept::JustWritten));
+    assert_eq!(turn.judge(partition).await.unwrap().unwrap_err(), Kept::Unpublished);
     assert_eq!(left(&deployment, 0).await, ["event_old1"]);
 }
 
