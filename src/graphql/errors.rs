@@ -23,6 +23,8 @@ pub enum UserErrorCode {
     StaleVersion,
     /// The dedup key belongs to a different request.
     IdempotencyMismatch,
+    /// The lease no longer settles the row: it was settled, or somebody else has claimed it since.
+    StaleLease,
     /// A field is too large.
     PayloadTooLarge,
     /// A database can't be reached, so whether anything was written is unknown; the same request may succeed later.
@@ -125,6 +127,7 @@ fn rejection_name(code: RejectionCode) -> &'static str {
         RejectionCode::InvalidTransition => "INVALID_TRANSITION",
         RejectionCode::StaleVersion => "STALE_VERSION",
         RejectionCode::IdempotencyMismatch => "IDEMPOTENCY_MISMATCH",
+        RejectionCode::StaleLease => "STALE_LEASE",
         RejectionCode::PayloadTooLarge => "PAYLOAD_TOO_LARGE",
         RejectionCode::ShardUnavailable => "SHARD_UNAVAILABLE",
         RejectionCode::Internal => "INTERNAL",

@@ -13,6 +13,7 @@ use crate::service::catalog::Catalog;
 use crate::service::executions::Executions;
 use crate::service::ids::Ids;
 use crate::service::ingest::Ingest;
+use crate::service::outbox::Outbox;
 use crate::service::projections::Projections;
 use crate::service::subscriptions::Subscriptions;
 use crate::stream::hub::Hub;
@@ -29,10 +30,12 @@ pub struct Services {
     pub subscriptions: Subscriptions,
     /// Executions.
     pub executions: Executions,
-    /// Events that workers made.
-    pub ingest: Ingest,
     /// Executions' states.
     pub projections: Projections,
+    /// Events that workers made.
+    pub ingest: Ingest,
+    /// The outbox.
+    pub outbox: Outbox,
     /// The live events; `None` without a broker.
     pub hub: Option<Hub>,
     /// Makes ids.
@@ -50,6 +53,8 @@ pub struct Replica {
     pub started_at: DateTime<Utc>,
     /// Whether it takes part in publishing events.
     pub publishes: bool,
+    /// Whether it takes part in delivering outbox rows.
+    pub relays: bool,
     /// What the transport allows.
     pub limits: EdgeLimits,
 }

@@ -10,6 +10,7 @@ pub mod fault;
 pub mod feed;
 pub mod ids;
 pub mod ingest;
+pub mod outbox;
 pub mod projections;
 pub mod registry;
 pub mod retention;

@@ -16,6 +16,7 @@ pub mod ingest;
 pub mod log;
 pub mod machines;
 pub mod migrate;
+pub mod outbox;
 pub mod partitions;
 pub mod pools;
 pub mod registry;

@@ -3,6 +3,7 @@
 use super::{dedup_purge, partitions};
 use crate::service::error::ServiceError;
 use crate::service::executions::Executions;
+use crate::service::outbox::Outbox;
 use crate::service::retention::Retention;
 use crate::service::subscriptions::Subscriptions;
 use crate::storage::error::DatabaseName;
@@ -22,17 +23,20 @@ pub struct Done {
 pub async fn once(
     executions: &Executions,
     subscriptions: &Subscriptions,
+    outbox: &Outbox,
     retention: Retention,
     mut tell: impl FnMut(Done),
 ) {
     let databases = executions.databases();
-    for shard in databases.shards() {
+    for (index, shard) in (0..).zip(databases.shards()) {
         let database = shard.name();
         let made = partitions::ensure(shard).await.map_err(ServiceError::from);
         let outcome = made.map(|made| format!("made {}", list(&made)));
         tell(Done { duty: "partitions", database, outcome });
         let outcome = retention.enforce(shard).await.map(|enforced| enforced.to_string());
         tell(Done { duty: "retention", database, outcome });
+        let outcome = outbox.purge(index).await.map(|purged| format!("purged {purged} delivered"));
+        tell(Done { duty: "outbox purge", database, outcome });
     }
     let cluster = databases.cluster();
     let database = cluster.name();

@@ -4,8 +4,11 @@ pub mod dedup_purge;
 pub mod dedup_sweeper;
 pub mod machine_lease;
 pub mod maintain;
+pub mod outbox_purge;
 pub mod partitions;
 pub mod prober;
+pub mod projector;
+pub mod relay;
 pub mod retention;
 
 use std::time::Duration;

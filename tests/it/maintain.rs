@@ -309,9 +309,10 @@ async fn a_duty_that_fails_is_told_and_keeps_no_other_from_being_done() {
     let (output, said) = maintain_with(&deployment, &[("NOETL_SHARDS", &dead), RETENTION]).await;
     assert_eq!(output.status.code(), Some(1), "{said}");
     let failed: Vec<&str> = said.lines().filter(|line| line.contains("FAILED")).collect();
-    assert!(failed.len() == 2 && failed.iter().all(|line| line.starts_with("shard 1: ")), "{said}");
+    assert!(failed.len() == 3 && failed.iter().all(|line| line.starts_with("shard 1: ")), "{said}");
     assert!(
         said.contains(&format!("shard 0: partitions: made {partition}"))
+            && said.contains("shard 0: outbox purge: purged 0 delivered")
             && said.contains("the cluster database: dedup purge"),
         "{said}"
     );

@@ -1,12 +1,16 @@
 //! The root of all live subscriptions.
 
-use async_graphql::{Context, Error, Result, Subscription};
+mod executions;
+
+use async_graphql::{Context, Error, ID, Result, Subscription};
 use async_stream::try_stream;
 use futures::{Stream, StreamExt, TryStreamExt};
 
 use super::errors::{fault, shard_unavailable, stream_unavailable};
 use super::inputs::{EventFilter, EventStart, SubscriptionFilter};
+use super::scalars::parse_id;
 use super::schema::Services;
+use super::types::execution::Execution;
 use super::types::feed::EventStreamItem;
 use super::types::subscription::SourceSubscription;
 use crate::domain::event::{Event, EventFilter as Wanted};
@@ -38,6 +42,17 @@ impl Subscription {
         let shards = usize::from(hub.shards());
         let start = start.map_or(Ok(Start::Latest), |start| start.parse(shards)).map_err(fault)?;
         Ok(reader::read(hub, start, filter).map_ok(EventStreamItem::from).map_err(broken))
+    }
+
+    /// An execution as it stands now, then again after each change. Changes that come together are told together.
+    async fn execution_changes(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Which one.")] id: ID,
+    ) -> Result<impl Stream<Item = Result<Execution>> + use<>> {
+        let id = parse_id("id", &id).map_err(fault)?;
+        let executions = ctx.data::<Services>()?.executions.clone();
+        Ok(executions::changes(hub(ctx)?, executions, id).map_ok(Execution))
     }
 
     /// Source subscriptions as they stand now, then each again after each change of its state.
