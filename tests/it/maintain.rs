@@ -62,7 +62,7 @@ async fn published(deployment: &Deployment) {
 
 /// Publishes what there is, then stops publishing.
 async fn publish(deployment: &Deployment) {
-    let server = deployment.replica().await;
+    let server = deployment.replica_with(&[("NOETL_PROJECTOR", "false"), ("NOETL_OUTBOX_RELAY", "false")]).await;
     deployment.feeds_begun().await;
     published(deployment).await;
     assert!(server.stop().await.success());
@@ -98,7 +98,8 @@ async fn derived_rows(deployment: &Deployment, id: i64) -> [i64; 3] {
 #[tokio::test]
 async fn a_partition_that_nobody_needs_goes_and_the_feed_and_reads_go_on() {
     let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
+    // What is derived, and what is not settled, is to stand still.
+    let server = deployment.replica_with(&[("NOETL_PROJECTOR", "false"), ("NOETL_OUTBOX_RELAY", "false")]).await;
     deployment.feeds_begun().await;
     old_partitions(&deployment, 0, 2).await;
     let mut shard = deployment.shard(0).await;
