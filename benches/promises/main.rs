@@ -39,7 +39,7 @@ async fn main() {
     report.figure("server, idle: resident memory", report::resident_mib(&server), "MiB", None);
     execute::measure(&deployment, &server, &mut report).await;
     lists::measure(&deployment, &server, &mut report).await;
-    project::measure(&deployment, &server, &mut report).await;
+    project::measure(&mut report).await;
     feed::measure_latency(&deployment, &server, &mut report).await;
     report.figure("server, after all of it: resident memory", report::resident_mib(&server), "MiB", None);
     outbox::measure(&mut report).await;

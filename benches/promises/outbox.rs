@@ -1,5 +1,5 @@
 //! Claiming and settling outbox rows in batches of 500: through the API, as the same statements over the same driver, and
-//! as the least SQL that could do it, without order and leases. Then with a transaction while_held open, in which nothing that
+//! as the least SQL that could do it, without order and leases. Then with a transaction held open, in which nothing that
 //! is settled can be cleaned up.
 
 use std::time::Instant;
@@ -42,7 +42,7 @@ async fn held_open(deployment: &Deployment, server: &Server, report: &mut Report
     through_the_api(server, HELD).await;
     let while_held = through_the_api(server, ROWS).await;
     sqlx::raw_sql("ROLLBACK").execute(&mut holder).await.unwrap();
-    report.figure("outbox: with a transaction while_held open over 60,000 rows", while_held, "rows per s", None);
+    report.figure("outbox: with a transaction held open over 60,000 rows", while_held, "rows per s", None);
     report.figure("outbox: without / with it", calm / while_held, "ratio", Some(Limit::AtMost(2.0)));
 }
 

@@ -28,7 +28,7 @@ pub async fn once(
     mut tell: impl FnMut(Done),
 ) {
     let databases = executions.databases();
-    for (shard, index) in databases.shards().iter().zip(0..) {
+    for (index, shard) in (0..).zip(databases.shards()) {
         let database = shard.name();
         let made = partitions::ensure(shard).await.map_err(ServiceError::from);
         let outcome = made.map(|made| format!("made {}", list(&made)));
