@@ -18,6 +18,7 @@ mod cli;
 mod dedup;
 mod dedup_crash;
 mod edge;
+mod epochs;
 mod executions;
 mod layering;
 mod live_events;

@@ -12,12 +12,12 @@ use super::types::subscription::SourceSubscription;
 use crate::domain::event::{Event, EventFilter as Wanted};
 use crate::domain::lifecycle::{Action, REGISTERED};
 use crate::domain::page::{MAX_PAGE, PageRequest};
+use crate::service::clock;
 use crate::service::fan_out::Listing;
 use crate::service::subscriptions::Subscriptions;
 use crate::storage::subscriptions::{SubscriptionFilter as Which, SubscriptionRow};
 use crate::stream::hub::Hub;
-use crate::stream::reader::{self, Item, Start};
-use crate::stream::replay::ReadError;
+use crate::stream::reader::{self, Item, ReadError, Start};
 
 /// The root of all live subscriptions.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Subscription {
         let hub = hub(ctx)?;
         let filter = filter.unwrap_or_default().parse().map_err(fault)?;
         let shards = usize::from(hub.shards());
-        let start = start.map_or(Ok(Start::Latest), |start| start.parse(shards)).map_err(fault)?;
+        let start = start.map_or(Ok(Start::Latest), |start| start.parse(shards, clock::now())).map_err(fault)?;
         Ok(reader::read(hub, start, filter).map_ok(EventStreamItem::from).map_err(broken))
     }
 
@@ -88,7 +88,8 @@ fn changes(
             }
         }
         while let Some(item) = feed.try_next().await.map_err(broken)? {
-            let Item::Event { event, .. } = item else { continue };
+            let Item::Event { live, .. } = item else { continue };
+            let event = live.event;
             let fresh = seen.get(&event.execution_id).is_none_or(|last| *last < event.event_id);
             let Some(row) = (if fresh { after(&subscriptions, &event).await? } else { None }) else { continue };
             seen.insert(row.id, row.last_event_id);

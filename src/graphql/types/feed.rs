@@ -30,6 +30,9 @@ pub struct EventDelivery {
     cursor: String,
     /// The event.
     event: Event,
+    /// Whether large fields of the event are left out, since the shard could not be read when it came, or a value is one
+    /// that this server can't show; the query `event` may answer with all of it.
+    payload_omitted: bool,
 }
 
 /// Everything published before the reader came has been handed out; what follows is live.
@@ -41,7 +44,7 @@ pub struct CaughtUp {
     at: DateTime<Utc>,
 }
 
-/// Events of a shard that can't be handed out, or that may come again.
+/// Events of a shard that can't be handed out, or that may come again. When `to` is below `from`, nothing is missing.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct StreamGap {
     /// The place behind the gap.
@@ -62,6 +65,8 @@ pub struct StreamGap {
 pub enum StreamGapReason {
     /// The stream no longer holds it.
     Retention,
+    /// The reader was too slow, and the stream no longer holds it.
+    SlowConsumer,
     /// The stream began anew after a loss; events behind the gap may have been seen before.
     EpochChanged,
 }
@@ -80,16 +85,18 @@ pub struct StreamHeartbeat {
 impl From<Item> for EventStreamItem {
     fn from(item: Item) -> Self {
         match item {
-            Item::Event { cursor, event, .. } => {
-                Self::EventDelivery(EventDelivery { cursor: cursor.to_text(), event: Event(event) })
-            }
+            Item::Event { cursor, live } => Self::EventDelivery(EventDelivery {
+                cursor: cursor.to_text(),
+                event: Event(live.event),
+                payload_omitted: live.partial,
+            }),
             Item::CaughtUp { cursor } => Self::CaughtUp(CaughtUp { cursor: cursor.to_text(), at: clock::now() }),
-            Item::Gap { cursor, shard, from, to, reason } => Self::StreamGap(StreamGap {
+            Item::Gap { cursor, shard, gap } => Self::StreamGap(StreamGap {
                 cursor: cursor.to_text(),
                 shard,
-                from: from.into(),
-                to: to.into(),
-                reason: reason.into(),
+                from: gap.from.into(),
+                to: gap.to.into(),
+                reason: gap.reason.into(),
             }),
             Item::Heartbeat { cursor, lag } => Self::StreamHeartbeat(StreamHeartbeat {
                 cursor: cursor.to_text(),
