@@ -21,3 +21,4 @@ pub mod registry;
 pub mod shard_map;
 pub mod subscriptions;
 pub mod tail;
+pub mod transactions;

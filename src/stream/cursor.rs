@@ -7,7 +7,7 @@
 use crate::domain::cursor::{BadCursor, CursorKind, decode, encode};
 
 /// A place in one shard's feed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
     /// 0: the stream held no event when the place was taken, so whatever it holds later is behind it.
     pub epoch: u32,
@@ -24,7 +24,7 @@ impl Position {
 }
 
 /// A place in the feeds of all shards, by shard index.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct StreamCursor(pub Vec<Position>);
 
 impl StreamCursor {

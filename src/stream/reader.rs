@@ -48,6 +48,8 @@ pub enum Item {
     Event {
         /// The place behind it.
         cursor: StreamCursor,
+        /// Which shard's.
+        shard: ShardIndex,
         /// The event.
         live: LiveEvent,
     },
@@ -136,7 +138,7 @@ pub fn read(hub: Hub, start: Start, filter: EventFilter) -> impl Stream<Item = R
             match item {
                 ShardItem::Replayed(Replayed::Delivered(delivered)) => {
                     if let Some(live) = delivered.event.as_ref().filter(|live| filter.matches(&live.event)) {
-                        yield Item::Event { cursor: cursor.clone(), live: live.clone() };
+                        yield Item::Event { cursor: cursor.clone(), shard, live: live.clone() };
                     }
                 }
                 ShardItem::Replayed(Replayed::Gap(gap)) => {

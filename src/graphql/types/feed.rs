@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use super::event::Event;
 use crate::graphql::scalars::BigInt;
 use crate::service::clock;
+use crate::service::feed::FeedStatus;
 use crate::storage::tail::TailStatus;
 use crate::stream::names;
 use crate::stream::reader::{GapReason, Item};
@@ -85,7 +86,7 @@ pub struct StreamHeartbeat {
 impl From<Item> for EventStreamItem {
     fn from(item: Item) -> Self {
         match item {
-            Item::Event { cursor, live } => Self::EventDelivery(EventDelivery {
+            Item::Event { cursor, live, .. } => Self::EventDelivery(EventDelivery {
                 cursor: cursor.to_text(),
                 event: Event(live.event),
                 payload_omitted: live.partial,
@@ -123,13 +124,13 @@ pub struct EventStreamStatus {
 pub struct EventStreamShard {
     /// The shard.
     pub shard: u16,
-    /// `Err`: why it could not be read. `Ok(None)`: nobody has published yet.
-    pub status: Result<Option<TailStatus>, String>,
+    /// `Err`: why it could not be read.
+    pub status: Result<FeedStatus, String>,
 }
 
 impl EventStreamShard {
     fn read<T: Default>(&self, field: impl Fn(&TailStatus) -> T) -> T {
-        self.status.as_ref().ok().and_then(Option::as_ref).map(field).unwrap_or_default()
+        self.status.as_ref().ok().and_then(|status| status.tail.as_ref()).map(field).unwrap_or_default()
     }
 }
 
@@ -179,6 +180,16 @@ impl EventStreamShard {
     /// The age in seconds of the oldest transaction that may still write.
     async fn oldest_open_transaction_seconds(&self) -> Option<f64> {
         self.read(|status| status.oldest_open_transaction_seconds)
+    }
+
+    /// Transactions that are prepared and wait for somebody to settle them; their events come when they commit.
+    async fn prepared_transactions(&self) -> BigInt {
+        BigInt(self.status.as_ref().map_or(0, |status| status.prepared.count))
+    }
+
+    /// The age in seconds of the oldest of them.
+    async fn oldest_prepared_transaction_seconds(&self) -> Option<f64> {
+        self.status.as_ref().ok()?.prepared.oldest_seconds
     }
 
     /// Goes up when positions of the stream lose their meaning.

@@ -116,6 +116,11 @@ impl Reader {
         cursor.0[usize::try_from(shard).unwrap()]
     }
 
+    /// Why the server closed the socket, if it did and said so.
+    pub fn close_code(&self) -> Option<u16> {
+        self.live.close_code
+    }
+
     /// The gaps since the reader last connected: shard, first and last position, reason.
     pub fn gaps(&self) -> Vec<(u64, i64, i64, &str)> {
         let gaps = self.items.iter().filter(|item| item["__typename"] == "StreamGap");
