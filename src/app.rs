@@ -23,6 +23,7 @@ use crate::service::catalog::Catalog;
 use crate::service::error::ServiceError;
 use crate::service::executions::Executions;
 use crate::service::ids::{Ids, LEASE};
+use crate::service::projections::Projections;
 use crate::service::subscriptions::Subscriptions;
 use crate::service::wake::Wakes;
 use crate::service::{clock, fault};
@@ -285,6 +286,7 @@ fn services(
     let hub = client.map(|client| Hub::new(client, databases.clone()));
     Services {
         subscriptions: Subscriptions::new(databases.clone(), Arc::clone(&ids), catalog.clone(), wakes.clone()),
+        projections: Projections::new(databases.clone()),
         executions: Executions::new(databases, Arc::clone(&ids), catalog.clone(), wakes.clone()),
         catalog,
         hub,

@@ -27,6 +27,8 @@ pub enum UserErrorCode {
     PayloadTooLarge,
     /// A database can't be reached, so whether anything was written is unknown; the same request may succeed later.
     ShardUnavailable,
+    /// The server failed at one item of several; the operators' log says why.
+    Internal,
 }
 
 /// An expected refusal. Unless its code is `SHARD_UNAVAILABLE`, nothing was written for what it is about.
@@ -61,6 +63,12 @@ pub fn user_error(error: ServiceError) -> Result<UserError, Error> {
         (None, ServiceError::Rejected(rejection)) => Ok(rejection.into()),
         (None, error) => Err(fault(error)),
     }
+}
+
+/// The failure of one item of several, which must not hide what became of the others.
+#[must_use]
+pub fn item_error(error: ServiceError) -> UserError {
+    user_error(error).unwrap_or_else(|fault| Rejection::new(RejectionCode::Internal, "", fault.message).into())
 }
 
 /// A failure as an error of the field.
@@ -118,5 +126,6 @@ fn rejection_name(code: RejectionCode) -> &'static str {
         RejectionCode::IdempotencyMismatch => "IDEMPOTENCY_MISMATCH",
         RejectionCode::PayloadTooLarge => "PAYLOAD_TOO_LARGE",
         RejectionCode::ShardUnavailable => "SHARD_UNAVAILABLE",
+        RejectionCode::Internal => "INTERNAL",
     }
 }

@@ -230,6 +230,13 @@ pub struct BulkTransitionInput {
     pub dry_run: bool,
 }
 
+/// Executions whose states are to be stored.
+#[derive(Debug, InputObject)]
+pub struct AdvanceProjectionsInput {
+    /// Which ones; 1 to 1000, each once.
+    pub execution_ids: Vec<ID>,
+}
+
 /// An execution to start.
 #[derive(Debug, InputObject)]
 pub struct ExecuteInput {

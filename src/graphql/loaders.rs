@@ -12,10 +12,12 @@ use crate::domain::event::{Event, EventFilter};
 use crate::domain::ids::Id;
 use crate::domain::page::{Page, PageRequest};
 use crate::domain::shard::ShardIndex;
+use crate::domain::workflow::End;
 use crate::service::error::ServiceError;
 use crate::storage::catalog::CatalogEntry;
 use crate::storage::events::LogHead;
 use crate::storage::executions::{ExecutionFilter, ExecutionRow};
+use crate::storage::snapshots::Projected;
 use crate::storage::subscriptions::SubscriptionRow;
 
 /// Fetches what rows refer to.
@@ -40,6 +42,14 @@ pub struct SubscriptionKey(pub Id);
 /// A log's first landmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HeadKey(pub Id);
+
+/// How an execution ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct EndKey(pub Id);
+
+/// An execution's state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StateKey(pub Id);
 
 /// A page of what a subscription or execution started.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -105,6 +115,29 @@ impl Loader<HeadKey> for Loaders {
         let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
         let (heads, failed) = self.0.executions.log_heads(&ids).await;
         Ok(self.with_failures(keys, |key| key.0, heads, &failed))
+    }
+}
+
+impl Loader<EndKey> for Loaders {
+    type Value = Result<End, ServiceError>;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[EndKey]) -> Result<HashMap<EndKey, Self::Value>, ServiceError> {
+        let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
+        let (ends, failed) = self.0.projections.ends(&ids).await;
+        Ok(self.with_failures(keys, |key| key.0, ends, &failed))
+    }
+}
+
+impl Loader<StateKey> for Loaders {
+    type Value = Result<Arc<Projected>, ServiceError>;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[StateKey]) -> Result<HashMap<StateKey, Self::Value>, ServiceError> {
+        let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
+        let (states, failed) = self.0.projections.read(&ids).await;
+        let states = states.into_iter().map(|(id, state)| (id, Arc::new(state))).collect();
+        Ok(self.with_failures(keys, |key| key.0, states, &failed))
     }
 }
 

@@ -14,6 +14,7 @@ use super::query::Query;
 use crate::service::catalog::Catalog;
 use crate::service::executions::Executions;
 use crate::service::ids::Ids;
+use crate::service::projections::Projections;
 use crate::service::subscriptions::Subscriptions;
 use crate::stream::hub::Hub;
 
@@ -29,6 +30,8 @@ pub struct Services {
     pub subscriptions: Subscriptions,
     /// Executions.
     pub executions: Executions,
+    /// Executions' states.
+    pub projections: Projections,
     /// The live events; `None` without a broker.
     pub hub: Option<Hub>,
     /// Makes ids.

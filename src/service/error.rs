@@ -24,6 +24,8 @@ pub enum RejectionCode {
     PayloadTooLarge,
     /// A database can't be reached; the same request may succeed later.
     ShardUnavailable,
+    /// The server failed at one item of several; the log says why.
+    Internal,
 }
 
 /// A refusal that the caller can act on; nothing was written.

@@ -9,6 +9,7 @@ pub mod fan_out;
 pub mod fault;
 pub mod feed;
 pub mod ids;
+pub mod projections;
 pub mod registry;
 pub mod shards;
 pub mod subscriptions;

@@ -151,3 +151,21 @@ pub async fn heads(shard: &Database, executions: &[i64]) -> Result<Vec<LogHead>,
     );
     shard.run(rows.fetch_all(shard.pool())).await
 }
+
+/// The latest ending event of each of these logs, in no order; a log that has none is left out.
+pub async fn ends(shard: &Database, executions: &[i64]) -> Result<Vec<Event>, StorageError> {
+    let rows = sqlx::query_as!(
+        EventRow,
+        r#"SELECT DISTINCT ON (execution_id) execution_id, event_id, catalog_id, parent_event_id, parent_execution_id,
+                  created_at AT TIME ZONE 'UTC' AS "created_at!", coalesce(event_type, '') AS "event_type!",
+                  node_id, node_name, node_type, status, duration, context, result, meta, error, stack_trace,
+                  tenant_id, organization_id
+           FROM noetl.event
+           WHERE execution_id = ANY($1) AND event_type IN (
+               'playbook_completed', 'playbook.completed', 'playbook_failed', 'playbook.failed', 'playbook.cancelled')
+           ORDER BY execution_id, event_id DESC"#,
+        executions,
+    );
+    let rows = shard.run(rows.fetch_all(shard.pool())).await?;
+    Ok(rows.into_iter().map(Event::from).collect())
+}

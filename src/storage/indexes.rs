@@ -22,7 +22,7 @@ const PLAIN: [(&str, &str, &str); 3] = [
 ];
 
 /// The indexes of the event table, whose definitions are in the migrations.
-const EVENT: [&str; 3] = ["event_tx_idx", "event_landmark_idx", "event_registered_idx"];
+const EVENT: [&str; 4] = ["event_tx_idx", "event_landmark_idx", "event_registered_idx", "event_log_tx_idx"];
 
 /// Builds what is missing. Takes as long as the tables are large; writers go on.
 pub async fn build(database: &Database) -> Result<(), StorageError> {

@@ -19,6 +19,7 @@ pub mod partitions;
 pub mod pools;
 pub mod registry;
 pub mod shard_map;
+pub mod snapshots;
 pub mod subscriptions;
 pub mod tail;
 pub mod transactions;

@@ -20,6 +20,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
             "storage::catalog",
             "storage::events",
             "storage::executions",
+            "storage::snapshots",
             "storage::subscriptions",
             "storage::error",
             "storage::pools",

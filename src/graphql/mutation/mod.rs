@@ -1,20 +1,22 @@
 //! The root of all mutations. What a caller can mend comes back as `userErrors`, beside no result.
 
+mod advance;
 mod payloads;
 
 use async_graphql::{Context, Object, Result};
 
 use super::errors::{UserError, user_error};
 use super::inputs::{
-    BulkTransitionInput, CancelExecutionInput, ExecuteBatchInput, ExecuteInput, RegisterCatalogEntryInput,
-    RegisterSubscriptionInput, TransitionInput,
+    AdvanceProjectionsInput, BulkTransitionInput, CancelExecutionInput, ExecuteBatchInput, ExecuteInput,
+    RegisterCatalogEntryInput, RegisterSubscriptionInput, TransitionInput,
 };
-use super::scalars::parse_id;
+use super::scalars::{parse_id, parse_ids};
 use super::schema::Services;
 use super::types::catalog::CatalogEntry;
 use super::types::execution::Execution;
 use super::types::subscription::{SourceSubscription, SubscriptionAction};
 use crate::service::error::ServiceError;
+use advance::AdvanceProjectionsPayload;
 use payloads::{
     BulkTransitionPayload, BulkTransitionResult, CancelExecutionPayload, ExecuteBatchPayload, ExecutePayload,
     RegisterCatalogEntryPayload, SubscriptionPayload,
@@ -156,6 +158,20 @@ impl Mutation {
             None => None,
         };
         Ok(CancelExecutionPayload { execution, user_errors })
+    }
+
+    /// Stores executions' states as of now, each on its own, so that reading them has less to fold.
+    async fn advance_projections(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Which ones.")] input: AdvanceProjectionsInput,
+    ) -> Result<AdvanceProjectionsPayload> {
+        let advances = match parse_ids("executionIds", &input.execution_ids) {
+            Ok(ids) => ctx.data::<Services>()?.projections.advance(ids).await,
+            Err(rejection) => Err(rejection.into()),
+        };
+        let (advances, user_errors) = split(advances)?;
+        Ok(AdvanceProjectionsPayload::new(advances.unwrap_or_default(), user_errors))
     }
 }
 

@@ -4,24 +4,27 @@ use std::sync::Arc;
 
 use async_graphql::{Context, Enum, ID, Json, Object, Result, Union};
 use chrono::{DateTime, Utc};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::catalog::CatalogEntry;
 use super::event::Event;
+use super::projection::{ProjectionSnapshot, Step, steps};
 use super::subscription::SourceSubscription;
 use crate::domain::cursor::CursorKind;
 use crate::domain::execution::Status;
 use crate::domain::ids::Id;
 use crate::domain::lifecycle::REGISTERED;
+use crate::domain::workflow::End;
 use crate::graphql::connection::{EventConnection, ExecutionConnection, PageArguments, id_cursor};
 use crate::graphql::errors::fault;
 use crate::graphql::inputs::{EventFilter, ExecutionFilter};
-use crate::graphql::loaders::{BatchLoader, ChildrenKey, ExecutionKey, HeadKey, LogKey};
+use crate::graphql::loaders::{BatchLoader, ChildrenKey, EndKey, ExecutionKey, HeadKey, LogKey, StateKey};
 use crate::graphql::scalars::show_id;
 use crate::graphql::schema::Services;
 use crate::service::error::ServiceError;
 use crate::storage::events::LogHead;
 use crate::storage::executions::ExecutionRow;
+use crate::storage::snapshots::Projected;
 
 /// Where an execution stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
@@ -68,6 +71,21 @@ impl Execution {
         Id::new(self.0.execution_id)
     }
 
+    /// Its state as of now.
+    async fn projected(&self, ctx: &Context<'_>) -> Result<Option<Arc<Projected>>> {
+        let state = ctx.data::<BatchLoader>()?.load_one(StateKey(self.key())).await.map_err(fault)?;
+        state.transpose().map_err(fault)
+    }
+
+    /// How it ended, where the list's row does not say so yet.
+    async fn unlisted_end(&self, ctx: &Context<'_>) -> Result<Option<End>> {
+        if Status::from_stored(&self.0.status).is_terminal() {
+            return Ok(None);
+        }
+        let end = ctx.data::<BatchLoader>()?.load_one(EndKey(self.key())).await.map_err(fault)?;
+        end.transpose().map_err(fault)
+    }
+
     async fn head(&self, ctx: &Context<'_>) -> Result<Option<Arc<LogHead>>> {
         let head = ctx.data::<BatchLoader>()?.load_one(HeadKey(self.key())).await.map_err(fault)?;
         head.transpose().map_err(fault)
@@ -92,8 +110,9 @@ impl Execution {
     }
 
     /// Where it stands.
-    async fn status(&self) -> ExecutionStatus {
-        Status::from_stored(&self.0.status).into()
+    async fn status(&self, ctx: &Context<'_>) -> Result<ExecutionStatus> {
+        let listed = Status::from_stored(&self.0.status);
+        Ok(self.unlisted_end(ctx).await?.map_or(listed, |end| end.status()).into())
     }
 
     /// When it began.
@@ -102,13 +121,13 @@ impl Execution {
     }
 
     /// When it ended.
-    async fn ended_at(&self) -> Option<DateTime<Utc>> {
-        self.0.end_time
+    async fn ended_at(&self, ctx: &Context<'_>) -> Result<Option<DateTime<Utc>>> {
+        Ok(self.unlisted_end(ctx).await?.map_or(self.0.end_time, |end| Some(end.at)))
     }
 
     /// Why it failed, or was cancelled.
-    async fn error(&self) -> Option<&str> {
-        self.0.error.as_deref()
+    async fn error(&self, ctx: &Context<'_>) -> Result<Option<String>> {
+        Ok(self.unlisted_end(ctx).await?.map_or_else(|| self.0.error.clone(), |end| end.error))
     }
 
     /// The shard that holds it.
@@ -151,6 +170,25 @@ impl Execution {
     async fn workload(&self, ctx: &Context<'_>) -> Result<Option<Json<Value>>> {
         let head = self.head(ctx).await?;
         Ok(head.and_then(|head| head.context.as_ref()?.get("workload").cloned()).map(Json))
+    }
+
+    /// Its durable variables by name; `null` when it set none.
+    async fn context(&self, ctx: &Context<'_>) -> Result<Option<Json<Value>>> {
+        let projected = self.projected(ctx).await?;
+        let variables = projected.iter().flat_map(|projected| projected.projection.state.ctx());
+        let variables: Map<String, Value> = variables.map(|(name, value)| (name.to_owned(), value.clone())).collect();
+        Ok((!variables.is_empty()).then(|| Json(variables.into())))
+    }
+
+    /// Its steps as of now, in the order in which they were first heard of.
+    async fn steps(&self, ctx: &Context<'_>) -> Result<Vec<Step>> {
+        let projected = self.projected(ctx).await?;
+        Ok(projected.iter().flat_map(|projected| steps(&projected.projection.state)).collect())
+    }
+
+    /// The stored snapshot that reading it begins with; `null` before the first.
+    async fn snapshot(&self, ctx: &Context<'_>) -> Result<Option<ProjectionSnapshot>> {
+        Ok(self.projected(ctx).await?.and_then(|projected| ProjectionSnapshot::of(&projected)))
     }
 
     /// Its W3C trace context.

@@ -4,5 +4,6 @@ pub mod catalog;
 pub mod event;
 pub mod execution;
 pub mod feed;
+pub mod projection;
 pub mod server;
 pub mod subscription;

@@ -1,0 +1,244 @@
+//! A step's state. It tells of the step's current run: a `step.enter` that names no command, or that begins a loop, opens
+//! a run, and what earlier events of the step said is forgotten. (A worker's own `step.enter` names its command.) So a
+//! step that a workflow comes back to, however often, takes no more room than one that ran once.
+//!
+//! Whatever is kept is either what the latest event said, or a set of commands of the run, so the order of folding does
+//! not matter, and folding an event twice changes nothing.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::fact::{self, StepKind};
+use super::register::Register;
+use crate::domain::event::Event;
+use crate::domain::ids::Id;
+
+/// What a cursor loop's command does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Phase {
+    /// Takes the next rows.
+    Claim,
+    /// Works on one of them.
+    Body,
+}
+
+/// What happened to a step, to one of its commands or to itself; the latest of each counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Mark {
+    Entered,
+    Issued,
+    Claimed,
+    Started,
+    CommandCompleted,
+    CommandFailed,
+    /// The step itself completed: the event names no command.
+    Completed,
+    Failed,
+    Skipped,
+    /// A loop ended: `loop.done`, or the exit of a drained cursor loop.
+    LoopEnded,
+}
+
+/// A command of a step's current run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Command {
+    /// The latest event that names it.
+    seen: Register<()>,
+    #[serde(default, skip_serializing_if = "Register::is_empty")]
+    completed: Register<()>,
+    #[serde(default, skip_serializing_if = "Register::is_empty")]
+    failed: Register<()>,
+    #[serde(default, skip_serializing_if = "Register::is_empty")]
+    cursor: Register<(Phase, i64)>,
+}
+
+impl Command {
+    pub(super) fn is_completed(&self) -> bool {
+        !self.completed.is_empty()
+    }
+
+    /// Whether a failure is the last that is known of its outcome.
+    pub(super) fn is_failed(&self) -> bool {
+        self.failed.event() > self.completed.event()
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.completed.is_empty() && self.failed.event().is_none_or(|failed| self.seen.event() > Some(failed))
+    }
+
+    pub(super) fn cursor(&self) -> Option<(Phase, i64)> {
+        self.cursor.get().copied()
+    }
+
+    fn forget_before(&mut self, start: Id) {
+        self.seen.forget_before(start);
+        self.completed.forget_before(start);
+        self.failed.forget_before(start);
+        self.cursor.forget_before(start);
+    }
+}
+
+/// A step of a workflow, as its events tell it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepState {
+    /// Its first event: steps are shown in this order.
+    pub(super) first: Id,
+    /// The event that opened the current run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    run: Option<Id>,
+    #[serde(default)]
+    pub(super) marks: BTreeMap<Mark, Register<DateTime<Utc>>>,
+    /// What a command's `call.done` gave.
+    #[serde(default, skip_serializing_if = "Register::is_empty")]
+    pub(super) called: Register<Value>,
+    /// What a command's completion gave.
+    #[serde(default, skip_serializing_if = "Register::is_empty")]
+    pub(super) completion: Register<Value>,
+    /// What the step itself gave: its own completion, or its loop's end.
+    #[serde(default, skip_serializing_if = "Register::is_empty")]
+    pub(super) outcome: Register<Value>,
+    #[serde(default, skip_serializing_if = "Register::is_empty")]
+    pub(super) error: Register<Option<String>>,
+    #[serde(default, skip_serializing_if = "Register::is_empty")]
+    pub(super) attempt: Register<i64>,
+    #[serde(default, skip_serializing_if = "Register::is_empty")]
+    pub(super) expected: Register<i64>,
+    #[serde(default, skip_serializing_if = "Register::is_empty")]
+    pub(super) cursor_loop: Register<()>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) commands: BTreeMap<String, Command>,
+}
+
+impl StepState {
+    pub(super) fn new(first: Id) -> Self {
+        Self {
+            first,
+            run: None,
+            marks: BTreeMap::new(),
+            called: Register::default(),
+            completion: Register::default(),
+            outcome: Register::default(),
+            error: Register::default(),
+            attempt: Register::default(),
+            expected: Register::default(),
+            cursor_loop: Register::default(),
+            commands: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn fold(&mut self, kind: StepKind, event: &Event) {
+        let (id, command) = (event.event_id, fact::command_id(event));
+        self.first = self.first.min(id);
+        if kind == StepKind::Entered && opens_run(event) {
+            self.open_run(id);
+        }
+        if Some(id) < self.run {
+            return;
+        }
+        let mark = mark(kind, command.is_some(), event);
+        if let Some(mark) = mark {
+            self.marks.entry(mark).or_default().set(id, event.created_at);
+        }
+        if let Some(attempt) = fact::attempt(event) {
+            self.attempt.set(id, attempt);
+        }
+        match kind {
+            StepKind::Entered => self.enter(event),
+            StepKind::Completed => self.error.set(id, None),
+            StepKind::Failed => self.error.set(id, fact::error(event)),
+            _ => {}
+        }
+        self.note_result(mark, event);
+        if let Some(command) = command {
+            self.note_command(command.to_owned(), kind, event);
+        }
+    }
+
+    fn open_run(&mut self, start: Id) {
+        if Some(start) <= self.run {
+            return;
+        }
+        self.run = Some(start);
+        for mark in self.marks.values_mut() {
+            mark.forget_before(start);
+        }
+        self.marks.retain(|_, mark| !mark.is_empty());
+        self.called.forget_before(start);
+        self.completion.forget_before(start);
+        self.outcome.forget_before(start);
+        self.error.forget_before(start);
+        self.attempt.forget_before(start);
+        self.expected.forget_before(start);
+        self.cursor_loop.forget_before(start);
+        for command in self.commands.values_mut() {
+            command.forget_before(start);
+        }
+        self.commands.retain(|_, command| !command.seen.is_empty());
+    }
+
+    fn enter(&mut self, event: &Event) {
+        if let Some(expected) = expected_iterations(event) {
+            self.expected.set(event.event_id, expected);
+        }
+        if fact::is_marked(event, "__cursor_loop") {
+            self.cursor_loop.set(event.event_id, ());
+        }
+    }
+
+    fn note_result(&mut self, mark: Option<Mark>, event: &Event) {
+        let given = match mark {
+            None => &mut self.called,
+            Some(Mark::CommandCompleted) => &mut self.completion,
+            Some(Mark::Completed | Mark::LoopEnded) => &mut self.outcome,
+            Some(_) => return,
+        };
+        if let Some(result) = event.result.as_ref().filter(|result| !result.is_null()) {
+            given.set(event.event_id, result.clone());
+        }
+    }
+
+    fn note_command(&mut self, name: String, kind: StepKind, event: &Event) {
+        let command = self.commands.entry(name).or_default();
+        command.seen.set(event.event_id, ());
+        match kind {
+            StepKind::Completed => command.completed.set(event.event_id, ()),
+            StepKind::Failed => command.failed.set(event.event_id, ()),
+            _ => {}
+        }
+        if let Some(cursor) = fact::cursor(event) {
+            command.cursor.set(event.event_id, cursor);
+        }
+    }
+}
+
+fn expected_iterations(event: &Event) -> Option<i64> {
+    fact::said(event, "iterations_expected").and_then(Value::as_i64)
+}
+
+fn opens_run(event: &Event) -> bool {
+    let begins_loop = expected_iterations(event).is_some() || fact::is_marked(event, "__cursor_loop");
+    begins_loop || fact::command_id(event).is_none()
+}
+
+/// What an event says of the status; `None`: no more than what a call gave.
+fn mark(kind: StepKind, of_command: bool, event: &Event) -> Option<Mark> {
+    Some(match (kind, of_command) {
+        (StepKind::Entered, _) => Mark::Entered,
+        (StepKind::Skipped, _) => Mark::Skipped,
+        (StepKind::Issued, _) => Mark::Issued,
+        (StepKind::Claimed, _) => Mark::Claimed,
+        (StepKind::Started, _) => Mark::Started,
+        (StepKind::Done, _) => return None,
+        (StepKind::LoopDone, _) => Mark::LoopEnded,
+        (StepKind::Completed, _) if fact::is_marked(event, "__cursor_drained") => Mark::LoopEnded,
+        (StepKind::Completed, true) => Mark::CommandCompleted,
+        (StepKind::Completed, false) => Mark::Completed,
+        (StepKind::Failed, true) => Mark::CommandFailed,
+        (StepKind::Failed, false) => Mark::Failed,
+    })
+}

@@ -1,0 +1,181 @@
+//! Storing projections: forward only, with the list read model that follows from them.
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+use sqlx::{Postgres, Transaction};
+
+use super::{AGGREGATE, Projected};
+use crate::domain::ids::Id;
+use crate::domain::projection::{Projection, SHAPE, Watermark, checksum};
+use crate::storage::error::StorageError;
+use crate::storage::pools::Database;
+
+/// Stores projections of one shard, each only if it is of a later moment than what stands, and brings `noetl.execution`
+/// to each that it stored. Two who store the same ones do so in one order.
+///
+/// Of two transaction snapshots of a database the later has the larger `xmax`, or the same and fewer in progress.
+pub async fn save(shard: &Database, projections: &[Projected]) -> Result<(), StorageError> {
+    let mut rows: Vec<Stored> = projections.iter().filter_map(Stored::new).collect();
+    rows.sort_by_key(|row| row.id);
+    let work = async {
+        let mut tx = shard.pool().begin().await?;
+        drop_unusable(&mut tx, projections).await?;
+        store(&mut tx, rows).await?;
+        tx.commit().await
+    };
+    shard.run(work).await
+}
+
+/// A row to store.
+struct Stored {
+    id: i64,
+    version: i64,
+    snapshot: Value,
+    checksum: String,
+    applied_count: i64,
+    as_of: String,
+    system: String,
+    read_model: ReadModel,
+}
+
+/// What `noetl.execution` says of an execution.
+struct ReadModel {
+    catalog_id: Option<i64>,
+    parent: Option<i64>,
+    path: Option<String>,
+    status: &'static str,
+    last_type: Option<String>,
+    last_node: Option<String>,
+    started_at: Option<DateTime<Utc>>,
+    ended_at: Option<DateTime<Utc>>,
+    error: Option<String>,
+}
+
+impl Stored {
+    /// `None`: there is nothing to store.
+    fn new(projected: &Projected) -> Option<Self> {
+        let Projected { projection, as_of, system, .. } = projected;
+        let (version, applied_count) = (projection.version?.get(), projection.applied_count);
+        let snapshot = serde_json::to_value(&projection.state).ok()?;
+        let checksum = checksum(&snapshot, Watermark { as_of, system, version, applied_count });
+        Some(Self {
+            id: projected.execution_id.get(),
+            version,
+            snapshot,
+            checksum,
+            applied_count,
+            as_of: as_of.clone(),
+            system: system.clone(),
+            read_model: ReadModel::new(projection),
+        })
+    }
+}
+
+impl ReadModel {
+    fn new(projection: &Projection) -> Self {
+        let state = &projection.state;
+        let (started, ended, last) = (state.started.get(), state.ended.get(), state.last.get());
+        Self {
+            catalog_id: started.map(|start| start.catalog_id.get()),
+            parent: started.and_then(|start| start.parent_execution_id.map(Id::get)),
+            path: started.and_then(|start| start.path.clone()),
+            status: state.status().as_str(),
+            last_type: last.map(|last| last.event_type.clone()),
+            last_node: last.and_then(|last| last.node_name.clone()),
+            started_at: started.map(|start| start.at),
+            ended_at: ended.map(|end| end.at),
+            error: ended.and_then(|end| end.error.clone()),
+        }
+    }
+}
+
+/// Removes snapshots that were found unusable, unless somebody has replaced them since: what they say of the moment that
+/// they are of can't be compared with.
+async fn drop_unusable(tx: &mut Transaction<'static, Postgres>, projections: &[Projected]) -> sqlx::Result<()> {
+    let unusable = projections.iter().filter_map(|one| Some((one.execution_id.to_string(), one.unusable.clone()?)));
+    let (ids, checksums): (Vec<String>, Vec<String>) = unusable.unzip();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let delete = sqlx::query!(
+        "DELETE FROM noetl.projection_snapshot AS stored
+         USING unnest($1::text[], $2::text[]) AS bad (id, checksum)
+         WHERE stored.aggregate_id = bad.id AND stored.checksum = bad.checksum AND stored.aggregate_type = $3
+           AND stored.tenant_id = 'default' AND stored.organization_id = 'default'",
+        &ids,
+        &checksums,
+        AGGREGATE,
+    );
+    delete.execute(&mut **tx).await?;
+    Ok(())
+}
+
+async fn store(tx: &mut Transaction<'static, Postgres>, mut rows: Vec<Stored>) -> sqlx::Result<()> {
+    let snapshots: Vec<Value> = rows.iter_mut().map(|row| std::mem::take(&mut row.snapshot)).collect();
+    macro_rules! column {
+        ($row:ident => $value:expr) => {
+            &rows.iter().map(|$row| $value).collect::<Vec<_>>()
+        };
+    }
+    let insert = sqlx::query!(
+        "WITH input AS (
+             SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::jsonb[], $4::text[], $5::bigint[], $6::text[],
+                                  $7::text[], $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[],
+                                  $13::text[], $14::timestamptz[], $15::timestamptz[], $16::text[])
+                 AS t (id, version, snapshot, checksum, applied_count, as_of, system, catalog_id, parent, path, status,
+                       last_type, last_node, started_at, ended_at, error)
+         ), saved AS (
+             INSERT INTO noetl.projection_snapshot AS standing
+                 (aggregate_id, aggregate_type, version, snapshot, checksum, meta)
+             SELECT id::text, $17, version, snapshot, checksum,
+                    jsonb_build_object('applied_count', applied_count, 'as_of', as_of, 'schema', $18::integer,
+                                       'system', system)
+             FROM input ORDER BY id
+             ON CONFLICT (tenant_id, organization_id, aggregate_type, aggregate_id) DO UPDATE
+             SET version = EXCLUDED.version, snapshot = EXCLUDED.snapshot, checksum = EXCLUDED.checksum,
+                 -- What others keep in there (routing_meta) stays.
+                 meta = standing.meta || EXCLUDED.meta, updated_at = now()
+             WHERE standing.meta ->> 'as_of' IS NULL
+                OR standing.meta ->> 'system' IS DISTINCT FROM EXCLUDED.meta ->> 'system'
+                OR (pg_snapshot_xmax((EXCLUDED.meta ->> 'as_of')::pg_snapshot),
+                    -(SELECT count(*) FROM pg_snapshot_xip((EXCLUDED.meta ->> 'as_of')::pg_snapshot)))
+                 > (pg_snapshot_xmax((standing.meta ->> 'as_of')::pg_snapshot),
+                    -(SELECT count(*) FROM pg_snapshot_xip((standing.meta ->> 'as_of')::pg_snapshot)))
+             RETURNING aggregate_id
+         )
+         INSERT INTO noetl.execution AS listed
+             (execution_id, catalog_id, parent_execution_id, path, status, last_event_type, last_node_name,
+              last_event_id, start_time, end_time, error)
+         SELECT id, coalesce(catalog_id, 0), parent, path, status, last_type, last_node, version, started_at, ended_at,
+                error
+         FROM input JOIN saved ON saved.aggregate_id = input.id::text ORDER BY id
+         ON CONFLICT (execution_id) DO UPDATE
+         SET parent_execution_id = coalesce(listed.parent_execution_id, EXCLUDED.parent_execution_id),
+             path = coalesce(listed.path, EXCLUDED.path), status = EXCLUDED.status,
+             last_event_type = EXCLUDED.last_event_type, last_node_name = EXCLUDED.last_node_name,
+             last_event_id = EXCLUDED.last_event_id,
+             start_time = coalesce(listed.start_time, EXCLUDED.start_time), end_time = EXCLUDED.end_time,
+             error = EXCLUDED.error
+         WHERE listed.last_event_id IS NULL OR listed.last_event_id <= EXCLUDED.last_event_id",
+        column!(row => row.id),
+        column!(row => row.version),
+        &snapshots,
+        column!(row => row.checksum.clone()),
+        column!(row => row.applied_count),
+        column!(row => row.as_of.clone()),
+        column!(row => row.system.clone()),
+        column!(row => row.read_model.catalog_id) as &[Option<i64>],
+        column!(row => row.read_model.parent) as &[Option<i64>],
+        column!(row => row.read_model.path.clone()) as &[Option<String>],
+        column!(row => row.read_model.status.to_owned()),
+        column!(row => row.read_model.last_type.clone()) as &[Option<String>],
+        column!(row => row.read_model.last_node.clone()) as &[Option<String>],
+        column!(row => row.read_model.started_at) as &[Option<DateTime<Utc>>],
+        column!(row => row.read_model.ended_at) as &[Option<DateTime<Utc>>],
+        column!(row => row.read_model.error.clone()) as &[Option<String>],
+        AGGREGATE,
+        SHAPE,
+    );
+    insert.execute(&mut **tx).await?;
+    Ok(())
+}

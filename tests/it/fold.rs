@@ -1,0 +1,435 @@
+//! The fold gives one state for one set of events, whatever their order and however often each comes.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use noetl_graphql::domain::event::Event;
+use noetl_graphql::domain::execution::Status;
+use noetl_graphql::domain::ids::Id;
+use noetl_graphql::domain::workflow::{Frame, Iterations, StepState, StepStatus, WorkflowState};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// A log that is written event by event; ids and times go up.
+#[derive(Debug, Clone, Default)]
+struct History(Vec<Event>);
+
+impl History {
+    fn started() -> Self {
+        let mut history = Self::default();
+        history.say("playbook_started", None, json!({}));
+        let context = json!({ "path": "p", "version": "2", "workload": { "n": 1 } });
+        history.last().context = Some(context);
+        history
+    }
+
+    fn at(number: i64) -> DateTime<Utc> {
+        DateTime::UNIX_EPOCH + TimeDelta::seconds(number)
+    }
+
+    fn say(&mut self, event_type: &str, step: Option<&str>, meta: Value) -> &mut Self {
+        let number = i64::try_from(self.0.len()).unwrap() + 1;
+        let event = Event::bare(Id::new(7), Id::new(number * 10), Id::new(3), event_type, Self::at(number));
+        self.0.push(Event { node_name: step.map(str::to_owned), meta: Some(meta), ..event });
+        self
+    }
+
+    fn last(&mut self) -> &mut Event {
+        self.0.last_mut().unwrap()
+    }
+
+    fn step(&mut self, event_type: &str, step: &str) -> &mut Self {
+        self.say(event_type, Some(step), json!({}))
+    }
+
+    fn command(&mut self, event_type: &str, step: &str, command: &str) -> &mut Self {
+        self.say(event_type, Some(step), json!({ "command_id": command }))
+    }
+
+    fn with_context(&mut self, context: Value) -> &mut Self {
+        self.last().context = Some(context);
+        self
+    }
+
+    fn with_result(&mut self, result: Value) -> &mut Self {
+        self.last().result = Some(result);
+        self
+    }
+
+    /// A command from its issue to its completion.
+    fn runs(&mut self, step: &str, command: &str, result: Value) -> &mut Self {
+        for event_type in ["command.issued", "command.claimed", "command.started"] {
+            self.command(event_type, step, command);
+        }
+        self.command("call.done", step, command).with_result(result);
+        self.command("command.completed", step, command)
+    }
+
+    fn fails(&mut self, step: &str, command: &str, error: &str) -> &mut Self {
+        for event_type in ["command.issued", "command.claimed", "command.started"] {
+            self.command(event_type, step, command);
+        }
+        self.command("command.failed", step, command).with_result(json!({ "context": { "error": error } }))
+    }
+
+    fn fold(&self) -> WorkflowState {
+        fold(&self.0)
+    }
+
+    /// When the event with this index happened.
+    fn time(&self, index: usize) -> Option<DateTime<Utc>> {
+        Some(self.0[index].created_at)
+    }
+}
+
+fn fold<'a>(events: impl IntoIterator<Item = &'a Event>) -> WorkflowState {
+    let mut state = WorkflowState::default();
+    events.into_iter().for_each(|event| state.fold(event));
+    state
+}
+
+fn step<'a>(state: &'a WorkflowState, name: &str) -> &'a StepState {
+    state.steps().into_iter().find(|(known, _)| *known == name).unwrap().1
+}
+
+#[test]
+fn a_plain_step_passes_through_its_stages() {
+    let mut history = History::started();
+    let stages = [
+        ("step.enter", StepStatus::Entered),
+        ("command.issued", StepStatus::CommandIssued),
+        ("command.claimed", StepStatus::CommandClaimed),
+        ("action_started", StepStatus::CommandStarted),
+    ];
+    assert!(history.fold().steps().is_empty());
+    for (event_type, status) in stages {
+        if event_type == "step.enter" {
+            history.step(event_type, "a")
+        } else {
+            history.command(event_type, "a", "c1")
+        };
+        assert_eq!(step(&history.fold(), "a").status(), status);
+    }
+    history.command("call.done", "a", "c1").with_result(json!({ "data": 5 }));
+    history.command("step.exit", "a", "c1").with_result(json!({ "status": "ok" }));
+    history.say("playbook.completed", None, json!({}));
+    let state = history.fold();
+    let a = step(&state, "a");
+    assert_eq!((a.status(), a.attempt(), a.error()), (StepStatus::Completed, 1, None));
+    assert_eq!((a.entered_at(), a.ended_at()), (history.time(1), history.time(6)));
+    assert_eq!(a.result(), Some(&json!({ "data": 5 })), "what the call gave, not the envelope of its end");
+    assert_eq!((a.iterations(), a.frames()), (None, None));
+    assert_eq!(state.status(), Status::Completed);
+    let start = state.started.get().unwrap();
+    assert_eq!((start.path.as_deref(), start.version.as_deref()), (Some("p"), Some("2")));
+    assert_eq!(start.workload, Some(json!({ "n": 1 })));
+    assert_eq!(state.ended.get().map(|end| end.at), history.time(7));
+}
+
+#[test]
+fn a_failed_step_is_retried() {
+    let mut history = History::started();
+    history.step("step_enter", "a").fails("a", "c1", "no route");
+    let state = history.fold();
+    let failed = step(&state, "a");
+    assert_eq!((failed.status(), failed.attempt(), failed.error()), (StepStatus::Failed, 1, Some("no route")));
+    assert_eq!(failed.ended_at(), history.time(5));
+    history.command("command.issued", "a", "c2");
+    let state = history.fold();
+    let again = step(&state, "a");
+    assert_eq!((again.status(), again.attempt()), (StepStatus::CommandIssued, 2));
+    assert_eq!((again.error(), again.ended_at()), (Some("no route"), None));
+    history.runs("a", "c2", json!(1));
+    let state = history.fold();
+    let done = step(&state, "a");
+    assert_eq!((done.status(), done.attempt(), done.error()), (StepStatus::Completed, 2, None));
+}
+
+#[test]
+fn the_attempt_that_an_event_names_counts() {
+    let mut history = History::started();
+    history.step("step.enter", "a").command("command.issued", "a", "c1");
+    history.say("command.started", Some("a"), json!({ "command_id": "c1", "attempt": 4 }));
+    assert_eq!(step(&history.fold(), "a").attempt(), 4);
+}
+
+#[test]
+fn a_step_is_skipped() {
+    let mut history = History::started();
+    history.step("step.skipped", "a");
+    let state = history.fold();
+    let skipped = step(&state, "a");
+    assert_eq!((skipped.status(), skipped.attempt()), (StepStatus::Skipped, 0));
+    assert_eq!(skipped.ended_at(), history.time(1));
+}
+
+#[test]
+fn a_step_that_is_entered_again_begins_anew() {
+    let mut history = History::started();
+    history.step("step.enter", "a").fails("a", "c1", "x").runs("a", "c2", json!("first"));
+    history.step("step.enter", "a");
+    let state = history.fold();
+    let again = step(&state, "a");
+    assert_eq!((again.status(), again.attempt(), again.result()), (StepStatus::Entered, 0, None));
+    history.runs("a", "c3", json!("second"));
+    let state = history.fold();
+    let done = step(&state, "a");
+    assert_eq!((done.status(), done.attempt(), done.result()), (StepStatus::Completed, 1, Some(&json!("second"))));
+}
+
+#[test]
+fn a_step_that_is_entered_a_thousand_times_takes_no_more_room() {
+    let size = |times: u32| {
+        let mut history = History::started();
+        for time in 0..times {
+            history.step("step.enter", "a").runs("a", &format!("c{time:04}"), json!(time));
+        }
+        serde_json::to_string(&history.fold()).unwrap().len()
+    };
+    assert!(size(1000) < size(2) + 100, "{} and {}", size(1000), size(2));
+}
+
+#[test]
+fn a_parallel_loop_is_done_when_all_iterations_are() {
+    let mut history = History::started();
+    history.step("step.enter", "l").with_result(json!({ "context": { "iterations_expected": 3 } }));
+    for n in 0..3 {
+        history.command("command.issued", "l", &format!("i{n}"));
+    }
+    for n in [1, 0] {
+        history.command("command.started", "l", &format!("i{n}"));
+        history.command("call.done", "l", &format!("i{n}")).with_result(json!(n));
+        history.command("command.completed", "l", &format!("i{n}"));
+        // A second worker that raced tells the same again.
+        history.command("command.completed", "l", &format!("i{n}"));
+    }
+    let state = history.fold();
+    let running = step(&state, "l");
+    assert_eq!(running.iterations(), Some(Iterations { expected: 3, dispatched: 3, completed: 2 }));
+    assert_eq!((running.status(), running.ended_at()), (StepStatus::CommandStarted, None));
+    history.command("command.completed", "l", "i2");
+    let state = history.fold();
+    let done = step(&state, "l");
+    assert_eq!(done.iterations(), Some(Iterations { expected: 3, dispatched: 3, completed: 3 }));
+    assert_eq!((done.status(), done.attempt(), done.result()), (StepStatus::Completed, 1, None));
+    history.step("loop.done", "l").with_result(json!([0, 1, 2]));
+    assert_eq!(step(&history.fold(), "l").result(), Some(&json!([0, 1, 2])));
+}
+
+#[test]
+fn a_loop_fails_when_an_iteration_does_and_none_is_open() {
+    let mut history = History::started();
+    history.step("step.enter", "l").with_context(json!({ "iterations_expected": 2 }));
+    history.fails("l", "i0", "bad").command("command.issued", "l", "i1");
+    assert_eq!(step(&history.fold(), "l").status(), StepStatus::CommandIssued);
+    history.runs("l", "i1", json!(1));
+    let state = history.fold();
+    assert_eq!(step(&state, "l").status(), StepStatus::Failed);
+    history.runs("l", "i0", json!(0));
+    assert_eq!(step(&history.fold(), "l").status(), StepStatus::Completed, "its retry under the same command id");
+}
+
+#[test]
+fn a_sequential_loop_goes_one_by_one_and_workers_enter_each_iteration() {
+    let mut history = History::started();
+    history.step("step.enter", "l").with_result(json!({ "context": { "iterations_expected": 2 } }));
+    for (n, command) in ["i0", "i1"].into_iter().enumerate() {
+        history.command("command.issued", "l", command).command("command.claimed", "l", command);
+        history.command("step.enter", "l", command).command("call.done", "l", command);
+        history.command("command.completed", "l", command);
+        let done = i64::try_from(n).unwrap() + 1;
+        let wanted = Iterations { expected: 2, dispatched: done, completed: done };
+        assert_eq!(step(&history.fold(), "l").iterations(), Some(wanted));
+    }
+    assert_eq!(step(&history.fold(), "l").status(), StepStatus::Completed);
+}
+
+#[test]
+fn a_cursor_loop_is_done_when_drained_and_its_second_run_begins_at_frame_0() {
+    let mut history = History::started();
+    let phase = |history: &mut History, event_type: &str, command: &str, phase: &str, frame: i64| {
+        let cursor = json!({ "phase": phase, "frame": frame });
+        history.say(event_type, Some("l"), json!({ "command_id": command, "cursor": cursor }));
+    };
+    for run in 0..2 {
+        history.step("step.enter", "l").with_result(json!({ "context": { "__cursor_loop": true } }));
+        phase(&mut history, "command.issued", &format!("{run}-c0"), "claim", 0);
+        history.command("call.done", "l", &format!("{run}-c0")).with_result(json!({ "rows": [1, 2] }));
+        history.command("command.completed", "l", &format!("{run}-c0"));
+        phase(&mut history, "command.issued", &format!("{run}-b0"), "body", 0);
+        phase(&mut history, "command.issued", &format!("{run}-b1"), "body", 0);
+        history.command("command.completed", "l", &format!("{run}-b1"));
+        phase(&mut history, "command.issued", &format!("{run}-c1"), "claim", 1);
+        let state = history.fold();
+        let running = step(&state, "l");
+        assert_eq!(running.status(), StepStatus::CommandIssued, "a body's end does not end the loop");
+        let frames = [
+            Frame { index: 0, claim_completed: true, body_issued: 2, body_completed: 1 },
+            Frame { index: 1, claim_completed: false, body_issued: 0, body_completed: 0 },
+        ];
+        assert_eq!(running.frames().unwrap(), frames, "run {run}");
+        history.command("command.completed", "l", &format!("{run}-b0"));
+        history.command("command.completed", "l", &format!("{run}-c1"));
+        history.step("step.exit", "l").with_result(json!({ "context": { "__cursor_drained": true } }));
+        let state = history.fold();
+        let drained = step(&state, "l");
+        assert_eq!(drained.status(), StepStatus::Completed);
+        assert_eq!(drained.iterations(), Some(Iterations { expected: 4, dispatched: 4, completed: 4 }));
+        assert!(drained.frames().unwrap().iter().all(|frame| frame.claim_completed));
+    }
+}
+
+#[test]
+fn variables_are_what_the_latest_event_set() {
+    let mut history = History::started();
+    history.step("ctx.updated", "a").with_result(json!({ "context": { "values": { "offset": 1, "ctx.page": "x" } } }));
+    history.step("ctx.updated", "a").with_context(json!({ "values": { "offset": 2 } }));
+    history.step("ctx.updated", "b").with_context(json!({ "offset": [3] }));
+    let state = history.fold();
+    let variables: Vec<(&str, &Value)> = state.ctx().collect();
+    assert_eq!(variables, [("offset", &json!([3])), ("page", &json!("x"))]);
+}
+
+#[test]
+fn unknown_types_and_other_servers_planning_change_no_step() {
+    let mut history = History::started();
+    history.step("something.else", "a").command("command.issued", "__orchestrate__", "o1");
+    let state = history.fold();
+    assert!(state.steps().is_empty());
+    assert_eq!(state.last.get().unwrap().event_type, "command.issued");
+}
+
+#[test]
+fn an_execution_ends_as_its_last_ending_event_says() {
+    for (event_type, status) in [
+        ("playbook_completed", Status::Completed),
+        ("playbook_failed", Status::Failed),
+        ("playbook.failed", Status::Failed),
+        ("playbook.cancelled", Status::Cancelled),
+    ] {
+        let mut history = History::started();
+        assert_eq!(history.fold().status(), Status::Running);
+        history.say(event_type, None, json!({})).with_context(json!({ "reason": "enough" }));
+        history.step("step.enter", "late");
+        assert_eq!(history.fold().status(), status);
+        assert_eq!(history.fold().ended.get().unwrap().error.as_deref(), Some("enough"));
+    }
+    assert_eq!(WorkflowState::default().status(), Status::Pending);
+}
+
+/// What a step of a random history does.
+#[derive(Debug, Clone)]
+enum Episode {
+    Plain { fails: usize },
+    Skipped,
+    Parallel { iterations: usize, done: usize },
+    Sequential { iterations: usize },
+    Cursor { runs: usize, frames: usize },
+    Variable { name: usize, value: i32 },
+    Unknown,
+}
+
+fn episode() -> impl Strategy<Value = Episode> {
+    prop_oneof![
+        (0..3_usize).prop_map(|fails| Episode::Plain { fails }),
+        Just(Episode::Skipped),
+        (1..5_usize, 0..5_usize).prop_map(|(iterations, done)| Episode::Parallel { iterations, done }),
+        (1..4_usize).prop_map(|iterations| Episode::Sequential { iterations }),
+        (1..3_usize, 0..3_usize).prop_map(|(runs, frames)| Episode::Cursor { runs, frames }),
+        (0..3_usize, any::<i32>()).prop_map(|(name, value)| Episode::Variable { name, value }),
+        Just(Episode::Unknown),
+    ]
+}
+
+impl History {
+    fn play(&mut self, number: usize, step: &str, episode: &Episode) {
+        let id = |part: &str, n: usize| format!("{number}-{part}{n}");
+        match *episode {
+            Episode::Plain { fails } => {
+                self.step("step.enter", step);
+                for n in 0..fails {
+                    self.fails(step, &id("f", n), "failed");
+                }
+                self.runs(step, &id("c", 0), json!(number));
+            }
+            Episode::Skipped => drop(self.step("step.skipped", step)),
+            Episode::Parallel { iterations, done } => {
+                self.step("step.enter", step).with_context(json!({ "iterations_expected": iterations }));
+                for n in 0..iterations {
+                    self.command("command.issued", step, &id("i", n));
+                }
+                for n in 0..done.min(iterations) {
+                    self.runs(step, &id("i", n), json!(n));
+                }
+            }
+            Episode::Sequential { iterations } => {
+                self.step("step.enter", step).with_context(json!({ "iterations_expected": iterations }));
+                for n in 0..iterations {
+                    self.runs(step, &id("i", n), json!(n));
+                }
+                self.step("loop.done", step).with_result(json!([number]));
+            }
+            Episode::Cursor { runs, frames } => {
+                for run in 0..runs {
+                    self.step("step.enter", step).with_context(json!({ "__cursor_loop": true }));
+                    for frame in 0..frames {
+                        for phase in ["claim", "body"] {
+                            let meta = json!({
+                                "command_id": id(phase, run * 10 + frame),
+                                "cursor": { "phase": phase, "frame": frame },
+                            });
+                            self.say("command.issued", Some(step), meta);
+                            self.command("command.completed", step, &id(phase, run * 10 + frame));
+                        }
+                    }
+                    self.step("step.exit", step).with_context(json!({ "__cursor_drained": true }));
+                }
+            }
+            Episode::Variable { name, value } => {
+                let values = json!({ "values": { format!("v{name}"): value } });
+                self.step("ctx.updated", step).with_context(values);
+            }
+            Episode::Unknown => drop(self.step("worker.heartbeat", step)),
+        }
+    }
+}
+
+fn histories() -> impl Strategy<Value = History> {
+    let ends = prop_oneof![Just(""), Just("playbook.completed"), Just("playbook_failed"), Just("playbook.cancelled")];
+    (prop::collection::vec((0..4_usize, episode()), 0..12), ends).prop_map(|(episodes, end)| {
+        let mut history = History::started();
+        for (number, (name, episode)) in episodes.iter().enumerate() {
+            history.play(number, &format!("step{name}"), episode);
+        }
+        if !end.is_empty() {
+            history.say(end, None, json!({}));
+        }
+        history
+    })
+}
+
+/// The events of a history in some order, some of them twice, and where to split them.
+fn shuffled() -> impl Strategy<Value = (History, Vec<Event>, usize)> {
+    histories().prop_flat_map(|history| {
+        let events = history.0.clone();
+        let repeated = prop::sample::subsequence(events.clone(), 0..=events.len());
+        repeated.prop_flat_map(move |again| {
+            let all: Vec<Event> = events.iter().cloned().chain(again).collect();
+            let length = all.len();
+            (Just(history.clone()), Just(all).prop_shuffle(), 0..=length)
+        })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn any_order_any_repetition_and_any_split_give_one_state((history, events, split) in shuffled()) {
+        let wanted = history.fold();
+        let (before, after) = events.split_at(split);
+        let stored = serde_json::to_value(fold(before)).unwrap();
+        let mut state: WorkflowState = serde_json::from_value(stored).unwrap();
+        after.iter().for_each(|event| state.fold(event));
+        prop_assert_eq!(&state, &wanted);
+        prop_assert_eq!(serde_json::to_value(&state).unwrap(), serde_json::to_value(&wanted).unwrap());
+    }
+}

@@ -1,0 +1,387 @@
+//! An execution's state is exact whenever it is read: whatever is stored of it, however late an event commits, whoever
+//! advances it at the same time, and wherever a process died.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use noetl_graphql::storage::error::DatabaseName;
+use noetl_graphql::storage::pools::Database;
+use noetl_graphql::storage::snapshots;
+use serde_json::{Value, json};
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Postgres};
+
+use crate::common::{Deployment, Server, eventually};
+
+const STATE: &str = "query($id: ID!) { execution(id: $id) {
+    status endedAt error context
+    steps { name status attempt error result iterations { expected dispatched completed } }
+    snapshot { version appliedCount checksum schemaVersion behindBy }
+} }";
+
+const ADVANCE: &str = "mutation($ids: [ID!]!) { advanceProjections(input: {executionIds: $ids}) {
+    advanced { executionId version appliedCount folded }
+    failed { executionId code message retryable }
+    userErrors { code field }
+} }";
+
+/// An execution on a server whose own projector is off, so that nothing is advanced but by the test.
+struct Setup {
+    deployment: Deployment,
+    server: Server,
+    shard: PgConnection,
+    id: i64,
+}
+
+const QUIET: [(&str, &str); 2] = [("NOETL_PROJECTOR", "false"), ("NOETL_EVENT_STREAM_ENABLED", "false")];
+
+async fn setup() -> Setup {
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica_with(&QUIET).await;
+    let id = execution(&server).await;
+    let shard = deployment.shard(0).await;
+    Setup { deployment, server, shard, id }
+}
+
+async fn execution(server: &Server) -> i64 {
+    server.register_entry("run", &json!({ "kind": "playbook" })).await;
+    let payload = server.execute(json!({ "path": "run" })).await;
+    payload["execution"]["id"].as_str().unwrap().parse().unwrap()
+}
+
+/// An event of a step, as another server may write it. Its id lies `offset` behind the execution's.
+async fn write(
+    to: impl Executor<'_, Database = Postgres>,
+    execution: i64,
+    offset: i64,
+    event_type: &str,
+    meta: &str,
+    context: &str,
+) {
+    sqlx::query(
+        "INSERT INTO noetl.event (execution_id, event_id, event_type, node_name, meta, context)
+         VALUES ($1, $1 + $2, $3, 'a', $4::jsonb, $5::jsonb)",
+    )
+    .bind(execution)
+    .bind(offset)
+    .bind(event_type)
+    .bind(meta)
+    .bind(context)
+    .execute(to)
+    .await
+    .unwrap();
+}
+
+/// A loop of 100 with this many iterations issued.
+async fn write_loop(shard: &mut PgConnection, id: i64, iterations: i64) {
+    write(&mut *shard, id, 100, "step.enter", "{}", r#"{"iterations_expected": 100}"#).await;
+    for n in 0..iterations {
+        write(&mut *shard, id, 101 + n, "command.issued", &format!(r#"{{"command_id": "i{n}"}}"#), "{}").await;
+    }
+}
+
+impl Setup {
+    async fn state(&self) -> Value {
+        state(&self.server, self.id).await
+    }
+
+    async fn advance(&self) -> Value {
+        let payload = advance(&self.server, &[self.id]).await;
+        assert_eq!(payload["failed"], json!([]), "{payload}");
+        payload["advanced"][0].clone()
+    }
+
+    /// The state as the whole log tells it.
+    async fn rebuilt(&mut self) -> Value {
+        run(&mut self.shard, "DELETE FROM noetl.projection_snapshot").await;
+        let mut state = self.state().await;
+        assert_eq!(state["snapshot"], Value::Null);
+        state.as_object_mut().unwrap().remove("snapshot");
+        state
+    }
+
+    async fn change_snapshot(&mut self, set: &str) {
+        run(&mut self.shard, &format!("UPDATE noetl.projection_snapshot SET {set}")).await;
+    }
+
+    async fn ignored(&self, reason: &str) -> f64 {
+        let text = self.server.get("/metrics").await.unwrap().text().await.unwrap();
+        let name = format!("noetl_snapshots_ignored_total{{reason=\"{reason}\"}} ");
+        text.lines().find_map(|line| line.strip_prefix(&name)).map_or(0.0, |value| value.parse().unwrap())
+    }
+}
+
+async fn run(shard: &mut PgConnection, statement: &str) {
+    sqlx::query(AssertSqlSafe(statement.to_owned())).execute(shard).await.unwrap();
+}
+
+async fn state(server: &Server, id: i64) -> Value {
+    server.data(STATE, json!({ "id": id.to_string() })).await["execution"].clone()
+}
+
+async fn advance(server: &Server, ids: &[i64]) -> Value {
+    let ids: Vec<String> = ids.iter().map(i64::to_string).collect();
+    server.data(ADVANCE, json!({ "ids": ids })).await["advanceProjections"].clone()
+}
+
+fn iterations(state: &Value) -> (i64, i64) {
+    let iterations = &state["steps"][0]["iterations"];
+    (iterations["dispatched"].as_i64().unwrap(), iterations["completed"].as_i64().unwrap())
+}
+
+#[tokio::test]
+async fn a_worker_reads_its_own_writes_whether_or_not_they_are_advanced() {
+    let mut it = setup().await;
+    write_loop(&mut it.shard, it.id, 3).await;
+    let fresh = it.state().await;
+    assert_eq!((iterations(&fresh), &fresh["snapshot"]), ((3, 0), &Value::Null), "{fresh}");
+
+    let advanced = it.advance().await;
+    assert_eq!((&advanced["appliedCount"], &advanced["folded"]), (&json!("5"), &json!("5")));
+    assert_eq!(advanced["version"], json!((it.id + 103).to_string()));
+    let stored = it.state().await;
+    let snapshot = &stored["snapshot"];
+    assert_eq!((&snapshot["behindBy"], &snapshot["schemaVersion"]), (&json!("0"), &json!(1)));
+    assert_eq!(it.advance().await["folded"], json!("0"), "there was nothing to fold");
+
+    write(&mut it.shard, it.id, 110, "command.completed", r#"{"command_id": "i1"}"#, "{}").await;
+    write(&mut it.shard, it.id, 111, "ctx.updated", "{}", r#"{"values": {"page": 2}}"#).await;
+    write(&mut it.shard, it.id, 112, "playbook.failed", "{}", r#"{"error": "no rows"}"#).await;
+    let after = it.state().await;
+    assert_eq!(after["snapshot"]["behindBy"], json!("3"));
+    assert_eq!((iterations(&after), &after["context"]), ((3, 1), &json!({ "page": 2 })));
+    assert_eq!((&after["status"], &after["error"]), (&json!("FAILED"), &json!("no rows")));
+    assert!(after["endedAt"].is_string());
+    let advanced = it.advance().await;
+    assert_eq!((&advanced["appliedCount"], &advanced["folded"]), (&json!("8"), &json!("3")));
+}
+
+#[tokio::test]
+async fn the_list_follows_what_is_advanced_and_says_at_once_what_ended() {
+    let mut it = setup().await;
+    let list = "{ executions(first: 5) { nodes { id status endedAt error } } }";
+    let stored = async |shard: &mut PgConnection| -> (String, Option<String>) {
+        sqlx::query_as("SELECT status, last_event_type FROM noetl.execution").fetch_one(shard).await.unwrap()
+    };
+    write(&mut it.shard, it.id, 5, "playbook.completed", "{}", "{}").await;
+    assert_eq!(it.server.data(list, json!({})).await["executions"]["nodes"][0]["status"], json!("COMPLETED"));
+    assert_eq!(stored(&mut it.shard).await.0, "RUNNING");
+    it.advance().await;
+    assert_eq!(stored(&mut it.shard).await, ("COMPLETED".to_owned(), Some("playbook.completed".to_owned())));
+
+    // An execution that another server started has a row as soon as it is advanced.
+    let other = it.id + 1_000_000;
+    write(&mut it.shard, other, 1, "playbook_started", "{}", r#"{"path": "theirs", "workload": {"x": 1}}"#).await;
+    assert_eq!(state(&it.server, other).await, Value::Null);
+    assert_eq!(advance(&it.server, &[other]).await["failed"], json!([]));
+    let query = "query($id: ID!) { execution(id: $id) { path status startedAt workload } }";
+    let theirs = it.server.data(query, json!({ "id": other.to_string() })).await["execution"].clone();
+    assert_eq!((&theirs["path"], &theirs["status"]), (&json!("theirs"), &json!("RUNNING")));
+    assert!(theirs["startedAt"].is_string());
+}
+
+#[tokio::test]
+async fn events_with_old_ids_and_late_commits_are_in_the_next_read() {
+    let mut it = setup().await;
+    // Begun before everything, committed after the snapshot.
+    let mut early = it.deployment.shard(0).await;
+    let mut late = early.begin().await.unwrap();
+    write(&mut *late, it.id, 150, "command.completed", r#"{"command_id": "i0"}"#, "{}").await;
+    let mut other = it.deployment.shard(0).await;
+    let mut rolled_back = other.begin().await.unwrap();
+    write(&mut *rolled_back, it.id, 151, "command.completed", r#"{"command_id": "i1"}"#, "{}").await;
+
+    write_loop(&mut it.shard, it.id, 3).await;
+    it.advance().await;
+    // Ids far below the snapshot's version.
+    write(&mut it.shard, it.id, 2, "ctx.updated", "{}", r#"{"values": {"page": 1}}"#).await;
+    let behind = it.state().await;
+    assert_eq!((iterations(&behind), &behind["context"]), ((3, 0), &json!({ "page": 1 })));
+    late.commit().await.unwrap();
+    rolled_back.rollback().await.unwrap();
+    let after = it.state().await;
+    assert_eq!((iterations(&after), &after["snapshot"]["behindBy"]), ((3, 1), &json!("2")));
+    assert_eq!(it.advance().await["appliedCount"], json!("7"));
+    let mut advanced = it.state().await;
+    advanced.as_object_mut().unwrap().remove("snapshot");
+    assert_eq!(advanced, it.rebuilt().await);
+}
+
+#[tokio::test]
+async fn a_snapshot_that_was_changed_is_of_another_shape_or_of_another_database_is_not_used() {
+    let mut it = setup().await;
+    write_loop(&mut it.shard, it.id, 2).await;
+    for (set, reason) in [
+        (r#"snapshot = replace(snapshot::text, '"i1"', '"i2"')::jsonb"#, "checksum"),
+        ("version = version + 1", "checksum"),
+        (r#"meta = jsonb_set(meta, '{as_of}', '"999999999:999999999:"')"#, "checksum"),
+        (r#"meta = jsonb_set(meta, '{as_of}', '"nonsense"')"#, "checksum"),
+        (r#"meta = jsonb_set(meta, '{applied_count}', '1')"#, "checksum"),
+        (r#"meta = jsonb_set(meta, '{schema}', '99')"#, "shape"),
+        (r#"meta = '{"routing_meta": {"kept": true}}'"#, "shape"),
+        (r#"meta = jsonb_set(meta, '{system}', '"1"')"#, "other_database"),
+    ] {
+        it.advance().await;
+        let good = it.state().await;
+        it.change_snapshot(set).await;
+        let before = it.ignored(reason).await;
+        let state = it.state().await;
+        assert_eq!((&state["steps"], &state["snapshot"]), (&good["steps"], &Value::Null), "{set}");
+        assert!(it.ignored(reason).await > before, "{set} is counted");
+        // Advancing puts a good one in its place.
+        let advanced = it.advance().await;
+        assert_eq!(advanced["folded"], advanced["appliedCount"], "{set}");
+        assert_eq!(it.state().await["snapshot"]["behindBy"], json!("0"), "{set}");
+    }
+}
+
+#[tokio::test]
+async fn what_others_keep_beside_a_snapshot_stays() {
+    let mut it = setup().await;
+    it.advance().await;
+    it.change_snapshot(r#"meta = meta || '{"routing_meta": {"kept": true}}'"#).await;
+    write_loop(&mut it.shard, it.id, 1).await;
+    it.advance().await;
+    let kept = "SELECT meta -> 'routing_meta' FROM noetl.projection_snapshot";
+    let kept: Value = sqlx::query_scalar(kept).fetch_one(&mut it.shard).await.unwrap();
+    assert_eq!(kept, json!({ "kept": true }));
+}
+
+#[tokio::test]
+async fn an_older_snapshot_that_is_written_late_is_refused() {
+    let mut it = setup().await;
+    let options = it.deployment.shard_dsns[0].parse().unwrap();
+    let slow = Database::new(DatabaseName::Cluster, options, 2);
+    write_loop(&mut it.shard, it.id, 1).await;
+    let older = snapshots::read(&slow, &[it.id]).await.unwrap();
+    // Of the same version, but of an earlier moment.
+    write(&mut it.shard, it.id, 50, "ctx.updated", "{}", r#"{"values": {"page": 1}}"#).await;
+    it.advance().await;
+    let standing = it.state().await;
+    snapshots::save(&slow, &older).await.unwrap();
+    assert_eq!(it.state().await, standing);
+
+    // The same with a cancellation that the older one does not know: the list does not go back either.
+    let older = snapshots::read(&slow, &[it.id]).await.unwrap();
+    let cancel = "mutation($id: ID!) { cancelExecution(input: {id: $id}) { userErrors { message } } }";
+    it.server.data(cancel, json!({ "id": it.id.to_string() })).await;
+    snapshots::save(&slow, &older).await.unwrap();
+    let listed = "SELECT status FROM noetl.execution";
+    let listed: String = sqlx::query_scalar(listed).fetch_one(&mut it.shard).await.unwrap();
+    assert_eq!(listed, "CANCELLED");
+}
+
+#[tokio::test]
+async fn writers_and_many_who_advance_at_once_leave_one_exact_state() {
+    const WRITERS: i64 = 4;
+    const EVENTS: i64 = 60;
+    let mut it = setup().await;
+    write_loop(&mut it.shard, it.id, 0).await;
+    let writers = join_all((0..WRITERS).map(async |writer| {
+        let mut shard = it.deployment.shard(0).await;
+        for n in 0..EVENTS {
+            let command = format!(r#"{{"command_id": "w{writer}-{n}"}}"#);
+            let mut tx = shard.begin().await.unwrap();
+            // Ids of the writers interleave and fall as often as they rise.
+            let offset = 1000 + ((n * 37) % EVENTS) * WRITERS + writer;
+            write(&mut *tx, it.id, offset, "command.completed", &command, "{}").await;
+            tx.commit().await.unwrap();
+        }
+    }));
+    let second = it.deployment.replica_with(&QUIET).await;
+    let (server, id) = (&it.server, it.id);
+    let advancers = join_all([server, &second, server, &second].map(async |replica| {
+        let mut last = 0;
+        for _ in 0..30 {
+            let payload = advance(replica, &[id]).await;
+            assert_eq!(payload["failed"], json!([]));
+            let state = state(replica, id).await;
+            let applied: i64 = state["snapshot"]["appliedCount"].as_str().unwrap().parse().unwrap();
+            assert!(applied >= last, "a stored state never goes back");
+            last = applied;
+        }
+    }));
+    tokio::join!(writers, advancers);
+    let advanced = it.advance().await;
+    assert_eq!(advanced["appliedCount"], json!((2 + WRITERS * EVENTS).to_string()), "each event once");
+    let mut stored = it.state().await;
+    stored.as_object_mut().unwrap().remove("snapshot");
+    assert_eq!(iterations(&stored), (WRITERS * EVENTS, WRITERS * EVENTS));
+    assert_eq!(stored, it.rebuilt().await);
+}
+
+#[tokio::test]
+async fn each_execution_of_a_request_fails_or_advances_on_its_own() {
+    let it = setup().await;
+    it.server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
+    let inbox = it.server.register("inbox").await["subscription"]["id"].as_str().unwrap().to_owned();
+    let payload = advance(&it.server, &[it.id, it.id, 12345, inbox.parse().unwrap()]).await;
+    assert_eq!(payload["advanced"].as_array().unwrap().len(), 1, "{payload}");
+    let failed = payload["failed"].as_array().unwrap();
+    assert_eq!(failed.iter().map(|one| &one["code"]).collect::<Vec<_>>(), ["NOT_FOUND", "NOT_FOUND"]);
+
+    let many: Vec<String> = (1..=1001).map(|id: i64| id.to_string()).collect();
+    for ids in [json!([]), json!(many), json!(["x"]), json!(["-1"])] {
+        let payload = it.server.data(ADVANCE, json!({ "ids": ids })).await["advanceProjections"].clone();
+        assert_eq!(payload["userErrors"], json!([{ "code": "INVALID_INPUT", "field": ["executionIds"] }]));
+    }
+    let many: Vec<i64> = (1..=1000).collect();
+    assert_eq!(advance(&it.server, &many).await["failed"].as_array().unwrap().len(), 1000);
+}
+
+#[tokio::test]
+async fn what_a_value_cannot_hold_stands_as_its_text() {
+    let mut it = setup().await;
+    let deep = format!("{}1{}", "[".repeat(300), "]".repeat(300));
+    write(&mut it.shard, it.id, 2, "ctx.updated", "{}", &format!(r#"{{"values": {{"deep": {deep}}}}}"#)).await;
+    write(&mut it.shard, it.id, 3, "ctx.updated", "{}", r#"{"values": {"plain": 1.7976931348623157e308}}"#).await;
+    write(&mut it.shard, it.id, 4, "ctx.updated", "{}", r#"{"values": {"huge": 1e400}}"#).await;
+    write(&mut it.shard, it.id, 5, "call.done", "{}", "{}").await;
+    run(
+        &mut it.shard,
+        "UPDATE noetl.event SET created_at = 'infinity', result = '1e400' WHERE event_type = 'call.done'",
+    )
+    .await;
+    for _ in 0..2 {
+        let state = it.state().await;
+        assert_eq!(state["context"]["plain"], json!(1.797_693_134_862_315_7e308));
+        assert_eq!(state["steps"][0]["name"], json!("a"));
+        assert!(state["steps"][0]["result"].as_str().unwrap().starts_with("1000"));
+        it.advance().await;
+    }
+    assert_eq!(it.state().await["snapshot"]["behindBy"], json!("0"), "it was stored, and is read back");
+}
+
+#[tokio::test]
+async fn a_process_that_dies_while_it_advances_leaves_nothing_half_done() {
+    let mut it = setup().await;
+    write_loop(&mut it.shard, it.id, 5).await;
+    let settings = [QUIET[0], QUIET[1], ("NOETL_FAULT_POINT", "advance.read")];
+    let mut doomed = it.deployment.replica_with(&settings).await;
+    assert!(doomed.send(ADVANCE, json!({ "ids": [it.id.to_string()] })).await.is_err());
+    assert!(!doomed.ended().await.success());
+    assert_eq!(it.state().await["snapshot"], Value::Null);
+    assert_eq!(it.advance().await["appliedCount"], json!("7"));
+
+    // At random, too: whatever is stored then is exact.
+    for round in 0..6_u64 {
+        let mut doomed = it.deployment.replica_with(&QUIET).await;
+        let offset = 300 + i64::try_from(round).unwrap();
+        let command = format!(r#"{{"command_id": "k{round}"}}"#);
+        write(&mut it.shard, it.id, offset, "command.completed", &command, "{}").await;
+        let ids = json!({ "ids": [it.id.to_string()] });
+        let asked = doomed.send(ADVANCE, ids);
+        let kill = tokio::time::timeout(Duration::from_millis(round), asked);
+        drop(kill.await);
+        doomed.kill_9().await;
+        let (dispatched, completed) = iterations(&it.state().await);
+        assert_eq!((dispatched, completed), (6 + i64::try_from(round).unwrap(), 1 + i64::try_from(round).unwrap()));
+    }
+    eventually("the dead have let go", async || {
+        let waiting = advance(&it.server, &[it.id]).await;
+        (waiting["failed"] == json!([])).then_some(())
+    })
+    .await;
+    let mut stored = it.state().await;
+    stored.as_object_mut().unwrap().remove("snapshot");
+    assert_eq!(stored, it.rebuilt().await);
+}
