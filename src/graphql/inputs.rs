@@ -323,7 +323,11 @@ impl EventStart {
                 let parsed = StreamCursor::parse(&cursor, shards);
                 parsed.map(Start::After).map_err(|bad| Rejection::invalid("start.after", bad.to_string()))
             }
-            Self::Since(time) => Ok(Start::Since(Since { time, now })),
+            Self::Since(time) => {
+                // The years that the broker knows.
+                let last = DateTime::from_timestamp(253_402_300_799, 0).unwrap_or(now);
+                Ok(Start::Since(Since { time: time.clamp(DateTime::UNIX_EPOCH, last), now }))
+            }
         }
     }
 }

@@ -110,18 +110,18 @@ impl Hub {
         let mut head = self.find_head(shard, &stream, extent).await?;
         let start = stream.resume(head, extent).await?.min(extent.last);
         let mut messages = stream.follow(start + 1).await?;
-        let mut quiet = 0;
+        let mut vigil = Vigil { stream: &stream, begun: extent, quiet: 0, overdue: false };
         loop {
             if source::connects(&self.client) != connects {
                 return Err(ReadError::of(shard, "the connection was lost"));
             }
             let Some(message) = next(shard, &mut messages).await? else {
-                quiet += 1;
-                if quiet % LOOKS_PER_CHECK == 0 {
-                    still_there(shard, &stream, extent, head).await?;
+                if vigil.finds_change(head).await? {
+                    return Err(ReadError::of(shard, "the stream is not what it was"));
                 }
                 continue;
             };
+            vigil.overdue = false;
             let delivered = decode(&self.databases, shard, head, &message).await?;
             if delivered.position <= head {
                 continue;
@@ -165,12 +165,29 @@ async fn next(shard: ShardIndex, messages: &mut Ordered) -> Result<Option<async_
     message.map(Some).ok_or_else(|| ReadError::of(shard, "the consumer ended"))
 }
 
-/// Fails when the stream was made anew, or holds messages that should have come.
-async fn still_there(shard: ShardIndex, stream: &ShardStream, before: Extent, head: Position) -> Result<(), ReadError> {
-    let extent = stream.extent().await?;
-    let lost = extent.last < head.sequence && extent.last != before.last;
-    if extent.created != before.created || lost || extent.last > head.sequence.max(before.last) {
-        return Err(ReadError::of(shard, "the stream is not what it was"));
+/// Whether a consumer that gives nothing has nothing to give.
+struct Vigil<'a> {
+    stream: &'a ShardStream,
+    /// What the stream held when the consumer was made.
+    begun: Extent,
+    /// Looks since then that found no message.
+    quiet: u32,
+    /// Whether the last one found that the stream holds messages that did not come.
+    overdue: bool,
+}
+
+impl Vigil<'_> {
+    /// Whether the stream was made anew, became shorter, or twice in a row held what did not come.
+    async fn finds_change(&mut self, head: Position) -> Result<bool, ReadError> {
+        self.quiet += 1;
+        if !self.overdue && !self.quiet.is_multiple_of(LOOKS_PER_CHECK) {
+            return Ok(false);
+        }
+        let found = self.stream.extent().await?;
+        let shorter = found.last < head.sequence && found.last != self.begun.last;
+        let unseen = found.last > head.sequence.max(self.begun.last);
+        let still = unseen && self.overdue;
+        self.overdue = unseen;
+        Ok(found.created != self.begun.created || shorter || still)
     }
-    Ok(())
 }

@@ -14,7 +14,7 @@ use super::cursor::Position;
 use super::gap::{Gap, GapReason};
 use super::hub::Hub;
 use super::replay::{self, Range, Replayed, Since};
-use super::ring::Place;
+use super::ring::{FellOut, Place};
 use super::source::ReadError;
 use crate::domain::shard::ShardIndex;
 
@@ -107,7 +107,6 @@ pub(super) fn read_shard(
                 caught_up = true;
                 yield ShardItem::CaughtUp(at);
             }
-            missing = GapReason::SlowConsumer;
             until = loop {
                 match live.next().await {
                     Ok(delivered) if delivered.position <= at => {}
@@ -115,8 +114,12 @@ pub(super) fn read_shard(
                         at = delivered.position;
                         yield ShardItem::Replayed(Replayed::Delivered(delivered));
                     }
-                    Ok(delivered) => break delivered.position,
-                    Err(_) => {
+                    Ok(delivered) => {
+                        missing = GapReason::Retention;
+                        break delivered.position;
+                    }
+                    Err(FellOut) => {
+                        missing = GapReason::SlowConsumer;
                         metrics::counter!("noetl_stream_readers_lagged_total").increment(1);
                         let (head, place) = hub.register(shard).await;
                         live = place;

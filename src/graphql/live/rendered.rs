@@ -18,8 +18,10 @@ use crate::graphql::types::feed::EventStreamItem;
 use crate::stream::cursor::StreamCursor;
 use crate::stream::reader::Item;
 
-/// Bytes of texts that a replica keeps.
+/// Bytes that a replica keeps.
 const KEPT_BYTES: usize = 8 << 20;
+/// About what is kept beside a text.
+const OVERHEAD: usize = 256;
 
 /// What an operation selects: equal only for operations that select the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -68,12 +70,12 @@ impl Kept {
             return;
         }
         let key = Arc::new(key);
-        self.bytes += text.len();
+        self.bytes += text.len() + OVERHEAD;
         self.order.push_back(Arc::clone(&key));
         self.texts.insert(key, text.clone());
         while self.bytes > KEPT_BYTES {
             let oldest = self.order.pop_front().and_then(|key| self.texts.remove(&key));
-            self.bytes -= oldest.map_or(self.bytes, |text| text.len());
+            self.bytes -= oldest.map_or(self.bytes, |text| text.len() + OVERHEAD);
         }
     }
 }
@@ -135,12 +137,12 @@ mod tests {
 
     #[test]
     fn texts_stay_within_their_bytes() {
-        let (mut kept, text) = (Kept::default(), Bytes::from(vec![b'x'; KEPT_BYTES / 10]));
+        let (mut kept, text) = (Kept::default(), Bytes::from(vec![b'x'; KEPT_BYTES / 10 - OVERHEAD]));
         for number in 0..30 {
             kept.keep(key(number), &text);
             kept.keep(key(number), &text);
         }
-        assert_eq!((kept.texts.len(), kept.order.len(), kept.bytes), (10, 10, 10 * text.len()));
+        assert_eq!((kept.texts.len(), kept.order.len(), kept.bytes), (10, 10, 10 * (text.len() + OVERHEAD)));
         assert!(kept.texts.contains_key(&key(29)) && !kept.texts.contains_key(&key(19)));
     }
 
