@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::serve::ListenerExt;
+use futures::FutureExt;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 use tokio::time::sleep;
@@ -17,13 +18,16 @@ use crate::config::{Config, DatabaseSettings};
 use crate::domain::page::DEFAULT_PAGE;
 use crate::domain::shard::{BadShardMap, ShardIndex, ShardMap};
 use crate::graphql::schema::{self, EdgeLimits, Replica, Services};
-use crate::http::health::{Probes, Readiness};
+use crate::http::health::{OutboxBacklog, Probes, Readiness};
 use crate::http::{Edge, Limits, Nullability, Sites, assets, health, router};
 use crate::service::catalog::Catalog;
 use crate::service::error::ServiceError;
 use crate::service::executions::Executions;
 use crate::service::ids::{Ids, LEASE};
+use crate::service::ingest::Ingest;
+use crate::service::outbox::Outbox;
 use crate::service::projections::Projections;
+use crate::service::retention::Retention;
 use crate::service::subscriptions::Subscriptions;
 use crate::service::wake::Wakes;
 use crate::service::{clock, fault};
@@ -35,7 +39,9 @@ use crate::stream::hub::Hub;
 use crate::stream::tailer::Tailer;
 use crate::stream::wake;
 use crate::supervisor::{EndedEarly, Supervisor};
-use crate::tasks::{dedup_sweeper, machine_lease, partitions, prober};
+use crate::tasks::projector::Projector;
+use crate::tasks::relay::Relay;
+use crate::tasks::{dedup_purge, dedup_sweeper, machine_lease, maintain, outbox_purge, partitions, prober, retention};
 
 /// Why a process can't serve.
 #[derive(Debug, thiserror::Error)]
@@ -136,6 +142,26 @@ pub async fn migrate(config: &Config) -> Result<(), AppError> {
     Ok(())
 }
 
+/// Does every duty of housekeeping once, and tells of each as it is done.
+#[expect(clippy::disallowed_methods, reason = "a process gets its identity here")]
+pub async fn maintain(config: &Config, tell: impl FnMut(maintain::Done)) -> Result<(), AppError> {
+    let settings = config.databases.as_ref().ok_or(AppError::NoDatabases)?;
+    let databases = connect(settings, 4).await?;
+    // Any machine id will do: the pinned one may be in use by the server that stands beside.
+    let ids = Arc::new(lease(&databases, Uuid::new_v4(), None).await?);
+    let wakes = Wakes::new(databases.shards().len());
+    let catalog = Catalog::new(Arc::clone(databases.cluster()), Arc::clone(&ids));
+    let subscriptions = Subscriptions::new(databases.clone(), Arc::clone(&ids), catalog.clone(), wakes.clone());
+    let outbox = Outbox::new(databases.clone(), wakes.clone(), config.outbox_retention);
+    let executions = Executions::new(databases, Arc::clone(&ids), catalog, wakes);
+    maintain::once(&executions, &subscriptions, &outbox, retention_of(config), tell).await;
+    Ok(ids.release().await?)
+}
+
+fn retention_of(config: &Config) -> Retention {
+    Retention { days: config.event_retention_days, publishes: config.event_stream.is_some() }
+}
+
 /// Checks that each database is the one that it is configured as; a fresh one becomes it.
 async fn identify(cluster: &Arc<Database>, shards: &[Arc<Database>], fresh: Uuid) -> Result<(), AppError> {
     let alone = shards.iter().any(|shard| Arc::ptr_eq(shard, cluster));
@@ -209,6 +235,7 @@ impl App {
             name: format!("{host}-{}-{}", std::process::id(), &identity.simple().to_string()[..8]),
             started_at: clock::now(),
             publishes: config.event_stream.is_some() && config.nats_url.is_some(),
+            relays: config.outbox_relay && config.nats_url.is_some(),
             limits: edge_limits(&limits),
         };
         let client = match &config.nats_url {
@@ -216,10 +243,17 @@ impl App {
             None => None,
         };
         let wakes = Wakes::new(databases.shards().len());
-        let services = services(databases, ids, &wakes, client.clone(), replica);
+        let outbox = Outbox::new(databases.clone(), wakes.clone(), config.outbox_retention);
+        let services = services(databases, ids, &wakes, (client.clone(), outbox), replica);
         let mut supervisor = Supervisor::default();
-        start_housekeeping(&mut supervisor, &services);
+        start_housekeeping(&mut supervisor, &services, retention_of(config));
         if let Some(client) = client {
+            if config.outbox_relay {
+                for shard in services.outbox.shards() {
+                    let relay = Relay::new(shard, services.outbox.clone(), wakes.clone(), client.clone());
+                    supervisor.start("outbox relay", quiet(relay.run(supervisor.soft())));
+                }
+            }
             start_feed(&mut supervisor, &services, client, wakes, config);
         }
         let connections = TaskTracker::new();
@@ -279,7 +313,7 @@ fn services(
     databases: Databases,
     ids: Arc<Ids>,
     wakes: &Wakes,
-    client: Option<async_nats::Client>,
+    (client, outbox): (Option<async_nats::Client>, Outbox),
     replica: Replica,
 ) -> Services {
     let catalog = Catalog::new(Arc::clone(databases.cluster()), Arc::clone(&ids));
@@ -287,15 +321,17 @@ fn services(
     Services {
         subscriptions: Subscriptions::new(databases.clone(), Arc::clone(&ids), catalog.clone(), wakes.clone()),
         projections: Projections::new(databases.clone()),
+        ingest: Ingest::new(databases.clone(), wakes.clone()),
         executions: Executions::new(databases, Arc::clone(&ids), catalog.clone(), wakes.clone()),
         catalog,
+        outbox,
         hub,
         ids,
         replica,
     }
 }
 
-fn start_housekeeping(supervisor: &mut Supervisor, services: &Services) {
+fn start_housekeeping(supervisor: &mut Supervisor, services: &Services, retention: Retention) {
     let databases = services.executions.databases();
     for database in databases.distinct() {
         let task = prober::run(Arc::clone(database), supervisor.soft());
@@ -304,7 +340,12 @@ fn start_housekeeping(supervisor: &mut Supervisor, services: &Services) {
     supervisor.start("machine lease", quiet(machine_lease::run(Arc::clone(&services.ids), supervisor.soft())));
     let (executions, subscriptions) = (services.executions.clone(), services.subscriptions.clone());
     supervisor.start("sweeper", quiet(dedup_sweeper::run(executions, subscriptions, supervisor.soft())));
+    supervisor.start("outbox purge", quiet(outbox_purge::run(services.outbox.clone(), supervisor.soft())));
     supervisor.start("partitions", quiet(partitions::run(databases.clone(), supervisor.soft())));
+    supervisor.start("dedup purge", quiet(dedup_purge::run(databases.clone(), supervisor.soft())));
+    if retention.days.is_some() && retention.publishes {
+        supervisor.start("retention", quiet(retention::run(databases.clone(), retention, supervisor.soft())));
+    }
 }
 
 fn start_feed(
@@ -319,6 +360,12 @@ fn start_feed(
     if let Some(hub) = &services.hub {
         for shard in 0..hub.shards() {
             supervisor.start("live feed", quiet(hub.clone().run(shard, supervisor.soft())));
+        }
+    }
+    if config.projector {
+        for (shard, _) in (0..).zip(databases.shards()) {
+            let projector = Projector { shard, client: client.clone(), projections: services.projections.clone() };
+            supervisor.start("projector", quiet(projector.run(supervisor.soft())));
         }
     }
     let Some(settings) = config.event_stream else { return };
@@ -358,10 +405,28 @@ fn routes(
         let down = databases.distinct().filter(is_down).map(|database| database.name().to_string()).collect();
         Readiness { ready: !draining.is_cancelled() && databases.cluster().health().down.is_none(), down }
     };
-    let probes = Probes { readiness: Arc::new(readiness), metrics: Arc::new(move || metrics.render()) };
+    let outbox = services.outbox.clone();
+    let probes = Probes {
+        readiness: Arc::new(readiness),
+        metrics: Arc::new(move || metrics.render()),
+        outbox: Arc::new(move || backlog(outbox.clone()).boxed()),
+    };
     let edge = Edge { types: Arc::new(types), limits, sites, closing, connections, ..Edge::new(schema) };
     let routes = router(edge).merge(health::routes(probes)).merge(assets::routes());
     Ok(routes.layer(CatchPanicLayer::new()))
+}
+
+async fn backlog(outbox: Outbox) -> Result<OutboxBacklog, String> {
+    let stats = outbox.backlog().await.map_err(|error| {
+        tracing::warn!(%error, "the outbox can't be counted");
+        "no shard can be asked now".to_owned()
+    })?;
+    let ages = stats.shards.iter().filter_map(|(_, backlog)| backlog.oldest_seconds);
+    Ok(OutboxBacklog {
+        pending: stats.shards.iter().map(|(_, backlog)| backlog.pending).sum(),
+        oldest_age_seconds: ages.fold(0.0, f64::max),
+        unavailable_shards: stats.unavailable,
+    })
 }
 
 fn edge_limits(limits: &Limits) -> EdgeLimits {

@@ -15,7 +15,7 @@ use crate::stream::publisher::StreamSettings;
 use crate::stream::tailer::TailSettings;
 
 /// Every setting there is, as the environment names it.
-const NAMES: [&str; 19] = [
+const NAMES: &[&str] = &[
     "NOETL_HOST",
     "NOETL_PORT",
     "NOETL_CLUSTER_DSN",
@@ -29,6 +29,10 @@ const NAMES: [&str; 19] = [
     "NOETL_EVENT_STREAM_BACKFILL",
     "NOETL_EVENT_STREAM_DEDUP_SECS",
     "NOETL_EVENT_STREAM_RETENTION_SECS",
+    "NOETL_PROJECTOR",
+    "NOETL_EVENT_RETENTION_DAYS",
+    "NOETL_OUTBOX_RELAY",
+    "NOETL_OUTBOX_RETENTION_SECS",
     "NOETL_LOG",
     "NOETL_LOG_FORMAT",
     "NOETL_ALLOWED_HOSTS",
@@ -58,6 +62,14 @@ pub struct Config {
     pub machine_id: Option<u16>,
     /// How events are published; `None`: not by this replica.
     pub event_stream: Option<TailSettings>,
+    /// Whether this replica keeps executions' snapshots current.
+    pub projector: bool,
+    /// How many days events are kept in the databases; `None`: for ever.
+    pub event_retention_days: Option<u32>,
+    /// Whether this replica delivers outbox rows to the broker.
+    pub outbox_relay: bool,
+    /// For how long delivered outbox rows are kept.
+    pub outbox_retention: Duration,
     /// Where `dev` finds PostgreSQL's server programs, if not where they usually are.
     pub pg_bin: Option<PathBuf>,
     /// Where a test stops the process.
@@ -145,6 +157,15 @@ impl Sources {
             nats_url: read.nats_url(needs == Needs::Servers && publishes),
             machine_id: read.machine_id(),
             event_stream: publishes.then_some(event_stream),
+            projector: read.flag("NOETL_PROJECTOR", true),
+            event_retention_days: read.event_retention_days(),
+            outbox_relay: read.flag("NOETL_OUTBOX_RELAY", true),
+            outbox_retention: Duration::from_secs(read.within(
+                "NOETL_OUTBOX_RETENTION_SECS",
+                86_400,
+                1,
+                u32::MAX.into(),
+            )),
             pg_bin: self.text("NOETL_PG_BIN").map(PathBuf::from),
             fault_point: self.text("NOETL_FAULT_POINT").map(str::to_owned),
         };
@@ -204,6 +225,11 @@ impl Reader<'_> {
     fn machine_id(&mut self) -> Option<u16> {
         self.sources.text("NOETL_SERVER_MACHINE_ID")?;
         Some(self.within("NOETL_SERVER_MACHINE_ID", 0, 0, MAX_MACHINE_ID))
+    }
+
+    fn event_retention_days(&mut self) -> Option<u32> {
+        self.sources.text("NOETL_EVENT_RETENTION_DAYS")?;
+        Some(self.within("NOETL_EVENT_RETENTION_DAYS", 1, 1, 36_500))
     }
 
     fn nats_url(&mut self, needed: bool) -> Option<String> {

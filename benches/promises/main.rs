@@ -20,6 +20,7 @@ mod execute;
 mod fanout;
 mod feed;
 mod lists;
+mod project;
 mod report;
 
 use common::Deployment;
@@ -41,6 +42,7 @@ async fn main() {
     report.figure("server, idle: resident memory", report::resident_mib(&server), "MiB", None);
     execute::measure(&deployment, &server, &mut report).await;
     lists::measure(&deployment, &server, &mut report).await;
+    project::measure(&deployment, &server, &mut report).await;
     feed::measure_latency(&deployment, &server, &mut report).await;
     report.figure("server, after all of it: resident memory", report::resident_mib(&server), "MiB", None);
     feed::measure_backlog(&mut report).await;

@@ -23,6 +23,8 @@ pub enum CursorKind {
     Catalog = 4,
     /// The live event stream, a position per shard.
     Stream = 5,
+    /// Outbox rows, by time, shard and number.
+    Outbox = 6,
 }
 
 /// A text that is no cursor of the list it was given to.

@@ -1,11 +1,13 @@
 //! The rules of the product, pure: no async, no database, no GraphQL, no clock, no environment. What depends on time
 //! takes it as an argument.
 
+pub mod backoff;
 pub mod cursor;
 pub mod event;
 pub mod execution;
 pub mod ids;
 pub mod lifecycle;
+pub mod outbox;
 pub mod page;
 pub mod projection;
 pub mod quarter;

@@ -6,6 +6,7 @@ use async_graphql::connection::PageInfo;
 use super::types::catalog::CatalogEntry;
 use super::types::event::Event;
 use super::types::execution::Execution;
+use super::types::outbox::OutboxEntry;
 use super::types::subscription::SourceSubscription;
 use crate::domain::cursor::{CursorKind, decode, encode};
 use crate::domain::page::{DEFAULT_PAGE, MAX_PAGE, Page, PageRequest};
@@ -63,6 +64,7 @@ macro_rules! connection {
 connection!(CatalogEntryConnection, CatalogEntryEdge, CatalogEntry);
 connection!(EventConnection, EventEdge, Event);
 connection!(ExecutionConnection, ExecutionEdge, Execution);
+connection!(OutboxEntryConnection, OutboxEntryEdge, OutboxEntry);
 connection!(SourceSubscriptionConnection, SourceSubscriptionEdge, SourceSubscription);
 
 /// The arguments of a connection.

@@ -23,6 +23,8 @@ pub enum UserErrorCode {
     StaleVersion,
     /// The dedup key belongs to a different request.
     IdempotencyMismatch,
+    /// The lease no longer settles the row: it was settled, or somebody else has claimed it since.
+    StaleLease,
     /// A field is too large.
     PayloadTooLarge,
     /// A database can't be reached, so whether anything was written is unknown; the same request may succeed later.
@@ -47,7 +49,8 @@ pub struct UserError {
 impl From<Rejection> for UserError {
     fn from(rejection: Rejection) -> Self {
         let field = (!rejection.field.is_empty()).then_some(rejection.field);
-        Self { code: rejection.code.into(), message: rejection.message, field, retryable: false }
+        let retryable = rejection.code == RejectionCode::ShardUnavailable;
+        Self { code: rejection.code.into(), message: rejection.message, field, retryable }
     }
 }
 
@@ -124,6 +127,7 @@ fn rejection_name(code: RejectionCode) -> &'static str {
         RejectionCode::InvalidTransition => "INVALID_TRANSITION",
         RejectionCode::StaleVersion => "STALE_VERSION",
         RejectionCode::IdempotencyMismatch => "IDEMPOTENCY_MISMATCH",
+        RejectionCode::StaleLease => "STALE_LEASE",
         RejectionCode::PayloadTooLarge => "PAYLOAD_TOO_LARGE",
         RejectionCode::ShardUnavailable => "SHARD_UNAVAILABLE",
         RejectionCode::Internal => "INTERNAL",

@@ -1,5 +1,7 @@
 //! Input types, and what they mean to the services.
 
+pub mod outbox;
+
 use async_graphql::{Enum, ID, InputObject, Json, OneofObject};
 use chrono::{DateTime, Utc};
 use serde_json::Value;

@@ -14,6 +14,8 @@ use super::query::Query;
 use crate::service::catalog::Catalog;
 use crate::service::executions::Executions;
 use crate::service::ids::Ids;
+use crate::service::ingest::Ingest;
+use crate::service::outbox::Outbox;
 use crate::service::projections::Projections;
 use crate::service::subscriptions::Subscriptions;
 use crate::stream::hub::Hub;
@@ -32,6 +34,10 @@ pub struct Services {
     pub executions: Executions,
     /// Executions' states.
     pub projections: Projections,
+    /// Events that workers made.
+    pub ingest: Ingest,
+    /// The outbox.
+    pub outbox: Outbox,
     /// The live events; `None` without a broker.
     pub hub: Option<Hub>,
     /// Makes ids.
@@ -49,6 +55,8 @@ pub struct Replica {
     pub started_at: DateTime<Utc>,
     /// Whether it takes part in publishing events.
     pub publishes: bool,
+    /// Whether it takes part in delivering outbox rows.
+    pub relays: bool,
     /// What the transport allows.
     pub limits: EdgeLimits,
 }

@@ -20,6 +20,8 @@ pub enum RejectionCode {
     StaleVersion,
     /// The dedup key belongs to a different request.
     IdempotencyMismatch,
+    /// The lease no longer settles what it was given for.
+    StaleLease,
     /// A field is too large.
     PayloadTooLarge,
     /// A database can't be reached; the same request may succeed later.
@@ -100,6 +102,12 @@ impl From<StorageError> for ServiceError {
 }
 
 impl ServiceError {
+    /// Whether the same request would be refused again.
+    #[must_use]
+    pub fn is_rejection(&self) -> bool {
+        matches!(self, Self::Rejected(_))
+    }
+
     /// The database that can't be reached, where that is the trouble.
     #[must_use]
     pub fn unavailable(&self) -> Option<DatabaseName> {

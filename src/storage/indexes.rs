@@ -11,14 +11,27 @@ use super::error::StorageError;
 use super::pools::Database;
 
 /// (name, table, what follows the table's name) of the indexes on plain tables.
-const PLAIN: [(&str, &str, &str); 3] = [
+const PLAIN: &[(&str, &str, &str)] = &[
     (
         "execution_parent_idx",
         "noetl.execution",
         "(parent_execution_id, execution_id) WHERE parent_execution_id IS NOT NULL",
     ),
     ("execution_status_idx", "noetl.execution", "(upper(status), execution_id)"),
+    ("subscription_dedup_expiry_idx", "noetl.subscription_dedup", "(expires_at) WHERE state = 1"),
     ("subscription_dedup_reserved_idx", "noetl.subscription_dedup", "(execution_id) WHERE state = 0"),
+    // What is claimable, by status, and of which execution.
+    ("outbox_pending_idx", "noetl.outbox", "(outbox_id) WHERE status = 'PENDING'"),
+    ("outbox_pending_execution_idx", "noetl.outbox", "(execution_id, outbox_id) WHERE status = 'PENDING'"),
+    ("outbox_failed_idx", "noetl.outbox", "(available_at) WHERE status = 'FAILED'"),
+    ("outbox_failed_execution_idx", "noetl.outbox", "(execution_id, outbox_id) WHERE status = 'FAILED'"),
+    ("outbox_lease_idx", "noetl.outbox", "(lease_until) WHERE status = 'IN_FLIGHT'"),
+    ("outbox_lease_execution_idx", "noetl.outbox", "(execution_id, lease_until) WHERE status = 'IN_FLIGHT'"),
+    // For the purge, and for people. With the collation, the planner can't take the lists' indexes for a claim: it may
+    // believe that a status is rare while its settled rows are many.
+    ("outbox_published_idx", "noetl.outbox", "(published_at) WHERE status = 'PUBLISHED'"),
+    ("outbox_newest_idx", "noetl.outbox", "(status COLLATE \"C\", created_at, outbox_id)"),
+    ("outbox_retried_idx", "noetl.outbox", "(status COLLATE \"C\", created_at, outbox_id) WHERE attempts > 1"),
 ];
 
 /// The indexes of the event table, whose definitions are in the migrations.

@@ -55,6 +55,8 @@ impl Database {
         let pooled = options.clone().options([
             // What the tail cursor and the claims noted must outlive a crash, whatever the server's default is.
             ("synchronous_commit", "on"),
+            // No statement here runs for as long as compiling it takes, whatever the planner fears.
+            ("jit", "off"),
             ("lock_timeout", "3500ms"),
             ("statement_timeout", "8s"),
             ("idle_in_transaction_session_timeout", "6s"),

@@ -5,6 +5,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 use sqlx::FromRow;
 
+use crate::common::outbox::NO_RELAY;
 use crate::common::{Deployment, Server};
 
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -61,7 +62,7 @@ struct Outgoing {
 #[tokio::test]
 async fn a_start_writes_the_event_and_the_outbox_row_that_the_specification_names() {
     let deployment = Deployment::start(2).await;
-    let server = deployment.replica().await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
     let inbox = subscribed(&server, "inbox").await;
     let content = json!({ "kind": "playbook", "workload": { "a": 1, "b": { "c": 2 } } });
     let catalog_id = server.register_entry("process", &content).await;

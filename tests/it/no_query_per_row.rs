@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
+use crate::common::outbox::NO_RELAY;
 use crate::common::{Deployment, Server};
 
 /// How often each size is measured, on rows that nothing has cached: the smallest count is one that no background task
@@ -160,7 +161,7 @@ async fn least(server: &Server, seed: &mut Seed, query: &str, name: &str, count:
 async fn check(query: &str, name: &str, lists: &[&str]) {
     // With several shards, how many of them a few rows touch is up to their ids.
     let deployment = Deployment::start(1).await;
-    let server = deployment.replica_with(&[("NOETL_EVENT_STREAM_ENABLED", "false")]).await;
+    let server = deployment.replica_with(&[("NOETL_EVENT_STREAM_ENABLED", "false"), NO_RELAY]).await;
     let mut seed = Seed::new(&deployment).await;
     let small = least(&server, &mut seed, query, name, SMALL, lists).await;
     let large = least(&server, &mut seed, query, name, LARGE, lists).await;

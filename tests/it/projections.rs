@@ -42,14 +42,14 @@ async fn setup() -> Setup {
     Setup { deployment, server, shard, id }
 }
 
-async fn execution(server: &Server) -> i64 {
+pub(crate) async fn execution(server: &Server) -> i64 {
     server.register_entry("run", &json!({ "kind": "playbook" })).await;
     let payload = server.execute(json!({ "path": "run" })).await;
     payload["execution"]["id"].as_str().unwrap().parse().unwrap()
 }
 
 /// An event of a step, as another server may write it. Its id lies `offset` behind the execution's.
-async fn write(
+pub(crate) async fn write(
     to: impl Executor<'_, Database = Postgres>,
     execution: i64,
     offset: i64,
@@ -114,7 +114,7 @@ async fn run(shard: &mut PgConnection, statement: &str) {
     sqlx::query(AssertSqlSafe(statement.to_owned())).execute(shard).await.unwrap();
 }
 
-async fn state(server: &Server, id: i64) -> Value {
+pub(crate) async fn state(server: &Server, id: i64) -> Value {
     server.data(STATE, json!({ "id": id.to_string() })).await["execution"].clone()
 }
 
@@ -215,8 +215,8 @@ async fn a_snapshot_that_was_changed_is_of_another_shape_or_of_another_database_
         ("version = version + 1", "checksum"),
         (r#"meta = jsonb_set(meta, '{as_of}', '"999999999:999999999:"')"#, "checksum"),
         (r#"meta = jsonb_set(meta, '{as_of}', '"nonsense"')"#, "checksum"),
-        (r#"meta = jsonb_set(meta, '{applied_count}', '1')"#, "checksum"),
-        (r#"meta = jsonb_set(meta, '{schema}', '99')"#, "shape"),
+        ("meta = jsonb_set(meta, '{applied_count}', '1')", "checksum"),
+        ("meta = jsonb_set(meta, '{schema}', '99')", "shape"),
         (r#"meta = '{"routing_meta": {"kept": true}}'"#, "shape"),
         (r#"meta = jsonb_set(meta, '{system}', '"1"')"#, "other_database"),
     ] {

@@ -7,7 +7,7 @@ use crate::common::feed::{insert, run};
 use crate::common::{Deployment, Live, Server};
 
 const STATUS: &str = "subscription($s: Int) { systemStatus(everySeconds: $s) { at
-    shards { index available latencyMs buckets error }
+    shards { index available latencyMs buckets error } outbox { pending unavailableShards }
     eventStream { enabled connected shards { shard stream leader leaseExpiresAt lastSequence publishedEvents lagEvents
         lagSeconds oldestOpenTransactionSeconds preparedTransactions oldestPreparedTransactionSeconds feedEpoch
         lastError } } } }";
@@ -39,6 +39,7 @@ async fn the_status_shows_how_publishing_goes() {
     let status = until(&mut live, published).await;
     assert_eq!(status["shards"][0]["available"], true, "{status}");
     assert_eq!((&status["eventStream"]["enabled"], &status["eventStream"]["connected"]), (&json!(true), &json!(true)));
+    assert_eq!(status["outbox"], json!({ "pending": 0, "unavailableShards": [] }));
     let feed = &status["eventStream"]["shards"][1];
     assert_eq!((feed["stream"].as_str(), feed["feedEpoch"].as_i64()), (Some("noetl_events_1"), Some(1)));
     assert_eq!(feed["leader"], server.name().await);

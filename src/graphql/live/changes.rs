@@ -9,17 +9,17 @@ use async_graphql::Result;
 use async_stream::try_stream;
 use futures::{Stream, StreamExt, TryStreamExt};
 
-use super::broken;
+use super::{broken, wait_for_place};
 use crate::domain::event::{Event, EventFilter};
 use crate::domain::ids::Id;
 use crate::domain::lifecycle::{Action, REGISTERED};
 use crate::domain::page::{MAX_PAGE, PageRequest};
-use crate::graphql::errors::{fault, shard_unavailable, stream_unavailable};
+use crate::graphql::errors::{fault, shard_unavailable};
 use crate::service::fan_out::Listing;
 use crate::service::subscriptions::Subscriptions;
 use crate::storage::subscriptions::{SubscriptionFilter, SubscriptionRow};
 use crate::stream::hub::Hub;
-use crate::stream::reader::{self, GapReason, Item, ReadError, Start};
+use crate::stream::reader::{self, GapReason, Item, Start};
 
 /// What matches now, then what changes. A shard that can't be reached ends it with `SHARD_UNAVAILABLE`: there is no place
 /// to say that its subscriptions are missing.
@@ -78,16 +78,6 @@ fn list<'a>(
             }
         }
     }
-}
-
-/// A reader that starts with the latest says at once that it has caught up: from there on it misses nothing.
-async fn wait_for_place(feed: &mut (impl Stream<Item = Result<Item, ReadError>> + Unpin)) -> Result<()> {
-    while let Some(item) = feed.try_next().await.map_err(broken)? {
-        if matches!(item, Item::CaughtUp { .. }) {
-            return Ok(());
-        }
-    }
-    Err(stream_unavailable())
 }
 
 /// The subscription as this lifecycle event left it, though later ones may have followed.

@@ -1,20 +1,23 @@
 //! The root of all live subscriptions.
 
 mod changes;
+mod executions;
 pub mod rendered;
 pub mod status;
 
-use async_graphql::{Context, Error, Result, Subscription};
+use async_graphql::{Context, Error, ID, Result, Subscription};
 use futures::{Stream, TryStreamExt};
 
 use super::errors::{fault, stream_unavailable};
 use super::inputs::{EventFilter, EventStart, SubscriptionFilter};
+use super::scalars::parse_id;
 use super::schema::Services;
+use super::types::execution::Execution;
 use super::types::server::SystemStatus;
 use super::types::subscription::SourceSubscription;
 use crate::service::clock;
 use crate::stream::hub::Hub;
-use crate::stream::reader::{self, ReadError, Start};
+use crate::stream::reader::{self, Item, ReadError, Start};
 use rendered::{LiveItem, Rendered, Selection};
 use status::LatestStatus;
 
@@ -39,6 +42,17 @@ impl Subscription {
         let (selection, rendered) = (ctx.data_opt::<Selection>().copied(), ctx.data::<Rendered>()?.clone());
         let items = reader::read(hub, start, filter).map_err(broken);
         Ok(items.map_ok(move |item| LiveItem::new(item, selection, rendered.clone())))
+    }
+
+    /// An execution as it stands now, then again after each change. Changes that come together are told together.
+    async fn execution_changes(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Which one.")] id: ID,
+    ) -> Result<impl Stream<Item = Result<Execution>> + use<>> {
+        let id = parse_id("id", &id).map_err(fault)?;
+        let executions = ctx.data::<Services>()?.executions.clone();
+        Ok(executions::changes(hub(ctx)?, executions, id).map_ok(Execution))
     }
 
     /// Source subscriptions as they stand now, then each again after each change of its state. It ends with
@@ -71,4 +85,14 @@ fn hub(ctx: &Context<'_>) -> Result<Hub> {
 fn broken(error: ReadError) -> Error {
     tracing::warn!(%error, "a live subscription ends");
     stream_unavailable()
+}
+
+/// A reader that starts with the latest says at once that it has caught up: from there on it misses nothing.
+async fn wait_for_place(feed: &mut (impl Stream<Item = Result<Item, ReadError>> + Unpin)) -> Result<()> {
+    while let Some(item) = feed.try_next().await.map_err(broken)? {
+        if matches!(item, Item::CaughtUp { .. }) {
+            return Ok(());
+        }
+    }
+    Err(stream_unavailable())
 }

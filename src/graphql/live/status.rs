@@ -11,6 +11,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::graphql::errors::fault;
 use crate::graphql::query::health;
 use crate::graphql::schema::Services;
+use crate::graphql::types::outbox::OutboxStats;
 use crate::graphql::types::server::SystemStatus;
 use crate::service::clock;
 use crate::service::error::Rejection;
@@ -33,8 +34,9 @@ impl LatestStatus {
     async fn get(&self, services: &Services) -> SystemStatus {
         let read = async {
             metrics::counter!("noetl_status_polls_total").increment(1);
-            let event_stream = health::event_stream(services).await;
-            SystemStatus { at: clock::now(), shards: health::shards(services), event_stream }
+            let (event_stream, outbox) = tokio::join!(health::event_stream(services), OutboxStats::read(services));
+            let outbox = outbox.inspect_err(|error| tracing::warn!(%error, "the outbox can't be counted")).ok();
+            SystemStatus { at: clock::now(), shards: health::shards(services), event_stream, outbox }
         };
         self.0.get_with((), read).await
     }

@@ -1,11 +1,14 @@
 //! The root of all mutations. What a caller can mend comes back as `userErrors`, beside no result.
 
 mod advance;
+mod outbox;
 mod payloads;
+mod project_events;
 
 use async_graphql::{Context, Object, Result};
 
 use super::errors::{UserError, user_error};
+use super::inputs::outbox::{ClaimOutboxInput, MarkOutboxFailedInput, MarkOutboxPublishedInput, RetryOutboxInput};
 use super::inputs::{
     AdvanceProjectionsInput, BulkTransitionInput, CancelExecutionInput, ExecuteBatchInput, ExecuteInput,
     RegisterCatalogEntryInput, RegisterSubscriptionInput, TransitionInput,
@@ -18,9 +21,11 @@ use super::types::subscription::{SourceSubscription, SubscriptionAction};
 use crate::service::error::ServiceError;
 use advance::AdvanceProjectionsPayload;
 use payloads::{
-    BulkTransitionPayload, BulkTransitionResult, CancelExecutionPayload, ExecuteBatchPayload, ExecutePayload,
-    RegisterCatalogEntryPayload, SubscriptionPayload,
+    BulkTransitionPayload, BulkTransitionResult, CancelExecutionPayload, ClaimOutboxPayload, ExecuteBatchPayload,
+    ExecutePayload, MarkOutboxFailedPayload, MarkOutboxPublishedPayload, RegisterCatalogEntryPayload,
+    RetryOutboxPayload, SubscriptionPayload,
 };
+use project_events::{ProjectEventsInput, ProjectEventsPayload};
 
 /// The root of all mutations.
 #[derive(Debug)]
@@ -172,6 +177,54 @@ impl Mutation {
         };
         let (advances, user_errors) = split(advances)?;
         Ok(AdvanceProjectionsPayload::new(advances.unwrap_or_default(), user_errors))
+    }
+
+    /// Takes in events that workers made. Sending a batch again is harmless: what is known is skipped and counted.
+    async fn project_events(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "What happened.")] input: ProjectEventsInput,
+    ) -> Result<ProjectEventsPayload> {
+        let (ids, drafts) = input.into_parts();
+        let projected = ctx.data::<Services>()?.ingest.project(drafts).await;
+        ProjectEventsPayload::new(&ids, projected)
+    }
+
+    /// Claims outbox rows for delivery. Rows of one execution come in their order, and are never in flight with two
+    /// claimants.
+    async fn claim_outbox(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "How many, for how long.")] input: ClaimOutboxInput,
+    ) -> Result<ClaimOutboxPayload> {
+        outbox::claim(ctx, input).await
+    }
+
+    /// Marks claimed rows as delivered; doing so again is harmless.
+    async fn mark_outbox_published(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Which rows, under which leases.")] input: MarkOutboxPublishedInput,
+    ) -> Result<MarkOutboxPublishedPayload> {
+        outbox::published(ctx, input).await
+    }
+
+    /// Marks a claimed row as not delivered; it is due again after 1, 2, 4 … 256 seconds, by the number of its attempts.
+    async fn mark_outbox_failed(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Which row, under which lease, and why.")] input: MarkOutboxFailedInput,
+    ) -> Result<MarkOutboxFailedPayload> {
+        outbox::failed(ctx, input).await
+    }
+
+    /// Makes failed rows due at once that are backing off.
+    async fn retry_outbox(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Which ones.")] input: RetryOutboxInput,
+    ) -> Result<RetryOutboxPayload> {
+        outbox::retry(ctx, input).await
     }
 }
 

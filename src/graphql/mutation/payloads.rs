@@ -1,11 +1,12 @@
 //! What mutations answer.
 
-use async_graphql::{Context, Enum, Result, SimpleObject};
+use async_graphql::{Context, Enum, ID, Result, SimpleObject};
 
 use super::split;
 use crate::graphql::errors::{UserError, user_error};
 use crate::graphql::types::catalog::CatalogEntry;
 use crate::graphql::types::execution::Execution;
+use crate::graphql::types::outbox::OutboxClaim;
 use crate::graphql::types::subscription::SourceSubscription;
 use crate::service::executions::{Answer, Outcome};
 use crate::service::subscriptions::BulkItem;
@@ -108,6 +109,50 @@ pub(super) struct ExecuteBatchPayload {
 pub(super) struct CancelExecutionPayload {
     /// As it stands after.
     pub(super) execution: Option<Execution>,
+    /// Why nothing was done.
+    pub(super) user_errors: Vec<UserError>,
+}
+
+/// What was claimed.
+#[derive(Debug, SimpleObject)]
+pub(super) struct ClaimOutboxPayload {
+    /// The caller's until their leases pass; each execution's rows in their order.
+    pub(super) claims: Vec<OutboxClaim>,
+    /// Shards that could not be reached; rows that were claimed there all the same come back when their leases pass.
+    pub(super) unavailable_shards: Vec<u16>,
+    /// Why nothing was claimed.
+    pub(super) user_errors: Vec<UserError>,
+}
+
+/// What came of marking rows as published.
+#[derive(Debug, SimpleObject)]
+pub(super) struct MarkOutboxPublishedPayload {
+    /// How many rows this call moved; one that was published under the same lease before is not counted again.
+    pub(super) published: i64,
+    /// Rows that these leases do not settle: they failed, somebody else has claimed them since, or they are not there.
+    pub(super) stale: Vec<ID>,
+    /// Why nothing was done, or not for the rows of a shard.
+    pub(super) user_errors: Vec<UserError>,
+}
+
+/// What came of marking a row as failed.
+#[derive(Debug, SimpleObject)]
+pub(super) struct MarkOutboxFailedPayload {
+    /// In how many seconds the row is due again.
+    pub(super) retry_in_seconds: Option<i32>,
+    /// Why nothing was done.
+    pub(super) user_errors: Vec<UserError>,
+}
+
+/// What came of retrying failed rows.
+#[derive(Debug, SimpleObject)]
+pub(super) struct RetryOutboxPayload {
+    /// Matching rows that were backing off.
+    pub(super) matched: i64,
+    /// Those of them that are due now; fewer than matched when there are more than 100,000 on a shard.
+    pub(super) retried: i64,
+    /// Shards that could not be reached: their rows were not matched.
+    pub(super) unavailable_shards: Vec<u16>,
     /// Why nothing was done.
     pub(super) user_errors: Vec<UserError>,
 }

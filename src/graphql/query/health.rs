@@ -49,7 +49,11 @@ pub(super) fn server(services: &Services) -> ServerInfo {
     let replica = &services.replica;
     let up = clock::now() - replica.started_at;
     let feature = |on: bool, name: &str| on.then(|| name.to_owned());
-    let features = [feature(services.hub.is_some(), "live-events"), feature(replica.publishes, "event-stream")];
+    let features = [
+        feature(services.hub.is_some(), "live-events"),
+        feature(replica.publishes, "event-stream"),
+        feature(replica.relays, "outbox-relay"),
+    ];
     ServerInfo {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         started_at: replica.started_at,

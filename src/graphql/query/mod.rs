@@ -18,6 +18,7 @@ use super::types::catalog::CatalogEntry;
 use super::types::event::Event;
 use super::types::execution::{Execution, executions, log};
 use super::types::feed::EventStreamStatus;
+use super::types::outbox::Outbox;
 use super::types::server::{ServerInfo, Shard, Viewer};
 use super::types::subscription::SourceSubscription;
 use crate::domain::cursor::{CursorKind, encode};
@@ -149,6 +150,11 @@ impl Query {
         let filter = filter.unwrap_or_default().parse().map_err(fault)?;
         let page = ctx.data::<Services>()?.catalog.list(&filter, &request).await.map_err(fault)?;
         Ok(CatalogEntryConnection::new(page, Vec::new(), catalog_cursor, |entry| CatalogEntry(Arc::new(entry))))
+    }
+
+    /// What waits to be delivered.
+    async fn outbox(&self) -> Outbox {
+        Outbox
     }
 
     /// How publishing the committed events goes.

@@ -109,6 +109,7 @@ impl Executions {
         let outcomes = groups.iter().map(async |(shard, group)| {
             let outcome = executions::create(&self.databases.shards()[usize::from(*shard)], group).await;
             self.wakes.ring(*shard);
+            self.wakes.ring_outbox(*shard);
             (*shard, outcome)
         });
         let failed = |(shard, outcome): (_, Result<(), StorageError>)| Some((shard, outcome.err()?.into()));

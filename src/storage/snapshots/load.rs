@@ -21,100 +21,117 @@ use crate::storage::pools::Database;
 pub async fn read(shard: &Database, ids: &[i64]) -> Result<Vec<Projected>, StorageError> {
     let begin = async {
         let mut tx = shard.pool().begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").await?;
-        sqlx::query!("SET LOCAL statement_timeout = 0").execute(&mut *tx).await?;
-        Ok(tx)
+        let moment = moment(&mut tx).await?;
+        let stored = stored(&mut tx, ids).await?;
+        Ok((tx, moment, stored))
     };
-    let mut tx = shard.run(begin).await?;
-    let bases = shard.run(load(&mut tx, ids)).await?;
-    let mut projections: HashMap<i64, Projected> = bases.into_iter().map(|base| (base.id, base.check())).collect();
+    let (mut tx, moment, mut stored) = shard.run(begin).await?;
+    let start = |id: &i64| (*id, Projected::start(Id::new(*id), stored.remove(&id.to_string()), &moment));
+    let mut projections: HashMap<i64, Projected> = ids.iter().map(start).collect();
     fold(&mut tx, &mut projections).await.map_err(|error| shard.failed(error))?;
     shard.run(tx.commit()).await?;
     Ok(projections.into_values().collect())
 }
 
-/// A log and its stored snapshot, if it has one.
-struct Base {
-    id: i64,
-    now: String,
+/// What the transaction sees, and of which database cluster.
+struct Moment {
+    snapshot: String,
     system: String,
-    version: Option<i64>,
-    snapshot: Option<String>,
-    checksum: Option<String>,
-    schema: Option<i32>,
-    as_of: Option<String>,
-    of_system: Option<String>,
-    applied_count: Option<i64>,
-    updated_at: Option<DateTime<Utc>>,
 }
 
-async fn load(tx: &mut Transaction<'static, Postgres>, ids: &[i64]) -> sqlx::Result<Vec<Base>> {
+/// The moment of a transaction that from here on may take as long as there is to fold.
+async fn moment(tx: &mut Transaction<'static, Postgres>) -> sqlx::Result<Moment> {
     sqlx::query_as!(
-        Base,
-        r#"SELECT log.id AS "id!", pg_current_snapshot()::text AS "now!", control.system_identifier::text AS "system!",
-                  stored.version AS "version?", stored.snapshot::text AS snapshot, stored.checksum AS "checksum?",
-                  CASE WHEN meta ->> 'schema' ~ '^\d{1,9}$' THEN (meta ->> 'schema')::integer END AS schema,
-                  meta ->> 'as_of' AS as_of, meta ->> 'system' AS of_system,
-                  CASE WHEN meta ->> 'applied_count' ~ '^\d{1,18}$' THEN (meta ->> 'applied_count')::bigint END
-                      AS applied_count,
-                  stored.updated_at AS "updated_at?"
-           FROM unnest($1::bigint[]) AS log (id)
-           CROSS JOIN pg_control_system() AS control
-           LEFT JOIN noetl.projection_snapshot AS stored
-               ON stored.aggregate_id = log.id::text AND stored.aggregate_type = $2
-              AND stored.tenant_id = 'default' AND stored.organization_id = 'default'"#,
-        ids,
-        AGGREGATE,
+        Moment,
+        r#"SELECT pg_current_snapshot()::text AS "snapshot!", system_identifier::text AS "system!"
+           FROM pg_control_system(), set_config('statement_timeout', '0', true)"#,
     )
-    .fetch_all(&mut **tx)
+    .fetch_one(&mut **tx)
     .await
 }
 
-impl Base {
-    /// Where the fold begins: at the snapshot if it is good, else before the first event.
-    fn check(self) -> Projected {
-        let opened = self.checksum.as_ref().map(|_| self.open());
-        let (good, defect) = match opened {
-            Some(Ok(good)) => (Some(good), None),
-            Some(Err(defect)) => (None, Some(defect)),
-            None => (None, None),
-        };
-        let unusable = defect.and(self.checksum.clone());
-        let (projection, snapshot) =
-            good.map_or((Projection::default(), None), |(projection, info)| (projection, Some(info)));
-        let as_of = match snapshot {
-            Some(_) => self.as_of,
-            None => None,
-        };
-        Projected {
-            execution_id: Id::new(self.id),
-            projection,
-            snapshot,
-            folded: 0,
-            defect,
-            base: as_of.unwrap_or_else(|| TxSnapshot::beginning().to_string()),
-            as_of: self.now,
-            system: self.system,
-            unusable,
-        }
-    }
+/// A stored snapshot, good or not.
+struct Stored {
+    id: String,
+    version: i64,
+    snapshot: Option<String>,
+    checksum: String,
+    schema: Option<i32>,
+    as_of: Option<String>,
+    system: Option<String>,
+    applied_count: Option<i64>,
+    updated_at: DateTime<Utc>,
+}
 
-    fn open(&self) -> Result<(Projection, SnapshotInfo), Defect> {
+async fn stored(tx: &mut Transaction<'static, Postgres>, ids: &[i64]) -> sqlx::Result<HashMap<String, Stored>> {
+    let ids: Vec<String> = ids.iter().map(i64::to_string).collect();
+    let rows = sqlx::query_as!(
+        Stored,
+        r#"SELECT aggregate_id AS id, version, snapshot::text AS snapshot, checksum,
+                  CASE WHEN meta ->> 'schema' ~ '^\d{1,9}$' THEN (meta ->> 'schema')::integer END AS schema,
+                  meta ->> 'as_of' AS as_of, meta ->> 'system' AS system,
+                  CASE WHEN meta ->> 'applied_count' ~ '^\d{1,18}$' THEN (meta ->> 'applied_count')::bigint END
+                      AS applied_count,
+                  updated_at
+           FROM noetl.projection_snapshot
+           WHERE aggregate_id = ANY($1) AND aggregate_type = $2 AND tenant_id = 'default'
+             AND organization_id = 'default'"#,
+        &ids,
+        AGGREGATE,
+    );
+    Ok(rows.fetch_all(&mut **tx).await?.into_iter().map(|row| (row.id.clone(), row)).collect())
+}
+
+impl Projected {
+    /// Where the fold begins: at the stored snapshot if it is good, else before the first event.
+    fn start(execution_id: Id, stored: Option<Stored>, moment: &Moment) -> Self {
+        let mut projected = Self {
+            execution_id,
+            projection: Projection::default(),
+            snapshot: None,
+            folded: 0,
+            defect: None,
+            base: TxSnapshot::beginning().to_string(),
+            as_of: moment.snapshot.clone(),
+            system: moment.system.clone(),
+            unusable: None,
+        };
+        match stored.as_ref().map(|stored| stored.open(&moment.system)) {
+            Some(Ok((projection, snapshot, base))) => {
+                (projected.projection, projected.snapshot, projected.base) = (projection, Some(snapshot), base);
+            }
+            Some(Err(defect)) => {
+                (projected.defect, projected.unusable) = (Some(defect), stored.map(|stored| stored.checksum));
+            }
+            None => {}
+        }
+        projected
+    }
+}
+
+impl Stored {
+    /// The state, what is known of the snapshot, and what it was folded at.
+    fn open(&self, of_system: &str) -> Result<(Projection, SnapshotInfo, String), Defect> {
         if self.schema != Some(SHAPE) {
             return Err(Defect::Shape);
         }
-        if self.of_system.as_ref() != Some(&self.system) {
+        if self.system.as_deref() != Some(of_system) {
             return Err(Defect::OtherDatabase);
         }
-        let stored = self.version.zip(self.applied_count).zip(self.as_of.as_deref()).zip(self.updated_at);
-        let (((version, applied_count), as_of), updated_at) = stored.ok_or(Defect::Checksum)?;
+        let (version, updated_at) = (self.version, self.updated_at);
+        let (applied_count, as_of) = self.applied_count.zip(self.as_of.as_deref()).ok_or(Defect::Checksum)?;
         as_of.parse::<TxSnapshot>().map_err(|_| Defect::Checksum)?;
         let text = self.snapshot.as_deref().unwrap_or_default();
         let state: Value = serde_json::from_str(text).map_err(|_| Defect::Checksum)?;
-        let sealed = checksum(&state, Watermark { as_of, system: &self.system, version, applied_count });
-        let checksum = self.checksum.clone().filter(|held| *held == sealed).ok_or(Defect::Checksum)?;
+        let checksum = checksum(&state, Watermark { as_of, system: of_system, version, applied_count });
+        if checksum != self.checksum {
+            return Err(Defect::Checksum);
+        }
         let state = serde_json::from_value(state).map_err(|_| Defect::Shape)?;
-        let projection = Projection { state, version: Some(Id::new(version)), applied_count };
-        Ok((projection, SnapshotInfo { version: Id::new(version), applied_count, checksum, schema: SHAPE, updated_at }))
+        let version = Id::new(version);
+        let projection = Projection { state, version: Some(version), applied_count };
+        let info = SnapshotInfo { version, applied_count, checksum, schema: SHAPE, updated_at };
+        Ok((projection, info, as_of.to_owned()))
     }
 }
 

@@ -5,7 +5,9 @@ mod deployment;
 pub mod feed;
 mod live;
 mod log;
+pub mod outbox;
 pub mod server;
+pub mod worker;
 pub mod writer;
 
 pub use deployment::Deployment;

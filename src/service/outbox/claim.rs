@@ -1,0 +1,156 @@
+//! Claiming from all shards: each has its share, and what one lacks goes to the others.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use futures::future::join_all;
+
+use super::{MAX_ROWS, Outbox};
+use crate::domain::outbox::OutboxId;
+use crate::domain::shard::ShardIndex;
+use crate::service::error::{Rejection, ServiceError};
+use crate::storage::error::StorageError;
+use crate::storage::outbox::{self, Claimed, Marks};
+
+const MAX_LEASE_SECONDS: i32 = 3600;
+
+/// What is to be claimed.
+#[derive(Debug, Clone, Copy)]
+pub struct Claim {
+    /// 1 to 1000 rows.
+    pub limit: i64,
+    /// 1 to 3600.
+    pub lease_seconds: i64,
+    /// Only from this shard.
+    pub shard: Option<i64>,
+}
+
+/// A claimed row.
+#[derive(Debug, Clone)]
+pub struct Leased {
+    /// The row.
+    pub id: OutboxId,
+    /// What it says, and what settles it.
+    pub row: Claimed,
+}
+
+/// What was claimed.
+#[derive(Debug, Default)]
+pub struct Claims {
+    /// Shard by shard in outbox order.
+    pub rows: Vec<Leased>,
+    /// Shards that could not be reached: nothing was claimed there, or nobody knows.
+    pub unavailable: Vec<ShardIndex>,
+}
+
+impl Outbox {
+    /// Claims rows under one lease per shard.
+    pub async fn claim(&self, claim: Claim) -> Result<Claims, ServiceError> {
+        let limit = within("limit", claim.limit, 1, MAX_ROWS)?;
+        let lease = within("leaseSeconds", claim.lease_seconds, 1, MAX_LEASE_SECONDS.unsigned_abs() as usize)?;
+        let lease_seconds = i32::try_from(lease).unwrap_or(MAX_LEASE_SECONDS);
+        let mut open: Vec<ShardIndex> = match claim.shard {
+            Some(index) => vec![self.shard_named("shard", index)?],
+            None => self.shards().collect(),
+        };
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % open.len();
+        open.rotate_left(turn);
+        let mut claims = Claims::default();
+        // Each round fills the claim up, or finds a shard that has no more.
+        while claims.rows.len() < limit && !open.is_empty() {
+            let shares: Vec<_> = shares(limit - claims.rows.len(), &open).collect();
+            let rounds = shares.iter().map(|(shard, share)| self.claim_from(*shard, *share, lease_seconds));
+            for ((shard, share), answer) in shares.iter().zip(join_all(rounds).await) {
+                match answer {
+                    Ok(rows) => {
+                        if rows.len() < *share {
+                            open.retain(|index| index != shard);
+                        }
+                        let leased =
+                            |row: Claimed| Leased { id: OutboxId { shard: *shard, number: row.outbox_id }, row };
+                        claims.rows.extend(rows.into_iter().map(leased));
+                    }
+                    Err(StorageError::Unavailable { .. }) => {
+                        open.retain(|index| index != shard);
+                        claims.unavailable.push(*shard);
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        claims.rows.sort_by_key(|leased| leased.id);
+        claims.unavailable.sort_unstable();
+        Ok(claims)
+    }
+
+    async fn claim_from(
+        &self,
+        shard: ShardIndex,
+        limit: usize,
+        lease_seconds: i32,
+    ) -> Result<Vec<Claimed>, StorageError> {
+        let database = &self.databases.shards()[usize::from(shard)];
+        let (from, everything) = {
+            let seen = self.seen(shard);
+            let everything = seen.looks.is_due(Instant::now());
+            (if everything { Marks::START } else { seen.marks }, everything)
+        };
+        let begun = Instant::now();
+        let sight = outbox::look(database, &from).await?;
+        {
+            let mut seen = self.seen(shard);
+            seen.marks = sight.marks;
+            if everything {
+                seen.looks.note(begun, Instant::now());
+            }
+        }
+        if !sight.open {
+            return Ok(Vec::new());
+        }
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = outbox::claim(database, &outbox::Claim { limit, lease_seconds, marks: sight.marks }).await?;
+        let labels = [("shard", shard.to_string())];
+        metrics::counter!("noetl_outbox_claimed_total", &labels).increment(rows.len() as u64);
+        let retaken = rows.iter().filter(|row| row.retaken).count();
+        metrics::counter!("noetl_outbox_retaken_total", &labels).increment(retaken as u64);
+        Ok(rows)
+    }
+
+    pub(super) fn shard_named(&self, field: &str, index: i64) -> Result<ShardIndex, Rejection> {
+        let known = ShardIndex::try_from(index).ok().filter(|index| self.shards().contains(index));
+        known.ok_or_else(|| Rejection::invalid(field, format!("there is no shard {index}")))
+    }
+
+    /// Work by the shard that it is about.
+    pub(super) fn by_shard<T>(items: impl IntoIterator<Item = (OutboxId, T)>) -> BTreeMap<ShardIndex, Vec<T>> {
+        let mut groups: BTreeMap<ShardIndex, Vec<T>> = BTreeMap::new();
+        for (id, item) in items {
+            groups.entry(id.shard).or_default().push(item);
+        }
+        groups
+    }
+}
+
+/// How many rows each shard is asked for; the first ones get what does not divide.
+fn shares(wanted: usize, shards: &[ShardIndex]) -> impl Iterator<Item = (ShardIndex, usize)> {
+    let (each, rest) = (wanted / shards.len(), wanted % shards.len());
+    let share = move |(place, shard): (usize, &ShardIndex)| (*shard, each + usize::from(place < rest));
+    shards.iter().enumerate().map(share).filter(|(_, share)| *share > 0)
+}
+
+fn within(field: &str, number: i64, least: usize, most: usize) -> Result<usize, Rejection> {
+    let valid = usize::try_from(number).ok().filter(|number| (least..=most).contains(number));
+    valid.ok_or_else(|| Rejection::invalid(field, format!("{field} must be {least} to {most}, not {number}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shard_has_its_share() {
+        assert_eq!(shares(7, &[2, 0, 1]).collect::<Vec<_>>(), [(2, 3), (0, 2), (1, 2)]);
+        assert_eq!(shares(1, &[1, 0]).collect::<Vec<_>>(), [(1, 1)]);
+    }
+}

@@ -1,0 +1,69 @@
+//! The outbox over all shards: claim, settle, retry, look, purge. Workers come through the API, the built-in relay comes
+//! directly; both get the same.
+//!
+//! A claim is a lease: until it passes nobody else holds the rows, and only its token settles them. Who crashes holds
+//! them until then. Rows are delivered at least once: a worker that delivers and then fails to settle in time delivers
+//! again, under the same id.
+
+mod claim;
+mod pace;
+mod read;
+mod settle;
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::wake::Wakes;
+use crate::domain::shard::ShardIndex;
+use crate::storage::outbox::Marks;
+use crate::storage::pools::Databases;
+use pace::Pace;
+
+pub use claim::{Claim, Claims, Leased};
+pub use read::{Stats, place};
+pub use settle::{ClaimRef, Published, Retried};
+
+/// Rows of one claim, and of one settlement.
+pub const MAX_ROWS: usize = 1000;
+
+/// The outbox's use cases.
+#[derive(Debug, Clone)]
+pub struct Outbox {
+    databases: Databases,
+    wakes: Wakes,
+    retention: Duration,
+    sights: Arc<[Mutex<Seen>]>,
+    /// Which shard gets the larger share of the next claim.
+    turn: Arc<AtomicUsize>,
+}
+
+/// What this replica knows of a shard's open rows.
+#[derive(Debug)]
+struct Seen {
+    marks: Marks,
+    /// Looking for what is to be claimed, from the start.
+    looks: Pace,
+    /// Counting it, from the start.
+    counts: Pace,
+}
+
+impl Outbox {
+    /// The outbox of a deployment; delivered rows are kept for `retention`.
+    #[must_use]
+    pub fn new(databases: Databases, wakes: Wakes, retention: Duration) -> Self {
+        let unseen = || Mutex::new(Seen { marks: Marks::START, looks: Pace::default(), counts: Pace::default() });
+        let sights = databases.shards().iter().map(|_| unseen()).collect();
+        Self { databases, wakes, retention, sights, turn: Arc::default() }
+    }
+
+    /// The shards.
+    #[must_use]
+    pub fn shards(&self) -> std::ops::Range<ShardIndex> {
+        0..ShardIndex::try_from(self.databases.shards().len()).unwrap_or(ShardIndex::MAX)
+    }
+
+    fn seen(&self, shard: ShardIndex) -> MutexGuard<'_, Seen> {
+        self.sights[usize::from(shard)].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

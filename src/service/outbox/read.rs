@@ -1,0 +1,137 @@
+//! How much is waiting, and the rows themselves.
+
+use std::cmp::Ordering;
+use std::time::Instant;
+
+use chrono::{DateTime, Utc};
+use futures::future::join_all;
+
+use super::Outbox;
+use crate::domain::outbox::{OutboxId, OutboxPlace};
+use crate::domain::page::PageRequest;
+use crate::domain::shard::ShardIndex;
+use crate::service::error::ServiceError;
+use crate::service::fan_out::Listing;
+use crate::storage::error::StorageError;
+use crate::storage::outbox::{self, Backlog, Bounds, Counts, Marks, OutboxFilter, OutboxRow};
+
+/// What waits on the shards that could be asked.
+#[derive(Debug, Default)]
+pub struct Stats<T> {
+    /// By shard.
+    pub shards: Vec<(ShardIndex, T)>,
+    /// Shards that could not be asked.
+    pub unavailable: Vec<ShardIndex>,
+}
+
+impl Outbox {
+    /// How many rows are claimable now. Fails only where no shard could be asked.
+    pub async fn backlog(&self) -> Result<Stats<Backlog>, ServiceError> {
+        let stats = self.ask(|shard| self.backlog_of(shard)).await?;
+        for (shard, backlog) in &stats.shards {
+            #[expect(clippy::cast_precision_loss, reason = "a gauge for people")]
+            metrics::gauge!("noetl_outbox_pending", "shard" => shard.to_string()).set(backlog.pending as f64);
+        }
+        Ok(stats)
+    }
+
+    /// The same with what is in flight and what failed.
+    pub async fn stats(&self) -> Result<Stats<(Backlog, Counts)>, ServiceError> {
+        let both = |shard: ShardIndex| async move {
+            let counts = outbox::counts(&self.databases.shards()[usize::from(shard)]).await?;
+            Ok((self.backlog_of(shard).await?, counts))
+        };
+        self.ask(both).await
+    }
+
+    /// Counting is paced as claiming is: from the start as long as that is cheap, else mostly from where the first open
+    /// row was seen.
+    async fn backlog_of(&self, shard: ShardIndex) -> Result<Backlog, StorageError> {
+        let begun = Instant::now();
+        let (marks, everything) = {
+            let seen = self.seen(shard);
+            let everything = seen.counts.is_due(begun);
+            (if everything { Marks::START } else { seen.marks }, everything)
+        };
+        let backlog = outbox::backlog(&self.databases.shards()[usize::from(shard)], &marks).await?;
+        if everything {
+            self.seen(shard).counts.note(begun, Instant::now());
+        }
+        Ok(backlog)
+    }
+
+    async fn ask<T, Answer: Future<Output = Result<T, StorageError>>>(
+        &self,
+        question: impl Fn(ShardIndex) -> Answer,
+    ) -> Result<Stats<T>, ServiceError> {
+        let answers = join_all(self.shards().map(question)).await;
+        let (mut shards, mut unavailable, mut last) = (Vec::new(), Vec::new(), None);
+        for (shard, answer) in self.shards().zip(answers) {
+            match answer {
+                Ok(answer) => shards.push((shard, answer)),
+                Err(error @ StorageError::Unavailable { .. }) => {
+                    unavailable.push(shard);
+                    last = Some(error);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        match last {
+            Some(error) if shards.is_empty() => Err(error.into()),
+            _ => Ok(Stats { shards, unavailable }),
+        }
+    }
+
+    /// A page over all shards, newest first: by time, then shard, then number.
+    pub async fn list(
+        &self,
+        filter: &OutboxFilter,
+        request: &PageRequest<OutboxPlace>,
+    ) -> Result<Listing<(OutboxId, OutboxRow)>, ServiceError> {
+        let pages = self.shards().map(async |shard| {
+            outbox::list(&self.databases.shards()[usize::from(shard)], filter, bounds(shard, request)).await
+        });
+        let (mut rows, mut unavailable) = (Vec::new(), Vec::new());
+        for (shard, page) in self.shards().zip(join_all(pages).await) {
+            match page {
+                Ok(page) => {
+                    rows.extend(page.into_iter().map(|row| (OutboxId { shard, number: row.outbox_id }, row)));
+                }
+                Err(StorageError::Unavailable { .. }) => unavailable.push(shard),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        rows.sort_unstable_by_key(place);
+        if !request.backwards {
+            rows.reverse();
+        }
+        Ok(Listing { page: request.cut(rows), unavailable })
+    }
+}
+
+/// A row's place in the list.
+#[must_use]
+pub fn place((id, row): &(OutboxId, OutboxRow)) -> OutboxPlace {
+    OutboxPlace { created_at: row.created_at, id: *id }
+}
+
+/// The part of a page that a shard's rows can be in. Among rows of one time, those of a shard with a smaller index come
+/// below all of a larger one.
+fn bounds(shard: ShardIndex, request: &PageRequest<OutboxPlace>) -> Bounds {
+    let cut = |place: &OutboxPlace| {
+        let number = match shard.cmp(&place.id.shard) {
+            Ordering::Less => i64::MAX,
+            Ordering::Equal => place.id.number,
+            Ordering::Greater => -1,
+        };
+        (place.created_at, number)
+    };
+    // Within what a row's time can be; both databases and this program can hold it.
+    let year = |first: i64| DateTime::<Utc>::from_timestamp(first, 0).unwrap_or(DateTime::UNIX_EPOCH);
+    Bounds {
+        above: request.before.as_ref().map_or((year(-62_135_596_800), -1), cut),
+        below: request.after.as_ref().map_or((year(253_402_300_799), i64::MAX), cut),
+        descending: !request.backwards,
+        limit: request.probe(),
+    }
+}

@@ -1,0 +1,242 @@
+//! Claiming, so that no execution is ever in flight with two claimants and each one's rows are handed out in order.
+//!
+//! One transaction of two statements. The first finds claimable rows and takes the advisory locks of their executions,
+//! skipping those that another claim holds: nobody waits. The second has a fresh snapshot, which sees everything that
+//! earlier holders of these locks committed (in one statement the snapshot would be older than the locks, and two
+//! claims could split an execution). It leaves out executions with a row under a live lease, and takes of each other one
+//! a prefix of its open rows: up to the first that is not claimable, or that somebody holds, such as a late settlement.
+//!
+//! The locks are on 2048 buckets of executions, so that claims of many executions can't fill the server's lock table
+//! (some 7000 locks by default). Two claims that meet in a bucket skip each other's executions, until the first commits.
+//!
+//! Rows without an execution have no order; each is locked by itself.
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+use sqlx::{Postgres, Transaction};
+
+use super::{DEFAULT_LEASE_SECONDS, Marks};
+use crate::storage::error::StorageError;
+use crate::storage::pools::Database;
+
+/// What share of a claim goes to rows that were tried before, while others wait: whatever fails again and again, fresh
+/// rows keep their turn.
+const RETRIED_SHARE: i64 = 4;
+
+/// What is to be claimed.
+#[derive(Debug, Clone, Copy)]
+pub struct Claim {
+    /// At most so many rows.
+    pub limit: i64,
+    /// For so long.
+    pub lease_seconds: i32,
+    /// Where to look.
+    pub marks: Marks,
+}
+
+/// A row in flight.
+#[derive(Debug, Clone)]
+pub struct Claimed {
+    /// The row.
+    pub outbox_id: i64,
+    /// What settles it.
+    pub lease_token: i64,
+    /// Until when nobody else may claim it.
+    pub lease_until: DateTime<Utc>,
+    /// Whose row it is.
+    pub execution_id: Option<i64>,
+    /// The event that it tells of.
+    pub event_id: i64,
+    /// Where to.
+    pub subject: Option<String>,
+    /// The message.
+    pub payload: Value,
+    /// How the payload is to be written.
+    pub payload_codec: String,
+    /// How often it was claimed, this time included.
+    pub attempts: i32,
+    /// Whether an earlier lease ran out.
+    pub retaken: bool,
+}
+
+/// What may be claimed, its locks held.
+struct Held {
+    executions: Vec<i64>,
+    loose: Vec<i64>,
+}
+
+/// Claims rows; answers them in outbox order.
+pub async fn claim(shard: &Database, claim: &Claim) -> Result<Vec<Claimed>, StorageError> {
+    let work = async {
+        let mut tx = shard.pool().begin().await?;
+        let held = hold(&mut tx, claim).await?;
+        let rows = take(&mut tx, claim, &held).await?;
+        tx.commit().await?;
+        Ok(rows)
+    };
+    shard.run(work).await
+}
+
+/// Finds claimable rows whose execution is free, and takes the locks of their executions, until these have enough rows.
+/// Rows are looked at one by one: `CASE` locks only what is free, and a scalar subquery, unlike `NOT EXISTS`, is never
+/// turned into a join over a whole index. Of an execution's fresh rows only the first is a candidate, which stands for
+/// all behind it.
+async fn hold(tx: &mut Transaction<'static, Postgres>, claim: &Claim) -> sqlx::Result<Held> {
+    let found = sqlx::query!(
+        r#"SELECT candidate.outbox_id AS "outbox_id!", candidate.execution_id
+           FROM (SELECT * FROM (
+               (SELECT outbox_id, execution_id, false AS fresh FROM noetl.outbox
+                WHERE status = 'IN_FLIGHT' AND lease_until >= $3 AND lease_until <= now()
+                ORDER BY lease_until LIMIT $5)
+               UNION ALL
+               (SELECT outbox_id, execution_id, false FROM noetl.outbox
+                WHERE status = 'FAILED' AND available_at >= $2 AND available_at <= now()
+                ORDER BY available_at LIMIT $5)
+               UNION ALL
+               (SELECT outbox_id, execution_id, false FROM noetl.outbox
+                WHERE status = 'IN_FLIGHT' AND lease_until IS NULL AND locked_at <= now() - make_interval(secs => $6)
+                LIMIT $5)
+               UNION ALL
+               (SELECT outbox_id, execution_id, true FROM noetl.outbox
+                WHERE status = 'PENDING' AND outbox_id >= $1 AND available_at <= now()
+                ORDER BY outbox_id)
+               UNION ALL
+               (SELECT outbox_id, execution_id, false FROM noetl.outbox
+                WHERE status = 'IN_FLIGHT' AND lease_until >= $3 AND lease_until <= now()
+                ORDER BY lease_until OFFSET $5)
+               UNION ALL
+               (SELECT outbox_id, execution_id, false FROM noetl.outbox
+                WHERE status = 'FAILED' AND available_at >= $2 AND available_at <= now()
+                ORDER BY available_at OFFSET $5)
+           ) AS candidate
+           WHERE CASE
+               WHEN candidate.execution_id IS NULL THEN true
+               WHEN candidate.fresh AND (SELECT true FROM noetl.outbox AS ahead
+                     WHERE ahead.execution_id = candidate.execution_id AND ahead.status = 'PENDING'
+                       AND ahead.outbox_id >= $1 AND ahead.outbox_id < candidate.outbox_id LIMIT 1) THEN false
+               WHEN (SELECT true FROM noetl.outbox AS held
+                     WHERE held.execution_id = candidate.execution_id AND held.status = 'IN_FLIGHT'
+                       AND held.lease_until > now() LIMIT 1) THEN false
+               WHEN (SELECT true FROM noetl.outbox AS held
+                     WHERE held.execution_id = candidate.execution_id AND held.status = 'IN_FLIGHT'
+                       AND held.lease_until IS NULL AND held.locked_at > now() - make_interval(secs => $6)
+                     LIMIT 1) THEN false
+               WHEN (SELECT true FROM noetl.outbox AS waiting
+                     WHERE waiting.execution_id = candidate.execution_id AND waiting.status = 'FAILED'
+                       AND waiting.outbox_id < candidate.outbox_id AND waiting.available_at > now()
+                     LIMIT 1) THEN false
+               ELSE pg_try_advisory_xact_lock(hashtext('noetl.outbox'), hashint8(candidate.execution_id) & 2047)
+           END) AS candidate
+           CROSS JOIN LATERAL (
+               SELECT 1
+               UNION ALL
+               (SELECT 1 FROM noetl.outbox
+                WHERE execution_id = candidate.execution_id AND status = 'PENDING' AND outbox_id > candidate.outbox_id
+                LIMIT $4)
+           ) AS behind
+           LIMIT $4"#,
+        claim.marks.pending,
+        claim.marks.failed,
+        claim.marks.lease,
+        claim.limit,
+        (claim.limit / RETRIED_SHARE).max(1),
+        f64::from(DEFAULT_LEASE_SECONDS),
+    );
+    let mut held = Held { executions: Vec::new(), loose: Vec::new() };
+    for row in found.fetch_all(&mut **tx).await? {
+        match row.execution_id {
+            Some(execution) => held.executions.push(execution),
+            None => held.loose.push(row.outbox_id),
+        }
+    }
+    held.executions.sort_unstable();
+    held.executions.dedup();
+    Ok(held)
+}
+
+/// Marks the prefixes of the held executions, and the held loose rows, as in flight.
+async fn take(tx: &mut Transaction<'static, Postgres>, claim: &Claim, held: &Held) -> sqlx::Result<Vec<Claimed>> {
+    if held.executions.is_empty() && held.loose.is_empty() {
+        return Ok(Vec::new());
+    }
+    sqlx::query_as!(
+        Claimed,
+        r#"WITH free AS MATERIALIZED (
+               SELECT execution_id FROM unnest($1::bigint[]) AS free (execution_id)
+               WHERE (SELECT true FROM noetl.outbox AS held
+                      WHERE held.execution_id = free.execution_id AND held.status = 'IN_FLIGHT'
+                        AND held.lease_until > now() LIMIT 1) IS NULL
+                 AND (SELECT true FROM noetl.outbox AS held
+                      WHERE held.execution_id = free.execution_id AND held.status = 'IN_FLIGHT'
+                        AND held.lease_until IS NULL AND held.locked_at > now() - make_interval(secs => $7)
+                      LIMIT 1) IS NULL
+           ), open AS (
+               SELECT free.execution_id, row.outbox_id, row.due
+               FROM free CROSS JOIN LATERAL (
+                   (SELECT outbox_id, available_at <= now() AS due FROM noetl.outbox
+                    WHERE execution_id = free.execution_id AND status = 'PENDING' AND outbox_id >= $3
+                    ORDER BY outbox_id LIMIT $5)
+                   UNION ALL
+                   (SELECT outbox_id, available_at <= now() FROM noetl.outbox
+                    WHERE execution_id = free.execution_id AND status = 'FAILED'
+                    ORDER BY outbox_id LIMIT $5)
+                   UNION ALL
+                   (SELECT outbox_id, true FROM noetl.outbox
+                    WHERE execution_id = free.execution_id AND status = 'IN_FLIGHT' AND lease_until >= $4)
+                   UNION ALL
+                   (SELECT outbox_id, true FROM noetl.outbox
+                    WHERE execution_id = free.execution_id AND status = 'IN_FLIGHT' AND lease_until IS NULL)
+               ) AS row
+           ), prefix AS MATERIALIZED (
+               SELECT execution_id, outbox_id
+               FROM (SELECT *, bool_and(due) OVER (PARTITION BY execution_id ORDER BY outbox_id) AS ready,
+                            min(outbox_id) OVER (PARTITION BY execution_id) AS head
+                     FROM open) AS row
+               WHERE ready
+               ORDER BY head, outbox_id LIMIT $5 - cardinality($2::bigint[])
+           ), candidate AS (
+               SELECT execution_id, outbox_id FROM prefix
+               UNION ALL SELECT NULL, outbox_id FROM unnest($2::bigint[]) AS loose (outbox_id)
+           ), locked AS MATERIALIZED (
+               SELECT candidate.execution_id, candidate.outbox_id, row.outbox_id IS NOT NULL AS held, row.retaken
+               FROM candidate LEFT JOIN LATERAL (
+                   SELECT outbox_id, status = 'IN_FLIGHT' AS retaken FROM noetl.outbox
+                   WHERE outbox_id = candidate.outbox_id
+                     AND (status IN ('PENDING', 'FAILED') AND available_at <= now()
+                          OR status = 'IN_FLIGHT' AND CASE WHEN lease_until IS NULL
+                              THEN locked_at <= now() - make_interval(secs => $7) ELSE lease_until <= now() END)
+                   FOR UPDATE SKIP LOCKED
+               ) AS row ON true
+           ), mine AS MATERIALIZED (
+               SELECT outbox_id, retaken
+               FROM (SELECT *, bool_and(held) OVER (
+                         PARTITION BY execution_id, CASE WHEN execution_id IS NULL THEN outbox_id END
+                         ORDER BY outbox_id) AS whole
+                     FROM locked) AS row
+               WHERE whole
+           ), token AS MATERIALIZED (
+               SELECT nextval('noetl.outbox_lease_token') AS token
+           ), claimed AS (
+               UPDATE noetl.outbox
+               SET status = 'IN_FLIGHT', attempts = attempts + 1, locked_at = now(), updated_at = now(),
+                   lease_until = now() + make_interval(secs => $6), lease_token = (SELECT token FROM token)
+               WHERE outbox_id = ANY (ARRAY(SELECT outbox_id FROM mine))
+               RETURNING *
+           )
+           SELECT claimed.outbox_id, claimed.lease_token AS "lease_token!", claimed.lease_until AS "lease_until!",
+                  claimed.execution_id, claimed.event_id, claimed.subject,
+                  coalesce(claimed.payload, 'null') AS "payload!", claimed.payload_codec, claimed.attempts,
+                  mine.retaken AS "retaken!"
+           FROM claimed JOIN mine USING (outbox_id)
+           ORDER BY claimed.outbox_id"#,
+        &held.executions,
+        &held.loose,
+        claim.marks.pending,
+        claim.marks.lease,
+        claim.limit,
+        f64::from(claim.lease_seconds),
+        f64::from(DEFAULT_LEASE_SECONDS),
+    )
+    .fetch_all(&mut **tx)
+    .await
+}

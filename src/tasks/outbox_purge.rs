@@ -1,0 +1,24 @@
+//! Deletes outbox rows that were delivered longer ago than they are kept.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::Turns;
+use crate::service::outbox::Outbox;
+
+const PERIOD: Duration = Duration::from_mins(1);
+
+/// Purges until `stop`; a purge that is under way then ends with its batch.
+pub async fn run(outbox: Outbox, stop: CancellationToken) {
+    let mut turns = Turns::every(PERIOD, stop.clone());
+    while turns.next().await {
+        for shard in outbox.shards() {
+            match stop.run_until_cancelled(outbox.purge(shard)).await {
+                Some(Err(error)) => tracing::warn!(shard, %error, "the outbox can't be purged now"),
+                Some(Ok(rows @ 1..)) => tracing::info!(shard, rows, "purged delivered outbox rows"),
+                Some(Ok(0)) | None => {}
+            }
+        }
+    }
+}

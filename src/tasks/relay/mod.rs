@@ -1,0 +1,163 @@
+//! Delivers one shard's outbox rows to the broker, as any worker would: claims a batch, publishes it, settles it.
+//!
+//! At least once: a row is settled as published when a stream has acknowledged it. The row's id is the message's, so a
+//! row that is published again, since its relay died before it settled, is recognised by the stream for as long as that
+//! remembers ids. Rows of one execution are published one after the other, and one that is refused holds back those
+//! behind it; executions don't wait for each other. Nothing is claimed while the broker can't be reached, and a row that
+//! was refused waits as the backoff says. Every replica relays; claims keep them apart.
+
+mod publisher;
+
+use std::time::Duration;
+
+use futures::{StreamExt, stream};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::domain::backoff::DEFAULT_MAX_SECONDS;
+use crate::domain::shard::ShardIndex;
+use crate::service::error::ServiceError;
+use crate::service::outbox::{Claim, ClaimRef, Leased, Outbox};
+use crate::service::wake::Wakes;
+use publisher::Publisher;
+
+/// Rows of one claim.
+const BATCH: i64 = 500;
+/// Long enough for a batch to be published and settled, whatever the broker does.
+const LEASE_SECONDS: i64 = 30;
+/// Executions whose rows are on their way to the broker at a time.
+const WINDOW: usize = 256;
+/// The shortest idle poll; it doubles up to the longest.
+const BUSY_POLL: Duration = Duration::from_millis(20);
+const IDLE_POLL: Duration = Duration::from_secs(1);
+const AFTER_FAILURE: Duration = Duration::from_millis(500);
+
+/// The relay of one shard on this replica.
+#[derive(Debug)]
+pub struct Relay {
+    shard: ShardIndex,
+    outbox: Outbox,
+    wakes: Wakes,
+    publisher: Publisher,
+}
+
+/// What became of a batch.
+#[derive(Debug, Default)]
+struct Delivered {
+    published: Vec<ClaimRef>,
+    refused: Vec<(ClaimRef, String)>,
+    /// Held back by a refused row of their execution.
+    untried: Vec<ClaimRef>,
+}
+
+impl Relay {
+    /// The relay of a shard; `wakes` are rung by writers of this replica.
+    #[must_use]
+    pub fn new(shard: ShardIndex, outbox: Outbox, wakes: Wakes, client: async_nats::Client) -> Self {
+        Self { shard, outbox, wakes, publisher: Publisher::new(client) }
+    }
+
+    /// Relays until `stop`; a batch that is under way then is settled first.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let mut idle = BUSY_POLL;
+        while !stop.is_cancelled() {
+            match self.turn().await {
+                Ok(0) => idle = self.wait(idle, &stop).await,
+                Ok(_) => idle = BUSY_POLL,
+                Err(error) => {
+                    tracing::debug!(shard = self.shard, error, "the outbox can't be relayed now");
+                    metrics::counter!("noetl_outbox_relay_pauses_total").increment(1);
+                    let _ = timeout(AFTER_FAILURE, stop.cancelled()).await;
+                }
+            }
+        }
+    }
+
+    /// Claims, publishes and settles a batch; answers how many rows it had. `Err` says why nothing can be done now.
+    async fn turn(&mut self) -> Result<usize, String> {
+        self.publisher.ready().await?;
+        let claim = Claim { limit: BATCH, lease_seconds: LEASE_SECONDS, shard: Some(self.shard.into()) };
+        let claims = self.outbox.claim(claim).await.map_err(|error| error.to_string())?;
+        if !claims.unavailable.is_empty() {
+            return Err("the shard can't be reached".to_owned());
+        }
+        let count = claims.rows.len();
+        if count > 0 {
+            let gauge = metrics::gauge!("noetl_outbox_relay_in_flight", "shard" => self.shard.to_string());
+            gauge.set(f64::from(u32::try_from(count).unwrap_or(u32::MAX)));
+            let delivered = self.deliver(claims.rows).await;
+            let settled = self.settle(delivered).await;
+            gauge.set(0.0);
+            settled.map_err(|error| format!("rows come back when their leases pass: {error}"))?;
+        }
+        Ok(count)
+    }
+
+    async fn deliver(&mut self, rows: Vec<Leased>) -> Delivered {
+        let publisher = &self.publisher;
+        let logs = stream::iter(by_execution(rows)).map(async |rows| publish_in_order(publisher, rows).await);
+        let delivered = logs.buffer_unordered(WINDOW).fold(Delivered::default(), async |mut all, one| {
+            all.published.extend(one.published);
+            all.refused.extend(one.refused);
+            all.untried.extend(one.untried);
+            all
+        });
+        let delivered = delivered.await;
+        if let Some((claim, error)) = delivered.refused.first() {
+            tracing::warn!(row = %claim.id, error, refused = delivered.refused.len(), "outbox rows were refused");
+            self.publisher.doubt();
+        }
+        delivered
+    }
+
+    async fn settle(&self, delivered: Delivered) -> Result<(), ServiceError> {
+        let published = self.outbox.mark_published(&delivered.published).await;
+        if !delivered.refused.is_empty() {
+            self.outbox.fail_on(self.shard, &delivered.refused, DEFAULT_MAX_SECONDS).await?;
+        }
+        if !delivered.untried.is_empty() {
+            self.outbox.release(&delivered.untried).await?;
+        }
+        published?.failed.into_values().next().map_or(Ok(()), Err)
+    }
+
+    /// Waits for a hint, or for the idle poll. Answers the next idle poll.
+    async fn wait(&self, idle: Duration, stop: &CancellationToken) -> Duration {
+        tokio::select! {
+            () = stop.cancelled() => idle,
+            () = self.wakes.outbox_rung(self.shard) => BUSY_POLL,
+            () = sleep(idle) => (idle * 2).min(IDLE_POLL),
+        }
+    }
+}
+
+/// The rows by execution, each in their order; a row without one is by itself.
+fn by_execution(rows: Vec<Leased>) -> Vec<Vec<Leased>> {
+    let mut groups: Vec<Vec<Leased>> = Vec::new();
+    let mut places = std::collections::HashMap::new();
+    for leased in rows {
+        let fresh = groups.len();
+        let place = leased.row.execution_id.map_or(fresh, |execution| *places.entry(execution).or_insert(fresh));
+        if place == fresh {
+            groups.push(Vec::new());
+        }
+        groups[place].push(leased);
+    }
+    groups
+}
+
+async fn publish_in_order(publisher: &Publisher, rows: Vec<Leased>) -> Delivered {
+    let mut delivered = Delivered::default();
+    for leased in rows {
+        let claim = ClaimRef { id: leased.id, lease: leased.row.lease_token };
+        if !delivered.refused.is_empty() {
+            delivered.untried.push(claim);
+            continue;
+        }
+        match publisher.publish(&leased).await {
+            Ok(()) => delivered.published.push(claim),
+            Err(refusal) => delivered.refused.push((claim, refusal)),
+        }
+    }
+    delivered
+}

@@ -1,0 +1,105 @@
+//! Publishing outbox rows, each acknowledged by a stream.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use async_nats::Client;
+use async_nats::connection::State;
+use async_nats::jetstream::context::{ContextBuilder, PublishErrorKind};
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::stream::{Config, StorageType};
+use async_nats::jetstream::{self, Context};
+
+use crate::domain::outbox::is_publishable;
+use crate::service::outbox::Leased;
+
+/// Long enough for a broker that works; a batch is settled well within its lease and within a shutdown's grace.
+const ACK_TIMEOUT: Duration = Duration::from_secs(2);
+/// The stream of the workers' notifications, which is created where none captures their subjects; one that exists is
+/// left as it is. Workers that only listen don't take messages out of it, so age is what ends them.
+const STREAM: &str = "noetl_commands";
+const SUBJECTS: &str = "noetl.commands.>";
+const RETENTION: Duration = Duration::from_hours(24);
+/// Longer than a lease and the longest backoff: a row that is published again is recognised.
+const DEDUP: Duration = Duration::from_mins(10);
+
+/// Publishes over the replica's connection.
+#[derive(Debug)]
+pub(super) struct Publisher {
+    client: Client,
+    context: Context,
+    /// The connection, as the count of connects, on which the stream was seen last.
+    seen_on: Option<u64>,
+}
+
+impl Publisher {
+    pub(super) fn new(client: Client) -> Self {
+        let context = ContextBuilder::new().timeout(ACK_TIMEOUT).ack_timeout(ACK_TIMEOUT).build(client.clone());
+        Self { client, context, seen_on: None }
+    }
+
+    /// Whether messages can be published now: the broker is connected, and has a stream for notifications.
+    pub(super) async fn ready(&mut self) -> Result<(), String> {
+        if self.client.connection_state() != State::Connected {
+            return Err("the broker is not connected".to_owned());
+        }
+        let connects = self.client.statistics().connects.load(Ordering::Relaxed);
+        if self.seen_on != Some(connects) {
+            self.ensure_stream().await?;
+            self.seen_on = Some(connects);
+        }
+        Ok(())
+    }
+
+    /// Says that the stream may be gone.
+    pub(super) fn doubt(&mut self) {
+        self.seen_on = None;
+    }
+
+    async fn ensure_stream(&self) -> Result<(), String> {
+        use jetstream::context::GetStreamByNameErrorKind::NotFound;
+        match self.context.stream_by_subject(SUBJECTS).await {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == NotFound => {}
+            Err(error) => return Err(error.to_string()),
+        }
+        let config = Config {
+            name: STREAM.to_owned(),
+            subjects: vec![SUBJECTS.to_owned()],
+            storage: StorageType::File,
+            max_age: RETENTION,
+            duplicate_window: DEDUP,
+            allow_direct: true,
+            ..Config::default()
+        };
+        self.context.get_or_create_stream(config).await.map_err(|error| error.to_string())?;
+        tracing::info!(stream = STREAM, "the stream of the workers' notifications is there");
+        Ok(())
+    }
+
+    /// Publishes a row; returns when a stream has it, or with what is wrong.
+    pub(super) async fn publish(&self, leased: &Leased) -> Result<(), String> {
+        let row = &leased.row;
+        let subject = row.subject.as_deref().ok_or("the row has no subject")?;
+        if !is_publishable(subject) {
+            return Err(format!("{subject:?} is no subject that can be published to"));
+        }
+        if row.payload_codec != "json" || row.payload.is_null() {
+            return Err(format!("the payload is not JSON; its codec is {:?}", row.payload_codec));
+        }
+        let payload = serde_json::to_vec(&row.payload).map_err(|error| error.to_string())?;
+        let max_payload = self.client.server_info().max_payload;
+        let message = PublishMessage::build().message_id(leased.id.to_string()).payload(payload.into());
+        let refusal = |kind: PublishErrorKind, error: &dyn std::fmt::Display| match kind {
+            PublishErrorKind::StreamNotFound => format!("no stream captures {subject}; create one"),
+            PublishErrorKind::TimedOut => format!("no stream acknowledged {subject} in time"),
+            PublishErrorKind::MaxPayloadExceeded => format!("the broker takes no message over {max_payload} bytes"),
+            _ => format!("the broker: {error}"),
+        };
+        let sent = self.context.send_publish(subject.to_owned(), message).await;
+        let ack = sent.map_err(|error| refusal(error.kind(), &error))?;
+        // Whether the stream had it before does not matter.
+        ack.await.map_err(|error| refusal(error.kind(), &error))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,152 @@
+//! Bad input to the outbox is refused with a code and a field, and a shard that is down holds up no other.
+
+use noetl_graphql::local::{Postgres, PostgresOptions};
+use serde_json::{Value, json};
+
+use crate::common::outbox::{NO_RELAY, ids, references};
+use crate::common::{Deployment, Server, eventually};
+
+const MUTATIONS: [(&str, &str); 4] = [
+    ("claimOutbox", "ClaimOutboxInput"),
+    ("markOutboxPublished", "MarkOutboxPublishedInput"),
+    ("markOutboxFailed", "MarkOutboxFailedInput"),
+    ("retryOutbox", "RetryOutboxInput"),
+];
+
+async fn refused(server: &Server, mutation: &str, input: &Value) -> Option<Value> {
+    let (_, kind) = MUTATIONS.iter().find(|(name, _)| *name == mutation).unwrap();
+    let query = format!(
+        "mutation($input: {kind}!) {{ it: {mutation}(input: $input) {{ userErrors {{ code field message retryable }} }} }}"
+    );
+    let answer = server.send(&query, json!({ "input": input })).await.unwrap();
+    answer["data"]["it"]["userErrors"].get(0).cloned()
+}
+
+fn cases() -> Vec<(&'static str, Value, &'static str)> {
+    let mut cases = Vec::new();
+    for limit in [0, -1, 1001, 5000, i64::MIN] {
+        cases.push(("claimOutbox", json!({ "limit": limit }), "limit"));
+    }
+    for seconds in [0, -1, 3601, 86_400, i64::MAX] {
+        cases.push(("claimOutbox", json!({ "leaseSeconds": seconds }), "leaseSeconds"));
+    }
+    for shard in [-1, 2, 65_536, i64::MAX] {
+        cases.push(("claimOutbox", json!({ "shard": shard }), "shard"));
+    }
+    let not_ids =
+        ["", "1", "-", "0-", "-1", "0--1", "0-01", "00-1", "0-1-1", "0-9223372036854775808", "65536-1", "x-1"];
+    // A shard that is not there comes on top.
+    for id in not_ids.into_iter().chain(["2-1", "9-1"]) {
+        let bad = json!({ "id": id, "lease": "1" });
+        cases.push(("markOutboxPublished", json!({ "claims": [{ "id": "0-1", "lease": "1" }, bad] }), "claims.1.id"));
+        cases.push(("markOutboxFailed", json!({ "id": id, "lease": "1", "error": "no" }), "id"));
+    }
+    for lease in ["", "x", "-1", "1.5", "9223372036854775808"] {
+        let bad = json!({ "id": "0-1", "lease": lease });
+        cases.push(("markOutboxPublished", json!({ "claims": [bad] }), "claims.0.lease"));
+        cases.push(("markOutboxFailed", json!({ "id": "0-1", "lease": lease, "error": "no" }), "lease"));
+    }
+    for seconds in [0, -1, 86_401, i64::MAX] {
+        let bad = json!({ "id": "0-1", "lease": "1", "error": "no", "maxDelaySeconds": seconds });
+        cases.push(("markOutboxFailed", bad, "maxDelaySeconds"));
+    }
+    let many: Vec<Value> = (0..1001).map(|n| json!({ "id": format!("0-{n}"), "lease": "1" })).collect();
+    cases.push(("markOutboxPublished", json!({ "claims": many }), "claims"));
+    cases.push(("retryOutbox", json!({ "filter": { "executionId": "x" } }), "filter.executionId"));
+    cases
+}
+
+#[tokio::test]
+async fn bad_input_is_refused_by_field_and_changes_nothing() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    deployment.fill_outbox(0, &[1, 2], 2).await;
+    server.claim(json!({ "limit": 1 })).await;
+    let before = deployment.outbox(0).await;
+    for (mutation, input, field) in cases() {
+        let field: Vec<&str> = field.split('.').collect();
+        let error = refused(&server, mutation, &input).await.unwrap_or_else(|| panic!("{mutation} {input}"));
+        assert_eq!((&error["code"], &error["field"]), (&json!("INVALID_INPUT"), &json!(field)), "{mutation} {input}");
+    }
+    assert_eq!(deployment.outbox(0).await, before);
+    for query in ["after: \"x\"", "first: 0", "first: 101", "filter: {executionId: \"x\"}"] {
+        let answer =
+            server.send(&format!("{{ outbox {{ entries({query}) {{ nodes {{ id }} }} }} }}"), Value::Null).await;
+        assert_eq!(answer.unwrap()["errors"][0]["extensions"]["code"], "INVALID_INPUT", "{query}");
+    }
+    let nothing = json!({ "published": 0, "stale": [], "userErrors": [] });
+    assert_eq!(server.published(&[]).await, nothing, "nothing to settle is no mistake");
+}
+
+/// Two shards, the second on a server of its own.
+async fn with_own_shard() -> (Deployment, Postgres, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = PostgresOptions::new(folder.path().join("postgres"));
+    options.settings = vec![("fsync".into(), "off".into()), ("shared_buffers".into(), "16MB".into())];
+    let own = Postgres::start(options).await.unwrap();
+    own.create_databases(&["own".to_owned()]).await.unwrap();
+    let mut deployment = Deployment::unmigrated(1).await;
+    deployment.shard_dsns.push(own.dsn("own"));
+    deployment.env.push(("NOETL_SHARDS".to_owned(), deployment.shard_dsns.join(",")));
+    deployment.migrate().await;
+    (deployment, own, folder)
+}
+
+#[tokio::test]
+async fn a_shard_that_is_down_is_named_and_holds_up_no_other() {
+    let (deployment, mut own, _folder) = with_own_shard().await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    for shard in 0..2 {
+        deployment.fill_outbox(shard, &deployment.ids_on(shard, 1, 10), 1).await;
+    }
+    let claimed = server.claim(json!({ "limit": 4 })).await;
+    assert_eq!(claimed["unavailableShards"], json!([]));
+    own.kill_9().await;
+
+    let rest = server.claim(json!({})).await;
+    assert_eq!((ids(&rest).len(), &rest["unavailableShards"], &rest["userErrors"]), (8, &json!([1]), &json!([])));
+    let only = server.claim(json!({ "shard": 1 })).await;
+    assert_eq!((ids(&only).len(), &only["unavailableShards"]), (0, &json!([1])));
+    let settled = server.published(&references(&claimed)).await;
+    assert_eq!((&settled["published"], &settled["stale"]), (&json!(2), &json!([])));
+    assert_eq!(settled["userErrors"][0]["code"], "SHARD_UNAVAILABLE", "{settled}");
+    assert_eq!(settled["userErrors"][0]["retryable"], true, "{settled}");
+    let there = references(&claimed).into_iter().find(|claim| claim["id"].as_str().unwrap().starts_with("1-")).unwrap();
+    let failed = server.failed(&there, "no", None).await;
+    assert_eq!(failed["userErrors"][0]["code"], "SHARD_UNAVAILABLE", "{failed}");
+    assert_eq!(server.retry(json!({}), false).await["unavailableShards"], json!([1]));
+    let query = "{ outbox { pendingCount stats { unavailableShards } entries { unavailableShards nodes { id } } } }";
+    let outbox = server.data(query, Value::Null).await["outbox"].clone();
+    assert_eq!(outbox["pendingCount"], 0);
+    assert_eq!(
+        (&outbox["stats"]["unavailableShards"], &outbox["entries"]["unavailableShards"]),
+        (&json!([1]), &json!([1]))
+    );
+    let scaler = server.get("/scaler/outbox").await.unwrap();
+    assert_eq!(scaler.status(), 200);
+    assert_eq!(scaler.json::<Value>().await.unwrap()["unavailableShards"], json!([1]));
+
+    own.restart().await.unwrap();
+    eventually("its rows settle again", async || {
+        let settled = server.published(&references(&claimed)).await;
+        (settled["userErrors"] == json!([])).then_some(())
+    })
+    .await;
+    assert_eq!(ids(&server.claim(json!({})).await).len(), 8);
+}
+
+#[tokio::test]
+async fn a_scaler_hears_of_it_when_nothing_can_be_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut own = Postgres::start(PostgresOptions::new(folder.path().join("postgres"))).await.unwrap();
+    own.create_databases(&["own".to_owned()]).await.unwrap();
+    let mut deployment = Deployment::unmigrated(0).await;
+    deployment.env.push(("NOETL_CLUSTER_DSN".to_owned(), own.dsn("own")));
+    deployment.migrate().await;
+    let server = deployment.replica().await;
+    assert_eq!(server.get("/scaler/outbox").await.unwrap().status(), 200);
+    own.kill_9().await;
+    let answer = server.get("/scaler/outbox").await.unwrap();
+    assert_eq!(answer.status(), 503);
+    assert!(answer.json::<Value>().await.unwrap()["error"].is_string());
+}

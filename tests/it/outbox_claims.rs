@@ -1,0 +1,218 @@
+//! Each outbox row is one claimant's at a time, each execution's rows are handed out in their order, to one claimant at a
+//! time, and no row is left.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+use crate::common::feed::run;
+use crate::common::outbox::{NO_RELAY, ids, reference, references};
+use crate::common::{Deployment, Server, eventually};
+
+const CLAIMANTS: usize = 16;
+const EXECUTIONS: usize = 500;
+const ROWS: i64 = 50_000;
+
+/// Who holds which execution, as the claimants know it: an entry is made when a claim is answered and goes before the
+/// claim is settled, so that a second holder shows for certain.
+#[derive(Default)]
+struct Ledger {
+    held: BTreeMap<String, usize>,
+    last: BTreeMap<String, i64>,
+    rows: i64,
+}
+
+impl Ledger {
+    fn take(&mut self, claimant: usize, claims: &[Value]) {
+        for claim in claims {
+            let execution = claim["executionId"].as_str().unwrap().to_owned();
+            let number: i64 = claim["id"].as_str().unwrap().split_once('-').unwrap().1.parse().unwrap();
+            let holder = *self.held.entry(execution.clone()).or_insert(claimant);
+            assert_eq!(holder, claimant, "execution {execution} is in flight with two claimants");
+            let last = self.last.insert(execution.clone(), number).unwrap_or_default();
+            assert!(last < number, "execution {execution}: {number} came after {last}");
+            assert_eq!(claim["attempts"], 1, "{claim}");
+            self.rows += 1;
+        }
+    }
+
+    fn give(&mut self, claims: &[Value]) {
+        for claim in claims {
+            self.held.remove(claim["executionId"].as_str().unwrap());
+        }
+    }
+}
+
+async fn drain(server: &Server, claimant: usize, ledger: &Mutex<Ledger>) {
+    let limit = [500, 100, 333, 37][claimant % 4];
+    let input = json!({ "limit": limit, "leaseSeconds": 600 });
+    while ledger.lock().unwrap().rows < ROWS {
+        let claimed = server.claim(input.clone()).await;
+        assert_eq!(claimed["userErrors"], json!([]));
+        let claims = claimed["claims"].as_array().unwrap();
+        assert!(claims.len() <= limit);
+        ledger.lock().unwrap().take(claimant, claims);
+        ledger.lock().unwrap().give(claims);
+        let settled = server.published(&references(&claimed)).await;
+        assert_eq!(settled, json!({ "published": claims.len(), "stale": [], "userErrors": [] }));
+    }
+}
+
+#[tokio::test]
+async fn sixteen_claimants_drain_50_000_rows_each_once_and_each_execution_in_order() {
+    let deployment = Deployment::start(2).await;
+    let servers = join_all((0..3).map(|_| deployment.replica_with(&[NO_RELAY]))).await;
+    for shard in 0..2 {
+        let executions = deployment.ids_on(shard, 1, EXECUTIONS / 2);
+        deployment.fill_outbox(shard, &executions, ROWS / i64::try_from(EXECUTIONS).unwrap()).await;
+    }
+    let ledger = Mutex::default();
+    let claimants = (0..CLAIMANTS).map(|claimant| drain(&servers[claimant % servers.len()], claimant, &ledger));
+    join_all(claimants).await;
+    assert_eq!(ledger.into_inner().unwrap().rows, ROWS);
+    assert_eq!(deployment.outbox_rows("status = 'PUBLISHED' AND attempts = 1").await, ROWS);
+    assert_eq!(servers[0].claim(json!({})).await["claims"], json!([]));
+}
+
+#[tokio::test]
+async fn rows_of_killed_claimants_come_back_after_their_lease_once() {
+    let deployment = Deployment::start(2).await;
+    let (mut doomed, server) = tokio::join!(deployment.replica_with(&[NO_RELAY]), deployment.replica_with(&[NO_RELAY]));
+    for shard in 0..2 {
+        deployment.fill_outbox(shard, &deployment.ids_on(shard, 1, 10), 10).await;
+    }
+    let claims = (0..4).map(|_| doomed.claim(json!({ "limit": 50, "leaseSeconds": 2 })));
+    let held: usize = join_all(claims).await.iter().map(|claimed| ids(claimed).len()).sum();
+    assert!(held > 0);
+    // Each row's first lease, to be compared with the time of its second claim.
+    let first = "CREATE TABLE first AS SELECT outbox_id, lease_until FROM noetl.outbox WHERE status = 'IN_FLIGHT'";
+    join_all((0..2).map(|shard| deployment.on_shard(shard, first))).await;
+    doomed.kill_9().await;
+
+    let seen = Mutex::new(Vec::new());
+    let others = (0..8).map(async |_| {
+        eventually("every row is delivered", async || {
+            let claimed = server.claim(json!({ "limit": 20, "leaseSeconds": 600 })).await;
+            server.published(&references(&claimed)).await;
+            let mut seen = seen.lock().unwrap();
+            seen.extend(ids(&claimed));
+            (seen.len() >= 200).then_some(())
+        })
+        .await;
+    });
+    join_all(others).await;
+    let mut seen = seen.into_inner().unwrap();
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), 200, "each row came once");
+    assert_eq!(deployment.outbox_rows("status = 'PUBLISHED'").await, 200);
+    assert_eq!(deployment.outbox_rows("attempts = 2").await, i64::try_from(held).unwrap());
+    let early = "SELECT count(*) FROM noetl.outbox JOIN first USING (outbox_id) WHERE locked_at < first.lease_until";
+    assert_eq!(deployment.sum_over_shards(early).await, 0, "no row came back before its lease had passed");
+}
+
+/// The rows of one execution, and what a claim gets of them while earlier ones are in flight, back off, or expire.
+#[tokio::test]
+async fn an_execution_s_rows_wait_for_the_earlier_ones() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    deployment.fill_outbox(0, &[7], 5).await;
+    let first = server.claim(json!({ "limit": 3 })).await;
+    assert_eq!(ids(&first), ["0-1", "0-2", "0-3"]);
+    let claim = async || ids(&server.claim(json!({})).await);
+    assert_eq!(claim().await, [""; 0], "the execution is in flight");
+
+    server.published(&references(&first)[..1]).await;
+    server.failed(&reference(&first["claims"][2]), "no", Some(600)).await;
+    assert_eq!(claim().await, [""; 0], "the second row is in flight still");
+    server.published(&references(&first)[1..2]).await;
+    assert_eq!(claim().await, [""; 0], "the third row is backing off");
+    deployment.fill_outbox(0, &[8], 1).await;
+    assert_eq!(claim().await, ["0-6"], "another execution goes on");
+
+    assert_eq!(server.retry(json!({}), false).await["retried"], 1);
+    let again = server.claim(json!({ "leaseSeconds": 1 })).await;
+    assert_eq!(ids(&again), ["0-3", "0-4", "0-5"]);
+    let expired = eventually("the lease passes", async || {
+        let claimed = server.claim(json!({ "limit": 2 })).await;
+        (!ids(&claimed).is_empty()).then_some(claimed)
+    });
+    assert_eq!(ids(&expired.await), ["0-3", "0-4"], "a prefix, though all of them have expired");
+    assert_eq!(claim().await, [""; 0]);
+}
+
+/// A row whose transaction commits late gets its turn, though larger ones were handed out before.
+#[tokio::test]
+async fn a_row_that_commits_late_is_not_left_behind() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    let insert = |execution: i64| {
+        format!("INSERT INTO noetl.outbox (execution_id, event_id, payload) VALUES ({execution}, 1, '{{}}')")
+    };
+    let mut late = deployment.shard(0).await;
+    run(&mut late, &format!("BEGIN; {}", insert(1))).await;
+    deployment.on_shard(0, &insert(2)).await;
+    let claimed = server.claim(json!({})).await;
+    assert_eq!(ids(&claimed), ["0-2"]);
+    server.published(&references(&claimed)).await;
+    assert_eq!(ids(&server.claim(json!({})).await), [""; 0]);
+    run(&mut late, "COMMIT").await;
+    let claimed = eventually("the late row is claimed", async || {
+        let claimed = server.claim(json!({})).await;
+        (!ids(&claimed).is_empty()).then_some(claimed)
+    });
+    assert_eq!(ids(&claimed.await), ["0-1"]);
+}
+
+/// Rows that no execution owns have no order, and rows in flight with a server that knows no leases come back, too.
+#[tokio::test]
+async fn loose_rows_and_rows_of_other_servers_are_claimed() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    let loose = "INSERT INTO noetl.outbox (event_id, payload) SELECT n, '{}' FROM generate_series(1, 30) AS n";
+    deployment.on_shard(0, loose).await;
+    let claims = join_all((0..4).map(|_| server.claim(json!({ "limit": 10 })))).await;
+    let mut all: Vec<String> = claims.iter().flat_map(ids).collect();
+    all.sort();
+    all.dedup();
+    let rest = ids(&server.claim(json!({})).await);
+    assert_eq!(all.len() + rest.len(), 30);
+
+    deployment.fill_outbox(0, &[5, 6], 2).await;
+    let theirs = |execution: i64, ago: &str| {
+        format!(
+            "UPDATE noetl.outbox SET status = 'IN_FLIGHT', attempts = 1, locked_at = now() - interval '{ago}'
+             WHERE outbox_id = (SELECT min(outbox_id) FROM noetl.outbox WHERE execution_id = {execution})"
+        )
+    };
+    deployment.on_shard(0, &theirs(5, "31 seconds")).await;
+    deployment.on_shard(0, &theirs(6, "1 second")).await;
+    let claimed = server.claim(json!({})).await;
+    let executions: Vec<_> = claimed["claims"].as_array().unwrap().iter().map(|claim| &claim["executionId"]).collect();
+    assert_eq!(executions, ["5", "5"], "{claimed}");
+    assert_eq!(claimed["claims"][0]["attempts"], 2);
+}
+
+/// Every shard gives its share; what one lacks comes from the others.
+#[tokio::test]
+async fn a_claim_is_fair_over_the_shards() {
+    let deployment = Deployment::start(3).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    for (shard, rows) in [(0, 500), (1, 500), (2, 10)] {
+        deployment.fill_outbox(shard, &deployment.ids_on(shard, 1, 5), rows / 5).await;
+    }
+    let per_shard = |claimed: &Value| {
+        let count = |shard: &str| ids(claimed).iter().filter(|id| id.starts_with(shard)).count();
+        [count("0-"), count("1-"), count("2-")]
+    };
+    let claimed = server.claim(json!({ "limit": 90 })).await;
+    assert_eq!(per_shard(&claimed), [40, 40, 10]);
+    server.published(&references(&claimed)).await;
+    let claimed = server.claim(json!({ "limit": 50, "shard": 1 })).await;
+    assert_eq!(per_shard(&claimed), [0, 50, 0]);
+    let ones = join_all((0..30).map(|_| server.claim(json!({ "limit": 1 })))).await;
+    let firsts: usize = ones.iter().map(|claimed| per_shard(claimed)[0]).sum();
+    assert!((1..30).contains(&firsts), "small claims take turns");
+}

@@ -1,0 +1,158 @@
+//! What waits in the outbox, as people and scalers see it.
+
+use serde_json::{Value, json};
+
+use crate::common::outbox::{NO_RELAY, references};
+use crate::common::{Deployment, Server, eventually};
+
+const ENTRIES: &str = "query($filter: OutboxFilter, $first: Int, $after: String, $last: Int, $before: String) { outbox {
+    entries(filter: $filter, first: $first, after: $after, last: $last, before: $before) {
+        nodes { id status attempts executionId subject payload payloadCodec availableAt lastError createdAt publishedAt }
+        pageInfo { hasNextPage hasPreviousPage startCursor endCursor } unavailableShards } } }";
+
+async fn entries(server: &Server, variables: Value) -> Value {
+    server.data(ENTRIES, variables).await["outbox"]["entries"].clone()
+}
+
+fn ids(page: &Value) -> Vec<String> {
+    page["nodes"].as_array().unwrap().iter().map(|node| node["id"].as_str().unwrap().to_owned()).collect()
+}
+
+async fn filtered(server: &Server, filter: Value) -> Vec<String> {
+    ids(&entries(server, json!({ "filter": filter, "first": 100 })).await)
+}
+
+/// Many rows of both shards share their times, and yet the list has one order, in pages of any size and direction.
+#[tokio::test]
+async fn entries_have_one_order_over_all_shards() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    for shard in 0..2 {
+        deployment.fill_outbox(shard, &deployment.ids_on(shard, 1, 3), 10).await;
+        let times = "UPDATE noetl.outbox SET created_at = '2026-01-01T00:00:00Z'::timestamptz + (outbox_id % 4) * interval '1 us'";
+        deployment.on_shard(shard, times).await;
+    }
+    let claimed = server.claim(json!({ "limit": 20 })).await;
+    server.published(&references(&claimed)[..7]).await;
+    let mut expected: Vec<(i64, u16, i64)> =
+        (0..2).flat_map(|shard| (1..=30).map(move |number| (number % 4, shard, number))).collect();
+    expected.sort_unstable();
+    let expected: Vec<String> = expected.iter().rev().map(|(_, shard, number)| format!("{shard}-{number}")).collect();
+    let whole = entries(&server, json!({ "first": 100 })).await;
+    assert_eq!(ids(&whole), expected);
+
+    let (mut forwards, mut after) = (Vec::new(), Value::Null);
+    loop {
+        let page = entries(&server, json!({ "first": 7, "after": after })).await;
+        forwards.extend(ids(&page));
+        after = page["pageInfo"]["endCursor"].clone();
+        if page["pageInfo"]["hasNextPage"] == false {
+            break;
+        }
+    }
+    assert_eq!(forwards, expected);
+    let (mut backwards, mut before) = (Vec::new(), Value::Null);
+    loop {
+        let page = entries(&server, json!({ "last": 7, "before": before })).await;
+        backwards.splice(0..0, ids(&page));
+        before = page["pageInfo"]["startCursor"].clone();
+        if page["pageInfo"]["hasPreviousPage"] == false {
+            break;
+        }
+    }
+    assert_eq!(backwards, expected);
+}
+
+#[tokio::test]
+async fn entries_are_filtered_and_counted() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    deployment.fill_outbox(0, &[1, 2, 3, 4], 1).await;
+    let claimed = references(&server.claim(json!({ "limit": 3 })).await);
+    server.published(&claimed[..1]).await;
+    server.failed(&claimed[1], "broken", Some(600)).await;
+    server.retry(json!({}), false).await;
+    let again = references(&server.claim(json!({ "limit": 1 })).await);
+    server.failed(&again[0], "broken again", None).await;
+
+    for (filter, expected) in [
+        (json!({}), vec!["0-4", "0-3", "0-2", "0-1"]),
+        (json!({ "statuses": ["PENDING", "FAILED"] }), vec!["0-4", "0-2"]),
+        (json!({ "statuses": ["PUBLISHED", "PUBLISHED"] }), vec!["0-1"]),
+        (json!({ "statuses": [] }), vec![]),
+        (json!({ "executionId": "3" }), vec!["0-3"]),
+        (json!({ "executionId": "3", "statuses": ["PENDING"] }), vec![]),
+        (json!({ "minAttempts": 1 }), vec!["0-3", "0-2", "0-1"]),
+        (json!({ "minAttempts": 2 }), vec!["0-2"]),
+        (json!({ "minAttempts": 3 }), vec![]),
+    ] {
+        assert_eq!(filtered(&server, filter.clone()).await, expected, "{filter}");
+    }
+    let all = entries(&server, json!({})).await;
+    let node = |index: usize| &all["nodes"][index];
+    assert_eq!((&node(2)["lastError"], &node(2)["attempts"]), (&json!("broken again"), &json!(2)));
+    assert!(node(3)["publishedAt"].is_string() && node(2)["publishedAt"].is_null());
+    assert_eq!(node(0)["payload"], json!({ "n": 1 }));
+    assert_eq!((&node(0)["subject"], &node(0)["payloadCodec"]), (&json!("noetl.commands.test.4"), &json!("json")));
+}
+
+const STATS: &str = "{ outbox { pendingCount stats { pending inFlight failed oldestPendingAgeSeconds
+    byShard { shard pending inFlight failed } unavailableShards } } }";
+
+/// Rows that are claimable count as pending, whatever they are: fresh, failed and due, or under a lease that has passed.
+#[tokio::test]
+async fn pending_is_what_is_claimable() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    let scaler = async || server.get("/scaler/outbox").await.unwrap().json::<Value>().await.unwrap();
+    assert_eq!(scaler().await, json!({ "pending": 0, "oldestAgeSeconds": 0.0 }));
+    deployment.fill_outbox(0, &deployment.ids_on(0, 1, 6), 1).await;
+    deployment.fill_outbox(1, &deployment.ids_on(1, 1, 2), 1).await;
+    let claimed = references(&server.claim(json!({ "limit": 4, "shard": 0 })).await);
+    server.failed(&claimed[0], "no", None).await;
+    server.failed(&claimed[1], "no", None).await;
+    let later = "UPDATE noetl.outbox SET available_at = now() + interval '1 hour' WHERE outbox_id = 1;
+                 UPDATE noetl.outbox SET available_at = now() - interval '1 hour' WHERE outbox_id = 2;
+                 UPDATE noetl.outbox SET lease_until = now() - interval '1 hour' WHERE outbox_id = 3;
+                 UPDATE noetl.outbox SET created_at = now() - interval '1 day' WHERE outbox_id = 2";
+    deployment.on_shard(0, later).await;
+    // Times far back, which no server writes, may show a little later.
+    let outbox = eventually("all of them count", async || {
+        let outbox = server.data(STATS, Value::Null).await["outbox"].clone();
+        (outbox["pendingCount"] == 6 && outbox["stats"]["pending"] == 6).then_some(outbox)
+    })
+    .await;
+    let stats = &outbox["stats"];
+    assert_eq!((&stats["pending"], &stats["inFlight"], &stats["failed"]), (&json!(6), &json!(2), &json!(2)));
+    let age = stats["oldestPendingAgeSeconds"].as_f64().unwrap();
+    assert!((86_400.0..86_500.0).contains(&age), "{age}");
+    let shards = json!([{ "shard": 0, "pending": 4, "inFlight": 2, "failed": 2 },
+                        { "shard": 1, "pending": 2, "inFlight": 0, "failed": 0 }]);
+    assert_eq!((&stats["byShard"], &stats["unavailableShards"]), (&shards, &json!([])));
+    eventually("the scaler counts them, too", async || (scaler().await["pending"] == 6).then_some(())).await;
+    let mut claimable = 0;
+    eventually("what is pending can be claimed", async || {
+        claimable += server.claim(json!({})).await["claims"].as_array().unwrap().len();
+        (claimable == 6).then_some(())
+    })
+    .await;
+}
+
+/// What was published longer ago than it is kept goes; all else stays.
+#[tokio::test]
+async fn published_rows_are_purged_by_age() {
+    let deployment = Deployment::start(1).await;
+    deployment.fill_outbox(0, &(1..=2500).collect::<Vec<_>>(), 1).await;
+    let old = "UPDATE noetl.outbox SET status = 'PUBLISHED', published_at = now() - interval '2 hours' WHERE outbox_id <= 2400;
+               UPDATE noetl.outbox SET status = 'PUBLISHED', published_at = now() WHERE outbox_id BETWEEN 2401 AND 2420;
+               UPDATE noetl.outbox SET status = 'FAILED', published_at = now() - interval '2 hours',
+                                       available_at = now() + interval '1 hour' WHERE outbox_id > 2480";
+    deployment.on_shard(0, old).await;
+    let server = deployment.replica_with(&[NO_RELAY, ("NOETL_OUTBOX_RETENTION_SECS", "3600")]).await;
+    eventually("the old rows are gone", async || {
+        (server.metric("noetl_outbox_purged_total").await >= 2400.0).then_some(())
+    })
+    .await;
+    assert_eq!(deployment.outbox_rows("true").await, 100);
+    assert_eq!(deployment.outbox_rows("outbox_id <= 2400").await, 0);
+}

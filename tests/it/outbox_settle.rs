@@ -1,0 +1,137 @@
+//! A claim settles its rows once, a stale one changes nothing, and what failed waits as long as the specification says.
+
+use serde_json::{Value, json};
+
+use crate::common::outbox::{NO_RELAY, ids, reference, references};
+use crate::common::{Deployment, Server, eventually};
+
+async fn one_row() -> (Deployment, Server) {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    deployment.fill_outbox(0, &[7], 1).await;
+    (deployment, server)
+}
+
+async fn claimed_after_expiry(server: &Server) -> Value {
+    eventually("the lease passes", async || {
+        let claimed = server.claim(json!({})).await;
+        (!ids(&claimed).is_empty()).then_some(claimed)
+    })
+    .await
+}
+
+fn code(payload: &Value) -> &Value {
+    &payload["userErrors"][0]["code"]
+}
+
+#[tokio::test]
+async fn a_stale_settlement_changes_nothing_and_says_so() {
+    let (deployment, server) = one_row().await;
+    let stale = server.claim(json!({ "leaseSeconds": 1 })).await;
+    let live = claimed_after_expiry(&server).await;
+    let before = deployment.outbox(0).await;
+    let nothing = json!({ "published": 0, "stale": ["0-1"], "userErrors": [] });
+    assert_eq!(server.published(&references(&stale)).await, nothing);
+    let failed = server.failed(&references(&stale)[0], "no", None).await;
+    assert_eq!((code(&failed), &failed["userErrors"][0]["field"]), (&json!("STALE_LEASE"), &json!(["lease"])));
+    for (id, lease) in [("0-1", "9999"), ("0-2", "1")] {
+        let unknown = json!({ "id": id, "lease": lease });
+        assert_eq!(server.published(std::slice::from_ref(&unknown)).await["stale"], json!([id]));
+        assert_eq!(code(&server.failed(&unknown, "no", None).await), "STALE_LEASE");
+    }
+    assert_eq!(deployment.outbox(0).await, before);
+    assert_eq!(server.published(&references(&live)).await["published"], 1);
+}
+
+#[tokio::test]
+async fn a_published_row_stays_published_and_counts_once() {
+    let (deployment, server) = one_row().await;
+    let claimed = references(&server.claim(json!({})).await);
+    let twice = [claimed[0].clone(), claimed[0].clone()];
+    let answers = futures::future::join_all((0..8).map(|_| server.published(&twice))).await;
+    let counted: i64 = answers.iter().map(|answer| answer["published"].as_i64().unwrap()).sum();
+    assert_eq!(counted, 1);
+    assert!(answers.iter().all(|answer| answer["stale"] == json!([])), "the same lease again is harmless: {answers:?}");
+    let published = deployment.outbox(0).await;
+    assert_eq!(code(&server.failed(&claimed[0], "no", None).await), "STALE_LEASE");
+    assert_eq!(server.retry(json!({}), false).await["matched"], 0);
+    assert_eq!(server.claim(json!({})).await["claims"], json!([]));
+    assert_eq!((deployment.outbox(0).await, published[0].status.as_str()), (published.clone(), "PUBLISHED"));
+}
+
+#[tokio::test]
+async fn an_expired_lease_that_nobody_took_over_still_settles() {
+    let (deployment, server) = one_row().await;
+    let claimed = references(&server.claim(json!({ "leaseSeconds": 1 })).await);
+    eventually("the lease has passed", async || {
+        (deployment.outbox_rows("lease_until < now()").await == 1).then_some(())
+    })
+    .await;
+    assert_eq!(server.published(&claimed).await, json!({ "published": 1, "stale": [], "userErrors": [] }));
+}
+
+#[tokio::test]
+async fn a_failed_row_waits_1_2_4_to_256_seconds_by_the_database_s_clock() {
+    let (deployment, server) = one_row().await;
+    for (attempts, seconds) in [1, 2, 4, 8, 16, 32, 64, 128, 256, 256, 256].into_iter().enumerate() {
+        let claimed = server.claim(json!({})).await;
+        assert_eq!(claimed["claims"][0]["attempts"], attempts + 1);
+        let failed = server.failed(&references(&claimed)[0], "no", None).await;
+        assert_eq!(failed, json!({ "retryInSeconds": seconds, "userErrors": [] }));
+        let row = &deployment.outbox(0).await[0];
+        assert_eq!((row.status.as_str(), row.delay_micros), ("FAILED", seconds * 1_000_000));
+        assert_eq!(server.retry(json!({}), false).await["retried"], 1);
+    }
+    for (most, seconds) in [(5, 5), (86_400, 256), (1, 1)] {
+        let claimed = server.claim(json!({})).await;
+        let failed = server.failed(&references(&claimed)[0], "no", Some(most)).await;
+        assert_eq!(failed["retryInSeconds"], seconds);
+        assert_eq!(deployment.outbox(0).await[0].delay_micros, seconds * 1_000_000);
+        if most > 1 {
+            server.retry(json!({}), false).await;
+        }
+    }
+    // The last one waits for one second, and then comes by itself.
+    assert_eq!(server.claim(json!({})).await["claims"], json!([]));
+    let claimed = claimed_after_expiry(&server).await;
+    assert_eq!(deployment.outbox_rows("locked_at >= available_at").await, 1, "{claimed}");
+}
+
+#[tokio::test]
+async fn an_error_is_kept_to_2000_characters() {
+    let (deployment, server) = one_row().await;
+    let claim = async || reference(&server.claim(json!({})).await["claims"][0]);
+    // 10 MB of three bytes each.
+    server.failed(&claim().await, &"€".repeat(3_300_000), None).await;
+    assert_eq!(deployment.outbox(0).await[0].last_error, Some("€".repeat(2000)));
+    server.retry(json!({}), false).await;
+    assert_eq!(server.failed(&claim().await, "a\0b", None).await["userErrors"], json!([]));
+    assert_eq!(deployment.outbox(0).await[0].last_error, Some("a\u{fffd}b".to_owned()));
+}
+
+#[tokio::test]
+async fn a_retry_makes_due_what_its_filter_matches() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    let (here, there) = (deployment.ids_on(0, 1, 2), deployment.ids_on(1, 1, 2));
+    deployment.fill_outbox(0, &here, 1).await;
+    deployment.fill_outbox(1, &there, 1).await;
+    let fail_all = async || {
+        for claim in references(&server.claim(json!({})).await) {
+            assert_eq!(server.failed(&claim, "no", None).await["userErrors"], json!([]));
+        }
+    };
+    fail_all().await;
+    let retried = |matched: i64, retried: i64| json!({ "matched": matched, "retried": retried, "unavailableShards": [], "userErrors": [] });
+    // Far away, so that nothing is due by itself meanwhile.
+    for shard in 0..2 {
+        deployment.on_shard(shard, "UPDATE noetl.outbox SET available_at = now() + interval '1 hour'").await;
+    }
+    assert_eq!(server.retry(json!({}), true).await, retried(4, 0));
+    assert_eq!(server.retry(json!({ "minAttempts": 2 }), false).await, retried(0, 0));
+    assert_eq!(server.retry(json!({ "statuses": ["PENDING"] }), false).await, retried(0, 0));
+    assert_eq!(server.retry(json!({ "executionId": here[0].to_string() }), false).await, retried(1, 1));
+    assert_eq!(ids(&server.claim(json!({})).await), ["0-1"]);
+    assert_eq!(server.retry(json!({ "statuses": ["FAILED"], "minAttempts": 1 }), false).await, retried(3, 3));
+    assert_eq!(ids(&server.claim(json!({})).await).len(), 3);
+}

@@ -1,0 +1,164 @@
+//! The projector keeps snapshots and the list of executions current, whoever dies meanwhile, and `executionChanges` tells
+//! of every change.
+
+use std::time::Duration;
+
+use async_nats::jetstream;
+use async_nats::jetstream::consumer::PullConsumer;
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+use crate::common::{Deployment, Server, eventually, pass};
+use crate::projections::{execution, state, write};
+
+const CHANGES: &str =
+    "subscription($id: ID!) { executionChanges(id: $id) { id status context steps { name status } } }";
+
+/// Writes events of many executions while `meanwhile` runs; answers how many each has beside its started one.
+async fn write_all(deployment: &Deployment, ids: &[i64], rounds: i64) {
+    join_all(ids.iter().map(async |id| {
+        for n in 0..rounds {
+            let shard = usize::from(shard_of(deployment, *id));
+            let mut database = deployment.shard(shard).await;
+            let command = format!(r#"{{"command_id": "c{n}"}}"#);
+            write(&mut database, *id, 100 + n, "command.completed", &command, "{}").await;
+            pass(Duration::from_millis(20)).await;
+        }
+    }))
+    .await;
+}
+
+fn shard_of(deployment: &Deployment, id: i64) -> u16 {
+    let shards = u16::try_from(deployment.shard_dsns.len()).unwrap();
+    noetl_graphql::domain::shard::ShardMap::even(shards).shard_of(noetl_graphql::domain::ids::Id::new(id))
+}
+
+/// Waits until nothing of the execution is missing from its snapshot.
+async fn current(server: &Server, id: i64, applied: i64) -> Value {
+    let applied = applied.to_string();
+    eventually("the projector has advanced it", async || {
+        let state = state(server, id).await;
+        let snapshot = &state["snapshot"];
+        (snapshot["behindBy"] == "0" && snapshot["appliedCount"] == *applied).then_some(state)
+    })
+    .await
+}
+
+async fn assert_all_acknowledged(deployment: &Deployment) {
+    let client = async_nats::connect(deployment.nats.url()).await.unwrap();
+    for shard in 0..deployment.shard_dsns.len() {
+        let name = if shard == 0 { "noetl_events".to_owned() } else { format!("noetl_events_{shard}") };
+        let stream = jetstream::new(client.clone()).get_stream(name).await.unwrap();
+        eventually("every message is acknowledged", async || {
+            let mut consumer: PullConsumer = stream.get_consumer("noetl_projector").await.ok()?;
+            let info = consumer.info().await.ok()?;
+            (info.num_pending == 0 && info.num_ack_pending == 0).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn snapshots_and_the_list_follow_the_log() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    let id = execution(&server).await;
+    current(&server, id, 1).await;
+    let mut shard = deployment.shard(usize::from(shard_of(&deployment, id))).await;
+    write(&mut shard, id, 5, "ctx.updated", "{}", r#"{"values": {"page": 2}}"#).await;
+    write(&mut shard, id, 6, "playbook.completed", "{}", "{}").await;
+    current(&server, id, 3).await;
+    let list = "{ executions(filter: {statuses: [COMPLETED]}) { nodes { id endedAt } } }";
+    let listed = server.data(list, json!({})).await["executions"]["nodes"].clone();
+    assert_eq!(listed[0]["id"], json!(id.to_string()));
+    assert!(listed[0]["endedAt"].is_string());
+    assert_all_acknowledged(&deployment).await;
+}
+
+#[tokio::test]
+async fn nothing_is_left_behind_when_replicas_are_killed() {
+    const ROUNDS: i64 = 60;
+    let deployment = Deployment::start(2).await;
+    let steady = deployment.replica().await;
+    deployment.feeds_begun().await;
+    let mut ids = Vec::new();
+    for _ in 0..8 {
+        ids.push(execution(&steady).await);
+    }
+    let kills = async {
+        for round in 0..5 {
+            let mut doomed = deployment.replica().await;
+            pass(Duration::from_millis(100 + 40 * round)).await;
+            doomed.kill_9().await;
+        }
+    };
+    tokio::join!(write_all(&deployment, &ids, ROUNDS), kills);
+    for id in &ids {
+        let state = current(&steady, *id, ROUNDS + 1).await;
+        assert_eq!(state["steps"][0]["attempt"], json!(ROUNDS), "every command once");
+    }
+    assert_eq!(deployment.sum_over_shards("SELECT count(*) FROM noetl.projection_snapshot").await, 8);
+}
+
+#[tokio::test]
+async fn it_goes_on_when_the_broker_comes_back_with_nothing() {
+    let mut deployment = Deployment::start(0).await;
+    let server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    let id = execution(&server).await;
+    current(&server, id, 1).await;
+    deployment.nats.kill_9().await;
+    std::fs::remove_dir_all(deployment.broker_store()).unwrap();
+    let mut shard = deployment.shard(0).await;
+    write(&mut shard, id, 5, "step.enter", "{}", "{}").await;
+    deployment.nats.restart().await.unwrap();
+    current(&server, id, 2).await;
+}
+
+#[tokio::test]
+async fn a_reader_of_an_execution_sees_it_now_and_after_each_change() {
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    let (id, other) = (execution(&server).await, execution(&server).await);
+    let mut live = server.live(CHANGES, json!({ "id": id.to_string() })).await;
+    let mut next = async || live.next().await.unwrap()["executionChanges"].clone();
+    let now = next().await;
+    assert_eq!((&now["id"], &now["status"], &now["steps"]), (&json!(id.to_string()), &json!("RUNNING"), &json!([])));
+    let mut shard = deployment.shard(0).await;
+    for (offset, event_type, step) in [
+        (10, "step.enter", "ENTERED"),
+        (11, "command.issued", "COMMAND_ISSUED"),
+        (12, "command.claimed", "COMMAND_CLAIMED"),
+        (13, "command.completed", "COMPLETED"),
+    ] {
+        write(&mut shard, other, offset, event_type, r#"{"command_id": "c"}"#, "{}").await;
+        write(&mut shard, id, offset, event_type, r#"{"command_id": "c"}"#, "{}").await;
+        let changed = next().await;
+        assert_eq!((&changed["id"], &changed["steps"][0]["status"]), (&json!(id.to_string()), &json!(step)));
+    }
+    write(&mut shard, id, 14, "playbook_completed", "{}", "{}").await;
+    assert_eq!(next().await["status"], json!("COMPLETED"));
+
+    // A burst is told as few times as it takes, the last time whole.
+    for n in 0..200 {
+        write(&mut shard, id, 20 + n, "ctx.updated", "{}", &format!(r#"{{"values": {{"n": {n}}}}}"#)).await;
+    }
+    let mut told = 1;
+    while next().await["context"]["n"] != json!(199) {
+        told += 1;
+    }
+    assert!(told <= 200, "{told}");
+}
+
+#[tokio::test]
+async fn an_execution_that_is_not_there_has_no_changes() {
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica().await;
+    for (id, code) in [("12345", "NOT_FOUND"), ("abc", "INVALID_INPUT")] {
+        let mut live = server.live(CHANGES, json!({ "id": id })).await;
+        let errors = live.errors().await;
+        assert_eq!(errors[0]["extensions"]["code"], json!(code), "{errors}");
+    }
+}

@@ -1,0 +1,204 @@
+//! The built-in relay delivers every outbox row to a stream, at least once and with an id by which the stream knows it
+//! again, whatever dies in between.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_nats::jetstream::consumer::pull::OrderedConfig;
+use async_nats::jetstream::stream::Config;
+use async_nats::jetstream::{self, Context};
+use futures::StreamExt;
+use serde_json::{Value, json};
+
+use crate::common::{Deployment, PATIENCE, Server, eventually};
+
+const STREAM: &str = "noetl_commands";
+
+async fn broker(deployment: &Deployment) -> Context {
+    jetstream::new(async_nats::connect(deployment.nats.url()).await.unwrap())
+}
+
+/// A message: its id, its subject, its payload.
+type Message = (String, String, Value);
+
+async fn messages(deployment: &Deployment, stream: &str) -> Vec<Message> {
+    let stream = broker(deployment).await.get_stream(stream).await.unwrap();
+    let count = usize::try_from(stream.get_info().await.unwrap().state.messages).unwrap();
+    let consumer = stream.create_consumer(OrderedConfig::default()).await.unwrap();
+    let read = consumer.messages().await.unwrap().take(count).map(|message| {
+        let message = message.unwrap();
+        let id = message.headers.as_ref().and_then(|headers| headers.get("Nats-Msg-Id")).unwrap().to_string();
+        (id, message.subject.to_string(), serde_json::from_slice(&message.payload).unwrap())
+    });
+    tokio::time::timeout(PATIENCE, read.collect()).await.unwrap()
+}
+
+async fn fill(deployment: &Deployment, executions: usize, rows: i64) -> i64 {
+    let shards = deployment.shard_dsns.len();
+    for shard in 0..shards {
+        deployment.fill_outbox(shard, &deployment.ids_on(shard, 1, executions), rows).await;
+    }
+    i64::try_from(shards * executions).unwrap() * rows
+}
+
+async fn all_published(deployment: &Deployment, rows: i64) {
+    eventually("every row is published", async || {
+        (deployment.outbox_rows("status = 'PUBLISHED'").await == rows).then_some(())
+    })
+    .await;
+}
+
+/// Each row is in the stream once, and each execution's rows are in their order.
+fn check(messages: &[Message], rows: i64) {
+    let ids: BTreeSet<&String> = messages.iter().map(|(id, ..)| id).collect();
+    assert_eq!((ids.len(), messages.len()), (usize::try_from(rows).unwrap(), usize::try_from(rows).unwrap()));
+    let mut last: BTreeMap<&String, i64> = BTreeMap::new();
+    for (id, subject, payload) in messages {
+        let n = payload["n"].as_i64().unwrap();
+        assert!(last.insert(subject, n).unwrap_or_default() < n, "{subject}: {id} is out of order");
+    }
+}
+
+#[tokio::test]
+async fn every_row_is_delivered_once_and_in_its_execution_s_order() {
+    let deployment = Deployment::start(2).await;
+    let rows = fill(&deployment, 20, 50).await;
+    let (one, _other) = tokio::join!(deployment.replica(), deployment.replica());
+    all_published(&deployment, rows).await;
+    check(&messages(&deployment, STREAM).await, rows);
+
+    // What a client starts is told to the workers.
+    one.register_entry("process", &json!({ "kind": "playbook" })).await;
+    let started = one.execute(json!({ "path": "process", "executionPool": "gpu" })).await;
+    let id = started["execution"]["id"].as_str().unwrap();
+    all_published(&deployment, rows + 1).await;
+    let (_, subject, payload) = messages(&deployment, STREAM).await.pop().unwrap();
+    assert_eq!((subject, &payload["execution_id"]), (format!("noetl.commands.gpu.{id}"), &json!(id)));
+}
+
+#[tokio::test]
+async fn a_stream_that_is_there_is_used_as_it_is() {
+    let deployment = Deployment::start(1).await;
+    let config = Config {
+        name: "theirs".to_owned(),
+        subjects: vec!["noetl.commands.>".to_owned()],
+        max_messages: 1_000,
+        ..Config::default()
+    };
+    let context = broker(&deployment).await;
+    let before = context.create_stream(config).await.unwrap().cached_info().config.clone();
+    let rows = fill(&deployment, 3, 3).await;
+    let _server = deployment.replica().await;
+    all_published(&deployment, rows).await;
+    check(&messages(&deployment, "theirs").await, rows);
+    assert_eq!(context.get_stream("theirs").await.unwrap().cached_info().config, before);
+    assert!(context.get_stream(STREAM).await.is_err());
+}
+
+/// Kills the relay when it has published some more rows.
+async fn killed_midway(deployment: &Deployment, more: i64) {
+    let published = "status = 'PUBLISHED'";
+    let before = deployment.outbox_rows(published).await;
+    let mut server = deployment.replica().await;
+    eventually("some more rows are published", async || {
+        (deployment.outbox_rows(published).await >= before + more).then_some(())
+    })
+    .await;
+    server.kill_9().await;
+    // Its leases pass.
+    for shard in 0..deployment.shard_dsns.len() {
+        deployment.on_shard(shard, "UPDATE noetl.outbox SET lease_until = now() WHERE status = 'IN_FLIGHT'").await;
+    }
+}
+
+#[tokio::test]
+async fn a_relay_killed_again_and_again_loses_nothing_and_repeats_nothing() {
+    let deployment = Deployment::start(2).await;
+    let rows = fill(&deployment, 100, 60).await;
+    for _ in 0..4 {
+        killed_midway(&deployment, 500).await;
+    }
+    assert!(deployment.outbox_rows("status <> 'PUBLISHED'").await > 0, "it was killed midway");
+    let _server = deployment.replica().await;
+    all_published(&deployment, rows).await;
+    check(&messages(&deployment, STREAM).await, rows);
+}
+
+#[tokio::test]
+async fn a_relay_that_is_stopped_holds_nothing() {
+    let deployment = Deployment::start(1).await;
+    fill(&deployment, 100, 50).await;
+    let server = deployment.replica().await;
+    eventually("some rows are published", async || {
+        (deployment.outbox_rows("status = 'PUBLISHED'").await > 0).then_some(())
+    })
+    .await;
+    assert!(server.stop().await.success());
+    assert_eq!(deployment.outbox_rows("status = 'IN_FLIGHT'").await, 0);
+}
+
+async fn connected(server: &Server, wanted: bool) {
+    eventually("the server notices the broker", async || {
+        let status = server.data("{ eventStream { connected } }", Value::Null).await;
+        (status["eventStream"]["connected"] == wanted).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn rows_wait_for_a_broker_that_is_down() {
+    let mut deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    let first = fill(&deployment, 10, 1).await;
+    all_published(&deployment, first).await;
+    deployment.nats.kill_9().await;
+    connected(&server, false).await;
+    deployment.fill_outbox(0, &deployment.ids_on(0, 1000, 40), 5).await;
+    // The relay has looked, and left them alone.
+    let looked = server.metric("noetl_outbox_relay_pauses_total").await;
+    eventually("the relay looks again", async || {
+        (server.metric("noetl_outbox_relay_pauses_total").await > looked + 1.0).then_some(())
+    })
+    .await;
+    assert_eq!(deployment.outbox_rows("attempts > 0").await, first);
+    deployment.nats.restart().await.unwrap();
+    all_published(&deployment, first + 200).await;
+    check(&messages(&deployment, STREAM).await[10..], 200);
+}
+
+/// A row that can't be delivered says why, waits longer each time, and holds up its own execution only.
+#[tokio::test]
+async fn a_row_that_can_t_be_delivered_fails_with_a_reason() {
+    let deployment = Deployment::start(1).await;
+    let bad = "INSERT INTO noetl.outbox (execution_id, event_id, subject, payload, payload_codec) VALUES
+        (1, 1, NULL, '{}', 'json'),
+        (2, 1, 'noetl.commands.*', '{}', 'json'),
+        (3, 1, '$JS.API.STREAM.DELETE.noetl_commands', '{}', 'json'),
+        (4, 1, 'nobody.listens', '{}', 'json'),
+        (5, 1, 'noetl.commands.a.5', '{}', 'msgpack'),
+        (6, 1, 'noetl.commands.a.6', jsonb_build_object('a', repeat('x', 2000000)), 'json'),
+        (1, 2, 'noetl.commands.a.1', '{\"n\": 2}', 'json'),
+        (7, 1, 'noetl.commands.a.7', '{\"n\": 1}', 'json')";
+    deployment.on_shard(0, bad).await;
+    let _server = deployment.replica().await;
+    let rows = eventually("all are tried", async || {
+        let rows = deployment.outbox(0).await;
+        let done = rows[..6].iter().all(|row| row.last_error.is_some()) && rows[7].status == "PUBLISHED";
+        done.then_some(rows)
+    })
+    .await;
+    let reasons = ["no subject", "no subject that can", "no subject that can", "no stream", "msgpack", "over 1048576"];
+    for (row, reason) in rows.iter().zip(reasons) {
+        assert!(row.last_error.as_ref().unwrap().contains(reason), "{row:?}");
+    }
+    assert_eq!((rows[6].status.as_str(), rows[6].attempts), ("PENDING", 0), "it waits for the row ahead of it");
+    let due = "status = 'FAILED' AND available_at >= updated_at + interval '1 second' * power(2, attempts - 1)";
+    assert_eq!(deployment.outbox_rows(due).await, deployment.outbox_rows("status = 'FAILED'").await);
+    let messages = messages(&deployment, STREAM).await;
+    assert_eq!(messages.iter().map(|(_, subject, _)| subject.as_str()).collect::<Vec<_>>(), ["noetl.commands.a.7"]);
+
+    deployment.on_shard(0, "UPDATE noetl.outbox SET subject = 'noetl.commands.a.1' WHERE outbox_id = 1").await;
+    eventually("the execution goes on", async || {
+        (deployment.outbox_rows("execution_id = 1 AND status = 'PUBLISHED'").await == 2).then_some(())
+    })
+    .await;
+}
