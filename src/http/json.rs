@@ -24,6 +24,7 @@ impl Serialize for Json<'_> {
 }
 
 /// Writes the data of an answer.
+#[expect(clippy::ref_option, reason = "serde passes a field by reference")]
 pub(super) fn data<S: Serializer>(data: &Option<Value>, serializer: S) -> Result<S::Ok, S::Error> {
     data.as_ref().map(Json).serialize(serializer)
 }
