@@ -1,5 +1,5 @@
 //! The measured promises, with what the machine allows beside them: each figure is a ratio to the bare work of the same
-//! run, or a time with its limit. Prints a table, and JSON to `target/bench.json`.
+//! run, or a time with its limit. Prints a table, and JSON to `target/bench.json`. With `fanout` as an argument, only that.
 //!
 //! It needs `NOETL_TEST_PG`, as the tests do; `make bench` starts one, without fsync.
 
@@ -17,6 +17,7 @@
 #[path = "../../tests/it/common/mod.rs"]
 mod common;
 mod execute;
+mod fanout;
 mod feed;
 mod lists;
 mod outbox;
@@ -34,6 +35,10 @@ async fn main() {
         return;
     }
     let mut report = Report::default();
+    fanout::measure(&mut report).await;
+    if std::env::args().any(|argument| argument == "fanout") {
+        return report.print();
+    }
     let deployment = Deployment::start(2).await;
     let server = deployment.replica().await;
     report.figure("server, idle: resident memory", report::resident_mib(&server), "MiB", None);
