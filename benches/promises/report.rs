@@ -58,8 +58,17 @@ impl Report {
 
 /// The resident memory of a server's process in MiB (Linux).
 pub fn resident_mib(server: &Server) -> f64 {
+    memory_mib(server, "VmRSS:")
+}
+
+/// The most that it ever was.
+pub fn peak_resident_mib(server: &Server) -> f64 {
+    memory_mib(server, "VmHWM:")
+}
+
+fn memory_mib(server: &Server, name: &str) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
     kib.unwrap_or_default() / 1024.0
 }
