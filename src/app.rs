@@ -23,7 +23,9 @@ use crate::service::catalog::Catalog;
 use crate::service::error::ServiceError;
 use crate::service::executions::Executions;
 use crate::service::ids::{Ids, LEASE};
+use crate::service::ingest::Ingest;
 use crate::service::projections::Projections;
+use crate::service::retention::Retention;
 use crate::service::subscriptions::Subscriptions;
 use crate::service::wake::Wakes;
 use crate::service::{clock, fault};
@@ -36,7 +38,7 @@ use crate::stream::tailer::Tailer;
 use crate::stream::wake;
 use crate::supervisor::{EndedEarly, Supervisor};
 use crate::tasks::projector::Projector;
-use crate::tasks::{dedup_sweeper, machine_lease, partitions, prober};
+use crate::tasks::{dedup_purge, dedup_sweeper, machine_lease, maintain, partitions, prober, retention};
 
 /// Why a process can't serve.
 #[derive(Debug, thiserror::Error)]
@@ -137,6 +139,25 @@ pub async fn migrate(config: &Config) -> Result<(), AppError> {
     Ok(())
 }
 
+/// Does every duty of housekeeping once, and tells of each as it is done.
+#[expect(clippy::disallowed_methods, reason = "a process gets its identity here")]
+pub async fn maintain(config: &Config, tell: impl FnMut(maintain::Done)) -> Result<(), AppError> {
+    let settings = config.databases.as_ref().ok_or(AppError::NoDatabases)?;
+    let databases = connect(settings, 4).await?;
+    // Any machine id will do: the pinned one may be in use by the server that stands beside.
+    let ids = Arc::new(lease(&databases, Uuid::new_v4(), None).await?);
+    let wakes = Wakes::new(databases.shards().len());
+    let catalog = Catalog::new(Arc::clone(databases.cluster()), Arc::clone(&ids));
+    let subscriptions = Subscriptions::new(databases.clone(), Arc::clone(&ids), catalog.clone(), wakes.clone());
+    let executions = Executions::new(databases, Arc::clone(&ids), catalog, wakes);
+    maintain::once(&executions, &subscriptions, retention_of(config), tell).await;
+    Ok(ids.release().await?)
+}
+
+fn retention_of(config: &Config) -> Retention {
+    Retention { days: config.event_retention_days, publishes: config.event_stream.is_some() }
+}
+
 /// Checks that each database is the one that it is configured as; a fresh one becomes it.
 async fn identify(cluster: &Arc<Database>, shards: &[Arc<Database>], fresh: Uuid) -> Result<(), AppError> {
     let alone = shards.iter().any(|shard| Arc::ptr_eq(shard, cluster));
@@ -219,7 +240,7 @@ impl App {
         let wakes = Wakes::new(databases.shards().len());
         let services = services(databases, ids, &wakes, client.clone(), replica);
         let mut supervisor = Supervisor::default();
-        start_housekeeping(&mut supervisor, &services);
+        start_housekeeping(&mut supervisor, &services, retention_of(config));
         if let Some(client) = client {
             start_feed(&mut supervisor, &services, client, wakes, config);
         }
@@ -288,6 +309,7 @@ fn services(
     Services {
         subscriptions: Subscriptions::new(databases.clone(), Arc::clone(&ids), catalog.clone(), wakes.clone()),
         projections: Projections::new(databases.clone()),
+        ingest: Ingest::new(databases.clone(), wakes.clone()),
         executions: Executions::new(databases, Arc::clone(&ids), catalog.clone(), wakes.clone()),
         catalog,
         hub,
@@ -296,7 +318,7 @@ fn services(
     }
 }
 
-fn start_housekeeping(supervisor: &mut Supervisor, services: &Services) {
+fn start_housekeeping(supervisor: &mut Supervisor, services: &Services, retention: Retention) {
     let databases = services.executions.databases();
     for database in databases.distinct() {
         let task = prober::run(Arc::clone(database), supervisor.soft());
@@ -306,6 +328,10 @@ fn start_housekeeping(supervisor: &mut Supervisor, services: &Services) {
     let (executions, subscriptions) = (services.executions.clone(), services.subscriptions.clone());
     supervisor.start("sweeper", quiet(dedup_sweeper::run(executions, subscriptions, supervisor.soft())));
     supervisor.start("partitions", quiet(partitions::run(databases.clone(), supervisor.soft())));
+    supervisor.start("dedup purge", quiet(dedup_purge::run(databases.clone(), supervisor.soft())));
+    if retention.days.is_some() && retention.publishes {
+        supervisor.start("retention", quiet(retention::run(databases.clone(), retention, supervisor.soft())));
+    }
 }
 
 fn start_feed(

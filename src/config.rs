@@ -15,7 +15,7 @@ use crate::stream::publisher::StreamSettings;
 use crate::stream::tailer::TailSettings;
 
 /// Every setting there is, as the environment names it.
-const NAMES: [&str; 21] = [
+const NAMES: &[&str] = &[
     "NOETL_HOST",
     "NOETL_PORT",
     "NOETL_CLUSTER_DSN",
@@ -31,6 +31,7 @@ const NAMES: [&str; 21] = [
     "NOETL_EVENT_STREAM_RETENTION_SECS",
     "NOETL_EVENT_STREAM_REPLICAS",
     "NOETL_PROJECTOR",
+    "NOETL_EVENT_RETENTION_DAYS",
     "NOETL_LOG",
     "NOETL_LOG_FORMAT",
     "NOETL_ALLOWED_HOSTS",
@@ -62,6 +63,8 @@ pub struct Config {
     pub event_stream: Option<TailSettings>,
     /// Whether this replica keeps executions' snapshots current.
     pub projector: bool,
+    /// How many days events are kept in the databases; `None`: for ever.
+    pub event_retention_days: Option<u32>,
     /// Where `dev` finds PostgreSQL's server programs, if not where they usually are.
     pub pg_bin: Option<PathBuf>,
     /// Where a test stops the process.
@@ -150,6 +153,7 @@ impl Sources {
             machine_id: read.machine_id(),
             event_stream: publishes.then_some(event_stream),
             projector: read.flag("NOETL_PROJECTOR", true),
+            event_retention_days: read.event_retention_days(),
             pg_bin: self.text("NOETL_PG_BIN").map(PathBuf::from),
             fault_point: self.text("NOETL_FAULT_POINT").map(str::to_owned),
         };
@@ -209,6 +213,11 @@ impl Reader<'_> {
     fn machine_id(&mut self) -> Option<u16> {
         self.sources.text("NOETL_SERVER_MACHINE_ID")?;
         Some(self.within("NOETL_SERVER_MACHINE_ID", 0, 0, MAX_MACHINE_ID))
+    }
+
+    fn event_retention_days(&mut self) -> Option<u32> {
+        self.sources.text("NOETL_EVENT_RETENTION_DAYS")?;
+        Some(self.within("NOETL_EVENT_RETENTION_DAYS", 1, 1, 36_500))
     }
 
     fn nats_url(&mut self, needed: bool) -> Option<String> {

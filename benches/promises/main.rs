@@ -19,6 +19,7 @@ mod common;
 mod execute;
 mod feed;
 mod lists;
+mod project;
 mod report;
 
 use common::Deployment;
@@ -53,6 +54,10 @@ async fn main() {
         feed::measure_idling(&server, &mut report).await;
         feed::measure_latency(&deployment, &server, &mut report).await;
     }
+    execute::measure(&deployment, &server, &mut report).await;
+    lists::measure(&deployment, &server, &mut report).await;
+    project::measure(&deployment, &server, &mut report).await;
+    feed::measure_latency(&deployment, &server, &mut report).await;
     report.figure("server, after all of it: resident memory", report::resident_mib(&server), "MiB", None);
     drop(server);
     if wanted("feed") {

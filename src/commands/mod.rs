@@ -2,6 +2,7 @@
 
 mod demo;
 mod dev;
+mod maintain;
 
 use std::process::ExitCode;
 
@@ -31,6 +32,10 @@ enum Command {
     Serve,
     /// Bring the configured databases to the shape that this version needs.
     Migrate,
+    /// Do every duty of housekeeping once, now, on all databases: make the coming event partitions, drop the ones past
+    /// the retention, finish abandoned claims and registrations, purge expired claims. Servers do the same by
+    /// themselves; it is safe beside them. Prints a line for each duty and database; fails if one failed.
+    Maintain,
     /// Check the settings and say what is wrong with them.
     CheckConfig,
     /// Print the GraphQL schema.
@@ -54,6 +59,9 @@ pub enum Failure {
     /// The demo.
     #[error(transparent)]
     Demo(#[from] demo::DemoError),
+    /// Duties of housekeeping.
+    #[error("{0} of the duties failed")]
+    Duties(usize),
     /// The application.
     #[error("{}", chain(.0))]
     App(#[from] AppError),
@@ -72,9 +80,9 @@ impl Failure {
     }
 }
 
-fn chain(error: &AppError) -> String {
+fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
+    let mut cause = error.source();
     while let Some(error) = cause {
         let said = error.to_string();
         if !text.ends_with(&said) {
@@ -96,6 +104,10 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Migrate => {
             let (sources, _) = start_logging()?;
             Ok(app::migrate(&sources.check(Needs::Databases)?).await?)
+        }
+        Command::Maintain => {
+            let (sources, _) = start_logging()?;
+            maintain::run(&sources.check(Needs::Databases)?).await
         }
         Command::CheckConfig => {
             Sources::read()?.check(Needs::Servers)?;

@@ -49,6 +49,12 @@ impl Id {
         self.0
     }
 
+    /// Whether a generator can make a larger id; a log that ends with one that can't be followed takes no more events.
+    #[must_use]
+    pub const fn can_be_followed(self) -> bool {
+        self.millis() < MAX_MS
+    }
+
     /// Milliseconds since 2024-01-01T00:00:00Z at which the id was made.
     #[must_use]
     pub const fn millis(self) -> u64 {
@@ -160,7 +166,7 @@ impl Snowflakes {
     /// is exceeded for its log alone, and does not take this generator, and all ids after, along.
     pub fn next_after(&mut self, floor: Id, now_ms: u64) -> Result<Id, NoId> {
         let ms = floor.millis();
-        if ms >= MAX_MS {
+        if !floor.can_be_followed() {
             return Err(NoId::Exhausted(floor));
         }
         if ms > self.last.0.max(now_ms) + FAR_MS {

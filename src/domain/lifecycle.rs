@@ -40,6 +40,12 @@ pub const ACTIVATED: &str = "subscription.activated";
 /// The audit event of a duplicate message on a subscription's log; no lifecycle event.
 pub const DEDUPLICATED: &str = "subscription.message.deduplicated";
 
+/// Whether events of this type are what a subscription's state is read from.
+#[must_use]
+pub fn is_lifecycle(event_type: &str) -> bool {
+    event_type == REGISTERED || Action::ALL.iter().any(|action| action.event_type() == event_type)
+}
+
 /// A transition that the state table does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a subscription that is {from} can't be {}; allowed: {}", action.participle(), Allowed(*from))]

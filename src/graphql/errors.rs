@@ -47,7 +47,8 @@ pub struct UserError {
 impl From<Rejection> for UserError {
     fn from(rejection: Rejection) -> Self {
         let field = (!rejection.field.is_empty()).then_some(rejection.field);
-        Self { code: rejection.code.into(), message: rejection.message, field, retryable: false }
+        let retryable = rejection.code == RejectionCode::ShardUnavailable;
+        Self { code: rejection.code.into(), message: rejection.message, field, retryable }
     }
 }
 

@@ -24,6 +24,42 @@ impl ScalarType for BigInt {
     }
 }
 
+/// Seconds: a number, or its decimal text; null and an empty text count as absent.
+#[derive(Debug, Clone)]
+pub struct Seconds(pub serde_json::Value);
+
+/// Seconds: a number, or its decimal text; null and an empty text count as absent.
+///
+/// Any value is let in, so that a malformed one is answered where it stands in a batch and does not fail the whole.
+#[Scalar]
+impl ScalarType for Seconds {
+    fn parse(value: Value) -> InputValueResult<Self> {
+        Ok(Self(value.into_json()?))
+    }
+
+    fn to_value(&self) -> Value {
+        Value::from_json(self.0.clone()).unwrap_or_default()
+    }
+}
+
+/// A time as RFC 3339 text; null and an empty text count as absent.
+#[derive(Debug, Clone)]
+pub struct Timestamp(pub serde_json::Value);
+
+/// A time as RFC 3339 text; null and an empty text count as absent.
+///
+/// Any value is let in, so that a malformed one is answered where it stands in a batch and does not fail the whole.
+#[Scalar]
+impl ScalarType for Timestamp {
+    fn parse(value: Value) -> InputValueResult<Self> {
+        Ok(Self(value.into_json()?))
+    }
+
+    fn to_value(&self) -> Value {
+        Value::from_json(self.0.clone()).unwrap_or_default()
+    }
+}
+
 impl From<u64> for BigInt {
     fn from(number: u64) -> Self {
         Self(i64::try_from(number).unwrap_or(i64::MAX))

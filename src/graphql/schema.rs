@@ -12,6 +12,7 @@ use super::query::Query;
 use crate::service::catalog::Catalog;
 use crate::service::executions::Executions;
 use crate::service::ids::Ids;
+use crate::service::ingest::Ingest;
 use crate::service::projections::Projections;
 use crate::service::subscriptions::Subscriptions;
 use crate::stream::hub::Hub;
@@ -30,6 +31,8 @@ pub struct Services {
     pub executions: Executions,
     /// Executions' states.
     pub projections: Projections,
+    /// Events that workers made.
+    pub ingest: Ingest,
     /// The live events; `None` without a broker.
     pub hub: Option<Hub>,
     /// Makes ids.

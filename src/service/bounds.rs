@@ -7,6 +7,9 @@ use super::error::{Rejection, RejectionCode};
 
 /// Bytes of a reason.
 const MAX_REASON_BYTES: usize = 4096;
+/// Brackets within brackets of JSON. The parsers of readers stop at 128, and what is stored comes to them wrapped: in an
+/// event, a snapshot, an answer.
+const MAX_JSON_DEPTH: usize = 100;
 
 /// A text that can be stored and looked for.
 pub fn check_text(field: &str, text: &str) -> Result<(), Rejection> {
@@ -22,15 +25,32 @@ pub(super) fn check_reason(reason: Option<&str>) -> Result<(), Rejection> {
     check_text("reason", reason)
 }
 
-/// JSON of at most `max_bytes` that can be stored.
+/// JSON of at most `max_bytes` that can be stored, and read again.
 pub(super) fn check_json(field: &str, value: &Value, max_bytes: usize) -> Result<(), Rejection> {
+    json_text(field, value, max_bytes).map(drop)
+}
+
+/// The text of JSON of at most `max_bytes` that can be stored, and read again.
+pub(super) fn json_text(field: &str, value: &Value, max_bytes: usize) -> Result<String, Rejection> {
     let text = value.to_string();
     if text.len() > max_bytes {
         let message = format!("{field} has {} bytes as JSON; at most {max_bytes} are allowed", text.len());
         return Err(Rejection::new(RejectionCode::PayloadTooLarge, field, message));
     }
+    if is_deeper_than(MAX_JSON_DEPTH, value) {
+        let message = format!("{field} has more than {MAX_JSON_DEPTH} maps or lists within one another");
+        return Err(Rejection::invalid(field, message));
+    }
     // Most JSON does not have these letters, and then need not be walked.
-    if text.contains("\\u0000") && holds_nul(value) { Err(nul(field)) } else { Ok(()) }
+    if text.contains("\\u0000") && holds_nul(value) { Err(nul(field)) } else { Ok(text) }
+}
+
+fn is_deeper_than(levels: usize, value: &Value) -> bool {
+    match value {
+        Value::Array(items) => levels == 0 || items.iter().any(|inner| is_deeper_than(levels - 1, inner)),
+        Value::Object(map) => levels == 0 || map.values().any(|inner| is_deeper_than(levels - 1, inner)),
+        _ => false,
+    }
 }
 
 fn holds_nul(value: &Value) -> bool {

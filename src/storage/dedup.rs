@@ -126,6 +126,23 @@ pub async fn stale(
     Ok(rows.into_iter().map(|row| claim((row.execution_id, row.request))).collect())
 }
 
+/// Removes up to `limit` claims that are created and whose window has passed; reserved ones stay for ever. What somebody
+/// claims anew at this moment is passed over. Answers how many went.
+pub async fn purge_expired(cluster: &Database, limit: i64) -> Result<u64, StorageError> {
+    let delete = sqlx::query!(
+        "DELETE FROM noetl.subscription_dedup AS expired
+         USING (
+             SELECT subscription_id, dedup_key FROM noetl.subscription_dedup
+             WHERE state = 1
+               AND (expires_at <= now() OR (expires_at IS NULL AND seen_at <= now() - interval '300 seconds'))
+             LIMIT $1 FOR UPDATE SKIP LOCKED
+         ) AS batch
+         WHERE expired.subscription_id = batch.subscription_id AND expired.dedup_key = batch.dedup_key",
+        limit,
+    );
+    Ok(cluster.run(delete.execute(cluster.pool())).await?.rows_affected())
+}
+
 fn parse(cluster: &Database, execution: i64, request: Value) -> Result<Creation, StorageError> {
     serde_json::from_value(request)
         .map_err(|error| cluster.corrupt(format!("an unreadable dedup claim of execution {execution}: {error}")))

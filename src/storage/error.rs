@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use sqlx::error::DatabaseError;
+use sqlx::postgres::PgDatabaseError;
+
 use crate::domain::shard::ShardIndex;
 
 /// Which database.
@@ -71,6 +74,17 @@ impl StorageError {
         }
     }
 
+    /// What the values of a statement were refused for, where that is the trouble and the others' are not to blame: a
+    /// constraint, a type, a size, a trigger. Says what of it users may know.
+    #[must_use]
+    pub fn refused_values(&self) -> Option<String> {
+        match self {
+            Self::Unstorable { .. } => Some("a value can't be stored".to_owned()),
+            Self::Refused { source, .. } => refused_values(source.as_database_error()?),
+            Self::Unavailable { .. } | Self::Corrupt { .. } => None,
+        }
+    }
+
     /// The shard that can't be reached, where that is the trouble.
     #[must_use]
     pub fn unavailable(&self) -> Option<DatabaseName> {
@@ -84,8 +98,23 @@ impl StorageError {
 /// SQLSTATE `character_not_in_repertoire` (a NUL in a text), `untranslatable_character` (one in a JSON text) and
 /// `datetime_field_overflow`.
 fn is_unstorable(error: &sqlx::Error) -> bool {
-    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
+    let code = error.as_database_error().and_then(DatabaseError::code);
     code.is_some_and(|code| ["22021", "22P05", "22008"].contains(&code.as_ref()))
+}
+
+/// SQLSTATE classes of PostgreSQL's manual, appendix A: data exceptions, integrity constraints, check options of views,
+/// exceptions raised by triggers, limits such as the size of an index's row.
+fn refused_values(error: &dyn DatabaseError) -> Option<String> {
+    let code = error.code()?;
+    if !["22", "23", "44", "P0", "54"].iter().any(|class| code.starts_with(class)) {
+        return None;
+    }
+    let column = error.try_downcast_ref::<PgDatabaseError>().and_then(PgDatabaseError::column);
+    Some(match (error.constraint(), column) {
+        (Some(constraint), _) => format!("the database's constraint {constraint:?} does not allow it"),
+        (None, Some(column)) => format!("the database does not allow its {column:?}"),
+        (None, None) => format!("the database does not allow a value of it (SQLSTATE {code})"),
+    })
 }
 
 fn is_unavailability(error: &sqlx::Error) -> bool {
@@ -101,9 +130,10 @@ fn is_unavailability(error: &sqlx::Error) -> bool {
 }
 
 /// SQLSTATE classes of PostgreSQL's manual, appendix A: connection exceptions, too many connections, the server going
-/// down or coming up, a disk that is full, a standby that takes no writes, a lock or a statement that took too long.
+/// down or coming up, a disk that is full, a standby that takes no writes, a lock or a statement that took too long, a
+/// deadlock, a serialization failure.
 fn is_unavailable_state(code: &str) -> bool {
     code.starts_with("08")
         || code.starts_with("57P")
-        || ["53100", "53300", "25006", "25P03", "55P03", "57014"].contains(&code)
+        || ["53100", "53300", "25006", "25P03", "55P03", "57014", "40P01", "40001"].contains(&code)
 }

@@ -11,13 +11,14 @@ use super::error::StorageError;
 use super::pools::Database;
 
 /// (name, table, what follows the table's name) of the indexes on plain tables.
-const PLAIN: [(&str, &str, &str); 3] = [
+const PLAIN: [(&str, &str, &str); 4] = [
     (
         "execution_parent_idx",
         "noetl.execution",
         "(parent_execution_id, execution_id) WHERE parent_execution_id IS NOT NULL",
     ),
     ("execution_status_idx", "noetl.execution", "(upper(status), execution_id)"),
+    ("subscription_dedup_expiry_idx", "noetl.subscription_dedup", "(expires_at) WHERE state = 1"),
     ("subscription_dedup_reserved_idx", "noetl.subscription_dedup", "(execution_id) WHERE state = 0"),
 ];
 

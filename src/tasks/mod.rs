@@ -1,10 +1,13 @@
 //! Background work. Each takes no input, is idempotent, and may run on every replica at once.
 
+pub mod dedup_purge;
 pub mod dedup_sweeper;
 pub mod machine_lease;
+pub mod maintain;
 pub mod partitions;
 pub mod prober;
 pub mod projector;
+pub mod retention;
 
 use std::time::Duration;
 

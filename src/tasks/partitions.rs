@@ -26,14 +26,17 @@ pub async fn run(databases: Databases, stop: CancellationToken) {
     }
 }
 
-/// Makes what is missing in one database.
-pub async fn ensure(database: &Database) -> Result<(), StorageError> {
-    let mut quarter = Quarter::of(clock::now());
+/// Makes what is missing in one database. Answers what it made.
+pub async fn ensure(database: &Database) -> Result<Vec<String>, StorageError> {
+    let (mut quarter, mut made) = (Quarter::of(clock::now()), Vec::new());
     for _ in 0..AHEAD {
         if partitions::ensure(database, quarter).await? {
-            tracing::info!(database = %database.name(), partition = quarter.partition_name(), "made an event partition");
+            let partition = quarter.partition_name();
+            tracing::info!(database = %database.name(), partition, "made an event partition");
+            metrics::counter!("noetl_event_partitions_made_total").increment(1);
+            made.push(partition);
         }
         quarter = quarter.next();
     }
-    Ok(())
+    Ok(made)
 }

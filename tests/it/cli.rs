@@ -34,6 +34,7 @@ async fn everything_that_is_wrong_is_said_at_once() {
         ("NOETL_EVENT_STREAM_BACKFILL", "2"),
         ("NOETL_EVENT_STREAM_DEDUP_SECS", "1.5"),
         ("NOETL_EVENT_STREAM_RETENTION_SECS", "99999999999"),
+        ("NOETL_EVENT_RETENTION_DAYS", "0"),
     ];
     let output = check_config(&wrong).await;
     assert_eq!(output.status.code(), Some(2));

@@ -6,6 +6,7 @@ use noetl_graphql::local::{Postgres, PostgresOptions};
 use serde_json::{Value, json};
 
 use crate::common::feed::{Reader, insert};
+use crate::common::worker::event;
 use crate::common::{Deployment, Server, eventually};
 
 /// SPEC: a mutation for a shard that is down fails in under this.
@@ -174,6 +175,36 @@ async fn live_events_of_the_others_flow_though_a_shard_was_never_up() {
     let key = (setup.deployment.ids_on(1, 1, 1)[0], 1);
     insert(&mut setup.deployment.shard(1).await, key).await;
     assert!(reader.until_seen([key]).await);
+}
+
+#[tokio::test]
+async fn worker_events_of_the_others_land_while_a_shard_is_down() {
+    let mut setup = with_own_shard().await;
+    let server = setup.deployment.replica().await;
+    let (here, there) = (setup.deployment.ids_on(0, 1, 10), setup.deployment.ids_on(1, 1, 10));
+    let keys: Vec<_> = here.iter().zip(&there).flat_map(|(here, there)| [(*here, 1), (*there, 1)]).collect();
+    let mut events: Vec<Value> = keys.iter().map(|key| event(*key)).collect();
+    events.push(json!({}));
+    setup.own.kill_9().await;
+    let begun = Instant::now();
+    let payload = server.project(&events).await;
+    assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
+    assert_eq!((&payload["projected"], &payload["duplicates"]), (&json!(10), &json!(0)), "{payload}");
+    let rejected = payload["rejected"].as_array().unwrap();
+    assert_eq!(rejected.len(), 11, "{payload}");
+    for (one, index) in rejected.iter().zip((1..20).step_by(2)) {
+        assert_eq!((&one["index"], &one["retryable"]), (&json!(index), &json!(true)), "{one}");
+        assert_eq!(one["code"], "SHARD_UNAVAILABLE", "{one}");
+    }
+    assert_eq!((&rejected[10]["index"], &rejected[10]["code"]), (&json!(20), &json!("INVALID_INPUT")));
+
+    setup.own.restart().await.unwrap();
+    eventually("the same batch lands as a whole", async || {
+        let payload = server.project(&events[..20]).await;
+        (payload["rejected"] == json!([])).then_some(())
+    })
+    .await;
+    assert_eq!(setup.deployment.committed().await, keys.into_iter().collect());
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 mod advance;
 mod payloads;
+mod project_events;
 
 use async_graphql::{Context, Object, Result};
 
@@ -21,6 +22,7 @@ use payloads::{
     BulkTransitionPayload, BulkTransitionResult, CancelExecutionPayload, ExecuteBatchPayload, ExecutePayload,
     RegisterCatalogEntryPayload, SubscriptionPayload,
 };
+use project_events::{ProjectEventsInput, ProjectEventsPayload};
 
 /// The root of all mutations.
 #[derive(Debug)]
@@ -172,6 +174,17 @@ impl Mutation {
         };
         let (advances, user_errors) = split(advances)?;
         Ok(AdvanceProjectionsPayload::new(advances.unwrap_or_default(), user_errors))
+    }
+
+    /// Takes in events that workers made. Sending a batch again is harmless: what is known is skipped and counted.
+    async fn project_events(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "What happened.")] input: ProjectEventsInput,
+    ) -> Result<ProjectEventsPayload> {
+        let (ids, drafts) = input.into_parts();
+        let projected = ctx.data::<Services>()?.ingest.project(drafts).await;
+        ProjectEventsPayload::new(&ids, projected)
     }
 }
 

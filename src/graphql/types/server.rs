@@ -8,6 +8,7 @@ use crate::graphql::inputs::Permission;
 use crate::graphql::scalars::BigInt;
 use crate::service::catalog::MAX_CONTENT_BYTES;
 use crate::service::executions::{MAX_BATCH, MAX_WORKLOAD_BYTES};
+use crate::service::ingest::{MAX_EVENT_BYTES, MAX_EVENTS};
 
 /// One shard as this replica sees it.
 #[derive(Debug, Clone, SimpleObject)]
@@ -56,6 +57,10 @@ pub struct ServerLimits {
     pub default_page: u32,
     /// Requests of an executeBatch.
     pub max_batch: u32,
+    /// Events of a projectEvents.
+    pub max_events: u32,
+    /// Bytes of JSON and texts of one of them.
+    pub max_event_bytes: BigInt,
     /// Bytes of a workload as JSON.
     pub max_workload_bytes: BigInt,
     /// Bytes of a catalog entry's content.
@@ -79,6 +84,8 @@ impl From<&crate::graphql::schema::EdgeLimits> for ServerLimits {
             max_page: MAX_PAGE,
             default_page: DEFAULT_PAGE,
             max_batch: count(MAX_BATCH),
+            max_events: count(MAX_EVENTS),
+            max_event_bytes: (MAX_EVENT_BYTES as u64).into(),
             max_workload_bytes: (MAX_WORKLOAD_BYTES as u64).into(),
             max_content_bytes: (MAX_CONTENT_BYTES as u64).into(),
             max_body_bytes: (edge.body_bytes as u64).into(),

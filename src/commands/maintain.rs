@@ -1,0 +1,19 @@
+//! Housekeeping on demand.
+
+use super::{Failure, chain};
+use crate::app;
+use crate::config::Config;
+
+/// Does every duty once and prints what came of it.
+pub(super) async fn run(config: &Config) -> Result<(), Failure> {
+    let mut failed = 0;
+    let told = app::maintain(config, |done| {
+        let said = done.outcome.unwrap_or_else(|error| {
+            failed += 1;
+            format!("FAILED: {}", chain(&error))
+        });
+        println!("{}: {}: {said}", done.database, done.duty);
+    });
+    told.await?;
+    if failed == 0 { Ok(()) } else { Err(Failure::Duties(failed)) }
+}

@@ -1,0 +1,111 @@
+//! Taking in events that workers made: 1 to 5000 at a time, of any executions.
+//!
+//! A batch is idempotent: an event whose id is known, to the log or to the batch itself, is skipped and counted. Each
+//! event stands for itself: one that is malformed, that a database refuses, or whose shard is down is answered by its
+//! index, and the others land. Events are not checked against what their log says: workers report what happened, in
+//! whatever order it reaches us. Only the lifecycle of source subscriptions is written by transitions alone.
+
+mod draft;
+mod landing;
+mod values;
+
+use std::collections::BTreeMap;
+
+use futures::future::join_all;
+
+use super::error::{Rejection, ServiceError};
+use super::shards::by_shard;
+use super::wake::Wakes;
+use crate::domain::ids::Id;
+use crate::storage::ingest::NewEvent;
+use crate::storage::pools::Databases;
+use landing::Landing;
+
+pub use draft::{EventDraft, MAX_EVENT_BYTES};
+
+/// Events in one batch.
+pub const MAX_EVENTS: usize = 5000;
+
+/// The use case of taking in events.
+#[derive(Debug, Clone)]
+pub struct Ingest {
+    databases: Databases,
+    wakes: Wakes,
+}
+
+/// What became of a batch; every event is counted once.
+#[derive(Debug, Default)]
+pub struct Projected {
+    /// Events that were stored.
+    pub projected: usize,
+    /// Events that were known.
+    pub duplicates: usize,
+    /// Why an event was not taken in, by its index in the batch.
+    pub rejected: BTreeMap<usize, ServiceError>,
+}
+
+/// An event of the batch, and every index at which its id occurs; the first one's content counts.
+struct Entry {
+    event: NewEvent,
+    indexes: Vec<usize>,
+}
+
+impl Ingest {
+    /// Takes events into the logs of a deployment's shards.
+    #[must_use]
+    pub fn new(databases: Databases, wakes: Wakes) -> Self {
+        Self { databases, wakes }
+    }
+
+    /// Takes in a batch.
+    pub async fn project(&self, drafts: Vec<EventDraft>) -> Result<Projected, ServiceError> {
+        if drafts.is_empty() || drafts.len() > MAX_EVENTS {
+            let message = format!("a batch has 1 to {MAX_EVENTS} events, not {}", drafts.len());
+            return Err(Rejection::invalid("events", message).into());
+        }
+        let count = drafts.len();
+        let (entries, rejected) = read(drafts);
+        let mut outcome = Projected { rejected, ..Projected::default() };
+        let shards = by_shard(&self.databases, entries, |entry| entry.event.execution_id).into_iter();
+        let landings = shards.map(async |(index, entries)| {
+            let (events, indexes): (Vec<_>, Vec<_>) = entries.into_iter().map(|one| (one.event, one.indexes)).unzip();
+            let landing = Landing::of(&self.databases.shards()[usize::from(index)], &events).await;
+            (index, landing, indexes)
+        });
+        for (shard, landing, indexes) in join_all(landings).await {
+            if landing.inserted > 0 {
+                self.wakes.ring(shard);
+            }
+            outcome.projected += landing.inserted;
+            for (position, error) in landing.refused {
+                outcome.rejected.extend(indexes[position].iter().map(|index| (*index, error.clone())));
+            }
+        }
+        outcome.duplicates = count - outcome.projected - outcome.rejected.len();
+        outcome.count();
+        Ok(outcome)
+    }
+}
+
+impl Projected {
+    fn count(&self) {
+        metrics::counter!("noetl_events_projected_total").increment(self.projected as u64);
+        metrics::counter!("noetl_events_duplicate_total").increment(self.duplicates as u64);
+        metrics::counter!("noetl_events_rejected_total").increment(self.rejected.len() as u64);
+    }
+}
+
+/// The well-formed events, each id once, and why the others are none, by index.
+fn read(drafts: Vec<EventDraft>) -> (Vec<Entry>, BTreeMap<usize, ServiceError>) {
+    let (mut entries, mut rejected) = (BTreeMap::<(Id, Id), Entry>::new(), BTreeMap::new());
+    for (index, draft) in drafts.into_iter().enumerate() {
+        match draft.read() {
+            Ok(event) => {
+                let key = (event.execution_id, event.event_id);
+                entries.entry(key).or_insert_with(|| Entry { event, indexes: Vec::new() }).indexes.push(index);
+            }
+            Err(rejection) => drop(rejected.insert(index, rejection.into())),
+        }
+    }
+    (entries.into_values().collect(), rejected)
+}

@@ -1,0 +1,67 @@
+//! Reading the values that workers write in more than one way. An empty text counts as absent.
+
+use chrono::{DateTime, Datelike, Utc};
+use serde_json::Value;
+
+use crate::domain::ids::{Id, MalformedId};
+use crate::service::bounds::check_text;
+use crate::service::error::Rejection;
+
+/// The years that PostgreSQL and RFC 3339 both know.
+const YEARS: std::ops::RangeInclusive<i32> = 1..=9999;
+
+/// An id: a decimal number from 1 to 9223372036854775807.
+pub(super) fn id(field: &str, given: Option<String>) -> Result<Option<Id>, Rejection> {
+    match known_or_zero(field, given)? {
+        Some(id) if id.get() == 0 => Err(Rejection::invalid(field, format!("{field} is 0, which is no id"))),
+        id => Ok(id),
+    }
+}
+
+/// An id for which 0 stands for an unknown one.
+pub(super) fn known_id(field: &str, given: Option<String>) -> Result<Option<Id>, Rejection> {
+    Ok(known_or_zero(field, given)?.filter(|id| id.get() != 0))
+}
+
+fn known_or_zero(field: &str, given: Option<String>) -> Result<Option<Id>, Rejection> {
+    let given = given.filter(|given| !given.is_empty());
+    let malformed = |malformed: MalformedId| Rejection::invalid(field, format!("{field} is {malformed}"));
+    given.map(|given| given.parse().map_err(malformed)).transpose()
+}
+
+/// A text that can be stored.
+pub(super) fn text(field: &str, given: Option<String>) -> Result<Option<String>, Rejection> {
+    given.map(|given| check_text(field, &given).map(|()| given)).transpose()
+}
+
+/// A finite number of seconds: a number, or its decimal text.
+pub(super) fn seconds(field: &str, given: Option<Value>) -> Result<Option<f64>, Rejection> {
+    let number = match given.unwrap_or_default() {
+        Value::Null => return Ok(None),
+        Value::String(text) if text.is_empty() => return Ok(None),
+        Value::String(text) => text.parse().ok(),
+        Value::Number(number) => number.as_f64(),
+        _ => None,
+    };
+    let finite = number.filter(|number: &f64| number.is_finite());
+    let refusal = || Rejection::invalid(field, format!("{field} must be a finite number of seconds"));
+    finite.map(Some).ok_or_else(refusal)
+}
+
+/// A time as RFC 3339 text.
+pub(super) fn time(field: &str, given: Option<Value>) -> Result<Option<DateTime<Utc>>, Rejection> {
+    let read = match given.unwrap_or_default() {
+        Value::Null => return Ok(None),
+        Value::String(text) if text.is_empty() => return Ok(None),
+        Value::String(text) => DateTime::parse_from_rfc3339(&text).ok().map(|time| time.to_utc()),
+        _ => None,
+    };
+    let message = || {
+        let years = format!("{} to {}", YEARS.start(), YEARS.end());
+        Rejection::invalid(
+            field,
+            format!("{field} must be RFC 3339 text in the years {years}, such as 2026-01-31T10:00:00Z"),
+        )
+    };
+    read.filter(|time| YEARS.contains(&time.year())).map(Some).ok_or_else(message)
+}

@@ -1,0 +1,318 @@
+//! Housekeeping on demand and by itself: what is past its time goes, what anybody still needs stays, and nobody is hurt.
+
+use std::process::Output;
+
+use futures::future::join_all;
+use noetl_graphql::domain::shard::ShardIndex;
+use noetl_graphql::storage::error::DatabaseName;
+use noetl_graphql::storage::pools::Database;
+use noetl_graphql::storage::retention::{Kept, Turn};
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+
+use crate::common::feed::{Key, Reader, insert, insert_typed, run};
+use crate::common::{Deployment, Server, eventually};
+
+/// The ids of the n-th old partition begin here; ids this small were made on the first of January 2024.
+const fn first(partition: i64) -> i64 {
+    partition * 1_000_000
+}
+
+const RETENTION: (&str, &str) = ("NOETL_EVENT_RETENTION_DAYS", "30");
+
+/// Makes old partitions, as a server of that time would have.
+async fn old_partitions(deployment: &Deployment, shard: usize, count: i64) {
+    for n in 1..=count {
+        let bounds = format!("FROM ({}) TO ({})", first(n), first(n + 1));
+        let create = format!("CREATE TABLE noetl.event_old{n} PARTITION OF noetl.event FOR VALUES {bounds}");
+        run(&mut deployment.shard(shard).await, &create).await;
+    }
+}
+
+/// The old partitions that are still there.
+async fn left(deployment: &Deployment, shard: usize) -> Vec<String> {
+    let query = "SELECT relname::text FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
+                 WHERE inhparent = 'noetl.event'::regclass AND relname LIKE 'event_old%' ORDER BY relname";
+    sqlx::query_scalar(query).fetch_all(&mut deployment.shard(shard).await).await.unwrap()
+}
+
+async fn maintain_with(deployment: &Deployment, settings: &[(&str, &str)]) -> (Output, String) {
+    let mut command = deployment.command("maintain");
+    let output = command.envs(settings.iter().copied()).output().await.unwrap();
+    let said = String::from_utf8(output.stdout.clone()).unwrap();
+    (output, said)
+}
+
+/// Runs `maintain` with a retention; it must succeed. Answers what it says of retention on shard 0.
+async fn maintain(deployment: &Deployment) -> String {
+    let (output, said) = maintain_with(deployment, &[RETENTION]).await;
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    let name = if deployment.shard_dsns[0] == deployment.cluster_dsn { "the cluster database" } else { "shard 0" };
+    let line = said.lines().find_map(|line| line.strip_prefix(&format!("{name}: retention: ")));
+    line.unwrap_or_else(|| panic!("{said}")).to_owned()
+}
+
+/// Waits until everything that is committed is published.
+async fn published(deployment: &Deployment) {
+    let behind = "SELECT (SELECT count(*) FROM noetl.event, noetl.tail_cursor
+                          WHERE NOT pg_visible_in_snapshot(tx_id, done))
+                      + (SELECT count(*) FROM noetl.tail_cursor WHERE target IS NOT NULL)";
+    eventually("all is published", async || (deployment.sum_over_shards(behind).await == 0).then_some(())).await;
+}
+
+/// Publishes what there is, then stops publishing.
+async fn publish(deployment: &Deployment) {
+    let server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    published(deployment).await;
+    assert!(server.stop().await.success());
+}
+
+async fn ended_execution(shard: &mut PgConnection, id: i64) {
+    insert_typed(&mut *shard, (id, 1), "playbook_started").await;
+    insert_typed(&mut *shard, (id, 2), "playbook_completed").await;
+    // The read model lags behind the log.
+    let rows = format!(
+        "INSERT INTO noetl.execution (execution_id, catalog_id, status) VALUES ({id}, 0, 'RUNNING');
+         INSERT INTO noetl.projection_snapshot (aggregate_id, aggregate_type, version, snapshot, checksum)
+             VALUES ('{id}', 'orchestrator_workflow_state', 2, '{{}}', 'x');
+         INSERT INTO noetl.outbox (execution_id, event_id, subject, payload, status)
+             VALUES ({id}, 1, 's', '{{}}', 'PUBLISHED'), ({id}, 2, 's', '{{}}', 'FAILED');"
+    );
+    run(shard, &rows).await;
+}
+
+async fn derived_rows(deployment: &Deployment, id: i64) -> [i64; 3] {
+    let mut counts = [0; 3];
+    let tables = [
+        "execution WHERE execution_id =",
+        "projection_snapshot WHERE aggregate_id::bigint =",
+        "outbox WHERE execution_id =",
+    ];
+    for (count, table) in counts.iter_mut().zip(tables) {
+        *count = deployment.sum_over_shards(&format!("SELECT count(*) FROM noetl.{table} {id}")).await;
+    }
+    counts
+}
+
+#[tokio::test]
+async fn a_partition_that_nobody_needs_goes_and_the_feed_and_reads_go_on() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    old_partitions(&deployment, 0, 2).await;
+    let mut shard = deployment.shard(0).await;
+    let (old, foreign) = (first(1) + 5, 77);
+    ended_execution(&mut shard, old).await;
+    // An id of other origin, in no partition with bounds, whose log is there.
+    ended_execution(&mut shard, foreign).await;
+    server.register_entry("flow", &json!({ "kind": "playbook" })).await;
+    let young = server.execute(json!({ "path": "flow" })).await["execution"]["id"].clone();
+    let mut reader = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
+    published(&deployment).await;
+
+    let said = maintain(&deployment).await;
+    assert_eq!(left(&deployment, 0).await, [""; 0], "{said}");
+    assert!(said.contains("dropped 2 partitions") && said.contains("1 executions"), "{said}");
+    // What is not settled stays to be sent or looked at.
+    assert_eq!(derived_rows(&deployment, old).await, [0, 0, 1]);
+    assert_eq!(derived_rows(&deployment, foreign).await, [1, 1, 2]);
+
+    let key: Key = (first(1) + 6, 1);
+    insert(&mut shard, key).await;
+    assert!(reader.until_seen([key]).await);
+    let lists = server.data("{ executions { nodes { id } } }", Value::Null).await;
+    assert_eq!(lists["executions"]["nodes"], json!([{ "id": young }, { "id": "77" }]));
+    assert_eq!(server.execute(json!({ "path": "flow" })).await["outcome"], "STARTED");
+    assert!(maintain(&deployment).await.starts_with("dropped 0 partitions"));
+}
+
+#[tokio::test]
+async fn an_event_that_is_not_published_keeps_its_partition() {
+    let deployment = Deployment::start(0).await;
+    old_partitions(&deployment, 0, 2).await;
+    let said = maintain(&deployment).await;
+    assert!(said.contains("event_old1 stays: no feed has begun"), "{said}");
+    publish(&deployment).await;
+    insert(&mut deployment.shard(0).await, (first(1) + 1, 1)).await;
+    let said = maintain(&deployment).await;
+    assert!(said.contains("event_old1 stays: it holds events that are not published"), "{said}");
+    assert_eq!(left(&deployment, 0).await, ["event_old1"]);
+    publish(&deployment).await;
+    maintain(&deployment).await;
+    assert_eq!(left(&deployment, 0).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_log_that_is_still_lived_in_keeps_its_partition() {
+    let deployment = Deployment::start(1).await;
+    old_partitions(&deployment, 0, 4).await;
+    let mut shard = deployment.shard(0).await;
+    let id = |partition| first(partition) + 9;
+    let lifecycle = async |shard: &mut PgConnection, event, event_type: &str, status: &str| {
+        let row = format!(
+            "INSERT INTO noetl.event (execution_id, event_id, event_type, node_name, status)
+             VALUES ({}, {event}, 'subscription.{event_type}', 'inbox', '{status}')",
+            id(1)
+        );
+        run(shard, &row).await;
+    };
+    lifecycle(&mut shard, 1, "registered", "REGISTERED").await;
+    lifecycle(&mut shard, 2, "paused", "PAUSED").await;
+    insert_typed(&mut shard, (id(2), 1), "playbook_started").await;
+    let row = format!("INSERT INTO noetl.execution (execution_id, catalog_id, status) VALUES ({}, 0, 'odd')", id(2));
+    run(&mut shard, &row).await;
+    // The read model lacks it.
+    insert_typed(&mut shard, (id(3), 1), "playbook_started").await;
+    insert_typed(&mut shard, (id(4), 1), "call.done").await;
+    publish(&deployment).await;
+
+    let said = maintain(&deployment).await;
+    assert_eq!(left(&deployment, 0).await, ["event_old1", "event_old2", "event_old3"], "{said}");
+    assert!(said.contains(&format!("event_old1 stays: it holds the log of source subscription {}", id(1))), "{said}");
+    for n in [2, 3] {
+        assert!(said.contains(&format!("event_old{n} stays: it holds the log of execution {}", id(n))), "{said}");
+    }
+    lifecycle(&mut shard, 3, "deactivated", "DEACTIVATED").await;
+    insert_typed(&mut shard, (id(2), 2), "playbook.cancelled").await;
+    insert_typed(&mut shard, (id(3), 2), "playbook_failed").await;
+    publish(&deployment).await;
+    maintain(&deployment).await;
+    assert_eq!(left(&deployment, 0).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn without_a_retention_and_without_publishing_nothing_goes() {
+    let deployment = Deployment::start(1).await;
+    old_partitions(&deployment, 0, 1).await;
+    publish(&deployment).await;
+    for settings in
+        [&[][..], &[RETENTION, ("NOETL_EVENT_STREAM_ENABLED", "false")], &[("NOETL_EVENT_RETENTION_DAYS", "36500")]]
+    {
+        let (output, said) = maintain_with(&deployment, settings).await;
+        assert!(output.status.success(), "{said}");
+        assert_eq!(left(&deployment, 0).await, ["event_old1"], "{said}");
+    }
+    let (output, _) = maintain_with(&deployment, &[("NOETL_EVENT_RETENTION_DAYS", "0")]).await;
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[tokio::test]
+async fn a_replica_does_it_by_itself() {
+    let deployment = Deployment::start(1).await;
+    old_partitions(&deployment, 0, 1).await;
+    insert(&mut deployment.shard(0).await, (first(1) + 1, 1)).await;
+    publish(&deployment).await;
+    let server = deployment.replica_with(&[RETENTION]).await;
+    eventually("the partition goes", async || left(&deployment, 0).await.is_empty().then_some(())).await;
+    eventually("it is counted", async || (dropped(&server).await > 0.5).then_some(())).await;
+}
+
+async fn dropped(server: &Server) -> f64 {
+    server.metric("noetl_event_partitions_dropped_total").await
+}
+
+#[tokio::test]
+async fn a_table_in_use_is_left_alone() {
+    let deployment = Deployment::start(1).await;
+    old_partitions(&deployment, 0, 1).await;
+    publish(&deployment).await;
+    let mut holder = deployment.shard(0).await;
+    run(&mut holder, "BEGIN; SELECT count(*) FROM noetl.event").await;
+    let said = maintain(&deployment).await;
+    assert!(said.contains("event_old1 stays: the event table is in use"), "{said}");
+    assert_eq!(left(&deployment, 0).await, ["event_old1"]);
+    run(&mut holder, "COMMIT").await;
+    maintain(&deployment).await;
+    assert_eq!(left(&deployment, 0).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn what_is_written_after_the_verdict_keeps_the_partition() {
+    let deployment = Deployment::start(1).await;
+    old_partitions(&deployment, 0, 1).await;
+    publish(&deployment).await;
+    let options = deployment.shard_dsns[0].parse().unwrap();
+    let shard = Database::new(DatabaseName::Shard(ShardIndex::default()), options, 2);
+    let mut turn = Turn::take(&shard).await.unwrap().unwrap();
+    assert!(Turn::take(&shard).await.unwrap().is_none(), "one process has the turn");
+    let partition = turn.partitions().await.unwrap().into_iter().find(|one| one.from == first(1)).unwrap();
+    // Open while the verdict is reached, committed before the drop.
+    let mut late = deployment.shard(0).await;
+    run(&mut late, "BEGIN").await;
+    insert(&mut late, (first(1) + 1, 1)).await;
+    let judged = turn.judge(&partition).await.unwrap().unwrap();
+    run(&mut late, "COMMIT").await;
+    assert_eq!(turn.drop_partition(&partition, &judged).await.unwrap(), Some(Kept::JustWritten));
+    assert_eq!(turn.judge(&partition).await.unwrap().unwrap_err(), Kept::Unpublished);
+    assert_eq!(left(&deployment, 0).await, ["event_old1"]);
+}
+
+#[tokio::test]
+async fn runs_at_once_do_it_once_and_what_a_crash_left_is_found() {
+    let deployment = Deployment::start(2).await;
+    for shard in 0..2 {
+        old_partitions(&deployment, shard, 3).await;
+    }
+    let id = deployment.ids_on(0, first(2), 1)[0];
+    ended_execution(&mut deployment.shard(0).await, id).await;
+    publish(&deployment).await;
+    // A process that died right after it dropped this one.
+    run(&mut deployment.shard(0).await, "DROP TABLE noetl.event_old2").await;
+    let runs = join_all((0..4).map(|_| maintain_with(&deployment, &[RETENTION]))).await;
+    let mut dropped = 0;
+    for (output, said) in &runs {
+        assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+        dropped += said.matches(" is gone").count();
+    }
+    assert_eq!(dropped, 5, "{runs:?}");
+    for shard in 0..2 {
+        assert_eq!(left(&deployment, shard).await, [""; 0]);
+    }
+    assert_eq!(derived_rows(&deployment, id).await, [0, 0, 1]);
+}
+
+#[tokio::test]
+async fn expired_claims_go_and_reserved_and_unexpired_ones_stay() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    server.register_entry("flow", &json!({ "kind": "playbook" })).await;
+    let input = json!({ "path": "flow", "dedup": { "key": "mine", "windowSeconds": 600 } });
+    assert_eq!(server.execute(input.clone()).await["outcome"], "STARTED");
+    // Nobody sweeps what is reserved here: the request in it can't be read.
+    run(
+        &mut deployment.cluster().await,
+        "INSERT INTO noetl.subscription_dedup (subscription_id, dedup_key, execution_id, state, request, seen_at, expires_at)
+         SELECT -1, 'expired ' || n, n, 1, NULL, now() - interval '1 hour', now() - interval '1 second'
+         FROM generate_series(1, 2500) AS n
+         UNION ALL SELECT -2, 'reserved', 9001, 0, '{}'::jsonb, now() - interval '1 hour', now() - interval '1 hour'
+         UNION ALL SELECT -2, 'unexpired', 9002, 1, NULL, now() - interval '1 hour', now() + interval '1 hour'
+         UNION ALL SELECT -2, 'older server, expired', 9003, 1, NULL, now() - interval '301 seconds', NULL
+         UNION ALL SELECT -2, 'older server, unexpired', 9004, 1, NULL, now() - interval '200 seconds', NULL",
+    )
+    .await;
+    let (output, said) = maintain_with(&deployment, &[]).await;
+    assert!(output.status.success(), "{said}");
+    let keys = "SELECT dedup_key FROM noetl.subscription_dedup ORDER BY dedup_key";
+    let keys: Vec<String> = sqlx::query_scalar(keys).fetch_all(&mut deployment.cluster().await).await.unwrap();
+    assert_eq!(keys, ["mine", "older server, unexpired", "reserved", "unexpired"], "{said}");
+    assert_eq!(server.execute(input).await["outcome"], "DUPLICATE");
+}
+
+#[tokio::test]
+async fn a_duty_that_fails_is_told_and_keeps_no_other_from_being_done() {
+    let deployment = Deployment::start(2).await;
+    let dead = format!("{},postgres://noetl@127.0.0.1:1/none", deployment.shard_dsns[0]);
+    let partition = "SELECT max(relname)::text FROM pg_class WHERE relname ~ '^event_p[0-9]+q[0-9]$'";
+    let partition: String = sqlx::query_scalar(partition).fetch_one(&mut deployment.shard(0).await).await.unwrap();
+    run(&mut deployment.shard(0).await, &format!("DROP TABLE noetl.{partition}")).await;
+    let (output, said) = maintain_with(&deployment, &[("NOETL_SHARDS", &dead), RETENTION]).await;
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let failed: Vec<&str> = said.lines().filter(|line| line.contains("FAILED")).collect();
+    assert!(failed.len() == 2 && failed.iter().all(|line| line.starts_with("shard 1: ")), "{said}");
+    assert!(
+        said.contains(&format!("shard 0: partitions: made {partition}"))
+            && said.contains("the cluster database: dedup purge"),
+        "{said}"
+    );
+}

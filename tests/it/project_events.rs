@@ -1,0 +1,407 @@
+//! Worker events land once, whoever sends them how often; a bad one is told by its index, and takes no other along.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chrono::{DateTime, Utc};
+use futures::future::join_all;
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use sqlx::FromRow;
+
+use crate::common::feed::{Key, Reader, run};
+use crate::common::worker::{event, event_with};
+use crate::common::{Deployment, Server};
+
+/// Keys of `count` events, spread over 20 executions on both shards, from an event id on.
+fn keys(count: i64, from: i64) -> Vec<Key> {
+    (0..count).map(|n| (1000 + n % 20, from + n)).collect()
+}
+
+fn count(payload: &Value, field: &str) -> i64 {
+    payload[field].as_i64().unwrap_or_else(|| panic!("{payload}"))
+}
+
+/// The refused indexes with their codes.
+fn refused(payload: &Value) -> BTreeMap<usize, String> {
+    let rejected = payload["rejected"].as_array().unwrap().iter();
+    let entry = |one: &Value| {
+        (usize::try_from(one["index"].as_u64().unwrap()).unwrap(), one["code"].as_str().unwrap().to_owned())
+    };
+    rejected.map(entry).collect()
+}
+
+async fn without_feed(deployment: &Deployment) -> Server {
+    deployment.replica_with(&[("NOETL_EVENT_STREAM_ENABLED", "false")]).await
+}
+
+#[tokio::test]
+async fn eight_workers_with_the_same_batch_store_each_event_once() {
+    let deployment = Deployment::start(2).await;
+    let (one, other) = tokio::join!(without_feed(&deployment), without_feed(&deployment));
+    let keys = keys(1000, 1);
+    let forward: Vec<Value> = keys.iter().map(|key| event(*key)).collect();
+    let backward: Vec<Value> = forward.iter().rev().cloned().collect();
+    let workers = (0..8).map(|n| {
+        let (server, batch) = (if n % 2 == 0 { &one } else { &other }, if n % 4 < 2 { &forward } else { &backward });
+        server.project(batch)
+    });
+    let payloads = join_all(workers).await;
+    assert!(payloads.iter().all(|payload| payload["rejected"] == json!([])), "{payloads:?}");
+    let sum = |field| payloads.iter().map(|payload| count(payload, field)).sum::<i64>();
+    assert_eq!((sum("projected"), sum("duplicates")), (1000, 7000));
+    assert_eq!(deployment.committed().await, BTreeSet::from_iter(keys));
+
+    let again = one.project(&forward).await;
+    assert_eq!((count(&again, "projected"), count(&again, "duplicates")), (0, 1000), "{again}");
+}
+
+#[tokio::test]
+async fn five_bad_events_of_5000_are_told_by_index_and_the_others_land() {
+    let deployment = Deployment::start(2).await;
+    let server = without_feed(&deployment).await;
+    let keys = keys(5000, 1);
+    let bytes = "x".repeat(1900);
+    let mut events: Vec<Value> =
+        keys.iter().map(|key| event_with(*key, &json!({ "result": { "data": bytes } }))).collect();
+    let bad = [
+        (0, json!({ "eventId": null })),
+        (17, json!({ "duration": "soon" })),
+        (1234, json!({ "timestamp": "0000-01-01T00:00:00Z" })),
+        (2500, json!({ "type": "" })),
+        (4999, json!({ "context": { "a": "b\0" } })),
+    ];
+    for (index, fields) in &bad {
+        events[*index].as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    }
+    assert!(json!(events).to_string().len() > 9_000_000, "a batch as large as batches are");
+    let payload = server.project(&events).await;
+    assert_eq!((count(&payload, "projected"), count(&payload, "duplicates")), (4995, 0));
+    let expected: BTreeMap<usize, String> = bad.iter().map(|(index, _)| (*index, "INVALID_INPUT".to_owned())).collect();
+    assert_eq!(refused(&payload), expected, "{}", payload["rejected"]);
+    assert_eq!(payload["rejected"][0]["eventId"], Value::Null);
+    assert_eq!(payload["rejected"][1]["eventId"], json!(keys[17].1.to_string()));
+    assert!(payload["rejected"].as_array().unwrap().iter().all(|one| one["retryable"] == false));
+    let left: BTreeSet<Key> =
+        keys.iter().enumerate().filter(|(index, _)| !expected.contains_key(index)).map(|(_, key)| *key).collect();
+    assert_eq!(deployment.committed().await, left);
+}
+
+#[tokio::test]
+async fn of_one_id_twice_in_a_batch_the_first_counts() {
+    let deployment = Deployment::start(2).await;
+    let server = without_feed(&deployment).await;
+    let events = [
+        event_with((1, 1), &json!({ "status": "bad", "duration": [] })),
+        event_with((1, 1), &json!({ "status": "first" })),
+        event_with((1, 1), &json!({ "status": "second" })),
+        event_with((2, 1), &json!({ "status": "another log" })),
+        event_with((1, 1), &json!({ "status": "third" })),
+    ];
+    let payload = server.project(&events).await;
+    assert_eq!((count(&payload, "projected"), count(&payload, "duplicates")), (2, 2), "{payload}");
+    assert_eq!(refused(&payload), BTreeMap::from([(0, "INVALID_INPUT".to_owned())]));
+    let status: Vec<(String,)> = deployment.rows("SELECT status FROM noetl.event WHERE execution_id = $1", "1").await;
+    assert_eq!(status, [("first".to_owned(),)]);
+}
+
+/// Fields that are bad, and the code.
+fn bad_fields() -> Vec<(Value, &'static str)> {
+    let mut cases = Vec::new();
+    let mut invalid = |fields: Value| cases.push((fields, "INVALID_INPUT"));
+    for field in ["eventId", "executionId", "type"] {
+        invalid(json!({ field: null }));
+        invalid(json!({ field: "" }));
+    }
+    for field in ["eventId", "executionId", "parentEventId", "parentExecutionId"] {
+        invalid(json!({ field: "0" }));
+    }
+    for field in ["eventId", "executionId", "catalogId", "parentEventId", "parentExecutionId"] {
+        for id in ["x", "-1", "+1", "01", "1.5", " 1", " ", "9223372036854775808", "1\0", "१"] {
+            invalid(json!({ field: id }));
+        }
+        invalid(json!({ field: -5 }));
+    }
+    // A log whose last id leaves no room would take no event more.
+    invalid(json!({ "eventId": "9223372036854775807" }));
+    for event_type in [" ", "a\0", &"x".repeat(256), &"x".repeat(1 << 20)] {
+        invalid(json!({ "type": event_type }));
+    }
+    for state in ["registered", "activated", "paused", "resumed", "draining", "deactivated"] {
+        invalid(json!({ "type": format!("subscription.{state}"), "status": "ACTIVE" }));
+    }
+    for field in ["nodeId", "nodeName", "nodeType", "status", "error", "stackTrace"] {
+        invalid(json!({ field: "a\0b" }));
+    }
+    for seconds in [json!("NaN"), json!("inf"), json!("-infinity"), json!("1e999"), json!("a second"), json!(" ")] {
+        invalid(json!({ "duration": seconds }));
+    }
+    for value in [json!(true), json!([1]), json!({ "seconds": 1 })] {
+        invalid(json!({ "duration": value }));
+    }
+    let times = [
+        json!("yesterday"),
+        json!("0000-12-31T23:59:59Z"),
+        json!("0001-01-01T00:00:00+14:00"),
+        json!("292277-01-01T00:00:00Z"),
+        json!("+292277-01-01T00:00:00Z"),
+        json!("9999-12-31T23:59:59-14:00"),
+        json!("-0001-01-01T00:00:00Z"),
+        json!("2026-02-30T00:00:00Z"),
+        json!("2026-01-01"),
+        json!("2026-01-01T00:00:00"),
+        json!("2026-01-01T25:00:00Z"),
+        json!(" "),
+        json!("\0"),
+        json!(1_767_225_600),
+        json!(1.5),
+        json!(true),
+        json!([]),
+        json!({}),
+    ];
+    for time in times {
+        invalid(json!({ "timestamp": time }));
+        invalid(json!({ "createdAt": time }));
+    }
+    let deep = (0..=100).fold(json!(1), |inner, _| json!([inner]));
+    for field in ["context", "result", "meta", "traceComponent"] {
+        invalid(json!({ field: { "a": "b\0" } }));
+        invalid(json!({ field: [{ "b\0": 1 }] }));
+        invalid(json!({ field: deep }));
+    }
+    invalid(json!({ "extra": [1] }));
+    invalid(json!({ "extra": "x" }));
+    for field in ["context", "result", "meta", "traceComponent", "error", "stackTrace"] {
+        cases.push((json!({ field: "x".repeat(9 << 20) }), "PAYLOAD_TOO_LARGE"));
+    }
+    cases.push((json!({ "context": "x".repeat(5 << 20), "error": "x".repeat(5 << 20) }), "PAYLOAD_TOO_LARGE"));
+    cases
+}
+
+#[tokio::test]
+async fn every_bad_event_is_refused_by_index_and_leaves_nothing() {
+    let deployment = Deployment::start(2).await;
+    let server = without_feed(&deployment).await;
+    let mut wrong = Vec::new();
+    let (mut landed, cases) = (0, bad_fields());
+    // Few at a time, as some are large; each between two good ones.
+    for (n, (fields, code)) in (1..).zip(&cases) {
+        let events = [event((1, 3 * n)), event_with((1, 3 * n + 1), fields), event((1, 3 * n + 2))];
+        let payload = server.project(&events).await;
+        landed += count(&payload, "projected");
+        let right = |one: &Value| {
+            one["index"] == 1
+                && one["code"] == *code
+                && one["retryable"] == false
+                && one["message"].as_str().is_some_and(|message| (10..300).contains(&message.len()))
+        };
+        let rejected = payload["rejected"].as_array().unwrap();
+        if rejected.len() != 1 || !right(&rejected[0]) || payload["userErrors"] != json!([]) {
+            wrong.push(format!("{}: {payload}", fields.to_string().get(..200).unwrap_or(&fields.to_string())));
+        }
+    }
+    assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
+    assert_eq!(landed, 2 * i64::try_from(cases.len()).unwrap());
+    assert_eq!(deployment.committed().await.len(), 2 * cases.len());
+}
+
+#[derive(Debug, FromRow, PartialEq)]
+struct Row {
+    catalog_id: i64,
+    parent_event_id: Option<i64>,
+    parent_execution_id: Option<i64>,
+    created_at: DateTime<Utc>,
+    duration: Option<f64>,
+    context: Option<Value>,
+    result: Option<Value>,
+    meta: Option<Value>,
+}
+
+async fn stored(deployment: &Deployment, (execution, event): Key) -> Row {
+    let query = "SELECT catalog_id, parent_event_id, parent_execution_id, created_at AT TIME ZONE 'UTC' AS created_at,
+                        duration, context, result, meta
+                 FROM noetl.event WHERE execution_id = $1 AND event_id = $2";
+    let shard = (0..2).find(|shard| deployment.ids_on(*shard, execution, 1) == [execution]).unwrap();
+    let row = sqlx::query_as(query).bind(execution).bind(event);
+    row.fetch_one(&mut deployment.shard(shard).await).await.unwrap()
+}
+
+#[tokio::test]
+async fn absent_values_have_their_defaults_and_unknown_ones_are_kept() {
+    let deployment = Deployment::start(2).await;
+    let server = without_feed(&deployment).await;
+    let entry: i64 = server.register_entry("flow", &json!({ "kind": "playbook" })).await.parse().unwrap();
+    let started = server.execute(json!({ "path": "flow" })).await["execution"]["id"].as_str().unwrap().to_owned();
+    let child = server.execute(json!({ "path": "flow", "parentExecutionId": started })).await;
+    let child: i64 = child["execution"]["id"].as_str().unwrap().parse().unwrap();
+    let empty = json!({
+        "catalogId": "", "parentEventId": "", "parentExecutionId": "", "duration": "", "timestamp": "",
+        "createdAt": "2026-01-02T03:04:05.5+01:00", "context": null, "result": null, "meta": null, "extra": null,
+        "traceComponent": null, "nodeId": null, "error": null,
+    });
+    let full = json!({
+        "catalogId": 7, "parentEventId": "8", "parentExecutionId": "9", "duration": "1.25",
+        "timestamp": "2026-01-02T03:04:05.000006Z", "createdAt": "2000-01-01T00:00:00Z", "context": [1], "result": "text",
+        "meta": { "command_id": "c", "extra": { "a": 1, "b": 1 } }, "extra": { "b": 2, "worker_id": "w" },
+        "traceComponent": { "t": 1 },
+    });
+    let bare_meta = json!({ "meta": "said", "duration": -3, "extra": {}, "catalogId": "0" });
+    let key = |n| (child, n);
+    let events = [
+        event_with(key(1), &empty),
+        event_with(key(2), &full),
+        event_with(key(3), &bare_meta),
+        event_with((5, 1), &empty),
+        event((5, 2)),
+    ];
+    let before = Utc::now() - chrono::TimeDelta::minutes(5);
+    let payload = server.project(&events).await;
+    assert_eq!(count(&payload, "projected"), 5, "{payload}");
+
+    let of_execution = stored(&deployment, key(1)).await;
+    let expected = Row {
+        catalog_id: entry,
+        parent_event_id: None,
+        parent_execution_id: Some(started.parse().unwrap()),
+        created_at: "2026-01-02T02:04:05.5Z".parse().unwrap(),
+        duration: None,
+        context: None,
+        result: None,
+        meta: None,
+    };
+    assert_eq!(of_execution, expected);
+    let of_nobody = Row { catalog_id: 0, parent_execution_id: None, ..expected };
+    assert_eq!(stored(&deployment, (5, 1)).await, of_nobody);
+    let said = Row {
+        catalog_id: 7,
+        parent_event_id: Some(8),
+        parent_execution_id: Some(9),
+        created_at: "2026-01-02T03:04:05.000006Z".parse().unwrap(),
+        duration: Some(1.25),
+        context: Some(json!([1])),
+        result: Some(json!("text")),
+        meta: Some(json!({
+            "command_id": "c", "extra": { "a": 1, "b": 2, "worker_id": "w", "trace_component": { "t": 1 } },
+        })),
+    };
+    assert_eq!(stored(&deployment, key(2)).await, said);
+    let bare = stored(&deployment, key(3)).await;
+    assert_eq!((bare.meta, bare.duration, bare.catalog_id), (Some(json!({ "value": "said" })), Some(-3.0), entry));
+    assert!(bare.created_at > before && bare.created_at < Utc::now() + chrono::TimeDelta::minutes(5));
+}
+
+#[tokio::test]
+async fn what_lands_can_be_read_again() {
+    let deployment = Deployment::start(2).await;
+    let server = without_feed(&deployment).await;
+    let deep = (0..100).fold(json!(1), |inner, _| json!([inner]));
+    let numbers: Value = serde_json::from_str("[1e308, -1e308, 5e-324, 123456789012345678901234567890, 1e-7]").unwrap();
+    let fields = json!({ "context": deep, "result": numbers, "timestamp": "0001-01-01T00:00:00Z", "error": "ß\u{1}" });
+    let payload = server.project(&[event_with((1, 1), &fields)]).await;
+    assert_eq!(count(&payload, "projected"), 1, "{payload}");
+    let query = "{ event(executionId: \"1\", id: \"1\") { context result createdAt error } }";
+    let read = server.data(query, Value::Null).await["event"].clone();
+    assert_eq!((&read["context"], &read["error"]), (&deep, &json!("ß\u{1}")));
+    assert_eq!(read["result"][0], numbers[0]);
+    assert_eq!(read["createdAt"], "0001-01-01T00:00:00+00:00");
+}
+
+#[tokio::test]
+async fn what_the_database_refuses_is_told_by_index_and_the_rest_lands() {
+    let deployment = Deployment::start(1).await;
+    let server = without_feed(&deployment).await;
+    let mut shard = deployment.shard(0).await;
+    run(
+        &mut shard,
+        "ALTER TABLE noetl.event ADD CONSTRAINT no_ghosts CHECK (node_name <> 'ghost');
+         CREATE TABLE noetl.kinds (name VARCHAR PRIMARY KEY);
+         INSERT INTO noetl.kinds VALUES ('step');
+         ALTER TABLE noetl.event ADD CONSTRAINT known_kinds FOREIGN KEY (node_type) REFERENCES noetl.kinds;
+         CREATE FUNCTION noetl.grumble() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN IF NEW.status = 'odd' THEN RAISE EXCEPTION 'secret %', NEW.status; END IF; RETURN NEW; END $$;
+         CREATE TRIGGER grumble BEFORE INSERT ON noetl.event FOR EACH ROW EXECUTE FUNCTION noetl.grumble();",
+    )
+    .await;
+    let keys = keys(3000, 1);
+    let mut events: Vec<Value> = keys.iter().map(|key| event_with(*key, &json!({ "nodeType": "step" }))).collect();
+    let offences = [
+        (0, json!({ "nodeName": "ghost" }), "no_ghosts"),
+        (1, json!({ "nodeName": "ghost" }), "no_ghosts"),
+        (700, json!({ "nodeType": "unknown" }), "known_kinds"),
+        (1500, json!({ "status": "odd" }), "P0001"),
+        (2999, json!({ "nodeName": "ghost" }), "no_ghosts"),
+    ];
+    for (index, fields, _) in &offences {
+        events[*index].as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    }
+    // The refusal of an id befalls each event under it.
+    events.push(events[0].clone());
+    let payload = server.project(&events).await;
+    assert_eq!((count(&payload, "projected"), count(&payload, "duplicates")), (2995, 0), "{payload}");
+    let rejected = payload["rejected"].as_array().unwrap();
+    let expected = offences.iter().map(|(index, _, named)| (*index, *named)).chain([(3000, "no_ghosts")]);
+    assert_eq!(rejected.len(), expected.clone().count(), "{payload}");
+    for (one, (index, named)) in rejected.iter().zip(expected) {
+        assert_eq!((&one["index"], &one["code"]), (&json!(index), &json!("INVALID_INPUT")), "{one}");
+        let message = one["message"].as_str().unwrap();
+        assert!(message.contains(named) && !message.contains("ghost\"") && !message.contains("secret"), "{message}");
+        assert_eq!(one["retryable"], false);
+    }
+    assert_eq!(deployment.committed().await.len(), 2995);
+}
+
+#[tokio::test]
+async fn when_all_is_refused_the_work_ends_and_every_event_is_answered() {
+    let deployment = Deployment::start(1).await;
+    let server = without_feed(&deployment).await;
+    run(&mut deployment.shard(0).await, "ALTER TABLE noetl.event ADD CONSTRAINT closed CHECK (node_name <> 'step')")
+        .await;
+    let events: Vec<Value> = keys(5000, 1).iter().map(|key| event(*key)).collect();
+    let payload = server.project(&events).await;
+    assert_eq!((count(&payload, "projected"), count(&payload, "duplicates")), (0, 0), "{}", payload["userErrors"]);
+    let codes = refused(&payload);
+    assert_eq!(codes.len(), 5000);
+    // What was not tried says so, and may be sent again; what was is the sender's to mend.
+    let not_tried = payload["rejected"].as_array().unwrap().iter().filter(|one| one["retryable"] == true).count();
+    let mendable = codes.values().filter(|code| *code == "INVALID_INPUT").count();
+    assert!(mendable >= 100 && not_tried + mendable == 5000, "{mendable} {not_tried}");
+    assert_eq!(deployment.committed().await, BTreeSet::new());
+}
+
+#[tokio::test]
+async fn projected_events_arrive_on_the_live_feed() {
+    let deployment = Deployment::start(2).await;
+    let (server, other) = tokio::join!(deployment.replica(), deployment.replica());
+    deployment.feeds_begun().await;
+    let mut reader = Reader::open(&other, json!({ "latest": true }), Value::Null).await;
+    let keys = keys(300, 1);
+    let events: Vec<Value> = keys.iter().map(|key| event(*key)).collect();
+    for batch in events.chunks(100) {
+        server.project(batch).await;
+        server.project(batch).await;
+    }
+    assert!(reader.until_seen(keys.clone()).await);
+    reader.assert_saw_exactly(&keys.into_iter().collect());
+}
+
+#[tokio::test]
+async fn a_batch_has_1_to_5000_events_and_a_body_its_limit() {
+    let deployment = Deployment::start(1).await;
+    let server = without_feed(&deployment).await;
+    let many: Vec<Value> = keys(5001, 1).iter().map(|key| event(*key)).collect();
+    for batch in [&many[..0], &many] {
+        let payload = server.project(batch).await;
+        let error = &payload["userErrors"][0];
+        assert_eq!((&error["code"], &error["field"]), (&json!("INVALID_INPUT"), &json!(["events"])), "{payload}");
+        assert_eq!((count(&payload, "projected"), &payload["rejected"]), (0, &json!([])));
+    }
+    let body = json!({ "query": "mutation { a }", "variables": { "a": "x".repeat(64 << 20) } }).to_string();
+    let post = reqwest::Client::new().post(format!("{}/graphql", server.url));
+    let answer = post.header("content-type", "application/json").body(body).send().await;
+    // The server does not wait for the rest; whether the client reads the answer while it still writes is its own affair.
+    if let Ok(answer) = answer {
+        assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE);
+        assert_eq!(answer.json::<Value>().await.unwrap()["errors"][0]["extensions"]["code"], "LIMIT_EXCEEDED");
+    }
+    assert_eq!(deployment.committed().await, BTreeSet::new());
+    assert_eq!(count(&server.project(&many[..5000]).await, "projected"), 5000);
+}
