@@ -29,8 +29,7 @@ use crate::storage::tail_session::TailSession;
 /// How long leadership holds without renewal. A killed leader is followed within this and one [`STANDBY_POLL`].
 const LEASE: Duration = Duration::from_secs(3);
 const RENEW_EVERY: Duration = Duration::from_secs(1);
-/// Renewals from one report of the lag to the next.
-const REPORT_EVERY: u64 = 5;
+const REPORT_EVERY: Duration = Duration::from_secs(5);
 const STANDBY_POLL: Duration = Duration::from_secs(1);
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 const LOOK_AT_CONNECTION: Duration = Duration::from_millis(100);
@@ -127,6 +126,7 @@ impl Tailer {
         let outcome = tokio::select! {
             () = stop.cancelled() => None,
             lost = self.keep_lease(fence) => Some(lost),
+            never = self.report_lag() => match never {},
             Err(error) = self.publish(cursor) => Some(error),
         };
         let failure = outcome.as_ref().map(ToString::to_string);
@@ -144,29 +144,28 @@ impl Tailer {
     async fn keep_lease(&self, fence: i64) -> LeadError {
         let mut ticks = interval(RENEW_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        for renewal in 0_u64.. {
+        loop {
             ticks.tick().await;
-            if renewal % REPORT_EVERY == 0 {
-                self.report_lag().await;
-            }
             match tail::renew(&self.database, fence, LEASE.as_secs_f64()).await {
                 Ok(true) => {}
                 Ok(false) => return LeadError::Fenced,
                 Err(error) => return error.into(),
             }
         }
-        LeadError::Fenced
     }
 
-    /// What waits to be published, as metrics.
-    async fn report_lag(&self) {
-        let Ok(Some(status)) = tail::status(&self.database).await else { return };
-        let shard = self.shard.to_string();
-        let events = u32::try_from(status.lag_events).unwrap_or(u32::MAX);
-        metrics::gauge!("noetl_tailer_lag_events", "shard" => shard.clone()).set(events);
-        metrics::gauge!("noetl_tailer_lag_seconds", "shard" => shard.clone()).set(status.lag_seconds);
-        metrics::gauge!("noetl_tailer_oldest_open_transaction_seconds", "shard" => shard)
-            .set(status.oldest_open_transaction_seconds.unwrap_or_default());
+    /// Shows what waits to be published as metrics, again and again. The lease does not wait for it.
+    async fn report_lag(&self) -> std::convert::Infallible {
+        loop {
+            sleep(REPORT_EVERY).await;
+            let Ok(Some(status)) = tail::status(&self.database).await else { continue };
+            let shard = self.shard.to_string();
+            let events = u32::try_from(status.lag_events).unwrap_or(u32::MAX);
+            metrics::gauge!("noetl_tailer_lag_events", "shard" => shard.clone()).set(events);
+            metrics::gauge!("noetl_tailer_lag_seconds", "shard" => shard.clone()).set(status.lag_seconds);
+            metrics::gauge!("noetl_tailer_oldest_open_transaction_seconds", "shard" => shard)
+                .set(status.oldest_open_transaction_seconds.unwrap_or_default());
+        }
     }
 
     async fn publish(&self, cursor: TailCursor) -> Result<std::convert::Infallible, LeadError> {
