@@ -29,6 +29,7 @@ const NAMES: &[&str] = &[
     "NOETL_EVENT_STREAM_BACKFILL",
     "NOETL_EVENT_STREAM_DEDUP_SECS",
     "NOETL_EVENT_STREAM_RETENTION_SECS",
+    "NOETL_EVENT_STREAM_REPLICAS",
     "NOETL_PROJECTOR",
     "NOETL_EVENT_RETENTION_DAYS",
     "NOETL_OUTBOX_RELAY",
@@ -285,6 +286,10 @@ impl Reader<'_> {
 
     fn event_stream(&mut self) -> TailSettings {
         let seconds = |value: u32| Duration::from_secs(u64::from(value));
+        let replicas = self.parsed("NOETL_EVENT_STREAM_REPLICAS", 1, "1 or 3");
+        if ![1, 3].contains(&replicas) {
+            self.problems.push(format!("NOETL_EVENT_STREAM_REPLICAS is {replicas}; set it to 1 or 3"));
+        }
         TailSettings {
             batch: self.within("NOETL_EVENT_STREAM_BATCH", 500, 1, 100_000),
             poll: Duration::from_millis(self.within("NOETL_EVENT_STREAM_POLL_MS", 500, 10, 60_000)),
@@ -292,6 +297,7 @@ impl Reader<'_> {
             stream: StreamSettings {
                 dedup: seconds(self.within("NOETL_EVENT_STREAM_DEDUP_SECS", 120, 1, 86_400)),
                 retention: seconds(self.within("NOETL_EVENT_STREAM_RETENTION_SECS", 86_400, 60, u32::MAX)),
+                replicas,
             },
         }
     }

@@ -28,6 +28,15 @@ mod report;
 use common::Deployment;
 use report::Report;
 
+/// `cargo bench -- feed` measures only that part; `huge` only when it is asked for.
+fn wanted(part: &str) -> bool {
+    named().is_empty() || named().iter().any(|name| name == part)
+}
+
+fn named() -> Vec<String> {
+    std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect()
+}
+
 #[tokio::main]
 async fn main() {
     // `cargo bench` passes `--bench`; `cargo test --benches` passes nothing, and there is nothing to test here.
@@ -35,20 +44,39 @@ async fn main() {
         return;
     }
     let mut report = Report::default();
-    fanout::measure(&mut report).await;
-    if std::env::args().any(|argument| argument == "fanout") {
-        return report.print();
+    if wanted("fanout") {
+        fanout::measure(&mut report).await;
     }
     let deployment = Deployment::start(2).await;
     let server = deployment.replica().await;
     report.figure("server, idle: resident memory", report::resident_mib(&server), "MiB", None);
-    execute::measure(&deployment, &server, &mut report).await;
-    lists::measure(&deployment, &server, &mut report).await;
-    project::measure(&mut report).await;
-    feed::measure_latency(&deployment, &server, &mut report).await;
+    if wanted("execute") {
+        execute::measure(&deployment, &server, &mut report).await;
+    }
+    if wanted("lists") {
+        lists::measure(&deployment, &server, &mut report).await;
+    }
+    if wanted("feed") {
+        feed::measure_idling(&server, &mut report).await;
+        feed::measure_latency(&deployment, &server, &mut report).await;
+    }
     report.figure("server, after all of it: resident memory", report::resident_mib(&server), "MiB", None);
-    outbox::measure(&mut report).await;
-    feed::measure_backlog(&mut report).await;
-    projection::measure(&mut report).await;
+    drop(server);
+    if wanted("project") {
+        project::measure(&mut report).await;
+    }
+    if wanted("outbox") {
+        outbox::measure(&mut report).await;
+    }
+    if wanted("projection") {
+        projection::measure(&mut report).await;
+    }
+    if wanted("feed") {
+        feed::measure_takeover(&mut report).await;
+        feed::measure_backlog(&mut report, feed::BACKLOG).await;
+    }
+    if named().iter().any(|part| part == "huge") {
+        feed::measure_backlog(&mut report, 10 * feed::BACKLOG).await;
+    }
     report.print();
 }

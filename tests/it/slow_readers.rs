@@ -75,7 +75,7 @@ async fn readers_that_do_not_read_take_no_memory_for_what_they_miss() {
     let before = resident_mib(&setup.server);
     setup.flood(MANY).await;
     let grown = resident_mib(&setup.server) - before;
-    assert!(grown < BOUND_MIB, "{grown} MiB for events of {} MiB", SIZE * keys(MANY).len() >> 20);
+    assert!(grown < BOUND_MIB, "{grown} MiB for events of {} MiB", (SIZE * keys(MANY).len()) >> 20);
     assert_eq!(setup.fast.seen, keys(MANY));
     for mut slow in more {
         while slow.seen.last() != Some(&(5, MANY)) {

@@ -5,6 +5,7 @@ mod deployment;
 pub mod feed;
 mod live;
 mod log;
+pub mod messages;
 pub mod outbox;
 pub mod server;
 pub mod worker;
