@@ -49,7 +49,7 @@ async fn under_load(replicas: usize, failing: impl AsyncFnOnce(&mut Site)) {
 
 async fn check(site: &Site, recorders: &mut [Recorder], ordered: &[i64]) {
     let deployment = &site.deployment;
-    site.check_replicas().await;
+    site.ready().await;
     // Behind all others: what has not come by then never comes.
     for shard in 0..SHARDS {
         insert(&mut deployment.shard(shard).await, (deployment.ids_on(shard, 1, 1)[0], 1)).await;

@@ -164,11 +164,13 @@ impl Site {
         *self.addresses.lock().unwrap() = servers.map(|server| server.url.clone()).collect();
     }
 
-    /// Fails unless every replica that was not killed still serves.
-    pub async fn check_replicas(&self) {
-        for replica in &self.replicas {
-            let server = replica.server.as_ref().expect("it was healed");
-            assert!(server.get("/readyz").await.unwrap().status().is_success());
+    /// Waits until every replica is ready, as it is by itself.
+    pub async fn ready(&self) {
+        for server in self.replicas.iter().filter_map(|replica| replica.server.as_ref()) {
+            eventually("the replica is ready", async || {
+                server.get("/readyz").await.unwrap().status().is_success().then_some(())
+            })
+            .await;
         }
     }
 
