@@ -44,9 +44,7 @@ impl Writer {
     /// The same while the database crashes and comes back; what becomes of a transaction then is the database's to say.
     pub async fn write_through_crashes(mut self, enough: &AtomicBool) {
         while let Err(error) = self.go_on(enough).await {
-            let code = error.as_database_error().and_then(|error| Some(error.code()?.into_owned()));
-            assert!(code.is_none_or(|code| code.starts_with("57P")), "{error}");
-            pass(AFTER_FAILURE).await;
+            after_crash(&error).await;
         }
     }
 
@@ -106,6 +104,13 @@ impl Writer {
         one.execute("COMMIT").await?;
         Ok(())
     }
+}
+
+/// Fails unless the database was gone; else lets a moment pass.
+pub async fn after_crash(error: &sqlx::Error) {
+    let code = error.as_database_error().and_then(|error| Some(error.code()?.into_owned()));
+    assert!(code.is_none_or(|code| code.starts_with("57P")), "{error}");
+    pass(AFTER_FAILURE).await;
 }
 
 async fn insert(to: impl Executor<'_, Database = Postgres>, key: Key) -> sqlx::Result<()> {

@@ -9,17 +9,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
+use sqlx::{Connection, PgConnection};
 use tokio::time::Instant;
 
 use self::recorder::Recorder;
 use self::site::{Fault, SHARDS, Site};
 use crate::common::feed::{assert_exactly, assert_in_order, insert};
-use crate::common::pass;
 use crate::common::proxy::Passing;
-use crate::common::writer::Writer;
+use crate::common::writer::{Writer, after_crash};
+use crate::common::{Deployment, pass};
 
 const WRITERS: usize = 4;
 const RECORDERS: u64 = 3;
+/// Events of one transaction of a bulk writer.
+const BULK: i64 = 200;
 
 /// Writers write and recorders wander while `failing` goes on; then the recorders' histories, what is committed and what the
 /// streams hold must be the same.
@@ -30,9 +33,12 @@ async fn under_load(replicas: usize, failing: impl AsyncFnOnce(&mut Site)) {
         recorders.push(Recorder::open(&site.addresses, index).await);
     }
     let writers: Vec<Writer> = (0..WRITERS).map(|index| Writer::new(&site.deployment, index)).collect();
-    let ordered: Vec<i64> = writers.iter().map(|writer| writer.ordered).collect();
+    let mut ordered: Vec<i64> = writers.iter().map(|writer| writer.ordered).collect();
+    ordered.extend(bulk_logs(&site.deployment).map(|(_, log)| log));
     let enough = AtomicBool::new(false);
     let writing = join_all(writers.into_iter().map(|writer| writer.write_through_crashes(&enough)));
+    let bulk = bulk_logs(&site.deployment).map(|(shard, log)| (site.deployment.shard_dsns[shard].clone(), log));
+    let bulk = join_all(bulk.into_iter().map(|(dsn, log)| write_in_bulk(dsn, log, &enough)));
     let failing = async {
         site.flows().await;
         failing(&mut site).await;
@@ -42,9 +48,33 @@ async fn under_load(replicas: usize, failing: impl AsyncFnOnce(&mut Site)) {
     };
     tokio::select! {
         _ = join_all(recorders.iter_mut().map(Recorder::record)) => {}
-        _ = async { tokio::join!(writing, failing) } => {}
+        _ = async { tokio::join!(writing, bulk, failing) } => {}
     }
     check(&site, &mut recorders, &ordered).await;
+}
+
+/// For each shard a log that is written in large transactions.
+fn bulk_logs(deployment: &Deployment) -> [(usize, i64); SHARDS] {
+    std::array::from_fn(|shard| (shard, deployment.ids_on(shard, 1000, 1)[0]))
+}
+
+/// One transaction after the other, so large that leaders are struck in the middle of it.
+async fn write_in_bulk(dsn: String, log: i64, enough: &AtomicBool) {
+    let insert = "INSERT INTO noetl.event (execution_id, event_id, event_type)
+                  SELECT $1, n, 'call.done' FROM generate_series($2, $3) AS n";
+    for first in (1..).step_by(usize::try_from(BULK).unwrap()) {
+        let write = async {
+            let mut connection = PgConnection::connect(&dsn).await?;
+            sqlx::query(insert).bind(log).bind(first).bind(first + BULK - 1).execute(&mut connection).await
+        };
+        if let Err(error) = write.await {
+            after_crash(&error).await;
+        }
+        if enough.load(Ordering::Relaxed) {
+            return;
+        }
+        pass(Duration::from_millis(700)).await;
+    }
 }
 
 async fn check(site: &Site, recorders: &mut [Recorder], ordered: &[i64]) {

@@ -43,17 +43,24 @@ impl Recorder {
 
     /// Records until all of these were delivered.
     pub async fn record_until(&mut self, wanted: &BTreeSet<Key>) {
+        let mut missing = wanted.clone();
+        let mut known = 0;
         let record = async {
-            while !wanted.is_subset(&self.reader.seen.iter().copied().collect()) {
-                self.wander().await;
-                while self.reader.seen.len() < wanted.len() && self.step().await {}
+            loop {
+                for key in &self.reader.seen[known..] {
+                    missing.remove(key);
+                }
+                known = self.reader.seen.len();
+                if missing.is_empty() {
+                    return;
+                }
+                if !self.step().await {
+                    self.wander().await;
+                }
             }
         };
-        if tokio::time::timeout(PATIENCE, record).await.is_err() {
-            let seen = self.reader.seen.iter().copied().collect();
-            let missing: Vec<_> = wanted.difference(&seen).collect();
-            panic!("{} events never came, such as {:?}", missing.len(), missing.first());
-        }
+        let outcome = tokio::time::timeout(PATIENCE, record).await;
+        outcome.unwrap_or_else(|_| panic!("{} events never came, such as {:?}", missing.len(), missing.first()));
     }
 
     /// Goes on at some replica.

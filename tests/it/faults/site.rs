@@ -39,18 +39,21 @@ pub type Addresses = Arc<Mutex<Vec<String>>>;
 pub struct Replica {
     server: Option<Server>,
     pub name: String,
+    /// Events that it has on their way at a time: one after the other, leaders are struck in the middle of a batch.
+    batch: &'static str,
     broker: Proxy,
     shards: Vec<Proxy>,
 }
 
 impl Replica {
-    async fn new(deployment: &Deployment, postgres: u16) -> Self {
+    async fn new(deployment: &Deployment, postgres: u16, index: usize) -> Self {
         let broker = Proxy::start(deployment.nats.port()).await;
         let mut shards = Vec::new();
         for _ in 0..SHARDS {
             shards.push(Proxy::start(postgres).await);
         }
-        Self { server: None, name: String::new(), broker, shards }
+        let batch = ["1", "500"][index % 2];
+        Self { server: None, name: String::new(), batch, broker, shards }
     }
 
     /// Starts the replica unless it runs.
@@ -64,7 +67,9 @@ impl Replica {
         };
         let shards: Vec<_> = self.shards.iter().enumerate().map(dsn).collect();
         let broker = format!("nats://127.0.0.1:{}", self.broker.port);
-        let settings = [("NOETL_SHARDS", &*shards.join(",")), ("NOETL_NATS_URL", &*broker)];
+        let (shards, batch) = (shards.join(","), self.batch);
+        let settings =
+            [("NOETL_SHARDS", &*shards), ("NOETL_NATS_URL", &*broker), ("NOETL_EVENT_STREAM_BATCH", batch)];
         let server = deployment.replica_with(&settings).await;
         self.name = server.name().await;
         self.server = Some(server);
@@ -87,7 +92,7 @@ impl Site {
         options.settings = vec![("fsync".into(), "off".into()), ("shared_buffers".into(), "32MB".into())];
         let postgres = Postgres::start(options).await.unwrap();
         let deployment = Deployment::on(&postgres.dsn("postgres"), SHARDS).await;
-        let replicas = join_all((0..replicas).map(|_| Replica::new(&deployment, postgres.port()))).await;
+        let replicas = join_all((0..replicas).map(|index| Replica::new(&deployment, postgres.port(), index))).await;
         let addresses = Addresses::default();
         let (postgres_is_up, broker_is_up) = (true, true);
         let mut site =
