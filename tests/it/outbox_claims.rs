@@ -46,7 +46,8 @@ impl Ledger {
 }
 
 async fn drain(server: &Server, claimant: usize, ledger: &Mutex<Ledger>) {
-    let limit = [500, 100, 333, 37][claimant % 4];
+    // Mostly less than an execution has, so that claimants meet within one.
+    let limit = [30, 70, 20, 250][claimant % 4];
     let input = json!({ "limit": limit, "leaseSeconds": 600 });
     while ledger.lock().unwrap().rows < ROWS {
         let claimed = server.claim(input.clone()).await;
