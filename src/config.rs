@@ -29,10 +29,10 @@ const NAMES: &[&str] = &[
     "NOETL_EVENT_STREAM_BACKFILL",
     "NOETL_EVENT_STREAM_DEDUP_SECS",
     "NOETL_EVENT_STREAM_RETENTION_SECS",
-    "NOETL_OUTBOX_RELAY",
-    "NOETL_OUTBOX_RETENTION_SECS",
     "NOETL_PROJECTOR",
     "NOETL_EVENT_RETENTION_DAYS",
+    "NOETL_OUTBOX_RELAY",
+    "NOETL_OUTBOX_RETENTION_SECS",
     "NOETL_LOG",
     "NOETL_LOG_FORMAT",
     "NOETL_ALLOWED_HOSTS",
@@ -62,14 +62,14 @@ pub struct Config {
     pub machine_id: Option<u16>,
     /// How events are published; `None`: not by this replica.
     pub event_stream: Option<TailSettings>,
-    /// Whether this replica delivers outbox rows to the broker.
-    pub outbox_relay: bool,
-    /// For how long delivered outbox rows are kept.
-    pub outbox_retention: Duration,
     /// Whether this replica keeps executions' snapshots current.
     pub projector: bool,
     /// How many days events are kept in the databases; `None`: for ever.
     pub event_retention_days: Option<u32>,
+    /// Whether this replica delivers outbox rows to the broker.
+    pub outbox_relay: bool,
+    /// For how long delivered outbox rows are kept.
+    pub outbox_retention: Duration,
     /// Where `dev` finds PostgreSQL's server programs, if not where they usually are.
     pub pg_bin: Option<PathBuf>,
     /// Where a test stops the process.
@@ -157,6 +157,8 @@ impl Sources {
             nats_url: read.nats_url(needs == Needs::Servers && (publishes || self.asks_to_relay())),
             machine_id: read.machine_id(),
             event_stream: publishes.then_some(event_stream),
+            projector: read.flag("NOETL_PROJECTOR", true),
+            event_retention_days: read.event_retention_days(),
             outbox_relay: read.flag("NOETL_OUTBOX_RELAY", true),
             outbox_retention: Duration::from_secs(read.within(
                 "NOETL_OUTBOX_RETENTION_SECS",
@@ -164,8 +166,6 @@ impl Sources {
                 1,
                 u32::MAX.into(),
             )),
-            projector: read.flag("NOETL_PROJECTOR", true),
-            event_retention_days: read.event_retention_days(),
             pg_bin: self.text("NOETL_PG_BIN").map(PathBuf::from),
             fault_point: self.text("NOETL_FAULT_POINT").map(str::to_owned),
         };

@@ -1,5 +1,5 @@
 //! The measured promises, with what the machine allows beside them: each figure is a ratio to the bare work of the same
-//! run, or a time with its limit. Prints a table, and JSON to `target/bench.json`.
+//! run, or a time with its limit. Prints a table, and JSON to `target/bench.json`. With `fanout` as an argument, only that.
 //!
 //! It needs `NOETL_TEST_PG`, as the tests do; `make bench` starts one, without fsync.
 
@@ -17,10 +17,12 @@
 #[path = "../../tests/it/common/mod.rs"]
 mod common;
 mod execute;
+mod fanout;
 mod feed;
 mod lists;
 mod outbox;
 mod project;
+mod projection;
 mod report;
 
 use common::Deployment;
@@ -33,15 +35,20 @@ async fn main() {
         return;
     }
     let mut report = Report::default();
+    fanout::measure(&mut report).await;
+    if std::env::args().any(|argument| argument == "fanout") {
+        return report.print();
+    }
     let deployment = Deployment::start(2).await;
     let server = deployment.replica().await;
     report.figure("server, idle: resident memory", report::resident_mib(&server), "MiB", None);
     execute::measure(&deployment, &server, &mut report).await;
     lists::measure(&deployment, &server, &mut report).await;
-    project::measure(&deployment, &server, &mut report).await;
+    project::measure(&mut report).await;
     feed::measure_latency(&deployment, &server, &mut report).await;
     report.figure("server, after all of it: resident memory", report::resident_mib(&server), "MiB", None);
     outbox::measure(&mut report).await;
     feed::measure_backlog(&mut report).await;
+    projection::measure(&mut report).await;
     report.print();
 }

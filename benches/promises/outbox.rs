@@ -40,10 +40,10 @@ async fn held_open(deployment: &Deployment, server: &Server, report: &mut Report
     let transaction = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_current_xact_id()";
     sqlx::raw_sql(transaction).execute(&mut holder).await.unwrap();
     through_the_api(server, HELD).await;
-    let held = through_the_api(server, ROWS).await;
+    let while_held = through_the_api(server, ROWS).await;
     sqlx::raw_sql("ROLLBACK").execute(&mut holder).await.unwrap();
-    report.figure("outbox: with a transaction held open over 60,000 rows", held, "rows per s", None);
-    report.figure("outbox: without / with it", calm / held, "ratio", Some(Limit::AtMost(2.0)));
+    report.figure("outbox: with a transaction held open over 60,000 rows", while_held, "rows per s", None);
+    report.figure("outbox: without / with it", calm / while_held, "ratio", Some(Limit::AtMost(2.0)));
 }
 
 /// Rows of executions that have ten each.

@@ -7,6 +7,8 @@ use chrono::{DateTime, Utc};
 
 use super::batching::Batching;
 use super::live::Subscription;
+use super::live::rendered::Rendered;
+use super::live::status::LatestStatus;
 use super::mutation::Mutation;
 use super::query::Query;
 use crate::service::catalog::Catalog;
@@ -30,12 +32,12 @@ pub struct Services {
     pub subscriptions: Subscriptions,
     /// Executions.
     pub executions: Executions,
-    /// The outbox.
-    pub outbox: Outbox,
     /// Executions' states.
     pub projections: Projections,
     /// Events that workers made.
     pub ingest: Ingest,
+    /// The outbox.
+    pub outbox: Outbox,
     /// The live events; `None` without a broker.
     pub hub: Option<Hub>,
     /// Makes ids.
@@ -77,7 +79,8 @@ pub struct EdgeLimits {
 /// The schema over the services, ready to run.
 #[must_use]
 pub fn build(services: Services) -> Batching {
-    Batching::new(Schema::build(Query, Mutation, Subscription).data(services.clone()).finish(), services)
+    let schema = Schema::build(Query, Mutation, Subscription).data(services.clone());
+    Batching::new(schema.data(Rendered::default()).data(LatestStatus::default()).finish(), services)
 }
 
 /// The schema in the schema definition language.

@@ -63,17 +63,15 @@ impl Retention {
         let cutoff = turn.cutoff(i32::try_from(days).unwrap_or(i32::MAX)).await?;
         let (mut dropped, mut kept) = (Vec::new(), Vec::new());
         for partition in turn.partitions().await?.into_iter().filter(|partition| partition.to <= cutoff) {
-            match retire(&mut turn, &partition).await? {
-                None => {
-                    tracing::info!(database = %shard.name(), partition = partition.name, "dropped an event partition");
-                    metrics::counter!("noetl_event_partitions_dropped_total").increment(1);
-                    dropped.push(partition.name);
-                }
-                Some(reason) => {
-                    tracing::info!(database = %shard.name(), partition = partition.name, %reason, "kept an old partition");
-                    metrics::counter!("noetl_event_partitions_kept_total", "reason" => reason.label()).increment(1);
-                    kept.push((partition.name, reason));
-                }
+            let name = partition.name.clone();
+            if let Some(reason) = retire(&mut turn, partition).await? {
+                tracing::info!(database = %shard.name(), partition = name, %reason, "kept an old event partition");
+                metrics::counter!("noetl_event_partitions_kept_total", "reason" => reason.label()).increment(1);
+                kept.push((name, reason));
+            } else {
+                tracing::info!(database = %shard.name(), partition = name, "dropped an event partition");
+                metrics::counter!("noetl_event_partitions_dropped_total").increment(1);
+                dropped.push(name);
             }
         }
         let executions = purge(shard, &uncovered(&turn.partitions().await?, cutoff)).await?;
@@ -84,18 +82,18 @@ impl Retention {
 }
 
 /// Drops a partition, or says what keeps it.
-async fn retire(turn: &mut Turn<'_>, partition: &Partition) -> Result<Option<Kept>, StorageError> {
+async fn retire(turn: &mut Turn<'_>, partition: Partition) -> Result<Option<Kept>, StorageError> {
     let judged = match turn.judge(partition).await? {
         Ok(judged) => judged,
         Err(kept) => return Ok(Some(kept)),
     };
     for _ in 1..ATTEMPTS {
-        match turn.drop_partition(partition, &judged).await? {
+        match turn.drop_partition(&judged).await? {
             Some(Kept::Busy) => sleep(BUSY_PAUSE).await,
             settled => return Ok(settled),
         }
     }
-    turn.drop_partition(partition, &judged).await
+    turn.drop_partition(&judged).await
 }
 
 async fn purge(shard: &Database, ranges: &[(i64, i64)]) -> Result<u64, StorageError> {

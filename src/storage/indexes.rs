@@ -11,7 +11,7 @@ use super::error::StorageError;
 use super::pools::Database;
 
 /// (name, table, what follows the table's name) of the indexes on plain tables.
-const PLAIN: [(&str, &str, &str); 13] = [
+const PLAIN: &[(&str, &str, &str)] = &[
     (
         "execution_parent_idx",
         "noetl.execution",

@@ -25,3 +25,4 @@ pub mod shard_map;
 pub mod snapshots;
 pub mod subscriptions;
 pub mod tail;
+pub mod transactions;

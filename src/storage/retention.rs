@@ -9,15 +9,17 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use super::error::StorageError;
 use super::pools::Database;
 use crate::domain::ids::{EPOCH_UNIX_MS, Id};
+use crate::domain::tx_snapshot::TxSnapshot;
 
 /// Executions whose derived rows one statement looks at.
 const PAGE: i64 = 500;
-/// How long writers may have to wait behind the wish for the lock.
-const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '250ms'";
-/// How long one question of the judge may take.
-const STATEMENT_TIMEOUT: &str = "SET statement_timeout = '5min'";
-/// SQLSTATE `lock_not_available`.
-const LOCK_NOT_AVAILABLE: &str = "55P03";
+/// How long writers may have to wait: behind the wish for the lock, and while it is held.
+const PATIENCE: &str = "SET LOCAL lock_timeout = '250ms'; SET LOCAL statement_timeout = '1s'";
+/// One question of the judge may take long, and is planned for the snapshot that it asks about: with a general plan, the
+/// rows that there are not would be looked for in the whole partition.
+const SETTINGS: &str = "SET statement_timeout = '5min'; SET plan_cache_mode = force_custom_plan";
+/// SQLSTATE `lock_not_available` and `query_canceled`.
+const BUSY: [&str; 2] = ["55P03", "57014"];
 
 /// A partition of the event table with bounds on both sides.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,10 +81,11 @@ pub struct Turn<'a> {
     connection: PgConnection,
 }
 
-/// What a snapshot of before the verdict saw.
+/// A partition that may go, as of a snapshot of before the verdict.
 #[derive(Debug, Clone)]
 pub struct Judged {
-    snapshot: String,
+    partition: Partition,
+    snapshot: TxSnapshot,
 }
 
 /// What one statement removed.
@@ -99,7 +102,7 @@ impl<'a> Turn<'a> {
     pub async fn take(shard: &'a Database) -> Result<Option<Self>, StorageError> {
         let work = async {
             let mut connection = shard.connect().await?;
-            sqlx::query(STATEMENT_TIMEOUT).execute(&mut connection).await?;
+            sqlx::raw_sql(SETTINGS).execute(&mut connection).await?;
             let taken = sqlx::query_scalar!(
                 r#"SELECT pg_try_advisory_lock(hashtextextended('noetl.retention', 0)) AS "taken!""#
             );
@@ -143,63 +146,30 @@ impl<'a> Turn<'a> {
     }
 
     /// Whether a partition may go, as far as its events say.
-    pub async fn judge(&mut self, partition: &Partition) -> Result<Result<Judged, Kept>, StorageError> {
+    pub async fn judge(&mut self, partition: Partition) -> Result<Result<Judged, Kept>, StorageError> {
         let work = async {
             let connection = &mut self.connection;
             let snapshot = sqlx::query_scalar!(r#"SELECT pg_current_snapshot()::text AS "now!""#);
-            let snapshot = snapshot.fetch_one(&mut *connection).await?;
-            if let Some(kept) = unpublished(connection, partition).await? {
+            let snapshot = parse(&snapshot.fetch_one(&mut *connection).await?)?;
+            if let Some(kept) = unpublished(connection, &partition).await? {
                 return Ok(Err(kept));
             }
-            if let Some(id) = live_subscription(connection, partition).await? {
+            if let Some(id) = live_subscription(connection, &partition).await? {
                 return Ok(Err(Kept::LiveSubscription(id)));
             }
-            if let Some(id) = running_execution(connection, partition).await? {
+            if let Some(id) = running_execution(connection, &partition).await? {
                 return Ok(Err(Kept::RunningExecution(id)));
             }
-            Ok(Ok(Judged { snapshot }))
+            Ok(Ok(Judged { partition, snapshot }))
         };
         let verdict: sqlx::Result<_> = work.await;
         verdict.map_err(|error| self.shard.failed(error))
     }
 
     /// Drops a partition, if nothing was written to it since the verdict and nobody holds the table for long.
-    pub async fn drop_partition(
-        &mut self,
-        partition: &Partition,
-        judged: &Judged,
-    ) -> Result<Option<Kept>, StorageError> {
-        let dropped: sqlx::Result<Option<Kept>> = async {
-            let mut tx = self.connection.begin().await?;
-            sqlx::query(LOCK_TIMEOUT).execute(&mut *tx).await?;
-            // The parent first, as everybody else does; its other partitions are left alone.
-            sqlx::query("LOCK TABLE ONLY noetl.event IN ACCESS EXCLUSIVE MODE").execute(&mut *tx).await?;
-            let written = sqlx::query_scalar!(
-                r#"SELECT EXISTS (
-                       SELECT 1 FROM noetl.event WHERE execution_id >= $1 AND execution_id < $2
-                       AND tx_id >= pg_snapshot_xmax($3::text::pg_snapshot)
-                   ) OR EXISTS (
-                       SELECT 1 FROM noetl.event WHERE execution_id >= $1 AND execution_id < $2
-                       AND tx_id = ANY(ARRAY(SELECT pg_snapshot_xip($3::text::pg_snapshot)))
-                   ) AS "written!""#,
-                partition.from,
-                partition.to,
-                judged.snapshot,
-            );
-            if written.fetch_one(&mut *tx).await? {
-                return Ok(Some(Kept::JustWritten));
-            }
-            // A feed that lost its stream may have gone back meanwhile.
-            if let Some(kept) = unpublished(&mut tx, partition).await? {
-                return Ok(Some(kept));
-            }
-            sqlx::query(AssertSqlSafe(format!("DROP TABLE {}", partition.name))).execute(&mut *tx).await?;
-            tx.commit().await?;
-            Ok(None)
-        }
-        .await;
-        match dropped {
-            Err(sqlx::Error::Database(refusal)) if refusal.code().as_deref() == Some(LOCK_NOT_AVAILABLE) => {
+    pub async fn drop_partition(&mut self, judged: &Judged) -> Result<Option<Kept>, StorageError> {
+        match drop_partition(&mut self.connection, judged).await {
+            Err(sqlx::Error::Database(refusal)) if refusal.code().is_some_and(|code| BUSY.contains(&code.as_ref())) => {
                 Ok(Some(Kept::Busy))
             }
             outcome => outcome.map_err(|error| self.shard.failed(error)),
@@ -212,28 +182,68 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// Why the feed keeps a partition, if it does: whether each of its rows is visible in what is published.
+/// Rolls back unless it answers `None`.
+async fn drop_partition(connection: &mut PgConnection, judged: &Judged) -> sqlx::Result<Option<Kept>> {
+    let mut tx = connection.begin().await?;
+    sqlx::raw_sql(PATIENCE).execute(&mut *tx).await?;
+    // The parent first, as everybody else does; its other partitions are left alone.
+    sqlx::query("LOCK TABLE ONLY noetl.event IN ACCESS EXCLUSIVE MODE").execute(&mut *tx).await?;
+    if holds_unseen(&mut tx, &judged.partition, &judged.snapshot).await? {
+        return Ok(Some(Kept::JustWritten));
+    }
+    // A feed that lost its stream may have gone back meanwhile.
+    if let Some(kept) = unpublished(&mut tx, &judged.partition).await? {
+        return Ok(Some(kept));
+    }
+    sqlx::query(AssertSqlSafe(format!("DROP TABLE {}", judged.partition.name))).execute(&mut *tx).await?;
+    tx.commit().await?;
+    Ok(None)
+}
+
+/// Why the feed keeps a partition, if it does.
 async fn unpublished(connection: &mut PgConnection, partition: &Partition) -> sqlx::Result<Option<Kept>> {
     let feed = sqlx::query!(
-        r#"SELECT (control.system_identifier <> cursor.system_identifier
+        r#"SELECT done::text AS "done!",
+                  (control.system_identifier <> cursor.system_identifier
                    OR checkpoint.timeline_id <> cursor.timeline
-                   OR pg_snapshot_xmax(done) > pg_snapshot_xmax(pg_current_snapshot())) AS "changed!",
-                  EXISTS (
-                      SELECT 1 FROM noetl.event WHERE execution_id >= $1 AND execution_id < $2
-                      AND tx_id >= pg_snapshot_xmax(done)
-                  ) OR EXISTS (
-                      SELECT 1 FROM noetl.event WHERE execution_id >= $1 AND execution_id < $2
-                      AND tx_id = ANY(ARRAY(SELECT pg_snapshot_xip(done)))
-                  ) AS "behind!"
+                   OR pg_snapshot_xmax(done) > pg_snapshot_xmax(pg_current_snapshot())) AS "changed!"
            FROM noetl.tail_cursor AS cursor, pg_control_system() AS control, pg_control_checkpoint() AS checkpoint"#,
-        partition.from,
-        partition.to,
     );
-    let Some(feed) = feed.fetch_optional(connection).await? else {
+    let Some(feed) = feed.fetch_optional(&mut *connection).await? else {
         return Ok(Some(Kept::FeedNeverBegan));
     };
-    let kept = feed.behind.then_some(Kept::Unpublished);
-    Ok(if feed.changed { Some(Kept::DatabaseChanged) } else { kept })
+    if feed.changed {
+        return Ok(Some(Kept::DatabaseChanged));
+    }
+    Ok(holds_unseen(connection, partition, &parse(&feed.done)?).await?.then_some(Kept::Unpublished))
+}
+
+/// Whether a partition holds rows that a snapshot does not see: two looks into the index on the writing transaction.
+async fn holds_unseen(
+    connection: &mut PgConnection,
+    partition: &Partition,
+    snapshot: &TxSnapshot,
+) -> sqlx::Result<bool> {
+    let in_progress: Vec<String> = snapshot.in_progress().iter().map(u64::to_string).collect();
+    sqlx::query_scalar!(
+        r#"SELECT EXISTS (
+               SELECT 1 FROM noetl.event
+               WHERE execution_id >= $1 AND execution_id < $2 AND tx_id >= $3::text::xid8
+           ) OR EXISTS (
+               SELECT 1 FROM noetl.event
+               WHERE execution_id >= $1 AND execution_id < $2 AND tx_id = ANY($4::text[]::xid8[])
+           ) AS "unseen!""#,
+        partition.from,
+        partition.to,
+        snapshot.xmax().to_string(),
+        &in_progress,
+    )
+    .fetch_one(connection)
+    .await
+}
+
+fn parse(snapshot: &str) -> sqlx::Result<TxSnapshot> {
+    snapshot.parse().map_err(|malformed| sqlx::Error::Decode(Box::new(malformed)))
 }
 
 async fn live_subscription(connection: &mut PgConnection, partition: &Partition) -> sqlx::Result<Option<i64>> {

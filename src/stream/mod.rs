@@ -6,11 +6,17 @@
 //! behind it, and a stale leader is refused the same way, so what is stored is always a strict prefix of the feed.
 
 pub mod cursor;
+pub mod delivered;
 pub mod envelope;
+mod gap;
 pub mod hub;
 pub mod names;
+mod pages;
 pub mod publisher;
 pub mod reader;
-pub mod replay;
+mod replay;
+mod ring;
+mod shard_reader;
+mod source;
 pub mod tailer;
 pub mod wake;

@@ -28,14 +28,14 @@ pub async fn once(
     mut tell: impl FnMut(Done),
 ) {
     let databases = executions.databases();
-    for (shard, index) in databases.shards().iter().zip(0..) {
+    for (index, shard) in (0..).zip(databases.shards()) {
         let database = shard.name();
         let made = partitions::ensure(shard).await.map_err(ServiceError::from);
         let outcome = made.map(|made| format!("made {}", list(&made)));
         tell(Done { duty: "partitions", database, outcome });
         let outcome = retention.enforce(shard).await.map(|enforced| enforced.to_string());
         tell(Done { duty: "retention", database, outcome });
-        let outcome = outbox.purge_shard(index).await.map(|purged| format!("purged {purged} delivered"));
+        let outcome = outbox.purge(index).await.map(|purged| format!("purged {purged} delivered"));
         tell(Done { duty: "outbox purge", database, outcome });
     }
     let cluster = databases.cluster();

@@ -13,10 +13,12 @@ const PERIOD: Duration = Duration::from_mins(1);
 pub async fn run(outbox: Outbox, stop: CancellationToken) {
     let mut turns = Turns::every(PERIOD, stop.clone());
     while turns.next().await {
-        match stop.run_until_cancelled(outbox.purge()).await {
-            Some(Err(error)) => tracing::warn!(%error, "the outbox can't be purged now"),
-            Some(Ok(rows @ 1..)) => tracing::info!(rows, "purged delivered outbox rows"),
-            Some(Ok(0)) | None => {}
+        for shard in outbox.shards() {
+            match stop.run_until_cancelled(outbox.purge(shard)).await {
+                Some(Err(error)) => tracing::warn!(shard, %error, "the outbox can't be purged now"),
+                Some(Ok(rows @ 1..)) => tracing::info!(shard, rows, "purged delivered outbox rows"),
+                Some(Ok(0)) | None => {}
+            }
         }
     }
 }

@@ -62,7 +62,7 @@ async fn published(deployment: &Deployment) {
 
 /// Publishes what there is, then stops publishing.
 async fn publish(deployment: &Deployment) {
-    let server = deployment.replica().await;
+    let server = deployment.replica_with(&[("NOETL_PROJECTOR", "false"), ("NOETL_OUTBOX_RELAY", "false")]).await;
     deployment.feeds_begun().await;
     published(deployment).await;
     assert!(server.stop().await.success());
@@ -98,7 +98,8 @@ async fn derived_rows(deployment: &Deployment, id: i64) -> [i64; 3] {
 #[tokio::test]
 async fn a_partition_that_nobody_needs_goes_and_the_feed_and_reads_go_on() {
     let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
+    // What is derived, and what is not settled, is to stand still.
+    let server = deployment.replica_with(&[("NOETL_PROJECTOR", "false"), ("NOETL_OUTBOX_RELAY", "false")]).await;
     deployment.feeds_begun().await;
     old_partitions(&deployment, 0, 2).await;
     let mut shard = deployment.shard(0).await;
@@ -241,10 +242,10 @@ async fn what_is_written_after_the_verdict_keeps_the_partition() {
     let mut late = deployment.shard(0).await;
     run(&mut late, "BEGIN").await;
     insert(&mut late, (first(1) + 1, 1)).await;
-    let judged = turn.judge(&partition).await.unwrap().unwrap();
+    let judged = turn.judge(partition.clone()).await.unwrap().unwrap();
     run(&mut late, "COMMIT").await;
-    assert_eq!(turn.drop_partition(&partition, &judged).await.unwrap(), Some(Kept::JustWritten));
-    assert_eq!(turn.judge(&partition).await.unwrap().unwrap_err(), Kept::Unpublished);
+    assert_eq!(turn.drop_partition(&judged).await.unwrap(), Some(Kept::JustWritten));
+    assert_eq!(turn.judge(partition).await.unwrap().unwrap_err(), Kept::Unpublished);
     assert_eq!(left(&deployment, 0).await, ["event_old1"]);
 }
 
@@ -312,6 +313,7 @@ async fn a_duty_that_fails_is_told_and_keeps_no_other_from_being_done() {
     assert!(failed.len() == 3 && failed.iter().all(|line| line.starts_with("shard 1: ")), "{said}");
     assert!(
         said.contains(&format!("shard 0: partitions: made {partition}"))
+            && said.contains("shard 0: outbox purge: purged 0 delivered")
             && said.contains("the cluster database: dedup purge"),
         "{said}"
     );

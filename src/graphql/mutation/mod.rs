@@ -165,6 +165,31 @@ impl Mutation {
         Ok(CancelExecutionPayload { execution, user_errors })
     }
 
+    /// Stores executions' states as of now, each on its own, so that reading them has less to fold.
+    async fn advance_projections(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Which ones.")] input: AdvanceProjectionsInput,
+    ) -> Result<AdvanceProjectionsPayload> {
+        let advances = match parse_ids("executionIds", &input.execution_ids) {
+            Ok(ids) => ctx.data::<Services>()?.projections.advance(ids).await,
+            Err(rejection) => Err(rejection.into()),
+        };
+        let (advances, user_errors) = split(advances)?;
+        Ok(AdvanceProjectionsPayload::new(advances.unwrap_or_default(), user_errors))
+    }
+
+    /// Takes in events that workers made. Sending a batch again is harmless: what is known is skipped and counted.
+    async fn project_events(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "What happened.")] input: ProjectEventsInput,
+    ) -> Result<ProjectEventsPayload> {
+        let (ids, drafts) = input.into_parts();
+        let projected = ctx.data::<Services>()?.ingest.project(drafts).await;
+        ProjectEventsPayload::new(&ids, projected)
+    }
+
     /// Claims outbox rows for delivery. Rows of one execution come in their order, and are never in flight with two
     /// claimants.
     async fn claim_outbox(
@@ -200,31 +225,6 @@ impl Mutation {
         #[graphql(desc = "Which ones.")] input: RetryOutboxInput,
     ) -> Result<RetryOutboxPayload> {
         outbox::retry(ctx, input).await
-    }
-
-    /// Stores executions' states as of now, each on its own, so that reading them has less to fold.
-    async fn advance_projections(
-        &self,
-        ctx: &Context<'_>,
-        #[graphql(desc = "Which ones.")] input: AdvanceProjectionsInput,
-    ) -> Result<AdvanceProjectionsPayload> {
-        let advances = match parse_ids("executionIds", &input.execution_ids) {
-            Ok(ids) => ctx.data::<Services>()?.projections.advance(ids).await,
-            Err(rejection) => Err(rejection.into()),
-        };
-        let (advances, user_errors) = split(advances)?;
-        Ok(AdvanceProjectionsPayload::new(advances.unwrap_or_default(), user_errors))
-    }
-
-    /// Takes in events that workers made. Sending a batch again is harmless: what is known is skipped and counted.
-    async fn project_events(
-        &self,
-        ctx: &Context<'_>,
-        #[graphql(desc = "What happened.")] input: ProjectEventsInput,
-    ) -> Result<ProjectEventsPayload> {
-        let (ids, drafts) = input.into_parts();
-        let projected = ctx.data::<Services>()?.ingest.project(drafts).await;
-        ProjectEventsPayload::new(&ids, projected)
     }
 }
 

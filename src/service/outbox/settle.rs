@@ -174,23 +174,8 @@ impl Outbox {
         Ok((matched.max(retried), retried))
     }
 
-    /// Deletes rows that were published longer ago than they are kept, in small batches; answers how many. A shard that
-    /// can't be reached is left for the next time.
-    pub async fn purge(&self) -> Result<u64, ServiceError> {
-        let purged = join_all(self.shards().map(|shard| self.purge_shard(shard))).await;
-        let mut rows = 0;
-        for (shard, purged) in self.shards().zip(purged) {
-            match purged {
-                Ok(deleted) => rows += deleted,
-                Err(error) if error.unavailable().is_some() => tracing::warn!(shard, %error, "not purged"),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(rows)
-    }
-
-    /// The same on one shard.
-    pub async fn purge_shard(&self, shard: ShardIndex) -> Result<u64, ServiceError> {
+    /// Deletes a shard's rows that were published longer ago than they are kept, in small batches; answers how many.
+    pub async fn purge(&self, shard: ShardIndex) -> Result<u64, ServiceError> {
         let database = &self.databases.shards()[usize::from(shard)];
         let (mut rows, mut from) = (0, DateTime::<Utc>::UNIX_EPOCH);
         loop {

@@ -13,7 +13,7 @@ pub mod writer;
 pub use deployment::Deployment;
 pub use live::Live;
 pub use log::LifecycleEvent;
-pub use server::{Server, pass};
+pub use server::{Server, binary, pass};
 
 use std::time::Duration;
 
