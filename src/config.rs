@@ -29,6 +29,7 @@ const NAMES: &[&str] = &[
     "NOETL_EVENT_STREAM_BACKFILL",
     "NOETL_EVENT_STREAM_DEDUP_SECS",
     "NOETL_EVENT_STREAM_RETENTION_SECS",
+    "NOETL_EVENT_STREAM_REPLICAS",
     "NOETL_PROJECTOR",
     "NOETL_EVENT_RETENTION_DAYS",
     "NOETL_OUTBOX_RELAY",
@@ -154,7 +155,7 @@ impl Sources {
             allowed_origins: self.list("NOETL_ALLOWED_ORIGINS"),
             databases: read.databases(needs != Needs::Nothing),
             pool_size: read.within("NOETL_POOL_SIZE", 16, 2, 500),
-            nats_url: read.nats_url(needs == Needs::Servers && publishes),
+            nats_url: read.nats_url(needs == Needs::Servers && (publishes || self.asks_to_relay())),
             machine_id: read.machine_id(),
             event_stream: publishes.then_some(event_stream),
             projector: read.flag("NOETL_PROJECTOR", true),
@@ -170,6 +171,12 @@ impl Sources {
             fault_point: self.text("NOETL_FAULT_POINT").map(str::to_owned),
         };
         if read.problems.is_empty() { Ok(config) } else { Err(ConfigError(read.problems)) }
+    }
+
+    /// Whether relaying was turned on; left to its default, it is off where there is no broker.
+    fn asks_to_relay(&self) -> bool {
+        let mut read = Reader { sources: self, problems: Vec::new() };
+        read.flag("NOETL_OUTBOX_RELAY", false)
     }
 
     /// A comma-separated setting; empty parts count as absent.
@@ -237,7 +244,7 @@ impl Reader<'_> {
         match &url {
             None if needed => self.problems.push(
                 "NOETL_NATS_URL is missing; set it to the broker, such as nats://127.0.0.1:4222, or turn publishing off \
-                 with NOETL_EVENT_STREAM_ENABLED=false"
+                 with NOETL_EVENT_STREAM_ENABLED=false and NOETL_OUTBOX_RELAY=false"
                     .to_owned(),
             ),
             Some(text) if text.parse::<async_nats::ServerAddr>().is_err() => {
@@ -279,6 +286,10 @@ impl Reader<'_> {
 
     fn event_stream(&mut self) -> TailSettings {
         let seconds = |value: u32| Duration::from_secs(u64::from(value));
+        let replicas = self.parsed("NOETL_EVENT_STREAM_REPLICAS", 1, "1 or 3");
+        if ![1, 3].contains(&replicas) {
+            self.problems.push(format!("NOETL_EVENT_STREAM_REPLICAS is {replicas}; set it to 1 or 3"));
+        }
         TailSettings {
             batch: self.within("NOETL_EVENT_STREAM_BATCH", 500, 1, 100_000),
             poll: Duration::from_millis(self.within("NOETL_EVENT_STREAM_POLL_MS", 500, 10, 60_000)),
@@ -286,6 +297,7 @@ impl Reader<'_> {
             stream: StreamSettings {
                 dedup: seconds(self.within("NOETL_EVENT_STREAM_DEDUP_SECS", 120, 1, 86_400)),
                 retention: seconds(self.within("NOETL_EVENT_STREAM_RETENTION_SECS", 86_400, 60, u32::MAX)),
+                replicas,
             },
         }
     }
@@ -355,9 +367,15 @@ mod tests {
             ("NOETL_CLUSTER_DSN", "postgres://noetl@127.0.0.1/noetl"),
             ("NOETL_NATS_URL", "nats://127.0.0.1:4222"),
             ("NOETL_EVENT_STREAM_BACKFILL", "YES"),
+            ("NOETL_OUTBOX_RELAY", "Off"),
         ]);
         let config = given.check(Needs::Servers).unwrap();
         assert_eq!((config.host.to_string().as_str(), config.port), ("127.0.0.1", 8082));
+        assert!(
+            !config.outbox_relay
+                && given.with([("NOETL_OUTBOX_RELAY", String::new())]).check(Needs::Servers).unwrap().outbox_relay
+        );
+        assert_eq!(config.outbox_retention, Duration::from_hours(24));
         let stream = config.event_stream.unwrap();
         assert!(stream.backfill);
         assert_eq!((stream.batch, stream.poll), (500, Duration::from_millis(500)));

@@ -3,56 +3,73 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use async_nats::jetstream;
+use async_nats::{HeaderMap, jetstream};
 use futures::StreamExt;
 use futures::stream::FuturesOrdered;
 use serde_json::json;
 use sqlx::postgres::PgConnection;
 
-use crate::common::{Deployment, Live, Server};
-use crate::report::{Limit, Report};
+use crate::common::{Deployment, Live, Server, eventually};
+use crate::report::{self, Limit, Report};
 
 const EVENTS: i64 = 1_000;
-const BACKLOG: i64 = 200_000;
+const IDLING: Duration = Duration::from_secs(10);
+pub const BACKLOG: i64 = 200_000;
 /// The id of the first execution that the benchmark writes; ids below belong to others.
 const FIRST: i64 = 1 << 40;
 
-/// One writer at 200 events per second, without and with a transaction held open.
+/// One writer at 200 events per second that nobody hints at, without and with a transaction held open.
 pub async fn measure_latency(deployment: &Deployment, server: &Server, report: &mut Report) {
-    let plain = latencies(deployment, server, FIRST, 0).await;
+    let (first, plain) = latencies(deployment, server, FIRST, 0).await;
+    report.figure("commit to subscriber, the first event after a pause", first * 1000.0, "ms", None);
     report.quantiles("commit to subscriber, 200/s", plain, Some((5.0, 25.0)));
     let mut holder = deployment.shard(0).await;
     sqlx::raw_sql("BEGIN; SELECT pg_current_xact_id()").execute(&mut holder).await.unwrap();
-    let held = latencies(deployment, server, FIRST + 1, EVENTS).await;
+    let (_, held) = latencies(deployment, server, FIRST + 1, EVENTS).await;
     sqlx::raw_sql("ROLLBACK").execute(&mut holder).await.unwrap();
     report.quantiles("the same with a transaction held open", held, Some((5.0, 25.0)));
 }
 
+/// What a server of two shards asks its databases when nothing happens.
+pub async fn measure_idling(server: &Server, report: &mut Report) {
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let before = server.metric("noetl_sql_statements_total").await;
+    tokio::time::sleep(IDLING).await;
+    let asked = server.metric("noetl_sql_statements_total").await - before;
+    report.figure("server of two shards, idle: statements", asked / IDLING.as_secs_f64(), "per s", None);
+}
+
+/// The first event's seconds, which begin with the tailer's longest wait, and those of the others.
 /// `after`: event ids are larger than this, as no two logs share one.
-async fn latencies(deployment: &Deployment, server: &Server, execution: i64, after: i64) -> Vec<f64> {
+async fn latencies(deployment: &Deployment, server: &Server, execution: i64, after: i64) -> (f64, Vec<f64>) {
     let query = "subscription($id: ID!) { events(filter: {executionIds: [$id]}) {
         __typename ... on EventDelivery { event { id } } } }";
     let mut live = server.live(query, json!({ "id": execution.to_string() })).await;
     while live.next().await.unwrap()["events"]["__typename"] != "CaughtUp" {}
     let mut writer = deployment.shard(0).await;
+    let begun = Instant::now();
+    insert(&mut writer, execution, after + FIRST).await;
+    arrivals(&mut live, 1).await;
+    let first = begun.elapsed().as_secs_f64();
     let writing = async {
         let mut ticks = tokio::time::interval(Duration::from_millis(5));
         let mut committed = HashMap::new();
-        for event in after + FIRST..after + FIRST + EVENTS {
+        for event in after + FIRST + 1..after + FIRST + EVENTS {
             ticks.tick().await;
             insert(&mut writer, execution, event).await;
             committed.insert(event, Instant::now());
         }
         committed
     };
-    let (committed, arrived) = tokio::join!(writing, arrivals(&mut live));
+    let (committed, arrived) = tokio::join!(writing, arrivals(&mut live, EVENTS - 1));
     // An event may arrive before its writer was told that it committed.
-    arrived.iter().map(|(event, at)| at.saturating_duration_since(committed[event]).as_secs_f64()).collect()
+    let latency = |(event, at): &(i64, Instant)| at.saturating_duration_since(committed[event]).as_secs_f64();
+    (first, arrived.iter().map(latency).collect())
 }
 
-async fn arrivals(live: &mut Live) -> Vec<(i64, Instant)> {
+async fn arrivals(live: &mut Live, count: i64) -> Vec<(i64, Instant)> {
     let mut arrived = Vec::new();
-    while arrived.len() < usize::try_from(EVENTS).unwrap() {
+    while arrived.len() < usize::try_from(count).unwrap() {
         let item = live.next().await.unwrap();
         if let Some(id) = item["events"]["event"]["id"].as_str() {
             arrived.push((id.parse().unwrap(), Instant::now()));
@@ -70,61 +87,105 @@ async fn insert(writer: &mut PgConnection, execution: i64, event: i64) {
         .unwrap();
 }
 
-/// A backlog of events of about 600 bytes, drained by the tailer and published raw, on one broker.
-pub async fn measure_backlog(report: &mut Report) {
+/// How long until another replica publishes after the leader was killed.
+pub async fn measure_takeover(report: &mut Report) {
     let deployment = Deployment::start(1).await;
+    let mut longest = Duration::ZERO;
+    for event in 0..3 {
+        let (one, other) = tokio::join!(deployment.replica(), deployment.replica());
+        let leader = eventually("somebody leads", async || deployment.leader(0).await).await;
+        let (mut leader, _other) = if one.name().await == leader { (one, other) } else { (other, one) };
+        let begun = Instant::now();
+        leader.kill_9().await;
+        insert(&mut deployment.shard(0).await, FIRST, event).await;
+        let published = usize::try_from(event).unwrap() + 1;
+        eventually("it is published", async || (deployment.published().await.len() == published).then_some(())).await;
+        longest = longest.max(begun.elapsed());
+    }
+    let longest = longest.as_secs_f64();
+    report.figure("kill -9 of the leader to the next one's first event", longest, "s", Some(Limit::AtMost(5.0)));
+}
+
+/// A backlog of events of about 600 bytes that one transaction commits, drained by the tailer and published raw, on one
+/// broker.
+pub async fn measure_backlog(report: &mut Report, events: i64) {
+    let deployment = Deployment::start(1).await;
+    // No idle wait is part of it.
+    let server = deployment.replica_with(&[("NOETL_EVENT_STREAM_POLL_MS", "10")]).await;
+    deployment.feeds_begun().await;
     let mut shard = deployment.shard(0).await;
-    let filler = "x".repeat(330);
+    sqlx::raw_sql("BEGIN").execute(&mut shard).await.unwrap();
     sqlx::query(
         "INSERT INTO noetl.event (execution_id, event_id, event_type, context)
          SELECT $1 + n % 1000, n, 'call.done', jsonb_build_object('filler', $2::text) FROM generate_series(1, $3) AS n",
     )
     .bind(FIRST)
-    .bind(&filler)
-    .bind(BACKLOG)
+    .bind("x".repeat(330))
+    .bind(events)
     .execute(&mut shard)
     .await
     .unwrap();
+    let (context, stream) = deployment.broker().await;
+    let idle = report::peak_mib(&server);
     let begun = Instant::now();
-    let server = deployment.replica_with(&[("NOETL_EVENT_STREAM_BACKFILL", "true")]).await;
-    let client = async_nats::connect(deployment.nats.url()).await.unwrap();
-    let context = jetstream::new(client);
-    let drained = BACKLOG.cast_unsigned();
-    loop {
-        if let Ok(stream) = context.get_stream("noetl_events").await
-            && stream.cached_info().state.messages >= drained
-        {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    sqlx::raw_sql("COMMIT").execute(&mut shard).await.unwrap();
+    while stream.get_info().await.unwrap().state.messages < events.cast_unsigned() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let tailer = BACKLOG as f64 / begun.elapsed().as_secs_f64();
-    let bytes = context.get_stream("noetl_events").await.unwrap().cached_info().state.bytes / drained;
+    let tailer = events as f64 / begun.elapsed().as_secs_f64();
+    let memory = report::peak_mib(&server) - idle;
+    let bytes = stream.get_info().await.unwrap().state.bytes / events.cast_unsigned();
     assert!(server.stop().await.success());
-    let raw = publish_raw(&context, usize::try_from(bytes).unwrap()).await;
-    report.figure("tailer, backlog of 200,000 events: size of a stored event", bytes as f64, "bytes", None);
-    report.figure(
-        "tailer, backlog of 200,000 events (start included)",
-        tailer,
-        "per s",
-        Some(Limit::AtLeast(20_000.0)),
-    );
-    report.figure("raw pipelined publisher, as many bytes", raw, "per s", None);
+    let (bytes, count) = (usize::try_from(bytes).unwrap(), BACKLOG.cast_unsigned());
+    let raw = publish_raw(&context, "raw", count, |_| (HeaderMap::new(), bytes)).await;
+    let guarded = |sequence: u64| {
+        let mut headers = HeaderMap::new();
+        headers.insert("Noetl-Place", format!("1 1 {sequence}"));
+        headers.insert("Nats-Msg-Id", sequence.to_string());
+        headers.insert("Nats-Expected-Last-Sequence", sequence.to_string());
+        if sequence > 0 {
+            headers.insert("Nats-Expected-Last-Msg-Id", (sequence - 1).to_string());
+        }
+        (headers, bytes - 160)
+    };
+    let guarded = publish_raw(&context, "guarded", count, guarded).await;
+    let name = format!("tailer, backlog of {events} events");
+    report.figure(&format!("{name}: size of a stored event"), bytes as f64, "bytes", None);
+    report.figure(&format!("{name}: memory above idle"), memory, "MiB", None);
+    report.figure(&name, tailer, "per s", Some(Limit::AtLeast(20_000.0)));
+    report.figure("raw pipelined publisher, as many bytes, no headers", raw, "per s", None);
+    report.figure("the same with the tailer's headers", guarded, "per s", None);
     report.figure("tailer / raw publisher", tailer / raw, "ratio", Some(Limit::AtLeast(0.6)));
+    report.figure("tailer / raw publisher with its headers", tailer / guarded, "ratio", None);
 }
 
-async fn publish_raw(context: &jetstream::Context, bytes: usize) -> f64 {
+/// `message`: headers and bytes of payload of the message behind a sequence. As many acknowledgements are awaited at a time
+/// as the tailer has messages on their way by default.
+async fn publish_raw(
+    context: &jetstream::Context,
+    name: &str,
+    events: u64,
+    message: impl Fn(u64) -> (HeaderMap, usize),
+) -> f64 {
     let config = jetstream::stream::Config {
-        name: "raw".to_owned(),
-        subjects: vec!["raw.>".to_owned()],
+        name: name.to_owned(),
+        subjects: vec![format!("{name}.>")],
         ..jetstream::stream::Config::default()
     };
     context.create_stream(config).await.unwrap();
-    let payload = bytes::Bytes::from(vec![b'x'; bytes]);
+    let subject = async_nats::Subject::from(format!("{name}.event"));
+    let filler = bytes::Bytes::from(vec![b'x'; 2_000]);
     let mut waiting = FuturesOrdered::new();
     let begun = Instant::now();
-    for _ in 0..BACKLOG {
-        waiting.push_back(context.publish("raw.event", payload.clone()).await.unwrap().into_future());
+    for sequence in 0..events {
+        let (headers, bytes) = message(sequence);
+        let payload = filler.slice(..bytes);
+        let sent = if headers.is_empty() {
+            context.publish(subject.clone(), payload).await
+        } else {
+            context.publish_with_headers(subject.clone(), headers, payload).await
+        };
+        waiting.push_back(sent.unwrap().into_future());
         if waiting.len() >= 500 {
             waiting.next().await.unwrap().unwrap();
         }
@@ -132,5 +193,5 @@ async fn publish_raw(context: &jetstream::Context, bytes: usize) -> f64 {
     while let Some(ack) = waiting.next().await {
         ack.unwrap();
     }
-    BACKLOG as f64 / begun.elapsed().as_secs_f64()
+    events as f64 / begun.elapsed().as_secs_f64()
 }

@@ -1,5 +1,5 @@
 //! The measured promises, with what the machine allows beside them: each figure is a ratio to the bare work of the same
-//! run, or a time with its limit. Prints a table, and JSON to `target/bench.json`.
+//! run, or a time with its limit. Prints a table, and JSON to `target/bench.json`. With `fanout` as an argument, only that.
 //!
 //! It needs `NOETL_TEST_PG`, as the tests do; `make bench` starts one, without fsync.
 
@@ -17,13 +17,25 @@
 #[path = "../../tests/it/common/mod.rs"]
 mod common;
 mod execute;
+mod fanout;
 mod feed;
 mod lists;
+mod outbox;
 mod project;
+mod projection;
 mod report;
 
 use common::Deployment;
 use report::Report;
+
+/// `cargo bench -- feed` measures only that part; `huge` only when it is asked for.
+fn wanted(part: &str) -> bool {
+    named().is_empty() || named().iter().any(|name| name == part)
+}
+
+fn named() -> Vec<String> {
+    std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect()
+}
 
 #[tokio::main]
 async fn main() {
@@ -32,14 +44,39 @@ async fn main() {
         return;
     }
     let mut report = Report::default();
+    if wanted("fanout") {
+        fanout::measure(&mut report).await;
+    }
     let deployment = Deployment::start(2).await;
     let server = deployment.replica().await;
     report.figure("server, idle: resident memory", report::resident_mib(&server), "MiB", None);
-    execute::measure(&deployment, &server, &mut report).await;
-    lists::measure(&deployment, &server, &mut report).await;
-    project::measure(&mut report).await;
-    feed::measure_latency(&deployment, &server, &mut report).await;
+    if wanted("execute") {
+        execute::measure(&deployment, &server, &mut report).await;
+    }
+    if wanted("lists") {
+        lists::measure(&deployment, &server, &mut report).await;
+    }
+    if wanted("feed") {
+        feed::measure_idling(&server, &mut report).await;
+        feed::measure_latency(&deployment, &server, &mut report).await;
+    }
     report.figure("server, after all of it: resident memory", report::resident_mib(&server), "MiB", None);
-    feed::measure_backlog(&mut report).await;
+    drop(server);
+    if wanted("project") {
+        project::measure(&mut report).await;
+    }
+    if wanted("outbox") {
+        outbox::measure(&mut report).await;
+    }
+    if wanted("projection") {
+        projection::measure(&mut report).await;
+    }
+    if wanted("feed") {
+        feed::measure_takeover(&mut report).await;
+        feed::measure_backlog(&mut report, feed::BACKLOG).await;
+    }
+    if named().iter().any(|part| part == "huge") {
+        feed::measure_backlog(&mut report, 10 * feed::BACKLOG).await;
+    }
     report.print();
 }

@@ -58,8 +58,22 @@ impl Report {
 
 /// The resident memory of a server's process in MiB (Linux).
 pub fn resident_mib(server: &Server) -> f64 {
+    memory_mib(server, "VmRSS:")
+}
+
+/// The most resident memory since the last [`reset_peak`], in MiB (Linux).
+pub fn peak_mib(server: &Server) -> f64 {
+    memory_mib(server, "VmHWM:")
+}
+
+/// Begins to note the peak of the resident memory anew.
+pub fn reset_peak(server: &Server) {
+    std::fs::write(format!("/proc/{}/clear_refs", server.pid()), "5").unwrap();
+}
+
+fn memory_mib(server: &Server, name: &str) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
     kib.unwrap_or_default() / 1024.0
 }

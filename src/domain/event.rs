@@ -6,6 +6,15 @@ use serde_json::Value;
 
 use super::ids::Id;
 
+/// An event's place among those of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+pub struct EventKey {
+    /// Grows along a log.
+    pub event_id: i64,
+    /// The log.
+    pub execution_id: i64,
+}
+
 /// A committed event; serialised, the payload that the stream carries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {

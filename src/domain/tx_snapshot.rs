@@ -22,7 +22,13 @@ impl TxSnapshot {
     /// The snapshot before every transaction.
     #[must_use]
     pub fn beginning() -> Self {
-        Self { xmin: 3, xmax: 3, in_progress: Vec::new() }
+        Self::below(3)
+    }
+
+    /// The snapshot at which every transaction below this id had ended, and no other.
+    #[must_use]
+    pub fn below(xid: u64) -> Self {
+        Self { xmin: xid, xmax: xid, in_progress: Vec::new() }
     }
 
     /// The first transaction id that had not been given out.

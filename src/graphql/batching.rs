@@ -17,6 +17,7 @@ use futures::stream::FuturesUnordered;
 use futures::task::AtomicWaker;
 use futures::{FutureExt, Stream, StreamExt, stream};
 
+use super::live::rendered::Selection;
 use super::loaders::{BatchLoader, Loaders};
 use super::schema::{ControlPlane, Services};
 
@@ -54,7 +55,8 @@ impl Executor for Batching {
     }
 
     fn execute_stream(&self, request: Request, session: Option<Arc<Data>>) -> BoxStream<'static, Response> {
-        let (request, fetches) = self.prepare(request);
+        let selection = Selection::of(&request);
+        let (request, fetches) = self.prepare(request.data(selection));
         let operation = self.schema.execute_stream_with_session_data(request, session.unwrap_or_default()).boxed();
         Driven { operation, fetches, bell: Arc::default() }.boxed()
     }

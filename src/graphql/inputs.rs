@@ -17,7 +17,7 @@ use crate::service::executions::{Dedup, ExecuteRequest};
 use crate::service::subscriptions::Transition;
 use crate::storage::{catalog, executions, subscriptions};
 use crate::stream::cursor::StreamCursor;
-use crate::stream::reader::Start;
+use crate::stream::reader::{Since, Start};
 
 /// Items that a list of an input may have.
 const MAX_LIST: usize = 1000;
@@ -309,11 +309,13 @@ pub enum EventStart {
     Latest(bool),
     /// Behind a cursor that this subscription returned, on any replica.
     After(String),
+    /// With what was published at this time or later; a time to come counts as now.
+    Since(DateTime<Utc>),
 }
 
 impl EventStart {
     /// The start, in a deployment with this many shards.
-    pub fn parse(self, shards: usize) -> Result<Start, Rejection> {
+    pub fn parse(self, shards: usize, now: DateTime<Utc>) -> Result<Start, Rejection> {
         match self {
             Self::Beginning(true) => Ok(Start::Beginning),
             Self::Latest(true) => Ok(Start::Latest),
@@ -322,6 +324,11 @@ impl EventStart {
             Self::After(cursor) => {
                 let parsed = StreamCursor::parse(&cursor, shards);
                 parsed.map(Start::After).map_err(|bad| Rejection::invalid("start.after", bad.to_string()))
+            }
+            Self::Since(time) => {
+                // The years that the broker knows.
+                let last = DateTime::from_timestamp(253_402_300_799, 0).unwrap_or(now);
+                Ok(Start::Since(Since { time: time.clamp(DateTime::UNIX_EPOCH, last), now }))
             }
         }
     }

@@ -7,6 +7,8 @@ use chrono::{DateTime, Utc};
 
 use super::batching::Batching;
 use super::live::Subscription;
+use super::live::rendered::Rendered;
+use super::live::status::LatestStatus;
 use super::mutation::Mutation;
 use super::query::Query;
 use crate::service::catalog::Catalog;
@@ -77,7 +79,8 @@ pub struct EdgeLimits {
 /// The schema over the services, ready to run.
 #[must_use]
 pub fn build(services: Services) -> Batching {
-    Batching::new(Schema::build(Query, Mutation, Subscription).data(services.clone()).finish(), services)
+    let schema = Schema::build(Query, Mutation, Subscription).data(services.clone());
+    Batching::new(schema.data(Rendered::default()).data(LatestStatus::default()).finish(), services)
 }
 
 /// The schema in the schema definition language.

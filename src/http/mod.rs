@@ -28,6 +28,7 @@ mod fault;
 mod graphql;
 pub mod health;
 mod invalid;
+mod json;
 mod lexer;
 mod limits;
 mod media;

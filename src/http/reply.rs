@@ -1,4 +1,4 @@
-//! The answer to one operation, in the form that every transport sends.
+//! The answer to one operation, in the form that every transport sends. Bytes in its data are JSON text.
 //!
 //! Each error carries an `extensions.code`. What a resolver coded is kept. An error without a code and without a path was
 //! found by the executor in the request itself. An error without a code that has a path comes from a resolver that did not
@@ -9,6 +9,7 @@ use axum::http::{HeaderMap, StatusCode};
 use serde::Serialize;
 
 use super::invalid::Invalid;
+use super::json;
 
 /// Errors of one answer: a document can break a rule of validation once per argument.
 const MAX_ERRORS: usize = 100;
@@ -20,7 +21,7 @@ const MAX_MESSAGE: usize = 1_000;
 pub(super) struct Reply {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) errors: Vec<ServerError>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "json::data")]
     data: Option<Value>,
     #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
     extensions: serde_json::Map<String, serde_json::Value>,

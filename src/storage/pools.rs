@@ -94,6 +94,14 @@ impl Database {
         PgConnection::connect_with(&self.options).await
     }
 
+    /// The same with settings of its own.
+    pub(super) async fn connect_with(
+        &self,
+        settings: impl IntoIterator<Item = (&str, &str)>,
+    ) -> sqlx::Result<PgConnection> {
+        PgConnection::connect_with(&self.options.clone().options(settings)).await
+    }
+
     /// Connections in the pool: all, and those of them that nobody uses.
     #[must_use]
     pub fn pool_size(&self) -> (u32, usize) {

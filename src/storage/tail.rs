@@ -3,16 +3,12 @@
 //! `done` and `target` are transaction snapshots; a batch is what `target` sees and `done` does not. Each commit falls in
 //! exactly one batch, a rolled-back one in none, one that commits late in a later one; a fixed batch reads the same every
 //! time. Every write carries the fence that taking the lease raised, and counts for nothing if the fence has moved on.
+//! What the leader does turn by turn is [`super::tail_session`]'s.
 
-use async_stream::try_stream;
 use chrono::{DateTime, Utc};
-use futures::stream::BoxStream;
-use futures::{StreamExt, TryStreamExt};
 
 use super::error::StorageError;
-use super::events::EventRow;
 use super::pools::Database;
-use crate::domain::event::Event;
 use crate::domain::tx_snapshot::TxSnapshot;
 
 /// A cursor whose lease was just taken.
@@ -32,8 +28,19 @@ pub struct TailCursor {
     pub feed_epoch: i32,
     /// The stream's last sequence when the last batch was done.
     pub last_sequence: i64,
-    /// Whether the database is another one than the cursor was made in: restored, or failed over.
-    pub database_changed: bool,
+    /// Whether the database is the one that the cursor was made in.
+    pub history: History,
+}
+
+/// How a database came from the one that a cursor was made in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum History {
+    /// It is the same.
+    Same,
+    /// A standby was promoted, or an archive replayed up to some point: transaction ids go on from there.
+    Continued,
+    /// Its transaction ids have nothing to do with the cursor's: a dump was restored.
+    Other,
 }
 
 /// What the status query shows of a shard's cursor.
@@ -63,9 +70,10 @@ pub struct TailStatus {
 pub async fn begin(shard: &Database, backfill: bool) -> Result<(), StorageError> {
     let insert = sqlx::query!(
         "INSERT INTO noetl.tail_cursor (origin, done, system_identifier, timeline)
-         SELECT start, start, system_identifier, timeline_id
+         SELECT start, start, system_identifier,
+                ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer
          FROM (SELECT CASE WHEN $1 THEN '3:3:'::pg_snapshot ELSE pg_current_snapshot() END AS start) AS origin,
-              pg_control_system(), pg_control_checkpoint()
+              pg_control_system()
          ON CONFLICT DO NOTHING",
         backfill,
     );
@@ -78,13 +86,14 @@ pub async fn acquire(shard: &Database, owner: &str, seconds: f64) -> Result<Opti
     let update = sqlx::query!(
         r#"UPDATE noetl.tail_cursor AS cursor
            SET fence = fence + 1, lease_owner = $1, lease_until = now() + make_interval(secs => $2), updated_at = now()
-           FROM pg_control_system() AS control, pg_control_checkpoint() AS checkpoint
+           FROM pg_control_system() AS control
            WHERE lease_until < now() OR lease_owner = $1
            RETURNING fence, origin::text AS "origin!", done::text AS "done!", target::text, batch, feed_epoch,
                      last_sequence,
                      (control.system_identifier <> cursor.system_identifier
-                      OR checkpoint.timeline_id <> cursor.timeline
-                      OR pg_snapshot_xmax(done) > pg_snapshot_xmax(pg_current_snapshot())) AS "database_changed!""#,
+                      OR pg_snapshot_xmax(done) > pg_snapshot_xmax(pg_current_snapshot())) AS "other!",
+                     ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer <> cursor.timeline
+                         AS "continued!""#,
         owner,
         seconds,
     );
@@ -99,7 +108,11 @@ pub async fn acquire(shard: &Database, owner: &str, seconds: f64) -> Result<Opti
         batch: row.batch,
         feed_epoch: row.feed_epoch,
         last_sequence: row.last_sequence,
-        database_changed: row.database_changed,
+        history: match (row.other, row.continued) {
+            (true, _) => History::Other,
+            (_, true) => History::Continued,
+            _ => History::Same,
+        },
     }))
 }
 
@@ -126,95 +139,14 @@ pub async fn release(shard: &Database, fence: i64, error: Option<&str>) -> Resul
     Ok(())
 }
 
-/// The end of a next batch after `done`: everything that has committed by then. `Ok(None)`: nothing has.
-///
-/// It is never cut at a transaction id. Ids are given out when transactions begin to write, so a cut one would no longer
-/// be in the order of commits, and a log's events could be split over two batches the wrong way round.
-pub async fn next_target(shard: &Database, done: &TxSnapshot) -> Result<Option<TxSnapshot>, StorageError> {
-    let row = sqlx::query!(
-        r#"SELECT pg_current_snapshot()::text AS "snapshot!",
-                  EXISTS (SELECT 1 FROM noetl.event WHERE tx_id >= $1::text::xid8)
-                  OR EXISTS (SELECT 1 FROM noetl.event WHERE tx_id = ANY($2::text[]::xid8[])) AS "any!""#,
-        done.xmax().to_string(),
-        &in_progress(done),
-    );
-    let row = shard.run(row.fetch_one(shard.pool())).await?;
-    if row.any { parse(shard, &row.snapshot).map(Some) } else { Ok(None) }
-}
-
-/// Fixes the batch that ends at `target`, to be appended behind `last_sequence`, before anything of it is published.
-/// Answers the batch's number, `Ok(None)` if the fence has moved on.
-pub async fn fix_target(
-    shard: &Database,
-    fence: i64,
-    target: &TxSnapshot,
-    last_sequence: i64,
-) -> Result<Option<i64>, StorageError> {
-    let update = sqlx::query_scalar!(
-        "UPDATE noetl.tail_cursor
-         SET target = $2::text::pg_snapshot, batch = batch + 1, last_sequence = $3, updated_at = now()
-         WHERE fence = $1 AND target IS NULL RETURNING batch",
-        fence,
-        target.to_string(),
-        last_sequence,
-    );
-    shard.run(update.fetch_optional(shard.pool())).await
-}
-
-/// The events of a batch in event-id order, streamed over a connection of its own: a backlog takes as long as it takes.
-pub fn read_batch<'a>(
-    shard: &'a Database,
-    done: &'a TxSnapshot,
-    target: &'a TxSnapshot,
-) -> BoxStream<'a, Result<Event, StorageError>> {
-    let rows = try_stream! {
-        let mut connection = shard.connect().await?;
-        let mut rows = sqlx::query_as!(
-        EventRow,
-        r#"SELECT execution_id AS "execution_id!", event_id AS "event_id!", catalog_id AS "catalog_id!",
-                  parent_event_id, parent_execution_id, created_at AT TIME ZONE 'UTC' AS "created_at!",
-                  coalesce(event_type, '') AS "event_type!", node_id, node_name, node_type, status, duration, context,
-                  result, meta, error, stack_trace, tenant_id AS "tenant_id!", organization_id AS "organization_id!"
-           FROM (
-               SELECT * FROM noetl.event WHERE tx_id >= $1::text::xid8 AND tx_id < $2::text::xid8
-               UNION ALL
-               SELECT * FROM noetl.event WHERE tx_id = ANY($3::text[]::xid8[])
-           ) AS candidate
-           WHERE pg_visible_in_snapshot(tx_id, $4::text::pg_snapshot)
-           ORDER BY event_id, execution_id"#,
-        done.xmax().to_string(),
-        target.xmax().to_string(),
-        &in_progress(done),
-        target.to_string(),
-        )
-        .fetch(&mut connection);
-        while let Some(row) = rows.try_next().await? {
-            yield Event::from(row);
-        }
-    };
-    rows.map_err(|error: sqlx::Error| shard.failed(error)).boxed()
-}
-
-/// Notes that the batch is in the stream. `Ok(false)`: the fence has moved on.
-pub async fn complete(shard: &Database, fence: i64, last_sequence: i64, events: i64) -> Result<bool, StorageError> {
-    let update = sqlx::query!(
-        "UPDATE noetl.tail_cursor
-         SET done = target, target = NULL, last_sequence = $2, published_events = published_events + $3,
-             last_error = NULL, updated_at = now()
-         WHERE fence = $1 AND target IS NOT NULL",
-        fence,
-        last_sequence,
-        events,
-    );
-    Ok(shard.run(update.execute(shard.pool())).await?.rows_affected() == 1)
-}
-
-/// Goes back to an earlier place under a new epoch. `Ok(false)`: the fence has moved on.
+/// Goes to another place under a new epoch, in the database as it is. `Ok(false)`: the fence has moved on.
 pub async fn rewind(shard: &Database, back: &TailCursor) -> Result<bool, StorageError> {
     let update = sqlx::query!(
         "UPDATE noetl.tail_cursor
          SET done = $2::text::pg_snapshot, target = $3::text::pg_snapshot, batch = $4, last_sequence = $5,
-             feed_epoch = $6, updated_at = now()
+             feed_epoch = $6, origin = $7::text::pg_snapshot, system_identifier = control.system_identifier,
+             timeline = ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer, updated_at = now()
+         FROM pg_control_system() AS control
          WHERE fence = $1",
         back.fence,
         back.done.to_string(),
@@ -222,6 +154,7 @@ pub async fn rewind(shard: &Database, back: &TailCursor) -> Result<bool, Storage
         back.batch,
         back.last_sequence,
         back.feed_epoch,
+        back.origin.to_string(),
     );
     Ok(shard.run(update.execute(shard.pool())).await?.rows_affected() == 1)
 }
@@ -262,10 +195,10 @@ pub async fn status(shard: &Database) -> Result<Option<TailStatus>, StorageError
     }))
 }
 
-fn in_progress(snapshot: &TxSnapshot) -> Vec<String> {
+pub(super) fn in_progress(snapshot: &TxSnapshot) -> Vec<String> {
     snapshot.in_progress().iter().map(u64::to_string).collect()
 }
 
-fn parse(shard: &Database, text: &str) -> Result<TxSnapshot, StorageError> {
+pub(super) fn parse(shard: &Database, text: &str) -> Result<TxSnapshot, StorageError> {
     text.parse().map_err(|malformed| shard.corrupt(format!("a tail cursor with {malformed}")))
 }

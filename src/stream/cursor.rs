@@ -1,18 +1,30 @@
 //! Where a reader stands: per shard the feed's epoch and the last sequence that it has seen. The same on every replica.
+//!
+//! The feed's epoch goes up when sequences lose their meaning: the broker lost messages, so that their sequences are used
+//! again, or a database was restored. Along a stream neither epoch nor sequence goes down, so positions are ordered by
+//! both, and a message is fresh for a reader if its position is above the reader's.
 
 use crate::domain::cursor::{BadCursor, CursorKind, decode, encode};
 
 /// A place in one shard's feed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// 0 before the first event was seen.
+    /// 0: the stream held no event when the place was taken, so whatever it holds later is behind it.
     pub epoch: u32,
     /// The last stream sequence that was seen; 0 for none.
     pub sequence: u64,
 }
 
+impl Position {
+    /// Whether nothing lies between this place and `next`.
+    #[must_use]
+    pub fn precedes(self, next: Self) -> bool {
+        next.sequence.checked_sub(1) == Some(self.sequence) && (self.epoch == 0 || self.epoch == next.epoch)
+    }
+}
+
 /// A place in the feeds of all shards, by shard index.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct StreamCursor(pub Vec<Position>);
 
 impl StreamCursor {

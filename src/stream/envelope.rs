@@ -1,20 +1,19 @@
 //! What a message of the stream says: the event as its payload, its place in the feed as its headers.
 
-use async_nats::HeaderMap;
-use bytes::Bytes;
+use std::str::FromStr;
+
+use async_nats::{HeaderMap, HeaderName};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::event::Event;
 use crate::domain::tx_snapshot::TxSnapshot;
 
-const EPOCH: &str = "Noetl-Feed-Epoch";
-const BATCH: &str = "Noetl-Batch";
-const INDEX: &str = "Noetl-Batch-Index";
+const PLACE: &str = "Noetl-Place";
 const DONE: &str = "Noetl-Batch-Done";
 const TARGET: &str = "Noetl-Batch-Target";
-/// Room that headers and protocol may take beside a payload.
-const HEADER_ROOM: usize = 4096;
-/// Bytes that a batch's span may take of it.
+/// Epoch, batch and index in headers of their own, as older messages of a stream have them.
+const IN_THREE: [&str; 3] = ["Noetl-Feed-Epoch", "Noetl-Batch", "Noetl-Batch-Index"];
+/// Bytes that a batch's span may take of a message.
 const MAX_SPAN: usize = 2048;
 
 /// A message's place in its shard's feed.
@@ -30,40 +29,56 @@ pub struct Mark {
     pub span: Option<(TxSnapshot, TxSnapshot)>,
 }
 
+/// A message that says that it is a tailer's, and then what no tailer says.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a message's header {0} can't be read")]
+pub struct MalformedMark(String);
+
 impl Mark {
     /// The headers that say so.
     #[must_use]
     pub fn headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::new();
-        headers.insert(EPOCH, self.epoch.to_string());
-        headers.insert(BATCH, self.batch.to_string());
-        headers.insert(INDEX, self.index.to_string());
+        headers.insert(HeaderName::from_static(PLACE), format!("{} {} {}", self.epoch, self.batch, self.index));
         if let Some((done, target)) = &self.span {
             let (done, target) = (done.to_string(), target.to_string());
-            // With very many open transactions they don't fit; going back after a loss then starts at the beginning.
+            // With very many open transactions they don't fit; going back after a loss then starts at an earlier batch.
             if done.len() + target.len() <= MAX_SPAN {
-                headers.insert(DONE, done);
-                headers.insert(TARGET, target);
+                headers.insert(HeaderName::from_static(DONE), done);
+                headers.insert(HeaderName::from_static(TARGET), target);
             }
         }
         headers
     }
 
-    /// The mark of a message. `None`: no tailer published it.
+    /// The mark of a message. `None`: no tailer published it, or it is broken, which is logged.
     #[must_use]
     pub fn read(headers: &HeaderMap) -> Option<Self> {
-        let text = |name: &str| headers.get(name).map(async_nats::HeaderValue::as_str);
-        let span = text(DONE).and_then(|done| done.parse().ok()).zip(text(TARGET).and_then(|end| end.parse().ok()));
-        Some(Self {
-            epoch: text(EPOCH)?.parse().ok()?,
-            batch: text(BATCH)?.parse().ok()?,
-            index: text(INDEX)?.parse().ok()?,
-            span,
+        Self::parse(headers).unwrap_or_else(|error| {
+            tracing::error!(%error, "a message of the event stream is broken");
+            None
         })
+    }
+
+    /// The mark of a message. `Ok(None)`: no tailer published it.
+    pub fn parse(headers: &HeaderMap) -> Result<Option<Self>, MalformedMark> {
+        let Some([epoch, batch, index]) = place(headers)? else {
+            return Ok(None);
+        };
+        let span = match (headers.get(DONE), headers.get(TARGET)) {
+            (Some(done), Some(target)) => Some((number(DONE, done.as_str())?, number(TARGET, target.as_str())?)),
+            _ => None,
+        };
+        Ok(Some(Self {
+            epoch: number(PLACE, epoch)?,
+            batch: number(PLACE, batch)?,
+            index: number(PLACE, index)?,
+            span,
+        }))
     }
 }
 
-/// The payload: the whole event, or, where that is more than the broker takes, all but its large fields.
+/// The payload as readers take it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Envelope {
     /// The event.
@@ -74,23 +89,24 @@ pub struct Envelope {
     pub payload_omitted: bool,
 }
 
-/// The payload of an event within the broker's `max_payload` bytes.
-pub fn encode(event: Event, max_payload: usize) -> serde_json::Result<Bytes> {
-    let mut envelope = Envelope { event, payload_omitted: false };
-    let whole = serde_json::to_vec(&envelope)?;
-    if whole.len() + HEADER_ROOM <= max_payload {
-        return Ok(whole.into());
+fn place(headers: &HeaderMap) -> Result<Option<[&str; 3]>, MalformedMark> {
+    if let Some(place) = headers.get(PLACE) {
+        let mut parts = place.as_str().split(' ');
+        let [Some(epoch), Some(batch), Some(index), None] = std::array::from_fn(|_| parts.next()) else {
+            return Err(MalformedMark(PLACE.to_string()));
+        };
+        return Ok(Some([epoch, batch, index]));
     }
-    metrics::counter!("noetl_stream_oversize_events_total").increment(1);
-    let event = &mut envelope.event;
-    (event.context, event.result, event.stack_trace) = (None, None, None);
-    envelope.payload_omitted = true;
-    let reduced = serde_json::to_vec(&envelope)?;
-    if reduced.len() + HEADER_ROOM <= max_payload {
-        return Ok(reduced.into());
+    let found = IN_THREE.map(|name| headers.get(name).map(async_nats::HeaderValue::as_str));
+    match found {
+        [Some(epoch), Some(batch), Some(index)] => Ok(Some([epoch, batch, index])),
+        [None, None, None] => Ok(None),
+        _ => Err(MalformedMark(IN_THREE.join(", "))),
     }
-    (envelope.event.meta, envelope.event.error) = (None, None);
-    Ok(serde_json::to_vec(&envelope)?.into())
+}
+
+fn number<T: FromStr>(header: &str, text: &str) -> Result<T, MalformedMark> {
+    text.parse().map_err(|_| MalformedMark(header.to_owned()))
 }
 
 #[cfg(test)]
@@ -101,7 +117,25 @@ mod tests {
     fn a_mark_survives_the_headers() {
         let span = Some(("5:9:7".parse().unwrap(), "9:12:".parse().unwrap()));
         let mark = Mark { epoch: 2, batch: 7, index: 0, span };
-        assert_eq!(Mark::read(&mark.headers()), Some(mark));
-        assert_eq!(Mark::read(&HeaderMap::new()), None);
+        assert_eq!(Mark::parse(&mark.headers()), Ok(Some(mark)));
+        assert_eq!(Mark::parse(&HeaderMap::new()), Ok(None));
+    }
+
+    #[test]
+    fn older_messages_can_be_read_and_malformed_ones_are_no_one_else_s() {
+        let mut headers = HeaderMap::new();
+        headers.insert("Noetl-Feed-Epoch", "2");
+        assert!(Mark::parse(&headers).is_err());
+        headers.insert("Noetl-Batch", "7");
+        headers.insert("Noetl-Batch-Index", "3");
+        assert_eq!(Mark::parse(&headers), Ok(Some(Mark { epoch: 2, batch: 7, index: 3, span: None })));
+        headers.insert("Noetl-Batch-Done", "9:5:");
+        headers.insert("Noetl-Batch-Target", "9:12:");
+        assert!(Mark::parse(&headers).is_err());
+        for place in ["1 2", "1 2 3 4", "1 2 x", ""] {
+            let mut headers = HeaderMap::new();
+            headers.insert("Noetl-Place", place);
+            assert!(Mark::parse(&headers).is_err(), "{place}");
+        }
     }
 }

@@ -1,26 +1,31 @@
 //! One consumer per replica and shard: the hub takes each event from the broker once and shares it with every reader.
 //!
 //! A reader registers and learns in the same moment where the hub stands, so what it replays and what it is then handed
-//! meet without gap or overlap. A reader that falls behind by more than the ring holds is told so and replays.
+//! meet without gap or overlap. Positions only grow, also across a broker that lost messages: the hub then goes back to
+//! the first message of the new epoch.
 
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use async_nats::jetstream::consumer::pull::Ordered;
 use futures::TryStreamExt;
-use tokio::sync::{broadcast, watch};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::cursor::Position;
-use super::replay::{Delivered, ReadError, ShardStream, broker};
+use super::delivered::decode;
+use super::ring::{Place, Ring};
+use super::source::{self, Extent, ReadError, ShardStream};
 use crate::domain::shard::ShardIndex;
 use crate::storage::pools::Databases;
 
-/// Events that a reader may be behind before it must replay.
-const RING: usize = 4096;
+/// Bytes of events that all rings of a replica keep together for readers that are behind.
+const RING_BYTES: usize = 32 << 20;
 const AFTER_FAILURE: Duration = Duration::from_millis(250);
 const LOOK_AT_CONNECTION: Duration = Duration::from_millis(500);
+/// Quiet looks at the connection after which the stream itself is looked at.
+const LOOKS_PER_CHECK: u32 = 4;
 
 /// The live feeds of all shards on this replica.
 #[derive(Debug, Clone)]
@@ -32,27 +37,17 @@ pub struct Hub {
 
 #[derive(Debug)]
 struct Feed {
-    /// Where the hub stands; `None` until it has found the stream.
-    head: Mutex<Option<Position>>,
-    ring: broadcast::Sender<Arc<Delivered>>,
-    found: watch::Sender<bool>,
-}
-
-/// A reader's place at the hub.
-#[derive(Debug)]
-pub struct Registration {
-    /// The last event before the first that `live` hands out.
-    pub head: Position,
-    /// The events from there on.
-    pub live: broadcast::Receiver<Arc<Delivered>>,
+    ring: Arc<Ring>,
+    /// Whether the broker said that there is no stream: what it holds when there is one was published since.
+    missing: AtomicBool,
 }
 
 impl Hub {
     /// A hub that takes no events before [`Hub::run`].
     #[must_use]
     pub fn new(client: async_nats::Client, databases: Databases) -> Self {
-        let feed =
-            |_| Feed { head: Mutex::new(None), ring: broadcast::Sender::new(RING), found: watch::Sender::new(false) };
+        let each = RING_BYTES / databases.shards().len().max(1);
+        let feed = |_| Feed { ring: Arc::new(Ring::new(each)), missing: AtomicBool::new(false) };
         let feeds = databases.shards().iter().map(feed).collect();
         Self { client, databases, feeds }
     }
@@ -72,27 +67,23 @@ impl Hub {
     /// Where a shard's feed stands on this replica; `None` while its stream was not found.
     #[must_use]
     pub fn head(&self, shard: ShardIndex) -> Option<Position> {
-        *self.feed(shard).head()
+        self.feed(shard).ring.head()
     }
 
-    /// Registers a reader; waits until the hub has found the shard's stream.
-    pub async fn register(&self, shard: ShardIndex) -> Registration {
-        let feed = self.feed(shard);
-        let mut found = feed.found.subscribe();
-        loop {
-            // The lock makes head and receiver agree: the hub holds it while it moves the head and shares the event.
-            if let Some(head) = *feed.head() {
-                return Registration { head, live: feed.ring.subscribe() };
-            }
-            if found.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        }
+    /// Registers a reader; waits until the hub has found the shard's stream. Answers the last event before the first that
+    /// the place hands out.
+    pub(super) async fn register(&self, shard: ShardIndex) -> (Position, Place) {
+        self.feed(shard).ring.join().await
     }
 
     /// The shard's stream, to replay from.
-    pub async fn stream(&self, shard: ShardIndex) -> Result<ShardStream, ReadError> {
-        ShardStream::open(self.client.clone(), self.databases.clone(), shard).await
+    pub(super) async fn stream(&self, shard: ShardIndex) -> Result<ShardStream, ReadError> {
+        ShardStream::open(self.client.clone(), shard).await
+    }
+
+    /// The databases that complete what was too large for a stream.
+    pub(super) fn databases(&self) -> &Databases {
+        &self.databases
     }
 
     /// Feeds one shard's readers until `stop`.
@@ -102,6 +93,7 @@ impl Hub {
                 () = stop.cancelled() => return,
                 Err(error) = self.follow(shard) => {
                     tracing::debug!(shard, %error, "the live feed pauses");
+                    self.feed(shard).missing.fetch_or(error.missing, Ordering::Relaxed);
                 }
             }
             tokio::select! {
@@ -112,41 +104,51 @@ impl Hub {
     }
 
     async fn follow(&self, shard: ShardIndex) -> Result<std::convert::Infallible, ReadError> {
-        let connects = self.connects();
+        let connects = source::connects(&self.client);
         let stream = self.stream(shard).await?;
         let extent = stream.extent().await?;
-        let feed = self.feed(shard);
-        let start = match *feed.head() {
-            // A stream that ends before the head lost messages: what it says anew is all fresh.
-            Some(head) if head.sequence <= extent.last => head.sequence,
-            Some(_) => extent.first.saturating_sub(1),
-            None => extent.last,
-        };
-        let mut messages = stream.from(start + 1).await?;
-        if feed.head().is_none() {
-            let epoch = 0;
-            *feed.head() = Some(Position { epoch, sequence: start });
-            feed.found.send_replace(true);
-        }
+        let mut head = self.find_head(shard, &stream, extent).await?;
+        let start = stream.resume(head, extent).await?.min(extent.last);
+        let mut messages = stream.follow(start + 1).await?;
+        let mut vigil = Vigil { stream: &stream, begun: extent, quiet: 0, overdue: false };
         loop {
-            // The broker forgets the consumer when it restarts, and the client is slow to notice.
-            if self.connects() != connects {
-                return Err(broker(shard, "the connection was lost"));
+            if source::connects(&self.client) != connects {
+                return Err(ReadError::of(shard, "the connection was lost"));
             }
-            let Ok(next) = timeout(LOOK_AT_CONNECTION, messages.try_next()).await else { continue };
-            let message = next.map_err(|error| broker(shard, error))?;
-            let message = message.ok_or_else(|| broker(shard, "the consumer ended"))?;
-            let delivered = Arc::new(stream.decode(&message).await?);
-            let mut head = feed.head();
-            *head = Some(delivered.position);
-            // No readers is no error.
-            drop(feed.ring.send(delivered));
+            let Some(message) = next(shard, &mut messages).await? else {
+                if vigil.finds_change(head).await? {
+                    return Err(ReadError::of(shard, "the stream is not what it was"));
+                }
+                continue;
+            };
+            vigil.overdue = false;
+            let delivered = decode(&self.databases, shard, head, &message).await?;
+            if delivered.position <= head {
+                continue;
+            }
+            if delivered.position.epoch > head.epoch {
+                stream.check_epoch(head, delivered.position).await?;
+            }
+            head = delivered.position;
+            let bytes = self.feed(shard).ring.put(Arc::new(delivered));
+            let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+            metrics::gauge!("noetl_stream_buffered_bytes", "shard" => shard.to_string()).set(bytes);
         }
     }
 
-    /// How often the broker's connection has come up.
-    fn connects(&self) -> u64 {
-        self.client.statistics().connects.load(Ordering::Relaxed)
+    /// Where the hub stands; at first behind the stream's last message.
+    async fn find_head(&self, shard: ShardIndex, stream: &ShardStream, extent: Extent) -> Result<Position, ReadError> {
+        let feed = self.feed(shard);
+        if let Some(head) = feed.ring.head() {
+            return Ok(head);
+        }
+        let head = if feed.missing.load(Ordering::Relaxed) {
+            Position { epoch: 0, sequence: extent.first - 1 }
+        } else {
+            stream.end(extent).await?
+        };
+        feed.ring.begin(head);
+        Ok(head)
     }
 
     fn feed(&self, shard: ShardIndex) -> &Feed {
@@ -154,8 +156,38 @@ impl Hub {
     }
 }
 
-impl Feed {
-    fn head(&self) -> MutexGuard<'_, Option<Position>> {
-        self.head.lock().unwrap_or_else(PoisonError::into_inner)
+/// The next message; `None` when none came for a while.
+async fn next(shard: ShardIndex, messages: &mut Ordered) -> Result<Option<async_nats::jetstream::Message>, ReadError> {
+    let Ok(next) = timeout(LOOK_AT_CONNECTION, messages.try_next()).await else {
+        return Ok(None);
+    };
+    let message = next.map_err(|error| ReadError::of(shard, error))?;
+    message.map(Some).ok_or_else(|| ReadError::of(shard, "the consumer ended"))
+}
+
+/// Whether a consumer that gives nothing has nothing to give.
+struct Vigil<'a> {
+    stream: &'a ShardStream,
+    /// What the stream held when the consumer was made.
+    begun: Extent,
+    /// Looks since then that found no message.
+    quiet: u32,
+    /// Whether the last one found that the stream holds messages that did not come.
+    overdue: bool,
+}
+
+impl Vigil<'_> {
+    /// Whether the stream was made anew, became shorter, or twice in a row held what did not come.
+    async fn finds_change(&mut self, head: Position) -> Result<bool, ReadError> {
+        self.quiet += 1;
+        if !self.overdue && !self.quiet.is_multiple_of(LOOKS_PER_CHECK) {
+            return Ok(false);
+        }
+        let found = self.stream.extent().await?;
+        let shorter = found.last < head.sequence && found.last != self.begun.last;
+        let unseen = found.last > head.sequence.max(self.begun.last);
+        let still = unseen && self.overdue;
+        self.overdue = unseen;
+        Ok(found.created != self.begun.created || shorter || still)
     }
 }

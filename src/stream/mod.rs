@@ -5,12 +5,23 @@
 //! stored, and each publish names the sequence that it must follow. A message that is lost makes the broker refuse all
 //! behind it, and a stale leader is refused the same way, so what is stored is always a strict prefix of the feed.
 
+mod acks;
 pub mod cursor;
+pub mod delivered;
 pub mod envelope;
+mod gap;
 pub mod hub;
+mod idle;
 pub mod names;
+mod notice;
+mod pages;
+pub mod payload;
 pub mod publisher;
 pub mod reader;
-pub mod replay;
+mod recovery;
+mod replay;
+mod ring;
+mod shard_reader;
+mod source;
 pub mod tailer;
 pub mod wake;

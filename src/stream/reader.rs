@@ -1,22 +1,24 @@
-//! What one reader of the live feed gets: replay from where it starts, then the hub's events, over all shards.
+//! What one reader of the live feed gets: what is stored from where it starts, then the hub's events, over all shards.
 //!
-//! Per shard, in order and once. A reader registers at the hub first and replays only up to where the hub stood; one that
-//! falls out of the hub's ring does the same again from its own place. What is gone is said as a [`Item::Gap`].
+//! Per shard, in order and once, with a word on what is missing. Its cursor goes on on any replica.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_stream::try_stream;
+use futures::StreamExt;
 use futures::future::join_all;
-use futures::stream::{BoxStream, SelectAll, Stream};
-use futures::{StreamExt, TryStreamExt};
-use tokio::sync::broadcast::error::RecvError;
+use futures::stream::{SelectAll, Stream};
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
 
 use super::cursor::{Position, StreamCursor};
-use super::hub::{Hub, Registration};
-use super::replay::{Delivered, ReadError};
-use crate::domain::event::{Event, EventFilter};
+use super::delivered::LiveEvent;
+pub use super::gap::{Gap, GapReason};
+use super::hub::Hub;
+use super::replay::Replayed;
+pub use super::replay::Since;
+use super::shard_reader::{From, ShardItem, join, read_shard};
+pub use super::source::ReadError;
+use crate::domain::event::EventFilter;
 use crate::domain::shard::ShardIndex;
 
 /// Seconds between heartbeats.
@@ -35,15 +37,8 @@ pub enum Start {
     Latest,
     /// Behind a cursor.
     After(StreamCursor),
-}
-
-/// Why a part of the feed is missing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GapReason {
-    /// The stream no longer holds it.
-    Retention,
-    /// The feed began anew; events behind the gap may have been seen before.
-    EpochChanged,
+    /// With what was published from a time on.
+    Since(Since),
 }
 
 /// What a reader gets.
@@ -56,25 +51,21 @@ pub enum Item {
         /// Which shard's.
         shard: ShardIndex,
         /// The event.
-        event: Arc<Event>,
+        live: LiveEvent,
     },
     /// Everything that was published before the reader came has been handed out.
     CaughtUp {
         /// The place behind it.
         cursor: StreamCursor,
     },
-    /// Events are missing.
+    /// Events are missing, or may come again.
     Gap {
         /// The place behind the gap.
         cursor: StreamCursor,
         /// Which shard's events.
         shard: ShardIndex,
-        /// The first missing sequence.
-        from: u64,
-        /// The last missing sequence.
-        to: u64,
-        /// Why.
-        reason: GapReason,
+        /// The gap.
+        gap: Gap,
     },
     /// A sign of life.
     Heartbeat {
@@ -85,59 +76,76 @@ pub enum Item {
     },
 }
 
-/// What one shard gives.
-#[derive(Debug)]
-enum ShardItem {
-    Delivered(Arc<Delivered>),
-    Gap { shard: ShardIndex, from: u64, to: u64, reason: GapReason, position: Position },
-    CaughtUp { shard: ShardIndex, position: Position },
+impl Start {
+    fn on(&self, shard: ShardIndex) -> From {
+        match self {
+            Self::Beginning => From::Beginning,
+            Self::Latest => From::Latest,
+            Self::After(after) => From::After(after.0.get(usize::from(shard)).copied().unwrap_or_default()),
+            Self::Since(since) => From::Since(*since),
+        }
+    }
+}
+
+/// Counts readers for as long as they live.
+struct Counted;
+
+impl Counted {
+    fn new() -> Self {
+        metrics::gauge!("noetl_stream_readers").increment(1.0);
+        Self
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        metrics::gauge!("noetl_stream_readers").decrement(1.0);
+    }
 }
 
 /// Reads all shards. Ends only with an error.
 pub fn read(hub: Hub, start: Start, filter: EventFilter) -> impl Stream<Item = Result<Item, ReadError>> + Send {
     try_stream! {
+        let _counted = Counted::new();
         let mut behind = usize::from(hub.shards());
         let mut cursor = StreamCursor(vec![Position::default(); behind]);
         let mut shards = SelectAll::new();
-        let joined = join_all((0..hub.shards()).map(|shard| timeout(PATIENCE, hub.register(shard)))).await;
+        let joined = join_all((0..hub.shards()).map(|shard| timeout(PATIENCE, join(&hub, shard, start.on(shard))))).await;
         if joined.iter().all(Result::is_err) {
-            Err(super::replay::broker(0, "there are no streams yet"))?;
+            Err(ReadError::of(0, "there are no streams yet"))?;
         }
-        for (shard, registration) in (0..).zip(joined) {
-            let from = match &start {
-                Start::Beginning => Some(Position::default()),
-                Start::Latest => None,
-                Start::After(after) => after.0.get(usize::from(shard)).copied(),
+        for (shard, joined) in (0..).zip(joined) {
+            let (from, joined) = (start.on(shard), joined.ok());
+            cursor.0[usize::from(shard)] = match (&joined, from) {
+                (Some(joined), _) => joined.at,
+                (None, From::After(position)) => position,
+                (None, _) => Position::default(),
             };
-            let registration = registration.ok();
-            let head = registration.as_ref().map(|registration| registration.head);
-            cursor.0[usize::from(shard)] = from.or(head).unwrap_or_default();
-            shards.push(read_shard(hub.clone(), shard, from, registration));
+            shards.push(read_shard(hub.clone(), shard, from, joined));
         }
         let mut heartbeats = interval_at(tokio::time::Instant::now() + HEARTBEAT, HEARTBEAT);
         heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let next = tokio::select! {
-                item = shards.try_next() => Some(item),
-                _ = heartbeats.tick() => None,
+                item = shards.next() => item,
+                _ = heartbeats.tick() => {
+                    yield Item::Heartbeat { lag: lag(&hub, &cursor), cursor: cursor.clone() };
+                    continue;
+                }
             };
-            let Some(item) = next else {
-                yield Item::Heartbeat { lag: lag(&hub, &cursor), cursor: cursor.clone() };
-                continue;
-            };
-            let Some(item) = item? else { break };
-            cursor.0[usize::from(item.shard())] = item.position();
+            let Some((shard, item)) = next else { break };
+            cursor.0[usize::from(shard)] = item.position();
             match item {
-                ShardItem::Delivered(delivered) => {
-                    if let Some(event) = delivered.event.as_ref().filter(|event| filter.matches(event)) {
-                        let event = Arc::clone(event);
-                        yield Item::Event { cursor: cursor.clone(), shard: delivered.shard, event };
+                ShardItem::Replayed(Replayed::Delivered(delivered)) => {
+                    if let Some(live) = delivered.event.as_ref().filter(|live| filter.matches(&live.event)) {
+                        yield Item::Event { cursor: cursor.clone(), shard, live: live.clone() };
                     }
                 }
-                ShardItem::Gap { shard, from, to, reason, .. } => {
-                    yield Item::Gap { cursor: cursor.clone(), shard, from, to, reason };
+                ShardItem::Replayed(Replayed::Gap(gap)) => {
+                    metrics::counter!("noetl_stream_gaps_total", "reason" => gap.reason.label()).increment(1);
+                    yield Item::Gap { cursor: cursor.clone(), shard, gap };
                 }
-                ShardItem::CaughtUp { .. } => {
+                ShardItem::CaughtUp(_) => {
                     behind = behind.saturating_sub(1);
                     if behind == 0 {
                         yield Item::CaughtUp { cursor: cursor.clone() };
@@ -148,119 +156,9 @@ pub fn read(hub: Hub, start: Start, filter: EventFilter) -> impl Stream<Item = R
     }
 }
 
-impl ShardItem {
-    fn shard(&self) -> ShardIndex {
-        match self {
-            Self::Delivered(delivered) => delivered.shard,
-            Self::Gap { shard, .. } | Self::CaughtUp { shard, .. } => *shard,
-        }
-    }
-
-    fn position(&self) -> Position {
-        match self {
-            Self::Delivered(delivered) => delivered.position,
-            Self::Gap { position, .. } | Self::CaughtUp { position, .. } => *position,
-        }
-    }
-}
-
 fn lag(hub: &Hub, cursor: &StreamCursor) -> u64 {
     let behind = |(shard, position): (ShardIndex, &Position)| {
         hub.head(shard).map_or(0, |head| head.sequence.saturating_sub(position.sequence))
     };
     (0..).zip(&cursor.0).map(behind).sum()
-}
-
-/// One shard: from behind `from` (`None`: from where the hub stands), replayed and then live. Says once that it has
-/// caught up. `None` as the registration: the hub has not found the stream yet, and the other shards don't wait for it.
-fn read_shard(
-    hub: Hub,
-    shard: ShardIndex,
-    from: Option<Position>,
-    first: Option<Registration>,
-) -> BoxStream<'static, Result<ShardItem, ReadError>> {
-    let stream = try_stream! {
-        let first = match first {
-            Some(registration) => registration,
-            None => hub.register(shard).await,
-        };
-        let Registration { mut head, mut live } = first;
-        let mut at = from.unwrap_or(head);
-        let mut caught_up = false;
-        loop {
-            if at.sequence < head.sequence {
-                let mut replayed = std::pin::pin!(replay(&hub, shard, at, head.sequence));
-                while let Some(item) = replayed.try_next().await? {
-                    at = item.position();
-                    yield item;
-                }
-            }
-            if !caught_up {
-                caught_up = true;
-                yield ShardItem::CaughtUp { shard, position: at };
-            }
-            loop {
-                match live.recv().await {
-                    Ok(delivered) if delivered.position.sequence <= at.sequence && !renewed(at, &delivered) => {}
-                    Ok(delivered) => {
-                        if renewed(at, &delivered) {
-                            yield epoch_gap(shard, at, &delivered);
-                        }
-                        at = delivered.position;
-                        yield ShardItem::Delivered(delivered);
-                    }
-                    Err(RecvError::Lagged(_)) => break,
-                    Err(RecvError::Closed) => return,
-                }
-            }
-            metrics::counter!("noetl_stream_readers_lagged_total").increment(1);
-            Registration { head, live } = hub.register(shard).await;
-        }
-    };
-    stream.boxed()
-}
-
-/// The stream's messages from behind `at` up to sequence `until`.
-fn replay(
-    hub: &Hub,
-    shard: ShardIndex,
-    mut at: Position,
-    until: u64,
-) -> impl Stream<Item = Result<ShardItem, ReadError>> {
-    try_stream! {
-        let stream = hub.stream(shard).await?;
-        let extent = stream.extent().await?;
-        if at.sequence > 0 && extent.first > at.sequence + 1 {
-            let (from, to) = (at.sequence + 1, extent.first - 1);
-            at.sequence = to;
-            yield ShardItem::Gap { shard, from, to, reason: GapReason::Retention, position: at };
-        }
-        let until = until.min(extent.last);
-        if extent.first <= until && at.sequence < until {
-            let mut messages = stream.from(at.sequence + 1).await?;
-            while let Some(message) = messages.try_next().await.map_err(|error| super::replay::broker(shard, error))? {
-                let last = message.info().is_ok_and(|info| info.pending == 0);
-                let delivered = Arc::new(stream.decode(&message).await?);
-                if renewed(at, &delivered) {
-                    yield epoch_gap(shard, at, &delivered);
-                }
-                at = delivered.position;
-                yield ShardItem::Delivered(delivered);
-                if last || at.sequence >= until {
-                    break;
-                }
-            }
-        }
-    }
-}
-
-/// Whether a message belongs to a later epoch than the reader has seen.
-fn renewed(at: Position, delivered: &Delivered) -> bool {
-    at.epoch != 0 && delivered.position.epoch > at.epoch
-}
-
-fn epoch_gap(shard: ShardIndex, at: Position, delivered: &Delivered) -> ShardItem {
-    let position = Position { sequence: delivered.position.sequence.saturating_sub(1), ..delivered.position };
-    let (from, to) = (at.sequence + 1, position.sequence.max(at.sequence));
-    ShardItem::Gap { shard, from, to, reason: GapReason::EpochChanged, position }
 }

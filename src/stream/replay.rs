@@ -1,124 +1,135 @@
-//! Messages of a shard's stream as events.
+//! One shard's stored messages from a place up to another, with a word on each that is missing.
 
 use std::sync::Arc;
 
 use async_nats::jetstream::consumer::DeliverPolicy;
-use async_nats::jetstream::consumer::pull::{Ordered, OrderedConfig};
-use async_nats::jetstream::stream::Stream;
-use async_nats::jetstream::{self, Message};
+use async_stream::try_stream;
+use chrono::{DateTime, Utc};
+use futures::Stream;
 
 use super::cursor::Position;
-use super::envelope::{Envelope, Mark};
-use super::names;
-use crate::domain::event::Event;
+use super::delivered::{Delivered, decode};
+use super::gap::{Gap, GapReason, between};
+use super::hub::Hub;
+use super::source::{Extent, ReadError, ShardStream};
 use crate::domain::shard::ShardIndex;
-use crate::storage::error::StorageError;
-use crate::storage::events;
-use crate::storage::pools::Databases;
 
-/// A message of a stream, decoded once and shared by all readers.
-#[derive(Debug, Clone)]
-pub struct Delivered {
-    /// Which shard's.
-    pub shard: ShardIndex,
-    /// Its place.
-    pub position: Position,
-    /// `None`: not a tailer's message; only its place counts.
-    pub event: Option<Arc<Event>>,
-}
-
-/// Why a stream can't be read.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum ReadError {
-    /// The broker can't be reached, or has no such stream (yet).
-    #[error("the event stream of shard {shard} can't be read: {reason}")]
-    Broker {
-        /// Which shard's.
-        shard: ShardIndex,
-        /// For the log.
-        reason: String,
-    },
-    /// The large fields of an event could not be fetched.
-    #[error("a large event of shard {shard} can't be read")]
-    Storage {
-        /// Which shard's.
-        shard: ShardIndex,
-        /// Why.
-        #[source]
-        source: Arc<StorageError>,
-    },
-}
-
-/// Reads the stream of one shard.
-#[derive(Debug, Clone)]
-pub struct ShardStream {
-    /// Which shard's.
-    pub shard: ShardIndex,
-    stream: Stream,
-    databases: Databases,
-}
-
-/// The sequences that a stream holds: from the first to the last; empty when `first > last`.
+/// What is to be replayed.
 #[derive(Debug, Clone, Copy)]
-pub struct Extent {
-    /// The first sequence that is still there.
-    pub first: u64,
-    /// The last that was given out.
-    pub last: u64,
+pub(super) struct Range {
+    /// Where the reader stands.
+    pub(super) at: Position,
+    /// The last place.
+    pub(super) until: Position,
+    /// What to say of messages that the stream does not hold.
+    pub(super) missing: GapReason,
 }
 
-impl ShardStream {
-    /// Opens the shard's stream, which must exist.
-    pub async fn open(client: async_nats::Client, databases: Databases, shard: ShardIndex) -> Result<Self, ReadError> {
-        let stream = jetstream::new(client).get_stream(names::stream(shard)).await;
-        Ok(Self { shard, stream: stream.map_err(|error| broker(shard, error))?, databases })
-    }
+/// What a replay gives.
+#[derive(Debug)]
+pub(super) enum Replayed {
+    Delivered(Arc<Delivered>),
+    Gap(Gap),
+}
 
-    /// What the stream holds.
-    pub async fn extent(&self) -> Result<Extent, ReadError> {
-        let info = self.stream.get_info().await.map_err(|error| broker(self.shard, error))?;
-        Ok(Extent { first: info.state.first_sequence.max(1), last: info.state.last_sequence })
-    }
-
-    /// The messages from a sequence on, without end.
-    pub async fn from(&self, start_sequence: u64) -> Result<Ordered, ReadError> {
-        let config = OrderedConfig {
-            deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: start_sequence.max(1) },
-            ..OrderedConfig::default()
-        };
-        let consumer = self.stream.create_consumer(config).await.map_err(|error| broker(self.shard, error))?;
-        consumer.messages().await.map_err(|error| broker(self.shard, error))
-    }
-
-    /// Decodes a message; fetches from the shard what was too large for the stream.
-    pub async fn decode(&self, message: &Message) -> Result<Delivered, ReadError> {
-        let shard = self.shard;
-        let sequence = message.info().map_err(|error| broker(shard, error))?.stream_sequence;
-        let mark = message.headers.as_ref().and_then(Mark::read);
-        let envelope = mark.as_ref().and_then(|_| serde_json::from_slice::<Envelope>(&message.payload).ok());
-        let epoch = mark.map_or(0, |mark| mark.epoch.cast_unsigned());
-        let event = match envelope {
-            None => {
-                tracing::warn!(shard, sequence, subject = %message.subject, "a foreign message in the event stream");
-                None
-            }
-            Some(envelope) => Some(Arc::new(self.complete(envelope).await?)),
-        };
-        Ok(Delivered { shard, position: Position { epoch, sequence }, event })
-    }
-
-    async fn complete(&self, envelope: Envelope) -> Result<Event, ReadError> {
-        let Envelope { event, payload_omitted } = envelope;
-        if !payload_omitted {
-            return Ok(event);
+impl Replayed {
+    pub(super) fn position(&self) -> Position {
+        match self {
+            Self::Delivered(delivered) => delivered.position,
+            Self::Gap(gap) => gap.position,
         }
-        let shard = self.databases.shard_of(event.execution_id);
-        let whole = events::get(shard, event.execution_id, event.event_id).await;
-        let whole = whole.map_err(|source| ReadError::Storage { shard: self.shard, source: Arc::new(source) })?;
-        Ok(whole.unwrap_or(event))
     }
 }
 
-pub(super) fn broker(shard: ShardIndex, error: impl std::fmt::Display) -> ReadError {
-    ReadError::Broker { shard, reason: error.to_string() }
+/// Replays a range, as far as the stream holds it. What belongs to a later epoch than the range's end is left for those who
+/// know of that epoch.
+pub(super) fn replay(
+    hub: &Hub,
+    shard: ShardIndex,
+    range: Range,
+) -> impl Stream<Item = Result<Replayed, ReadError>> + Send + '_ {
+    try_stream! {
+        metrics::counter!("noetl_stream_replays_total").increment(1);
+        let Range { mut at, until, missing } = range;
+        let stream = hub.stream(shard).await?;
+        let extent = stream.extent().await?;
+        let start = resume(&stream, at, until, extent).await? + 1;
+        let mut pages = stream.pages(DeliverPolicy::ByStartSequence { start_sequence: start }).await?;
+        loop {
+            let page = pages.next().await?;
+            if page.is_empty() {
+                // Where the stream goes beyond the range, what did not come is gone; else the broker lost it, and says so
+                // under its next epoch.
+                let end = Position { sequence: until.sequence + 1, ..until };
+                let gone = if extent.last < until.sequence { Vec::new() } else { between(at, end, extent.first, missing) };
+                for gap in gone {
+                    yield Replayed::Gap(gap);
+                }
+                return;
+            }
+            for message in page {
+                let delivered = decode(hub.databases(), shard, at, &message).await?;
+                if delivered.position <= at {
+                    continue;
+                }
+                if delivered.position.epoch > until.epoch {
+                    return;
+                }
+                if !at.precedes(delivered.position) {
+                    let first = stream.check_epoch(at, delivered.position).await?.first;
+                    for gap in between(at, delivered.position, first, missing) {
+                        yield Replayed::Gap(gap);
+                    }
+                }
+                at = delivered.position;
+                yield Replayed::Delivered(Arc::new(delivered));
+                if at >= until {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Behind which sequence a reader at `at` goes on: its own, or, where later epochs began below it, their beginning.
+async fn resume(stream: &ShardStream, at: Position, until: Position, extent: Extent) -> Result<u64, ReadError> {
+    if at.epoch >= until.epoch {
+        return Ok(at.sequence);
+    }
+    stream.resume(at, extent).await
+}
+
+/// The place before the first message that the stream holds.
+pub(super) async fn beginning(hub: &Hub, shard: ShardIndex) -> Result<Position, ReadError> {
+    let extent = hub.stream(shard).await?.extent().await?;
+    Ok(Position { epoch: 0, sequence: extent.first - 1 })
+}
+
+/// A time from which on a reader wants what was published.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Since {
+    /// The time.
+    pub time: DateTime<Utc>,
+    /// The time at which it is asked for.
+    pub now: DateTime<Utc>,
+}
+
+/// The place before the first message that was published at a time or later, but not behind `head`; with a gap before it
+/// if messages from that time on may be gone.
+pub(super) async fn since(
+    hub: &Hub,
+    shard: ShardIndex,
+    since: Since,
+    head: Position,
+) -> Result<(Position, Option<Gap>), ReadError> {
+    let stream = hub.stream(shard).await?;
+    let extent = stream.extent().await?;
+    let first = stream.first_since(since.time, extent).await?;
+    let Some(first) = first.filter(|first| first.sequence <= head.sequence) else {
+        return Ok((head, None));
+    };
+    let place = Position { sequence: first.sequence - 1, ..first };
+    let gone = place.sequence > 0 && first.sequence == extent.first && stream.may_have_dropped(since.time, since.now);
+    let gap = Gap { from: 1, to: place.sequence, reason: GapReason::Retention, position: place };
+    Ok((place, gone.then_some(gap)))
 }

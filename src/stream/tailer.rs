@@ -9,24 +9,28 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use futures::StreamExt;
+use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::publisher::{Batch, PublishError, Publisher, StreamEnd, StreamSettings};
+use super::idle::Idle;
+use super::notice::ForeignMessages;
+use super::publisher::{Batch, PublishError, Publisher, Resume, StreamEnd, StreamSettings};
 use super::wake;
+use crate::domain::event::EventKey;
 use crate::domain::shard::ShardIndex;
 use crate::domain::tx_snapshot::TxSnapshot;
 use crate::service::wake::Wakes;
 use crate::storage::error::StorageError;
 use crate::storage::pools::Database;
 use crate::storage::tail::{self, TailCursor};
+use crate::storage::tail_session::TailSession;
 
 /// How long leadership holds without renewal. A killed leader is followed within this and one [`STANDBY_POLL`].
 const LEASE: Duration = Duration::from_secs(3);
 const RENEW_EVERY: Duration = Duration::from_secs(1);
+const REPORT_EVERY: Duration = Duration::from_secs(5);
 const STANDBY_POLL: Duration = Duration::from_secs(1);
-/// The shortest idle poll; it doubles up to the configured one.
-const BUSY_POLL: Duration = Duration::from_millis(10);
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 const LOOK_AT_CONNECTION: Duration = Duration::from_millis(100);
 
@@ -64,18 +68,13 @@ pub struct Tailer {
 
 /// Why a leader stopped leading.
 #[derive(Debug, thiserror::Error)]
-enum LeadError {
+pub(super) enum LeadError {
     #[error("another replica took over")]
     Fenced,
     #[error("the broker lost acknowledged events")]
     BrokerLost,
     #[error("the broker's connection was lost, and with it acknowledgements")]
     Reconnected,
-    #[error(
-        "the database was restored or failed over, so its transaction ids can't be compared with the cursor's; \
-         publishing stops until the cursor is set anew"
-    )]
-    DatabaseChanged,
     #[error(transparent)]
     Storage(#[from] StorageError),
     #[error(transparent)]
@@ -127,6 +126,7 @@ impl Tailer {
         let outcome = tokio::select! {
             () = stop.cancelled() => None,
             lost = self.keep_lease(fence) => Some(lost),
+            never = self.report_lag() => match never {},
             Err(error) = self.publish(cursor) => Some(error),
         };
         let failure = outcome.as_ref().map(ToString::to_string);
@@ -154,25 +154,30 @@ impl Tailer {
         }
     }
 
-    async fn publish(&self, mut cursor: TailCursor) -> Result<std::convert::Infallible, LeadError> {
-        if cursor.database_changed {
-            return Err(LeadError::DatabaseChanged);
+    /// Shows what waits to be published as metrics, again and again. The lease does not wait for it.
+    async fn report_lag(&self) -> std::convert::Infallible {
+        loop {
+            sleep(REPORT_EVERY).await;
+            let Ok(Some(status)) = tail::status(&self.database).await else { continue };
+            let shard = self.shard.to_string();
+            let events = u32::try_from(status.lag_events).unwrap_or(u32::MAX);
+            metrics::gauge!("noetl_tailer_lag_events", "shard" => shard.clone()).set(events);
+            metrics::gauge!("noetl_tailer_lag_seconds", "shard" => shard.clone()).set(status.lag_seconds);
+            metrics::gauge!("noetl_tailer_oldest_open_transaction_seconds", "shard" => shard)
+                .set(status.oldest_open_transaction_seconds.unwrap_or_default());
         }
-        let publisher =
-            Publisher::open(self.client.clone(), self.shard, self.settings.stream, self.settings.batch).await?;
-        if cursor.batch == 0 {
-            // Nothing of ours can be in the stream yet, whatever others put there.
-            cursor.last_sequence = publisher.sequence().await?.cast_signed();
-        }
+    }
+
+    async fn publish(&self, cursor: TailCursor) -> Result<std::convert::Infallible, LeadError> {
+        let mut session = TailSession::open(Arc::clone(&self.database), cursor.fence).await?;
+        let settings = self.settings;
+        let mut publisher = Publisher::open(self.client.clone(), self.shard, settings.stream, settings.batch).await?;
         let mut connects = self.connects();
-        let mut end = match self.look(&publisher, &cursor).await {
-            Err(LeadError::BrokerLost) => {
-                cursor = self.rewind(&publisher, cursor).await?;
-                self.look(&publisher, &cursor).await?
-            }
-            looked => looked?,
-        };
-        let mut idle = BUSY_POLL;
+        let epoch = cursor.feed_epoch;
+        let (mut cursor, mut end) = self.recover(&publisher, cursor).await?;
+        // What had been published before is in the batch gone back to, and in the one behind it.
+        let again = if cursor.feed_epoch > epoch { cursor.batch + 1 } else { 0 };
+        let (mut idle, mut foreign) = (Idle::new(settings.poll), ForeignMessages::default());
         loop {
             // Behind a connection that was lost there may be a broker that lost its data, also when nothing commits.
             let seen = self.connects();
@@ -180,31 +185,27 @@ impl Tailer {
                 (connects, end) = (seen, self.look(&publisher, &cursor).await?);
             }
             if let Some(target) = cursor.target.take() {
+                let mut turn = Turn { publisher: &mut publisher, session: &mut session, foreign: &mut foreign, again };
                 let sequence = tokio::select! {
-                    finished = self.finish_batch(&publisher, &cursor, target.clone(), end) => finished?,
+                    finished = self.finish_batch(&mut turn, &cursor, target.clone(), end) => finished?,
                     () = self.reconnected(connects) => return Err(LeadError::Reconnected),
                 };
                 (cursor.done, cursor.last_sequence) = (target, sequence.cast_signed());
-                (end, idle) = (StreamEnd { sequence, last: None }, BUSY_POLL);
+                end = StreamEnd::at(sequence);
+                idle.over();
             }
-            match tail::next_target(&self.database, &cursor.done).await? {
+            match session.committed_since(&cursor.done).await? {
                 Some(target) => {
                     // Where the batch begins in the stream, so that nobody looks for it among older messages.
                     cursor.last_sequence = end.sequence.cast_signed();
-                    let fixed = tail::fix_target(&self.database, cursor.fence, &target, cursor.last_sequence).await?;
+                    let fixed = session.fix_target(&target, cursor.last_sequence).await?;
                     cursor.batch = fixed.ok_or(LeadError::Fenced)?;
-                    cursor.target = Some(target);
+                    (cursor.target, end) =
+                        (Some(target), StreamEnd { foreign: end.foreign, ..StreamEnd::at(end.sequence) });
                 }
-                None => idle = self.wait(idle).await,
+                None => self.wait(&mut idle).await,
             }
         }
-    }
-
-    /// Where the stream ends, which can't be below what the cursor knows to be in it.
-    async fn look(&self, publisher: &Publisher, cursor: &TailCursor) -> Result<StreamEnd, LeadError> {
-        let floor = cursor.last_sequence.cast_unsigned();
-        let end = publisher.end(floor).await?;
-        if end.sequence < floor { Err(LeadError::BrokerLost) } else { Ok(end) }
     }
 
     /// How often the broker's connection has come up.
@@ -219,17 +220,12 @@ impl Tailer {
         }
     }
 
-    /// Waits for a hint, or for the idle poll. Answers the next idle poll.
-    async fn wait(&self, idle: Duration) -> Duration {
-        let hint = async {
-            tokio::select! {
-                () = self.local.rung(self.shard) => {}
-                () = self.remote.rung(self.shard) => {}
-            }
-        };
-        match timeout(idle, hint).await {
-            Ok(()) => BUSY_POLL,
-            Err(_) => (idle * 2).min(self.settings.poll),
+    /// Waits for a hint, or until it is time to look again.
+    async fn wait(&self, idle: &mut Idle) {
+        tokio::select! {
+            () = self.local.rung(self.shard) => idle.over(),
+            () = self.remote.rung(self.shard) => idle.over(),
+            () = sleep(idle.wait()) => {}
         }
     }
 
@@ -237,7 +233,7 @@ impl Tailer {
     /// stream's last sequence.
     async fn finish_batch(
         &self,
-        publisher: &Publisher,
+        turn: &mut Turn<'_>,
         cursor: &TailCursor,
         target: TxSnapshot,
         mut end: StreamEnd,
@@ -246,66 +242,84 @@ impl Tailer {
         let batch = Batch { epoch, number, done, target };
         let mut distinct = None;
         loop {
-            let from = stored(&end, number);
-            let events = tail::read_batch(&self.database, &batch.done, &batch.target);
-            match publisher.append(&batch, events, from, end.sequence, distinct).await {
-                Ok((sequence, appended)) => {
-                    let total = (from + appended).cast_signed();
-                    if !tail::complete(&self.database, cursor.fence, sequence.cast_signed(), total).await? {
-                        return Err(LeadError::Fenced);
-                    }
-                    metrics::counter!("noetl_tailer_published_total", "shard" => self.shard.to_string())
-                        .increment(appended);
+            turn.foreign.found(self.shard, end.foreign);
+            let Stand { index, behind, gone } = Stand::of(&end, number);
+            let events = turn.session.read_batch(&batch.done, &batch.target, behind);
+            let events = events.skip(usize::try_from(gone).unwrap_or(usize::MAX));
+            let from = Resume { index, after: end.sequence, distinct };
+            match turn.publisher.append(&batch, events, from).await {
+                Ok(sequence) => {
+                    self.complete(turn, number, sequence, index, sequence - end.sequence).await?;
                     return Ok(sequence);
                 }
                 Err(PublishError::OutOfStep) => {
                     metrics::counter!("noetl_tailer_refused_total", "shard" => self.shard.to_string()).increment(1);
                 }
-                Err(PublishError::Repetition(index)) => distinct = Some(index),
+                Err(PublishError::Repetition(sequence)) => distinct = Some(sequence),
                 Err(error) => return Err(error.into()),
             }
             if !tail::renew(&self.database, cursor.fence, LEASE.as_secs_f64()).await? {
                 return Err(LeadError::Fenced);
             }
-            end = self.look(publisher, cursor).await?;
+            end = self.look(turn.publisher, cursor).await?;
         }
     }
 
-    /// The broker lost messages that it had acknowledged. Goes back to where its stream ends, under a new epoch: to the
-    /// batch of its last message, or, if none is left, to the feed's beginning.
-    async fn rewind(&self, publisher: &Publisher, cursor: TailCursor) -> Result<TailCursor, LeadError> {
-        let found = publisher.end(0).await?;
-        let mut back = TailCursor {
-            done: cursor.origin.clone(),
-            target: None,
-            last_sequence: found.sequence.cast_signed(),
-            feed_epoch: cursor.feed_epoch + 1,
-            ..cursor
-        };
-        if let Some((sequence, mark)) = found.last {
-            let first = sequence.saturating_sub(mark.index);
-            if let Some((done, target)) = publisher.mark(first).await?.and_then(|mark| mark.span) {
-                (back.done, back.target, back.batch) = (done, Some(target), mark.batch);
-                back.last_sequence = first.saturating_sub(1).cast_signed();
-            }
+    /// Notes that a batch is done, of which `before` events were stored earlier and `appended` were appended now.
+    async fn complete(
+        &self,
+        turn: &mut Turn<'_>,
+        batch: i64,
+        sequence: u64,
+        before: u64,
+        appended: u64,
+    ) -> Result<(), LeadError> {
+        let total = (before + appended).cast_signed();
+        let notice = turn.foreign.text();
+        if !turn.session.complete(sequence.cast_signed(), total, notice.as_deref()).await? {
+            return Err(LeadError::Fenced);
         }
-        tracing::error!(
-            shard = self.shard,
-            lost_after = found.sequence,
-            recorded = cursor.last_sequence,
-            epoch = back.feed_epoch,
-            "the broker lost acknowledged events; publishing them again"
-        );
-        metrics::counter!("noetl_tailer_rewinds_total", "shard" => self.shard.to_string()).increment(1);
-        if tail::rewind(&self.database, &back).await? { Ok(back) } else { Err(LeadError::Fenced) }
+        let shard = self.shard.to_string();
+        metrics::counter!("noetl_tailer_published_total", "shard" => shard.clone()).increment(appended);
+        if batch <= turn.again {
+            metrics::counter!("noetl_tailer_republished_total", "shard" => shard.clone()).increment(appended);
+        }
+        metrics::histogram!("noetl_tailer_batch_events", "shard" => shard)
+            .record(f64::from(u32::try_from(total).unwrap_or(u32::MAX)));
+        Ok(())
     }
 }
 
-/// How many events of a batch the stream holds.
-fn stored(end: &StreamEnd, batch: i64) -> u64 {
-    match &end.last {
-        Some((_, mark)) if mark.batch == batch => mark.index + 1,
-        _ => 0,
+/// What a turn works with.
+struct Turn<'a> {
+    publisher: &'a mut Publisher,
+    session: &'a mut TailSession,
+    foreign: &'a mut ForeignMessages,
+    /// The last batch that may hold events which had been published before.
+    again: i64,
+}
+
+/// How far a batch is in the stream.
+struct Stand {
+    /// The place in the batch of the next event.
+    index: u64,
+    /// The last event that is stored.
+    behind: Option<EventKey>,
+    /// Events that were stored and are gone, so that only their number is known.
+    gone: u64,
+}
+
+impl Stand {
+    fn of(end: &StreamEnd, batch: i64) -> Self {
+        match &end.last {
+            Some(last) if last.mark.batch == batch => {
+                Self { index: last.mark.index + 1, behind: Some(last.key), gone: 0 }
+            }
+            // What followed the batch's beginning was the batch's own, unless somebody else publishes too; rather
+            // publish an event again than never.
+            None if end.foreign == 0 => Self { index: end.expired, behind: None, gone: end.expired },
+            _ => Self { index: 0, behind: None, gone: 0 },
+        }
     }
 }
 

@@ -16,7 +16,7 @@ async fn epochs(server: &Server) -> Vec<i64> {
     shards.iter().map(|shard| shard["feedEpoch"].as_i64().unwrap()).collect()
 }
 
-async fn insert_many(deployment: &Deployment, events: std::ops::RangeInclusive<i64>) {
+pub async fn insert_many(deployment: &Deployment, events: std::ops::RangeInclusive<i64>) {
     let (first, last) = (events.start(), events.end());
     for shard in 0..deployment.shard_dsns.len() {
         let execution = deployment.ids_on(shard, 1, 1)[0];
@@ -28,7 +28,7 @@ async fn insert_many(deployment: &Deployment, events: std::ops::RangeInclusive<i
     }
 }
 
-async fn until_published(deployment: &Deployment) {
+pub async fn until_published(deployment: &Deployment) {
     let committed = deployment.committed().await.len();
     eventually("everything is published", async || {
         let query = "SELECT CASE WHEN target IS NULL THEN published_events ELSE 0 END FROM noetl.tail_cursor";
@@ -38,11 +38,11 @@ async fn until_published(deployment: &Deployment) {
     .await;
 }
 
-async fn until_epoch(server: &Server, epoch: i64) {
+pub async fn until_epoch(server: &Server, epoch: i64) {
     eventually("the epoch goes up", async || (epochs(server).await == [epoch, epoch]).then_some(())).await;
 }
 
-fn copy(from: &Path, to: &Path) {
+pub fn copy(from: &Path, to: &Path) {
     assert!(Command::new("cp").arg("-a").args([from, to]).status().unwrap().success());
 }
 

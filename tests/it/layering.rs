@@ -54,7 +54,7 @@ const ONLY_HERE: [(&str, &str, &[&str]); 4] = [
         ],
     ),
     // The state of the feed and of the pools is no use case: it is shown as it is.
-    ("graphql", "storage::tail", &["graphql/query/health.rs", "graphql/types/feed.rs"]),
+    ("graphql", "storage::tail", &["graphql/types/feed.rs"]),
     ("graphql", "storage::pools", &["graphql/query/health.rs"]),
 ];
 

@@ -174,6 +174,41 @@ async fn an_event_over_the_broker_s_limit_arrives_whole() {
     }
 }
 
+/// Readers share the text of an event, and only those that select the same of it; its fields are in the document's order.
+#[tokio::test]
+async fn readers_get_what_they_select_in_the_order_in_which_they_select_it() {
+    let (deployment, server) = start(1).await;
+    let first = "subscription { events { ... on EventDelivery { event { type id ...rest } cursor } __typename } }
+        fragment rest on Event { executionId context }";
+    let skipping =
+        "subscription($no: Boolean!) { events { ... on EventDelivery { cursor event { id type @skip(if: $no) } } } }";
+    let mut readers = vec![
+        server.live(first, Value::Null).await,
+        server.live(first, Value::Null).await,
+        server.live(skipping, json!({ "no": true })).await,
+        server.live(skipping, json!({ "no": false })).await,
+    ];
+    let mut joined = Reader::open(&server, latest(), Value::Null).await;
+    for reader in &mut readers {
+        reader.text().await.unwrap();
+    }
+    insert(&mut deployment.shard(0).await, (5, 1)).await;
+    assert!(joined.until_seen([(5, 1)]).await);
+    let mut texts = Vec::new();
+    for reader in &mut readers {
+        texts.push(reader.text().await.unwrap());
+    }
+    let cursor = &joined.cursor;
+    let next = |events: &str| format!(r#"{{"type":"next","id":"1","payload":{{"data":{{"events":{events}}}}}}}"#);
+    let whole = format!(
+        r#"{{"event":{{"type":"call.done","id":"1","executionId":"5","context":null}},"cursor":"{cursor}","__typename":"EventDelivery"}}"#
+    );
+    assert_eq!(texts[0], next(&whole));
+    assert_eq!(texts[1], texts[0]);
+    assert_eq!(texts[2], next(&format!(r#"{{"cursor":"{cursor}","event":{{"id":"1"}}}}"#)));
+    assert_eq!(texts[3], next(&format!(r#"{{"cursor":"{cursor}","event":{{"id":"1","type":"call.done"}}}}"#)));
+}
+
 /// What the broker's protocol can't carry in a subject must not stop the feed.
 #[tokio::test]
 async fn an_event_type_of_any_length_arrives() {

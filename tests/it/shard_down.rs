@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use noetl_graphql::local::{Postgres, PostgresOptions};
 use serde_json::{Value, json};
 
-use crate::common::feed::{Reader, insert};
+use crate::common::feed::{Reader, insert, run};
 use crate::common::worker::event;
 use crate::common::{Deployment, Server, eventually};
 
@@ -242,4 +242,37 @@ async fn a_cluster_database_that_is_down_is_said_and_comes_back() {
     })
     .await;
     assert_eq!(server.register("inbox/0").await["userErrors"], json!([]));
+}
+
+/// An event that is too large for the broker is completed from its shard; while that is down its reader gets the rest, and
+/// is told.
+#[tokio::test]
+async fn a_large_event_of_a_shard_that_is_down_comes_without_its_large_fields() {
+    let mut setup = with_own_shard().await;
+    let server = setup.deployment.replica().await;
+    setup.deployment.feeds_begun().await;
+    let execution = setup.deployment.ids_on(1, 1, 1)[0];
+    let rows = format!(
+        "INSERT INTO noetl.event (execution_id, event_id, event_type, context)
+         SELECT {execution}, n, 'call.done', jsonb_build_object('text', repeat('x', CASE n WHEN 2 THEN 5000000 ELSE 1 END))
+         FROM generate_series(1, 3) AS n"
+    );
+    run(&mut setup.deployment.shard(1).await, &rows).await;
+    let keys = [(execution, 1), (execution, 2), (execution, 3)];
+    let length = |reader: &Reader, n: usize| {
+        let events: Vec<_> = reader.items.iter().filter(|item| item["__typename"] == "EventDelivery").collect();
+        (events[n]["event"]["context"]["text"].as_str().map(str::len), events[n]["payloadOmitted"].as_bool())
+    };
+    let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+    assert!(reader.until_seen(keys).await, "the feed ended");
+    assert_eq!(length(&reader, 1), (Some(5_000_000), Some(false)));
+
+    setup.own.kill_9().await;
+    let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+    assert!(reader.until_seen(keys).await, "the feed ended");
+    assert_eq!(reader.seen, keys);
+    assert_eq!(
+        [0, 1, 2].map(|n| length(&reader, n)),
+        [(Some(1), Some(false)), (None, Some(true)), (Some(1), Some(false))]
+    );
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use super::source::Message;
+use crate::domain::ids::Id;
 
 /// How long an answer may take; the server's own deadline is shorter.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -37,6 +38,55 @@ pub(super) struct Subscription {
 pub(super) struct Executed {
     pub(super) id: String,
     pub(super) duplicate: bool,
+}
+
+/// What a worker reads of an execution.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Run {
+    pub(super) id: String,
+    pub(super) status: String,
+    #[serde(default)]
+    pub(super) workload: Value,
+    #[serde(rename = "catalogEntry", deserialize_with = "payload")]
+    pub(super) payload: Value,
+    steps: Vec<StepState>,
+    events: Events,
+}
+
+#[derive(Debug, Deserialize)]
+struct StepState {
+    name: String,
+    status: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Events {
+    nodes: Vec<Event>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Event {
+    id: String,
+}
+
+/// The catalog entry's parsed content.
+fn payload<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+    Ok(Value::deserialize(deserializer)?["payload"].take())
+}
+
+impl Run {
+    /// Whether a step has ended well.
+    pub(super) fn has_done(&self, name: &str) -> bool {
+        let done = |step: &StepState| step.name == name && ["COMPLETED", "SKIPPED"].contains(&step.status.as_str());
+        self.steps.iter().any(done)
+    }
+
+    /// The last event of its log when it was read.
+    pub(super) fn last_event_id(&self) -> Id {
+        let last = self.events.nodes.last().and_then(|event| event.id.parse().ok());
+        last.unwrap_or(Id::new(0))
+    }
 }
 
 /// A client of one server.
@@ -89,6 +139,21 @@ impl Api {
         Ok(Executed { id: execution.id, duplicate })
     }
 
+    pub(super) async fn run(&self, id: &str) -> Result<Run, ApiError> {
+        let query = "query Run($id: ID!) { result: execution(id: $id) {
+            id status workload catalogEntry { payload } steps { name status } events(last: 1) { nodes { id } } } }";
+        read(self.send(query, json!({ "id": id })).await?)
+    }
+
+    /// Sends a worker's events; those that the server knows already count as sent.
+    pub(super) async fn project(&self, events: &[Value]) -> Result<(), ApiError> {
+        let query = "mutation Project($events: [EventInput!]!) { done: projectEvents(input: {events: $events}) {
+            rejected { message retryable } userErrors { message retryable } } }";
+        let done = self.send(query, json!({ "events": events })).await?["done"].take();
+        let error = done["userErrors"].get(0).or_else(|| done["rejected"].get(0));
+        error.map_or(Ok(()), |error| Err(refusal(error)))
+    }
+
     pub(super) async fn cancel(&self, id: &str) -> Result<(), ApiError> {
         let query = "mutation Cancel($id: ID!) { done: cancelExecution(input: {id: $id, reason: \"demo\"}) {
             result: execution { id } userErrors { message retryable } } }";
@@ -120,9 +185,12 @@ struct Execution {
 /// The `result` of a payload, or its first user error.
 fn read<T: DeserializeOwned>(mut payload: Value) -> Result<T, ApiError> {
     if let Some(error) = payload["userErrors"].get(0) {
-        let message = error["message"].as_str().unwrap_or_default().to_owned();
-        let retryable = error["retryable"].as_bool().unwrap_or(false);
-        return Err(if retryable { ApiError::Failed(message) } else { ApiError::Refused(message) });
+        return Err(refusal(error));
     }
     serde_json::from_value(payload["result"].take()).map_err(|error| ApiError::Failed(error.to_string()))
+}
+
+fn refusal(error: &Value) -> ApiError {
+    let message = error["message"].as_str().unwrap_or_default().to_owned();
+    if error["retryable"] == true { ApiError::Failed(message) } else { ApiError::Refused(message) }
 }

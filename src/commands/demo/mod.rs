@@ -1,4 +1,4 @@
-//! `demo`: a subscription runtime that a user could have written, over the public API only.
+//! `demo`: a subscription runtime and its worker, as a user could have written them, over the public API only.
 //!
 //! It registers and activates a source subscription, runs an execution for each message of a source, honours pause and
 //! drain, and deactivates at the end. No message is lost or run twice: each carries a dedup key, and one whose execute
@@ -6,7 +6,9 @@
 
 mod api;
 mod progress;
+mod script;
 mod source;
+mod worker;
 
 use std::time::Duration;
 
@@ -19,9 +21,10 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use api::{Api, ApiError, Executed, Subscription};
 use progress::Progress;
 use source::{Message, Source, SourceError};
+use worker::Worker;
 
-/// Messages whose execute is awaited at a time.
-const IN_FLIGHT: usize = 16;
+/// Messages that are run at a time.
+const IN_FLIGHT: usize = 64;
 /// How often the subscription's state is read.
 const WATCH: Duration = Duration::from_secs(1);
 const FIRST_RETRY: Duration = Duration::from_millis(200);
@@ -49,13 +52,18 @@ pub(super) struct Options {
     /// Made-up messages per second
     #[arg(long, default_value_t = 5.0)]
     rate: f64,
-    /// What to do with the executions, as no worker runs them
-    #[arg(long, value_enum, default_value_t = Finish::Leave)]
+    /// What to do with the executions
+    #[arg(long, value_enum, default_value_t = Finish::Run)]
     finish: Finish,
+    /// How long the worker takes from one report to the next, in milliseconds
+    #[arg(long, default_value_t = 80)]
+    pace: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Finish {
+    /// Run them, as a worker would, with pretended tools
+    Run,
     /// Leave them running
     Leave,
     /// Cancel each
@@ -83,7 +91,13 @@ pub(super) async fn run(options: Options) -> Result<(), DemoError> {
     let active =
         if registered.state == "DRAINING" { registered } else { api.transition("activate", &registered.id).await? };
     let messages = options.source.open(&options.nats_url, options.rate).await?;
-    let runtime = Runtime { api, subscription: active.id.clone(), playbook: options.playbook, finish: options.finish };
+    let runtime = Runtime {
+        api,
+        subscription: active.id.clone(),
+        playbook: options.playbook,
+        finish: options.finish,
+        worker: Worker::new(Duration::from_millis(options.pace)),
+    };
     eprintln!("subscription {} of {} takes messages; Ctrl-C ends it", active.id, options.subscription);
     let mut progress = Progress::new(active.state);
     runtime.take(messages, &mut progress).await?;
@@ -100,6 +114,7 @@ struct Runtime {
     subscription: String,
     playbook: String,
     finish: Finish,
+    worker: Worker,
 }
 
 impl Runtime {
@@ -144,35 +159,47 @@ impl Runtime {
         Ok(())
     }
 
-    /// Runs one message to an answer, however often the server has to be asked.
+    /// Runs one message to its end, however often the server has to be asked.
     async fn execute(&self, message: Message) -> Result<Outcome, DemoError> {
-        let mut pause = FIRST_RETRY;
-        loop {
-            match self.api.execute(&self.playbook, &self.subscription, &message).await {
-                Ok(executed) => return self.finish(executed).await,
-                Err(ApiError::Refused(refusal)) => {
-                    eprintln!("\nmessage {} was refused: {refusal}", message.id);
-                    return Ok(Outcome::Refused);
-                }
-                Err(_) => {
-                    sleep(pause).await;
-                    pause = (pause * 2).min(LAST_RETRY);
-                }
+        let asked = patiently(async || self.api.execute(&self.playbook, &self.subscription, &message).await).await;
+        match asked {
+            Ok(executed) => Ok(self.finish(executed).await?),
+            Err(refusal) => {
+                eprintln!("\nmessage {} was refused: {refusal}", message.id);
+                Ok(Outcome::Refused)
             }
         }
     }
 
-    async fn finish(&self, executed: Executed) -> Result<Outcome, DemoError> {
+    async fn finish(&self, executed: Executed) -> Result<Outcome, ApiError> {
         if executed.duplicate {
             return Ok(Outcome::Duplicate);
         }
-        if self.finish == Finish::Cancel {
-            match self.api.cancel(&executed.id).await {
-                Ok(()) | Err(ApiError::Refused(_)) => {}
-                Err(error) => return Err(error.into()),
+        match self.finish {
+            Finish::Run => self.worker.run(&self.api, &executed.id).await,
+            Finish::Leave => Ok(Outcome::Started),
+            Finish::Cancel => {
+                // One that has ended meanwhile can't be cancelled any more.
+                match patiently(async || self.api.cancel(&executed.id).await).await {
+                    Ok(()) => Ok(Outcome::Started),
+                    Err(_) => Ok(Outcome::EndedElsewhere),
+                }
             }
         }
-        Ok(Outcome::Started)
+    }
+}
+
+/// Asks until the server can do it; fails when it refuses.
+async fn patiently<T>(ask: impl AsyncFn() -> Result<T, ApiError>) -> Result<T, ApiError> {
+    let mut pause = FIRST_RETRY;
+    loop {
+        match ask().await {
+            Err(ApiError::Failed(_) | ApiError::Unreachable(_)) => {
+                sleep(pause).await;
+                pause = (pause * 2).min(LAST_RETRY);
+            }
+            answered => return answered,
+        }
     }
 }
 
@@ -180,6 +207,9 @@ impl Runtime {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Started,
+    Completed,
+    Failed,
+    EndedElsewhere,
     Duplicate,
     Refused,
 }

@@ -15,6 +15,8 @@ pub(super) struct Progress {
     /// Messages taken from the source.
     pub(super) taken: u64,
     started: u64,
+    completed: u64,
+    failed: u64,
     duplicates: u64,
     refused: u64,
     began: Instant,
@@ -25,12 +27,25 @@ pub(super) struct Progress {
 impl Progress {
     pub(super) fn new(state: String) -> Self {
         let (began, terminal) = (Instant::now(), stderr().is_terminal());
-        Self { state, taken: 0, started: 0, duplicates: 0, refused: 0, began, shown: began, terminal }
+        Self {
+            state,
+            taken: 0,
+            started: 0,
+            completed: 0,
+            failed: 0,
+            duplicates: 0,
+            refused: 0,
+            began,
+            shown: began,
+            terminal,
+        }
     }
 
     pub(super) fn count(&mut self, outcome: Outcome) {
         match outcome {
-            Outcome::Started => self.started += 1,
+            Outcome::Started | Outcome::EndedElsewhere => self.started += 1,
+            Outcome::Completed => self.completed += 1,
+            Outcome::Failed => self.failed += 1,
             Outcome::Duplicate => self.duplicates += 1,
             Outcome::Refused => self.refused += 1,
         }
@@ -52,12 +67,12 @@ impl Progress {
 
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
     fn print(&self, in_flight: usize, end: &str) {
-        let Self { state, taken, started, duplicates, refused, .. } = self;
+        let Self { state, taken, started, completed, failed, duplicates, refused, .. } = self;
         let rate = *taken as f64 / self.began.elapsed().as_secs_f64().max(0.001);
         let start = if self.terminal { "\r\x1b[K" } else { "" };
         let line = format!(
-            "{start}{state}  taken {taken}  started {started}  duplicates {duplicates}  refused {refused}  \
-             in flight {in_flight}  {rate:.1}/s{end}"
+            "{start}{state}  taken {taken}  completed {completed}  failed {failed}  left {started}  duplicates {duplicates}  \
+             refused {refused}  in flight {in_flight}  {rate:.1}/s{end}"
         );
         // A closed terminal is no reason to stop taking messages.
         drop(stderr().write_all(line.as_bytes()).and_then(|()| stderr().flush()));

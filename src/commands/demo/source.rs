@@ -92,7 +92,9 @@ fn samples(rate: f64) -> impl Stream<Item = Result<Message, SourceError>> + Send
         for number in 1_u64.. {
             ticks.tick().await;
             let id = format!("order-{run}-{number}");
-            let body = json!({ "id": id, "items": [{ "sku": format!("sku-{}", number % 17), "count": number % 5 + 1 }] });
+            let item = |n: u64| json!({ "sku": format!("sku-{}", (number + n) % 17), "count": n + 1 });
+            let items: Vec<Value> = (0..number % 5).map(item).collect();
+            let body = json!({ "id": id, "items": items });
             yield Message { id, body };
         }
     }

@@ -4,14 +4,14 @@ use crate::graphql::inputs::Permission;
 use crate::graphql::schema::Services;
 use crate::graphql::types::feed::{EventStreamShard, EventStreamStatus};
 use crate::graphql::types::server::{ServerInfo, Shard, Viewer};
+use crate::service::clock;
 use crate::service::error::ServiceError;
-use crate::service::{clock, feed};
-use crate::storage::tail::TailStatus;
+use crate::service::feed::{self, FeedStatus};
 
 /// Publishing, by shard.
-pub(super) async fn event_stream(services: &Services) -> EventStreamStatus {
+pub(in crate::graphql) async fn event_stream(services: &Services) -> EventStreamStatus {
     let statuses = feed::status(services.executions.databases()).await;
-    let shard = |(shard, status): (u16, Result<Option<TailStatus>, ServiceError>)| {
+    let shard = |(shard, status): (u16, Result<FeedStatus, ServiceError>)| {
         let status = status.map_err(|error| {
             tracing::warn!(shard, %error, "the tail cursor can't be read");
             format!("shard {shard} can't be reached")
@@ -26,7 +26,7 @@ pub(super) async fn event_stream(services: &Services) -> EventStreamStatus {
 }
 
 /// The shards' health as their probers last saw it.
-pub(super) fn shards(services: &Services) -> Vec<Shard> {
+pub(in crate::graphql) fn shards(services: &Services) -> Vec<Shard> {
     let databases = services.executions.databases();
     let shard = |(database, index): (&std::sync::Arc<crate::storage::pools::Database>, u16)| {
         let health = database.health();

@@ -1,6 +1,6 @@
 //! The root of all queries.
 
-mod health;
+pub(super) mod health;
 
 use std::sync::Arc;
 

@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use super::event::Event;
 use crate::graphql::scalars::BigInt;
 use crate::service::clock;
+use crate::service::feed::FeedStatus;
 use crate::storage::tail::TailStatus;
 use crate::stream::names;
 use crate::stream::reader::{GapReason, Item};
@@ -30,6 +31,9 @@ pub struct EventDelivery {
     cursor: String,
     /// The event.
     event: Event,
+    /// Whether large fields of the event are left out, since the shard could not be read when it came, or a value is one
+    /// that this server can't show; the query `event` may answer with all of it.
+    payload_omitted: bool,
 }
 
 /// Everything published before the reader came has been handed out; what follows is live.
@@ -41,7 +45,7 @@ pub struct CaughtUp {
     at: DateTime<Utc>,
 }
 
-/// Events of a shard that can't be handed out, or that may come again.
+/// Events of a shard that can't be handed out, or that may come again. When `to` is below `from`, nothing is missing.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct StreamGap {
     /// The place behind the gap.
@@ -62,6 +66,8 @@ pub struct StreamGap {
 pub enum StreamGapReason {
     /// The stream no longer holds it.
     Retention,
+    /// The reader was too slow, and the stream no longer holds it.
+    SlowConsumer,
     /// The stream began anew after a loss; events behind the gap may have been seen before.
     EpochChanged,
 }
@@ -80,16 +86,18 @@ pub struct StreamHeartbeat {
 impl From<Item> for EventStreamItem {
     fn from(item: Item) -> Self {
         match item {
-            Item::Event { cursor, event, .. } => {
-                Self::EventDelivery(EventDelivery { cursor: cursor.to_text(), event: Event(event) })
-            }
+            Item::Event { cursor, live, .. } => Self::EventDelivery(EventDelivery {
+                cursor: cursor.to_text(),
+                event: Event(live.event),
+                payload_omitted: live.partial,
+            }),
             Item::CaughtUp { cursor } => Self::CaughtUp(CaughtUp { cursor: cursor.to_text(), at: clock::now() }),
-            Item::Gap { cursor, shard, from, to, reason } => Self::StreamGap(StreamGap {
+            Item::Gap { cursor, shard, gap } => Self::StreamGap(StreamGap {
                 cursor: cursor.to_text(),
                 shard,
-                from: from.into(),
-                to: to.into(),
-                reason: reason.into(),
+                from: gap.from.into(),
+                to: gap.to.into(),
+                reason: gap.reason.into(),
             }),
             Item::Heartbeat { cursor, lag } => Self::StreamHeartbeat(StreamHeartbeat {
                 cursor: cursor.to_text(),
@@ -116,13 +124,13 @@ pub struct EventStreamStatus {
 pub struct EventStreamShard {
     /// The shard.
     pub shard: u16,
-    /// `Err`: why it could not be read. `Ok(None)`: nobody has published yet.
-    pub status: Result<Option<TailStatus>, String>,
+    /// `Err`: why it could not be read.
+    pub status: Result<FeedStatus, String>,
 }
 
 impl EventStreamShard {
     fn read<T: Default>(&self, field: impl Fn(&TailStatus) -> T) -> T {
-        self.status.as_ref().ok().and_then(Option::as_ref).map(field).unwrap_or_default()
+        self.status.as_ref().ok().and_then(|status| status.tail.as_ref()).map(field).unwrap_or_default()
     }
 }
 
@@ -172,6 +180,16 @@ impl EventStreamShard {
     /// The age in seconds of the oldest transaction that may still write.
     async fn oldest_open_transaction_seconds(&self) -> Option<f64> {
         self.read(|status| status.oldest_open_transaction_seconds)
+    }
+
+    /// Transactions that are prepared and wait for somebody to settle them; their events come when they commit.
+    async fn prepared_transactions(&self) -> BigInt {
+        BigInt(self.status.as_ref().map_or(0, |status| status.prepared.count))
+    }
+
+    /// The age in seconds of the oldest of them.
+    async fn oldest_prepared_transaction_seconds(&self) -> Option<f64> {
+        self.status.as_ref().ok()?.prepared.oldest_seconds
     }
 
     /// Goes up when positions of the stream lose their meaning.

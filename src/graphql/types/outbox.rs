@@ -12,6 +12,7 @@ use crate::graphql::errors::fault;
 use crate::graphql::inputs::outbox::OutboxFilter;
 use crate::graphql::scalars::show_id;
 use crate::graphql::schema::Services;
+use crate::service::error::ServiceError;
 use crate::service::outbox::{Leased, place};
 use crate::storage::outbox::{Backlog, Counts, OutboxRow};
 
@@ -45,9 +46,7 @@ impl Outbox {
 
     /// What waits, is in flight and failed.
     async fn stats(&self, ctx: &Context<'_>) -> Result<OutboxStats> {
-        let stats = ctx.data::<Services>()?.outbox.stats().await.map_err(fault)?;
-        let by_shard = stats.shards.into_iter().map(|(shard, counted)| OutboxShardStats::new(shard, counted)).collect();
-        Ok(OutboxStats::new(by_shard, stats.unavailable))
+        OutboxStats::read(ctx.data::<Services>()?).await.map_err(fault)
     }
 
     /// The rows, newest first.
@@ -102,6 +101,13 @@ pub struct OutboxStats {
 }
 
 impl OutboxStats {
+    /// Reads every shard.
+    pub async fn read(services: &Services) -> std::result::Result<Self, ServiceError> {
+        let stats = services.outbox.stats().await?;
+        let by_shard = stats.shards.into_iter().map(|(shard, counted)| OutboxShardStats::new(shard, counted)).collect();
+        Ok(Self::new(by_shard, stats.unavailable))
+    }
+
     fn new(by_shard: Vec<OutboxShardStats>, unavailable_shards: Vec<u16>) -> Self {
         let sum = |of: fn(&OutboxShardStats) -> i64| by_shard.iter().map(of).sum();
         let ages = by_shard.iter().filter_map(|shard| shard.oldest_pending_age_seconds);

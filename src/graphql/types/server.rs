@@ -3,6 +3,8 @@
 use async_graphql::SimpleObject;
 use chrono::{DateTime, Utc};
 
+use super::feed::EventStreamStatus;
+use super::outbox::OutboxStats;
 use crate::domain::page::{DEFAULT_PAGE, MAX_PAGE};
 use crate::graphql::inputs::Permission;
 use crate::graphql::scalars::BigInt;
@@ -27,6 +29,19 @@ pub struct Shard {
     pub buckets: u32,
     /// Why it is not available.
     pub error: Option<String>,
+}
+
+/// The health of the whole system, as one replica sees it.
+#[derive(Debug, Clone, SimpleObject)]
+pub struct SystemStatus {
+    /// When it was read.
+    pub at: DateTime<Utc>,
+    /// Every shard.
+    pub shards: Vec<Shard>,
+    /// How publishing the committed events goes.
+    pub event_stream: EventStreamStatus,
+    /// What waits in the outbox; null when it could not be counted.
+    pub outbox: Option<OutboxStats>,
 }
 
 /// This replica.

@@ -29,8 +29,10 @@ use session::Session;
 
 /// The one subprotocol that is spoken.
 const PROTOCOL: &str = "graphql-transport-ws";
-/// Bytes that a socket buffers in each direction; the library's own default is eight times this.
-const BUFFER: usize = 16 << 10;
+/// Bytes that a socket takes for reading as long as it is open; clients send little.
+const READ_BUFFER: usize = 4 << 10;
+/// Bytes that are collected before they are sent.
+const WRITE_BUFFER: usize = 16 << 10;
 
 /// Opens a WebSocket for a handshake, and answers any other GET.
 pub(super) async fn upgrade_or_get<E: Executor>(state: State<Arc<Gate<E>>>, request: Request) -> Response {
@@ -54,8 +56,8 @@ async fn upgrade<E: Executor>(gate: Arc<Gate<E>>, request: Request) -> Result<Re
     let largest = gate.limits().message_bytes.saturating_mul(2);
     let upgrade = upgrade
         .protocols([PROTOCOL])
-        .read_buffer_size(BUFFER)
-        .write_buffer_size(BUFFER)
+        .read_buffer_size(READ_BUFFER)
+        .write_buffer_size(WRITE_BUFFER)
         .max_message_size(largest)
         .max_frame_size(largest);
     Ok(upgrade.on_upgrade(move |socket| {

@@ -11,7 +11,7 @@ mod publisher;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::backoff::DEFAULT_MAX_SECONDS;
@@ -23,8 +23,9 @@ use publisher::Publisher;
 
 /// Rows of one claim.
 const BATCH: i64 = 500;
-/// Long enough for a batch to be published and settled, whatever the broker does.
 const LEASE_SECONDS: i64 = 30;
+/// For how long rows of a batch are published; the others are given back, so that all are settled within the lease.
+const TURN: Duration = Duration::from_secs(10);
 /// Executions whose rows are on their way to the broker at a time.
 const WINDOW: usize = 256;
 /// The shortest idle poll; it doubles up to the longest.
@@ -46,7 +47,7 @@ pub struct Relay {
 struct Delivered {
     published: Vec<ClaimRef>,
     refused: Vec<(ClaimRef, String)>,
-    /// Held back by a refused row of their execution.
+    /// Held back by a refused row of their execution, or by the turn's end.
     untried: Vec<ClaimRef>,
 }
 
@@ -57,11 +58,11 @@ impl Relay {
         Self { shard, outbox, wakes, publisher: Publisher::new(client) }
     }
 
-    /// Relays until `stop`; a batch that is under way then is settled first.
+    /// Relays until `stop`; what is on its way to the broker then is settled first, and the rest of its batch given back.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut idle = BUSY_POLL;
         while !stop.is_cancelled() {
-            match self.turn().await {
+            match self.turn(&stop).await {
                 Ok(0) => idle = self.wait(idle, &stop).await,
                 Ok(_) => idle = BUSY_POLL,
                 Err(error) => {
@@ -74,7 +75,7 @@ impl Relay {
     }
 
     /// Claims, publishes and settles a batch; answers how many rows it had. `Err` says why nothing can be done now.
-    async fn turn(&mut self) -> Result<usize, String> {
+    async fn turn(&mut self, stop: &CancellationToken) -> Result<usize, String> {
         self.publisher.ready().await?;
         let claim = Claim { limit: BATCH, lease_seconds: LEASE_SECONDS, shard: Some(self.shard.into()) };
         let claims = self.outbox.claim(claim).await.map_err(|error| error.to_string())?;
@@ -85,7 +86,7 @@ impl Relay {
         if count > 0 {
             let gauge = metrics::gauge!("noetl_outbox_relay_in_flight", "shard" => self.shard.to_string());
             gauge.set(f64::from(u32::try_from(count).unwrap_or(u32::MAX)));
-            let delivered = self.deliver(claims.rows).await;
+            let delivered = self.deliver(claims.rows, stop).await;
             let settled = self.settle(delivered).await;
             gauge.set(0.0);
             settled.map_err(|error| format!("rows come back when their leases pass: {error}"))?;
@@ -93,9 +94,10 @@ impl Relay {
         Ok(count)
     }
 
-    async fn deliver(&mut self, rows: Vec<Leased>) -> Delivered {
-        let publisher = &self.publisher;
-        let logs = stream::iter(by_execution(rows)).map(async |rows| publish_in_order(publisher, rows).await);
+    async fn deliver(&mut self, rows: Vec<Leased>, stop: &CancellationToken) -> Delivered {
+        let (publisher, end) = (&self.publisher, Instant::now() + TURN);
+        let over = move || stop.is_cancelled() || Instant::now() >= end;
+        let logs = stream::iter(by_execution(rows)).map(async |rows| publish_in_order(publisher, rows, &over).await);
         let delivered = logs.buffer_unordered(WINDOW).fold(Delivered::default(), async |mut all, one| {
             all.published.extend(one.published);
             all.refused.extend(one.refused);
@@ -146,11 +148,11 @@ fn by_execution(rows: Vec<Leased>) -> Vec<Vec<Leased>> {
     groups
 }
 
-async fn publish_in_order(publisher: &Publisher, rows: Vec<Leased>) -> Delivered {
+async fn publish_in_order(publisher: &Publisher, rows: Vec<Leased>, over: &impl Fn() -> bool) -> Delivered {
     let mut delivered = Delivered::default();
     for leased in rows {
         let claim = ClaimRef { id: leased.id, lease: leased.row.lease_token };
-        if !delivered.refused.is_empty() {
+        if !delivered.refused.is_empty() || over() {
             delivered.untried.push(claim);
             continue;
         }

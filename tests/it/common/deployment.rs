@@ -30,11 +30,24 @@ impl Deployment {
 
     /// The same without migrations: `prepare` what is there before.
     pub async fn unmigrated(shards: usize) -> Self {
+        let server = std::env::var("NOETL_TEST_PG")
+            .expect("NOETL_TEST_PG is missing; use `make test`, or `scripts/test-servers run cargo test`");
+        Self::unmigrated_on(&server, shards).await
+    }
+
+    /// As [`Self::start`], on a PostgreSQL server of its own.
+    pub async fn on(server: &str, shards: usize) -> Self {
+        let deployment = Self::unmigrated_on(server, shards).await;
+        deployment.migrate().await;
+        deployment
+    }
+
+    async fn unmigrated_on(server: &str, shards: usize) -> Self {
         let name = format!("t{}", uuid::Uuid::new_v4().simple());
-        let cluster_dsn = create_database(&format!("{name}_cluster")).await;
+        let cluster_dsn = create_database(server, &format!("{name}_cluster")).await;
         let mut shard_dsns = Vec::new();
         for shard in 0..shards {
-            shard_dsns.push(create_database(&format!("{name}_{shard}")).await);
+            shard_dsns.push(create_database(server, &format!("{name}_{shard}")).await);
         }
         let folder = tempfile::tempdir().unwrap();
         let nats = NatsServer::start(NatsOptions::new(folder.path().join("nats"))).await.unwrap();
@@ -102,11 +115,9 @@ impl Deployment {
     }
 }
 
-/// Creates a database on the server for tests and answers its DSN.
-async fn create_database(name: &str) -> String {
-    let server = std::env::var("NOETL_TEST_PG")
-        .expect("NOETL_TEST_PG is missing; use `make test`, or `scripts/test-servers run cargo test`");
-    let mut admin = PgConnection::connect(&server).await.unwrap();
+/// Creates a database on a server and answers its DSN.
+async fn create_database(server: &str, name: &str) -> String {
+    let mut admin = PgConnection::connect(server).await.unwrap();
     sqlx::query(AssertSqlSafe(format!("CREATE DATABASE {name}"))).execute(&mut admin).await.unwrap();
     let options: PgConnectOptions = server.parse().unwrap();
     format!("postgres://{}@{}:{}/{name}", options.get_username(), options.get_host(), options.get_port())

@@ -8,6 +8,8 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Executor, PgConnection, Postgres};
 
+use noetl_graphql::stream::cursor::{Position, StreamCursor};
+
 use super::{Deployment, Live, PATIENCE, Server, eventually};
 
 /// An event's key: execution id and event id.
@@ -15,7 +17,7 @@ pub type Key = (i64, i64);
 
 const EVENTS: &str = "subscription($filter: EventFilter, $start: EventStart) { events(filter: $filter, start: $start) {
     __typename
-    ... on EventDelivery { cursor event { id executionId type context } }
+    ... on EventDelivery { cursor payloadOmitted event { id executionId type context shard } }
     ... on CaughtUp { cursor }
     ... on StreamGap { cursor shard from to reason }
     ... on StreamHeartbeat { cursor lagEvents }
@@ -31,13 +33,17 @@ pub struct Reader {
     pub seen: Vec<Key>,
     /// Every item but heartbeats, since the reader last connected.
     pub items: Vec<Value>,
+    /// What a client holds that throws away, at a gap of a new epoch, what it has from the gap's first position on: shard,
+    /// position and event.
+    kept: Vec<(u64, u64, Key)>,
 }
 
 impl Reader {
     /// Connects and reads until the feed says that it has caught up.
     pub async fn open(server: &Server, start: Value, filter: Value) -> Self {
         let live = server.live(EVENTS, json!({ "start": start, "filter": filter })).await;
-        let mut reader = Self { live, filter, cursor: String::new(), seen: Vec::new(), items: Vec::new() };
+        let mut reader =
+            Self { live, filter, cursor: String::new(), seen: Vec::new(), items: Vec::new(), kept: Vec::new() };
         reader.caught_up().await;
         reader
     }
@@ -54,7 +60,14 @@ impl Reader {
         let item = self.live.next().await?["events"].take();
         item["cursor"].as_str().expect("every item has a cursor").clone_into(&mut self.cursor);
         if item["__typename"] == "EventDelivery" {
-            self.seen.push((number(&item["event"]["executionId"]), number(&item["event"]["id"])));
+            let key = (number(&item["event"]["executionId"]), number(&item["event"]["id"]));
+            let shard = item["event"]["shard"].as_u64().unwrap();
+            self.seen.push(key);
+            self.kept.push((shard, self.position(shard).sequence, key));
+        }
+        if item["reason"] == "EPOCH_CHANGED" {
+            let from = number(&item["from"]).cast_unsigned();
+            self.kept.retain(|(shard, sequence, _)| item["shard"] != *shard || *sequence < from);
         }
         if item["__typename"] != "StreamHeartbeat" {
             self.items.push(item.clone());
@@ -97,7 +110,26 @@ impl Reader {
         tokio::time::timeout(PATIENCE, read).await.expect("no event came")
     }
 
-    async fn caught_up(&mut self) {
+    /// Where the last cursor stands on a shard.
+    pub fn position(&self, shard: u64) -> Position {
+        let cursor = StreamCursor::parse(&self.cursor, usize::from(u16::MAX)).unwrap();
+        cursor.0[usize::try_from(shard).unwrap()]
+    }
+
+    /// Why the server closed the socket, if it did and said so.
+    pub fn close_code(&self) -> Option<u16> {
+        self.live.close_code
+    }
+
+    /// The gaps since the reader last connected: shard, first and last position, reason.
+    pub fn gaps(&self) -> Vec<(u64, i64, i64, &str)> {
+        let gaps = self.items.iter().filter(|item| item["__typename"] == "StreamGap");
+        let gap = |item: &'_ Value| (item["shard"].as_u64().unwrap(), number(&item["from"]), number(&item["to"]));
+        gaps.map(|item| (gap(item).0, gap(item).1, gap(item).2, item["reason"].as_str().unwrap())).collect()
+    }
+
+    /// Reads until the feed says that it has caught up.
+    pub async fn caught_up(&mut self) {
         let read = async { while self.step().await.expect("the subscription goes on")["__typename"] != "CaughtUp" {} };
         tokio::time::timeout(PATIENCE, read).await.expect("caught up");
     }
@@ -105,6 +137,14 @@ impl Reader {
     /// Fails unless exactly these were delivered, each once.
     pub fn assert_saw_exactly(&self, committed: &BTreeSet<Key>) {
         assert_exactly(&self.seen, committed);
+    }
+}
+
+impl Reader {
+    /// Fails unless a client that heeds the gaps of new epochs holds exactly these, each once.
+    pub fn assert_kept_exactly(&self, committed: &BTreeSet<Key>) {
+        let kept: Vec<Key> = self.kept.iter().map(|(_, _, key)| *key).collect();
+        assert_exactly(&kept, committed);
     }
 }
 
@@ -176,11 +216,17 @@ impl Deployment {
         sqlx::query_scalar(leader).fetch_optional(&mut self.shard(shard).await).await.unwrap()
     }
 
+    /// A shard's stream, past the server.
+    pub async fn stream(&self, shard: usize) -> (jetstream::Context, jetstream::stream::Stream) {
+        let name = if shard == 0 { "noetl_events".to_owned() } else { format!("noetl_events_{shard}") };
+        let context = jetstream::new(async_nats::connect(self.nats.url()).await.unwrap());
+        let stream = context.get_stream(name).await.unwrap();
+        (context, stream)
+    }
+
     /// The messages of a shard's stream, in order.
     pub async fn stored(&self, shard: usize) -> Vec<Key> {
-        let name = if shard == 0 { "noetl_events".to_owned() } else { format!("noetl_events_{shard}") };
-        let client = async_nats::connect(self.nats.url()).await.unwrap();
-        let stream = jetstream::new(client).get_stream(name).await.unwrap();
+        let (_, stream) = self.stream(shard).await;
         let count = usize::try_from(stream.get_info().await.unwrap().state.messages).unwrap();
         let consumer = stream.create_consumer(OrderedConfig::default()).await.unwrap();
         let messages = consumer.messages().await.unwrap().take(count).map(|message| {

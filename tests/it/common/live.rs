@@ -11,6 +11,8 @@ use super::PATIENCE;
 
 pub struct Live {
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
+    /// Why the server closed the socket, if it did and said so.
+    pub close_code: Option<u16>,
 }
 
 impl Live {
@@ -18,7 +20,7 @@ impl Live {
         let mut request = format!("{}/graphql", url.replace("http://", "ws://")).into_client_request().unwrap();
         request.headers_mut().insert("Sec-WebSocket-Protocol", "graphql-transport-ws".parse().unwrap());
         let (socket, _) = connect_async(request).await.unwrap();
-        let mut live = Self { socket };
+        let mut live = Self { socket, close_code: None };
         live.send(json!({ "type": "connection_init" })).await;
         assert_eq!(live.message().await.unwrap()["type"], "connection_ack");
         let payload = json!({ "query": query, "variables": variables });
@@ -54,10 +56,19 @@ impl Live {
     }
 
     async fn message(&mut self) -> Option<Value> {
+        Some(serde_json::from_str(&self.text().await?).unwrap())
+    }
+
+    /// The next message as it is on the wire.
+    pub async fn text(&mut self) -> Option<String> {
         loop {
             match tokio::time::timeout(PATIENCE, self.socket.next()).await.expect("the socket stays silent")? {
-                Ok(Message::Text(text)) => return Some(serde_json::from_str(&text).unwrap()),
+                Ok(Message::Text(text)) => return Some(text.as_str().to_owned()),
                 Ok(Message::Ping(_) | Message::Pong(_)) => {}
+                Ok(Message::Close(frame)) => {
+                    self.close_code = frame.map(|frame| frame.code.into());
+                    return None;
+                }
                 Ok(_) | Err(_) => return None,
             }
         }

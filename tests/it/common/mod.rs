@@ -5,6 +5,7 @@ mod deployment;
 pub mod feed;
 mod live;
 mod log;
+pub mod messages;
 pub mod outbox;
 pub mod server;
 pub mod worker;
@@ -13,7 +14,7 @@ pub mod writer;
 pub use deployment::Deployment;
 pub use live::Live;
 pub use log::LifecycleEvent;
-pub use server::{Server, pass};
+pub use server::{Server, binary, pass};
 
 use std::time::Duration;
 

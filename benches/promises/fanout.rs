@@ -1,0 +1,139 @@
+//! What many readers of the live events cost: 1,000 at work, 5,000 idle.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use futures::{SinkExt, StreamExt, stream};
+use serde_json::json;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
+
+use crate::common::{Deployment, Server};
+use crate::report::{Limit, Report, resident_mib};
+
+const WORKING: usize = 1_000;
+const IDLE: usize = 5_000;
+const EVENTS: i64 = 1_000;
+const GAP: Duration = Duration::from_millis(10);
+const FIRST: i64 = 1 << 40;
+/// Longer than a run may take.
+const GIVE_UP: Duration = Duration::from_mins(1);
+
+const QUERY: &str = "subscription { events { __typename
+    ... on EventDelivery { cursor event { n: id executionId type nodeName status createdAt context } }
+    ... on CaughtUp { cursor } ... on StreamGap { cursor reason } ... on StreamHeartbeat { cursor lagEvents } } }";
+
+type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+
+pub async fn measure(report: &mut Report) {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    working(&deployment, &server, report).await;
+    // A fresh process, whose memory nobody has used yet.
+    let server = deployment.replica().await;
+    idle(&server, report).await;
+}
+
+async fn working(deployment: &Deployment, server: &Server, report: &mut Report) {
+    let before = resident_mib(server);
+    let readers = connect(server, WORKING).await;
+    let memory = resident_mib(server) - before;
+    let (cpu, begun) = (cpu_seconds(server), Instant::now());
+    let mut tasks = JoinSet::new();
+    for reader in readers {
+        tasks.spawn(tokio::time::timeout(GIVE_UP, arrivals(reader)));
+    }
+    let committed = write(deployment).await;
+    let (mut times, mut last) = (Vec::new(), begun);
+    while let Some(arrived) = tasks.join_next().await {
+        for (event, at) in arrived.unwrap().expect("every reader gets every event in time") {
+            times.push(at.saturating_duration_since(committed[&event]).as_secs_f64());
+            last = last.max(at);
+        }
+    }
+    let seconds = last.duration_since(begun).as_secs_f64();
+    report.figure("fan-out, 1,000 readers, 100 events/s: delivered", times.len() as f64 / seconds, "per s", None);
+    report.quantiles("fan-out, 1,000 readers: commit to reader", times, None);
+    report.figure("fan-out: server's CPU", (cpu_seconds(server) - cpu) / seconds, "cores", None);
+    report.figure("fan-out: memory per reader, before", memory * 1024.0 / WORKING as f64, "KiB", None);
+    let after = (resident_mib(server) - before) * 1024.0 / WORKING as f64;
+    report.figure("fan-out: memory per reader, after", after, "KiB", None);
+}
+
+async fn idle(server: &Server, report: &mut Report) {
+    let before = resident_mib(server);
+    let readers = connect(server, IDLE).await;
+    let each = (resident_mib(server) - before) * 1024.0 / IDLE as f64;
+    report.figure("5,000 idle readers: memory per reader", each, "KiB", Some(Limit::AtMost(40.0)));
+    drop(readers);
+}
+
+/// Commits the events one by one; answers when each was.
+async fn write(deployment: &Deployment) -> HashMap<i64, Instant> {
+    let mut writer = deployment.shard(0).await;
+    let mut ticks = tokio::time::interval(GAP);
+    let mut committed = HashMap::new();
+    for event in FIRST..FIRST + EVENTS {
+        ticks.tick().await;
+        sqlx::query(
+            "INSERT INTO noetl.event (execution_id, event_id, event_type, node_name, status, context)
+             VALUES ($1, $2, 'call.done', 'fetch', 'COMPLETED', jsonb_build_object('filler', repeat('x', 300)))",
+        )
+        .bind(FIRST + event % 50)
+        .bind(event)
+        .execute(&mut writer)
+        .await
+        .unwrap();
+        committed.insert(event, Instant::now());
+    }
+    committed
+}
+
+/// Readers that have caught up.
+async fn connect(server: &Server, count: usize) -> Vec<Socket> {
+    stream::iter(0..count).map(|_| open(server)).buffer_unordered(64).collect().await
+}
+
+async fn open(server: &Server) -> Socket {
+    let mut request = format!("{}/graphql", server.url.replace("http://", "ws://")).into_client_request().unwrap();
+    request.headers_mut().insert("Sec-WebSocket-Protocol", "graphql-transport-ws".parse().unwrap());
+    let (mut socket, _) = connect_async(request).await.unwrap();
+    let subscribe = json!({ "id": "1", "type": "subscribe", "payload": { "query": QUERY } });
+    for message in [json!({ "type": "connection_init" }), subscribe] {
+        socket.send(Message::text(message.to_string())).await.unwrap();
+    }
+    while !text(&mut socket).await.contains("CaughtUp") {}
+    socket
+}
+
+async fn arrivals(mut socket: Socket) -> Vec<(i64, Instant)> {
+    let mut arrived = Vec::new();
+    while arrived.len() < usize::try_from(EVENTS).unwrap() {
+        let text = text(&mut socket).await;
+        let at = Instant::now();
+        if let Some((_, rest)) = text.split_once("\"n\":\"") {
+            arrived.push((rest.split('"').next().unwrap().parse().unwrap(), at));
+        }
+    }
+    arrived
+}
+
+async fn text(socket: &mut Socket) -> Utf8Bytes {
+    loop {
+        if let Message::Text(text) = socket.next().await.expect("the socket stays open").unwrap() {
+            return text;
+        }
+    }
+}
+
+/// The CPU time that a process has used (Linux).
+fn cpu_seconds(server: &Server) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.pid())).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    let ticks = |field: usize| fields[field].parse::<f64>().unwrap();
+    (ticks(11) + ticks(12)) / 100.0
+}

@@ -1,0 +1,101 @@
+//! Claiming and settling outbox rows in batches of 500: through the API, as the same statements over the same driver, and
+//! as the least SQL that could do it, without order and leases. Then with a transaction held open, in which nothing that
+//! is settled can be cleaned up.
+
+use std::time::Instant;
+
+use noetl_graphql::storage::error::DatabaseName;
+use noetl_graphql::storage::outbox::{self, Claim, Marks, Ref};
+use noetl_graphql::storage::pools::Database;
+use serde_json::json;
+use sqlx::PgConnection;
+
+use crate::common::outbox::{NO_RELAY, references};
+use crate::common::{Deployment, Server};
+use crate::report::{Limit, Report};
+
+const BATCH: usize = 500;
+const ROWS: usize = 20_000;
+/// Batches that are settled under an open transaction before its effect is measured.
+const HELD: usize = 60_000;
+
+pub async fn measure(report: &mut Report) {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    fill(&deployment, 3 * ROWS).await;
+    let api = through_the_api(&server, ROWS).await;
+    let bare = bare_statements(&deployment).await;
+    let least = least_sql(&mut deployment.shard(0).await).await;
+    report.figure("outbox: claim and settle 500 at a time, one client", api, "rows per s", None);
+    report.figure("outbox: the same statements over the driver", bare, "rows per s", None);
+    report.figure("outbox: API / the same statements", api / bare, "ratio", None);
+    report.figure("outbox: UPDATE with SKIP LOCKED, no order, no leases", least, "rows per s", None);
+    held_open(&deployment, &server, report).await;
+}
+
+async fn held_open(deployment: &Deployment, server: &Server, report: &mut Report) {
+    fill(deployment, 2 * ROWS + HELD).await;
+    let calm = through_the_api(server, ROWS).await;
+    let mut holder = deployment.shard(0).await;
+    let hold = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_current_xact_id()";
+    sqlx::raw_sql(hold).execute(&mut holder).await.unwrap();
+    through_the_api(server, HELD).await;
+    let while_held = through_the_api(server, ROWS).await;
+    sqlx::raw_sql("ROLLBACK").execute(&mut holder).await.unwrap();
+    report.figure("outbox: with a transaction held open over 60,000 rows", while_held, "rows per s", None);
+    report.figure("outbox: without / with it", calm / while_held, "ratio", Some(Limit::AtMost(2.0)));
+}
+
+/// Rows of executions that have ten each.
+async fn fill(deployment: &Deployment, rows: usize) {
+    let rows = i64::try_from(rows).unwrap();
+    let mut shard = deployment.shard(0).await;
+    let query = "SELECT coalesce(max(execution_id), 0) FROM noetl.outbox";
+    let last: i64 = sqlx::query_scalar(query).fetch_one(&mut shard).await.unwrap();
+    let executions: Vec<i64> = (last + 1..=last + rows / 10).collect();
+    deployment.fill_outbox(0, &executions, 10).await;
+}
+
+async fn through_the_api(server: &Server, rows: usize) -> f64 {
+    let begun = Instant::now();
+    let mut done = 0;
+    while done < rows {
+        let claimed = references(&server.claim(json!({ "limit": BATCH })).await);
+        assert!(!claimed.is_empty());
+        assert_eq!(server.published(&claimed).await["published"], claimed.len());
+        done += claimed.len();
+    }
+    done as f64 / begun.elapsed().as_secs_f64()
+}
+
+async fn bare_statements(deployment: &Deployment) -> f64 {
+    let database = Database::new(DatabaseName::Shard(0), deployment.shard_dsns[0].parse().unwrap(), 2);
+    let begun = Instant::now();
+    let (mut done, mut marks) = (0, Marks::START);
+    while done < ROWS {
+        marks = outbox::look(&database, &marks).await.unwrap().marks;
+        let claim = Claim { limit: i64::try_from(BATCH).unwrap(), lease_seconds: 30, marks };
+        let rows = outbox::claim(&database, &claim).await.unwrap();
+        let rows: Vec<Ref> =
+            rows.iter().map(|row| Ref { outbox_id: row.outbox_id, lease_token: row.lease_token }).collect();
+        done += outbox::mark_published(&database, &rows).await.unwrap().len();
+    }
+    done as f64 / begun.elapsed().as_secs_f64()
+}
+
+async fn least_sql(shard: &mut PgConnection) -> f64 {
+    let begun = Instant::now();
+    let mut done = 0;
+    while done < ROWS {
+        let claim = "UPDATE noetl.outbox SET status = 'IN_FLIGHT', attempts = attempts + 1, locked_at = now()
+            WHERE outbox_id = ANY (ARRAY(SELECT outbox_id FROM noetl.outbox WHERE status = 'PENDING'
+                                         ORDER BY outbox_id LIMIT 500 FOR UPDATE SKIP LOCKED))
+            RETURNING outbox_id, payload";
+        let rows = sqlx::query_as::<_, (i64, serde_json::Value)>(claim).fetch_all(&mut *shard).await.unwrap();
+        let ids: Vec<i64> = rows.iter().map(|row| row.0).collect();
+        let settle = "UPDATE noetl.outbox SET status = 'PUBLISHED', published_at = now() WHERE outbox_id = ANY ($1)";
+        sqlx::query(settle).bind(&ids).execute(&mut *shard).await.unwrap();
+        done += ids.len();
+    }
+    done as f64 / begun.elapsed().as_secs_f64()
+}

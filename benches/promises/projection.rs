@@ -1,0 +1,112 @@
+//! Reading and advancing an execution with a long log, beside one with a short log of the same workflow.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+
+use crate::common::{Deployment, Server};
+use crate::report::{self, Limit, Report};
+
+const SHORT: i64 = 1_000;
+const LONG: i64 = 1_000_000;
+const MORE: i64 = 100;
+const ROUNDS: i64 = 20;
+
+/// A workflow of 20 steps that goes round and round: each run of a step is ten events, three of them of unknown type.
+const WRITE: &str = "
+    INSERT INTO noetl.event (execution_id, event_id, event_type, node_name, meta, result, context)
+    SELECT $1, $1 + n,
+           (ARRAY['step.enter', 'command.issued', 'command.claimed', 'command.started', 'call.done',
+                  'command.completed', 'ctx.updated', 'worker.heartbeat', 'worker.heartbeat', 'worker.heartbeat']
+           )[n % 10 + 1],
+           'step' || n / 10 % 20,
+           CASE WHEN n % 10 = 0 THEN '{}' ELSE jsonb_build_object('command_id', 'c' || n / 10) END,
+           CASE WHEN n % 10 = 4 THEN jsonb_build_object('data', jsonb_build_object('n', n, 'text', repeat('x', 200))) END,
+           CASE WHEN n % 10 = 6 THEN jsonb_build_object('values', jsonb_build_object('v' || n / 10 % 10, n)) END
+    FROM generate_series($2::bigint, $3::bigint) AS n";
+
+const ADVANCE: &str = "mutation($ids: [ID!]!) { advanceProjections(input: {executionIds: $ids}) {
+    advanced { appliedCount folded } failed { message } } }";
+const READ: &str = "query($id: ID!) { execution(id: $id) { status steps { name status attempt } } }";
+
+struct Log {
+    id: i64,
+    shard: PgConnection,
+    written: i64,
+}
+
+impl Log {
+    async fn new(deployment: &Deployment, server: &Server, events: i64) -> Self {
+        let payload = server.execute(json!({ "path": "bench/fold" })).await;
+        let id: i64 = payload["execution"]["id"].as_str().unwrap().parse().unwrap();
+        let shard = usize::try_from(payload["execution"]["shard"].as_u64().unwrap()).unwrap();
+        let mut log = Self { id, shard: deployment.shard(shard).await, written: 9 };
+        log.write(events).await;
+        sqlx::query("VACUUM ANALYZE noetl.event").execute(&mut log.shard).await.unwrap();
+        log
+    }
+
+    async fn write(&mut self, events: i64) {
+        let (from, to) = (self.written + 1, self.written + events);
+        sqlx::query(WRITE).bind(self.id).bind(from).bind(to).execute(&mut self.shard).await.unwrap();
+        self.written = to;
+    }
+
+    /// Seconds.
+    async fn advance(&self, server: &Server) -> f64 {
+        let begun = Instant::now();
+        let data = server.data(ADVANCE, json!({ "ids": [self.id.to_string()] })).await;
+        assert_eq!(data["advanceProjections"]["failed"], json!([]), "{data}");
+        begun.elapsed().as_secs_f64()
+    }
+
+    /// Seconds.
+    async fn read(&self, server: &Server) -> f64 {
+        let begun = Instant::now();
+        let data = server.data(READ, json!({ "id": self.id.to_string() })).await;
+        let steps: &Vec<Value> = data["execution"]["steps"].as_array().unwrap();
+        assert_eq!(steps.len(), 20);
+        begun.elapsed().as_secs_f64()
+    }
+
+    /// The medians of advancing after some more events, and of reading after some more.
+    async fn follow(&mut self, server: &Server) -> (f64, f64) {
+        let (mut advances, mut reads) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            self.write(MORE).await;
+            reads.push(self.read(server).await);
+            advances.push(self.advance(server).await);
+        }
+        (median(advances), median(reads))
+    }
+}
+
+fn median(mut seconds: Vec<f64>) -> f64 {
+    seconds.sort_by(f64::total_cmp);
+    seconds[seconds.len() / 2]
+}
+
+pub async fn measure(report: &mut Report) {
+    let deployment = Deployment::start(0).await;
+    // What publishes and projects meanwhile would be measured too.
+    let quiet =
+        [("NOETL_PROJECTOR", "false"), ("NOETL_EVENT_STREAM_ENABLED", "false"), ("NOETL_OUTBOX_RELAY", "false")];
+    let server = deployment.replica_with(&quiet).await;
+    server.register_entry("bench/fold", &json!({ "kind": "playbook" })).await;
+    let mut short = Log::new(&deployment, &server, SHORT).await;
+    let mut long = Log::new(&deployment, &server, LONG).await;
+    short.advance(&server).await;
+    let idle = report::resident_mib(&server);
+    report::reset_peak(&server);
+    let rebuilt = long.advance(&server).await;
+    let peak = report::peak_mib(&server) - idle;
+    report.figure("rebuild of an execution with 1,000,000 events", rebuilt, "s", None);
+    report.figure("the same: memory above idle at its peak", peak, "MiB", Some(Limit::AtMost(64.0)));
+    let (advance_short, read_short) = short.follow(&server).await;
+    let (advance_long, read_long) = long.follow(&server).await;
+    report.figure("advance after 100 more events, of 1,000,000", advance_long * 1000.0, "ms", None);
+    report.figure("the same / of 1,000", advance_long / advance_short, "ratio", Some(Limit::AtMost(2.0)));
+    report.figure("read of status and steps after 100 more events, of 1,000,000", read_long * 1000.0, "ms", None);
+    report.figure("the same / of 1,000", read_long / read_short, "ratio", Some(Limit::AtMost(2.0)));
+}

@@ -1,0 +1,168 @@
+//! What a worker would report of running a playbook, step by step: the tools themselves are pretended.
+
+use serde_json::{Map, Value, json};
+
+/// How often a step is tried that does not say so itself.
+const ATTEMPTS: u64 = 1;
+
+/// What goes wrong in an execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Luck {
+    /// Nothing.
+    Good,
+    /// The first attempt of each step that may be retried.
+    Mixed,
+    /// Every attempt of each step that may be retried.
+    Bad,
+}
+
+/// A step of the playbook's workflow.
+#[derive(Debug, PartialEq)]
+pub(super) struct Step {
+    pub(super) name: String,
+    /// Whether it runs a tool.
+    works: bool,
+    /// What it is done for, one after the other or at once.
+    items: Option<Vec<Value>>,
+    attempts: u64,
+}
+
+/// The steps of a catalog entry's `workflow`, in its order.
+pub(super) fn steps(payload: &Value, workload: &Value) -> Vec<Step> {
+    let listed = payload["workflow"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let step = |step: &Value| {
+        Some(Step {
+            name: step["step"].as_str()?.to_owned(),
+            works: !step["tool"].is_null(),
+            items: step["loop"]["in"].as_str().map(|template| items(template, workload)),
+            attempts: step["retry"]["max_attempts"].as_u64().unwrap_or(ATTEMPTS),
+        })
+    };
+    listed.iter().filter_map(step).collect()
+}
+
+/// The list that a template such as `{{ workload.order.items }}` names; empty where there is none.
+fn items(template: &str, workload: &Value) -> Vec<Value> {
+    let path = template.trim_matches(|c: char| c.is_whitespace() || "{}".contains(c));
+    let mut parts = path.split('.');
+    let within = (parts.next() == Some("workload")).then_some(workload);
+    let found = parts.try_fold(within, |value, part| value.map(|value| value.get(part)));
+    found.flatten().and_then(Value::as_array).cloned().unwrap_or_default()
+}
+
+/// An event that the worker writes; ids and times are given when it is sent.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Draft(pub(super) Map<String, Value>);
+
+fn draft(event_type: &str, step: Option<&str>, meta: Value, said: &Value) -> Draft {
+    let mut fields = Map::new();
+    fields.insert("type".to_owned(), event_type.into());
+    fields.insert("meta".to_owned(), meta);
+    if let Some(step) = step {
+        fields.insert("nodeName".to_owned(), step.into());
+    }
+    if !said.is_null() {
+        fields.insert("result".to_owned(), said.clone());
+    }
+    Draft(fields)
+}
+
+/// What is reported of a step: each list together, one list after the other, and whether the step ended well.
+pub(super) fn play(step: &Step, luck: Luck) -> (Vec<Vec<Draft>>, bool) {
+    match &step.items {
+        _ if !step.works => (vec![vec![entered(step, &Value::Null), own(step, "step.exit", &Value::Null)]], true),
+        Some(items) if items.is_empty() => (vec![vec![own(step, "step.skipped", &Value::Null)]], true),
+        Some(items) => (looped(step, items), true),
+        None => tried(step, luck),
+    }
+}
+
+/// How an execution is reported to have ended.
+pub(super) fn ending(failed_at: Option<&str>) -> Vec<Draft> {
+    let Some(step) = failed_at else {
+        let values = json!({ "context": { "values": { "confirmed": true } } });
+        return vec![
+            draft("ctx.updated", None, json!({}), &values),
+            draft("playbook.completed", None, json!({}), &Value::Null),
+        ];
+    };
+    let error = json!({ "error": format!("{step} failed too often") });
+    vec![draft("playbook.failed", None, json!({}), &error)]
+}
+
+fn entered(step: &Step, said: &Value) -> Draft {
+    own(step, "step.enter", said)
+}
+
+fn own(step: &Step, event_type: &str, said: &Value) -> Draft {
+    draft(event_type, Some(&step.name), json!({}), said)
+}
+
+fn told(step: &Step, event_type: &str, command: &str, attempt: u64, said: &Value) -> Draft {
+    draft(event_type, Some(&step.name), json!({ "command_id": command, "attempt": attempt }), said)
+}
+
+fn tried(step: &Step, luck: Luck) -> (Vec<Vec<Draft>>, bool) {
+    let fails = |attempt: u64| match luck {
+        _ if step.attempts == 1 => false,
+        Luck::Good => false,
+        Luck::Mixed => attempt == 1,
+        Luck::Bad => true,
+    };
+    let mut reports = vec![vec![entered(step, &Value::Null)]];
+    for attempt in 1..=step.attempts {
+        let command = format!("{}:{attempt}", step.name);
+        let tell = |event_type: &str, said: Value| told(step, event_type, &command, attempt, &said);
+        reports.push(vec![tell("command.issued", Value::Null)]);
+        reports.push(vec![tell("command.claimed", Value::Null), tell("command.started", Value::Null)]);
+        if !fails(attempt) {
+            let done = tell("call.done", json!({ "data": { "ok": true } }));
+            reports.push(vec![done, tell("command.completed", Value::Null)]);
+            return (reports, true);
+        }
+        reports.push(vec![tell("command.failed", json!({ "error": "no answer within 5 s" }))]);
+    }
+    (reports, false)
+}
+
+fn looped(step: &Step, items: &[Value]) -> Vec<Vec<Draft>> {
+    let commands: Vec<String> = (0..items.len()).map(|index| format!("{}:i{index}", step.name)).collect();
+    let all = |event_type: &str| -> Vec<Draft> {
+        commands.iter().map(|command| told(step, event_type, command, 1, &Value::Null)).collect()
+    };
+    let expected = json!({ "context": { "iterations_expected": items.len() } });
+    let mut reports = vec![vec![entered(step, &expected)], all("command.issued"), all("command.started")];
+    for (command, item) in commands.iter().zip(items) {
+        let done = told(step, "call.done", command, 1, &json!({ "data": item }));
+        reports.push(vec![done, told(step, "command.completed", command, 1, &Value::Null)]);
+    }
+    reports.push(vec![own(step, "loop.done", &json!({ "data": items }))]);
+    reports
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn types(reports: &[Vec<Draft>]) -> Vec<&str> {
+        reports.iter().flatten().filter_map(|draft| draft.0["type"].as_str()).collect()
+    }
+
+    #[test]
+    fn a_playbook_is_read_and_its_loops_find_their_items() {
+        let payload = json!({ "workflow": [
+            { "step": "start" },
+            { "step": "each", "tool": {}, "loop": { "in": "{{ workload.order.items }}" } },
+            { "step": "pay", "tool": {}, "retry": { "max_attempts": 2 } },
+        ] });
+        let steps = steps(&payload, &json!({ "order": { "items": [1, 2] } }));
+        assert_eq!(steps[1].items, Some(vec![json!(1), json!(2)]));
+        assert_eq!(types(&play(&steps[0], Luck::Bad).0), ["step.enter", "step.exit"]);
+        assert_eq!(types(&play(&steps[1], Luck::Good).0).len(), 1 + 2 + 2 + 4 + 1);
+        let (reports, well) = play(&steps[2], Luck::Bad);
+        assert!(!well);
+        assert_eq!(types(&reports).iter().filter(|name| **name == "command.failed").count(), 2);
+        assert!(play(&steps[2], Luck::Mixed).1);
+        assert_eq!(items("{{ workload.none.there }}", &json!({})), Vec::<Value>::new());
+    }
+}

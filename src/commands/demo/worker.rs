@@ -1,0 +1,88 @@
+//! A worker: it reads what an execution is to run, and reports what it does, step by step.
+//!
+//! Whatever it reports it sends until the server has it: the events of a report keep their ids, so one that was stored
+//! though its answer was lost is not stored twice. What ran already, by the execution's own state, is not run again.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::api::{Api, ApiError, Run};
+use super::script::{self, Draft, Luck};
+use super::{Outcome, patiently};
+use crate::domain::ids::{Id, NoId, Snowflakes};
+use crate::service::clock;
+
+/// Every so many executions, one meets trouble that passes, or that does not.
+const MIXED_EVERY: u64 = 4;
+const BAD_EVERY: u64 = 15;
+/// The last machine id; servers take theirs from the other end. A worker's ids only have to be unique in their log.
+const MACHINE_ID: u16 = 1023;
+
+/// Runs executions.
+pub(super) struct Worker {
+    pause: Duration,
+    taken: AtomicU64,
+    ids: Mutex<Snowflakes>,
+}
+
+impl Worker {
+    /// A worker that takes this long from one report to the next.
+    pub(super) fn new(pause: Duration) -> Self {
+        Self { pause, taken: AtomicU64::new(1), ids: Mutex::new(Snowflakes::new(MACHINE_ID, 0, u64::MAX)) }
+    }
+
+    /// Runs an execution to its end, or until somebody else has ended it.
+    pub(super) async fn run(&self, api: &Api, id: &str) -> Result<Outcome, ApiError> {
+        let luck = match self.taken.fetch_add(1, Ordering::Relaxed) {
+            number if number % BAD_EVERY == 0 => Luck::Bad,
+            number if number % MIXED_EVERY == 0 => Luck::Mixed,
+            _ => Luck::Good,
+        };
+        let run = patiently(async || api.run(id).await).await?;
+        let mut failed_at = None;
+        for step in script::steps(&run.payload, &run.workload) {
+            let now = patiently(async || api.run(id).await).await?;
+            if now.status != "RUNNING" {
+                return Ok(Outcome::EndedElsewhere);
+            }
+            if now.has_done(&step.name) {
+                continue;
+            }
+            let (reports, well) = script::play(&step, luck);
+            for report in reports {
+                self.report(api, &run, report).await?;
+                sleep(self.pause).await;
+            }
+            if !well {
+                failed_at = Some(step.name);
+                break;
+            }
+        }
+        self.report(api, &run, script::ending(failed_at.as_deref())).await?;
+        Ok(if failed_at.is_some() { Outcome::Failed } else { Outcome::Completed })
+    }
+
+    async fn report(&self, api: &Api, run: &Run, drafts: Vec<Draft>) -> Result<(), ApiError> {
+        let at = clock::now().to_rfc3339();
+        let mut events = Vec::with_capacity(drafts.len());
+        for Draft(mut event) in drafts {
+            let id = self.next_id(run).map_err(|error| ApiError::Refused(error.to_string()))?;
+            event.insert("eventId".to_owned(), json!(id.to_string()));
+            event.insert("executionId".to_owned(), json!(run.id));
+            event.insert("timestamp".to_owned(), json!(at));
+            events.push(Value::Object(event));
+        }
+        patiently(async || api.project(&events).await).await
+    }
+
+    /// Larger than every id of the execution so far: it began before this worker took it.
+    fn next_id(&self, run: &Run) -> Result<Id, NoId> {
+        let began = run.last_event_id();
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner).next_after(began, clock::snowflake_ms())
+    }
+}

@@ -1,0 +1,45 @@
+//! Values as JSON. A value of bytes is JSON text that somebody wrote already.
+
+use async_graphql::Value;
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+
+/// A value to be written.
+pub(super) struct Json<'a>(pub(super) &'a Value);
+
+impl Serialize for Json<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Binary(text) => match serde_json::from_slice::<&RawValue>(text) {
+                Ok(text) => text.serialize(serializer),
+                Err(error) => Err(serde::ser::Error::custom(error)),
+            },
+            Value::List(items) => serializer.collect_seq(items.iter().map(Json)),
+            Value::Object(fields) => {
+                serializer.collect_map(fields.iter().map(|(name, value)| (name.as_str(), Json(value))))
+            }
+            plain => plain.serialize(serializer),
+        }
+    }
+}
+
+/// Writes the data of an answer.
+#[expect(clippy::ref_option, reason = "serde passes a field by reference")]
+pub(super) fn data<S: Serializer>(data: &Option<Value>, serializer: S) -> Result<S::Ok, S::Error> {
+    data.as_ref().map(Json).serialize(serializer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_written_as_the_json_that_they_are() {
+        let inner = Value::from_json(serde_json::json!({ "a": [1, "ß", null], "b": { "c": true } })).unwrap();
+        let text = serde_json::to_string(&inner).unwrap();
+        let both = [("list", Value::List(vec![Value::Binary(text.clone().into()), inner.clone()]))];
+        let both = Value::Object(both.map(|(name, value)| (async_graphql::Name::new(name), value)).into());
+        assert_eq!(serde_json::to_string(&Json(&both)).unwrap(), format!(r#"{{"list":[{text},{text}]}}"#));
+        assert!(serde_json::to_string(&Json(&Value::Binary("{".into()))).is_err());
+    }
+}

@@ -1,0 +1,202 @@
+//! Messages of a stream as events, decoded once per replica.
+//!
+//! No message stops a feed: what of an event can't be shown is left out and said so, and a message that is no event only
+//! counts as a place.
+
+use std::sync::Arc;
+
+use async_nats::jetstream::Message;
+use chrono::{DateTime, Utc};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::cursor::Position;
+use super::envelope::Mark;
+use super::source::ReadError;
+use crate::domain::event::Event;
+use crate::domain::ids::Id;
+use crate::domain::shard::ShardIndex;
+use crate::storage::events;
+use crate::storage::pools::Databases;
+
+/// A message of a stream, shared by all readers.
+#[derive(Debug, Clone)]
+pub struct Delivered {
+    /// Which shard's.
+    pub shard: ShardIndex,
+    /// Its place.
+    pub position: Position,
+    /// `None`: not a tailer's message; only its place counts.
+    pub event: Option<LiveEvent>,
+    /// About as many bytes as it takes in memory.
+    pub bytes: usize,
+}
+
+/// An event as readers get it.
+#[derive(Debug, Clone)]
+pub struct LiveEvent {
+    /// The event.
+    pub event: Arc<Event>,
+    /// Whether fields of it are left out: they can't be shown, or were too large for the broker and could not be read from
+    /// the shard.
+    pub partial: bool,
+}
+
+/// The payload with its large fields as text: jsonb holds what this program's JSON values can't.
+#[derive(Debug, Deserialize)]
+struct Payload {
+    execution_id: Id,
+    event_id: Id,
+    #[serde(default)]
+    catalog_id: Option<Id>,
+    parent_event_id: Option<Id>,
+    parent_execution_id: Option<Id>,
+    #[serde(default)]
+    created_at: Option<Box<RawValue>>,
+    event_type: Option<String>,
+    node_id: Option<String>,
+    node_name: Option<String>,
+    node_type: Option<String>,
+    status: Option<String>,
+    duration: Option<Box<RawValue>>,
+    context: Option<Box<RawValue>>,
+    result: Option<Box<RawValue>>,
+    meta: Option<Box<RawValue>>,
+    error: Option<String>,
+    stack_trace: Option<String>,
+    tenant_id: Option<String>,
+    organization_id: Option<String>,
+    #[serde(default, rename = "payload_omitted")]
+    omitted: bool,
+}
+
+/// Decodes a message whose reader stands at `at`; fetches from the shard what was too large for the stream.
+pub(super) async fn decode(
+    databases: &Databases,
+    shard: ShardIndex,
+    at: Position,
+    message: &Message,
+) -> Result<Delivered, ReadError> {
+    let info = message.info().map_err(|error| ReadError::of(shard, error))?;
+    let sequence = info.stream_sequence;
+    let published = DateTime::from_timestamp(info.published.unix_timestamp(), info.published.nanosecond());
+    let mark = message.headers.as_ref().and_then(Mark::read);
+    // What nobody marked lies in the epoch around it.
+    let epoch = mark.as_ref().map_or(at.epoch, |mark| mark.epoch.cast_unsigned());
+    let payload = mark.and_then(|_| parse(&message.payload));
+    if payload.is_none() {
+        tracing::warn!(shard, sequence, subject = %message.subject, "a message in the event stream is no event");
+        metrics::counter!("noetl_stream_foreign_messages_total", "shard" => shard.to_string()).increment(1);
+    }
+    let event = match payload {
+        None => None,
+        Some(payload) => Some(complete(databases, payload, published.unwrap_or_default()).await),
+    };
+    let bytes = event.as_ref().map_or(0, |live| weight(&live.event)) + size_of::<Delivered>() + size_of::<Event>();
+    Ok(Delivered { shard, position: Position { epoch, sequence }, event, bytes })
+}
+
+fn parse(payload: &[u8]) -> Option<Payload> {
+    serde_json::from_slice(payload).inspect_err(|error| tracing::warn!(%error, "an event can't be read")).ok()
+}
+
+async fn complete(databases: &Databases, payload: Payload, published: DateTime<Utc>) -> LiveEvent {
+    let omitted = payload.omitted;
+    let live = payload.into_event(published);
+    if !omitted {
+        return live;
+    }
+    let (execution, event) = (live.event.execution_id, live.event.event_id);
+    match events::get(databases.shard_of(execution), execution, event).await {
+        Ok(Some(whole)) => LiveEvent { event: Arc::new(whole), partial: false },
+        Ok(None) => live,
+        Err(error) => {
+            tracing::warn!(%execution, %event, %error, "a large event is delivered without its large fields");
+            metrics::counter!("noetl_stream_incomplete_events_total").increment(1);
+            live
+        }
+    }
+}
+
+impl Payload {
+    fn into_event(self, published: DateTime<Utc>) -> LiveEvent {
+        let mut partial = self.omitted;
+        let mut value = |text: Option<Box<RawValue>>| shown::<Value>(text.as_deref(), &mut partial);
+        let (context, result, meta) = (value(self.context), value(self.result), value(self.meta));
+        let created_at = shown(self.created_at.as_deref(), &mut partial).unwrap_or(published);
+        let duration = shown(self.duration.as_deref(), &mut partial);
+        let event = Event {
+            execution_id: self.execution_id,
+            event_id: self.event_id,
+            catalog_id: self.catalog_id.unwrap_or(Id::new(0)),
+            parent_event_id: self.parent_event_id,
+            parent_execution_id: self.parent_execution_id,
+            created_at,
+            event_type: self.event_type.unwrap_or_default(),
+            node_id: self.node_id,
+            node_name: self.node_name,
+            node_type: self.node_type,
+            status: self.status,
+            duration,
+            context,
+            result,
+            meta,
+            error: self.error,
+            stack_trace: self.stack_trace,
+            tenant_id: self.tenant_id.unwrap_or_default(),
+            organization_id: self.organization_id.unwrap_or_default(),
+        };
+        LiveEvent { event: Arc::new(event), partial }
+    }
+}
+
+/// A field's value, or nothing where this program can't hold it; that is noted.
+fn shown<T: for<'de> Deserialize<'de>>(text: Option<&RawValue>, partial: &mut bool) -> Option<T> {
+    let parsed: serde_json::Result<Option<T>> = serde_json::from_str(text?.get());
+    *partial |= parsed.is_err();
+    parsed.ok().flatten()
+}
+
+/// About as many bytes as an event's parts take in memory.
+fn weight(event: &Event) -> usize {
+    let texts = [&event.node_id, &event.node_name, &event.node_type, &event.status, &event.error, &event.stack_trace];
+    let texts: usize = texts.into_iter().flatten().map(String::capacity).sum();
+    let values = [&event.context, &event.result, &event.meta];
+    texts + event.event_type.capacity() + values.into_iter().flatten().map(weight_of).sum::<usize>()
+}
+
+fn weight_of(value: &Value) -> usize {
+    /// A node of the map holds up to eleven entries and is half full at worst.
+    const ENTRY: usize = 2 * (size_of::<String>() + size_of::<Value>());
+    size_of::<Value>()
+        + match value {
+            Value::String(text) => text.capacity(),
+            Value::Array(items) => items.iter().map(weight_of).sum(),
+            Value::Object(members) => {
+                members.iter().map(|(name, value)| ENTRY + name.capacity() + weight_of(value)).sum()
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_of_an_event_can_be_shown_is_shown() {
+        let deep = format!("{}1{}", "[".repeat(500), "]".repeat(500));
+        let text = format!(
+            r#"{{"execution_id":1,"event_id":2,"created_at":"infinity","event_type":"a","context":{deep},
+                "result":{{"n":1e999}},"meta":{{"kept":true}},"status":"OK","unknown":1}}"#
+        );
+        let LiveEvent { event, partial } = parse(text.as_bytes()).unwrap().into_event(DateTime::UNIX_EPOCH);
+        assert!(partial);
+        assert_eq!((&event.context, &event.result, event.created_at), (&None, &None, DateTime::UNIX_EPOCH));
+        assert_eq!((event.meta.as_ref().unwrap()["kept"].as_bool(), event.status.as_deref()), (Some(true), Some("OK")));
+        assert!(parse(b"{\"event_id\":1}").is_none());
+        let plain = parse(br#"{"execution_id":1,"event_id":2,"context":null}"#).unwrap();
+        assert!(!plain.into_event(DateTime::UNIX_EPOCH).partial);
+    }
+}

@@ -1,0 +1,81 @@
+//! A replay's messages, fetched page by page: a reader that does not read holds one page, whose bytes the broker counts.
+
+use std::time::Duration;
+
+use async_nats::jetstream::Message;
+use async_nats::jetstream::consumer::{Consumer, pull};
+use futures::StreamExt;
+use tokio::time::timeout;
+
+use super::source::{ReadError, connects};
+use crate::domain::shard::ShardIndex;
+
+const PAGE_MESSAGES: usize = 256;
+/// Bytes of a page, unless one message alone is larger.
+const PAGE_BYTES: usize = 256 << 10;
+const LOOK_AT_CONNECTION: Duration = Duration::from_millis(500);
+/// How often the connection is looked at before an answer counts as lost.
+const LOOKS: usize = 10;
+
+/// What is left of a stream for one reader.
+#[derive(Debug)]
+pub(super) struct Pages {
+    shard: ShardIndex,
+    client: async_nats::Client,
+    connects: u64,
+    consumer: Consumer<pull::Config>,
+    /// Messages that the consumer has given.
+    given: u64,
+    exhausted: bool,
+}
+
+impl Pages {
+    pub(super) fn new(shard: ShardIndex, client: async_nats::Client, consumer: Consumer<pull::Config>) -> Self {
+        let exhausted = consumer.cached_info().num_pending == 0;
+        Self { shard, connects: connects(&client), client, consumer, given: 0, exhausted }
+    }
+
+    /// The next messages in order; empty when the stream holds no more.
+    pub(super) async fn next(&mut self) -> Result<Vec<Message>, ReadError> {
+        if self.exhausted {
+            return Ok(Vec::new());
+        }
+        let page = self.fetch(PAGE_MESSAGES, PAGE_BYTES).await?;
+        // The first message may be larger than a page; without a limit the broker gives it alone.
+        if page.is_empty() { self.fetch(1, 0).await } else { Ok(page) }
+    }
+
+    /// The next message.
+    pub(super) async fn one(&mut self) -> Result<Option<Message>, ReadError> {
+        if self.exhausted { Ok(None) } else { Ok(self.fetch(1, 0).await?.pop()) }
+    }
+
+    async fn fetch(&mut self, messages: usize, bytes: usize) -> Result<Vec<Message>, ReadError> {
+        let batch = self.consumer.fetch().max_messages(messages).max_bytes(bytes).messages().await;
+        let mut batch = batch.map_err(|error| self.failed(error))?;
+        let (mut page, mut looks) = (Vec::new(), 0);
+        while !self.exhausted {
+            let Ok(next) = timeout(LOOK_AT_CONNECTION, batch.next()).await else {
+                looks += 1;
+                if looks == LOOKS || connects(&self.client) != self.connects {
+                    return Err(self.failed("the connection was lost"));
+                }
+                continue;
+            };
+            // An error is the broker's word that the page is full.
+            let Some(Ok(message)) = next else { break };
+            let info = message.info().map_err(|error| self.failed(error))?;
+            self.given += 1;
+            self.exhausted = info.pending == 0;
+            if info.consumer_sequence != self.given {
+                return Err(self.failed("a message was lost on its way"));
+            }
+            page.push(message);
+        }
+        Ok(page)
+    }
+
+    fn failed(&self, error: impl std::fmt::Display) -> ReadError {
+        ReadError::of(self.shard, error)
+    }
+}

@@ -1,0 +1,172 @@
+//! The payload of a message: the event's row as JSON, or, where that is more than the broker takes, all but its large
+//! fields.
+//!
+//! It is written from the texts that Postgres gives, so it holds whatever a row holds: JSON nested deeper and numbers
+//! larger than a reader here can represent, times without end.
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use crate::domain::event::EventKey;
+use crate::storage::tail_session::EventText;
+
+/// Room that headers and protocol may take beside a payload.
+const HEADER_ROOM: usize = 4096;
+
+/// Which of an event's fields a payload holds.
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
+enum Without {
+    Nothing,
+    LargeFields,
+    AllOfAnySize,
+}
+
+/// The payload of an event within the broker's `max_payload` bytes, and whether it had to leave fields out.
+pub fn encode(event: &EventText, max_payload: usize) -> serde_json::Result<(Bytes, bool)> {
+    let room = max_payload.saturating_sub(HEADER_ROOM);
+    for without in [Without::Nothing, Without::LargeFields] {
+        if event.json_bytes(without) <= room {
+            let whole = write(event, without)?;
+            if whole.len() <= room {
+                return Ok((whole.into(), without > Without::Nothing));
+            }
+        }
+    }
+    Ok((write(event, Without::AllOfAnySize)?.into(), true))
+}
+
+/// The key of the event that a payload carries.
+pub fn key(payload: &[u8]) -> serde_json::Result<EventKey> {
+    serde_json::from_slice(payload)
+}
+
+impl EventText {
+    /// At least so many bytes of JSON.
+    fn json_bytes(&self, without: Without) -> usize {
+        let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let large = length(&self.context) + length(&self.result) + length(&self.stack_trace);
+        let rest = length(&self.meta) + length(&self.error);
+        rest + if without == Without::Nothing { large } else { 0 }
+    }
+}
+
+/// The fields in the order of [`Event`]'s. JSON columns are copied as they are: Postgres wrote them.
+fn write(event: &EventText, without: Without) -> serde_json::Result<Vec<u8>> {
+    let mut out = Object(Vec::with_capacity(640 + event.json_bytes(without)));
+    let (large, rest) = (without == Without::Nothing, without < Without::AllOfAnySize);
+    out.plain("execution_id", &event.execution_id)?;
+    out.plain("event_id", &event.event_id)?;
+    out.plain("catalog_id", &event.catalog_id)?;
+    out.plain("parent_event_id", &event.parent_event_id)?;
+    out.plain("parent_execution_id", &event.parent_execution_id)?;
+    out.plain("created_at", &rfc3339(&event.created_at))?;
+    out.plain("event_type", &event.event_type)?;
+    out.plain("node_id", &event.node_id)?;
+    out.plain("node_name", &event.node_name)?;
+    out.plain("node_type", &event.node_type)?;
+    out.plain("status", &event.status)?;
+    out.plain("duration", &event.duration)?;
+    out.json("context", event.context.as_ref().filter(|_| large));
+    out.json("result", event.result.as_ref().filter(|_| large));
+    out.json("meta", event.meta.as_ref().filter(|_| rest));
+    out.plain("error", &event.error.as_ref().filter(|_| rest))?;
+    out.plain("stack_trace", &event.stack_trace.as_ref().filter(|_| large))?;
+    out.plain("tenant_id", &event.tenant_id)?;
+    out.plain("organization_id", &event.organization_id)?;
+    if without > Without::Nothing {
+        out.plain("payload_omitted", &true)?;
+    }
+    out.0.push(b'}');
+    Ok(out.0)
+}
+
+/// A JSON object that is being written.
+struct Object(Vec<u8>);
+
+impl Object {
+    fn name(&mut self, name: &str) {
+        self.0.extend_from_slice(if self.0.is_empty() { b"{\"" } else { b",\"" });
+        self.0.extend_from_slice(name.as_bytes());
+        self.0.extend_from_slice(b"\":");
+    }
+
+    fn plain(&mut self, name: &str, value: &impl Serialize) -> serde_json::Result<()> {
+        self.name(name);
+        serde_json::to_writer(&mut self.0, value)
+    }
+
+    fn json(&mut self, name: &str, text: Option<&String>) {
+        self.name(name);
+        self.0.extend_from_slice(text.map_or(b"null", |text| text.as_bytes()));
+    }
+}
+
+/// Postgres's ISO form of a time in UTC as RFC 3339; what has no such form stays as it is.
+fn rfc3339(text: &str) -> String {
+    let plain = text.len() >= 19 && text.as_bytes()[4] == b'-' && text.ends_with(|last: char| last.is_ascii_digit());
+    if plain { format!("{}Z", text.replacen(' ', "T", 1)) } else { text.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn event(context: &str, created_at: &str) -> EventText {
+        EventText {
+            execution_id: 7,
+            event_id: 9,
+            created_at: created_at.to_owned(),
+            event_type: "call.done".to_owned(),
+            context: Some(context.to_owned()),
+            error: Some("\"\u{1}ß".to_owned()),
+            ..EventText::default()
+        }
+    }
+
+    fn parsed(payload: &[u8]) -> Value {
+        serde_json::from_slice(payload).unwrap()
+    }
+
+    #[test]
+    fn a_payload_says_all_that_the_row_holds() {
+        let text = event(r#"{"a": [1, 2.5, "x"]}"#, "2026-11-21 06:06:19.4734");
+        let (payload, omitted) = encode(&text, 1 << 20).unwrap();
+        let value = parsed(&payload);
+        assert!(!omitted);
+        assert_eq!(value["context"], json!({"a": [1, 2.5, "x"]}));
+        assert_eq!(value["created_at"], "2026-11-21T06:06:19.4734Z");
+        assert_eq!((&value["error"], &value["result"]), (&json!("\"\u{1}ß"), &Value::Null));
+        assert_eq!(value.as_object().unwrap().len(), 19);
+        assert_eq!(key(&payload).unwrap(), EventKey { event_id: 9, execution_id: 7 });
+    }
+
+    #[test]
+    fn what_no_reader_can_hold_is_carried_as_it_is() {
+        let deep = format!("{}1{}", "[".repeat(5_000), "]".repeat(5_000));
+        let wide = "9".repeat(400);
+        for (context, created_at) in
+            [(&*deep, "2026-11-21 06:06:19"), (&*wide, "infinity"), ("1", "4713-01-01 00:00:00 BC")]
+        {
+            let (payload, _) = encode(&event(context, created_at), 1 << 20).unwrap();
+            assert!(serde_json::from_slice::<serde::de::IgnoredAny>(&payload).is_ok());
+            assert!(payload.windows(context.len()).any(|part| part == context.as_bytes()));
+            assert_eq!(key(&payload).unwrap(), EventKey { event_id: 9, execution_id: 7 });
+        }
+    }
+
+    #[test]
+    fn what_the_broker_would_refuse_is_left_out() {
+        let mut text = event(&format!("\"{}\"", "x".repeat(20_000)), "2026-11-21 06:06:19");
+        let (payload, omitted) = encode(&text, 16_384).unwrap();
+        assert!(omitted && payload.len() <= 16_384);
+        assert_eq!(
+            (parsed(&payload)["payload_omitted"].clone(), parsed(&payload)["error"].is_null()),
+            (json!(true), false)
+        );
+        text.meta = text.context.take();
+        let (payload, omitted) = encode(&text, 16_384).unwrap();
+        assert!(omitted && payload.len() <= 16_384 && parsed(&payload)["error"].is_null());
+    }
+}

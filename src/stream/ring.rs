@@ -1,0 +1,172 @@
+//! The latest events of one shard's feed, shared by all readers of a replica and bounded in bytes.
+//!
+//! A reader holds a place in the ring and no events of its own. One whose place was overwritten is told so.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+use super::cursor::Position;
+use super::delivered::Delivered;
+
+/// The ring of one shard.
+#[derive(Debug)]
+pub(super) struct Ring {
+    kept: Mutex<Kept>,
+    /// How many events were ever put in; readers wait for it to change.
+    put: watch::Sender<u64>,
+    capacity: usize,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// Where the feed stands; `None` until its stream was found.
+    head: Option<Position>,
+    events: VecDeque<Arc<Delivered>>,
+    bytes: usize,
+    /// How many events were ever put in.
+    put: u64,
+}
+
+/// A reader's place in the ring.
+#[derive(Debug)]
+pub(super) struct Place {
+    ring: Arc<Ring>,
+    /// How many events were put in before the next that this reader takes.
+    next: u64,
+    put: watch::Receiver<u64>,
+}
+
+/// The reader's next event was overwritten.
+#[derive(Debug)]
+pub(super) struct FellOut;
+
+impl Ring {
+    /// An empty ring of about so many bytes; it always keeps the last event.
+    pub(super) fn new(capacity: usize) -> Self {
+        Self { kept: Mutex::default(), put: watch::Sender::new(0), capacity }
+    }
+
+    /// Where the feed stands; `None` until its stream was found.
+    pub(super) fn head(&self) -> Option<Position> {
+        self.kept().head
+    }
+
+    /// The stream was found.
+    pub(super) fn begin(&self, head: Position) {
+        let mut kept = self.kept();
+        kept.head = Some(head);
+        self.put.send_replace(kept.put);
+    }
+
+    /// Shares an event, which becomes the head. Answers how many bytes the ring holds.
+    pub(super) fn put(&self, delivered: Arc<Delivered>) -> usize {
+        let mut kept = self.kept();
+        kept.head = Some(delivered.position);
+        kept.put += 1;
+        if self.put.receiver_count() == 0 {
+            kept.events.clear();
+            kept.bytes = 0;
+        } else {
+            kept.bytes += delivered.bytes;
+            kept.events.push_back(delivered);
+            while kept.bytes > self.capacity && kept.events.len() > 1 {
+                kept.bytes -= kept.events.pop_front().map_or(0, |oldest| oldest.bytes);
+            }
+        }
+        self.put.send_replace(kept.put);
+        kept.bytes
+    }
+
+    /// A place at the head, and where that is; waits until the stream was found.
+    pub(super) async fn join(self: &Arc<Self>) -> (Position, Place) {
+        let mut put = self.put.subscribe();
+        loop {
+            // The lock makes head and place agree.
+            let joined = {
+                let kept = self.kept();
+                kept.head.map(|head| (head, kept.put))
+            };
+            if let Some((head, next)) = joined {
+                put.mark_unchanged();
+                return (head, Place { ring: Arc::clone(self), next, put });
+            }
+            // The ring holds the sender.
+            drop(put.changed().await);
+        }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    /// The next event, once there is one.
+    pub(super) async fn next(&mut self) -> Result<Arc<Delivered>, FellOut> {
+        loop {
+            if let Some(taken) = self.take() {
+                return taken;
+            }
+            // The ring holds the sender.
+            drop(self.put.changed().await);
+        }
+    }
+
+    fn take(&mut self) -> Option<Result<Arc<Delivered>, FellOut>> {
+        self.put.mark_unchanged();
+        let kept = self.ring.kept();
+        let behind = usize::try_from(kept.put - self.next).unwrap_or(usize::MAX);
+        if behind == 0 {
+            return None;
+        }
+        let Some(index) = kept.events.len().checked_sub(behind) else {
+            return Some(Err(FellOut));
+        };
+        self.next += 1;
+        kept.events.get(index).cloned().map(Ok)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(sequence: u64, bytes: usize) -> Arc<Delivered> {
+        Arc::new(Delivered { shard: 0, position: Position { epoch: 1, sequence }, event: None, bytes })
+    }
+
+    #[tokio::test]
+    async fn a_reader_gets_each_event_once_or_learns_that_it_fell_out() {
+        let ring = Arc::new(Ring::new(100));
+        ring.begin(Position { epoch: 1, sequence: 7 });
+        let (head, mut place) = ring.join().await;
+        assert_eq!(head.sequence, 7);
+        for sequence in 8..18 {
+            ring.put(event(sequence, 10));
+        }
+        for sequence in 8..18 {
+            assert_eq!(place.next().await.unwrap().position.sequence, sequence);
+        }
+        assert!(place.take().is_none());
+        for sequence in 18..29 {
+            ring.put(event(sequence, 10));
+        }
+        assert!(place.next().await.is_err());
+        let (head, mut place) = ring.join().await;
+        assert_eq!(head.sequence, 28);
+        // The last one is kept whatever its size.
+        assert_eq!(ring.put(event(29, 1000)), 1000);
+        assert_eq!(place.next().await.unwrap().position.sequence, 29);
+    }
+
+    #[tokio::test]
+    async fn without_readers_nothing_is_kept() {
+        let ring = Arc::new(Ring::new(100));
+        ring.begin(Position::default());
+        drop(ring.join().await);
+        assert_eq!(ring.put(event(1, 10)), 0);
+        assert_eq!(ring.join().await.0.sequence, 1);
+    }
+}

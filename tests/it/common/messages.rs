@@ -1,0 +1,96 @@
+//! What a shard's stream holds, past the server.
+
+use async_nats::jetstream::consumer::pull::OrderedConfig;
+use async_nats::jetstream::stream::Stream;
+use async_nats::jetstream::{self, Context};
+use futures::StreamExt;
+use noetl_graphql::stream::envelope::Mark;
+
+use super::feed::Key;
+use super::{Deployment, PATIENCE, eventually};
+
+/// A message of a stream.
+pub struct Message {
+    /// `None`: no tailer published it.
+    pub mark: Option<Mark>,
+    /// `None`: it carries no event.
+    pub key: Option<Key>,
+    pub payload: bytes::Bytes,
+}
+
+impl Deployment {
+    /// The broker, and the stream of shard 0 once there is one.
+    pub async fn broker(&self) -> (Context, Stream) {
+        let context = jetstream::new(async_nats::connect(self.nats.url()).await.unwrap());
+        let stream = eventually("the stream is there", async || context.get_stream("noetl_events").await.ok()).await;
+        (context, stream)
+    }
+
+    /// The messages of shard 0's stream, in order.
+    pub async fn messages(&self) -> Vec<Message> {
+        let (_, stream) = self.broker().await;
+        let count = usize::try_from(stream.get_info().await.unwrap().state.messages).unwrap();
+        let consumer = stream.create_consumer(OrderedConfig::default()).await.unwrap();
+        let messages = consumer.messages().await.unwrap().take(count).map(|message| {
+            let message = message.unwrap();
+            let key = noetl_graphql::stream::payload::key(&message.payload).ok();
+            Message {
+                mark: message.headers.as_ref().and_then(Mark::read),
+                key: key.map(|key| (key.execution_id, key.event_id)),
+                payload: message.payload.clone(),
+            }
+        });
+        tokio::time::timeout(PATIENCE, messages.collect()).await.unwrap()
+    }
+
+    /// The events that a tailer published to shard 0's stream, in order.
+    pub async fn published(&self) -> Vec<Key> {
+        self.messages()
+            .await
+            .iter()
+            .filter(|message| message.mark.is_some())
+            .filter_map(|message| message.key)
+            .collect()
+    }
+
+    /// Waits until so many events of shard 0 are published at least.
+    pub async fn until_published(&self, count: usize) {
+        eventually("everything is published", async || {
+            let published = self.published().await.len();
+            (published >= count).then_some(())
+        })
+        .await;
+    }
+
+    /// Waits until no batch is under way.
+    pub async fn until_done(&self) {
+        eventually("the batch is done", async || {
+            let open = self.sum_over_shards("SELECT count(target) FROM noetl.tail_cursor").await;
+            (open == 0).then_some(())
+        })
+        .await;
+    }
+
+    /// What the cursor of shard 0 says went wrong.
+    pub async fn last_error(&self) -> Option<String> {
+        let error = "SELECT last_error FROM noetl.tail_cursor";
+        sqlx::query_scalar(error).fetch_one(&mut self.shard(0).await).await.unwrap()
+    }
+
+    /// The epoch of shard 0's feed.
+    pub async fn epoch(&self) -> i32 {
+        let epoch = "SELECT feed_epoch FROM noetl.tail_cursor";
+        sqlx::query_scalar(epoch).fetch_one(&mut self.shard(0).await).await.unwrap()
+    }
+
+    /// Commits events of one execution on shard 0: one transaction.
+    pub async fn commit(&self, execution: i64, events: std::ops::RangeInclusive<i64>) {
+        let rows = format!(
+            "INSERT INTO noetl.event (execution_id, event_id, event_type)
+             SELECT {execution}, n, 'call.done' FROM generate_series({}, {}) AS n",
+            events.start(),
+            events.end()
+        );
+        super::feed::run(&mut self.shard(0).await, &rows).await;
+    }
+}

@@ -1,0 +1,78 @@
+//! The demo takes messages from their source to their end, with every step to be seen.
+
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::common::{Deployment, PATIENCE, Server, binary};
+
+const PLAYBOOK: &str = include_str!("../../examples/catalog/orders-process.yaml");
+const INBOX: &str = include_str!("../../examples/catalog/orders-inbox.yaml");
+
+const RUNS: &str = "{ executions(first: 100) { nodes {
+    status endedAt error context workload
+    steps { name status attempt error completedAt iterations { expected dispatched completed } }
+} } }";
+
+async fn register(server: &Server, path: &str, content: &str) {
+    let query = "mutation($path: String!, $content: String!) {
+        registerCatalogEntry(input: {path: $path, content: $content}) { userErrors { message } } }";
+    let data = server.data(query, json!({ "path": path, "content": content })).await;
+    assert_eq!(data["registerCatalogEntry"]["userErrors"], json!([]));
+}
+
+/// Runs the demo over a file of messages to its end.
+async fn demo(server: &Server, file: &std::path::Path) {
+    let mut command = Command::new(binary());
+    command.args(["demo", "--pace", "1", "--url", &server.url, "--source"]).arg(file);
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    let output = tokio::time::timeout(PATIENCE, command.output()).await.unwrap().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn step<'a>(run: &'a Value, name: &str) -> &'a Value {
+    run["steps"].as_array().unwrap().iter().find(|step| step["name"] == name).unwrap()
+}
+
+#[tokio::test]
+async fn every_message_ends_and_every_step_of_it_is_seen() {
+    const MESSAGES: usize = 20;
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica().await;
+    register(&server, "samples/orders/process", PLAYBOOK).await;
+    register(&server, "samples/orders/inbox", INBOX).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("orders");
+    let order = |n: usize| json!({ "id": format!("o{n}"), "items": vec!["x"; n % 3] }).to_string();
+    std::fs::write(&file, (0..MESSAGES).map(order).collect::<Vec<_>>().join("\n")).unwrap();
+    demo(&server, &file).await;
+
+    let runs = server.data(RUNS, json!({})).await["executions"]["nodes"].clone();
+    let runs = runs.as_array().unwrap();
+    assert_eq!(runs.len(), MESSAGES);
+    let (mut failed, mut retried) = (0, 0);
+    for run in runs {
+        let items = run["workload"]["order"]["items"].as_array().unwrap().len();
+        let reserved = step(run, "reserve");
+        if items == 0 {
+            assert_eq!(reserved["status"], "SKIPPED");
+        } else {
+            let counts = json!({ "expected": items, "dispatched": items, "completed": items });
+            assert_eq!((&reserved["status"], &reserved["iterations"]), (&json!("COMPLETED"), &counts));
+        }
+        let charge = step(run, "charge");
+        retried += usize::from(charge["attempt"] == 2);
+        if run["status"] == "FAILED" {
+            failed += 1;
+            assert_eq!((&charge["status"], &charge["attempt"]), (&json!("FAILED"), &json!(3)));
+            assert!(run["error"].is_string());
+        } else {
+            assert_eq!(run["status"], "COMPLETED", "{run}");
+            assert_eq!(run["context"], json!({ "confirmed": true }));
+            assert_eq!(step(run, "end")["status"], "COMPLETED");
+        }
+        assert!(run["endedAt"].is_string());
+    }
+    assert!(failed > 0 && retried > 0, "{failed} failed, {retried} were retried");
+}

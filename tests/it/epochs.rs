@@ -1,0 +1,217 @@
+//! A reader that was there, or comes back, across a loss at the broker is told, and ends up with every event.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+use crate::broker_loss::{copy, insert_many, until_epoch, until_published};
+use crate::common::feed::{Reader, insert};
+use crate::common::writer::Writer;
+use crate::common::{Deployment, Server};
+
+/// Readers on two replicas that have seen everything so far; two are connected, two are away with their cursors.
+struct Readers {
+    here: [Reader; 2],
+    away: [Reader; 2],
+}
+
+impl Readers {
+    async fn open(one: &Server, other: &Server) -> Self {
+        let open = async |server| Reader::open(server, json!({ "beginning": true }), Value::Null).await;
+        Self { here: [open(one).await, open(other).await], away: [open(one).await, open(other).await] }
+    }
+
+    async fn see_everything(&mut self, deployment: &Deployment) {
+        let committed = deployment.committed().await;
+        for reader in self.here.iter_mut().chain(&mut self.away) {
+            assert!(reader.until_seen(committed.clone()).await, "the feed ended");
+        }
+    }
+
+    /// After the loss: each was told, and holds every event once; so does each after it has come back.
+    async fn check(mut self, deployment: &Deployment, servers: [&Server; 2]) {
+        for (reader, server) in self.away.iter_mut().zip(servers) {
+            reader.reconnect(server).await;
+        }
+        for shard in 0..2 {
+            insert(&mut deployment.shard(shard).await, (deployment.ids_on(shard, 1, 1)[0], 9_999)).await;
+        }
+        let committed = deployment.committed().await;
+        for reader in self.here.iter_mut().chain(&mut self.away) {
+            let last = |shard| (deployment.ids_on(shard, 1, 1)[0], 9_999);
+            assert!(reader.until_seen([last(0), last(1)]).await, "the feed ended");
+            reader.assert_kept_exactly(&committed);
+            for shard in 0..2 {
+                let told = reader.gaps().into_iter().filter(|gap| gap.0 == shard && gap.3 == "EPOCH_CHANGED").count();
+                assert_eq!((told, reader.position(shard).epoch), (1, 2), "{:?}", reader.gaps());
+            }
+        }
+    }
+}
+
+async fn start() -> (Deployment, Server, Server) {
+    let deployment = Deployment::start(2).await;
+    let (one, other) = tokio::join!(deployment.replica(), deployment.replica());
+    deployment.feeds_begun().await;
+    insert_many(&deployment, 1..=50).await;
+    until_published(&deployment).await;
+    (deployment, one, other)
+}
+
+#[tokio::test]
+async fn readers_of_an_emptied_broker_are_told_and_get_everything() {
+    let (mut deployment, one, other) = start().await;
+    let mut readers = Readers::open(&one, &other).await;
+    readers.see_everything(&deployment).await;
+    deployment.nats.kill_9().await;
+    std::fs::remove_dir_all(deployment.broker_store()).unwrap();
+    deployment.nats.restart().await.unwrap();
+    until_epoch(&one, 2).await;
+    readers.check(&deployment, [&other, &one]).await;
+}
+
+/// The broker comes back without what it took last, and then more come.
+async fn the_last_writes_go(more: i64) {
+    let (mut deployment, one, other) = start().await;
+    deployment.nats.stop().await;
+    let (store, earlier) = (deployment.broker_store(), deployment.broker_store().with_extension("earlier"));
+    copy(&store, &earlier);
+    deployment.nats.restart().await.unwrap();
+    let mut readers = Readers::open(&one, &other).await;
+    insert_many(&deployment, 51..=60).await;
+    readers.see_everything(&deployment).await;
+    insert_many(&deployment, 61..=100).await;
+    until_published(&deployment).await;
+    readers.see_everything(&deployment).await;
+    deployment.nats.kill_9().await;
+    std::fs::remove_dir_all(&store).unwrap();
+    std::fs::rename(&earlier, &store).unwrap();
+    deployment.nats.restart().await.unwrap();
+    until_epoch(&one, 2).await;
+    insert_many(&deployment, 101..=100 + more).await;
+    readers.check(&deployment, [&other, &one]).await;
+}
+
+#[tokio::test]
+async fn readers_of_a_broker_without_its_last_writes_are_told_and_get_everything() {
+    the_last_writes_go(10).await;
+}
+
+#[tokio::test]
+async fn readers_are_told_also_when_the_lost_sequences_are_used_again() {
+    the_last_writes_go(300).await;
+}
+
+#[tokio::test]
+async fn readers_of_a_stream_that_was_deleted_by_hand_are_told_and_get_everything() {
+    let (deployment, one, other) = start().await;
+    let mut readers = Readers::open(&one, &other).await;
+    readers.see_everything(&deployment).await;
+    for shard in 0..2 {
+        let (context, stream) = deployment.stream(shard).await;
+        context.delete_stream(&stream.cached_info().config.name).await.unwrap();
+        if shard == 1 {
+            context.create_stream(stream.cached_info().config.clone()).await.unwrap();
+        }
+    }
+    insert_many(&deployment, 51..=60).await;
+    until_epoch(&one, 2).await;
+    readers.check(&deployment, [&other, &one]).await;
+}
+
+#[tokio::test]
+async fn readers_go_on_in_the_middle_of_writing() {
+    let (mut deployment, one, other) = start().await;
+    deployment.nats.stop().await;
+    let (store, earlier) = (deployment.broker_store(), deployment.broker_store().with_extension("earlier"));
+    copy(&store, &earlier);
+    deployment.nats.restart().await.unwrap();
+    let readers = Readers::open(&one, &other).await;
+    let enough = AtomicBool::new(false);
+    let writers: Vec<Writer> = (0..4).map(|index| Writer::new(&deployment, index)).collect();
+    let writing = join_all(writers.into_iter().map(|writer| writer.write(&enough)));
+    let mut readers = readers;
+    let losing = async {
+        for reader in readers.here.iter_mut().chain(&mut readers.away) {
+            for _ in 0..20 {
+                assert!(reader.next_event().await, "the feed ended");
+            }
+        }
+        deployment.nats.kill_9().await;
+        std::fs::remove_dir_all(&store).unwrap();
+        std::fs::rename(&earlier, &store).unwrap();
+        deployment.nats.restart().await.unwrap();
+        until_epoch(&one, 2).await;
+        enough.store(true, Ordering::Relaxed);
+    };
+    tokio::join!(writing, losing);
+    readers.check(&deployment, [&other, &one]).await;
+}
+
+#[tokio::test]
+async fn the_first_cursor_of_a_fresh_replica_says_the_feed_s_epoch() {
+    let (deployment, one, _other) = start().await;
+    let fresh = deployment.replica().await;
+    let mut reader = Reader::open(&fresh, json!({ "latest": true }), Value::Null).await;
+    for shard in 0..2 {
+        assert_eq!((reader.position(shard).epoch, reader.position(shard).sequence), (1, 50));
+    }
+    for shard in 0..2 {
+        let (context, stream) = deployment.stream(shard).await;
+        context.delete_stream(&stream.cached_info().config.name).await.unwrap();
+    }
+    insert_many(&deployment, 51..=55).await;
+    until_epoch(&one, 2).await;
+    reader.reconnect(&fresh).await;
+    let all = deployment.committed().await;
+    assert!(reader.until_seen(all.clone()).await, "the feed ended");
+    reader.assert_kept_exactly(&all);
+}
+
+/// Drops the messages below a sequence, as retention does.
+async fn drop_below(deployment: &Deployment, sequence: u64) {
+    deployment.stream(0).await.1.purge().sequence(sequence).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_reader_whose_events_are_gone_is_told() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    let execution = deployment.ids_on(0, 1, 1)[0];
+    let open = async |start: Value| Reader::open(&server, start, Value::Null).await;
+    // One that came while the stream was empty, one in the middle, one at the end.
+    let mut first = open(json!({ "latest": true })).await;
+    insert_many(&deployment, 1..=3).await;
+    until_published(&deployment).await;
+    let mut middle = open(json!({ "latest": true })).await;
+    insert_many(&deployment, 4..=10).await;
+    until_published(&deployment).await;
+    let mut last = open(json!({ "latest": true })).await;
+    drop_below(&deployment, 6).await;
+    for (reader, gap) in [(&mut first, Some((0, 1, 5, "RETENTION"))), (&mut middle, Some((0, 4, 5, "RETENTION")))] {
+        reader.seen.clear();
+        reader.reconnect(&server).await;
+        reader.caught_up().await;
+        assert_eq!(reader.gaps(), Vec::from_iter(gap));
+        assert_eq!(reader.seen, (6..=10).map(|event| (execution, event)).collect::<Vec<_>>());
+    }
+    // All is gone, and nothing comes: it is told nonetheless.
+    drop_below(&deployment, 11).await;
+    middle.cursor = noetl_graphql::stream::cursor::StreamCursor(vec![noetl_graphql::stream::cursor::Position {
+        epoch: 1,
+        sequence: 7,
+    }])
+    .to_text();
+    middle.reconnect(&server).await;
+    middle.caught_up().await;
+    assert_eq!(middle.gaps(), [(0, 8, 10, "RETENTION")]);
+    last.reconnect(&server).await;
+    last.caught_up().await;
+    assert_eq!(last.gaps(), []);
+    insert_many(&deployment, 11..=12).await;
+    for reader in [&mut first, &mut middle, &mut last] {
+        assert!(reader.until_seen([(execution, 12)]).await, "the feed ended");
+    }
+}

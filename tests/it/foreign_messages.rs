@@ -1,0 +1,64 @@
+//! Somebody else who publishes on a shard's stream is noticed and harms nobody.
+
+use std::process::Command;
+
+use crate::common::feed::assert_exactly;
+use crate::common::{Deployment, eventually};
+
+const EVENTS: i64 = 20_000;
+
+async fn publish_foreign(deployment: &Deployment, count: usize) {
+    let (context, _) = deployment.broker().await;
+    for _ in 0..count {
+        context.publish("noetl.events.foreign", "not an event".into()).await.unwrap().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn foreign_messages_inside_a_batch_are_reported_and_shift_nothing() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    let writing = deployment.commit(7, 1..=EVENTS);
+    tokio::join!(writing, publish_foreign(&deployment, 100));
+    publish_foreign(&deployment, 1).await;
+    deployment.commit(7, EVENTS + 1..=EVENTS + 5).await;
+    deployment.until_published(usize::try_from(EVENTS + 5).unwrap()).await;
+    assert_exactly(&deployment.published().await, &deployment.committed().await);
+    assert_eq!(deployment.messages().await.len(), deployment.committed().await.len() + 101);
+    eventually("the feed says so", async || {
+        let error = deployment.last_error().await?;
+        error.contains("somebody else publishes on the event stream").then_some(())
+    })
+    .await;
+    let metrics = server.get("/metrics").await.unwrap().text().await.unwrap();
+    assert!(metrics.contains("noetl_tailer_foreign_messages_total{shard=\"0\"}"));
+}
+
+/// The broker comes back without its last writes, and what is left ends with a batch that has foreign messages in it and
+/// behind it: what is published again begins in that batch, not at the feed's beginning.
+#[tokio::test]
+async fn going_back_after_a_loss_finds_the_batch_behind_foreign_messages() {
+    let mut deployment = Deployment::start(1).await;
+    let _server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    deployment.commit(7, 1..=50).await;
+    deployment.until_published(50).await;
+    tokio::join!(deployment.commit(7, 51..=EVENTS), publish_foreign(&deployment, 100));
+    deployment.until_published(usize::try_from(EVENTS).unwrap()).await;
+    publish_foreign(&deployment, 3).await;
+    deployment.nats.stop().await;
+    let (store, earlier) = (deployment.broker_store(), deployment.broker_store().with_extension("earlier"));
+    assert!(Command::new("cp").arg("-a").args([&store, &earlier]).status().unwrap().success());
+    deployment.nats.restart().await.unwrap();
+    deployment.commit(7, EVENTS + 1..=EVENTS + 100).await;
+    deployment.until_published(usize::try_from(EVENTS + 100).unwrap()).await;
+
+    deployment.nats.kill_9().await;
+    std::fs::remove_dir_all(&store).unwrap();
+    std::fs::rename(&earlier, &store).unwrap();
+    deployment.nats.restart().await.unwrap();
+    eventually("the epoch goes up", async || (deployment.epoch().await == 2).then_some(())).await;
+    deployment.until_published(usize::try_from(EVENTS + 100).unwrap()).await;
+    assert_exactly(&deployment.published().await, &deployment.committed().await);
+}

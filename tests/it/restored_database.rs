@@ -1,0 +1,152 @@
+//! A database that crashed goes on where it was; one that went back in time, or was restored from a dump into another
+//! server, begins an epoch of its own and loses nothing that it holds.
+
+use std::path::Path;
+use std::process::Command;
+
+use noetl_graphql::local::{Postgres, PostgresOptions};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::common::feed::{Reader, assert_exactly, run};
+use crate::common::{Deployment, eventually};
+
+/// A PostgreSQL server that nobody else uses.
+async fn own_server() -> (Postgres, TempDir) {
+    use std::os::unix::fs::PermissionsExt;
+    let permissions = std::fs::Permissions::from_mode(0o755);
+    let folder = tempfile::Builder::new().prefix("noetl-").permissions(permissions).tempdir().unwrap();
+    let options = PostgresOptions {
+        settings: vec![("fsync".into(), "off".into()), ("shared_buffers".into(), "32MB".into())],
+        ..PostgresOptions::new(folder.path().join("postgres"))
+    };
+    (Postgres::start(options).await.unwrap(), folder)
+}
+
+/// Commits events one by one, so that many transaction ids are used.
+async fn commit_one_by_one(deployment: &Deployment, execution: i64, events: std::ops::RangeInclusive<i64>) {
+    let rows = format!(
+        "DO $$ BEGIN FOR n IN {}..{} LOOP
+             INSERT INTO noetl.event (execution_id, event_id, event_type) VALUES ({execution}, n, 'call.done');
+             COMMIT;
+         END LOOP; END $$",
+        events.start(),
+        events.end()
+    );
+    run(&mut deployment.shard(0).await, &rows).await;
+}
+
+async fn all_arrive_once(deployment: &Deployment) {
+    let committed = deployment.committed().await;
+    deployment.until_published(committed.len()).await;
+    assert_exactly(&deployment.published().await, &committed);
+}
+
+#[tokio::test]
+async fn a_crashed_database_goes_on_where_it_was() {
+    let (mut postgres, _folder) = own_server().await;
+    let deployment = Deployment::on(&postgres.dsn("postgres"), 0).await;
+    let _server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    for round in 0..3 {
+        deployment.commit(7, round * 1000 + 1..=round * 1000 + 900).await;
+        postgres.kill_9().await;
+        postgres.restart().await.unwrap();
+        deployment.commit(7, round * 1000 + 901..=round * 1000 + 950).await;
+    }
+    all_arrive_once(&deployment).await;
+    assert_eq!(deployment.epoch().await, 1);
+}
+
+fn copy(from: &Path, to: &Path) {
+    assert!(Command::new("cp").arg("-a").args([from, to]).status().unwrap().success());
+}
+
+/// The stream holds batches that the database has forgotten, under numbers that it gives again.
+#[tokio::test]
+async fn a_database_that_went_back_in_time_loses_nothing_that_it_holds() {
+    let (mut postgres, folder) = own_server().await;
+    let deployment = Deployment::on(&postgres.dsn("postgres"), 0).await;
+    let server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    deployment.commit(7, 1..=10).await;
+    deployment.until_published(10).await;
+    deployment.until_done().await;
+    assert!(server.stop().await.success());
+    postgres.stop().await;
+    let (data, earlier) = (folder.path().join("postgres/data"), folder.path().join("earlier"));
+    copy(&data, &earlier);
+    postgres.restart().await.unwrap();
+    let server = deployment.replica().await;
+    for batch in 0..3 {
+        deployment.commit(8, batch * 10 + 11..=batch * 10 + 20).await;
+        deployment.until_published(usize::try_from(batch * 10 + 20).unwrap()).await;
+    }
+    let forgotten = deployment.committed().await;
+
+    assert!(server.stop().await.success());
+    postgres.stop().await;
+    std::fs::remove_dir_all(&data).unwrap();
+    copy(&earlier, &data);
+    postgres.restart().await.unwrap();
+    deployment.commit(9, 101..=105).await;
+    let _server = deployment.replica().await;
+    deployment.commit(9, 106..=130).await;
+    let everything = &forgotten | &deployment.committed().await;
+    deployment.until_published(everything.len()).await;
+    assert_exactly(&deployment.published().await, &everything);
+    assert_eq!(deployment.epoch().await, 2);
+}
+
+/// Copies the databases of one server to another by `pg_dump`.
+async fn restore(deployment: &mut Deployment, from: &Postgres, to: &Postgres) {
+    let name = deployment.cluster_dsn.rsplit('/').next().unwrap().to_owned();
+    to.create_databases(std::slice::from_ref(&name)).await.unwrap();
+    let command = format!("pg_dump '{}' | psql -qX -v ON_ERROR_STOP=1 '{}'", from.dsn(&name), to.dsn(&name));
+    let output = Command::new("sh").args(["-c", &command]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    deployment.cluster_dsn = to.dsn(&name);
+    deployment.shard_dsns = vec![to.dsn(&name)];
+    deployment.env.retain(|(name, _)| name != "NOETL_CLUSTER_DSN");
+    deployment.env.push(("NOETL_CLUSTER_DSN".to_owned(), to.dsn(&name)));
+}
+
+#[tokio::test]
+async fn a_restored_dump_loses_nothing_and_begins_an_epoch() {
+    let ((mut old, _folder), (new, _other_folder)) = tokio::join!(own_server(), own_server());
+    let mut deployment = Deployment::on(&old.dsn("postgres"), 0).await;
+    let server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    commit_one_by_one(&deployment, 7, 1..=3_000).await;
+    deployment.until_published(3_000).await;
+    assert!(server.stop().await.success());
+    // Committed, and in the dump, but not published.
+    commit_one_by_one(&deployment, 7, 3_001..=3_050).await;
+
+    restore(&mut deployment, &old, &new).await;
+    old.stop().await;
+    // Others write before the tailer comes: with ids that old rows have, in a savepoint, and the last of all.
+    commit_one_by_one(&deployment, 8, 4_001..=4_050).await;
+    run(
+        &mut deployment.shard(0).await,
+        "BEGIN; SAVEPOINT one; INSERT INTO noetl.event (execution_id, event_id, event_type) VALUES (8, 4051, 'a'); COMMIT",
+    )
+    .await;
+    let server = deployment.replica().await;
+    all_arrive_once(&deployment).await;
+    assert_eq!(deployment.epoch().await, 2);
+    // The counter passes the numbers that the old rows had.
+    commit_one_by_one(&deployment, 9, 5_001..=9_000).await;
+    all_arrive_once(&deployment).await;
+    let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+    let committed = deployment.committed().await;
+    assert!(reader.until_seen(committed.clone()).await, "the feed ended");
+    reader.assert_saw_exactly(&committed);
+
+    assert!(server.stop().await.success());
+    let _server = deployment.replica().await;
+    commit_one_by_one(&deployment, 9, 9_001..=9_010).await;
+    all_arrive_once(&deployment).await;
+    assert_eq!(deployment.epoch().await, 2);
+    eventually("nothing is wrong", async || deployment.last_error().await.is_none().then_some(())).await;
+}

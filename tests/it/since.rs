@@ -1,0 +1,106 @@
+//! A reader that starts at a time gets what was published since, once, and learns when a part of that may be gone.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+use crate::broker_loss::{insert_many, until_published};
+use crate::common::feed::{Key, Reader, assert_exactly, insert};
+use crate::common::writer::Writer;
+use crate::common::{Deployment, Server};
+
+async fn start() -> (Deployment, Server) {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    (deployment, server)
+}
+
+/// What a shard's stream holds, each with the time of its publishing.
+async fn published(deployment: &Deployment, shard: usize) -> Vec<(Key, DateTime<Utc>)> {
+    let (_, stream) = deployment.stream(shard).await;
+    let state = &stream.cached_info().state;
+    let mut found = Vec::new();
+    for (sequence, key) in (state.first_sequence..).zip(deployment.stored(shard).await) {
+        let time = stream.get_raw_message(sequence).await.unwrap().time.unix_timestamp_nanos();
+        found.push((key, DateTime::from_timestamp_nanos(i64::try_from(time).unwrap())));
+    }
+    found
+}
+
+fn since(time: DateTime<Utc>) -> Value {
+    json!({ "since": time.to_rfc3339_opts(SecondsFormat::Nanos, true) })
+}
+
+#[tokio::test]
+async fn from_a_time_on_everything_comes_once_and_goes_on_live() {
+    let (deployment, server) = start().await;
+    let enough = AtomicBool::new(true);
+    join_all((0..4).map(|index| Writer::new(&deployment, index).write(&enough))).await;
+    until_published(&deployment).await;
+    let so_far = published(&deployment, 0).await;
+    let time = so_far[so_far.len() / 2].1;
+
+    enough.store(false, Ordering::Relaxed);
+    let writing = join_all((4..8).map(|index| Writer::new(&deployment, index).write(&enough)));
+    let reading = async {
+        let mut readers = Vec::new();
+        for _ in 0..5 {
+            readers.push(Reader::open(&server, since(time), Value::Null).await);
+        }
+        enough.store(true, Ordering::Relaxed);
+        readers
+    };
+    let (_, mut readers) = tokio::join!(writing, reading);
+    for shard in 0..2 {
+        insert(&mut deployment.shard(shard).await, (deployment.ids_on(shard, 1, 1)[0], 1)).await;
+    }
+    until_published(&deployment).await;
+    let (one, other) = (published(&deployment, 0).await, published(&deployment, 1).await);
+    let later: BTreeSet<Key> = one.iter().chain(&other).filter(|(_, at)| *at >= time).map(|(key, _)| *key).collect();
+    assert!(later.len() < one.len() + other.len());
+    for reader in &mut readers {
+        assert!(reader.until_seen(later.clone()).await, "the feed ended");
+        assert_exactly(&reader.seen, &later);
+        assert_eq!(reader.gaps(), []);
+    }
+}
+
+#[tokio::test]
+async fn a_time_before_everything_or_to_come_is_no_mistake() {
+    let (deployment, server) = start().await;
+    insert_many(&deployment, 1..=5).await;
+    until_published(&deployment).await;
+    let time = published(&deployment, 0).await[0].1;
+    let old = deployment.committed().await;
+    let mut early = Reader::open(&server, since(time - TimeDelta::days(10_000)), Value::Null).await;
+    let mut late = Reader::open(&server, since(time + TimeDelta::days(10_000)), Value::Null).await;
+    insert_many(&deployment, 6..=7).await;
+    let all = deployment.committed().await;
+    assert!(early.until_seen(all.clone()).await, "the feed ended");
+    assert!(late.until_seen(all.difference(&old).copied()).await, "the feed ended");
+    assert_exactly(&early.seen, &all);
+    assert_exactly(&late.seen, &all.difference(&old).copied().collect());
+    assert_eq!((early.gaps(), late.gaps()), (vec![], vec![]));
+}
+
+#[tokio::test]
+async fn a_time_before_the_retention_is_told_when_something_was_dropped() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica_with(&[("NOETL_EVENT_STREAM_RETENTION_SECS", "600")]).await;
+    deployment.feeds_begun().await;
+    insert_many(&deployment, 1..=5).await;
+    until_published(&deployment).await;
+    let time = published(&deployment, 0).await[0].1;
+    let open = async |time| Reader::open(&server, since(time), Value::Null).await;
+    assert_eq!(open(time - TimeDelta::hours(1)).await.gaps(), []);
+    deployment.stream(0).await.1.purge().sequence(4).await.unwrap();
+    let reader = open(time - TimeDelta::hours(1)).await;
+    assert_eq!((reader.gaps(), reader.seen.len()), (vec![(0, 1, 3, "RETENTION")], 2));
+    // The stream keeps what is this young, so what it dropped was older.
+    let reader = open(time - TimeDelta::minutes(1)).await;
+    assert_eq!((reader.gaps(), reader.seen.len()), (vec![], 2));
+}

@@ -1,0 +1,80 @@
+//! A dashboard's live status: complete, and read once for all of a replica's readers.
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+use crate::common::feed::{insert, run};
+use crate::common::{Deployment, Live, Server};
+
+const STATUS: &str = "subscription($s: Int) { systemStatus(everySeconds: $s) { at
+    shards { index available latencyMs buckets error } outbox { pending unavailableShards }
+    eventStream { enabled connected shards { shard stream leader leaseExpiresAt lastSequence publishedEvents lagEvents
+        lagSeconds oldestOpenTransactionSeconds preparedTransactions oldestPreparedTransactionSeconds feedEpoch
+        lastError } } } }";
+
+async fn until(live: &mut Live, what: impl Fn(&Value) -> bool) -> Value {
+    for _ in 0..60 {
+        let status = live.next().await.expect("the status goes on")["systemStatus"].take();
+        if what(&status) {
+            return status;
+        }
+    }
+    panic!("never shown")
+}
+
+async fn start() -> (Deployment, Server) {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    (deployment, server)
+}
+
+#[tokio::test]
+async fn the_status_shows_how_publishing_goes() {
+    let (deployment, server) = start().await;
+    let mut live = server.live(STATUS, json!({ "s": 1 })).await;
+    let mut shard = deployment.shard(1).await;
+    insert(&mut shard, (deployment.ids_on(1, 1, 1)[0], 1)).await;
+    let published = |status: &Value| status["eventStream"]["shards"][1]["publishedEvents"] == "1";
+    let status = until(&mut live, published).await;
+    assert_eq!(status["shards"][0]["available"], true, "{status}");
+    assert_eq!((&status["eventStream"]["enabled"], &status["eventStream"]["connected"]), (&json!(true), &json!(true)));
+    assert_eq!(status["outbox"], json!({ "pending": 0, "unavailableShards": [] }));
+    let feed = &status["eventStream"]["shards"][1];
+    assert_eq!((feed["stream"].as_str(), feed["feedEpoch"].as_i64()), (Some("noetl_events_1"), Some(1)));
+    assert_eq!(feed["leader"], server.name().await);
+    assert_eq!((&feed["lastSequence"], &feed["lastError"]), (&json!("1"), &Value::Null));
+
+    let name = format!("t{}", uuid::Uuid::new_v4().simple());
+    run(&mut shard, "BEGIN").await;
+    insert(&mut shard, (deployment.ids_on(1, 1, 1)[0], 2)).await;
+    run(&mut shard, &format!("PREPARE TRANSACTION '{name}'")).await;
+    let prepared = |status: &Value| status["eventStream"]["shards"][1]["preparedTransactions"] == "1";
+    let status = until(&mut live, prepared).await;
+    assert!(status["eventStream"]["shards"][1]["oldestPreparedTransactionSeconds"].is_number(), "{status}");
+    run(&mut shard, &format!("ROLLBACK PREPARED '{name}'")).await;
+}
+
+#[tokio::test]
+async fn many_readers_of_the_status_cost_as_much_as_one() {
+    let (_deployment, server) = start().await;
+    let read = async || {
+        let mut live = server.live(STATUS, json!({ "s": 1 })).await;
+        for _ in 0..3 {
+            live.next().await.expect("the status goes on");
+        }
+    };
+    join_all((0..30).map(|_| read())).await;
+    let polls = server.metric("noetl_status_polls_total").await;
+    assert!(polls <= 12.0, "{polls} polls for 30 readers of 3 each");
+}
+
+#[tokio::test]
+async fn a_period_out_of_bounds_is_refused() {
+    let (_deployment, server) = start().await;
+    for seconds in [0, -1, 61] {
+        let error = Live::open(&server.url, STATUS, json!({ "s": seconds })).await.errors().await[0].clone();
+        assert_eq!(error["extensions"]["code"], "INVALID_INPUT", "{error}");
+        assert_eq!(error["extensions"]["field"], "everySeconds", "{error}");
+    }
+}

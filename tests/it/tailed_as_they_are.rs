@@ -1,0 +1,65 @@
+//! Whatever another server writes into a row is published as it is, and delays nobody's events.
+
+use serde_json::{Value, json};
+
+use crate::common::Deployment;
+use crate::common::feed::{Reader, assert_exactly, run};
+
+/// Between small events: JSON nested deeper than parsers go, numbers beyond 64-bit floats, times that are none.
+const ODD: &str = r#"INSERT INTO noetl.event (execution_id, event_id, event_type, context, duration, created_at) VALUES
+    (7, 1, 'small', '1', NULL, now()),
+    (7, 2, 'deep', (repeat('[', 5000) || repeat(']', 5000))::jsonb, NULL, now()),
+    (7, 3, 'wide', '{"number": 1e400}', NULL, now()),
+    (7, 4, 'late', '1', 'Infinity', 'infinity'),
+    (7, 5, 'early', '1', 'NaN', '-infinity'),
+    (7, 6, 'far', '1', 1, '294276-12-31 23:59:59.999999'),
+    (7, 7, 'old', '1', 1, '4713-01-01 00:00:00 BC'),
+    (7, 8, 'small', '1', NULL, now()),
+    (7, 9, E'a type\nof two lines', '1', NULL, now()),
+    (7, 10, 'small', '1', NULL, now())"#;
+
+#[tokio::test]
+async fn odd_rows_stop_no_feed_and_are_carried_whole() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    let mut reader = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
+    run(&mut deployment.shard(0).await, ODD).await;
+    assert!(reader.until_seen([(7, 1), (7, 8), (7, 10)]).await, "the feed ended");
+    let messages = deployment.messages().await;
+    let keys: Vec<_> = messages.iter().filter_map(|message| message.key).collect();
+    assert_exactly(&keys, &deployment.committed().await);
+    let payload = |event: i64| {
+        let found = messages.iter().find(|message| message.key == Some((7, event))).unwrap();
+        String::from_utf8(found.payload.to_vec()).unwrap()
+    };
+    assert!(payload(2).contains(&format!("\"context\":{}{}", "[".repeat(5000), "]".repeat(5000))));
+    assert!(payload(3).contains(&format!("1{}", "0".repeat(400))));
+    assert!(payload(4).contains("\"created_at\":\"infinity\""));
+    assert!(payload(5).contains("\"created_at\":\"-infinity\""));
+    for event in 1..=10 {
+        assert!(serde_json::from_str::<serde::de::IgnoredAny>(&payload(event)).is_ok(), "event {event}");
+    }
+}
+
+#[tokio::test]
+async fn a_5_mb_event_leaves_its_large_fields_and_delays_no_neighbour() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    let mut reader = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
+    let rows = "INSERT INTO noetl.event (execution_id, event_id, event_type, context)
+        SELECT 7, n, 'call.done', jsonb_build_object('text', repeat('x', CASE n WHEN 500 THEN 5000000 ELSE 1 END))
+        FROM generate_series(1, 1000) AS n";
+    run(&mut deployment.shard(0).await, rows).await;
+    let committed = deployment.committed().await;
+    assert!(reader.until_seen(committed.clone()).await, "the feed ended");
+    reader.assert_saw_exactly(&committed);
+    let messages = deployment.messages().await;
+    let omitted: Vec<_> =
+        messages.iter().filter(|message| message.payload.ends_with(b"\"payload_omitted\":true}")).collect();
+    assert_eq!(omitted.iter().map(|message| message.key).collect::<Vec<_>>(), [Some((7, 500))]);
+    assert!(omitted[0].payload.len() < 1_000);
+    let metrics = server.get("/metrics").await.unwrap().text().await.unwrap();
+    assert!(metrics.contains("noetl_stream_oversize_events_total{shard=\"0\"} 1\n"));
+}

@@ -1,0 +1,100 @@
+//! A leader that dies in the middle of a batch is followed by another, who goes on exactly where it stopped.
+
+use std::collections::BTreeSet;
+
+use crate::common::feed::{Key, assert_exactly, run};
+use crate::common::{Deployment, Server, eventually};
+
+/// One transaction so large that its publishing can be interrupted.
+const EVENTS: i64 = 20_000;
+/// So small a window that it takes a while.
+const SLOW: [(&str, &str); 2] = [("NOETL_EVENT_STREAM_BATCH", "1"), ("NOETL_EVENT_STREAM_BACKFILL", "true")];
+
+/// A leader that was killed in the middle of a batch. Answers how many events it had published.
+async fn killed_in_a_batch(deployment: &Deployment) -> i64 {
+    deployment.commit(7, 1..=EVENTS).await;
+    let mut server = deployment.replica_with(&SLOW).await;
+    let (_, stream) = deployment.broker().await;
+    let stored = async || i64::try_from(stream.get_info().await.unwrap().state.messages).unwrap();
+    eventually("some events are published", async || (stored().await > 200).then_some(())).await;
+    server.kill_9().await;
+    let published = stored().await;
+    assert!(published < EVENTS, "all of it was faster");
+    published
+}
+
+#[tokio::test]
+async fn a_killed_leader_s_batch_is_finished_by_the_next() {
+    let deployment = Deployment::start(1).await;
+    killed_in_a_batch(&deployment).await;
+    let _next = deployment.replica().await;
+    deployment.until_done().await;
+    assert_exactly(&deployment.published().await, &deployment.committed().await);
+}
+
+#[tokio::test]
+async fn rows_deleted_between_two_leaders_do_not_shift_the_batch() {
+    let deployment = Deployment::start(1).await;
+    killed_in_a_batch(&deployment).await;
+    let all = deployment.committed().await;
+    run(&mut deployment.shard(0).await, "DELETE FROM noetl.event WHERE event_id <= 100").await;
+    let _next = deployment.replica().await;
+    deployment.until_done().await;
+    assert_exactly(&deployment.published().await, &all);
+}
+
+#[tokio::test]
+async fn what_retention_took_of_a_batch_is_not_published_again() {
+    let deployment = Deployment::start(1).await;
+    let published = killed_in_a_batch(&deployment).await;
+    let (_, stream) = deployment.broker().await;
+    stream.purge().await.unwrap();
+    let _next = deployment.replica().await;
+    deployment.until_done().await;
+    let rest: BTreeSet<Key> = (published + 1..=EVENTS).map(|event| (7, event)).collect();
+    assert_exactly(&deployment.published().await, &rest);
+}
+
+async fn lead_of_two(deployment: &Deployment) -> (Server, Server) {
+    let (one, other) = tokio::join!(deployment.replica(), deployment.replica());
+    let leader = eventually("somebody leads", async || deployment.leader(0).await).await;
+    if one.name().await == leader { (one, other) } else { (other, one) }
+}
+
+#[tokio::test]
+async fn a_killed_leader_is_followed_by_another_replica() {
+    let deployment = Deployment::start(1).await;
+    let (mut leader, other) = lead_of_two(&deployment).await;
+    leader.kill_9().await;
+    deployment.commit(7, 1..=10).await;
+    deployment.until_published(10).await;
+    assert_eq!(deployment.leader(0).await, Some(other.name().await));
+    assert_exactly(&deployment.published().await, &deployment.committed().await);
+}
+
+#[tokio::test]
+async fn a_broken_message_stops_the_feed_loudly_until_it_is_deleted() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    deployment.commit(7, 1..=10).await;
+    deployment.until_published(10).await;
+    assert!(server.stop().await.success());
+    let (context, stream) = deployment.broker().await;
+    let mut headers = async_nats::HeaderMap::new();
+    headers.insert("Noetl-Place", "1 x 3");
+    let ack = context.publish_with_headers("noetl.events.call.done", headers, "{}".into()).await.unwrap();
+    let broken = ack.await.unwrap().sequence;
+    deployment.commit(7, 11..=20).await;
+
+    let _next = deployment.replica().await;
+    eventually("the feed says what stops it", async || {
+        let error = deployment.last_error().await?;
+        error.contains(&format!("message {broken} of the event stream is broken")).then_some(())
+    })
+    .await;
+    assert_eq!(deployment.published().await.len(), 10);
+    stream.delete_message(broken).await.unwrap();
+    deployment.until_published(20).await;
+    assert_exactly(&deployment.published().await, &deployment.committed().await);
+}
