@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::domain::ids::Id;
 use crate::domain::shard::ShardIndex;
+use crate::service::fault;
 use crate::service::projections::{Advances, Projections};
 use crate::stream::names;
 
@@ -33,6 +34,8 @@ const PACE: Duration = Duration::from_millis(50);
 const ACK_WAIT: Duration = Duration::from_secs(30);
 /// How long the broker holds a request for messages; it gives a sign of life ten times.
 const PULL: Duration = Duration::from_secs(20);
+/// How often an execution is tried whose state can't be stored for a reason of its own.
+const ATTEMPTS: u32 = 8;
 const RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_mins(5);
 
@@ -80,6 +83,11 @@ impl Told {
     /// Done, unless the execution could not be advanced for a reason that may pass.
     fn answer(&self, advances: &Advances) -> AckKind {
         match self.execution.and_then(|id| advances.get(&id)) {
+            // Its state is still read exactly, from the log; a later event tries again.
+            Some(Err(error)) if error.unavailable().is_none() && self.delivered >= ATTEMPTS => {
+                metrics::counter!("noetl_projector_given_up_messages_total").increment(1);
+                AckKind::Ack
+            }
             Some(Err(error)) if !error.is_rejection() => {
                 metrics::counter!("noetl_projector_deferred_messages_total").increment(1);
                 tracing::warn!(%error, delivered = self.delivered, "an execution can't be advanced now");
@@ -97,10 +105,13 @@ impl Told {
 impl Projector {
     /// Projects until `stop`.
     pub async fn run(self, stop: CancellationToken) {
+        let mut told = None;
         while let Some(ended) = stop.run_until_cancelled(self.consume()).await {
-            if let Err(error) = ended {
-                tracing::info!(shard = self.shard, error, "the projector has no stream now");
+            let reason = ended.err().map(|error| error.to_string());
+            if reason.is_some() && reason != told {
+                tracing::info!(shard = self.shard, reason, "the projector has no stream now");
             }
+            told = reason;
             stop.run_until_cancelled(sleep(RETRY)).await;
         }
     }
@@ -127,7 +138,7 @@ impl Projector {
             durable_name: Some(CONSUMER.to_owned()),
             ack_policy: AckPolicy::Explicit,
             ack_wait: ACK_WAIT,
-            max_ack_pending: 4 * i64::try_from(BATCH)?,
+            max_ack_pending: 20 * i64::try_from(BATCH)?,
             ..pull::Config::default()
         };
         Ok(stream.get_or_create_consumer(CONSUMER, config).await?)
@@ -135,7 +146,9 @@ impl Projector {
 
     async fn project(&self, told: Vec<Told>) -> Result<(), BoxError> {
         let ids: BTreeSet<Id> = told.iter().filter_map(|one| one.execution).collect();
+        fault::reach("projector.taken");
         let advances = if ids.is_empty() { Advances::new() } else { self.projections.advance(ids).await? };
+        fault::reach("projector.advanced");
         if let Some(last) = told.last() {
             let shard = self.shard.to_string();
             #[expect(clippy::cast_precision_loss, reason = "a gauge")]

@@ -102,6 +102,21 @@ async fn nothing_is_left_behind_when_replicas_are_killed() {
 }
 
 #[tokio::test]
+async fn a_message_is_acknowledged_only_when_its_work_is_done() {
+    for point in ["projector.taken", "projector.advanced"] {
+        let deployment = Deployment::start(0).await;
+        let started = deployment.replica_with(&[("NOETL_PROJECTOR", "false")]).await;
+        deployment.feeds_begun().await;
+        let id = execution(&started).await;
+        let mut doomed = deployment.replica_with(&[("NOETL_FAULT_POINT", point)]).await;
+        assert!(!doomed.ended().await.success(), "{point}");
+        // The only event there is: if it was acknowledged already, nothing would bring it again.
+        let server = deployment.replica().await;
+        current(&server, id, 1).await;
+    }
+}
+
+#[tokio::test]
 async fn it_goes_on_when_the_broker_comes_back_with_nothing() {
     let mut deployment = Deployment::start(0).await;
     let server = deployment.replica().await;
