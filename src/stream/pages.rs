@@ -42,12 +42,28 @@ impl Pages {
         }
         let page = self.fetch(PAGE_MESSAGES, PAGE_BYTES).await?;
         // The first message may be larger than a page; without a limit the broker gives it alone.
-        if page.is_empty() { self.fetch(1, 0).await } else { Ok(page) }
+        if page.is_empty() { Ok(Vec::from_iter(self.one().await?)) } else { Ok(page) }
     }
 
     /// The next message.
     pub(super) async fn one(&mut self) -> Result<Option<Message>, ReadError> {
-        if self.exhausted { Ok(None) } else { Ok(self.fetch(1, 0).await?.pop()) }
+        if self.exhausted {
+            return Ok(None);
+        }
+        let message = self.fetch(1, 0).await?.pop();
+        if message.is_none() {
+            self.check_nothing_is_left().await?;
+        }
+        Ok(message)
+    }
+
+    /// Nothing came: either the stream dropped what was left, or the broker forgot the consumer, as when it restarts.
+    async fn check_nothing_is_left(&self) -> Result<(), ReadError> {
+        let consumer = self.consumer.get_info().await.map_err(|error| self.failed(error))?;
+        if consumer.num_pending == 0 && consumer.delivered.consumer_sequence == self.given {
+            return Ok(());
+        }
+        Err(self.failed("the broker did not give what is left"))
     }
 
     async fn fetch(&mut self, messages: usize, bytes: usize) -> Result<Vec<Message>, ReadError> {

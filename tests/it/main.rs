@@ -21,6 +21,7 @@ mod demo;
 mod edge;
 mod epochs;
 mod executions;
+mod faults;
 mod fold;
 mod foreign_messages;
 mod layering;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::common::feed::{Key, Reader, run};
+use crate::common::feed::{Key, Reader, insert, run};
 use crate::common::{Deployment, Server, eventually};
 
 /// Bytes of an event's context.
@@ -96,6 +96,21 @@ async fn a_reader_that_pauses_is_caught_up_without_gap_or_repetition() {
     assert_eq!(setup.slow.gaps(), []);
     assert_eq!(setup.fast.seen, keys(EVENTS));
     assert!(setup.server.metric("noetl_stream_readers_lagged_total").await > 0.0);
+}
+
+/// The broker forgets a replay's consumer when it restarts; what that one had not given yet is not gone.
+#[tokio::test]
+async fn a_reader_that_pauses_in_a_replay_misses_nothing_when_the_broker_restarts() {
+    let mut setup = start().await;
+    setup.flood(EVENTS).await;
+    setup.slow_until(30).await;
+    setup.deployment.nats.kill_9().await;
+    setup.deployment.nats.restart().await.unwrap();
+    insert(&mut setup.deployment.shard(0).await, (5, EVENTS + 1)).await;
+    assert!(setup.fast.until_seen(keys(EVENTS + 1)).await, "the feed ended");
+    setup.slow_until(EVENTS + 1).await;
+    assert_eq!(setup.slow.gaps(), []);
+    assert_eq!(setup.slow.seen, keys(EVENTS + 1));
 }
 
 #[tokio::test]

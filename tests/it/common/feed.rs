@@ -41,7 +41,12 @@ pub struct Reader {
 impl Reader {
     /// Connects and reads until the feed says that it has caught up.
     pub async fn open(server: &Server, start: Value, filter: Value) -> Self {
-        let live = server.live(EVENTS, json!({ "start": start, "filter": filter })).await;
+        Self::open_at(&server.url, start, filter).await
+    }
+
+    /// The same at an address.
+    pub async fn open_at(url: &str, start: Value, filter: Value) -> Self {
+        let live = Live::open(url, EVENTS, json!({ "start": start, "filter": filter })).await;
         let mut reader =
             Self { live, filter, cursor: String::new(), seen: Vec::new(), items: Vec::new(), kept: Vec::new() };
         reader.caught_up().await;
@@ -55,9 +60,29 @@ impl Reader {
         self.items.clear();
     }
 
+    /// Goes on behind the last cursor at an address where nobody may be. `false`: nobody was.
+    pub async fn try_reconnect(&mut self, url: &str) -> bool {
+        let variables = json!({ "start": { "after": self.cursor }, "filter": self.filter });
+        let Some(live) = Live::try_open(url, EVENTS, variables).await else { return false };
+        self.live = live;
+        self.items.clear();
+        true
+    }
+
     /// Reads one item. `None`: the connection has ended.
     pub async fn step(&mut self) -> Option<Value> {
-        let item = self.live.next().await?["events"].take();
+        let item = self.live.next().await?;
+        Some(self.note(item))
+    }
+
+    /// The same where the broker may be unreachable for too long.
+    pub async fn step_while_it_lasts(&mut self) -> Option<Value> {
+        let item = self.live.next_while_it_lasts().await?;
+        Some(self.note(item))
+    }
+
+    fn note(&mut self, mut item: Value) -> Value {
+        let item = item["events"].take();
         item["cursor"].as_str().expect("every item has a cursor").clone_into(&mut self.cursor);
         if item["__typename"] == "EventDelivery" {
             let key = (number(&item["event"]["executionId"]), number(&item["event"]["id"]));
@@ -72,7 +97,7 @@ impl Reader {
         if item["__typename"] != "StreamHeartbeat" {
             self.items.push(item.clone());
         }
-        Some(item)
+        item
     }
 
     /// Reads until all of these were delivered. `false`: the connection ended before.
@@ -176,13 +201,22 @@ pub async fn insert(to: impl Executor<'_, Database = Postgres>, (execution, even
 
 /// The same with a type.
 pub async fn insert_typed(to: impl Executor<'_, Database = Postgres>, (execution, event): Key, event_type: &str) {
+    try_insert(to, (execution, event), event_type).await.unwrap();
+}
+
+/// The same where the database may be gone.
+pub async fn try_insert(
+    to: impl Executor<'_, Database = Postgres>,
+    (execution, event): Key,
+    event_type: &str,
+) -> sqlx::Result<()> {
     sqlx::query("INSERT INTO noetl.event (execution_id, event_id, event_type) VALUES ($1, $2, $3)")
         .bind(execution)
         .bind(event)
         .bind(event_type)
         .execute(to)
-        .await
-        .unwrap();
+        .await?;
+    Ok(())
 }
 
 /// Runs statements as they are.

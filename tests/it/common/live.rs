@@ -17,15 +17,20 @@ pub struct Live {
 
 impl Live {
     pub async fn open(url: &str, query: &str, variables: Value) -> Self {
+        Self::try_open(url, query, variables).await.expect("the server accepts a live subscription")
+    }
+
+    /// The same where the server may be gone.
+    pub async fn try_open(url: &str, query: &str, variables: Value) -> Option<Self> {
         let mut request = format!("{}/graphql", url.replace("http://", "ws://")).into_client_request().unwrap();
         request.headers_mut().insert("Sec-WebSocket-Protocol", "graphql-transport-ws".parse().unwrap());
-        let (socket, _) = connect_async(request).await.unwrap();
+        let (socket, _) = connect_async(request).await.ok()?;
         let mut live = Self { socket, close_code: None };
-        live.send(json!({ "type": "connection_init" })).await;
-        assert_eq!(live.message().await.unwrap()["type"], "connection_ack");
+        live.send(json!({ "type": "connection_init" })).await?;
+        assert_eq!(live.message().await?["type"], "connection_ack");
         let payload = json!({ "query": query, "variables": variables });
-        live.send(json!({ "id": "1", "type": "subscribe", "payload": payload })).await;
-        live
+        live.send(json!({ "id": "1", "type": "subscribe", "payload": payload })).await?;
+        Some(live)
     }
 
     /// The data of the next item. `None`: the subscription or the socket has ended.
@@ -41,6 +46,18 @@ impl Live {
         }
     }
 
+    /// As [`Self::next`], where the subscription may also end because its broker can't be reached.
+    pub async fn next_while_it_lasts(&mut self) -> Option<Value> {
+        let mut message = self.message().await?;
+        let payload = &message["payload"];
+        let errors = if message["type"] == "error" { payload } else { &payload["errors"] };
+        if errors.is_array() {
+            assert_eq!(errors[0]["extensions"]["code"], "STREAM_UNAVAILABLE", "{message}");
+            return None;
+        }
+        (message["type"] == "next").then(|| message["payload"]["data"].take())
+    }
+
     /// The errors that the subscription is refused, or ends, with.
     pub async fn errors(&mut self) -> Value {
         let message = self.message().await.expect("the socket stays open");
@@ -51,8 +68,8 @@ impl Live {
         }
     }
 
-    async fn send(&mut self, message: Value) {
-        self.socket.send(Message::text(message.to_string())).await.unwrap();
+    async fn send(&mut self, message: Value) -> Option<()> {
+        self.socket.send(Message::text(message.to_string())).await.ok()
     }
 
     async fn message(&mut self) -> Option<Value> {

@@ -7,6 +7,7 @@ mod live;
 mod log;
 pub mod messages;
 pub mod outbox;
+pub mod proxy;
 pub mod server;
 pub mod worker;
 pub mod writer;

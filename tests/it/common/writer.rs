@@ -3,14 +3,15 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sqlx::{Connection, PgConnection};
+use sqlx::{Connection, Executor, PgConnection, Postgres};
 
 use super::Deployment;
-use super::feed::{Key, insert, run};
+use super::feed::{Key, try_insert};
 use super::server::pass;
 
 /// Rounds that a writer writes at least.
 const ROUNDS: i64 = 12;
+const AFTER_FAILURE: Duration = Duration::from_millis(100);
 
 /// What one writer works on: two logs of its own on one shard. The first is written in order, the second in no order.
 pub struct Writer {
@@ -18,6 +19,7 @@ pub struct Writer {
     pub ordered: i64,
     unordered: i64,
     next: i64,
+    round: i64,
 }
 
 impl Writer {
@@ -25,7 +27,8 @@ impl Writer {
         let shard = index % deployment.shard_dsns.len();
         let from = i64::try_from(index + 1).unwrap() << 32;
         let logs = deployment.ids_on(shard, from, 2);
-        Self { dsn: deployment.shard_dsns[shard].clone(), ordered: logs[0], unordered: logs[1], next: from }
+        let dsn = deployment.shard_dsns[shard].clone();
+        Self { dsn, ordered: logs[0], unordered: logs[1], next: from, round: 0 }
     }
 
     fn key(&mut self, execution: i64) -> Key {
@@ -35,55 +38,76 @@ impl Writer {
 
     /// Writes at least [`ROUNDS`], and on until it is enough.
     pub async fn write(mut self, enough: &AtomicBool) {
-        let mut one = PgConnection::connect(&self.dsn).await.unwrap();
-        let mut other = PgConnection::connect(&self.dsn).await.unwrap();
-        for round in (0..).take_while(|round| *round < ROUNDS || !enough.load(Ordering::Relaxed)) {
-            let mut tx = one.begin().await.unwrap();
-            for _ in 0..=round % 5 {
-                insert(&mut *tx, self.key(self.ordered)).await;
-            }
-            tx.commit().await.unwrap();
-            match round % 4 {
-                0 => self.commit_in_reverse(&mut one, &mut other).await,
-                1 => self.commit_late(&mut one, &mut other).await,
-                2 => self.roll_back(&mut one, &mut other).await,
-                _ => self.write_in_a_savepoint(&mut one).await,
-            }
+        self.go_on(enough).await.unwrap();
+    }
+
+    /// The same while the database crashes and comes back; what becomes of a transaction then is the database's to say.
+    pub async fn write_through_crashes(mut self, enough: &AtomicBool) {
+        while let Err(error) = self.go_on(enough).await {
+            let code = error.as_database_error().and_then(|error| Some(error.code()?.into_owned()));
+            assert!(code.is_none_or(|code| code.starts_with("57P")), "{error}");
+            pass(AFTER_FAILURE).await;
         }
     }
 
+    async fn go_on(&mut self, enough: &AtomicBool) -> sqlx::Result<()> {
+        let mut one = PgConnection::connect(&self.dsn).await?;
+        let mut other = PgConnection::connect(&self.dsn).await?;
+        while self.round < ROUNDS || !enough.load(Ordering::Relaxed) {
+            let round = self.round;
+            self.round += 1;
+            let mut tx = one.begin().await?;
+            for _ in 0..=round % 5 {
+                insert(&mut *tx, self.key(self.ordered)).await?;
+            }
+            tx.commit().await?;
+            match round % 4 {
+                0 => self.commit_in_reverse(&mut one, &mut other).await?,
+                1 => self.commit_late(&mut one, &mut other).await?,
+                2 => self.roll_back(&mut one, &mut other).await?,
+                _ => self.write_in_a_savepoint(&mut one).await?,
+            }
+        }
+        Ok(())
+    }
+
     /// The larger id commits first, and the smaller one belongs to the older transaction.
-    async fn commit_in_reverse(&mut self, one: &mut PgConnection, other: &mut PgConnection) {
-        let mut older = one.begin().await.unwrap();
-        insert(&mut *older, self.key(self.unordered)).await;
-        insert(other, self.key(self.unordered)).await;
-        older.commit().await.unwrap();
+    async fn commit_in_reverse(&mut self, one: &mut PgConnection, other: &mut PgConnection) -> sqlx::Result<()> {
+        let mut older = one.begin().await?;
+        insert(&mut *older, self.key(self.unordered)).await?;
+        insert(other, self.key(self.unordered)).await?;
+        older.commit().await
     }
 
     /// A transaction that began first continues an ordered log after another one wrote to it and committed.
-    async fn commit_late(&mut self, one: &mut PgConnection, other: &mut PgConnection) {
-        let mut late = one.begin().await.unwrap();
-        insert(&mut *late, self.key(self.unordered)).await;
-        insert(other, self.key(self.ordered)).await;
+    async fn commit_late(&mut self, one: &mut PgConnection, other: &mut PgConnection) -> sqlx::Result<()> {
+        let mut late = one.begin().await?;
+        insert(&mut *late, self.key(self.unordered)).await?;
+        insert(other, self.key(self.ordered)).await?;
         pass(Duration::from_millis(300)).await;
-        insert(&mut *late, self.key(self.ordered)).await;
-        late.commit().await.unwrap();
+        insert(&mut *late, self.key(self.ordered)).await?;
+        late.commit().await
     }
 
-    async fn roll_back(&mut self, one: &mut PgConnection, other: &mut PgConnection) {
-        let mut failing = one.begin().await.unwrap();
-        insert(&mut *failing, self.key(self.unordered)).await;
-        insert(other, self.key(self.unordered)).await;
-        failing.rollback().await.unwrap();
+    async fn roll_back(&mut self, one: &mut PgConnection, other: &mut PgConnection) -> sqlx::Result<()> {
+        let mut failing = one.begin().await?;
+        insert(&mut *failing, self.key(self.unordered)).await?;
+        insert(other, self.key(self.unordered)).await?;
+        failing.rollback().await
     }
 
-    async fn write_in_a_savepoint(&mut self, one: &mut PgConnection) {
-        run(one, "BEGIN; SAVEPOINT kept").await;
-        insert(&mut *one, self.key(self.ordered)).await;
-        run(one, "RELEASE kept; SAVEPOINT lost").await;
-        insert(&mut *one, self.key(self.unordered)).await;
-        run(one, "ROLLBACK TO lost").await;
-        insert(&mut *one, self.key(self.ordered)).await;
-        run(one, "COMMIT").await;
+    async fn write_in_a_savepoint(&mut self, one: &mut PgConnection) -> sqlx::Result<()> {
+        one.execute("BEGIN; SAVEPOINT kept").await?;
+        insert(&mut *one, self.key(self.ordered)).await?;
+        one.execute("RELEASE kept; SAVEPOINT lost").await?;
+        insert(&mut *one, self.key(self.unordered)).await?;
+        one.execute("ROLLBACK TO lost").await?;
+        insert(&mut *one, self.key(self.ordered)).await?;
+        one.execute("COMMIT").await?;
+        Ok(())
     }
+}
+
+async fn insert(to: impl Executor<'_, Database = Postgres>, key: Key) -> sqlx::Result<()> {
+    try_insert(to, key, "call.done").await
 }

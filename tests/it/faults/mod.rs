@@ -1,0 +1,169 @@
+//! Every committed event reaches every reader once and in order, whatever fails on its way, and none of these failures is
+//! taken for a loss.
+
+mod random;
+mod recorder;
+mod site;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::future::join_all;
+use tokio::time::Instant;
+
+use self::recorder::Recorder;
+use self::site::{Fault, SHARDS, Site};
+use crate::common::feed::{assert_exactly, assert_in_order, insert};
+use crate::common::pass;
+use crate::common::proxy::Passing;
+use crate::common::writer::Writer;
+
+const WRITERS: usize = 4;
+const RECORDERS: u64 = 3;
+
+/// Writers write and recorders wander while `failing` goes on; then the recorders' histories, what is committed and what the
+/// streams hold must be the same.
+async fn under_load(replicas: usize, failing: impl AsyncFnOnce(&mut Site)) {
+    let mut site = Site::start(replicas).await;
+    let mut recorders = Vec::new();
+    for index in 0..RECORDERS {
+        recorders.push(Recorder::open(&site.addresses, index).await);
+    }
+    let writers: Vec<Writer> = (0..WRITERS).map(|index| Writer::new(&site.deployment, index)).collect();
+    let ordered: Vec<i64> = writers.iter().map(|writer| writer.ordered).collect();
+    let enough = AtomicBool::new(false);
+    let writing = join_all(writers.into_iter().map(|writer| writer.write_through_crashes(&enough)));
+    let failing = async {
+        site.flows().await;
+        failing(&mut site).await;
+        site.heal().await;
+        site.flows().await;
+        enough.store(true, Ordering::Relaxed);
+    };
+    tokio::select! {
+        _ = join_all(recorders.iter_mut().map(Recorder::record)) => {}
+        _ = async { tokio::join!(writing, failing) } => {}
+    }
+    check(&site, &mut recorders, &ordered).await;
+}
+
+async fn check(site: &Site, recorders: &mut [Recorder], ordered: &[i64]) {
+    let deployment = &site.deployment;
+    site.ready().await;
+    // Behind all others: what has not come by then never comes.
+    for shard in 0..SHARDS {
+        insert(&mut deployment.shard(shard).await, (deployment.ids_on(shard, 1, 1)[0], 1)).await;
+    }
+    let committed = deployment.committed().await;
+    eprintln!("{} events", committed.len());
+    join_all(recorders.iter_mut().map(|recorder| recorder.record_until(&committed))).await;
+    for recorder in recorders {
+        recorder.check(&committed, ordered);
+    }
+    let stored = deployment.stored_everywhere().await;
+    assert_exactly(&stored, &committed);
+    assert_in_order(&stored, ordered.iter().copied());
+    let epochs = deployment.sum_over_shards("SELECT feed_epoch::bigint FROM noetl.tail_cursor").await;
+    assert_eq!(epochs, i64::try_from(SHARDS).unwrap(), "nothing was lost, yet an epoch began");
+}
+
+/// Strikes each of these, and goes on when events flow again.
+async fn one_by_one(site: &mut Site, faults: impl IntoIterator<Item = (Fault, Duration)>) {
+    for (fault, lasting) in faults {
+        site.inject(fault).await;
+        pass(lasting).await;
+        site.heal().await;
+        site.flows().await;
+    }
+}
+
+#[tokio::test]
+async fn a_leader_is_killed_again_and_again() {
+    under_load(2, async |site| {
+        for round in 0..6 {
+            let killed = site.inject(Fault::KillLeader(round % SHARDS)).await;
+            site.follows(round % SHARDS, &killed).await;
+            site.flows().await;
+            site.heal().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_leader_is_frozen_for_longer_than_its_lease() {
+    under_load(2, async |site| {
+        for round in 0..4 {
+            let frozen = site.inject(Fault::FreezeLeader(round % SHARDS)).await;
+            site.follows(round % SHARDS, &frozen).await;
+            site.flows().await;
+            site.heal().await;
+        }
+    })
+    .await;
+}
+
+/// A connection that breaks, one that stalls, for a moment and for longer than anybody waits, and one that is slow.
+fn broken_networks() -> [(Passing, Duration); 4] {
+    let slow = Passing::Slowly(Duration::from_millis(60));
+    [
+        (Passing::Cut, Duration::from_secs(1)),
+        (Passing::Held, Duration::from_millis(700)),
+        (Passing::Held, Duration::from_secs(6)),
+        (slow, Duration::from_secs(4)),
+    ]
+}
+
+#[tokio::test]
+async fn the_connection_to_the_broker_breaks_stalls_and_crawls() {
+    under_load(2, async |site| {
+        let faults = broken_networks().map(|(passing, lasting)| (Fault::Broker(0, passing), lasting));
+        one_by_one(site, faults).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_connection_to_a_shard_breaks_stalls_and_crawls() {
+    under_load(2, async |site| {
+        let faults = broken_networks().map(|(passing, lasting)| (Fault::Shard(1, passing), lasting));
+        one_by_one(site, faults).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_broker_is_killed_and_restarted() {
+    under_load(2, async |site| {
+        let down = [0, 300, 2500].map(|millis| (Fault::KillBroker, Duration::from_millis(millis)));
+        one_by_one(site, down).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn postgres_is_killed_and_restarted() {
+    under_load(2, async |site| {
+        let down = [0, 300, 2500].map(|millis| (Fault::KillPostgres, Duration::from_millis(millis)));
+        one_by_one(site, down).await;
+    })
+    .await;
+}
+
+/// One to three at a time, for a moment or for longer than the leases.
+#[tokio::test]
+async fn everything_fails_at_random() {
+    under_load(3, async |site| {
+        let (mut random, begun) = (random::seeded(RECORDERS), Instant::now());
+        while begun.elapsed() < random::duration() {
+            for _ in 0..=random::moment(&mut random, 2).as_millis() {
+                site.inject(random::fault(&mut random)).await;
+                pass(random::moment(&mut random, 1000)).await;
+            }
+            pass(random::moment(&mut random, 3500)).await;
+            site.heal().await;
+            pass(random::moment(&mut random, 1500)).await;
+        }
+    })
+    .await;
+}

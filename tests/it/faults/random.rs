@@ -1,0 +1,63 @@
+//! Chance that can be repeated: `NOETL_TEST_FAULT_SEED` is the seed that a failed run printed.
+
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use proptest::prelude::RngExt;
+use proptest::test_runner::{RngAlgorithm, TestRng};
+
+use super::site::{Fault, SHARDS};
+use crate::common::proxy::Passing;
+
+/// How long everything fails at random, unless `NOETL_TEST_FAULT_SECONDS` says otherwise.
+const SECONDS: u64 = 35;
+
+fn setting(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}")))
+}
+
+pub fn duration() -> Duration {
+    Duration::from_secs(setting("NOETL_TEST_FAULT_SECONDS").unwrap_or(SECONDS))
+}
+
+fn seed() -> u64 {
+    static SEED: OnceLock<u64> = OnceLock::new();
+    *SEED.get_or_init(|| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros();
+        let seed = setting("NOETL_TEST_FAULT_SEED").unwrap_or(u64::try_from(now).unwrap());
+        eprintln!("NOETL_TEST_FAULT_SEED={seed}");
+        seed
+    })
+}
+
+/// One of several independent sources of chance.
+pub fn seeded(index: u64) -> TestRng {
+    let numbers = [seed(), index, 0, 0].map(u64::to_le_bytes);
+    TestRng::from_seed(RngAlgorithm::ChaCha, numbers.as_flattened())
+}
+
+/// Up to so many milliseconds.
+pub fn moment(random: &mut TestRng, most: u64) -> Duration {
+    Duration::from_millis(random.random_range(0..=most))
+}
+
+pub fn fault(random: &mut TestRng) -> Fault {
+    let shard = random.random_range(0..SHARDS);
+    match random.random_range(0..6) {
+        0 => Fault::KillLeader(shard),
+        1 => Fault::FreezeLeader(shard),
+        2 => Fault::Broker(shard, network(random)),
+        3 => Fault::Shard(shard, network(random)),
+        4 => Fault::KillBroker,
+        _ => Fault::KillPostgres,
+    }
+}
+
+fn network(random: &mut TestRng) -> Passing {
+    match random.random_range(0..3) {
+        0 => Passing::Cut,
+        1 => Passing::Held,
+        _ => Passing::Slowly(moment(random, 100)),
+    }
+}

@@ -1,0 +1,189 @@
+//! A deployment whose every part can fail by itself: replicas, the broker, the database server, and each replica's network.
+
+use std::sync::{Arc, Mutex};
+
+use futures::future::join_all;
+use nix::sys::signal::Signal;
+use noetl_graphql::local::{Postgres, PostgresOptions};
+
+use crate::common::proxy::{Passing, Proxy};
+use crate::common::{Deployment, Server, eventually};
+
+pub const SHARDS: usize = 2;
+
+/// What goes wrong. With a shard: at the replica that leads its feed.
+#[derive(Debug, Clone, Copy)]
+pub enum Fault {
+    KillLeader(usize),
+    FreezeLeader(usize),
+    Broker(usize, Passing),
+    Shard(usize, Passing),
+    KillBroker,
+    KillPostgres,
+}
+
+pub struct Site {
+    pub deployment: Deployment,
+    pub replicas: Vec<Replica>,
+    pub addresses: Addresses,
+    postgres: Postgres,
+    postgres_is_up: bool,
+    broker_is_up: bool,
+    _folder: tempfile::TempDir,
+}
+
+/// Where replicas serve, those that were not killed.
+pub type Addresses = Arc<Mutex<Vec<String>>>;
+
+/// A place where a replica runs, with its own ways to the others.
+pub struct Replica {
+    server: Option<Server>,
+    pub name: String,
+    broker: Proxy,
+    shards: Vec<Proxy>,
+}
+
+impl Replica {
+    async fn new(deployment: &Deployment, postgres: u16) -> Self {
+        let broker = Proxy::start(deployment.nats.port()).await;
+        let mut shards = Vec::new();
+        for _ in 0..SHARDS {
+            shards.push(Proxy::start(postgres).await);
+        }
+        Self { server: None, name: String::new(), broker, shards }
+    }
+
+    /// Starts the replica unless it runs.
+    async fn start(&mut self, deployment: &Deployment) {
+        if self.server.is_some() {
+            return;
+        }
+        let dsn = |(shard, proxy): (usize, &Proxy)| {
+            let database = deployment.shard_dsns[shard].rsplit('/').next().unwrap();
+            format!("postgres://noetl@127.0.0.1:{}/{database}", proxy.port)
+        };
+        let shards: Vec<_> = self.shards.iter().enumerate().map(dsn).collect();
+        let broker = format!("nats://127.0.0.1:{}", self.broker.port);
+        let settings = [("NOETL_SHARDS", &*shards.join(",")), ("NOETL_NATS_URL", &*broker)];
+        let server = deployment.replica_with(&settings).await;
+        self.name = server.name().await;
+        self.server = Some(server);
+    }
+
+    fn heal(&self) {
+        for proxy in self.shards.iter().chain([&self.broker]) {
+            proxy.set(Passing::Freely);
+        }
+        if let Some(server) = &self.server {
+            server.signal(Signal::SIGCONT);
+        }
+    }
+}
+
+impl Site {
+    pub async fn start(replicas: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut options = PostgresOptions::new(folder.path().join("postgres"));
+        options.settings = vec![("fsync".into(), "off".into()), ("shared_buffers".into(), "32MB".into())];
+        let postgres = Postgres::start(options).await.unwrap();
+        let deployment = Deployment::on(&postgres.dsn("postgres"), SHARDS).await;
+        let replicas = join_all((0..replicas).map(|_| Replica::new(&deployment, postgres.port()))).await;
+        let addresses = Addresses::default();
+        let (postgres_is_up, broker_is_up) = (true, true);
+        let mut site =
+            Self { deployment, replicas, addresses, postgres, postgres_is_up, broker_is_up, _folder: folder };
+        site.heal().await;
+        site.deployment.feeds_begun().await;
+        site
+    }
+
+    /// The replica that leads a shard's feed; if that can't be told, the first.
+    async fn leader(&self, shard: usize) -> usize {
+        let leader = if self.postgres_is_up { self.deployment.leader(shard).await } else { None };
+        let found = leader.and_then(|leader| self.replicas.iter().position(|replica| replica.name == leader));
+        found.unwrap_or(0)
+    }
+
+    /// Waits until another replica leads a shard's feed.
+    pub async fn follows(&self, shard: usize, before: &str) {
+        eventually("another replica takes over", async || {
+            self.deployment.leader(shard).await.filter(|leader| leader != before)
+        })
+        .await;
+    }
+
+    /// Lets something go wrong, until it is healed. Answers the name of the replica that it struck.
+    pub async fn inject(&mut self, fault: Fault) -> String {
+        eprintln!("{fault:?}");
+        let shard = match fault {
+            Fault::KillLeader(of) | Fault::FreezeLeader(of) | Fault::Broker(of, _) | Fault::Shard(of, _) => of,
+            Fault::KillBroker | Fault::KillPostgres => 0,
+        };
+        let leader = self.leader(shard).await;
+        let replica = &mut self.replicas[leader];
+        match fault {
+            Fault::KillLeader(_) => {
+                if let Some(mut server) = replica.server.take() {
+                    self.addresses.lock().unwrap().retain(|url| *url != server.url);
+                    server.kill_9().await;
+                }
+            }
+            Fault::FreezeLeader(_) => {
+                if let Some(server) = &replica.server {
+                    server.signal(Signal::SIGSTOP);
+                }
+            }
+            Fault::Broker(_, passing) => replica.broker.set(passing),
+            Fault::Shard(_, passing) => replica.shards[shard].set(passing),
+            Fault::KillBroker => {
+                self.deployment.nats.kill_9().await;
+                self.broker_is_up = false;
+            }
+            Fault::KillPostgres => {
+                self.postgres.kill_9().await;
+                self.postgres_is_up = false;
+            }
+        }
+        self.replicas[leader].name.clone()
+    }
+
+    /// Brings back whatever is gone.
+    pub async fn heal(&mut self) {
+        if !self.postgres_is_up {
+            self.postgres.restart().await.unwrap();
+            self.postgres_is_up = true;
+        }
+        if !self.broker_is_up {
+            self.deployment.nats.restart().await.unwrap();
+            self.broker_is_up = true;
+        }
+        self.replicas.iter().for_each(Replica::heal);
+        let deployment = &self.deployment;
+        join_all(self.replicas.iter_mut().map(|replica| replica.start(deployment))).await;
+        let servers = self.replicas.iter().filter_map(|replica| replica.server.as_ref());
+        *self.addresses.lock().unwrap() = servers.map(|server| server.url.clone()).collect();
+    }
+
+    /// Waits until every replica is ready, as it is by itself.
+    pub async fn ready(&self) {
+        for server in self.replicas.iter().filter_map(|replica| replica.server.as_ref()) {
+            eventually("the replica is ready", async || {
+                server.get("/readyz").await.unwrap().status().is_success().then_some(())
+            })
+            .await;
+        }
+    }
+
+    /// Waits until events of every shard are published again.
+    pub async fn flows(&self) {
+        for shard in 0..SHARDS {
+            let before = self.published_on(shard).await;
+            eventually("events flow", async || (self.published_on(shard).await > before).then_some(())).await;
+        }
+    }
+
+    async fn published_on(&self, shard: usize) -> i64 {
+        let published = "SELECT published_events FROM noetl.tail_cursor";
+        sqlx::query_scalar(published).fetch_one(&mut self.deployment.shard(shard).await).await.unwrap()
+    }
+}
