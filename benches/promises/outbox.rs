@@ -16,7 +16,7 @@ use crate::report::{Limit, Report};
 
 const BATCH: usize = 500;
 const ROWS: usize = 20_000;
-/// Batches that are settled under an open transaction before its effect is measured.
+/// Rows that are settled under an open transaction before its effect is measured.
 const HELD: usize = 60_000;
 
 pub async fn measure(report: &mut Report) {
@@ -37,8 +37,8 @@ async fn held_open(deployment: &Deployment, server: &Server, report: &mut Report
     fill(deployment, 2 * ROWS + HELD).await;
     let calm = through_the_api(server, ROWS).await;
     let mut holder = deployment.shard(0).await;
-    let hold = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_current_xact_id()";
-    sqlx::raw_sql(hold).execute(&mut holder).await.unwrap();
+    let transaction = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_current_xact_id()";
+    sqlx::raw_sql(transaction).execute(&mut holder).await.unwrap();
     through_the_api(server, HELD).await;
     let while_held = through_the_api(server, ROWS).await;
     sqlx::raw_sql("ROLLBACK").execute(&mut holder).await.unwrap();

@@ -23,6 +23,9 @@ pub const MAX_ADVANCE: usize = 1000;
 /// Executions whose states are in memory at a time, for each shard of a request.
 const AT_ONCE: usize = 100;
 
+/// Bytes of states that one statement stores, unless a single one has more.
+const MAX_STORED_BYTES: usize = 4 << 20;
+
 /// The projections' use cases.
 #[derive(Debug, Clone)]
 pub struct Projections {
@@ -114,14 +117,50 @@ async fn advance(shard: &Database, ids: &[Id]) -> Result<Advances, StorageError>
     let ids: Vec<i64> = ids.iter().map(|id| id.get()).collect();
     let found = read(shard, &ids).await?;
     fault::reach("advance.read");
-    let advances = found.iter().map(|one| (one.execution_id, outcome(one))).collect();
+    let mut advances: Advances = found.iter().map(|one| (one.execution_id, outcome(one))).collect();
     let stale = |one: &Projected| one.projection.is_execution() && (one.folded > 0 || one.snapshot.is_none());
     let stale: Vec<Projected> = found.into_iter().filter(stale).collect();
-    if !stale.is_empty() {
-        snapshots::save(shard, &stale).await?;
-        metrics::counter!("noetl_projections_saved_total").increment(stale.len() as u64);
+    for group in groups(stale) {
+        for (id, error) in save(shard, &group).await {
+            advances.insert(id, Err(error.into()));
+        }
     }
     Ok(advances)
+}
+
+/// In groups that one statement stores well within its deadline; a large state is alone.
+fn groups(projections: Vec<Projected>) -> Vec<Vec<Projected>> {
+    let (mut groups, mut room): (Vec<Vec<Projected>>, usize) = (Vec::new(), 0);
+    for projected in projections {
+        let weight = projected.weight();
+        match groups.last_mut() {
+            Some(group) if weight <= room => group.push(projected),
+            _ => {
+                groups.push(vec![projected]);
+                room = MAX_STORED_BYTES;
+            }
+        }
+        room = room.saturating_sub(weight);
+    }
+    groups
+}
+
+/// Together; where that fails, one by one. Answers those that could not be stored.
+async fn save(shard: &Database, group: &[Projected]) -> Vec<(Id, StorageError)> {
+    let mut failed = Vec::new();
+    match snapshots::save(shard, group).await {
+        Err(error) if group.len() == 1 => failed.push((group[0].execution_id, error)),
+        Err(_) => {
+            for alone in group {
+                if let Err(error) = snapshots::save(shard, std::slice::from_ref(alone)).await {
+                    failed.push((alone.execution_id, error));
+                }
+            }
+        }
+        Ok(()) => {}
+    }
+    metrics::counter!("noetl_projections_saved_total").increment((group.len() - failed.len()) as u64);
+    failed
 }
 
 fn outcome(projected: &Projected) -> Result<Advanced, ServiceError> {

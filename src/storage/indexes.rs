@@ -20,13 +20,27 @@ const PLAIN: &[(&str, &str, &str)] = &[
     ("execution_status_idx", "noetl.execution", "(upper(status), execution_id)"),
     ("subscription_dedup_expiry_idx", "noetl.subscription_dedup", "(expires_at) WHERE state = 1"),
     ("subscription_dedup_reserved_idx", "noetl.subscription_dedup", "(execution_id) WHERE state = 0"),
-    // What is claimable, by status, and of which execution.
-    ("outbox_pending_idx", "noetl.outbox", "(outbox_id) WHERE status = 'PENDING'"),
-    ("outbox_pending_execution_idx", "noetl.outbox", "(execution_id, outbox_id) WHERE status = 'PENDING'"),
-    ("outbox_failed_idx", "noetl.outbox", "(available_at) WHERE status = 'FAILED'"),
-    ("outbox_failed_execution_idx", "noetl.outbox", "(execution_id, outbox_id) WHERE status = 'FAILED'"),
-    ("outbox_lease_idx", "noetl.outbox", "(lease_until) WHERE status = 'IN_FLIGHT'"),
-    ("outbox_lease_execution_idx", "noetl.outbox", "(execution_id, lease_until) WHERE status = 'IN_FLIGHT'"),
+    // What is claimable, by status and of which execution. The conditions that always hold keep the planner from taking
+    // an index that orders all rows for one execution's, or the other way round: while few rows have a status, both look
+    // alike to it, and one of them walks over everything that was settled.
+    ("outbox_pending_idx", "noetl.outbox", "(outbox_id) WHERE status = 'PENDING' AND attempts >= 0"),
+    (
+        "outbox_pending_execution_idx",
+        "noetl.outbox",
+        "(execution_id, outbox_id) WHERE status = 'PENDING' AND execution_id IS NOT NULL",
+    ),
+    ("outbox_failed_idx", "noetl.outbox", "(available_at) WHERE status = 'FAILED' AND attempts >= 0"),
+    (
+        "outbox_failed_execution_idx",
+        "noetl.outbox",
+        "(execution_id, outbox_id) WHERE status = 'FAILED' AND execution_id IS NOT NULL",
+    ),
+    ("outbox_lease_idx", "noetl.outbox", "(lease_until) WHERE status = 'IN_FLIGHT' AND attempts >= 0"),
+    (
+        "outbox_lease_execution_idx",
+        "noetl.outbox",
+        "(execution_id, lease_until) WHERE status = 'IN_FLIGHT' AND execution_id IS NOT NULL",
+    ),
     // For the purge, and for people. With the collation, the planner can't take the lists' indexes for a claim: it may
     // believe that a status is rare while its settled rows are many.
     ("outbox_published_idx", "noetl.outbox", "(published_at) WHERE status = 'PUBLISHED'"),

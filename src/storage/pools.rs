@@ -35,6 +35,8 @@ pub struct Database {
     suspected: Notify,
     /// See [`Self::may_hold`].
     holders: Semaphore,
+    /// See [`Self::may_take_long`].
+    long: Semaphore,
 }
 
 /// What the prober last saw.
@@ -65,10 +67,11 @@ impl Database {
             .max_connections(connections)
             .acquire_timeout(ACQUIRE_DEADLINE)
             .connect_lazy_with(pooled);
-        let holders = Semaphore::new((connections as usize / 2).max(1));
+        let half = || Semaphore::new((connections as usize / 2).max(1));
+        let (holders, long) = (half(), half());
         let (latency_micros, slow_probes) = (AtomicU64::new(u64::MAX), AtomicU64::new(0));
         let (down, suspected) = (RwLock::new(None), Notify::new());
-        Self { name, pool, options, down, latency_micros, slow_probes, suspected, holders }
+        Self { name, pool, options, down, latency_micros, slow_probes, suspected, holders, long }
     }
 
     /// Which one it is.
@@ -87,6 +90,13 @@ impl Database {
     pub(super) async fn may_hold(&self) -> Option<SemaphorePermit<'_>> {
         // It is never closed.
         self.holders.acquire().await.ok()
+    }
+
+    /// Waits until the caller may keep a connection of the pool for as long as its work takes: whoever only asks something
+    /// finds one meanwhile.
+    pub(super) async fn may_take_long(&self) -> Option<SemaphorePermit<'_>> {
+        // It is never closed.
+        self.long.acquire().await.ok()
     }
 
     /// A connection of its own, outside the pool and its deadlines, for work that may take long.

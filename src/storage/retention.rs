@@ -205,9 +205,9 @@ async fn unpublished(connection: &mut PgConnection, partition: &Partition) -> sq
     let feed = sqlx::query!(
         r#"SELECT done::text AS "done!",
                   (control.system_identifier <> cursor.system_identifier
-                   OR checkpoint.timeline_id <> cursor.timeline
+                   OR ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer <> cursor.timeline
                    OR pg_snapshot_xmax(done) > pg_snapshot_xmax(pg_current_snapshot())) AS "changed!"
-           FROM noetl.tail_cursor AS cursor, pg_control_system() AS control, pg_control_checkpoint() AS checkpoint"#,
+           FROM noetl.tail_cursor AS cursor, pg_control_system() AS control"#,
     );
     let Some(feed) = feed.fetch_optional(&mut *connection).await? else {
         return Ok(Some(Kept::FeedNeverBegan));

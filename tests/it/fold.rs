@@ -289,6 +289,17 @@ fn variables_are_what_the_latest_event_set() {
 }
 
 #[test]
+fn an_empty_name_or_a_null_hides_nothing() {
+    let mut history = History::started();
+    history.step("step.enter", "a").with_result(json!({ "context": { "iterations_expected": null } }));
+    history.last().context = Some(json!({ "iterations_expected": 2 }));
+    history.say("command.issued", Some("a"), json!({ "command_id": "" }));
+    history.with_result(json!({ "context": { "command_id": 17 } }));
+    let wanted = Iterations { expected: 2, dispatched: 1, completed: 0 };
+    assert_eq!(step(&history.fold(), "a").iterations(), Some(wanted));
+}
+
+#[test]
 fn unknown_types_and_other_servers_planning_change_no_step() {
     let mut history = History::started();
     history.step("something.else", "a").command("command.issued", "__orchestrate__", "o1");

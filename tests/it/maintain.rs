@@ -214,13 +214,23 @@ async fn dropped(server: &Server) -> f64 {
 }
 
 #[tokio::test]
-async fn a_table_in_use_is_left_alone() {
+async fn a_table_in_use_is_left_alone_and_writers_are_not_held_up() {
     let deployment = Deployment::start(1).await;
     old_partitions(&deployment, 0, 1).await;
     publish(&deployment).await;
-    let mut holder = deployment.shard(0).await;
+    let (mut holder, mut writer) = tokio::join!(deployment.shard(0), deployment.shard(0));
     run(&mut holder, "BEGIN; SELECT count(*) FROM noetl.event").await;
-    let said = maintain(&deployment).await;
+    run(&mut writer, "SET lock_timeout = '3s'").await;
+    let mut maintained = Box::pin(maintain(&deployment));
+    let mut next = 0;
+    let said = loop {
+        next += 1;
+        // It fails if it has to wait for longer than its lock timeout.
+        tokio::select! {
+            said = &mut maintained => break said,
+            () = insert(&mut writer, (1, next)) => {}
+        }
+    };
     assert!(said.contains("event_old1 stays: the event table is in use"), "{said}");
     assert_eq!(left(&deployment, 0).await, ["event_old1"]);
     run(&mut holder, "COMMIT").await;

@@ -46,7 +46,8 @@ impl Ledger {
 }
 
 async fn drain(server: &Server, claimant: usize, ledger: &Mutex<Ledger>) {
-    let limit = [500, 100, 333, 37][claimant % 4];
+    // Mostly less than an execution has, so that claimants meet within one.
+    let limit = [60, 90, 40, 250][claimant % 4];
     let input = json!({ "limit": limit, "leaseSeconds": 600 });
     while ledger.lock().unwrap().rows < ROWS {
         let claimed = server.claim(input.clone()).await;
@@ -164,6 +165,44 @@ async fn a_row_that_commits_late_is_not_left_behind() {
         (!ids(&claimed).is_empty()).then_some(claimed)
     });
     assert_eq!(ids(&claimed.await), ["0-1"]);
+}
+
+/// Backends of the test's database that wait for a lock.
+async fn waiting(deployment: &Deployment) -> i64 {
+    let query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    sqlx::query_scalar(query).fetch_one(&mut deployment.shard(0).await).await.unwrap()
+}
+
+/// A claim is stopped between finding its rows and committing them, by a lock on the leases' sequence. Meanwhile an
+/// earlier row of the same execution commits, and somebody else claims.
+#[tokio::test]
+async fn two_claims_at_once_do_not_split_an_execution_though_a_row_commits_between() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    let insert =
+        |event: i64| format!("INSERT INTO noetl.outbox (execution_id, event_id, payload) VALUES (7, {event}, '{{}}')");
+    let (mut late, mut gate) = (deployment.shard(0).await, deployment.shard(0).await);
+    run(&mut late, &format!("BEGIN; {}", insert(1))).await;
+    deployment.on_shard(0, &insert(2)).await;
+    run(&mut gate, "BEGIN; ALTER SEQUENCE noetl.outbox_lease_token CACHE 1").await;
+
+    let first = server.claim(json!({}));
+    let rest = async {
+        eventually("the first claim waits", async || (waiting(&deployment).await == 1).then_some(())).await;
+        run(&mut late, "COMMIT").await;
+        let second = server.claim(json!({}));
+        let opened = async {
+            // The second claim either leaves the execution alone, or waits, too, and would split it.
+            let both = eventually("both claims wait", async || (waiting(&deployment).await == 2).then_some(()));
+            let _ = tokio::time::timeout(std::time::Duration::from_secs(1), both).await;
+            run(&mut gate, "COMMIT").await;
+        };
+        tokio::join!(second, opened).0
+    };
+    let (first, second) = tokio::join!(first, rest);
+    assert_eq!((ids(&first), ids(&second)), (vec!["0-2".to_owned()], vec![]));
+    server.published(&references(&first)).await;
+    assert_eq!(ids(&server.claim(json!({})).await), ["0-1"]);
 }
 
 /// Rows that no execution owns have no order, and rows in flight with a server that knows no leases come back, too.

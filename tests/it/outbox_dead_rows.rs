@@ -41,7 +41,7 @@ impl Claimant {
     /// next statement of the same connection.
     async fn work(&mut self, deployment: &Deployment) -> i64 {
         pass(Duration::from_millis(1100)).await;
-        outbox::counts(&self.database).await.unwrap();
+        outbox::look(&self.database, &self.marks).await.unwrap();
         let before = read(deployment).await;
         assert_eq!(self.claim(BATCH).await.len(), usize::try_from(BATCH).unwrap());
         pass(Duration::from_millis(1100)).await;

@@ -38,7 +38,7 @@ async fn without_feed(deployment: &Deployment) -> Server {
 async fn eight_workers_with_the_same_batch_store_each_event_once() {
     let deployment = Deployment::start(2).await;
     let (one, other) = tokio::join!(without_feed(&deployment), without_feed(&deployment));
-    let keys = keys(1000, 1);
+    let keys = keys(4000, 1);
     let forward: Vec<Value> = keys.iter().map(|key| event(*key)).collect();
     let backward: Vec<Value> = forward.iter().rev().cloned().collect();
     let workers = (0..8).map(|n| {
@@ -48,11 +48,11 @@ async fn eight_workers_with_the_same_batch_store_each_event_once() {
     let payloads = join_all(workers).await;
     assert!(payloads.iter().all(|payload| payload["rejected"] == json!([])), "{payloads:?}");
     let sum = |field| payloads.iter().map(|payload| count(payload, field)).sum::<i64>();
-    assert_eq!((sum("projected"), sum("duplicates")), (1000, 7000));
+    assert_eq!((sum("projected"), sum("duplicates")), (4000, 28_000));
     assert_eq!(deployment.committed().await, BTreeSet::from_iter(keys));
 
     let again = one.project(&forward).await;
-    assert_eq!((count(&again, "projected"), count(&again, "duplicates")), (0, 1000), "{again}");
+    assert_eq!((count(&again, "projected"), count(&again, "duplicates")), (0, 4000), "{again}");
 }
 
 #[tokio::test]

@@ -177,6 +177,21 @@ async fn the_list_follows_what_is_advanced_and_says_at_once_what_ended() {
     let theirs = it.server.data(query, json!({ "id": other.to_string() })).await["execution"].clone();
     assert_eq!((&theirs["path"], &theirs["status"]), (&json!("theirs"), &json!("RUNNING")));
     assert!(theirs["startedAt"].is_string());
+
+    // Whatever order its events come in: the entry is known from its start, though that came last.
+    let reversed = it.id + 2_000_000;
+    write(&mut it.shard, reversed, 2, "step.enter", "{}", "{}").await;
+    advance(&it.server, &[reversed]).await;
+    write(&mut it.shard, reversed, 1, "playbook_started", "{}", r#"{"path": "run"}"#).await;
+    run(
+        &mut it.shard,
+        "UPDATE noetl.event SET catalog_id = (SELECT min(catalog_id) FROM noetl.catalog) WHERE catalog_id = 0",
+    )
+    .await;
+    advance(&it.server, &[reversed]).await;
+    let query = "query($id: ID!) { execution(id: $id) { catalogEntry { path } } }";
+    let found = it.server.data(query, json!({ "id": reversed.to_string() })).await["execution"].clone();
+    assert_eq!(found["catalogEntry"]["path"], json!("run"));
 }
 
 #[tokio::test]
@@ -242,8 +257,14 @@ async fn what_others_keep_beside_a_snapshot_stays() {
     write_loop(&mut it.shard, it.id, 1).await;
     it.advance().await;
     let kept = "SELECT meta -> 'routing_meta' FROM noetl.projection_snapshot";
-    let kept: Value = sqlx::query_scalar(kept).fetch_one(&mut it.shard).await.unwrap();
-    assert_eq!(kept, json!({ "kept": true }));
+    let read: Value = sqlx::query_scalar(kept).fetch_one(&mut it.shard).await.unwrap();
+    assert_eq!(read, json!({ "kept": true }));
+    // Also where the snapshot itself is of no use, and is replaced.
+    it.change_snapshot("meta = meta - 'schema'").await;
+    it.advance().await;
+    let read: Value = sqlx::query_scalar(kept).fetch_one(&mut it.shard).await.unwrap();
+    assert_eq!(read, json!({ "kept": true }));
+    assert_eq!(it.state().await["snapshot"]["behindBy"], json!("0"));
 }
 
 #[tokio::test]

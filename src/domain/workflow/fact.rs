@@ -82,17 +82,27 @@ pub(super) fn step_name(event: &Event) -> Option<&str> {
 }
 
 /// The command that an event is about.
-pub(super) fn command_id(event: &Event) -> Option<&str> {
+pub(super) fn command_id(event: &Event) -> Option<String> {
     let result = event.result.as_ref();
-    let within = |part: &str| result?.get(part)?.get("command_id")?.as_str();
-    let meta = event.meta.as_ref().and_then(|meta| meta.get("command_id")?.as_str());
-    meta.or_else(|| within("context")).or_else(|| within("data")).filter(|id| !id.is_empty())
+    let within = |part: &str| text(result?.get(part)?.get("command_id")?);
+    let meta = event.meta.as_ref().and_then(|meta| text(meta.get("command_id")?));
+    meta.or_else(|| within("context")).or_else(|| within("data"))
+}
+
+/// A name, which some write as a number; an empty one is none.
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) if !text.is_empty() => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
 }
 
 /// A value of the event's own making: in `result.context`, else in `context`.
 pub(super) fn said<'a>(event: &'a Event, key: &str) -> Option<&'a Value> {
     let enveloped = event.result.as_ref().and_then(|result| result.get("context")?.get(key));
-    enveloped.or_else(|| event.context.as_ref().and_then(|context| context.get(key)))
+    let own = || event.context.as_ref().and_then(|context| context.get(key));
+    enveloped.filter(|value| !value.is_null()).or_else(own)
 }
 
 /// Whether a marker such as `__cursor_loop` is set.

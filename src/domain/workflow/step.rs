@@ -155,7 +155,7 @@ impl StepState {
         }
         self.note_result(mark, event);
         if let Some(command) = command {
-            self.note_command(command.to_owned(), kind, event);
+            self.note_command(command, kind, event);
         }
     }
 

@@ -44,7 +44,8 @@ impl Subscription {
         Ok(items.map_ok(move |item| LiveItem::new(item, selection, rendered.clone())))
     }
 
-    /// An execution as it stands now, then again after each change. Changes that come together are told together.
+    /// An execution as it stands now, then again after each change. Changes that come together are told together; one that
+    /// was told already while it was on its way may be told again.
     async fn execution_changes(
         &self,
         ctx: &Context<'_>,

@@ -38,7 +38,7 @@ pub struct Step {
     /// Where it stands.
     status: StepStatus,
     /// How often it was tried; 0 before its first command.
-    attempt: i64,
+    attempt: i32,
     /// When it was entered.
     entered_at: Option<DateTime<Utc>>,
     /// When it completed, failed or was skipped.
@@ -57,24 +57,24 @@ pub struct Step {
 #[derive(Debug, Clone, SimpleObject)]
 pub struct StepIterations {
     /// How many there will be; of a loop that does not know, how many were handed out.
-    expected: i64,
+    expected: i32,
     /// How many were handed out.
-    dispatched: i64,
+    dispatched: i32,
     /// How many completed.
-    completed: i64,
+    completed: i32,
 }
 
 /// How far one frame of a cursor loop is: the rows that one claim took.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct CursorFrame {
     /// Its number, from 0.
-    index: i64,
+    index: i32,
     /// Whether its rows were taken.
     claim_completed: bool,
     /// Rows handed out.
-    body_issued: i64,
+    body_issued: i32,
     /// Rows done.
-    body_completed: i64,
+    body_completed: i32,
 }
 
 /// A stored state. Reading begins with it and adds what came since, so it only saves time.
@@ -119,7 +119,7 @@ impl Step {
         Self {
             name: name.to_owned(),
             status: step.status().into(),
-            attempt: step.attempt(),
+            attempt: int(step.attempt()),
             entered_at: step.entered_at(),
             completed_at: step.ended_at(),
             result: step.result().cloned().map(Json),
@@ -132,13 +132,18 @@ impl Step {
 
 impl From<workflow::Iterations> for StepIterations {
     fn from(workflow::Iterations { expected, dispatched, completed }: workflow::Iterations) -> Self {
-        Self { expected, dispatched, completed }
+        Self { expected: int(expected), dispatched: int(dispatched), completed: int(completed) }
     }
 }
 
 impl From<workflow::Frame> for CursorFrame {
     fn from(frame: workflow::Frame) -> Self {
         let workflow::Frame { index, claim_completed, body_issued, body_completed } = frame;
-        Self { index, claim_completed, body_issued, body_completed }
+        Self { index: int(index), claim_completed, body_issued: int(body_issued), body_completed: int(body_completed) }
     }
+}
+
+/// A number that a worker may have made up, within what GraphQL's `Int` holds.
+fn int(number: i64) -> i32 {
+    i32::try_from(number).unwrap_or(if number < 0 { i32::MIN } else { i32::MAX })
 }

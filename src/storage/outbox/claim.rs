@@ -86,27 +86,27 @@ async fn hold(tx: &mut Transaction<'static, Postgres>, claim: &Claim) -> sqlx::R
         r#"SELECT candidate.outbox_id AS "outbox_id!", candidate.execution_id
            FROM (SELECT * FROM (
                (SELECT outbox_id, execution_id, false AS fresh FROM noetl.outbox
-                WHERE status = 'IN_FLIGHT' AND lease_until >= $3 AND lease_until <= now()
+                WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until >= $3 AND lease_until <= now()
                 ORDER BY lease_until LIMIT $5)
                UNION ALL
                (SELECT outbox_id, execution_id, false FROM noetl.outbox
-                WHERE status = 'FAILED' AND available_at >= $2 AND available_at <= now()
+                WHERE status = 'FAILED' AND attempts >= 0 AND available_at >= $2 AND available_at <= now()
                 ORDER BY available_at LIMIT $5)
                UNION ALL
                (SELECT outbox_id, execution_id, false FROM noetl.outbox
-                WHERE status = 'IN_FLIGHT' AND lease_until IS NULL AND locked_at <= now() - make_interval(secs => $6)
+                WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until IS NULL AND locked_at <= now() - make_interval(secs => $6)
                 LIMIT $5)
                UNION ALL
                (SELECT outbox_id, execution_id, true FROM noetl.outbox
-                WHERE status = 'PENDING' AND outbox_id >= $1 AND available_at <= now()
+                WHERE status = 'PENDING' AND attempts >= 0 AND outbox_id >= $1 AND available_at <= now()
                 ORDER BY outbox_id)
                UNION ALL
                (SELECT outbox_id, execution_id, false FROM noetl.outbox
-                WHERE status = 'IN_FLIGHT' AND lease_until >= $3 AND lease_until <= now()
+                WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until >= $3 AND lease_until <= now()
                 ORDER BY lease_until OFFSET $5)
                UNION ALL
                (SELECT outbox_id, execution_id, false FROM noetl.outbox
-                WHERE status = 'FAILED' AND available_at >= $2 AND available_at <= now()
+                WHERE status = 'FAILED' AND attempts >= 0 AND available_at >= $2 AND available_at <= now()
                 ORDER BY available_at OFFSET $5)
            ) AS candidate
            WHERE CASE

@@ -141,7 +141,7 @@ pub async fn retryable(shard: &Database, filter: &OutboxFilter) -> Result<i64, S
     }
     let count = sqlx::query_scalar!(
         r#"SELECT count(*) AS "count!" FROM noetl.outbox
-           WHERE status = 'FAILED' AND available_at > now()
+           WHERE status = 'FAILED' AND attempts >= 0 AND available_at > now()
              AND ($1::bigint IS NULL OR execution_id = $1) AND ($2::integer IS NULL OR attempts >= $2)"#,
         filter.execution_id.map(crate::domain::ids::Id::get),
         filter.min_attempts,
@@ -158,7 +158,7 @@ pub async fn retry(shard: &Database, filter: &OutboxFilter, limit: i64) -> Resul
         "UPDATE noetl.outbox SET available_at = now(), updated_at = now()
          WHERE outbox_id = ANY (ARRAY(
              SELECT outbox_id FROM noetl.outbox
-             WHERE status = 'FAILED' AND available_at > now()
+             WHERE status = 'FAILED' AND attempts >= 0 AND available_at > now()
                AND ($1::bigint IS NULL OR execution_id = $1) AND ($2::integer IS NULL OR attempts >= $2)
              ORDER BY available_at LIMIT $3 FOR UPDATE SKIP LOCKED))",
         filter.execution_id.map(crate::domain::ids::Id::get),

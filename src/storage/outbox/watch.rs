@@ -39,16 +39,16 @@ pub async fn look(shard: &Database, from: &Marks) -> Result<Sight, StorageError>
     let row = sqlx::query!(
         r#"SELECT pending, failed, lease, others AS "others!", last, now() - interval '1 second' AS "settled!"
            FROM (SELECT
-               (SELECT outbox_id FROM noetl.outbox WHERE status = 'PENDING' AND outbox_id >= $1
+               (SELECT outbox_id FROM noetl.outbox WHERE status = 'PENDING' AND attempts >= 0 AND outbox_id >= $1
                 ORDER BY outbox_id LIMIT 1) AS pending,
                (SELECT available_at FROM noetl.outbox
-                WHERE status = 'FAILED' AND available_at >= $2 AND available_at <= now()
+                WHERE status = 'FAILED' AND attempts >= 0 AND available_at >= $2 AND available_at <= now()
                 ORDER BY available_at LIMIT 1) AS failed,
                (SELECT lease_until FROM noetl.outbox
-                WHERE status = 'IN_FLIGHT' AND lease_until >= $3 AND lease_until <= now()
+                WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until >= $3 AND lease_until <= now()
                 ORDER BY lease_until LIMIT 1) AS lease,
                EXISTS (SELECT 1 FROM noetl.outbox
-                       WHERE status = 'IN_FLIGHT' AND lease_until IS NULL
+                       WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until IS NULL
                          AND locked_at <= now() - make_interval(secs => $4)) AS others,
                (SELECT max(outbox_id) FROM noetl.outbox) AS last) AS first"#,
         from.pending,
@@ -75,16 +75,16 @@ pub async fn backlog(shard: &Database, from: &Marks) -> Result<Backlog, StorageE
         r#"SELECT count(*) AS "pending!", extract(epoch FROM now() - min(created_at))::float8 AS oldest_seconds
            FROM (
                SELECT created_at FROM noetl.outbox
-               WHERE status = 'PENDING' AND outbox_id >= $1 AND available_at <= now()
+               WHERE status = 'PENDING' AND attempts >= 0 AND outbox_id >= $1 AND available_at <= now()
                UNION ALL
                SELECT created_at FROM noetl.outbox
-               WHERE status = 'FAILED' AND available_at >= $2 AND available_at <= now()
+               WHERE status = 'FAILED' AND attempts >= 0 AND available_at >= $2 AND available_at <= now()
                UNION ALL
                SELECT created_at FROM noetl.outbox
-               WHERE status = 'IN_FLIGHT' AND lease_until >= $3 AND lease_until <= now()
+               WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until >= $3 AND lease_until <= now()
                UNION ALL
                SELECT created_at FROM noetl.outbox
-               WHERE status = 'IN_FLIGHT' AND lease_until IS NULL AND locked_at <= now() - make_interval(secs => $4)
+               WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until IS NULL AND locked_at <= now() - make_interval(secs => $4)
            ) AS claimable"#,
         from.pending,
         from.failed,
@@ -98,8 +98,8 @@ pub async fn backlog(shard: &Database, from: &Marks) -> Result<Backlog, StorageE
 pub async fn counts(shard: &Database) -> Result<Counts, StorageError> {
     let row = sqlx::query_as!(
         Counts,
-        r#"SELECT (SELECT count(*) FROM noetl.outbox WHERE status = 'IN_FLIGHT') AS "in_flight!",
-                  (SELECT count(*) FROM noetl.outbox WHERE status = 'FAILED') AS "failed!""#,
+        r#"SELECT (SELECT count(*) FROM noetl.outbox WHERE status = 'IN_FLIGHT' AND attempts >= 0) AS "in_flight!",
+                  (SELECT count(*) FROM noetl.outbox WHERE status = 'FAILED' AND attempts >= 0) AS "failed!""#,
     );
     shard.run(row.fetch_one(shard.pool())).await
 }

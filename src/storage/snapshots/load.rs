@@ -19,6 +19,7 @@ use crate::storage::pools::Database;
 /// The state of each of these logs, in no order. Memory is bounded by the states, whatever the logs' length; it takes as
 /// long as there is to fold.
 pub async fn read(shard: &Database, ids: &[i64]) -> Result<Vec<Projected>, StorageError> {
+    let _permit = shard.may_take_long().await;
     let begin = async {
         let mut tx = shard.pool().begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").await?;
         let moment = moment(&mut tx).await?;

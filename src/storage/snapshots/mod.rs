@@ -58,6 +58,14 @@ pub struct Projected {
     unusable: Option<String>,
 }
 
+impl Projected {
+    /// Roughly how many bytes storing it takes.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        serde_json::to_vec(&self.projection.state).map_or(usize::MAX, |text| text.len())
+    }
+}
+
 /// Why a stored snapshot can't be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Defect {

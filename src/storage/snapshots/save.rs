@@ -19,7 +19,6 @@ pub async fn save(shard: &Database, projections: &[Projected]) -> Result<(), Sto
     rows.sort_by_key(|row| row.id);
     let work = async {
         let mut tx = shard.pool().begin().await?;
-        drop_unusable(&mut tx, projections).await?;
         store(&mut tx, rows).await?;
         tx.commit().await
     };
@@ -35,6 +34,8 @@ struct Stored {
     applied_count: i64,
     as_of: String,
     system: String,
+    /// The checksum of what stands there, if that can't be used.
+    unusable: Option<String>,
     read_model: ReadModel,
 }
 
@@ -66,6 +67,7 @@ impl Stored {
             applied_count,
             as_of: as_of.clone(),
             system: system.clone(),
+            unusable: projected.unusable.clone(),
             read_model: ReadModel::new(projection),
         })
     }
@@ -89,27 +91,6 @@ impl ReadModel {
     }
 }
 
-/// Removes snapshots that were found unusable, unless somebody has replaced them since: what they say of the moment that
-/// they are of can't be compared with.
-async fn drop_unusable(tx: &mut Transaction<'static, Postgres>, projections: &[Projected]) -> sqlx::Result<()> {
-    let unusable = projections.iter().filter_map(|one| Some((one.execution_id.to_string(), one.unusable.clone()?)));
-    let (ids, checksums): (Vec<String>, Vec<String>) = unusable.unzip();
-    if ids.is_empty() {
-        return Ok(());
-    }
-    let delete = sqlx::query!(
-        "DELETE FROM noetl.projection_snapshot AS stored
-         USING unnest($1::text[], $2::text[]) AS bad (id, checksum)
-         WHERE stored.aggregate_id = bad.id AND stored.checksum = bad.checksum AND stored.aggregate_type = $3
-           AND stored.tenant_id = 'default' AND stored.organization_id = 'default'",
-        &ids,
-        &checksums,
-        AGGREGATE,
-    );
-    delete.execute(&mut **tx).await?;
-    Ok(())
-}
-
 async fn store(tx: &mut Transaction<'static, Postgres>, mut rows: Vec<Stored>) -> sqlx::Result<()> {
     let snapshots: Vec<Value> = rows.iter_mut().map(|row| std::mem::take(&mut row.snapshot)).collect();
     macro_rules! column {
@@ -121,26 +102,30 @@ async fn store(tx: &mut Transaction<'static, Postgres>, mut rows: Vec<Stored>) -
         "WITH input AS (
              SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::jsonb[], $4::text[], $5::bigint[], $6::text[],
                                   $7::text[], $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[],
-                                  $13::text[], $14::timestamptz[], $15::timestamptz[], $16::text[])
+                                  $13::text[], $14::timestamptz[], $15::timestamptz[], $16::text[], $19::text[])
                  AS t (id, version, snapshot, checksum, applied_count, as_of, system, catalog_id, parent, path, status,
-                       last_type, last_node, started_at, ended_at, error)
+                       last_type, last_node, started_at, ended_at, error, unusable)
          ), saved AS (
              INSERT INTO noetl.projection_snapshot AS standing
                  (aggregate_id, aggregate_type, version, snapshot, checksum, meta)
              SELECT id::text, $17, version, snapshot, checksum,
-                    jsonb_build_object('applied_count', applied_count, 'as_of', as_of, 'schema', $18::integer,
-                                       'system', system)
+                    jsonb_strip_nulls(jsonb_build_object('applied_count', applied_count, 'as_of', as_of,
+                                      'schema', $18::integer, 'system', system, 'unusable', unusable))
              FROM input ORDER BY id
              ON CONFLICT (tenant_id, organization_id, aggregate_type, aggregate_id) DO UPDATE
              SET version = EXCLUDED.version, snapshot = EXCLUDED.snapshot, checksum = EXCLUDED.checksum,
                  -- What others keep in there (routing_meta) stays.
-                 meta = standing.meta || EXCLUDED.meta, updated_at = now()
-             WHERE standing.meta ->> 'as_of' IS NULL
-                OR standing.meta ->> 'system' IS DISTINCT FROM EXCLUDED.meta ->> 'system'
-                OR (pg_snapshot_xmax((EXCLUDED.meta ->> 'as_of')::pg_snapshot),
-                    -(SELECT count(*) FROM pg_snapshot_xip((EXCLUDED.meta ->> 'as_of')::pg_snapshot)))
-                 > (pg_snapshot_xmax((standing.meta ->> 'as_of')::pg_snapshot),
-                    -(SELECT count(*) FROM pg_snapshot_xip((standing.meta ->> 'as_of')::pg_snapshot)))
+                 meta = standing.meta || (EXCLUDED.meta - 'unusable'), updated_at = now()
+             WHERE CASE
+                 -- What can't be used says nothing of its moment that could be compared with.
+                 WHEN standing.checksum = EXCLUDED.meta ->> 'unusable' THEN true
+                 WHEN standing.meta ->> 'as_of' IS NULL THEN true
+                 WHEN standing.meta ->> 'system' IS DISTINCT FROM EXCLUDED.meta ->> 'system' THEN true
+                 ELSE (pg_snapshot_xmax((EXCLUDED.meta ->> 'as_of')::pg_snapshot),
+                       -(SELECT count(*) FROM pg_snapshot_xip((EXCLUDED.meta ->> 'as_of')::pg_snapshot)))
+                    > (pg_snapshot_xmax((standing.meta ->> 'as_of')::pg_snapshot),
+                       -(SELECT count(*) FROM pg_snapshot_xip((standing.meta ->> 'as_of')::pg_snapshot)))
+             END
              RETURNING aggregate_id
          )
          INSERT INTO noetl.execution AS listed
@@ -150,7 +135,8 @@ async fn store(tx: &mut Transaction<'static, Postgres>, mut rows: Vec<Stored>) -
                 error
          FROM input JOIN saved ON saved.aggregate_id = input.id::text ORDER BY id
          ON CONFLICT (execution_id) DO UPDATE
-         SET parent_execution_id = coalesce(listed.parent_execution_id, EXCLUDED.parent_execution_id),
+         SET catalog_id = CASE listed.catalog_id WHEN 0 THEN EXCLUDED.catalog_id ELSE listed.catalog_id END,
+             parent_execution_id = coalesce(listed.parent_execution_id, EXCLUDED.parent_execution_id),
              path = coalesce(listed.path, EXCLUDED.path), status = EXCLUDED.status,
              last_event_type = EXCLUDED.last_event_type, last_node_name = EXCLUDED.last_node_name,
              last_event_id = EXCLUDED.last_event_id,
@@ -175,6 +161,7 @@ async fn store(tx: &mut Transaction<'static, Postgres>, mut rows: Vec<Stored>) -
         column!(row => row.read_model.error.clone()) as &[Option<String>],
         AGGREGATE,
         SHAPE,
+        column!(row => row.unusable.clone()) as &[Option<String>],
     );
     insert.execute(&mut **tx).await?;
     Ok(())

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::domain::backoff::DEFAULT_MAX_SECONDS;
 use crate::domain::shard::ShardIndex;
 use crate::service::error::ServiceError;
+use crate::service::fault;
 use crate::service::outbox::{Claim, ClaimRef, Leased, Outbox};
 use crate::service::wake::Wakes;
 use publisher::Publisher;
@@ -87,6 +88,7 @@ impl Relay {
             let gauge = metrics::gauge!("noetl_outbox_relay_in_flight", "shard" => self.shard.to_string());
             gauge.set(f64::from(u32::try_from(count).unwrap_or(u32::MAX)));
             let delivered = self.deliver(claims.rows, stop).await;
+            fault::reach("relay.published");
             let settled = self.settle(delivered).await;
             gauge.set(0.0);
             settled.map_err(|error| format!("rows come back when their leases pass: {error}"))?;

@@ -1,0 +1,90 @@
+//! The tasks of one process.
+
+use std::sync::Arc;
+
+use super::retention_of;
+use crate::config::Config;
+use crate::graphql::schema::Services;
+use crate::service::wake::Wakes;
+use crate::stream::tailer::{TailSettings, Tailer};
+use crate::stream::wake;
+use crate::supervisor::Supervisor;
+use crate::tasks::projector::Projector;
+use crate::tasks::relay::Relay;
+use crate::tasks::{dedup_purge, dedup_sweeper, machine_lease, outbox_purge, partitions, prober, retention};
+
+/// Starts what looks after the databases.
+pub(super) fn start_housekeeping(supervisor: &mut Supervisor, services: &Services, config: &Config) {
+    let databases = services.executions.databases();
+    for database in databases.distinct() {
+        let task = prober::run(Arc::clone(database), supervisor.soft());
+        supervisor.start("prober", quiet(task));
+    }
+    supervisor.start("machine lease", quiet(machine_lease::run(Arc::clone(&services.ids), supervisor.soft())));
+    let (executions, subscriptions) = (services.executions.clone(), services.subscriptions.clone());
+    supervisor.start("sweeper", quiet(dedup_sweeper::run(executions, subscriptions, supervisor.soft())));
+    supervisor.start("outbox purge", quiet(outbox_purge::run(services.outbox.clone(), supervisor.soft())));
+    supervisor.start("partitions", quiet(partitions::run(databases.clone(), supervisor.soft())));
+    supervisor.start("dedup purge", quiet(dedup_purge::run(databases.clone(), supervisor.soft())));
+    let retention = retention_of(config);
+    if retention.days.is_some() && retention.publishes {
+        supervisor.start("retention", quiet(retention::run(databases.clone(), retention, supervisor.soft())));
+    }
+}
+
+/// Starts what moves data to and from the broker.
+pub(super) fn start_traffic(
+    supervisor: &mut Supervisor,
+    services: &Services,
+    client: &async_nats::Client,
+    wakes: &Wakes,
+    config: &Config,
+) {
+    for shard in services.outbox.shards() {
+        if let Some(hub) = &services.hub {
+            supervisor.start("live feed", quiet(hub.clone().run(shard, supervisor.soft())));
+        }
+        if config.outbox_relay {
+            let relay = Relay::new(shard, services.outbox.clone(), wakes.clone(), client.clone());
+            supervisor.start("outbox relay", quiet(relay.run(supervisor.soft())));
+        }
+        if config.projector {
+            let projector = Projector { shard, client: client.clone(), projections: services.projections.clone() };
+            supervisor.start("projector", quiet(projector.run(supervisor.soft())));
+        }
+    }
+    if let Some(settings) = config.event_stream {
+        start_tailers(supervisor, services, client, wakes, settings);
+    }
+}
+
+fn start_tailers(
+    supervisor: &mut Supervisor,
+    services: &Services,
+    client: &async_nats::Client,
+    local: &Wakes,
+    settings: TailSettings,
+) {
+    let databases = services.executions.databases();
+    let remote = Wakes::new(databases.shards().len());
+    for (database, shard) in databases.shards().iter().zip(0..) {
+        let tailer = Tailer {
+            shard,
+            database: Arc::clone(database),
+            client: client.clone(),
+            owner: services.replica.name.clone(),
+            settings,
+            local: local.clone(),
+            remote: remote.clone(),
+        };
+        supervisor.start("tailer", quiet(tailer.run(supervisor.soft())));
+    }
+    let (soft, listening) = (supervisor.soft(), wake::listen(client.clone(), remote));
+    supervisor.start("wake hints", async move { soft.run_until_cancelled(listening).await.unwrap_or(Ok(())) });
+}
+
+/// A task that only ends when it is told to.
+async fn quiet(task: impl Future<Output = ()>) -> Result<(), std::convert::Infallible> {
+    task.await;
+    Ok(())
+}

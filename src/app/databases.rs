@@ -1,0 +1,98 @@
+//! A deployment's databases: opened, migrated, and each checked to be the one that it is configured as.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::error::AppError;
+use crate::config::{Config, DatabaseSettings};
+use crate::domain::shard::{ShardIndex, ShardMap};
+use crate::storage::error::{DatabaseName, StorageError};
+use crate::storage::migrate;
+use crate::storage::pools::{Database, Databases};
+use crate::storage::shard_map::{self, Identity};
+use crate::tasks::partitions;
+
+/// Databases, not yet looked at.
+fn open(settings: &DatabaseSettings, pool_size: u32) -> (Arc<Database>, Vec<Arc<Database>>) {
+    let cluster = Arc::new(Database::new(DatabaseName::Cluster, settings.cluster.clone(), pool_size));
+    let shard = |(options, index): (&_, ShardIndex)| {
+        Arc::new(Database::new(DatabaseName::Shard(index), sqlx::postgres::PgConnectOptions::clone(options), pool_size))
+    };
+    let shards: Vec<_> = settings.shards.iter().zip(0..).map(shard).collect();
+    let shards = if shards.is_empty() { vec![Arc::clone(&cluster)] } else { shards };
+    (cluster, shards)
+}
+
+/// Brings every configured database to the shape that this server needs, and fills the bucket map.
+#[expect(clippy::disallowed_methods, reason = "a deployment gets its identity here")]
+pub async fn migrate(config: &Config) -> Result<(), AppError> {
+    let settings = config.databases.as_ref().ok_or(AppError::NoDatabases)?;
+    let (cluster, shards) = open(settings, 4);
+    migrate::apply(&cluster).await?;
+    for shard in shards.iter().filter(|shard| !Arc::ptr_eq(shard, &cluster)) {
+        migrate::apply(shard).await?;
+        let tables = migrate::references_to_catalog(shard).await?;
+        if !tables.is_empty() {
+            return Err(AppError::ReferencesCatalog { database: shard.name(), tables: tables.join(" and ") });
+        }
+    }
+    let count = u16::try_from(shards.len()).unwrap_or(u16::MAX);
+    if shard_map::load(&cluster).await?.is_empty() {
+        shard_map::store_first(&cluster, &ShardMap::even(count)).await?;
+    }
+    identify(&cluster, &shards, Uuid::new_v4()).await?;
+    for shard in &shards {
+        partitions::ensure(shard).await?;
+        let adopted = migrate::adopt_subscriptions(&cluster, shard).await?;
+        tracing::info!(database = %shard.name(), adopted, "migrated");
+    }
+    Ok(())
+}
+
+/// Checks that each database is the one that it is configured as; a fresh one becomes it.
+async fn identify(cluster: &Arc<Database>, shards: &[Arc<Database>], fresh: Uuid) -> Result<(), AppError> {
+    let alone = shards.iter().any(|shard| Arc::ptr_eq(shard, cluster));
+    let wanted = Identity { cluster_id: fresh, shard: alone.then_some(0) };
+    let found = shard_map::identify(cluster, wanted).await?;
+    let expected = Identity { cluster_id: found.cluster_id, ..wanted };
+    check_identity(cluster, expected, found)?;
+    for (shard, index) in shards.iter().zip(0..).filter(|(shard, _)| !Arc::ptr_eq(shard, cluster)) {
+        let expected = Identity { cluster_id: found.cluster_id, shard: Some(index) };
+        match shard_map::identify(shard, expected).await {
+            Ok(found) => check_identity(shard, expected, found)?,
+            // A shard that is down now is none of its requests' business later.
+            Err(StorageError::Unavailable { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+fn check_identity(database: &Database, expected: Identity, found: Identity) -> Result<(), AppError> {
+    if expected == found {
+        return Ok(());
+    }
+    let role = found.shard.map_or("a cluster database".to_owned(), |shard| format!("shard {shard}"));
+    let found = if expected.cluster_id == found.cluster_id { role } else { format!("{role} of another deployment") };
+    Err(AppError::WrongDatabase { database: database.name(), found })
+}
+
+/// The databases of a migrated deployment. A shard may be down; the cluster database may not.
+pub(super) async fn connect(settings: &DatabaseSettings, pool_size: u32) -> Result<Databases, AppError> {
+    let (cluster, shards) = open(settings, pool_size);
+    if !migrate::is_current(&cluster).await? {
+        return Err(AppError::NotMigrated(DatabaseName::Cluster));
+    }
+    for shard in &shards {
+        match migrate::is_current(shard).await {
+            Ok(false) => return Err(AppError::NotMigrated(shard.name())),
+            Ok(true) => {}
+            Err(error) => tracing::warn!(database = %shard.name(), %error, "starting without it"),
+        }
+    }
+    let configured = u16::try_from(shards.len()).unwrap_or(u16::MAX);
+    let map = ShardMap::from_stored(shard_map::load(&cluster).await?, configured)?;
+    identify(&cluster, &shards, Uuid::nil()).await?;
+    Ok(Databases::new(cluster, shards, map))
+}

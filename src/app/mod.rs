@@ -1,0 +1,227 @@
+//! Wiring: databases, broker, services, schema, routes and tasks of one process.
+
+mod background;
+mod databases;
+mod error;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::serve::ListenerExt;
+use futures::FutureExt;
+use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::net::TcpListener;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower_http::catch_panic::CatchPanicLayer;
+use uuid::Uuid;
+
+use crate::config::Config;
+use crate::domain::page::DEFAULT_PAGE;
+use crate::graphql::schema::{self, EdgeLimits, Replica, Services};
+use crate::http::health::{OutboxBacklog, Probes, Readiness};
+use crate::http::{Edge, Limits, Nullability, Sites, assets, health, router};
+use crate::service::catalog::Catalog;
+use crate::service::executions::Executions;
+use crate::service::ids::{Ids, LEASE};
+use crate::service::ingest::Ingest;
+use crate::service::outbox::Outbox;
+use crate::service::projections::Projections;
+use crate::service::retention::Retention;
+use crate::service::subscriptions::Subscriptions;
+use crate::service::wake::Wakes;
+use crate::service::{clock, fault};
+use crate::storage::pools::{Database, Databases};
+use crate::stream::hub::Hub;
+use crate::supervisor::{EndedEarly, Supervisor};
+use crate::tasks::maintain;
+use databases::connect;
+
+pub use databases::migrate;
+pub use error::AppError;
+
+/// Does every duty of housekeeping once, and tells of each as it is done.
+#[expect(clippy::disallowed_methods, reason = "a process gets its identity here")]
+pub async fn maintain(config: &Config, tell: impl FnMut(maintain::Done)) -> Result<(), AppError> {
+    let settings = config.databases.as_ref().ok_or(AppError::NoDatabases)?;
+    let databases = connect(settings, 4).await?;
+    // Any machine id will do: the pinned one may be in use by the server that stands beside.
+    let ids = Arc::new(lease(&databases, Uuid::new_v4(), None).await?);
+    let wakes = Wakes::new(databases.shards().len());
+    let catalog = Catalog::new(Arc::clone(databases.cluster()), Arc::clone(&ids));
+    let subscriptions = Subscriptions::new(databases.clone(), Arc::clone(&ids), catalog.clone(), wakes.clone());
+    let outbox = Outbox::new(databases.clone(), wakes.clone(), config.outbox_retention);
+    let executions = Executions::new(databases, Arc::clone(&ids), catalog, wakes);
+    maintain::once(&executions, &subscriptions, &outbox, retention_of(config), tell).await;
+    Ok(ids.release().await?)
+}
+
+fn retention_of(config: &Config) -> Retention {
+    Retention { days: config.event_retention_days, publishes: config.event_stream.is_some() }
+}
+
+/// A process that is ready to serve.
+pub struct App {
+    /// Every use case.
+    pub services: Services,
+    supervisor: Supervisor,
+    router: Router,
+    connections: TaskTracker,
+}
+
+impl App {
+    /// Connects, takes a machine id and starts the tasks.
+    #[expect(clippy::disallowed_methods, reason = "a process gets its identity here")]
+    pub async fn start(config: &Config, metrics: PrometheusHandle) -> Result<Self, AppError> {
+        if let Some(point) = config.fault_point.clone() {
+            fault::arm(point);
+        }
+        let settings = config.databases.as_ref().ok_or(AppError::NoDatabases)?;
+        let databases = connect(settings, config.pool_size).await?;
+        let identity = Uuid::new_v4();
+        let ids = Arc::new(lease(&databases, identity, config.machine_id).await?);
+        let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
+        let limits = Limits { default_page: DEFAULT_PAGE.into(), ..Limits::default() };
+        let replica = Replica {
+            name: format!("{host}-{}-{}", std::process::id(), &identity.simple().to_string()[..8]),
+            started_at: clock::now(),
+            publishes: config.event_stream.is_some() && config.nats_url.is_some(),
+            relays: config.outbox_relay && config.nats_url.is_some(),
+            limits: edge_limits(&limits),
+        };
+        let client = match &config.nats_url {
+            Some(url) => Some(broker(url, &replica.name).await?),
+            None => None,
+        };
+        let wakes = Wakes::new(databases.shards().len());
+        let outbox = Outbox::new(databases.clone(), wakes.clone(), config.outbox_retention);
+        let services = services(databases, ids, &wakes, (client.clone(), outbox), replica);
+        let mut supervisor = Supervisor::default();
+        background::start_housekeeping(&mut supervisor, &services, config);
+        if let Some(client) = &client {
+            background::start_traffic(&mut supervisor, &services, client, &wakes, config);
+        }
+        let connections = TaskTracker::new();
+        let sites = Sites { origins: config.allowed_origins.clone(), hosts: config.allowed_hosts.clone() };
+        let edge = (limits, sites, supervisor.soft(), connections.clone());
+        let router = routes(&services, edge, metrics)?;
+        Ok(Self { services, supervisor, router, connections })
+    }
+
+    /// Serves until a signal, or until `ended` says why the process can't go on.
+    pub async fn serve(self, listener: TcpListener, ended: impl Future<Output = EndedEarly>) -> Result<(), AppError> {
+        let Self { services, mut supervisor, router, connections } = self;
+        let (soft, listener) = (supervisor.soft(), listener.tap_io(|stream| drop(stream.set_nodelay(true))));
+        supervisor.start("http", async move {
+            axum::serve(listener, router).with_graceful_shutdown(soft.cancelled_owned()).await?;
+            connections.close();
+            connections.wait().await;
+            Ok::<(), std::io::Error>(())
+        });
+        let outcome = supervisor.run(ended).await;
+        if let Err(error) = services.ids.release().await {
+            tracing::warn!(%error, "the machine id is free when its lease runs out");
+        }
+        Ok(outcome?)
+    }
+}
+
+/// Listens where the configuration says.
+pub async fn bind(config: &Config) -> Result<TcpListener, AppError> {
+    let address = std::net::SocketAddr::new(config.host, config.port);
+    TcpListener::bind(address).await.map_err(|source| AppError::Bind { address, source })
+}
+
+/// Takes a machine id; waits for as long as a dead replica may hold one.
+async fn lease(databases: &Databases, owner: Uuid, pinned: Option<u16>) -> Result<Ids, AppError> {
+    let give_up = Instant::now() + LEASE + Duration::from_secs(2);
+    loop {
+        if let Some(ids) = Ids::lease(Arc::clone(databases.cluster()), owner, pinned).await? {
+            return Ok(ids);
+        }
+        if Instant::now() > give_up {
+            return Err(AppError::NoMachineId(pinned));
+        }
+        sleep(Duration::from_millis(500)).await;
+    }
+}
+
+/// A connection that comes up when the broker does, and again whenever it is lost.
+async fn broker(url: &str, name: &str) -> Result<async_nats::Client, AppError> {
+    // A request on its way when the broker dies is never answered.
+    let options = async_nats::ConnectOptions::new().name(name).request_timeout(Some(Duration::from_secs(2)));
+    let options = options.retry_on_initial_connect();
+    Ok(options.max_reconnects(None).connect(url).await?)
+}
+
+fn services(
+    databases: Databases,
+    ids: Arc<Ids>,
+    wakes: &Wakes,
+    (client, outbox): (Option<async_nats::Client>, Outbox),
+    replica: Replica,
+) -> Services {
+    let catalog = Catalog::new(Arc::clone(databases.cluster()), Arc::clone(&ids));
+    let hub = client.map(|client| Hub::new(client, databases.clone()));
+    Services {
+        subscriptions: Subscriptions::new(databases.clone(), Arc::clone(&ids), catalog.clone(), wakes.clone()),
+        projections: Projections::new(databases.clone()),
+        ingest: Ingest::new(databases.clone(), wakes.clone()),
+        executions: Executions::new(databases, Arc::clone(&ids), catalog.clone(), wakes.clone()),
+        catalog,
+        outbox,
+        hub,
+        ids,
+        replica,
+    }
+}
+
+fn routes(
+    services: &Services,
+    (limits, sites, closing, connections): (Limits, Sites, CancellationToken, TaskTracker),
+    metrics: PrometheusHandle,
+) -> Result<Router, AppError> {
+    let schema = schema::build(services.clone());
+    let types = Nullability::from_sdl(&schema::sdl()).map_err(|error| AppError::Schema(error.to_string()))?;
+    let databases = services.executions.databases().clone();
+    let draining = closing.clone();
+    let readiness = move || {
+        let is_down = |database: &&Arc<Database>| database.health().down.is_some();
+        let down = databases.distinct().filter(is_down).map(|database| database.name().to_string()).collect();
+        Readiness { ready: !draining.is_cancelled() && databases.cluster().health().down.is_none(), down }
+    };
+    let outbox = services.outbox.clone();
+    let probes = Probes {
+        readiness: Arc::new(readiness),
+        metrics: Arc::new(move || metrics.render()),
+        outbox: Arc::new(move || backlog(outbox.clone()).boxed()),
+    };
+    let edge = Edge { types: Arc::new(types), limits, sites, closing, connections, ..Edge::new(schema) };
+    let routes = router(edge).merge(health::routes(probes)).merge(assets::routes());
+    Ok(routes.layer(CatchPanicLayer::new()))
+}
+
+async fn backlog(outbox: Outbox) -> Result<OutboxBacklog, String> {
+    let stats = outbox.backlog().await.map_err(|error| {
+        tracing::warn!(%error, "the outbox can't be counted");
+        "no shard can be asked now".to_owned()
+    })?;
+    let ages = stats.shards.iter().filter_map(|(_, backlog)| backlog.oldest_seconds);
+    Ok(OutboxBacklog {
+        pending: stats.shards.iter().map(|(_, backlog)| backlog.pending).sum(),
+        oldest_age_seconds: ages.fold(0.0, f64::max),
+        unavailable_shards: stats.unavailable,
+    })
+}
+
+fn edge_limits(limits: &Limits) -> EdgeLimits {
+    EdgeLimits {
+        body_bytes: limits.body_bytes,
+        cost: limits.cost,
+        depth: limits.depth,
+        deadline: limits.deadline,
+        operations_per_socket: limits.operations_per_socket,
+    }
+}
