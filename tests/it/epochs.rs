@@ -10,6 +10,9 @@ use crate::common::feed::{Reader, insert};
 use crate::common::writer::Writer;
 use crate::common::{Deployment, Server};
 
+/// The id of an event that is the last of whichever batch it falls in.
+const LAST: i64 = i64::MAX;
+
 /// Readers on two replicas that have seen everything so far; two are connected, two are away with their cursors.
 struct Readers {
     here: [Reader; 2],
@@ -35,11 +38,11 @@ impl Readers {
             reader.reconnect(server).await;
         }
         for shard in 0..2 {
-            insert(&mut deployment.shard(shard).await, (deployment.ids_on(shard, 1, 1)[0], 9_999)).await;
+            insert(&mut deployment.shard(shard).await, (deployment.ids_on(shard, 1, 1)[0], LAST)).await;
         }
         let committed = deployment.committed().await;
         for reader in self.here.iter_mut().chain(&mut self.away) {
-            let last = |shard| (deployment.ids_on(shard, 1, 1)[0], 9_999);
+            let last = |shard| (deployment.ids_on(shard, 1, 1)[0], LAST);
             assert!(reader.until_seen([last(0), last(1)]).await, "the feed ended");
             reader.assert_kept_exactly(&committed);
             for shard in 0..2 {

@@ -39,7 +39,7 @@ pub type Addresses = Arc<Mutex<Vec<String>>>;
 pub struct Replica {
     server: Option<Server>,
     pub name: String,
-    /// Events that it has on their way at a time: one after the other, leaders are struck in the middle of a batch.
+    /// Events that it has on their way at a time: with few, leaders are struck in the middle of a batch.
     batch: &'static str,
     broker: Proxy,
     shards: Vec<Proxy>,
@@ -52,7 +52,7 @@ impl Replica {
         for _ in 0..SHARDS {
             shards.push(Proxy::start(postgres).await);
         }
-        let batch = ["1", "500"][index % 2];
+        let batch = ["8", "500"][index % 2];
         Self { server: None, name: String::new(), batch, broker, shards }
     }
 
@@ -68,8 +68,7 @@ impl Replica {
         let shards: Vec<_> = self.shards.iter().enumerate().map(dsn).collect();
         let broker = format!("nats://127.0.0.1:{}", self.broker.port);
         let (shards, batch) = (shards.join(","), self.batch);
-        let settings =
-            [("NOETL_SHARDS", &*shards), ("NOETL_NATS_URL", &*broker), ("NOETL_EVENT_STREAM_BATCH", batch)];
+        let settings = [("NOETL_SHARDS", &*shards), ("NOETL_NATS_URL", &*broker), ("NOETL_EVENT_STREAM_BATCH", batch)];
         let server = deployment.replica_with(&settings).await;
         self.name = server.name().await;
         self.server = Some(server);
