@@ -10,7 +10,7 @@ use super::site::{Fault, SHARDS};
 use crate::common::proxy::Passing;
 
 /// How long everything fails at random, unless `NOETL_TEST_FAULT_SECONDS` says otherwise.
-const SECONDS: u64 = 35;
+const SECONDS: u64 = 30;
 
 fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
