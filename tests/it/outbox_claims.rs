@@ -219,6 +219,9 @@ async fn loose_rows_and_rows_of_other_servers_are_claimed() {
     let rest = ids(&server.claim(json!({})).await);
     assert_eq!(all.len() + rest.len(), 30);
 
+    deployment.fill_outbox(0, &[8], 1).await;
+    let failed = references(&server.claim(json!({})).await);
+    server.failed(&failed[0], "no", None).await;
     deployment.fill_outbox(0, &[5, 6], 2).await;
     let theirs = |execution: i64, ago: &str| {
         format!(
@@ -228,10 +231,16 @@ async fn loose_rows_and_rows_of_other_servers_are_claimed() {
     };
     deployment.on_shard(0, &theirs(5, "31 seconds")).await;
     deployment.on_shard(0, &theirs(6, "1 second")).await;
+    // They leave a lease as it is, and by then an earlier one would have passed.
+    deployment
+        .on_shard(0, "UPDATE noetl.outbox SET lease_until = lease_until - interval '1 hour' WHERE execution_id = 8")
+        .await;
+    deployment.on_shard(0, &theirs(8, "1 second")).await;
     let claimed = server.claim(json!({})).await;
     let executions: Vec<_> = claimed["claims"].as_array().unwrap().iter().map(|claim| &claim["executionId"]).collect();
     assert_eq!(executions, ["5", "5"], "{claimed}");
     assert_eq!(claimed["claims"][0]["attempts"], 2);
+    assert_eq!(server.published(&failed).await["published"], 0, "the row that failed here is theirs");
 }
 
 /// Every shard gives its share; what one lacks comes from the others.
