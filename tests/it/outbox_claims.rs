@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use futures::future::join_all;
+use noetl_graphql::storage::error::DatabaseName;
+use noetl_graphql::storage::outbox::{self, Claim, Marks};
+use noetl_graphql::storage::pools::Database;
 use serde_json::{Value, json};
 
 use crate::common::feed::run;
@@ -165,6 +168,22 @@ async fn a_row_that_commits_late_is_not_left_behind() {
         (!ids(&claimed).is_empty()).then_some(claimed)
     });
     assert_eq!(ids(&claimed.await), ["0-1"]);
+}
+
+/// Marks are where a claim looks for what to take; of what it takes, rows below them go first.
+#[tokio::test]
+async fn a_late_row_goes_ahead_of_its_execution_s_later_ones() {
+    let deployment = Deployment::start(1).await;
+    deployment.fill_outbox(0, &[7], 4).await;
+    let expired =
+        "UPDATE noetl.outbox SET status = 'IN_FLIGHT', lease_token = 1, lease_until = now() - interval '1 hour'
+                   WHERE outbox_id = 1";
+    deployment.on_shard(0, expired).await;
+    let database = Database::new(DatabaseName::Shard(0), deployment.shard_dsns[0].parse().unwrap(), 1);
+    let lease = chrono::DateTime::from_timestamp(4_000_000_000, 0).unwrap();
+    let marks = Marks { pending: 3, lease, ..Marks::START };
+    let rows = outbox::claim(&database, &Claim { limit: 3, lease_seconds: 600, marks }).await.unwrap();
+    assert_eq!(rows.iter().map(|row| row.outbox_id).collect::<Vec<_>>(), [1, 2, 3]);
 }
 
 /// Backends of the test's database that wait for a lock.
