@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use futures::future::join_all;
 
@@ -11,7 +10,7 @@ use crate::domain::outbox::OutboxId;
 use crate::domain::shard::ShardIndex;
 use crate::service::error::{Rejection, ServiceError};
 use crate::storage::error::StorageError;
-use crate::storage::outbox::{self, Claimed, Marks};
+use crate::storage::outbox::{self, Claimed};
 
 const MAX_LEASE_SECONDS: i32 = 3600;
 
@@ -91,20 +90,9 @@ impl Outbox {
         lease_seconds: i32,
     ) -> Result<Vec<Claimed>, StorageError> {
         let database = &self.databases.shards()[usize::from(shard)];
-        let (from, everything) = {
-            let seen = self.seen(shard);
-            let everything = seen.looks.is_due(Instant::now());
-            (if everything { Marks::START } else { seen.marks }, everything)
-        };
-        let begun = Instant::now();
-        let sight = outbox::look(database, &from).await?;
-        {
-            let mut seen = self.seen(shard);
-            seen.marks = sight.marks;
-            if everything {
-                seen.looks.note(begun, Instant::now());
-            }
-        }
+        let look = |from| async move { outbox::look(database, &from).await };
+        let sight = self.read_paced(shard, |seen| &mut seen.looks, look).await?;
+        self.seen(shard).marks = sight.marks;
         if !sight.open {
             return Ok(Vec::new());
         }

@@ -1,7 +1,6 @@
 //! How much is waiting, and the rows themselves.
 
 use std::cmp::Ordering;
-use std::time::Instant;
 
 use chrono::{DateTime, Utc};
 use futures::future::join_all;
@@ -13,7 +12,7 @@ use crate::domain::shard::ShardIndex;
 use crate::service::error::ServiceError;
 use crate::service::fan_out::Listing;
 use crate::storage::error::StorageError;
-use crate::storage::outbox::{self, Backlog, Bounds, Counts, Marks, OutboxFilter, OutboxRow};
+use crate::storage::outbox::{self, Backlog, Bounds, Counts, OutboxFilter, OutboxRow};
 
 /// What waits on the shards that could be asked.
 #[derive(Debug, Default)]
@@ -47,17 +46,9 @@ impl Outbox {
     /// Counting is paced as claiming is: from the start as long as that is cheap, else mostly from where the first open
     /// row was seen.
     async fn backlog_of(&self, shard: ShardIndex) -> Result<Backlog, StorageError> {
-        let begun = Instant::now();
-        let (marks, everything) = {
-            let seen = self.seen(shard);
-            let everything = seen.counts.is_due(begun);
-            (if everything { Marks::START } else { seen.marks }, everything)
-        };
-        let backlog = outbox::backlog(&self.databases.shards()[usize::from(shard)], &marks).await?;
-        if everything {
-            self.seen(shard).counts.note(begun, Instant::now());
-        }
-        Ok(backlog)
+        let database = &self.databases.shards()[usize::from(shard)];
+        let count = |from| async move { outbox::backlog(database, &from).await };
+        self.read_paced(shard, |seen| &mut seen.counts, count).await
     }
 
     async fn ask<T, Answer: Future<Output = Result<T, StorageError>>>(
