@@ -4,7 +4,7 @@ use async_graphql::{Context, Result};
 
 use super::payloads::{ClaimOutboxPayload, MarkOutboxFailedPayload, MarkOutboxPublishedPayload, RetryOutboxPayload};
 use super::split;
-use crate::graphql::errors::user_error;
+use crate::graphql::errors::item_error;
 use crate::graphql::inputs::outbox::{
     ClaimOutboxInput, MarkOutboxFailedInput, MarkOutboxPublishedInput, RetryOutboxInput,
 };
@@ -28,9 +28,7 @@ pub(super) async fn published(
     };
     let (outcome, mut user_errors) = split(marked)?;
     let outcome = outcome.unwrap_or_default();
-    for error in outcome.failed.into_values() {
-        user_errors.push(user_error(error)?);
-    }
+    user_errors.extend(outcome.failed.into_values().map(item_error));
     let stale = outcome.stale.iter().map(|id| id.to_string().into()).collect();
     Ok(MarkOutboxPublishedPayload { published: outcome.published.cast_signed(), stale, user_errors })
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use futures::future::join_all;
 
+use super::failures::Failures;
 use super::{MAX_ROWS, Outbox};
 use crate::domain::outbox::OutboxId;
 use crate::domain::shard::ShardIndex;
@@ -39,7 +40,7 @@ pub struct Leased {
 pub struct Claims {
     /// Shard by shard in outbox order.
     pub rows: Vec<Leased>,
-    /// Shards that could not be reached: nothing was claimed there, or nobody knows.
+    /// Shards that could not be reached or failed: nothing was claimed there, or nobody knows.
     pub unavailable: Vec<ShardIndex>,
 }
 
@@ -55,7 +56,7 @@ impl Outbox {
         };
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % open.len();
         open.rotate_left(turn);
-        let mut claims = Claims::default();
+        let (mut claims, mut failures, mut answered) = (Claims::default(), Failures::default(), false);
         // Each round fills the claim up, or finds a shard that has no more.
         while claims.rows.len() < limit && !open.is_empty() {
             let shares: Vec<_> = shares(limit - claims.rows.len(), &open).collect();
@@ -63,6 +64,7 @@ impl Outbox {
             for ((shard, share), answer) in shares.iter().zip(join_all(rounds).await) {
                 match answer {
                     Ok(rows) => {
+                        answered = true;
                         if rows.len() < *share {
                             open.retain(|index| index != shard);
                         }
@@ -70,16 +72,15 @@ impl Outbox {
                             |row: Claimed| Leased { id: OutboxId { shard: *shard, number: row.outbox_id }, row };
                         claims.rows.extend(rows.into_iter().map(leased));
                     }
-                    Err(StorageError::Unavailable { .. }) => {
+                    Err(error) => {
                         open.retain(|index| index != shard);
-                        claims.unavailable.push(*shard);
+                        failures.add(*shard, error);
                     }
-                    Err(error) => return Err(error.into()),
                 }
             }
         }
         claims.rows.sort_by_key(|leased| leased.id);
-        claims.unavailable.sort_unstable();
+        claims.unavailable = failures.shards(answered)?;
         Ok(claims)
     }
 

@@ -6,6 +6,7 @@
 //! again, under the same id.
 
 mod claim;
+mod failures;
 mod pace;
 mod read;
 mod settle;
