@@ -365,3 +365,28 @@ async fn a_duty_that_fails_is_told_and_keeps_no_other_from_being_done() {
         "{said}"
     );
 }
+
+#[tokio::test]
+async fn a_partition_that_stray_events_block_is_told_until_they_are_gone() {
+    let deployment = Deployment::start(1).await;
+    let mut shard = deployment.shard(0).await;
+    let last = "SELECT relname::text, (regexp_match(pg_get_expr(relpartbound, oid), 'FROM \\(''?(\\d+)'))[1]::bigint
+                FROM pg_class WHERE relname ~ '^event_p[0-9]+q[0-9]$' ORDER BY 2 DESC LIMIT 1";
+    let (partition, from): (String, i64) = sqlx::query_as(last).fetch_one(&mut shard).await.unwrap();
+    run(&mut shard, &format!("DROP TABLE noetl.{partition}")).await;
+    insert(&mut shard, (from + 1, 1)).await;
+
+    let server = deployment.replica().await;
+    let blocked = async || server.metric("noetl_event_partitions_blocked_total").await;
+    eventually("it is counted", async || (blocked().await > 0.5).then_some(())).await;
+    let (output, said) = maintain_with(&deployment, &[]).await;
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let failed: Vec<&str> = said.lines().filter(|line| line.contains("FAILED")).collect();
+    assert_eq!(failed.len(), 1, "{said}");
+    assert!(failed[0].starts_with("shard 0: partitions: ") && failed[0].contains(&partition), "{said}");
+
+    run(&mut shard, "DELETE FROM noetl.event_default").await;
+    let (output, said) = maintain_with(&deployment, &[]).await;
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains(&format!("shard 0: partitions: made {partition}")), "{said}");
+}
