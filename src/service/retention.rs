@@ -1,5 +1,5 @@
-//! How long events are kept. Whole partitions go, each when all of it is older than the retention, published, and of logs
-//! that have ended; with them goes what was derived from their events. What keeps a partition is logged and counted.
+//! How long events are kept. Whole partitions go, each when every event in it is older than the retention,
+//! published, and of a log that has ended; with them goes what was derived from their events. What keeps a partition is logged and counted.
 //!
 //! It can be done again at any time, and after a crash between any two steps: what is left of logs that are gone is found
 //! by the ranges of ids that no partition holds any more. Outbox rows that are not settled stay, whatever their age.
@@ -64,7 +64,7 @@ impl Retention {
         let (mut dropped, mut kept) = (Vec::new(), Vec::new());
         for partition in turn.partitions().await?.into_iter().filter(|partition| partition.to <= cutoff) {
             let name = partition.name.clone();
-            if let Some(reason) = retire(&mut turn, partition).await? {
+            if let Some(reason) = retire(&mut turn, partition, cutoff).await? {
                 tracing::info!(database = %shard.name(), partition = name, %reason, "kept an old event partition");
                 metrics::counter!("noetl_event_partitions_kept_total", "reason" => reason.label()).increment(1);
                 kept.push((name, reason));
@@ -82,8 +82,8 @@ impl Retention {
 }
 
 /// Drops a partition, or says what keeps it.
-async fn retire(turn: &mut Turn<'_>, partition: Partition) -> Result<Option<Kept>, StorageError> {
-    let judged = match turn.judge(partition).await? {
+async fn retire(turn: &mut Turn<'_>, partition: Partition, cutoff: i64) -> Result<Option<Kept>, StorageError> {
+    let judged = match turn.judge(partition, cutoff).await? {
         Ok(judged) => judged,
         Err(kept) => return Ok(Some(kept)),
     };

@@ -6,14 +6,24 @@ use super::error::StorageError;
 use super::pools::Database;
 use crate::domain::quarter::Quarter;
 
-/// Makes the partition of a quarter unless something holds its range already: a partition of NoETL's own, or rows in
-/// the default partition. Answers whether it made one.
-pub async fn ensure(database: &Database, quarter: Quarter) -> Result<bool, StorageError> {
+/// What became of a quarter's partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ensured {
+    /// It was made.
+    Made,
+    /// A partition holds its range already: it, or one of NoETL's own.
+    Present,
+    /// Rows of its range are in the default partition; as long as they are, it can't be made.
+    Blocked,
+}
+
+/// Makes the partition of a quarter unless something holds its range already.
+pub async fn ensure(database: &Database, quarter: Quarter) -> Result<Ensured, StorageError> {
     let (from, to) = (quarter.first_id(), quarter.next().first_id());
     let work = async {
         let mut tx = database.pool().begin().await?;
         sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('noetl.partitions', 0))").execute(&mut *tx).await?;
-        let taken = sqlx::query_scalar!(
+        let range = sqlx::query!(
             r#"SELECT EXISTS (
                    SELECT 1 FROM pg_inherits AS part
                    JOIN pg_class ON pg_class.oid = part.inhrelid
@@ -22,22 +32,27 @@ pub async fn ensure(database: &Database, quarter: Quarter) -> Result<bool, Stora
                    WHERE part.inhparent = 'noetl.event'::regclass AND bound IS NOT NULL
                      AND (bound[1] = 'MINVALUE' OR trim(bound[1], '''')::bigint < $2)
                      AND (bound[2] = 'MAXVALUE' OR trim(bound[2], '''')::bigint > $1)
-               ) OR EXISTS (
+               ) AS "taken!", EXISTS (
                    SELECT 1 FROM noetl.event_default WHERE execution_id >= $1 AND execution_id < $2
-               ) AS "taken!""#,
+               ) AS "blocked!""#,
             from.get(),
             to.get(),
         )
         .fetch_one(&mut *tx)
         .await?;
-        if !taken {
+        let ensured = match (range.taken, range.blocked) {
+            (true, _) => Ensured::Present,
+            (false, true) => Ensured::Blocked,
+            (false, false) => Ensured::Made,
+        };
+        if ensured == Ensured::Made {
             let name = quarter.partition_name();
             let statement =
                 format!("CREATE TABLE noetl.{name} PARTITION OF noetl.event FOR VALUES FROM ({from}) TO ({to})");
             sqlx::query(AssertSqlSafe(statement)).execute(&mut *tx).await?;
         }
         tx.commit().await?;
-        Ok(!taken)
+        Ok(ensured)
     };
     database.run(work).await
 }

@@ -2,7 +2,8 @@
 //!
 //! A partition is judged without a lock, as that may read much, and dropped under a short one. In between, nothing may
 //! have been written to it: the judge notes a transaction snapshot first, and the dropper, holding the lock, looks for
-//! rows that the snapshot does not see. So the verdict still holds when the partition goes.
+//! rows that the snapshot does not see. So the verdict still holds when the partition goes: an event that is young,
+//! unpublished or of a log that goes on would be such a row.
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
@@ -50,6 +51,9 @@ pub enum Kept {
     /// An execution's state is its log.
     #[error("it holds the log of execution {0}, which has not ended")]
     RunningExecution(i64),
+    /// A log may go on for long after the time that its id tells of.
+    #[error("it holds an event of log {0} that is younger than the retention")]
+    YoungEvent(i64),
     /// The verdict may be outdated.
     #[error("it was written to a moment ago")]
     JustWritten,
@@ -68,6 +72,7 @@ impl Kept {
             Self::Unpublished => "unpublished",
             Self::LiveSubscription(_) => "live_subscription",
             Self::RunningExecution(_) => "running_execution",
+            Self::YoungEvent(_) => "young_event",
             Self::JustWritten => "just_written",
             Self::Busy => "busy",
         }
@@ -145,8 +150,8 @@ impl<'a> Turn<'a> {
         Ok(partitions)
     }
 
-    /// Whether a partition may go, as far as its events say.
-    pub async fn judge(&mut self, partition: Partition) -> Result<Result<Judged, Kept>, StorageError> {
+    /// Whether a partition may go, as far as its events say; `cutoff` is the smallest id that is young.
+    pub async fn judge(&mut self, partition: Partition, cutoff: i64) -> Result<Result<Judged, Kept>, StorageError> {
         let work = async {
             let connection = &mut self.connection;
             let snapshot = sqlx::query_scalar!(r#"SELECT pg_current_snapshot()::text AS "now!""#);
@@ -159,6 +164,10 @@ impl<'a> Turn<'a> {
             }
             if let Some(id) = running_execution(connection, &partition).await? {
                 return Ok(Err(Kept::RunningExecution(id)));
+            }
+            // Last, as it reads the whole partition.
+            if let Some(id) = young_event(connection, &partition, cutoff).await? {
+                return Ok(Err(Kept::YoungEvent(id)));
             }
             Ok(Ok(Judged { partition, snapshot }))
         };
@@ -277,6 +286,23 @@ async fn running_execution(connection: &mut PgConnection, partition: &Partition)
            LIMIT 1"#,
         partition.from,
         partition.to,
+    )
+    .fetch_optional(connection)
+    .await
+}
+
+/// A log with an event that is young by its id or by its time: workers make their own ids.
+async fn young_event(connection: &mut PgConnection, partition: &Partition, cutoff: i64) -> sqlx::Result<Option<i64>> {
+    let unix_ms = EPOCH_UNIX_MS.saturating_add(Id::new(cutoff).millis());
+    sqlx::query_scalar!(
+        r#"SELECT execution_id FROM noetl.event
+           WHERE execution_id >= $1 AND execution_id < $2
+             AND (event_id >= $3 OR created_at >= to_timestamp($4::bigint / 1000) AT TIME ZONE 'UTC')
+           LIMIT 1"#,
+        partition.from,
+        partition.to,
+        cutoff,
+        i64::try_from(unix_ms).unwrap_or(i64::MAX),
     )
     .fetch_optional(connection)
     .await

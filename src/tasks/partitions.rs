@@ -8,11 +8,20 @@ use super::Turns;
 use crate::domain::quarter::Quarter;
 use crate::service::clock;
 use crate::storage::error::StorageError;
-use crate::storage::partitions;
+use crate::storage::partitions::{self, Ensured};
 use crate::storage::pools::{Database, Databases};
 
 const PERIOD: Duration = Duration::from_hours(6);
 const AHEAD: usize = 3;
+
+/// What became of the quarters' partitions in one database, by name.
+#[derive(Debug, Default)]
+pub struct Partitions {
+    /// The ones that were missing.
+    pub made: Vec<String>,
+    /// The ones that rows in the default partition keep from being made.
+    pub blocked: Vec<String>,
+}
 
 /// Looks ahead until `stop`.
 pub async fn run(databases: Databases, stop: CancellationToken) {
@@ -26,17 +35,25 @@ pub async fn run(databases: Databases, stop: CancellationToken) {
     }
 }
 
-/// Makes what is missing in one database. Answers what it made.
-pub async fn ensure(database: &Database) -> Result<Vec<String>, StorageError> {
-    let (mut quarter, mut made) = (Quarter::of(clock::now()), Vec::new());
+/// Makes what is missing in one database, and warns of what can't be made.
+pub async fn ensure(database: &Database) -> Result<Partitions, StorageError> {
+    let (mut quarter, mut done) = (Quarter::of(clock::now()), Partitions::default());
     for _ in 0..AHEAD {
-        if partitions::ensure(database, quarter).await? {
-            let partition = quarter.partition_name();
-            tracing::info!(database = %database.name(), partition, "made an event partition");
-            metrics::counter!("noetl_event_partitions_made_total").increment(1);
-            made.push(partition);
+        let (partition, name) = (quarter.partition_name(), database.name());
+        match partitions::ensure(database, quarter).await? {
+            Ensured::Present => {}
+            Ensured::Made => {
+                tracing::info!(database = %name, partition, "made an event partition");
+                metrics::counter!("noetl_event_partitions_made_total").increment(1);
+                done.made.push(partition);
+            }
+            Ensured::Blocked => {
+                tracing::warn!(database = %name, partition, "rows in noetl.event_default block an event partition");
+                metrics::counter!("noetl_event_partitions_blocked_total").increment(1);
+                done.blocked.push(partition);
+            }
         }
         quarter = quarter.next();
     }
-    Ok(made)
+    Ok(done)
 }

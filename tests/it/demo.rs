@@ -1,11 +1,12 @@
 //! The demo takes messages from their source to their end, with every step to be seen.
 
+use std::path::Path;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::common::{Deployment, PATIENCE, Server, binary};
+use crate::common::{Deployment, PATIENCE, Server, binary, eventually};
 
 const PLAYBOOK: &str = include_str!("../../examples/catalog/orders-process.yaml");
 const INBOX: &str = include_str!("../../examples/catalog/orders-inbox.yaml");
@@ -22,12 +23,17 @@ async fn register(server: &Server, path: &str, content: &str) {
     assert_eq!(data["registerCatalogEntry"]["userErrors"], json!([]));
 }
 
-/// Runs the demo over a file of messages to its end.
-async fn demo(server: &Server, file: &std::path::Path) {
+/// The demo over a file of messages.
+fn command(server: &Server, pace: &str, file: &Path) -> Command {
     let mut command = Command::new(binary());
-    command.args(["demo", "--pace", "1", "--url", &server.url, "--source"]).arg(file);
+    command.args(["demo", "--pace", pace, "--url", &server.url, "--source"]).arg(file);
     command.stdin(Stdio::null()).kill_on_drop(true);
-    let output = tokio::time::timeout(PATIENCE, command.output()).await.unwrap().unwrap();
+    command
+}
+
+/// Runs the demo over a file of messages to its end.
+async fn demo(server: &Server, file: &Path) {
+    let output = tokio::time::timeout(PATIENCE, command(server, "1", file).output()).await.unwrap().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -75,4 +81,35 @@ async fn every_message_ends_and_every_step_of_it_is_seen() {
         assert!(run["endedAt"].is_string());
     }
     assert!(failed > 0 && retried > 0, "{failed} failed, {retried} were retried");
+}
+
+#[tokio::test]
+async fn what_a_killed_demo_left_running_is_run_to_its_end() {
+    const MESSAGES: usize = 20;
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica().await;
+    register(&server, "samples/orders/process", PLAYBOOK).await;
+    register(&server, "samples/orders/inbox", INBOX).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("orders");
+    let order = |n: usize| json!({ "id": format!("o{n}"), "items": vec!["x"; n % 3] }).to_string();
+    // Each message twice: both are one execution.
+    let lines: Vec<_> = (0..MESSAGES).chain(0..MESSAGES).map(order).collect();
+    std::fs::write(&file, lines.join("\n")).unwrap();
+    let runs = async || server.data(RUNS, json!({})).await["executions"]["nodes"].as_array().unwrap().clone();
+
+    let mut killed = command(&server, "500", &file).stderr(Stdio::null()).spawn().unwrap();
+    let has_begun = |run: &Value| run["steps"].as_array().unwrap().iter().any(|step| step["status"] == "COMPLETED");
+    eventually("some are half-way", async || {
+        let runs = runs().await;
+        (runs.len() == MESSAGES && runs.iter().any(has_begun)).then_some(())
+    })
+    .await;
+    killed.kill().await.unwrap();
+    assert!(runs().await.iter().any(|run| run["status"] == "RUNNING"), "it was killed half-way");
+
+    demo(&server, &file).await;
+    let runs = runs().await;
+    assert_eq!(runs.len(), MESSAGES);
+    assert!(runs.iter().all(|run| run["endedAt"].is_string() && run["status"] != "RUNNING"), "{runs:?}");
 }

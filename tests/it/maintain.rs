@@ -20,11 +20,17 @@ const fn first(partition: i64) -> i64 {
 
 const RETENTION: (&str, &str) = ("NOETL_EVENT_RETENTION_DAYS", "30");
 
-/// Makes old partitions, as a server of that time would have.
+/// Makes old partitions, as a server of that time would have. What is inserted there is of that time.
 async fn old_partitions(deployment: &Deployment, shard: usize, count: i64) {
+    let aged = "CREATE OR REPLACE FUNCTION public.aged() RETURNS trigger LANGUAGE plpgsql AS
+                $$ BEGIN NEW.created_at := '2024-01-01'; RETURN NEW; END $$";
+    run(&mut deployment.shard(shard).await, aged).await;
     for n in 1..=count {
         let bounds = format!("FROM ({}) TO ({})", first(n), first(n + 1));
-        let create = format!("CREATE TABLE noetl.event_old{n} PARTITION OF noetl.event FOR VALUES {bounds}");
+        let create = format!(
+            "CREATE TABLE noetl.event_old{n} PARTITION OF noetl.event FOR VALUES {bounds};
+             CREATE TRIGGER aged BEFORE INSERT ON noetl.event_old{n} FOR EACH ROW EXECUTE FUNCTION public.aged()"
+        );
         run(&mut deployment.shard(shard).await, &create).await;
     }
 }
@@ -183,6 +189,36 @@ async fn a_log_that_is_still_lived_in_keeps_its_partition() {
 }
 
 #[tokio::test]
+async fn a_young_event_of_an_old_log_that_has_ended_keeps_its_partition() {
+    let deployment = Deployment::start(1).await;
+    old_partitions(&deployment, 0, 3).await;
+    let mut shard = deployment.shard(0).await;
+    let id = |partition| first(partition) + 9;
+    let young = "SELECT (extract(epoch FROM now() - interval '1 day')::bigint * 1000 - 1704067200000) << 22";
+    let young: i64 = sqlx::query_scalar(young).fetch_one(&mut shard).await.unwrap();
+    for n in 1..=3 {
+        insert_typed(&mut shard, (id(n), 1), "playbook_started").await;
+    }
+    insert_typed(&mut shard, (id(1), young), "playbook_completed").await;
+    // A worker's own id.
+    insert_typed(&mut shard, (id(2), 2), "playbook_completed").await;
+    let late = format!(
+        "UPDATE noetl.event SET created_at = (now() AT TIME ZONE 'UTC') - interval '1 day'
+         WHERE execution_id = {} AND event_id = 2",
+        id(2)
+    );
+    run(&mut shard, &late).await;
+    insert_typed(&mut shard, (id(3), 2), "playbook_completed").await;
+    publish(&deployment).await;
+
+    let said = maintain(&deployment).await;
+    assert_eq!(left(&deployment, 0).await, ["event_old1", "event_old2"], "{said}");
+    for n in [1, 2] {
+        assert!(said.contains(&format!("event_old{n} stays: it holds an event of log {}", id(n))), "{said}");
+    }
+}
+
+#[tokio::test]
 async fn without_a_retention_and_without_publishing_nothing_goes() {
     let deployment = Deployment::start(1).await;
     old_partitions(&deployment, 0, 1).await;
@@ -248,14 +284,15 @@ async fn what_is_written_after_the_verdict_keeps_the_partition() {
     let mut turn = Turn::take(&shard).await.unwrap().unwrap();
     assert!(Turn::take(&shard).await.unwrap().is_none(), "one process has the turn");
     let partition = turn.partitions().await.unwrap().into_iter().find(|one| one.from == first(1)).unwrap();
+    let cutoff = turn.cutoff(30).await.unwrap();
     // Open while the verdict is reached, committed before the drop.
     let mut late = deployment.shard(0).await;
     run(&mut late, "BEGIN").await;
     insert(&mut late, (first(1) + 1, 1)).await;
-    let judged = turn.judge(partition.clone()).await.unwrap().unwrap();
+    let judged = turn.judge(partition.clone(), cutoff).await.unwrap().unwrap();
     run(&mut late, "COMMIT").await;
     assert_eq!(turn.drop_partition(&judged).await.unwrap(), Some(Kept::JustWritten));
-    assert_eq!(turn.judge(partition).await.unwrap().unwrap_err(), Kept::Unpublished);
+    assert_eq!(turn.judge(partition, cutoff).await.unwrap().unwrap_err(), Kept::Unpublished);
     assert_eq!(left(&deployment, 0).await, ["event_old1"]);
 }
 
@@ -327,4 +364,29 @@ async fn a_duty_that_fails_is_told_and_keeps_no_other_from_being_done() {
             && said.contains("the cluster database: dedup purge"),
         "{said}"
     );
+}
+
+#[tokio::test]
+async fn a_partition_that_stray_events_block_is_told_until_they_are_gone() {
+    let deployment = Deployment::start(1).await;
+    let mut shard = deployment.shard(0).await;
+    let last = "SELECT relname::text, (regexp_match(pg_get_expr(relpartbound, oid), 'FROM \\(''?(\\d+)'))[1]::bigint
+                FROM pg_class WHERE relname ~ '^event_p[0-9]+q[0-9]$' ORDER BY 2 DESC LIMIT 1";
+    let (partition, from): (String, i64) = sqlx::query_as(last).fetch_one(&mut shard).await.unwrap();
+    run(&mut shard, &format!("DROP TABLE noetl.{partition}")).await;
+    insert(&mut shard, (from + 1, 1)).await;
+
+    let server = deployment.replica().await;
+    let blocked = async || server.metric("noetl_event_partitions_blocked_total").await;
+    eventually("it is counted", async || (blocked().await > 0.5).then_some(())).await;
+    let (output, said) = maintain_with(&deployment, &[]).await;
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let failed: Vec<&str> = said.lines().filter(|line| line.contains("FAILED")).collect();
+    assert_eq!(failed.len(), 1, "{said}");
+    assert!(failed[0].starts_with("shard 0: partitions: ") && failed[0].contains(&partition), "{said}");
+
+    run(&mut shard, "DELETE FROM noetl.event_default").await;
+    let (output, said) = maintain_with(&deployment, &[]).await;
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains(&format!("shard 0: partitions: made {partition}")), "{said}");
 }

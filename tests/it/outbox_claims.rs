@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use futures::future::join_all;
+use noetl_graphql::storage::error::DatabaseName;
+use noetl_graphql::storage::outbox::{self, Claim, Marks};
+use noetl_graphql::storage::pools::Database;
 use serde_json::{Value, json};
 
 use crate::common::feed::run;
@@ -167,6 +170,22 @@ async fn a_row_that_commits_late_is_not_left_behind() {
     assert_eq!(ids(&claimed.await), ["0-1"]);
 }
 
+/// Marks are where a claim looks for what to take; of what it takes, rows below them go first.
+#[tokio::test]
+async fn a_late_row_goes_ahead_of_its_execution_s_later_ones() {
+    let deployment = Deployment::start(1).await;
+    deployment.fill_outbox(0, &[7], 4).await;
+    let expired =
+        "UPDATE noetl.outbox SET status = 'IN_FLIGHT', lease_token = 1, lease_until = now() - interval '1 hour'
+                   WHERE outbox_id = 1";
+    deployment.on_shard(0, expired).await;
+    let database = Database::new(DatabaseName::Shard(0), deployment.shard_dsns[0].parse().unwrap(), 1);
+    let lease = chrono::DateTime::from_timestamp(4_000_000_000, 0).unwrap();
+    let marks = Marks { pending: 3, lease, ..Marks::START };
+    let rows = outbox::claim(&database, &Claim { limit: 3, lease_seconds: 600, marks }).await.unwrap();
+    assert_eq!(rows.iter().map(|row| row.outbox_id).collect::<Vec<_>>(), [1, 2, 3]);
+}
+
 /// Backends of the test's database that wait for a lock.
 async fn waiting(deployment: &Deployment) -> i64 {
     let query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
@@ -219,6 +238,9 @@ async fn loose_rows_and_rows_of_other_servers_are_claimed() {
     let rest = ids(&server.claim(json!({})).await);
     assert_eq!(all.len() + rest.len(), 30);
 
+    deployment.fill_outbox(0, &[8], 1).await;
+    let failed = references(&server.claim(json!({})).await);
+    server.failed(&failed[0], "no", None).await;
     deployment.fill_outbox(0, &[5, 6], 2).await;
     let theirs = |execution: i64, ago: &str| {
         format!(
@@ -228,10 +250,16 @@ async fn loose_rows_and_rows_of_other_servers_are_claimed() {
     };
     deployment.on_shard(0, &theirs(5, "31 seconds")).await;
     deployment.on_shard(0, &theirs(6, "1 second")).await;
+    // They leave a lease as it is, and by then an earlier one would have passed.
+    deployment
+        .on_shard(0, "UPDATE noetl.outbox SET lease_until = lease_until - interval '1 hour' WHERE execution_id = 8")
+        .await;
+    deployment.on_shard(0, &theirs(8, "1 second")).await;
     let claimed = server.claim(json!({})).await;
     let executions: Vec<_> = claimed["claims"].as_array().unwrap().iter().map(|claim| &claim["executionId"]).collect();
     assert_eq!(executions, ["5", "5"], "{claimed}");
     assert_eq!(claimed["claims"][0]["attempts"], 2);
+    assert_eq!(server.published(&failed).await["published"], 0, "the row that failed here is theirs");
 }
 
 /// Every shard gives its share; what one lacks comes from the others.

@@ -8,7 +8,7 @@ use async_nats::jetstream::consumer::PullConsumer;
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use crate::common::{Deployment, Server, eventually, pass};
+use crate::common::{Deployment, PATIENCE, Server, eventually, pass};
 use crate::projections::{execution, state, write};
 
 const CHANGES: &str =
@@ -108,8 +108,9 @@ async fn a_message_is_acknowledged_only_when_its_work_is_done() {
         let started = deployment.replica_with(&[("NOETL_PROJECTOR", "false")]).await;
         deployment.feeds_begun().await;
         let id = execution(&started).await;
-        let mut doomed = deployment.replica_with(&[("NOETL_FAULT_POINT", point)]).await;
-        assert!(!doomed.ended().await.success(), "{point}");
+        let doomed = deployment.command("serve").env("NOETL_FAULT_POINT", point).status();
+        let status = tokio::time::timeout(PATIENCE, doomed).await.unwrap().unwrap();
+        assert!(!status.success(), "{point}");
         // The only event there is: if it was acknowledged already, nothing would bring it again.
         let server = deployment.replica().await;
         current(&server, id, 1).await;

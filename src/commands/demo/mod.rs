@@ -2,7 +2,8 @@
 //!
 //! It registers and activates a source subscription, runs an execution for each message of a source, honours pause and
 //! drain, and deactivates at the end. No message is lost or run twice: each carries a dedup key, and one whose execute
-//! did not answer is sent again under the same key.
+//! did not answer is sent again under the same key. An execution that is there already, and still running, is run on from
+//! where it stands: whoever started it may have died.
 
 mod api;
 mod progress;
@@ -172,7 +173,19 @@ impl Runtime {
     }
 
     async fn finish(&self, executed: Executed) -> Result<Outcome, ApiError> {
-        if executed.duplicate {
+        // Two deliveries of a message are one execution, which one of them runs.
+        if !self.worker.begin(&executed.id) {
+            return Ok(Outcome::Duplicate);
+        }
+        let outcome = self.settle(&executed).await;
+        self.worker.end(&executed.id);
+        outcome
+    }
+
+    async fn settle(&self, executed: &Executed) -> Result<Outcome, ApiError> {
+        if executed.duplicate
+            && (self.finish == Finish::Leave || self.worker.has_ended(&self.api, &executed.id).await?)
+        {
             return Ok(Outcome::Duplicate);
         }
         match self.finish {

@@ -3,6 +3,7 @@
 //! Whatever it reports it sends until the server has it: the events of a report keep their ids, so one that was stored
 //! though its answer was lost is not stored twice. What ran already, by the execution's own state, is not run again.
 
+use std::collections::HashSet;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,12 +29,29 @@ pub(super) struct Worker {
     pause: Duration,
     taken: AtomicU64,
     ids: Mutex<Snowflakes>,
+    running: Mutex<HashSet<String>>,
 }
 
 impl Worker {
     /// A worker that takes this long from one report to the next.
     pub(super) fn new(pause: Duration) -> Self {
-        Self { pause, taken: AtomicU64::new(1), ids: Mutex::new(Snowflakes::new(MACHINE_ID, 0, u64::MAX)) }
+        let ids = Mutex::new(Snowflakes::new(MACHINE_ID, 0, u64::MAX));
+        Self { pause, taken: AtomicU64::new(1), ids, running: Mutex::default() }
+    }
+
+    /// Claims an execution within this process; false: it is being run.
+    pub(super) fn begin(&self, id: &str) -> bool {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned())
+    }
+
+    /// Gives an execution back.
+    pub(super) fn end(&self, id: &str) {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+    }
+
+    /// Whether there is nothing left to do.
+    pub(super) async fn has_ended(&self, api: &Api, id: &str) -> Result<bool, ApiError> {
+        Ok(patiently(async || api.run(id).await).await?.status != "RUNNING")
     }
 
     /// Runs an execution to its end, or until somebody else has ended it.

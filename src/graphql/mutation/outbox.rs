@@ -4,12 +4,12 @@ use async_graphql::{Context, Result};
 
 use super::payloads::{ClaimOutboxPayload, MarkOutboxFailedPayload, MarkOutboxPublishedPayload, RetryOutboxPayload};
 use super::split;
-use crate::graphql::errors::user_error;
+use crate::graphql::errors::item_error;
 use crate::graphql::inputs::outbox::{
     ClaimOutboxInput, MarkOutboxFailedInput, MarkOutboxPublishedInput, RetryOutboxInput,
 };
 use crate::graphql::schema::Services;
-use crate::graphql::types::outbox::OutboxClaim;
+use crate::graphql::types::outbox::{OutboxClaim, count};
 
 pub(super) async fn claim(ctx: &Context<'_>, input: ClaimOutboxInput) -> Result<ClaimOutboxPayload> {
     let (claimed, user_errors) = split(ctx.data::<Services>()?.outbox.claim(input.into()).await)?;
@@ -28,11 +28,9 @@ pub(super) async fn published(
     };
     let (outcome, mut user_errors) = split(marked)?;
     let outcome = outcome.unwrap_or_default();
-    for error in outcome.failed.into_values() {
-        user_errors.push(user_error(error)?);
-    }
+    user_errors.extend(outcome.failed.into_values().map(item_error));
     let stale = outcome.stale.iter().map(|id| id.to_string().into()).collect();
-    Ok(MarkOutboxPublishedPayload { published: outcome.published.cast_signed(), stale, user_errors })
+    Ok(MarkOutboxPublishedPayload { published: count(outcome.published), stale, user_errors })
 }
 
 pub(super) async fn failed(ctx: &Context<'_>, input: MarkOutboxFailedInput) -> Result<MarkOutboxFailedPayload> {
@@ -53,8 +51,8 @@ pub(super) async fn retry(ctx: &Context<'_>, input: RetryOutboxInput) -> Result<
     let (outcome, user_errors) = split(retried)?;
     let outcome = outcome.unwrap_or_default();
     Ok(RetryOutboxPayload {
-        matched: outcome.matched.cast_signed(),
-        retried: outcome.retried.cast_signed(),
+        matched: count(outcome.matched),
+        retried: count(outcome.retried),
         unavailable_shards: outcome.unavailable,
         user_errors,
     })

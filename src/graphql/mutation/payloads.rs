@@ -128,7 +128,7 @@ pub(super) struct ClaimOutboxPayload {
 #[derive(Debug, SimpleObject)]
 pub(super) struct MarkOutboxPublishedPayload {
     /// How many rows this call moved; one that was published under the same lease before is not counted again.
-    pub(super) published: i64,
+    pub(super) published: i32,
     /// Rows that these leases do not settle: they failed, somebody else has claimed them since, or they are not there.
     pub(super) stale: Vec<ID>,
     /// Why nothing was done, or not for the rows of a shard.
@@ -148,9 +148,9 @@ pub(super) struct MarkOutboxFailedPayload {
 #[derive(Debug, SimpleObject)]
 pub(super) struct RetryOutboxPayload {
     /// Matching rows that were backing off.
-    pub(super) matched: i64,
+    pub(super) matched: i32,
     /// Those of them that are due now; fewer than matched when there are more than 100,000 on a shard.
-    pub(super) retried: i64,
+    pub(super) retried: i32,
     /// Shards that could not be reached: their rows were not matched.
     pub(super) unavailable_shards: Vec<u16>,
     /// Why nothing was done.

@@ -4,7 +4,7 @@ use async_graphql::{ID, InputObject, Json, Result, SimpleObject};
 use serde_json::Value;
 
 use super::split;
-use crate::graphql::errors::{UserError, UserErrorCode, user_error};
+use crate::graphql::errors::{UserError, UserErrorCode, item_error};
 use crate::graphql::scalars::{Seconds, Timestamp};
 use crate::service::error::ServiceError;
 use crate::service::ingest::{EventDraft, Projected};
@@ -126,11 +126,11 @@ impl ProjectEventsPayload {
         let (outcome, user_errors) = split(outcome)?;
         let Projected { projected, duplicates, rejected } = outcome.unwrap_or_default();
         let rejected = rejected.into_iter().map(|(index, error)| {
-            let UserError { code, message, retryable, .. } = user_error(error)?;
+            let UserError { code, message, retryable, .. } = item_error(error);
             let event_id = given.get(index).cloned().flatten();
-            Ok(RejectedEvent { index, event_id, code, message, retryable })
+            RejectedEvent { index, event_id, code, message, retryable }
         });
-        Ok(Self { projected, duplicates, rejected: rejected.collect::<Result<_>>()?, user_errors })
+        Ok(Self { projected, duplicates, rejected: rejected.collect(), user_errors })
     }
 }
 

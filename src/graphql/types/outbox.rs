@@ -16,6 +16,15 @@ use crate::service::error::ServiceError;
 use crate::service::outbox::{Leased, place};
 use crate::storage::outbox::{Backlog, Counts, OutboxRow};
 
+/// A count as GraphQL's `Int`, which has 32 bits; what is larger shows as the largest.
+pub fn count(number: impl TryInto<i32>) -> i32 {
+    number.try_into().unwrap_or(i32::MAX)
+}
+
+fn total(counts: impl Iterator<Item = i32>) -> i32 {
+    counts.fold(0, i32::saturating_add)
+}
+
 /// Where an outbox row stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
 #[graphql(remote = "Status")]
@@ -39,9 +48,9 @@ pub struct Outbox;
 impl Outbox {
     /// Rows that are claimable now: pending or failed and due, or in flight under a lease that has passed. Of the shards
     /// that can be reached.
-    async fn pending_count(&self, ctx: &Context<'_>) -> Result<i64> {
+    async fn pending_count(&self, ctx: &Context<'_>) -> Result<i32> {
         let stats = ctx.data::<Services>()?.outbox.backlog().await.map_err(fault)?;
-        Ok(stats.shards.iter().map(|(_, backlog)| backlog.pending).sum())
+        Ok(total(stats.shards.iter().map(|(_, backlog)| count(backlog.pending))))
     }
 
     /// What waits, is in flight and failed.
@@ -87,11 +96,11 @@ fn read_place(position: &[u8]) -> Option<OutboxPlace> {
 #[derive(Debug, Clone, SimpleObject)]
 pub struct OutboxStats {
     /// Rows that are claimable now.
-    pending: i64,
+    pending: i32,
     /// Rows that are claimed and not settled, also those whose lease has passed.
-    in_flight: i64,
+    in_flight: i32,
     /// Rows that failed at their last attempt, also those that are due again.
-    failed: i64,
+    failed: i32,
     /// Seconds since the oldest claimable row was written.
     oldest_pending_age_seconds: Option<f64>,
     /// The same, shard by shard.
@@ -109,7 +118,7 @@ impl OutboxStats {
     }
 
     fn new(by_shard: Vec<OutboxShardStats>, unavailable_shards: Vec<u16>) -> Self {
-        let sum = |of: fn(&OutboxShardStats) -> i64| by_shard.iter().map(of).sum();
+        let sum = |of: fn(&OutboxShardStats) -> i32| total(by_shard.iter().map(of));
         let ages = by_shard.iter().filter_map(|shard| shard.oldest_pending_age_seconds);
         Self {
             pending: sum(|shard| shard.pending),
@@ -128,11 +137,11 @@ pub struct OutboxShardStats {
     /// The shard.
     shard: u16,
     /// Rows that are claimable now.
-    pending: i64,
+    pending: i32,
     /// Rows that are claimed and not settled, also those whose lease has passed.
-    in_flight: i64,
+    in_flight: i32,
     /// Rows that failed at their last attempt, also those that are due again.
-    failed: i64,
+    failed: i32,
     /// Seconds since the oldest claimable row was written.
     oldest_pending_age_seconds: Option<f64>,
 }
@@ -142,9 +151,9 @@ impl OutboxShardStats {
         let oldest_pending_age_seconds = backlog.oldest_seconds;
         Self {
             shard,
-            pending: backlog.pending,
-            in_flight: counts.in_flight,
-            failed: counts.failed,
+            pending: count(backlog.pending),
+            in_flight: count(counts.in_flight),
+            failed: count(counts.failed),
             oldest_pending_age_seconds,
         }
     }

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use futures::future::join_all;
 
+use super::failures::Failures;
 use super::{MAX_ROWS, Outbox};
 use crate::domain::outbox::OutboxId;
 use crate::domain::shard::ShardIndex;
 use crate::service::error::{Rejection, ServiceError};
 use crate::storage::error::StorageError;
-use crate::storage::outbox::{self, Claimed, Marks};
+use crate::storage::outbox::{self, Claimed};
 
 const MAX_LEASE_SECONDS: i32 = 3600;
 
@@ -40,7 +40,7 @@ pub struct Leased {
 pub struct Claims {
     /// Shard by shard in outbox order.
     pub rows: Vec<Leased>,
-    /// Shards that could not be reached: nothing was claimed there, or nobody knows.
+    /// Shards that could not be reached or failed: nothing was claimed there, or nobody knows.
     pub unavailable: Vec<ShardIndex>,
 }
 
@@ -56,7 +56,7 @@ impl Outbox {
         };
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % open.len();
         open.rotate_left(turn);
-        let mut claims = Claims::default();
+        let (mut claims, mut failures, mut answered) = (Claims::default(), Failures::default(), false);
         // Each round fills the claim up, or finds a shard that has no more.
         while claims.rows.len() < limit && !open.is_empty() {
             let shares: Vec<_> = shares(limit - claims.rows.len(), &open).collect();
@@ -64,6 +64,7 @@ impl Outbox {
             for ((shard, share), answer) in shares.iter().zip(join_all(rounds).await) {
                 match answer {
                     Ok(rows) => {
+                        answered = true;
                         if rows.len() < *share {
                             open.retain(|index| index != shard);
                         }
@@ -71,16 +72,15 @@ impl Outbox {
                             |row: Claimed| Leased { id: OutboxId { shard: *shard, number: row.outbox_id }, row };
                         claims.rows.extend(rows.into_iter().map(leased));
                     }
-                    Err(StorageError::Unavailable { .. }) => {
+                    Err(error) => {
                         open.retain(|index| index != shard);
-                        claims.unavailable.push(*shard);
+                        failures.add(*shard, error);
                     }
-                    Err(error) => return Err(error.into()),
                 }
             }
         }
         claims.rows.sort_by_key(|leased| leased.id);
-        claims.unavailable.sort_unstable();
+        claims.unavailable = failures.shards(answered)?;
         Ok(claims)
     }
 
@@ -91,20 +91,9 @@ impl Outbox {
         lease_seconds: i32,
     ) -> Result<Vec<Claimed>, StorageError> {
         let database = &self.databases.shards()[usize::from(shard)];
-        let (from, everything) = {
-            let seen = self.seen(shard);
-            let everything = seen.looks.is_due(Instant::now());
-            (if everything { Marks::START } else { seen.marks }, everything)
-        };
-        let begun = Instant::now();
-        let sight = outbox::look(database, &from).await?;
-        {
-            let mut seen = self.seen(shard);
-            seen.marks = sight.marks;
-            if everything {
-                seen.looks.note(begun, Instant::now());
-            }
-        }
+        let look = |from| async move { outbox::look(database, &from).await };
+        let sight = self.read_paced(shard, |seen| &mut seen.looks, look).await?;
+        self.seen(shard).marks = sight.marks;
         if !sight.open {
             return Ok(Vec::new());
         }

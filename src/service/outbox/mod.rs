@@ -6,16 +6,18 @@
 //! again, under the same id.
 
 mod claim;
+mod failures;
 mod pace;
 mod read;
 mod settle;
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::wake::Wakes;
 use crate::domain::shard::ShardIndex;
+use crate::storage::error::StorageError;
 use crate::storage::outbox::Marks;
 use crate::storage::pools::Databases;
 use pace::Pace;
@@ -61,6 +63,30 @@ impl Outbox {
     #[must_use]
     pub fn shards(&self) -> std::ops::Range<ShardIndex> {
         0..ShardIndex::try_from(self.databases.shards().len()).unwrap_or(ShardIndex::MAX)
+    }
+
+    /// Reads from the start as often as the pace of it allows, and else from the marks. So it does where the start can't
+    /// be read in time, which counts as a cost like any other: what is open above the marks stays within reach.
+    async fn read_paced<T, Answer: Future<Output = Result<T, StorageError>>>(
+        &self,
+        shard: ShardIndex,
+        pace: fn(&mut Seen) -> &mut Pace,
+        read: impl Fn(Marks) -> Answer,
+    ) -> Result<T, StorageError> {
+        let begun = Instant::now();
+        let (marks, everything) = {
+            let mut seen = self.seen(shard);
+            (seen.marks, pace(&mut seen).is_due(begun))
+        };
+        if !everything {
+            return read(marks).await;
+        }
+        let answer = read(Marks::START).await;
+        pace(&mut self.seen(shard)).note(begun, Instant::now());
+        match answer {
+            Err(StorageError::Unavailable { .. }) if marks != Marks::START => read(marks).await,
+            answer => answer,
+        }
     }
 
     fn seen(&self, shard: ShardIndex) -> MutexGuard<'_, Seen> {

@@ -1,19 +1,19 @@
 //! How much is waiting, and the rows themselves.
 
 use std::cmp::Ordering;
-use std::time::Instant;
 
 use chrono::{DateTime, Utc};
 use futures::future::join_all;
 
 use super::Outbox;
+use super::failures::Failures;
 use crate::domain::outbox::{OutboxId, OutboxPlace};
 use crate::domain::page::PageRequest;
 use crate::domain::shard::ShardIndex;
 use crate::service::error::ServiceError;
 use crate::service::fan_out::Listing;
 use crate::storage::error::StorageError;
-use crate::storage::outbox::{self, Backlog, Bounds, Counts, Marks, OutboxFilter, OutboxRow};
+use crate::storage::outbox::{self, Backlog, Bounds, Counts, OutboxFilter, OutboxRow};
 
 /// What waits on the shards that could be asked.
 #[derive(Debug, Default)]
@@ -47,17 +47,9 @@ impl Outbox {
     /// Counting is paced as claiming is: from the start as long as that is cheap, else mostly from where the first open
     /// row was seen.
     async fn backlog_of(&self, shard: ShardIndex) -> Result<Backlog, StorageError> {
-        let begun = Instant::now();
-        let (marks, everything) = {
-            let seen = self.seen(shard);
-            let everything = seen.counts.is_due(begun);
-            (if everything { Marks::START } else { seen.marks }, everything)
-        };
-        let backlog = outbox::backlog(&self.databases.shards()[usize::from(shard)], &marks).await?;
-        if everything {
-            self.seen(shard).counts.note(begun, Instant::now());
-        }
-        Ok(backlog)
+        let database = &self.databases.shards()[usize::from(shard)];
+        let count = |from| async move { outbox::backlog(database, &from).await };
+        self.read_paced(shard, |seen| &mut seen.counts, count).await
     }
 
     async fn ask<T, Answer: Future<Output = Result<T, StorageError>>>(
@@ -65,21 +57,19 @@ impl Outbox {
         question: impl Fn(ShardIndex) -> Answer,
     ) -> Result<Stats<T>, ServiceError> {
         let answers = join_all(self.shards().map(question)).await;
-        let (mut shards, mut unavailable, mut last) = (Vec::new(), Vec::new(), None);
+        let (mut shards, mut failures) = (Vec::new(), Failures::default());
         for (shard, answer) in self.shards().zip(answers) {
             match answer {
                 Ok(answer) => shards.push((shard, answer)),
-                Err(error @ StorageError::Unavailable { .. }) => {
-                    unavailable.push(shard);
-                    last = Some(error);
-                }
-                Err(error) => return Err(error.into()),
+                Err(error) => failures.add(shard, error),
             }
         }
-        match last {
-            Some(error) if shards.is_empty() => Err(error.into()),
-            _ => Ok(Stats { shards, unavailable }),
+        if shards.is_empty() {
+            return failures
+                .last()
+                .map_or_else(|| Ok(Stats { shards, unavailable: Vec::new() }), |error| Err(error.into()));
         }
+        Ok(Stats { shards, unavailable: failures.shards(true)? })
     }
 
     /// A page over all shards, newest first: by time, then shard, then number.
@@ -91,21 +81,21 @@ impl Outbox {
         let pages = self.shards().map(async |shard| {
             outbox::list(&self.databases.shards()[usize::from(shard)], filter, bounds(shard, request)).await
         });
-        let (mut rows, mut unavailable) = (Vec::new(), Vec::new());
+        let (mut rows, mut failures, mut answered) = (Vec::new(), Failures::default(), false);
         for (shard, page) in self.shards().zip(join_all(pages).await) {
             match page {
                 Ok(page) => {
+                    answered = true;
                     rows.extend(page.into_iter().map(|row| (OutboxId { shard, number: row.outbox_id }, row)));
                 }
-                Err(StorageError::Unavailable { .. }) => unavailable.push(shard),
-                Err(error) => return Err(error.into()),
+                Err(error) => failures.add(shard, error),
             }
         }
         rows.sort_unstable_by_key(place);
         if !request.backwards {
             rows.reverse();
         }
-        Ok(Listing { page: request.cut(rows), unavailable })
+        Ok(Listing { page: request.cut(rows), unavailable: failures.shards(answered)? })
     }
 }
 

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use chrono::{DateTime, Utc};
 use futures::future::join_all;
 
+use super::failures::Failures;
 use super::{MAX_ROWS, Outbox};
 use crate::domain::backoff;
 use crate::domain::outbox::{OutboxId, kept_error};
@@ -50,7 +51,7 @@ pub struct Retried {
     pub matched: u64,
     /// Those of them that are due now.
     pub retried: u64,
-    /// Shards that could not be reached.
+    /// Shards that could not be reached or failed.
     pub unavailable: Vec<ShardIndex>,
 }
 
@@ -138,17 +139,18 @@ impl Outbox {
     /// Makes matching rows due at once that are backing off; in a dry run only counts them.
     pub async fn retry(&self, filter: &OutboxFilter, dry_run: bool) -> Result<Retried, ServiceError> {
         let answers = self.shards().map(async |shard| (shard, self.retry_on(shard, filter, dry_run).await));
-        let mut outcome = Retried::default();
+        let (mut outcome, mut failures, mut answered) = (Retried::default(), Failures::default(), false);
         for (shard, answer) in join_all(answers).await {
             match answer {
                 Ok((matched, retried)) => {
+                    answered = true;
                     outcome.matched += matched;
                     outcome.retried += retried;
                 }
-                Err(StorageError::Unavailable { .. }) => outcome.unavailable.push(shard),
-                Err(error) => return Err(error.into()),
+                Err(error) => failures.add(shard, error),
             }
         }
+        outcome.unavailable = failures.shards(answered)?;
         Ok(outcome)
     }
 

@@ -154,7 +154,9 @@ async fn hold(tx: &mut Transaction<'static, Postgres>, claim: &Claim) -> sqlx::R
     Ok(held)
 }
 
-/// Marks the prefixes of the held executions, and the held loose rows, as in flight.
+/// Marks the prefixes of the held executions, and the held loose rows, as in flight. The marks bound only the search for
+/// candidates: of a held execution all open rows are read, so that one that committed below a mark goes ahead of those
+/// above it.
 async fn take(tx: &mut Transaction<'static, Postgres>, claim: &Claim, held: &Held) -> sqlx::Result<Vec<Claimed>> {
     if held.executions.is_empty() && held.loose.is_empty() {
         return Ok(Vec::new());
@@ -168,21 +170,21 @@ async fn take(tx: &mut Transaction<'static, Postgres>, claim: &Claim, held: &Hel
                         AND held.lease_until > now() LIMIT 1) IS NULL
                  AND (SELECT true FROM noetl.outbox AS held
                       WHERE held.execution_id = free.execution_id AND held.status = 'IN_FLIGHT'
-                        AND held.lease_until IS NULL AND held.locked_at > now() - make_interval(secs => $7)
+                        AND held.lease_until IS NULL AND held.locked_at > now() - make_interval(secs => $5)
                       LIMIT 1) IS NULL
            ), open AS (
                SELECT free.execution_id, row.outbox_id, row.due
                FROM free CROSS JOIN LATERAL (
                    (SELECT outbox_id, available_at <= now() AS due FROM noetl.outbox
-                    WHERE execution_id = free.execution_id AND status = 'PENDING' AND outbox_id >= $3
-                    ORDER BY outbox_id LIMIT $5)
+                    WHERE execution_id = free.execution_id AND status = 'PENDING'
+                    ORDER BY outbox_id LIMIT $3)
                    UNION ALL
                    (SELECT outbox_id, available_at <= now() FROM noetl.outbox
                     WHERE execution_id = free.execution_id AND status = 'FAILED'
-                    ORDER BY outbox_id LIMIT $5)
+                    ORDER BY outbox_id LIMIT $3)
                    UNION ALL
                    (SELECT outbox_id, true FROM noetl.outbox
-                    WHERE execution_id = free.execution_id AND status = 'IN_FLIGHT' AND lease_until >= $4)
+                    WHERE execution_id = free.execution_id AND status = 'IN_FLIGHT' AND lease_until <= now())
                    UNION ALL
                    (SELECT outbox_id, true FROM noetl.outbox
                     WHERE execution_id = free.execution_id AND status = 'IN_FLIGHT' AND lease_until IS NULL)
@@ -193,7 +195,7 @@ async fn take(tx: &mut Transaction<'static, Postgres>, claim: &Claim, held: &Hel
                             min(outbox_id) OVER (PARTITION BY execution_id) AS head
                      FROM open) AS row
                WHERE ready
-               ORDER BY head, outbox_id LIMIT $5 - cardinality($2::bigint[])
+               ORDER BY head, outbox_id LIMIT $3 - cardinality($2::bigint[])
            ), candidate AS (
                SELECT execution_id, outbox_id FROM prefix
                UNION ALL SELECT NULL, outbox_id FROM unnest($2::bigint[]) AS loose (outbox_id)
@@ -204,7 +206,7 @@ async fn take(tx: &mut Transaction<'static, Postgres>, claim: &Claim, held: &Hel
                    WHERE outbox_id = candidate.outbox_id
                      AND (status IN ('PENDING', 'FAILED') AND available_at <= now()
                           OR status = 'IN_FLIGHT' AND CASE WHEN lease_until IS NULL
-                              THEN locked_at <= now() - make_interval(secs => $7) ELSE lease_until <= now() END)
+                              THEN locked_at <= now() - make_interval(secs => $5) ELSE lease_until <= now() END)
                    FOR UPDATE SKIP LOCKED
                ) AS row ON true
            ), mine AS MATERIALIZED (
@@ -219,7 +221,7 @@ async fn take(tx: &mut Transaction<'static, Postgres>, claim: &Claim, held: &Hel
            ), claimed AS (
                UPDATE noetl.outbox
                SET status = 'IN_FLIGHT', attempts = attempts + 1, locked_at = now(), updated_at = now(),
-                   lease_until = now() + make_interval(secs => $6), lease_token = (SELECT token FROM token)
+                   lease_until = now() + make_interval(secs => $4), lease_token = (SELECT token FROM token)
                WHERE outbox_id = ANY (ARRAY(SELECT outbox_id FROM mine))
                RETURNING *
            )
@@ -231,8 +233,6 @@ async fn take(tx: &mut Transaction<'static, Postgres>, claim: &Claim, held: &Hel
            ORDER BY claimed.outbox_id"#,
         &held.executions,
         &held.loose,
-        claim.marks.pending,
-        claim.marks.lease,
         claim.limit,
         f64::from(claim.lease_seconds),
         f64::from(DEFAULT_LEASE_SECONDS),

@@ -3,6 +3,9 @@
 //! A row is settled by the token of its last claim, while it is in flight. A lease that has passed still settles as long
 //! as nobody claimed the row again: the work was done, and nobody else is at it. Rows are locked in the order of their
 //! ids, so that two who settle the same rows don't wait for each other.
+//!
+//! A row that becomes claimable again forgets its lease: a server that knows no leases sets none when it claims the row,
+//! and what an earlier claim left would pass for that server's.
 
 use chrono::{DateTime, Utc};
 
@@ -93,7 +96,7 @@ pub async fn mark_failed(
                ) AS row)
            UPDATE noetl.outbox AS row
            SET status = 'FAILED', last_error = held.error, available_at = now() + make_interval(secs => held.delay),
-               updated_at = now()
+               updated_at = now(), lease_until = NULL, lease_token = NULL
            FROM held
            WHERE row.outbox_id = held.outbox_id AND row.outbox_id = ANY (ARRAY(SELECT outbox_id FROM held))
            RETURNING row.outbox_id, held.delay AS "delay!""#,
@@ -120,7 +123,7 @@ pub async fn release(shard: &Database, refs: &[Ref]) -> Result<(), StorageError>
              ) AS row)
          UPDATE noetl.outbox
          SET status = CASE WHEN attempts > 1 THEN 'FAILED' ELSE 'PENDING' END, attempts = greatest(attempts - 1, 0),
-             available_at = now(), updated_at = now()
+             available_at = now(), updated_at = now(), lease_until = NULL, lease_token = NULL
          WHERE outbox_id = ANY (ARRAY(SELECT outbox_id FROM held))",
         &ids,
         &tokens,

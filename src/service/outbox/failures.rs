@@ -1,0 +1,61 @@
+//! Shards that failed: a shard's failure is its own, and hides nothing of what the others answered.
+
+use crate::domain::shard::ShardIndex;
+use crate::storage::error::StorageError;
+
+/// Which shards failed, and why.
+#[derive(Debug, Default)]
+pub(super) struct Failures(Vec<(ShardIndex, StorageError)>);
+
+impl Failures {
+    /// Notes that a shard failed.
+    pub(super) fn add(&mut self, shard: ShardIndex, error: StorageError) {
+        self.0.push((shard, error));
+    }
+
+    /// The shards that an answer goes without. Where none answered, a fault is the answer; that none can be reached is no
+    /// fault.
+    pub(super) fn shards(mut self, answered: bool) -> Result<Vec<ShardIndex>, StorageError> {
+        let faults = self.0.iter().position(|(_, error)| !is_unavailability(error)).filter(|_| !answered);
+        if let Some(fault) = faults {
+            return Err(self.0.swap_remove(fault).1);
+        }
+        for (shard, error) in self.0.iter().filter(|(_, error)| !is_unavailability(error)) {
+            let error: &dyn std::error::Error = error;
+            tracing::error!(shard, error, "a shard's outbox failed");
+        }
+        let mut shards: Vec<ShardIndex> = self.0.into_iter().map(|(shard, _)| shard).collect();
+        shards.sort_unstable();
+        Ok(shards)
+    }
+
+    /// The failure of one of them.
+    pub(super) fn last(mut self) -> Option<StorageError> {
+        self.0.pop().map(|(_, error)| error)
+    }
+}
+
+fn is_unavailability(error: &StorageError) -> bool {
+    matches!(error, StorageError::Unavailable { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::error::DatabaseName;
+
+    #[test]
+    fn a_fault_is_the_answer_only_where_no_shard_answered() {
+        let both = || {
+            let mut failures = Failures::default();
+            failures.add(2, StorageError::Unstorable { database: DatabaseName::Shard(2) });
+            failures.add(1, StorageError::Unavailable { database: DatabaseName::Shard(1), reason: String::new() });
+            failures
+        };
+        assert_eq!(both().shards(true).unwrap(), [1, 2]);
+        assert!(matches!(both().shards(false), Err(StorageError::Unstorable { .. })));
+        let mut unreachable = both();
+        unreachable.0.remove(0);
+        assert_eq!(unreachable.shards(false).unwrap(), [1]);
+    }
+}
