@@ -66,12 +66,13 @@ impl<E: Executor> Engine<E> {
 
     fn subscribe(self, operation: Operation, transport: Transport) -> impl Stream<Item = Reply> + Send {
         let mut observed = Observed::start(transport, operation.kind);
-        // Made inside the stream, so that a panic while it is made is caught as well.
+        // Made inside the stream, so that a panic while it is made is caught as well; boxed, as it lives only until then.
         let shape = operation.shape;
-        let responses = stream::once(async move {
+        let made = async move {
             let request = (self.prepare)(operation.request);
             self.executor.execute_stream(request, None)
-        });
+        };
+        let responses = stream::once(made.boxed());
         let ending = stream::once(async { None });
         let caught = AssertUnwindSafe(responses.flatten()).catch_unwind().map(Some).chain(ending);
         caught.filter_map(move |item| {

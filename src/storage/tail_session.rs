@@ -128,6 +128,9 @@ impl TailSession {
     }
 
     /// The events of a batch in the order of their keys, those behind a key if there is one.
+    ///
+    /// They are sorted once, inside: so the texts are made as rows are fetched, while others are published, not before the
+    /// first.
     pub fn read_batch<'a>(
         &'a mut self,
         done: &'a TxSnapshot,
@@ -145,12 +148,15 @@ impl TailSession {
                       context::text, result::text, meta::text, error, stack_trace, tenant_id AS "tenant_id!",
                       organization_id AS "organization_id!"
                FROM (
-                   SELECT * FROM noetl.event WHERE tx_id >= $1::text::xid8 AND tx_id < $2::text::xid8
-                   UNION ALL
-                   SELECT * FROM noetl.event WHERE tx_id = ANY($3::text[]::xid8[])
-               ) AS candidate
-               WHERE pg_visible_in_snapshot(tx_id, $4::text::pg_snapshot)
-                 AND (event_id, execution_id) > ($5::bigint, $6::bigint)
+                   SELECT * FROM (
+                       SELECT * FROM noetl.event WHERE tx_id >= $1::text::xid8 AND tx_id < $2::text::xid8
+                       UNION ALL
+                       SELECT * FROM noetl.event WHERE tx_id = ANY($3::text[]::xid8[])
+                   ) AS candidate
+                   WHERE pg_visible_in_snapshot(tx_id, $4::text::pg_snapshot)
+                     AND (event_id, execution_id) > ($5::bigint, $6::bigint)
+                   ORDER BY event_id, execution_id
+               ) AS event
                ORDER BY event_id, execution_id"#,
             done.xmax().to_string(),
             target.xmax().to_string(),

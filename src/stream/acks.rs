@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::publish::PublishAck;
 use async_nats::jetstream::response::Response;
-use async_nats::{Client, HeaderMap, Message, StatusCode, Subscriber};
+use async_nats::{Client, HeaderMap, Message, StatusCode, Subject, Subscriber};
 use bytes::Bytes;
 use futures::StreamExt;
 use tokio::time::timeout;
@@ -57,7 +57,7 @@ impl Acks {
     /// Publishes the message that is to get this sequence.
     pub(super) async fn publish(
         &mut self,
-        subject: String,
+        subject: Subject,
         headers: HeaderMap,
         payload: Bytes,
         sequence: u64,

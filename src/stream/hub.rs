@@ -2,7 +2,8 @@
 //!
 //! A reader registers and learns in the same moment where the hub stands, so what it replays and what it is then handed
 //! meet without gap or overlap. Positions only grow, also across a broker that lost messages: the hub then goes back to
-//! the first message of the new epoch.
+//! the first message of the new epoch. While nobody reads, nothing is taken: a replica without readers costs the broker
+//! nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use async_nats::jetstream::consumer::pull::Ordered;
 use futures::TryStreamExt;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::cursor::Position;
@@ -23,6 +24,8 @@ use crate::storage::pools::Databases;
 /// Bytes of events that all rings of a replica keep together for readers that are behind.
 const RING_BYTES: usize = 32 << 20;
 const AFTER_FAILURE: Duration = Duration::from_millis(250);
+/// How long a feed goes on without readers: one who reconnects should find it running.
+const REST_AFTER: Duration = Duration::from_secs(10);
 const LOOK_AT_CONNECTION: Duration = Duration::from_millis(500);
 /// Quiet looks at the connection after which the stream itself is looked at.
 const LOOKS_PER_CHECK: u32 = 4;
@@ -38,7 +41,8 @@ pub struct Hub {
 #[derive(Debug)]
 struct Feed {
     ring: Arc<Ring>,
-    /// Whether the broker said that there is no stream: what it holds when there is one was published since.
+    /// Whether the broker said to those who wait that there is no stream: what it holds when there is one was published
+    /// since.
     missing: AtomicBool,
 }
 
@@ -64,7 +68,7 @@ impl Hub {
         self.client.connection_state() == async_nats::connection::State::Connected
     }
 
-    /// Where a shard's feed stands on this replica; `None` while its stream was not found.
+    /// Where a shard's feed stands on this replica; `None` while nobody reads it, or its stream was not found.
     #[must_use]
     pub fn head(&self, shard: ShardIndex) -> Option<Position> {
         self.feed(shard).ring.head()
@@ -88,22 +92,22 @@ impl Hub {
 
     /// Feeds one shard's readers until `stop`.
     pub async fn run(self, shard: ShardIndex, stop: CancellationToken) {
-        loop {
-            tokio::select! {
-                () = stop.cancelled() => return,
-                Err(error) = self.follow(shard) => {
+        let feed = self.feed(shard);
+        let following = async {
+            loop {
+                feed.begin_when_wanted().await;
+                if let Err(error) = self.follow(shard).await {
                     tracing::debug!(shard, %error, "the live feed pauses");
-                    self.feed(shard).missing.fetch_or(error.missing, Ordering::Relaxed);
+                    feed.missing.fetch_or(error.missing, Ordering::Relaxed);
+                    sleep(AFTER_FAILURE).await;
                 }
             }
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = sleep(AFTER_FAILURE) => {}
-            }
-        }
+        };
+        let _: Option<std::convert::Infallible> = stop.run_until_cancelled(following).await;
     }
 
-    async fn follow(&self, shard: ShardIndex) -> Result<std::convert::Infallible, ReadError> {
+    /// Takes events until nobody has read them for a while.
+    async fn follow(&self, shard: ShardIndex) -> Result<(), ReadError> {
         let connects = source::connects(&self.client);
         let stream = self.stream(shard).await?;
         let extent = stream.extent().await?;
@@ -111,7 +115,11 @@ impl Hub {
         let start = stream.resume(head, extent).await?.min(extent.last);
         let mut messages = stream.follow(start + 1).await?;
         let mut vigil = Vigil { stream: &stream, begun: extent, quiet: 0, overdue: false };
-        loop {
+        let mut read = Instant::now();
+        while read.elapsed() < REST_AFTER {
+            if self.feed(shard).ring.is_read() {
+                read = Instant::now();
+            }
             if source::connects(&self.client) != connects {
                 return Err(ReadError::of(shard, "the connection was lost"));
             }
@@ -134,9 +142,10 @@ impl Hub {
             let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
             metrics::gauge!("noetl_stream_buffered_bytes", "shard" => shard.to_string()).set(bytes);
         }
+        Ok(())
     }
 
-    /// Where the hub stands; at first behind the stream's last message.
+    /// Where the hub stands; when it begins, behind the stream's last message.
     async fn find_head(&self, shard: ShardIndex, stream: &ShardStream, extent: Extent) -> Result<Position, ReadError> {
         let feed = self.feed(shard);
         if let Some(head) = feed.ring.head() {
@@ -153,6 +162,16 @@ impl Hub {
 
     fn feed(&self, shard: ShardIndex) -> &Feed {
         &self.feeds[usize::from(shard)]
+    }
+}
+
+impl Feed {
+    /// Rests while nobody reads.
+    async fn begin_when_wanted(&self) {
+        if self.ring.rest() {
+            self.missing.store(false, Ordering::Relaxed);
+            self.ring.wanted().await;
+        }
     }
 }
 

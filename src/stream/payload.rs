@@ -59,7 +59,7 @@ fn write(event: &EventText, without: Without) -> serde_json::Result<Vec<u8>> {
     out.plain("catalog_id", &event.catalog_id)?;
     out.plain("parent_event_id", &event.parent_event_id)?;
     out.plain("parent_execution_id", &event.parent_execution_id)?;
-    out.plain("created_at", &rfc3339(&event.created_at))?;
+    out.time("created_at", &event.created_at)?;
     out.plain("event_type", &event.event_type)?;
     out.plain("node_id", &event.node_id)?;
     out.plain("node_name", &event.node_name)?;
@@ -95,16 +95,24 @@ impl Object {
         serde_json::to_writer(&mut self.0, value)
     }
 
+    /// Postgres's ISO form of a time in UTC as RFC 3339; what has no such form stays as it is.
+    fn time(&mut self, name: &str, text: &str) -> serde_json::Result<()> {
+        let is_plain =
+            text.len() >= 19 && text.as_bytes()[4] == b'-' && text.ends_with(|last: char| last.is_ascii_digit());
+        let Some((date, time)) = text.split_once(' ').filter(|_| is_plain) else {
+            return self.plain(name, &text);
+        };
+        self.name(name);
+        for part in ["\"", date, "T", time, "Z\""] {
+            self.0.extend_from_slice(part.as_bytes());
+        }
+        Ok(())
+    }
+
     fn json(&mut self, name: &str, text: Option<&String>) {
         self.name(name);
         self.0.extend_from_slice(text.map_or(b"null", |text| text.as_bytes()));
     }
-}
-
-/// Postgres's ISO form of a time in UTC as RFC 3339; what has no such form stays as it is.
-fn rfc3339(text: &str) -> String {
-    let plain = text.len() >= 19 && text.as_bytes()[4] == b'-' && text.ends_with(|last: char| last.is_ascii_digit());
-    if plain { format!("{}Z", text.replacen(' ', "T", 1)) } else { text.to_owned() }
 }
 
 #[cfg(test)]

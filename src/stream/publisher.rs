@@ -7,10 +7,10 @@
 
 use std::time::Duration;
 
-use async_nats::Client;
 use async_nats::header::{NATS_EXPECTED_LAST_MESSAGE_ID, NATS_EXPECTED_LAST_SEQUENCE, NATS_MESSAGE_ID};
 use async_nats::jetstream::stream::{Config, RawMessageErrorKind, Stream};
 use async_nats::jetstream::{self, Context};
+use async_nats::{Client, Subject};
 use futures::{Stream as EventSource, StreamExt};
 
 use super::acks::Acks;
@@ -201,6 +201,7 @@ impl Publisher {
         let mut events = std::pin::pin!(events.peekable());
         let (mut index, mut sequence) = (from.index, from.after);
         let mut previous: Option<String> = None;
+        let mut subject = TypeSubject::of(self.shard, "");
         self.acks.begin();
         while let Some(event) = events.next().await {
             let event = event?;
@@ -218,11 +219,25 @@ impl Publisher {
             }
             let last = events.as_mut().peek().await.is_none();
             (index, sequence) = (index + 1, sequence + 1);
-            let subject = names::subject(self.shard, &event.event_type);
-            self.acks.publish(subject, headers, payload, sequence, last).await?;
+            if subject.event_type != event.event_type {
+                subject = TypeSubject::of(self.shard, &event.event_type);
+            }
+            self.acks.publish(subject.subject.clone(), headers, payload, sequence, last).await?;
         }
         self.acks.finish().await?;
         Ok(sequence)
+    }
+}
+
+/// The subject of an event's type, kept from one event to the next of the same type.
+struct TypeSubject {
+    event_type: String,
+    subject: Subject,
+}
+
+impl TypeSubject {
+    fn of(shard: ShardIndex, event_type: &str) -> Self {
+        Self { event_type: event_type.to_owned(), subject: names::subject(shard, event_type).into() }
     }
 }
 

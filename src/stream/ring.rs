@@ -1,11 +1,12 @@
 //! The latest events of one shard's feed, shared by all readers of a replica and bounded in bytes.
 //!
-//! A reader holds a place in the ring and no events of its own. One whose place was overwritten is told so.
+//! A reader holds a place in the ring and no events of its own. One whose place was overwritten is told so. A ring that
+//! nobody reads can rest: it then has no head, and who joins waits until the feed has begun again.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::cursor::Position;
 use super::delivered::Delivered;
@@ -16,12 +17,14 @@ pub(super) struct Ring {
     kept: Mutex<Kept>,
     /// How many events were ever put in; readers wait for it to change.
     put: watch::Sender<u64>,
+    /// Told of each reader that finds no head.
+    wanted: Notify,
     capacity: usize,
 }
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// Where the feed stands; `None` until its stream was found.
+    /// Where the feed stands; `None` while it rests, and until its stream was found.
     head: Option<Position>,
     events: VecDeque<Arc<Delivered>>,
     bytes: usize,
@@ -45,10 +48,10 @@ pub(super) struct FellOut;
 impl Ring {
     /// An empty ring of about so many bytes; it always keeps the last event.
     pub(super) fn new(capacity: usize) -> Self {
-        Self { kept: Mutex::default(), put: watch::Sender::new(0), capacity }
+        Self { kept: Mutex::default(), put: watch::Sender::new(0), wanted: Notify::new(), capacity }
     }
 
-    /// Where the feed stands; `None` until its stream was found.
+    /// Where the feed stands; `None` while it rests, and until its stream was found.
     pub(super) fn head(&self) -> Option<Position> {
         self.kept().head
     }
@@ -60,20 +63,43 @@ impl Ring {
         self.put.send_replace(kept.put);
     }
 
+    /// Whether somebody reads, or waits to.
+    pub(super) fn is_read(&self) -> bool {
+        self.put.receiver_count() > 0
+    }
+
+    /// Forgets everything, unless somebody reads. Answers whether it did.
+    pub(super) fn rest(&self) -> bool {
+        let mut kept = self.kept();
+        // Who subscribes behind this line finds no head, and waits.
+        if self.is_read() {
+            return false;
+        }
+        *kept = Kept { put: kept.put, ..Kept::default() };
+        true
+    }
+
+    /// Waits until somebody reads.
+    pub(super) async fn wanted(&self) {
+        while !self.is_read() {
+            self.wanted.notified().await;
+        }
+    }
+
     /// Shares an event, which becomes the head. Answers how many bytes the ring holds.
     pub(super) fn put(&self, delivered: Arc<Delivered>) -> usize {
         let mut kept = self.kept();
         kept.head = Some(delivered.position);
         kept.put += 1;
-        if self.put.receiver_count() == 0 {
-            kept.events.clear();
-            kept.bytes = 0;
-        } else {
+        if self.is_read() {
             kept.bytes += delivered.bytes;
             kept.events.push_back(delivered);
             while kept.bytes > self.capacity && kept.events.len() > 1 {
                 kept.bytes -= kept.events.pop_front().map_or(0, |oldest| oldest.bytes);
             }
+        } else {
+            kept.events.clear();
+            kept.bytes = 0;
         }
         self.put.send_replace(kept.put);
         kept.bytes
@@ -92,6 +118,7 @@ impl Ring {
                 put.mark_unchanged();
                 return (head, Place { ring: Arc::clone(self), next, put });
             }
+            self.wanted.notify_one();
             // The ring holds the sender.
             drop(put.changed().await);
         }
@@ -159,6 +186,25 @@ mod tests {
         // The last one is kept whatever its size.
         assert_eq!(ring.put(event(29, 1000)), 1000);
         assert_eq!(place.next().await.unwrap().position.sequence, 29);
+    }
+
+    #[tokio::test]
+    async fn a_ring_rests_only_while_nobody_reads_and_whoever_comes_waits_for_its_beginning() {
+        let ring = Arc::new(Ring::new(100));
+        ring.begin(Position { epoch: 1, sequence: 7 });
+        let (_, place) = ring.join().await;
+        assert!(!ring.rest() && ring.head().is_some());
+        drop(place);
+        assert!(ring.rest() && ring.head().is_none());
+        let begun = async {
+            ring.wanted().await;
+            assert!(!ring.rest());
+            ring.begin(Position { epoch: 2, sequence: 3 });
+        };
+        let ((head, mut place), ()) = tokio::join!(ring.join(), begun);
+        assert_eq!(head, Position { epoch: 2, sequence: 3 });
+        ring.put(event(4, 10));
+        assert_eq!(place.next().await.unwrap().position.sequence, 4);
     }
 
     #[tokio::test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_stream::stream;
 use futures::stream::BoxStream;
-use futures::{StreamExt, TryStreamExt};
+use futures::{FutureExt, StreamExt, TryStreamExt};
 use tokio::time::sleep;
 
 use super::cursor::Position;
@@ -75,7 +75,7 @@ pub(super) fn read_shard(
     let items = stream! {
         let joined = match joined {
             Some(joined) => joined,
-            None => join(&hub, shard, from).await,
+            None => join(&hub, shard, from).boxed().await,
         };
         let Joined { mut live, head: mut until, mut at, gap } = joined;
         if let Some(gap) = gap {
@@ -87,7 +87,8 @@ pub(super) fn read_shard(
             while at < until {
                 let before = at;
                 let range = Range { at, until, missing };
-                let mut replayed = std::pin::pin!(replay::replay(&hub, shard, range));
+                // On the heap only as long as it takes: readers are live for most of their time, and many.
+                let mut replayed = replay::replay(&hub, shard, range).boxed();
                 let ended = loop {
                     match replayed.try_next().await {
                         Ok(Some(item)) => {

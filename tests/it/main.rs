@@ -43,6 +43,7 @@ mod projections;
 mod projector;
 mod register_race;
 mod relay;
+mod resting_feed;
 mod restored_database;
 mod schema;
 mod shard_down;

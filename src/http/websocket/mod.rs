@@ -19,6 +19,7 @@ use axum::extract::ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection};
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::header;
 use axum::response::Response;
+use futures::FutureExt;
 
 use super::edge::Gate;
 use super::fault::Fault;
@@ -30,7 +31,7 @@ use session::Session;
 /// The one subprotocol that is spoken.
 const PROTOCOL: &str = "graphql-transport-ws";
 /// Bytes that a socket takes for reading as long as it is open; clients send little.
-const READ_BUFFER: usize = 4 << 10;
+const READ_BUFFER: usize = 2 << 10;
 /// Bytes that are collected before they are sent.
 const WRITE_BUFFER: usize = 16 << 10;
 
@@ -61,9 +62,7 @@ async fn upgrade<E: Executor>(gate: Arc<Gate<E>>, request: Request) -> Result<Re
         .max_message_size(largest)
         .max_frame_size(largest);
     Ok(upgrade.on_upgrade(move |socket| {
-        tracker.track_future(async move {
-            Session::new(gate, socket, caller).run().await;
-            drop(place);
-        })
+        let session = Session::new(gate, socket, caller, place);
+        tracker.track_future(session.run().boxed())
     }))
 }

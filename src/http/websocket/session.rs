@@ -1,16 +1,19 @@
 //! One socket, from its handshake to its close.
+//!
+//! Sockets are many and mostly wait, so a session is small: it lives on the heap once, and what it rarely does takes memory
+//! only while it is done.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_graphql::Executor;
 use axum::extract::ws::{Message, WebSocket};
-use futures::{SinkExt, StreamExt};
+use futures::{FutureExt, SinkExt, StreamExt};
 use serde_json::{Map, Value};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until, timeout, timeout_at};
 
 use super::super::admission::Caller;
-use super::super::edge::Gate;
+use super::super::edge::{Gate, Place};
 use super::super::engine::Engine;
 use super::super::invalid::Limit;
 use super::super::limits::Limits;
@@ -35,6 +38,7 @@ pub(super) struct Session<E> {
     init_deadline: Instant,
     keepalive: Interval,
     last_heard: Instant,
+    _place: Place,
 }
 
 /// What a socket waits for.
@@ -47,12 +51,12 @@ enum Event {
 }
 
 impl<E: Executor> Session<E> {
-    pub(super) fn new(gate: Arc<Gate<E>>, socket: WebSocket, caller: Caller) -> Self {
+    pub(super) fn new(gate: Arc<Gate<E>>, socket: WebSocket, caller: Caller, place: Place) -> Box<Self> {
         let limits = *gate.limits();
         let started = Instant::now();
         let mut keepalive = interval_at(started + limits.keepalive, limits.keepalive.max(Duration::from_millis(1)));
         keepalive.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self {
+        Box::new(Self {
             gate,
             limits,
             socket,
@@ -62,16 +66,17 @@ impl<E: Executor> Session<E> {
             init_deadline: started + limits.init_timeout,
             keepalive,
             last_heard: started,
-        }
+            _place: place,
+        })
     }
 
     /// Serves the socket until it ends. Its operations end before it is closed.
-    pub(super) async fn run(mut self) {
+    pub(super) async fn run(mut self: Box<Self>) {
         let close = self.serve().await;
         self.operations = Operations::default();
         self.engine = None;
         tracing::debug!(code = close.code(), reason = %close, "a socket ends");
-        self.close(&close).await;
+        self.close(&close).boxed().await;
     }
 
     async fn serve(&mut self) -> Close {
@@ -107,7 +112,7 @@ impl<E: Executor> Session<E> {
             Event::Heard(Some(Err(_))) => Err(Close::TooBig("A frame is broken or too big")),
             Event::Heard(Some(Ok(message))) => {
                 self.last_heard = Instant::now();
-                self.hear(message).await
+                self.hear(message).boxed().await
             }
         }
     }

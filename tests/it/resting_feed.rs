@@ -1,0 +1,46 @@
+//! A replica whose live events nobody reads takes none from the broker, and whoever reads them next misses nothing.
+
+use std::collections::BTreeSet;
+
+use async_nats::jetstream::consumer::Info;
+use futures::TryStreamExt;
+use serde_json::{Value, json};
+
+use crate::common::feed::Reader;
+use crate::common::{Deployment, eventually};
+
+/// Requests for messages that live feeds have placed with the broker.
+async fn asked_for(deployment: &Deployment) -> usize {
+    let (_, stream) = deployment.broker().await;
+    let consumers: Vec<Info> = stream.consumers().try_collect().await.unwrap();
+    consumers.iter().filter(|consumer| consumer.config.durable_name.is_none()).map(|feed| feed.num_waiting).sum()
+}
+
+#[tokio::test]
+async fn nothing_is_taken_for_nobody_and_who_comes_back_misses_nothing() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    deployment.commit(7, 1..=3).await;
+    deployment.until_published(3).await;
+    assert_eq!(asked_for(&deployment).await, 0);
+
+    let mut reader = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
+    eventually("the feed runs", async || (asked_for(&deployment).await > 0).then_some(())).await;
+    deployment.commit(7, 4..=6).await;
+    assert!(reader.until_seen([(7, 6)]).await);
+    let (seen, cursor) = (reader.seen.clone(), reader.cursor.clone());
+    drop(reader);
+    eventually("the feed rests", async || (asked_for(&deployment).await == 0).then_some(())).await;
+    deployment.commit(7, 7..=9).await;
+    deployment.until_published(9).await;
+    assert_eq!(asked_for(&deployment).await, 0);
+
+    let mut latest = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
+    let mut back = Reader::open(&server, json!({ "after": cursor }), Value::Null).await;
+    deployment.commit(7, 10..=10).await;
+    assert!(latest.until_seen([(7, 10)]).await && back.until_seen([(7, 10)]).await);
+    assert_eq!(latest.seen, [(7, 10)]);
+    back.seen.splice(0..0, seen);
+    back.assert_saw_exactly(&(4..=10).map(|event| (7, event)).collect::<BTreeSet<_>>());
+}
