@@ -74,8 +74,9 @@ async fn bare_statements(deployment: &Deployment) -> f64 {
     let (mut done, mut marks) = (0, Marks::START);
     while done < ROWS {
         marks = outbox::look(&database, &marks).await.unwrap().marks;
-        let claim = Claim { limit: i64::try_from(BATCH).unwrap(), lease_seconds: 30, marks };
-        let rows = outbox::claim(&database, &claim).await.unwrap();
+        let limit = i64::try_from(BATCH).unwrap();
+        let claim = Claim { limit, retried: limit / 4, lease_seconds: 30 };
+        let rows = outbox::claim(&database, &claim, &marks).await.unwrap();
         let rows: Vec<Ref> =
             rows.iter().map(|row| Ref { outbox_id: row.outbox_id, lease_token: row.lease_token }).collect();
         done += outbox::mark_published(&database, &rows).await.unwrap().len();

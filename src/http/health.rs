@@ -25,7 +25,7 @@ pub struct Readiness {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OutboxBacklog {
-    /// Rows that are claimable now, on the shards that can be reached.
+    /// Rows that are claimable now, on the shards that can be reached; up to 100,000 of each are counted.
     pub pending: i64,
     /// Since when the oldest of them waits; 0 when there is none.
     pub oldest_age_seconds: f64,

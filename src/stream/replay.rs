@@ -114,8 +114,8 @@ pub struct Since {
     pub now: DateTime<Utc>,
 }
 
-/// The place before the first message that was published at a time or later, but not behind `head`; with a gap before it
-/// if messages from that time on may be gone.
+/// The place before the first message that was published at a time or later, the stream's end when there is none; with a
+/// gap before it if messages from that time on may be gone. The hub, which stands at `head`, may be behind.
 pub(super) async fn since(
     hub: &Hub,
     shard: ShardIndex,
@@ -124,9 +124,8 @@ pub(super) async fn since(
 ) -> Result<(Position, Option<Gap>), ReadError> {
     let stream = hub.stream(shard).await?;
     let extent = stream.extent().await?;
-    let first = stream.first_since(since.time, extent).await?;
-    let Some(first) = first.filter(|first| first.sequence <= head.sequence) else {
-        return Ok((head, None));
+    let Some(first) = stream.first_since(since.time, extent).await? else {
+        return Ok((stream.end(extent).await?.max(head), None));
     };
     let place = Position { sequence: first.sequence - 1, ..first };
     let gone = place.sequence > 0 && first.sequence == extent.first && stream.may_have_dropped(since.time, since.now);

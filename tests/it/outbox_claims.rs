@@ -147,6 +147,23 @@ async fn an_execution_s_rows_wait_for_the_earlier_ones() {
     assert_eq!(claim().await, [""; 0]);
 }
 
+/// A worker that takes one row at a time gets to the fresh ones, though rows that failed are due all the time.
+#[tokio::test]
+async fn of_single_rows_one_in_four_is_one_that_failed() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    deployment.fill_outbox(0, &(1..=16).collect::<Vec<_>>(), 1).await;
+    let failed = "UPDATE noetl.outbox SET status = 'FAILED', attempts = 1, available_at = now() - interval '1 hour'
+                  WHERE outbox_id <= 8";
+    deployment.on_shard(0, failed).await;
+    let mut attempts = Vec::new();
+    for _ in 0..8 {
+        attempts.push(server.claim(json!({ "limit": 1 })).await["claims"][0]["attempts"].as_i64().unwrap());
+    }
+    attempts.sort_unstable();
+    assert_eq!(attempts, [1, 1, 1, 1, 1, 1, 2, 2]);
+}
+
 /// A row whose transaction commits late gets its turn, though larger ones were handed out before.
 #[tokio::test]
 async fn a_row_that_commits_late_is_not_left_behind() {
@@ -182,7 +199,7 @@ async fn a_late_row_goes_ahead_of_its_execution_s_later_ones() {
     let database = Database::new(DatabaseName::Shard(0), deployment.shard_dsns[0].parse().unwrap(), 1);
     let lease = chrono::DateTime::from_timestamp(4_000_000_000, 0).unwrap();
     let marks = Marks { pending: 3, lease, ..Marks::START };
-    let rows = outbox::claim(&database, &Claim { limit: 3, lease_seconds: 600, marks }).await.unwrap();
+    let rows = outbox::claim(&database, &Claim { limit: 3, retried: 1, lease_seconds: 600 }, &marks).await.unwrap();
     assert_eq!(rows.iter().map(|row| row.outbox_id).collect::<Vec<_>>(), [1, 2, 3]);
 }
 

@@ -72,7 +72,8 @@ async fn entries_are_filtered_and_counted() {
     server.published(&claimed[..1]).await;
     server.failed(&claimed[1], "broken", Some(600)).await;
     server.retry(json!({}), false).await;
-    let again = references(&server.claim(json!({ "limit": 1 })).await);
+    deployment.on_shard(0, "UPDATE noetl.outbox SET available_at = now() + interval '1 hour' WHERE outbox_id = 4").await;
+    let again = references(&server.claim(json!({})).await);
     server.failed(&again[0], "broken again", None).await;
 
     for (filter, expected) in [
@@ -155,4 +156,20 @@ async fn published_rows_are_purged_by_age() {
     .await;
     assert_eq!(deployment.outbox_rows("true").await, 100);
     assert_eq!(deployment.outbox_rows("outbox_id <= 2400").await, 0);
+}
+
+/// Counting costs little however much there is: from some number on, the answer is that number.
+#[tokio::test]
+async fn a_huge_backlog_is_counted_up_to_a_bound() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    let fill = "INSERT INTO noetl.outbox (event_id, payload, created_at, status)
+                SELECT n, '{}', now() - interval '1 day' + n * interval '1 millisecond',
+                       CASE n % 3 WHEN 0 THEN 'FAILED' ELSE 'PENDING' END
+                FROM generate_series(1, 400000) AS n";
+    deployment.on_shard(0, fill).await;
+    let stats = server.data(STATS, Value::Null).await["outbox"]["stats"].clone();
+    assert_eq!((&stats["pending"], &stats["failed"]), (&json!(100_000), &json!(100_000)));
+    let age = stats["oldestPendingAgeSeconds"].as_f64().unwrap();
+    assert!((86_300.0..86_500.0).contains(&age), "{age}");
 }

@@ -47,7 +47,7 @@ pub struct Outbox;
 #[Object]
 impl Outbox {
     /// Rows that are claimable now: pending or failed and due, or in flight under a lease that has passed. Of the shards
-    /// that can be reached.
+    /// that can be reached; of each, up to 100,000 are counted.
     async fn pending_count(&self, ctx: &Context<'_>) -> Result<i32> {
         let stats = ctx.data::<Services>()?.outbox.backlog().await.map_err(fault)?;
         Ok(total(stats.shards.iter().map(|(_, backlog)| count(backlog.pending))))
@@ -92,7 +92,7 @@ fn read_place(position: &[u8]) -> Option<OutboxPlace> {
     Some(OutboxPlace { created_at: DateTime::from_timestamp_micros(i64::from_be_bytes(*micros))?, id })
 }
 
-/// How much waits, over the shards that can be reached.
+/// How much waits, over the shards that can be reached. Of each shard, up to 100,000 rows of a kind are counted.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct OutboxStats {
     /// Rows that are claimable now.
@@ -101,7 +101,7 @@ pub struct OutboxStats {
     in_flight: i32,
     /// Rows that failed at their last attempt, also those that are due again.
     failed: i32,
-    /// Seconds since the oldest claimable row was written.
+    /// Seconds since the oldest of the claimable rows that were counted was written.
     oldest_pending_age_seconds: Option<f64>,
     /// The same, shard by shard.
     by_shard: Vec<OutboxShardStats>,
@@ -131,7 +131,7 @@ impl OutboxStats {
     }
 }
 
-/// How much waits on one shard.
+/// How much waits on one shard; up to 100,000 rows of a kind are counted.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct OutboxShardStats {
     /// The shard.
@@ -142,7 +142,7 @@ pub struct OutboxShardStats {
     in_flight: i32,
     /// Rows that failed at their last attempt, also those that are due again.
     failed: i32,
-    /// Seconds since the oldest claimable row was written.
+    /// Seconds since the oldest of the claimable rows that were counted was written.
     oldest_pending_age_seconds: Option<f64>,
 }
 

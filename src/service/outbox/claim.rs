@@ -14,6 +14,8 @@ use crate::storage::error::StorageError;
 use crate::storage::outbox::{self, Claimed};
 
 const MAX_LEASE_SECONDS: i32 = 3600;
+/// One row in so many goes to what was tried before, while fresh rows wait.
+const RETRIED: usize = 4;
 
 /// What is to be claimed.
 #[derive(Debug, Clone, Copy)]
@@ -54,13 +56,17 @@ impl Outbox {
             Some(index) => vec![self.shard_named("shard", index)?],
             None => self.shards().collect(),
         };
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % open.len();
-        open.rotate_left(turn);
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let (first, round) = (turn % open.len(), turn / open.len());
+        open.rotate_left(first);
         let (mut claims, mut failures, mut answered) = (Claims::default(), Failures::default(), false);
         // Each round fills the claim up, or finds a shard that has no more.
         while claims.rows.len() < limit && !open.is_empty() {
             let shares: Vec<_> = shares(limit - claims.rows.len(), &open).collect();
-            let rounds = shares.iter().map(|(shard, share)| self.claim_from(*shard, *share, lease_seconds));
+            let rounds = shares.iter().map(|(shard, share)| {
+                let (limit, retried) = (count(*share), count(retried(*share, round)));
+                self.claim_from(*shard, outbox::Claim { limit, retried, lease_seconds })
+            });
             for ((shard, share), answer) in shares.iter().zip(join_all(rounds).await) {
                 match answer {
                     Ok(rows) => {
@@ -84,12 +90,7 @@ impl Outbox {
         Ok(claims)
     }
 
-    async fn claim_from(
-        &self,
-        shard: ShardIndex,
-        limit: usize,
-        lease_seconds: i32,
-    ) -> Result<Vec<Claimed>, StorageError> {
+    async fn claim_from(&self, shard: ShardIndex, claim: outbox::Claim) -> Result<Vec<Claimed>, StorageError> {
         let database = &self.databases.shards()[usize::from(shard)];
         let look = |from| async move { outbox::look(database, &from).await };
         let sight = self.read_paced(shard, |seen| &mut seen.looks, look).await?;
@@ -97,8 +98,7 @@ impl Outbox {
         if !sight.open {
             return Ok(Vec::new());
         }
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = outbox::claim(database, &outbox::Claim { limit, lease_seconds, marks: sight.marks }).await?;
+        let rows = outbox::claim(database, &claim, &sight.marks).await?;
         let labels = [("shard", shard.to_string())];
         metrics::counter!("noetl_outbox_claimed_total", &labels).increment(rows.len() as u64);
         let retaken = rows.iter().filter(|row| row.retaken).count();
@@ -128,6 +128,15 @@ fn shares(wanted: usize, shards: &[ShardIndex]) -> impl Iterator<Item = (ShardIn
     shards.iter().enumerate().map(share).filter(|(_, share)| *share > 0)
 }
 
+/// How many rows of a share go to what was tried before; over [`RETRIED`] rounds also the smallest shares come out right.
+const fn retried(share: usize, round: usize) -> usize {
+    (share + round % RETRIED) / RETRIED
+}
+
+fn count(rows: usize) -> i64 {
+    i64::try_from(rows).unwrap_or(i64::MAX)
+}
+
 fn within(field: &str, number: i64, least: usize, most: usize) -> Result<usize, Rejection> {
     let valid = usize::try_from(number).ok().filter(|number| (least..=most).contains(number));
     valid.ok_or_else(|| Rejection::invalid(field, format!("{field} must be {least} to {most}, not {number}")))
@@ -141,5 +150,12 @@ mod tests {
     fn every_shard_has_its_share() {
         assert_eq!(shares(7, &[2, 0, 1]).collect::<Vec<_>>(), [(2, 3), (0, 2), (1, 2)]);
         assert_eq!(shares(1, &[1, 0]).collect::<Vec<_>>(), [(1, 1)]);
+    }
+
+    #[test]
+    fn one_row_in_four_is_one_that_was_tried_before() {
+        for share in [1, 2, 3, 4, 100] {
+            assert_eq!((0..4).map(|round| retried(share, round)).sum::<usize>(), share);
+        }
     }
 }

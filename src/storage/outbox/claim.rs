@@ -19,19 +19,16 @@ use super::{DEFAULT_LEASE_SECONDS, Marks};
 use crate::storage::error::StorageError;
 use crate::storage::pools::Database;
 
-/// What share of a claim goes to rows that were tried before, while others wait: whatever fails again and again, fresh
-/// rows keep their turn.
-const RETRIED_SHARE: i64 = 4;
-
 /// What is to be claimed.
 #[derive(Debug, Clone, Copy)]
 pub struct Claim {
     /// At most so many rows.
     pub limit: i64,
+    /// So many of them go to rows that were tried before, while others wait: whatever fails again and again, fresh rows
+    /// keep their turn.
+    pub retried: i64,
     /// For so long.
     pub lease_seconds: i32,
-    /// Where to look.
-    pub marks: Marks,
 }
 
 /// A row in flight.
@@ -65,11 +62,11 @@ struct Held {
     loose: Vec<i64>,
 }
 
-/// Claims rows; answers them in outbox order.
-pub async fn claim(shard: &Database, claim: &Claim) -> Result<Vec<Claimed>, StorageError> {
+/// Claims rows, looking from the marks on; answers them in outbox order.
+pub async fn claim(shard: &Database, claim: &Claim, from: &Marks) -> Result<Vec<Claimed>, StorageError> {
     let work = async {
         let mut tx = shard.pool().begin().await?;
-        let held = hold(&mut tx, claim).await?;
+        let held = hold(&mut tx, claim, from).await?;
         let rows = take(&mut tx, claim, &held).await?;
         tx.commit().await?;
         Ok(rows)
@@ -81,7 +78,7 @@ pub async fn claim(shard: &Database, claim: &Claim) -> Result<Vec<Claimed>, Stor
 /// Rows are looked at one by one: `CASE` locks only what is free, and a scalar subquery, unlike `NOT EXISTS`, is never
 /// turned into a join over a whole index. Of an execution's fresh rows only the first is a candidate, which stands for
 /// all behind it.
-async fn hold(tx: &mut Transaction<'static, Postgres>, claim: &Claim) -> sqlx::Result<Held> {
+async fn hold(tx: &mut Transaction<'static, Postgres>, claim: &Claim, from: &Marks) -> sqlx::Result<Held> {
     let found = sqlx::query!(
         r#"SELECT candidate.outbox_id AS "outbox_id!", candidate.execution_id
            FROM (SELECT * FROM (
@@ -135,11 +132,11 @@ async fn hold(tx: &mut Transaction<'static, Postgres>, claim: &Claim) -> sqlx::R
                 LIMIT $4)
            ) AS behind
            LIMIT $4"#,
-        claim.marks.pending,
-        claim.marks.failed,
-        claim.marks.lease,
+        from.pending,
+        from.failed,
+        from.lease,
         claim.limit,
-        (claim.limit / RETRIED_SHARE).max(1),
+        claim.retried,
         f64::from(DEFAULT_LEASE_SECONDS),
     );
     let mut held = Held { executions: Vec::new(), loose: Vec::new() };

@@ -20,7 +20,7 @@ use chrono::{DateTime, Utc};
 pub use claim::{Claim, Claimed, claim};
 pub use list::{Bounds, OutboxFilter, OutboxRow, list};
 pub use settle::{Failure, Purged, Ref, mark_failed, mark_published, purge, release, retry, retryable, settled_under};
-pub use watch::{Backlog, Counts, Sight, backlog, counts, look};
+pub use watch::{Backlog, COUNTED, Counts, Sight, backlog, counts, look};
 
 /// The lease of a claim that names none, and of a claim by a server that knows no leases.
 pub const DEFAULT_LEASE_SECONDS: i32 = 30;

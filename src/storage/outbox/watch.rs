@@ -15,16 +15,19 @@ pub struct Sight {
     pub marks: Marks,
 }
 
-/// How many rows are claimable, and since when the oldest of them waits.
+/// Rows of one kind that are counted at most, so that a look costs tens of milliseconds however many there are.
+pub const COUNTED: i64 = 100_000;
+
+/// How many rows are claimable, and since when the oldest of those counted waits.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Backlog {
-    /// Rows that are claimable now.
+    /// Rows that are claimable now, up to [`COUNTED`].
     pub pending: i64,
     /// Seconds since the oldest of them was written.
     pub oldest_seconds: Option<f64>,
 }
 
-/// How many rows are in flight and failed.
+/// How many rows are in flight and failed, up to [`COUNTED`] of each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Claimed and not settled, also those whose lease has passed.
@@ -68,14 +71,15 @@ pub async fn look(shard: &Database, from: &Marks) -> Result<Sight, StorageError>
     })
 }
 
-/// Counts the rows that are claimable, from the marks on.
+/// Counts the rows that are claimable, from the marks on: first those that never were in flight, by their numbers.
 pub async fn backlog(shard: &Database, from: &Marks) -> Result<Backlog, StorageError> {
     let row = sqlx::query_as!(
         Backlog,
         r#"SELECT count(*) AS "pending!", extract(epoch FROM now() - min(created_at))::float8 AS oldest_seconds
            FROM (
-               SELECT created_at FROM noetl.outbox
-               WHERE status = 'PENDING' AND attempts >= 0 AND outbox_id >= $1 AND available_at <= now()
+               (SELECT created_at FROM noetl.outbox
+                WHERE status = 'PENDING' AND attempts >= 0 AND outbox_id >= $1 AND available_at <= now()
+                ORDER BY outbox_id)
                UNION ALL
                SELECT created_at FROM noetl.outbox
                WHERE status = 'FAILED' AND attempts >= 0 AND available_at >= $2 AND available_at <= now()
@@ -85,11 +89,13 @@ pub async fn backlog(shard: &Database, from: &Marks) -> Result<Backlog, StorageE
                UNION ALL
                SELECT created_at FROM noetl.outbox
                WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until IS NULL AND locked_at <= now() - make_interval(secs => $4)
+               LIMIT $5
            ) AS claimable"#,
         from.pending,
         from.failed,
         from.lease,
         f64::from(DEFAULT_LEASE_SECONDS),
+        COUNTED,
     );
     shard.run(row.fetch_one(shard.pool())).await
 }
@@ -98,8 +104,11 @@ pub async fn backlog(shard: &Database, from: &Marks) -> Result<Backlog, StorageE
 pub async fn counts(shard: &Database) -> Result<Counts, StorageError> {
     let row = sqlx::query_as!(
         Counts,
-        r#"SELECT (SELECT count(*) FROM noetl.outbox WHERE status = 'IN_FLIGHT' AND attempts >= 0) AS "in_flight!",
-                  (SELECT count(*) FROM noetl.outbox WHERE status = 'FAILED' AND attempts >= 0) AS "failed!""#,
+        r#"SELECT (SELECT count(*) FROM (SELECT FROM noetl.outbox
+                                         WHERE status = 'IN_FLIGHT' AND attempts >= 0 LIMIT $1) AS row) AS "in_flight!",
+                  (SELECT count(*) FROM (SELECT FROM noetl.outbox
+                                         WHERE status = 'FAILED' AND attempts >= 0 LIMIT $1) AS row) AS "failed!""#,
+        COUNTED,
     );
     shard.run(row.fetch_one(shard.pool())).await
 }
