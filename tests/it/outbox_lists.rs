@@ -72,7 +72,9 @@ async fn entries_are_filtered_and_counted() {
     server.published(&claimed[..1]).await;
     server.failed(&claimed[1], "broken", Some(600)).await;
     server.retry(json!({}), false).await;
-    deployment.on_shard(0, "UPDATE noetl.outbox SET available_at = now() + interval '1 hour' WHERE outbox_id = 4").await;
+    deployment
+        .on_shard(0, "UPDATE noetl.outbox SET available_at = now() + interval '1 hour' WHERE outbox_id = 4")
+        .await;
     let again = references(&server.claim(json!({})).await);
     server.failed(&again[0], "broken again", None).await;
 
