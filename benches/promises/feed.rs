@@ -110,8 +110,9 @@ pub async fn measure_takeover(report: &mut Report) {
 /// broker.
 pub async fn measure_backlog(report: &mut Report, events: i64) {
     let deployment = Deployment::start(1).await;
-    // No idle wait is part of it.
-    let server = deployment.replica_with(&[("NOETL_EVENT_STREAM_POLL_MS", "10")]).await;
+    // No idle wait is part of it, nor what takes the events from the stream again: nobody takes the raw publisher's.
+    let alone = [("NOETL_EVENT_STREAM_POLL_MS", "10"), ("NOETL_PROJECTOR", "false"), ("NOETL_OUTBOX_RELAY", "false")];
+    let server = deployment.replica_with(&alone).await;
     deployment.feeds_begun().await;
     let mut shard = deployment.shard(0).await;
     sqlx::raw_sql("BEGIN").execute(&mut shard).await.unwrap();

@@ -54,11 +54,13 @@ impl Log {
     }
 
     /// Seconds.
-    async fn advance(&self, server: &Server) -> f64 {
+    async fn advance(&self, server: &Server, folded: i64) -> f64 {
         let begun = Instant::now();
         let data = server.data(ADVANCE, json!({ "ids": [self.id.to_string()] })).await;
+        let seconds = begun.elapsed().as_secs_f64();
         assert_eq!(data["advanceProjections"]["failed"], json!([]), "{data}");
-        begun.elapsed().as_secs_f64()
+        assert_eq!(data["advanceProjections"]["advanced"][0]["folded"], folded.to_string(), "{data}");
+        seconds
     }
 
     /// Seconds.
@@ -76,7 +78,7 @@ impl Log {
         for _ in 0..ROUNDS {
             self.write(MORE).await;
             reads.push(self.read(server).await);
-            advances.push(self.advance(server).await);
+            advances.push(self.advance(server, MORE).await);
         }
         (median(advances), median(reads))
     }
@@ -96,10 +98,10 @@ pub async fn measure(report: &mut Report) {
     server.register_entry("bench/fold", &json!({ "kind": "playbook" })).await;
     let mut short = Log::new(&deployment, &server, SHORT).await;
     let mut long = Log::new(&deployment, &server, LONG).await;
-    short.advance(&server).await;
+    short.advance(&server, SHORT + 1).await;
     let idle = report::resident_mib(&server);
     report::reset_peak(&server);
-    let rebuilt = long.advance(&server).await;
+    let rebuilt = long.advance(&server, LONG + 1).await;
     let peak = report::peak_mib(&server) - idle;
     report.figure("rebuild of an execution with 1,000,000 events", rebuilt, "s", None);
     report.figure("the same: memory above idle at its peak", peak, "MiB", Some(Limit::AtMost(64.0)));

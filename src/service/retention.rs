@@ -1,5 +1,5 @@
-//! How long events are kept. Whole partitions go, each when every event in it is older than the retention,
-//! published, and of a log that has ended; with them goes what was derived from their events. What keeps a partition is logged and counted.
+//! How long events are kept. Whole partitions go, each when every event in it is older than the retention, published, and
+//! of a log that has ended; with them goes what was derived from their events. What keeps a partition is logged and counted.
 //!
 //! It can be done again at any time, and after a crash between any two steps: what is left of logs that are gone is found
 //! by the ranges of ids that no partition holds any more. Outbox rows that are not settled stay, whatever their age.

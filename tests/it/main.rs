@@ -27,6 +27,7 @@ mod foreign_messages;
 mod layering;
 mod live_events;
 mod local_servers;
+mod long_logs;
 mod machine_ids;
 mod maintain;
 mod migrations;

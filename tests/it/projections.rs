@@ -32,7 +32,7 @@ struct Setup {
     id: i64,
 }
 
-const QUIET: [(&str, &str); 2] = [("NOETL_PROJECTOR", "false"), ("NOETL_EVENT_STREAM_ENABLED", "false")];
+pub(crate) const QUIET: [(&str, &str); 2] = [("NOETL_PROJECTOR", "false"), ("NOETL_EVENT_STREAM_ENABLED", "false")];
 
 async fn setup() -> Setup {
     let deployment = Deployment::start(0).await;
@@ -118,7 +118,7 @@ pub(crate) async fn state(server: &Server, id: i64) -> Value {
     server.data(STATE, json!({ "id": id.to_string() })).await["execution"].clone()
 }
 
-async fn advance(server: &Server, ids: &[i64]) -> Value {
+pub(crate) async fn advance(server: &Server, ids: &[i64]) -> Value {
     let ids: Vec<String> = ids.iter().map(i64::to_string).collect();
     server.data(ADVANCE, json!({ "ids": ids })).await["advanceProjections"].clone()
 }

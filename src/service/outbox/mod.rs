@@ -93,3 +93,27 @@ impl Outbox {
         self.sights[usize::from(shard)].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::shard::ShardMap;
+    use crate::storage::error::DatabaseName;
+    use crate::storage::pools::Database;
+
+    #[tokio::test]
+    async fn where_the_start_cannot_be_read_in_time_reading_goes_on_from_the_marks() {
+        let database = DatabaseName::Shard(0);
+        let shard = Arc::new(Database::new(database, "postgres://127.0.0.1".parse().unwrap(), 1));
+        let databases = Databases::new(Arc::clone(&shard), vec![shard], ShardMap::even(1));
+        let outbox = Outbox::new(databases, Wakes::new(1), Duration::ZERO);
+        let read = async |from: Marks| {
+            let late = StorageError::Unavailable { database, reason: "it took too long".to_owned() };
+            if from == Marks::START { Err(late) } else { Ok(from) }
+        };
+        assert!(outbox.read_paced(0, |seen| &mut seen.looks, read).await.is_err());
+        let marks = Marks { pending: 7, ..Marks::START };
+        outbox.seen(0).marks = marks;
+        assert_eq!(outbox.read_paced(0, |seen| &mut seen.looks, read).await.unwrap(), marks);
+    }
+}

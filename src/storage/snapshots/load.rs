@@ -153,6 +153,10 @@ struct Row {
 }
 
 /// Folds what the snapshots do not see. The order does not matter, so nothing is sorted.
+///
+/// Ranges stand for equalities, as the planner takes a range for small: where a log is most of the table, or a transaction
+/// wrote most of it, an equality looks as if the index on a log's transactions were of no use, and all of it would be read
+/// for a few events.
 async fn fold(tx: &mut Transaction<'static, Postgres>, projections: &mut HashMap<i64, Projected>) -> sqlx::Result<()> {
     let (ids, bases): (Vec<i64>, Vec<String>) =
         projections.iter().map(|(id, projected)| (*id, projected.base.clone())).unzip();
@@ -170,10 +174,13 @@ async fn fold(tx: &mut Transaction<'static, Postgres>, projections: &mut HashMap
            FROM unnest($1::bigint[], $2::text[]) AS base (id, as_of)
            CROSS JOIN LATERAL (
                SELECT * FROM noetl.event
-               WHERE execution_id = base.id AND tx_id >= pg_snapshot_xmax(base.as_of::pg_snapshot)
+               WHERE execution_id >= base.id AND execution_id <= base.id
+                 AND tx_id >= pg_snapshot_xmax(base.as_of::pg_snapshot)
                UNION ALL
-               SELECT * FROM noetl.event
-               WHERE execution_id = base.id AND tx_id = ANY(ARRAY(SELECT pg_snapshot_xip(base.as_of::pg_snapshot)))
+               SELECT event.* FROM pg_snapshot_xip(base.as_of::pg_snapshot) AS late
+               CROSS JOIN LATERAL (
+                   SELECT * FROM noetl.event WHERE execution_id = base.id AND tx_id >= late AND tx_id <= late OFFSET 0
+               ) AS event
            ) AS unseen"#,
         &ids,
         &bases,

@@ -1,0 +1,59 @@
+//! What reading an execution's state costs does not grow with its log, but with what its snapshot does not hold. Work is
+//! counted, not timed: rows and index entries that the database says it read.
+
+use std::time::Duration;
+
+use noetl_graphql::storage::error::DatabaseName;
+use noetl_graphql::storage::pools::Database;
+use noetl_graphql::storage::snapshots;
+use serde_json::json;
+
+use crate::common::{Deployment, pass};
+use crate::projections::{QUIET, advance, execution};
+
+const SHORT: i64 = 1_000;
+const LONG: i64 = 100_000;
+const MORE: i64 = 10;
+
+async fn write(deployment: &Deployment, execution: i64, events: std::ops::Range<i64>) {
+    let insert = "INSERT INTO noetl.event (execution_id, event_id, event_type, node_name)
+                  SELECT $1, $1 + n, 'step.enter', 'step' || n % 10 FROM generate_series($2, $3) AS n";
+    let insert = sqlx::query(insert).bind(execution).bind(events.start).bind(events.end - 1);
+    insert.execute(&mut deployment.shard(0).await).await.unwrap();
+}
+
+/// Rows and index entries that were read of all partitions. A connection publishes its counts once a second, with the next
+/// statement.
+async fn work(deployment: &Deployment, reader: &Database, id: i64) -> i64 {
+    pass(Duration::from_millis(1100)).await;
+    assert_eq!(snapshots::read(reader, &[]).await.unwrap().len(), 0);
+    let query = "SELECT ((SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname LIKE 'event%')
+                       + (SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE relname LIKE 'event%'))::bigint";
+    let read = async || sqlx::query_scalar(query).fetch_one(&mut deployment.shard(0).await).await.unwrap();
+    let before: i64 = read().await;
+    assert_eq!(snapshots::read(reader, &[id]).await.unwrap()[0].folded, MORE);
+    pass(Duration::from_millis(1100)).await;
+    assert_eq!(snapshots::read(reader, &[]).await.unwrap().len(), 0);
+    read().await - before
+}
+
+#[tokio::test]
+async fn a_long_log_is_read_as_fast_as_a_short_one() {
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica_with(&QUIET).await;
+    let (short, long) = (execution(&server).await, execution(&server).await);
+    write(&deployment, short, 10..10 + SHORT).await;
+    write(&deployment, long, 10..10 + LONG).await;
+    sqlx::query("VACUUM ANALYZE noetl.event").execute(&mut deployment.shard(0).await).await.unwrap();
+    for id in [short, long] {
+        assert_eq!(advance(&server, &[id]).await["failed"], json!([]));
+        write(&deployment, id, 200_000..200_000 + MORE).await;
+    }
+    // One connection, whose plan is made for the short log and kept.
+    let reader = Database::new(DatabaseName::Shard(0), deployment.shard_dsns[0].parse().unwrap(), 1);
+    for _ in 0..8 {
+        snapshots::read(&reader, &[short]).await.unwrap();
+    }
+    let (of_short, of_long) = (work(&deployment, &reader, short).await, work(&deployment, &reader, long).await);
+    assert!(of_long <= 2 * of_short.max(MORE), "{of_long} of the long log, {of_short} of the short one");
+}
