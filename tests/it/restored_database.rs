@@ -1,11 +1,12 @@
-//! A database that crashed goes on where it was; one that went back in time, or was restored from a dump into another
-//! server, begins an epoch of its own and loses nothing that it holds.
+//! A database that crashed goes on where it was; one that went back in time, was restored from a dump into another server,
+//! or went over to a standby, begins an epoch of its own and loses nothing that it holds.
 
 use std::path::Path;
 use std::process::Command;
 
 use noetl_graphql::local::{Postgres, PostgresOptions};
 use serde_json::{Value, json};
+use sqlx::{Connection, PgConnection};
 use tempfile::TempDir;
 
 use crate::common::feed::{Reader, assert_exactly, run};
@@ -16,11 +17,12 @@ async fn own_server() -> (Postgres, TempDir) {
     use std::os::unix::fs::PermissionsExt;
     let permissions = std::fs::Permissions::from_mode(0o755);
     let folder = tempfile::Builder::new().prefix("noetl-").permissions(permissions).tempdir().unwrap();
-    let options = PostgresOptions {
-        settings: vec![("fsync".into(), "off".into()), ("shared_buffers".into(), "32MB".into())],
-        ..PostgresOptions::new(folder.path().join("postgres"))
-    };
-    (Postgres::start(options).await.unwrap(), folder)
+    (server_in(&folder.path().join("postgres")).await, folder)
+}
+
+async fn server_in(folder: &Path) -> Postgres {
+    let settings = vec![("fsync".into(), "off".into()), ("shared_buffers".into(), "32MB".into())];
+    Postgres::start(PostgresOptions { settings, ..PostgresOptions::new(folder) }).await.unwrap()
 }
 
 /// Commits events one by one, so that many transaction ids are used.
@@ -105,10 +107,70 @@ async fn restore(deployment: &mut Deployment, from: &Postgres, to: &Postgres) {
     let command = format!("pg_dump '{}' | psql -qX -v ON_ERROR_STOP=1 '{}'", from.dsn(&name), to.dsn(&name));
     let output = Command::new("sh").args(["-c", &command]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    go_over(deployment, to);
+}
+
+/// Uses the same databases on another server.
+fn go_over(deployment: &mut Deployment, to: &Postgres) {
+    let name = deployment.cluster_dsn.rsplit('/').next().unwrap().to_owned();
     deployment.cluster_dsn = to.dsn(&name);
     deployment.shard_dsns = vec![to.dsn(&name)];
     deployment.env.retain(|(name, _)| name != "NOETL_CLUSTER_DSN");
     deployment.env.push(("NOETL_CLUSTER_DSN".to_owned(), to.dsn(&name)));
+}
+
+/// Makes and starts a standby of a server in `folder`, beside the server's own folder.
+async fn standby(of: &Postgres, folder: &Path) -> Postgres {
+    std::fs::create_dir(folder).unwrap();
+    let data = folder.join("data");
+    let mut backup = Command::new("pg_basebackup");
+    let output = backup.args(["-R", "-c", "fast", "-d", &of.dsn("postgres"), "-D"]).arg(&data).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let owner = format!("--reference={}", folder.with_file_name("postgres").join("data").display());
+    assert!(Command::new("chown").args(["-R", &owner]).arg(&data).status().unwrap().success());
+    server_in(folder).await
+}
+
+/// The standby lacks the primary's last commits, which were published; their transaction ids are given again.
+#[tokio::test]
+async fn a_promoted_standby_loses_nothing_that_it_holds_and_begins_an_epoch() {
+    let (mut primary, folder) = own_server().await;
+    let mut deployment = Deployment::on(&primary.dsn("postgres"), 0).await;
+    let server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    deployment.commit(7, 1..=10).await;
+    let mut standby = standby(&primary, &folder.path().join("standby")).await;
+    deployment.commit(7, 11..=20).await;
+    deployment.until_published(20).await;
+    let name = deployment.cluster_dsn.rsplit('/').next().unwrap().to_owned();
+    eventually("the standby has them", async || {
+        let mut replayed = PgConnection::connect(&standby.dsn(&name)).await.ok()?;
+        let query = "SELECT (SELECT count(*) FROM noetl.event) = 20 AND published_events = 20 FROM noetl.tail_cursor";
+        sqlx::query_scalar::<_, bool>(query).fetch_one(&mut replayed).await.ok()?.then_some(())
+    })
+    .await;
+    standby.stop().await;
+    deployment.commit(8, 21..=40).await;
+    deployment.until_published(40).await;
+    let forgotten = deployment.committed().await;
+    primary.kill_9().await;
+    assert!(server.stop().await.success());
+
+    standby.restart().await.unwrap();
+    go_over(&mut deployment, &standby);
+    run(&mut deployment.shard(0).await, "SELECT pg_promote()").await;
+    deployment.commit(9, 101..=120).await;
+    let server = deployment.replica().await;
+    deployment.commit(9, 121..=140).await;
+    let everything = &forgotten | &deployment.committed().await;
+    deployment.until_published(everything.len()).await;
+    assert_exactly(&deployment.published().await, &everything);
+    assert_eq!(deployment.epoch().await, 2);
+    assert!(server.stop().await.success());
+    let _server = deployment.replica().await;
+    deployment.commit(9, 141..=150).await;
+    deployment.until_published(everything.len() + 10).await;
+    assert_eq!(deployment.epoch().await, 2);
 }
 
 #[tokio::test]
