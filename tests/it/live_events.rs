@@ -7,6 +7,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use crate::common::feed::{Key, Reader, assert_exactly, insert, insert_typed, run};
+use crate::common::proxy::{Passing, Proxy};
 use crate::common::writer::Writer;
 use crate::common::{Deployment, Live, Server};
 
@@ -118,6 +119,31 @@ async fn a_cursor_goes_on_on_any_replica_without_gap_or_repetition() {
     let committed = deployment.committed().await;
     assert!(reader.until_seen(committed.clone()).await);
     reader.assert_saw_exactly(&committed);
+}
+
+/// The replica's own feed hangs behind a network that holds everything back, and brings later what the reader has seen.
+#[tokio::test]
+async fn a_cursor_goes_on_on_a_replica_that_is_behind_it() {
+    let (deployment, one) = start(1).await;
+    let network = Proxy::start(deployment.nats.port()).await;
+    let broker = format!("nats://127.0.0.1:{}", network.port);
+    let behind = deployment.replica_with(&[("NOETL_NATS_URL", &broker), ("NOETL_PROJECTOR", "false")]).await;
+    let mut there = Reader::open(&behind, latest(), Value::Null).await;
+    deployment.commit(7, 1..=5).await;
+    assert!(there.until_seen([(7, 5)]).await, "the feed ended");
+    network.set(Passing::Held);
+    let mut reader = Reader::open(&one, json!({ "beginning": true }), Value::Null).await;
+    deployment.commit(7, 6..=10).await;
+    assert!(reader.until_seen([(7, 10)]).await, "the feed ended");
+    reader.reconnect(&behind).await;
+    reader.caught_up().await;
+    network.set(Passing::Freely);
+    deployment.commit(7, 11..=12).await;
+    for each in [&mut reader, &mut there] {
+        assert!(each.until_seen([(7, 12)]).await, "the feed ended");
+        each.assert_saw_exactly(&(1..=12).map(|event| (7, event)).collect());
+        assert_eq!(each.gaps(), []);
+    }
 }
 
 async fn refused(server: &Server, variables: Value) -> Value {
