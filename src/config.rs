@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use async_nats::ServerAddr;
 use sqlx::postgres::PgConnectOptions;
 
 use crate::domain::ids::MAX_MACHINE_ID;
@@ -57,8 +58,8 @@ pub struct Config {
     pub databases: Option<DatabaseSettings>,
     /// Connections per pool.
     pub pool_size: u32,
-    /// The broker.
-    pub nats_url: Option<String>,
+    /// The brokers of one cluster; none: there is no broker.
+    pub brokers: Vec<ServerAddr>,
     /// A machine id to insist on.
     pub machine_id: Option<u16>,
     /// How events are published; `None`: not by this replica.
@@ -155,7 +156,7 @@ impl Sources {
             allowed_origins: self.list("NOETL_ALLOWED_ORIGINS"),
             databases: read.databases(needs != Needs::Nothing),
             pool_size: read.within("NOETL_POOL_SIZE", 16, 2, 500),
-            nats_url: read.nats_url(needs == Needs::Servers && (publishes || self.asks_to_relay())),
+            brokers: read.brokers(needs == Needs::Servers && (publishes || self.asks_to_relay())),
             machine_id: read.machine_id(),
             event_stream: publishes.then_some(event_stream),
             projector: read.flag("NOETL_PROJECTOR", true),
@@ -239,20 +240,24 @@ impl Reader<'_> {
         Some(self.within("NOETL_EVENT_RETENTION_DAYS", 1, 1, 36_500))
     }
 
-    fn nats_url(&mut self, needed: bool) -> Option<String> {
-        let url = self.sources.text("NOETL_NATS_URL").map(str::to_owned);
-        match &url {
-            None if needed => self.problems.push(
+    fn brokers(&mut self, needed: bool) -> Vec<ServerAddr> {
+        let listed = self.sources.list("NOETL_NATS_URL");
+        if listed.is_empty() && needed {
+            self.problems.push(
                 "NOETL_NATS_URL is missing; set it to the broker, such as nats://127.0.0.1:4222, or turn publishing off \
                  with NOETL_EVENT_STREAM_ENABLED=false and NOETL_OUTBOX_RELAY=false"
                     .to_owned(),
-            ),
-            Some(text) if text.parse::<async_nats::ServerAddr>().is_err() => {
-                self.problems.push("NOETL_NATS_URL is no broker's address; set it to one such as nats://host:4222".into());
-            }
-            _ => {}
+            );
         }
-        url
+        let brokers: Result<_, _> = listed.iter().map(|text| text.parse()).collect();
+        brokers.unwrap_or_else(|_| {
+            self.problems.push(
+                "NOETL_NATS_URL names no broker; set it to an address such as nats://host:4222, or to those of a cluster, \
+                 separated by commas"
+                    .to_owned(),
+            );
+            Vec::new()
+        })
     }
 
     fn databases(&mut self, needed: bool) -> Option<DatabaseSettings> {

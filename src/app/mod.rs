@@ -7,6 +7,7 @@ mod error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use async_nats::ServerAddr;
 use axum::Router;
 use axum::serve::ListenerExt;
 use futures::FutureExt;
@@ -87,13 +88,13 @@ impl App {
         let replica = Replica {
             name: format!("{host}-{}-{}", std::process::id(), &identity.simple().to_string()[..8]),
             started_at: clock::now(),
-            publishes: config.event_stream.is_some() && config.nats_url.is_some(),
-            relays: config.outbox_relay && config.nats_url.is_some(),
+            publishes: config.event_stream.is_some() && !config.brokers.is_empty(),
+            relays: config.outbox_relay && !config.brokers.is_empty(),
             limits: edge_limits(&limits),
         };
-        let client = match &config.nats_url {
-            Some(url) => Some(broker(url, &replica.name).await?),
-            None => None,
+        let client = match &*config.brokers {
+            [] => None,
+            brokers => Some(broker(brokers, &replica.name).await?),
         };
         let wakes = Wakes::new(databases.shards().len());
         let outbox = Outbox::new(databases.clone(), wakes.clone(), config.outbox_retention);
@@ -149,11 +150,11 @@ async fn lease(databases: &Databases, owner: Uuid, pinned: Option<u16>) -> Resul
 }
 
 /// A connection that comes up when the broker does, and again whenever it is lost.
-async fn broker(url: &str, name: &str) -> Result<async_nats::Client, AppError> {
+async fn broker(brokers: &[ServerAddr], name: &str) -> Result<async_nats::Client, AppError> {
     // A request on its way when the broker dies is never answered.
     let options = async_nats::ConnectOptions::new().name(name).request_timeout(Some(Duration::from_secs(2)));
     let options = options.retry_on_initial_connect();
-    Ok(options.max_reconnects(None).connect(url).await?)
+    Ok(options.max_reconnects(None).connect(brokers).await?)
 }
 
 fn services(

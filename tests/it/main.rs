@@ -44,6 +44,7 @@ mod projections;
 mod projector;
 mod register_race;
 mod relay;
+mod replicated_stream;
 mod resting_feed;
 mod restored_database;
 mod schema;
