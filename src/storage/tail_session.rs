@@ -17,10 +17,12 @@ use super::tail::{in_progress, parse};
 use crate::domain::event::EventKey;
 use crate::domain::tx_snapshot::TxSnapshot;
 
-/// A batch reads a few rows or very many by one plan: compiling it would take longer than most runs. What the cursor notes
-/// must outlive a crash, whatever the server's default is.
-const SETTINGS: [(&str, &str); 5] = [
+/// A batch reads a few rows or very many by one plan, which is kept: compiling it would take longer than most runs, and one
+/// that was made while the newest partition was empty must not read all of it. What the cursor notes must outlive a crash,
+/// whatever the server's default is.
+const SETTINGS: [(&str, &str); 6] = [
     ("jit", "off"),
+    ("enable_seqscan", "off"),
     ("work_mem", "32MB"),
     ("datestyle", "ISO"),
     ("lock_timeout", "3500ms"),
