@@ -12,6 +12,7 @@ use axum::Router;
 use axum::serve::ListenerExt;
 use futures::FutureExt;
 use metrics_exporter_prometheus::PrometheusHandle;
+use percent_encoding::percent_decode_str;
 use tokio::net::TcpListener;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -150,10 +151,18 @@ async fn lease(databases: &Databases, owner: Uuid, pinned: Option<u16>) -> Resul
 }
 
 /// A connection that comes up when the broker does, and again whenever it is lost.
+/// A user and password, or a token, in the first address that has any goes for all of them.
 async fn broker(brokers: &[ServerAddr], name: &str) -> Result<async_nats::Client, AppError> {
     // A request on its way when the broker dies is never answered.
     let options = async_nats::ConnectOptions::new().name(name).request_timeout(Some(Duration::from_secs(2)));
-    let options = options.retry_on_initial_connect();
+    let mut options = options.retry_on_initial_connect();
+    let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let login = brokers.iter().find_map(|broker| Some((decoded(broker.username()?), broker.password().map(decoded))));
+    options = match login {
+        Some((user, Some(password))) => options.user_and_password(user, password),
+        Some((token, None)) => options.token(token),
+        None => options,
+    };
     Ok(options.max_reconnects(None).connect(brokers).await?)
 }
 

@@ -74,6 +74,11 @@ impl Hub {
         self.feed(shard).ring.head()
     }
 
+    /// Whether the broker said that there is no such stream.
+    pub(super) fn is_missing(&self, shard: ShardIndex) -> bool {
+        self.feed(shard).missing.load(Ordering::Relaxed)
+    }
+
     /// Registers a reader; waits until the hub has found the shard's stream. Answers the last event before the first that
     /// the place hands out.
     pub(super) async fn register(&self, shard: ShardIndex) -> (Position, Place) {
@@ -131,6 +136,10 @@ impl Hub {
             };
             vigil.overdue = false;
             let delivered = decode(&self.databases, shard, head, &message).await?;
+            // A consumer that is made anew before it has given anything begins with the stream.
+            if delivered.position.sequence <= start {
+                return Err(ReadError::of(shard, "its consumer began anew"));
+            }
             if delivered.position <= head {
                 continue;
             }

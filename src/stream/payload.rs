@@ -21,6 +21,9 @@ enum Without {
     AllOfAnySize,
 }
 
+/// Bytes that are left of a name in a payload without anything of any size.
+const NAME_BYTES: usize = 1024;
+
 /// The payload of an event within the broker's `max_payload` bytes, and whether it had to leave fields out.
 pub fn encode(event: &EventText, max_payload: usize) -> serde_json::Result<(Bytes, bool)> {
     let room = max_payload.saturating_sub(HEADER_ROOM);
@@ -60,24 +63,30 @@ fn write(event: &EventText, without: Without) -> serde_json::Result<Vec<u8>> {
     out.plain("parent_event_id", &event.parent_event_id)?;
     out.plain("parent_execution_id", &event.parent_execution_id)?;
     out.time("created_at", &event.created_at)?;
-    out.plain("event_type", &event.event_type)?;
-    out.plain("node_id", &event.node_id)?;
-    out.plain("node_name", &event.node_name)?;
-    out.plain("node_type", &event.node_type)?;
-    out.plain("status", &event.status)?;
+    let named = if rest { usize::MAX } else { NAME_BYTES };
+    out.plain("event_type", &begin(&event.event_type, named))?;
+    out.plain("node_id", &event.node_id.as_deref().map(|text| begin(text, named)))?;
+    out.plain("node_name", &event.node_name.as_deref().map(|text| begin(text, named)))?;
+    out.plain("node_type", &event.node_type.as_deref().map(|text| begin(text, named)))?;
+    out.plain("status", &event.status.as_deref().map(|text| begin(text, named)))?;
     out.plain("duration", &event.duration)?;
     out.json("context", event.context.as_ref().filter(|_| large));
     out.json("result", event.result.as_ref().filter(|_| large));
     out.json("meta", event.meta.as_ref().filter(|_| rest));
     out.plain("error", &event.error.as_ref().filter(|_| rest))?;
     out.plain("stack_trace", &event.stack_trace.as_ref().filter(|_| large))?;
-    out.plain("tenant_id", &event.tenant_id)?;
-    out.plain("organization_id", &event.organization_id)?;
+    out.plain("tenant_id", &begin(&event.tenant_id, named))?;
+    out.plain("organization_id", &begin(&event.organization_id, named))?;
     if without > Without::Nothing {
         out.plain("payload_omitted", &true)?;
     }
     out.0.push(b'}');
     Ok(out.0)
+}
+
+/// The beginning of a text.
+fn begin(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes)]
 }
 
 /// A JSON object that is being written.

@@ -173,7 +173,8 @@ impl Publisher {
     /// The last message of a tailer in a range of sequences, and how many messages behind it are no tailer's.
     pub async fn last_stored(&self, first: u64, last: u64) -> Result<(Option<Stored>, u64), PublishError> {
         let mut foreign = 0;
-        for sequence in (first..=last).rev() {
+        let held = self.stream.get_info().await.map_err(broker)?.state.first_sequence;
+        for sequence in (first.max(held)..=last).rev() {
             let message = match self.stream.get_raw_message(sequence).await {
                 Ok(message) => message,
                 Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => continue,

@@ -119,7 +119,10 @@ pub fn read(hub: Hub, start: Start, filter: EventFilter) -> impl Stream<Item = R
             cursor.0[usize::from(shard)] = match (&joined, from) {
                 (Some(joined), _) => joined.at,
                 (None, From::After(position)) => position,
-                (None, _) => Position::default(),
+                (None, From::Beginning) => Position::default(),
+                // Whatever there will be is behind its beginning.
+                (None, _) if hub.is_missing(shard) => Position::default(),
+                (None, _) => Err(ReadError::of(shard, "where it stands can't be told now"))?,
             };
             shards.push(read_shard(hub.clone(), shard, from, joined));
         }

@@ -60,10 +60,12 @@ pub(super) fn replay(
             if page.is_empty() {
                 // Where the stream goes beyond the range, what did not come is gone; else the broker lost it, and says so
                 // under its next epoch.
-                let end = Position { sequence: until.sequence + 1, ..until };
-                let gone = if extent.last < until.sequence { Vec::new() } else { between(at, end, extent.first, missing) };
-                for gap in gone {
-                    yield Replayed::Gap(gap);
+                if extent.last >= until.sequence {
+                    stream.check_gone(at, until).await?;
+                    let end = Position { sequence: until.sequence + 1, ..until };
+                    for gap in between(at, end, extent.first, missing) {
+                        yield Replayed::Gap(gap);
+                    }
                 }
                 return;
             }
@@ -128,7 +130,10 @@ pub(super) async fn since(
         return Ok((stream.end(extent).await?.max(head), None));
     };
     let place = Position { sequence: first.sequence - 1, ..first };
-    let gone = place.sequence > 0 && first.sequence == extent.first && stream.may_have_dropped(since.time, since.now);
+    // Looked at behind the first message: a busy stream drops others meanwhile.
+    let gone = place.sequence > 0
+        && stream.may_have_dropped(since.time, since.now)
+        && stream.extent().await?.first >= first.sequence;
     let gap = Gap { from: 1, to: place.sequence, reason: GapReason::Retention, position: place };
     Ok((place, gone.then_some(gap)))
 }

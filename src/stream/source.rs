@@ -120,6 +120,10 @@ impl ShardStream {
     /// Behind which sequence one who stands at `at` goes on: its own, or, where later epochs began below it, their
     /// beginning.
     pub(super) async fn resume(&self, at: Position, extent: Extent) -> Result<u64, ReadError> {
+        // All that is there is behind it, whatever epochs it has.
+        if at.sequence < extent.first {
+            return Ok(at.sequence);
+        }
         let renewed = self.first_after(at.epoch, extent).await?;
         Ok(renewed.map_or(at.sequence, |first| at.sequence.min(first - 1)))
     }
@@ -134,12 +138,32 @@ impl ShardStream {
         Ok(extent)
     }
 
+    /// Fails when the stream holds an event between two places that a consumer did not give: of a stream that several
+    /// brokers keep, it may have been with one that is behind.
+    pub(super) async fn check_gone(&self, at: Position, until: Position) -> Result<(), ReadError> {
+        match self.mark_within(at.sequence + 1, until.sequence + 1).await? {
+            Some((_, epoch)) if epoch <= until.epoch => Err(self.failed("a consumer did not give all that is there")),
+            _ => Ok(()),
+        }
+    }
+
     /// The place of the first message that was published at a time or later.
     pub(super) async fn first_since(&self, time: DateTime<Utc>, extent: Extent) -> Result<Option<Position>, ReadError> {
         let nanos = i128::from(time.timestamp()) * 1_000_000_000 + i128::from(time.timestamp_subsec_nanos());
         let start_time = async_nats::datetime::from_nanos(nanos).map_err(|error| self.failed(error))?;
         let mut pages = self.pages(DeliverPolicy::ByStartTime { start_time }).await?;
-        let Some(message) = pages.one().await? else { return Ok(None) };
+        let Some(message) = pages.one().await? else {
+            if extent.last < extent.first {
+                return Ok(None);
+            }
+            return match self.stream.get_raw_message(extent.last).await {
+                Ok(last) if last.time.unix_timestamp_nanos() >= nanos => {
+                    Err(self.failed("a consumer did not give what is there"))
+                }
+                Err(error) if error.kind() != RawMessageErrorKind::NoMessageFound => Err(self.failed(error)),
+                _ => Ok(None),
+            };
+        };
         let sequence = message.info().map_err(|error| self.failed(error))?.stream_sequence;
         let marked = self.mark_within(sequence, extent.last + 1).await?;
         Ok(marked.map(|(_, epoch)| Position { epoch, sequence }))

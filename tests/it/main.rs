@@ -14,6 +14,7 @@ mod catalog;
 mod common;
 
 mod broker_loss;
+mod brokers;
 mod cli;
 mod dedup;
 mod dedup_crash;
@@ -44,7 +45,6 @@ mod projections;
 mod projector;
 mod register_race;
 mod relay;
-mod replicated_stream;
 mod resting_feed;
 mod restored_database;
 mod schema;

@@ -63,3 +63,27 @@ async fn a_5_mb_event_leaves_its_large_fields_and_delays_no_neighbour() {
     let metrics = server.get("/metrics").await.unwrap().text().await.unwrap();
     assert!(metrics.contains("noetl_stream_oversize_events_total{shard=\"0\"} 1\n"));
 }
+
+/// Names have no bound in the table, and a message has one.
+#[tokio::test]
+async fn an_event_whose_names_are_larger_than_a_message_arrives_whole() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    let query = "subscription { events { ... on EventDelivery { event { id nodeName status } } } }";
+    let mut live = server.live(query, Value::Null).await;
+    let mut reader = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
+    let rows = "INSERT INTO noetl.event (execution_id, event_id, event_type, node_name, status)
+        SELECT 7, n, 'call.done', repeat('ß', CASE n WHEN 2 THEN 1500000 ELSE 1 END), repeat('s', CASE n WHEN 2 THEN 1500000 ELSE 1 END)
+        FROM generate_series(1, 3) AS n";
+    run(&mut deployment.shard(0).await, rows).await;
+    assert!(reader.until_seen([(7, 3)]).await, "the feed ended");
+    reader.assert_saw_exactly(&(1..=3).map(|event| (7, event)).collect());
+    let named = loop {
+        let event = live.next().await.unwrap()["events"]["event"].take();
+        if event["id"] == "2" {
+            break event["nodeName"].as_str().unwrap().chars().count();
+        }
+    };
+    assert_eq!(named, 1_500_000);
+}
