@@ -6,12 +6,18 @@
 //! a standby: the stream holds batches that the cursor does not know, and what follows the cursor's place is published
 //! again. The database was restored from a dump: transaction ids start over, so the rows are numbered anew first.
 
+use std::time::Duration;
+
+use tokio::time::sleep;
+
 use super::publisher::{PublishError, Publisher, Stored, StreamEnd};
 use super::tailer::{LeadError, Tailer};
 use crate::domain::tx_snapshot::TxSnapshot;
 use crate::storage::tail::{self, History, TailCursor};
 use crate::storage::tail_restore;
 
+/// How long after a first look a second one confirms that the broker lost messages.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Messages behind which an earlier feed's last message is not looked for.
 const LOOK_BACK: u64 = 10_000;
 
@@ -52,7 +58,12 @@ impl Tailer {
     /// Where the stream ends, which can't be below what the cursor knows to be in it.
     pub(super) async fn look(&self, publisher: &Publisher, cursor: &TailCursor) -> Result<StreamEnd, LeadError> {
         let floor = cursor.last_sequence.cast_unsigned();
-        let end = publisher.end(floor).await?;
+        let mut end = publisher.end(floor).await?;
+        if end.sequence < floor {
+            // A broker that has just begun to lead a replicated stream may answer before it has read all of it.
+            sleep(LOOK_AGAIN).await;
+            end = publisher.end(floor).await?;
+        }
         if end.sequence < floor { Err(LeadError::BrokerLost) } else { Ok(end) }
     }
 
