@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
 use crate::common::{Deployment, Server};
-use crate::report::{Limit, Report, resident_mib};
+use crate::report::{Limit, Report, cpu_seconds, resident_mib};
 
 const WORKING: usize = 1_000;
 const IDLE: usize = 5_000;
@@ -128,12 +128,4 @@ async fn text(socket: &mut Socket) -> Utf8Bytes {
             return text;
         }
     }
-}
-
-/// The CPU time that a process has used (Linux).
-fn cpu_seconds(server: &Server) -> f64 {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.pid())).unwrap();
-    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
-    let ticks = |field: usize| fields[field].parse::<f64>().unwrap();
-    (ticks(11) + ticks(12)) / 100.0
 }

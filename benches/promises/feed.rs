@@ -30,13 +30,15 @@ pub async fn measure_latency(deployment: &Deployment, server: &Server, report: &
     report.quantiles("the same with a transaction held open", held, Some((5.0, 25.0)));
 }
 
-/// What a server of two shards asks its databases when nothing happens.
+/// What a server of two shards does when nothing happens.
 pub async fn measure_idling(server: &Server, report: &mut Report) {
     tokio::time::sleep(Duration::from_secs(10)).await;
-    let before = server.metric("noetl_sql_statements_total").await;
+    let (statements, cpu) = (server.metric("noetl_sql_statements_total").await, report::cpu_seconds(server));
     tokio::time::sleep(IDLING).await;
-    let asked = server.metric("noetl_sql_statements_total").await - before;
-    report.figure("server of two shards, idle: statements", asked / IDLING.as_secs_f64(), "per s", None);
+    let cpu = report::cpu_seconds(server) - cpu;
+    let statements = server.metric("noetl_sql_statements_total").await - statements;
+    report.figure("server of two shards, idle: statements", statements / IDLING.as_secs_f64(), "per s", None);
+    report.figure("server of two shards, idle: CPU", 1000.0 * cpu / IDLING.as_secs_f64(), "ms per s", None);
 }
 
 /// The first event's seconds, which begin with the tailer's longest wait, and those of the others.

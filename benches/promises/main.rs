@@ -50,6 +50,9 @@ async fn main() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica().await;
     report.figure("server, idle: resident memory", report::resident_mib(&server), "MiB", None);
+    if wanted("feed") {
+        feed::measure_idling(&server, &mut report).await;
+    }
     if wanted("execute") {
         execute::measure(&deployment, &server, &mut report).await;
     }
@@ -57,7 +60,6 @@ async fn main() {
         lists::measure(&deployment, &server, &mut report).await;
     }
     if wanted("feed") {
-        feed::measure_idling(&server, &mut report).await;
         feed::measure_latency(&deployment, &server, &mut report).await;
     }
     report.figure("server, after all of it: resident memory", report::resident_mib(&server), "MiB", None);
