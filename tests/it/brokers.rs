@@ -19,6 +19,8 @@ const BROKERS: usize = 3;
 /// A broker to be started.
 fn broker(port: u16, store: &Path) -> Command {
     let mut broker = Command::new("nats-server");
+    // Where Debian has it, a user's shell does not look.
+    broker.env("PATH", format!("{}:/usr/local/sbin:/usr/sbin", std::env::var("PATH").unwrap()));
     broker.args(["-js", "-a", "127.0.0.1", "-p", &port.to_string(), "-sd"]).arg(store);
     broker.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     broker
