@@ -5,6 +5,7 @@
 //! request; programs send neither. So a page of another site can neither read nor drive this server through the browser of
 //! somebody who can reach it, unless its origin is among the allowed [`Sites`].
 
+use std::future::pending;
 use std::sync::Arc;
 
 use async_graphql::Request;
@@ -12,13 +13,50 @@ use axum::http::request::Parts;
 use axum::http::uri::Authority;
 use axum::http::{Extensions, HeaderMap, HeaderName, Uri, header};
 use futures::future::BoxFuture;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
 
 /// Attaches to a request what lives for one operation, such as loaders. Called once per operation, just before it runs.
 pub type Prepare = Arc<dyn Fn(Request) -> Request + Send + Sync>;
 
-/// Admits a caller: once per HTTP request, and once per WebSocket at its `connection_init`. What it returns is applied to
-/// each of the caller's operations, before the edge's own [`Prepare`].
-pub type Admit = Arc<dyn Fn(Caller) -> BoxFuture<'static, Result<Prepare, Refusal>> + Send + Sync>;
+/// Admits a caller: once per HTTP request, and once per WebSocket at its `connection_init`.
+pub type Admit = Arc<dyn Fn(Caller) -> BoxFuture<'static, Result<Admitted, Refusal>> + Send + Sync>;
+
+/// Terms on which a caller is admitted.
+#[derive(Clone)]
+pub struct Admitted {
+    /// Applied to each of the caller's operations, before the edge's own [`Prepare`].
+    pub prepare: Prepare,
+    /// Stable name under which the caller's requests and live connections are counted, such as its subject. Without one
+    /// they are counted under the peer's address.
+    pub subject: Option<Arc<str>>,
+    /// Time at which the caller's WebSockets close with 4403 and its event streams end.
+    pub expires_at: Option<Instant>,
+    /// Cancelled when the admission is withdrawn, such as when a token is removed; it ends live connections like the expiry.
+    pub revoked: CancellationToken,
+}
+
+impl Admitted {
+    /// An anonymous caller, admitted without an end.
+    #[must_use]
+    pub fn anonymous(prepare: Prepare) -> Self {
+        Self { prepare, subject: None, expires_at: None, revoked: CancellationToken::new() }
+    }
+
+    /// Waits until the admission ends.
+    pub(super) async fn ended(&self) {
+        let expired = async {
+            match self.expires_at {
+                Some(at) => sleep_until(at).await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            () = expired => {}
+            () = self.revoked.cancelled() => {}
+        }
+    }
+}
 
 /// What a transport knows of who is calling.
 #[derive(Debug, Clone, Default)]

@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::admission::{Admit, Caller, Prepare, Sites};
+use super::admission::{Admit, Admitted, Caller, Prepare, Sites};
 use super::engine::{Engine, compose};
 use super::fault::Fault;
 use super::limits::Limits;
@@ -86,14 +86,17 @@ impl<E: Executor> Gate<E> {
         if self.sites.admit(parts) { Ok(()) } else { Err(Fault::CrossSite) }
     }
 
-    /// The engine as an admitted caller uses it.
-    pub(super) async fn admit(&self, caller: impl Into<Caller>) -> Result<Engine<E>, Fault> {
+    /// Admits a caller.
+    pub(super) async fn admit(&self, caller: impl Into<Caller>) -> Result<Guest<E>, Fault> {
         let mut engine = self.engine.clone();
-        if let Some(admit) = &self.admit {
-            let admitted = admit(caller.into());
-            engine.prepare = compose(admitted.await?, engine.prepare);
+        let admitted = match &self.admit {
+            Some(admit) => admit(caller.into()).await?,
+            None => Admitted::anonymous(Arc::new(|request| request)),
+        };
+        if self.admit.is_some() {
+            engine.prepare = compose(Arc::clone(&admitted.prepare), engine.prepare);
         }
-        Ok(engine)
+        Ok(Guest { engine, admitted })
     }
 
     /// A place for one more long-lived connection.
@@ -104,6 +107,13 @@ impl<E: Executor> Gate<E> {
         let permit = Arc::clone(&self.slots).try_acquire_owned().map_err(|_| Fault::TooManyConnections)?;
         Ok(Place { _open: OpenConnection::new(transport), _permit: permit })
     }
+}
+
+/// An admitted caller.
+pub(super) struct Guest<E> {
+    /// The engine as the caller uses it.
+    pub(super) engine: Engine<E>,
+    pub(super) admitted: Admitted,
 }
 
 /// A long-lived connection's place, free again when dropped.

@@ -47,7 +47,7 @@ pub(super) fn refuse(fault: &Fault, transport: Transport, media: Media) -> Respo
 async fn answer<E: Executor>(gate: &Gate<E>, request: Request, transport: Transport) -> Result<Reply, Fault> {
     let (parts, body) = request.into_parts();
     gate.check_site(&parts)?;
-    let engine = gate.admit(&parts).await?;
+    let engine = gate.admit(&parts).await?.engine;
     let parameters = match transport {
         Transport::Get => body::from_uri(&parts.uri)?,
         _ => body::from_body(&parts.headers, body, gate.limits()).await?,

@@ -41,7 +41,7 @@ mod shape;
 mod sse;
 mod websocket;
 
-pub use admission::{Admit, Caller, Prepare, Refusal, Sites};
+pub use admission::{Admit, Admitted, Caller, Prepare, Refusal, Sites};
 pub use edge::Edge;
 pub use invalid::{Invalid, Limit};
 pub use limits::Limits;

@@ -35,6 +35,11 @@ impl Reply {
         Self::fault("TIMEOUT", "The operation did not finish in time; ask for less, or try again later.")
     }
 
+    /// The caller's admission has ended.
+    pub(super) fn expired() -> Self {
+        Self::fault("UNAUTHENTICATED", "The token has expired or was withdrawn; connect again with a valid one.")
+    }
+
     /// The operation failed for no fault of the client's.
     pub(super) fn internal() -> Self {
         Self::fault("INTERNAL", INTERNAL)

@@ -2,7 +2,8 @@
 //!
 //! A request is one operation of any kind, and its response the stream of its answers: `next` for each, `complete` at the
 //! end. Errors of the operation are answers, since a browser's `EventSource` can't read the body of a refusal. GET runs no
-//! mutations. At a shutdown the stream breaks off without `complete`, and clients connect again.
+//! mutations. At a shutdown the stream breaks off without `complete`, and clients connect again. When the caller's
+//! admission ends, the last answer is an error with the code `UNAUTHENTICATED`.
 //!
 //! Answers are taken from the operation one by one as the client reads; a client that leaves one unread for
 //! [`send_timeout`](super::Limits::send_timeout) loses its operation. The operation runs in a task of
@@ -25,8 +26,9 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::admission::Admitted;
 use super::body;
-use super::edge::Gate;
+use super::edge::{Gate, Guest};
 use super::fault::Fault;
 use super::graphql::refuse;
 use super::limits::Limits;
@@ -55,7 +57,7 @@ async fn open<E: Executor>(gate: &Gate<E>, request: Request) -> Result<Response,
         return Err(Fault::NotAcceptable { offered: "text/event-stream" });
     }
     let place = gate.connect(TRANSPORT)?;
-    let engine = gate.admit(&parts).await?;
+    let Guest { engine, admitted } = gate.admit(&parts).await?;
     let parameters = if parts.method == Method::POST {
         body::from_body(&parts.headers, body, gate.limits()).await?
     } else {
@@ -69,7 +71,7 @@ async fn open<E: Executor>(gate: &Gate<E>, request: Request) -> Result<Response,
         Ok(operation) => engine.replies(operation, TRANSPORT),
     };
     let (sender, receiver) = mpsc::channel(1);
-    let stream = EventStream { sender, limits: *gate.limits(), closing: gate.closing.clone() };
+    let stream = EventStream { sender, limits: *gate.limits(), closing: gate.closing.clone(), admitted };
     gate.connections.spawn(async move {
         stream.run(replies).await;
         drop(place);
@@ -95,6 +97,12 @@ struct EventStream {
     sender: mpsc::Sender<Bytes>,
     limits: Limits,
     closing: CancellationToken,
+    admitted: Admitted,
+}
+
+/// An answer as an event. JSON has no line breaks, so it is one data line.
+fn next(reply: &Reply) -> Bytes {
+    format!("event: next\ndata: {}\n\n", reply.to_json()).into()
 }
 
 /// The client has gone, or does not read.
@@ -109,9 +117,12 @@ impl EventStream {
                 () = self.closing.cancelled() => return,
                 () = self.sender.closed() => return,
                 _ = heartbeat.tick() => (HEARTBEAT, false),
+                () = self.admitted.ended() => {
+                    // The last answer, and the end of the stream with it.
+                    (Bytes::from([&next(&Reply::expired())[..], &COMPLETE[..]].concat()), true)
+                }
                 reply = replies.next() => match reply {
-                    // JSON has no line breaks, so it is one data line.
-                    Some(reply) => (format!("event: next\ndata: {}\n\n", reply.to_json()).into(), false),
+                    Some(reply) => (next(&reply), false),
                     None => (COMPLETE, true),
                 },
             };

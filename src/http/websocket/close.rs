@@ -28,6 +28,8 @@ pub(super) enum Close {
     Unauthorized,
     #[error("Forbidden")]
     Forbidden,
+    #[error("The token has expired or was withdrawn")]
+    Expired,
     #[error("Subprotocol not acceptable")]
     Subprotocol,
     #[error("Connection initialisation timeout")]
@@ -49,7 +51,7 @@ impl Close {
             Self::Slow => 1013,
             Self::BadMessage(_) => 4400,
             Self::Unauthorized => 4401,
-            Self::Forbidden => 4403,
+            Self::Forbidden | Self::Expired => 4403,
             Self::Subprotocol => 4406,
             Self::InitTimeout => 4408,
             Self::Duplicate(_) => 4409,

@@ -13,8 +13,7 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until, timeout, timeout_at};
 
 use super::super::admission::Caller;
-use super::super::edge::{Gate, Place};
-use super::super::engine::Engine;
+use super::super::edge::{Gate, Guest, Place};
 use super::super::invalid::Limit;
 use super::super::limits::Limits;
 use super::super::observe::{self, Transport};
@@ -33,8 +32,8 @@ pub(super) struct Session<E> {
     socket: WebSocket,
     operations: Operations,
     caller: Caller,
-    /// How the client's operations run; none before its `connection_init`.
-    engine: Option<Engine<E>>,
+    /// The admitted client; none before its `connection_init`.
+    guest: Option<Guest<E>>,
     init_deadline: Instant,
     keepalive: Interval,
     last_heard: Instant,
@@ -48,6 +47,7 @@ enum Event {
     Answer(Message),
     Keepalive,
     InitDeadline,
+    Expired,
 }
 
 impl<E: Executor> Session<E> {
@@ -62,7 +62,7 @@ impl<E: Executor> Session<E> {
             socket,
             operations: Operations::default(),
             caller,
-            engine: None,
+            guest: None,
             init_deadline: started + limits.init_timeout,
             keepalive,
             last_heard: started,
@@ -74,7 +74,7 @@ impl<E: Executor> Session<E> {
     pub(super) async fn run(mut self: Box<Self>) {
         let close = self.serve().await;
         self.operations = Operations::default();
-        self.engine = None;
+        self.guest = None;
         tracing::debug!(code = close.code(), reason = %close, "a socket ends");
         self.close(&close).boxed().await;
     }
@@ -97,7 +97,7 @@ impl<E: Executor> Session<E> {
             heard = self.socket.next() => Event::Heard(heard),
             answer = self.operations.next() => Event::Answer(answer),
             _ = self.keepalive.tick() => Event::Keepalive,
-            () = sleep_until(self.init_deadline), if self.engine.is_none() => Event::InitDeadline,
+            event = admission(self.guest.as_ref(), self.init_deadline) => event,
         }
     }
 
@@ -105,6 +105,7 @@ impl<E: Executor> Session<E> {
         match event {
             Event::Closing => Err(Close::Restart),
             Event::InitDeadline => Err(Close::InitTimeout),
+            Event::Expired => Err(Close::Expired),
             Event::Keepalive if self.last_heard.elapsed() > self.limits.idle_timeout => Err(Close::Dead),
             Event::Keepalive => self.send(Message::Ping(bytes::Bytes::new())).await,
             Event::Answer(message) => self.send(message).await,
@@ -146,21 +147,21 @@ impl<E: Executor> Session<E> {
     }
 
     async fn init(&mut self, payload: Option<Map<String, Value>>) -> Result<(), Close> {
-        if self.engine.is_some() {
+        if self.guest.is_some() {
             return Err(Close::TooManyInits);
         }
         let caller = Caller { init: payload, ..std::mem::take(&mut self.caller) };
         let admitted = timeout_at(self.init_deadline, self.gate.admit(caller)).await;
-        let engine = admitted.map_err(|_| Close::InitTimeout)?.map_err(|fault| {
+        let guest = admitted.map_err(|_| Close::InitTimeout)?.map_err(|fault| {
             observe::fault(Transport::WebSocket, &fault);
             Close::Forbidden
         })?;
-        self.engine = Some(engine);
+        self.guest = Some(guest);
         self.send(Outgoing::ConnectionAck.to_message()).await
     }
 
     async fn subscribe(&mut self, id: String, payload: Map<String, Value>) -> Result<(), Close> {
-        let Some(engine) = self.engine.clone() else {
+        let Some(engine) = self.guest.as_ref().map(|guest| guest.engine.clone()) else {
             return Err(Close::Unauthorized);
         };
         if self.operations.contains(&id) {
@@ -216,6 +217,16 @@ impl<E: Executor> Session<E> {
         // A client that is gone, or does not answer, is left behind.
         let _: Result<Result<(), axum::Error>, _> = timeout(self.limits.close_timeout, closing).await;
     }
+}
+
+/// Waits for what ends a socket's admission: the time for `connection_init`, then the admission's own end.
+async fn admission<E>(guest: Option<&Guest<E>>, init_deadline: Instant) -> Event {
+    if let Some(guest) = guest {
+        guest.admitted.ended().await;
+        return Event::Expired;
+    }
+    sleep_until(init_deadline).await;
+    Event::InitDeadline
 }
 
 fn sent(result: Result<Result<(), axum::Error>, tokio::time::error::Elapsed>) -> Result<(), Close> {

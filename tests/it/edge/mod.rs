@@ -3,6 +3,7 @@
 
 mod bounds;
 mod event_stream;
+mod expiry;
 mod faults;
 mod http;
 mod observed;

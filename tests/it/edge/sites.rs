@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_graphql::Request;
 use futures::FutureExt;
-use noetl_graphql::http::{Caller, Prepare, Refusal};
+use noetl_graphql::http::{Admitted, Caller, Refusal};
 use reqwest::StatusCode;
 use reqwest::header::{AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
 use serde_json::json;
@@ -68,11 +68,11 @@ async fn guarded() -> Server {
     .await
 }
 
-fn admit(caller: &Caller) -> Result<Prepare, Refusal> {
+fn admit(caller: &Caller) -> Result<Admitted, Refusal> {
     let header = caller.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let payload = caller.init.as_ref().and_then(|init| init.get("token")?.as_str());
     match payload.or(header) {
-        Some("good") => Ok(Arc::new(|request: Request| request.data(CallerName("good".into())))),
+        Some("good") => Ok(Admitted::anonymous(Arc::new(|request: Request| request.data(CallerName("good".into()))))),
         Some("bad") => Err(Refusal::Forbidden),
         _ => Err(Refusal::Unauthenticated),
     }
