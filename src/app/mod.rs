@@ -54,14 +54,14 @@ pub async fn maintain(config: &Config, tell: impl FnMut(maintain::Done)) -> Resu
     let wakes = Wakes::new(databases.shards().len());
     let catalog = Catalog::new(Arc::clone(databases.cluster()), Arc::clone(&ids));
     let subscriptions = Subscriptions::new(databases.clone(), Arc::clone(&ids), catalog.clone(), wakes.clone());
-    let outbox = Outbox::new(databases.clone(), wakes.clone(), config.outbox_retention);
+    let outbox = Outbox::new(databases.clone(), wakes.clone(), config.housekeeping.outbox_retention);
     let executions = Executions::new(databases, Arc::clone(&ids), catalog, wakes);
     maintain::once(&executions, &subscriptions, &outbox, retention_of(config), tell).await;
     Ok(ids.release().await?)
 }
 
 fn retention_of(config: &Config) -> Retention {
-    Retention { days: config.event_retention_days, publishes: config.event_stream.is_some() }
+    Retention { days: config.housekeeping.event_retention_days, publishes: config.event_stream.is_some() }
 }
 
 /// A process that is ready to serve.
@@ -77,13 +77,13 @@ impl App {
     /// Connects, takes a machine id and starts the tasks.
     #[expect(clippy::disallowed_methods, reason = "a process gets its identity here")]
     pub async fn start(config: &Config, metrics: PrometheusHandle) -> Result<Self, AppError> {
-        if let Some(point) = config.fault_point.clone() {
+        if let Some(point) = config.process.fault_point.clone() {
             fault::arm(point);
         }
         let settings = config.databases.as_ref().ok_or(AppError::NoDatabases)?;
-        let databases = connect(settings, config.pool_size).await?;
+        let databases = connect(settings, settings.pool_size).await?;
         let identity = Uuid::new_v4();
-        let ids = Arc::new(lease(&databases, identity, config.machine_id).await?);
+        let ids = Arc::new(lease(&databases, identity, config.process.machine_id).await?);
         let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
         let limits = Limits { default_page: DEFAULT_PAGE.into(), ..Limits::default() };
         let replica = Replica {
@@ -98,7 +98,7 @@ impl App {
             brokers => Some(broker(brokers, &replica.name).await?),
         };
         let wakes = Wakes::new(databases.shards().len());
-        let outbox = Outbox::new(databases.clone(), wakes.clone(), config.outbox_retention);
+        let outbox = Outbox::new(databases.clone(), wakes.clone(), config.housekeeping.outbox_retention);
         let services = services(databases, ids, &wakes, (client.clone(), outbox), replica);
         let mut supervisor = Supervisor::default();
         background::start_housekeeping(&mut supervisor, &services, config);
@@ -106,7 +106,8 @@ impl App {
             background::start_traffic(&mut supervisor, &services, client, &wakes, config);
         }
         let connections = TaskTracker::new();
-        let sites = Sites { origins: config.allowed_origins.clone(), hosts: config.allowed_hosts.clone() };
+        let sites =
+            Sites { origins: config.server.allowed_origins.clone(), hosts: config.server.allowed_hosts.clone() };
         let edge = (limits, sites, supervisor.soft(), connections.clone());
         let router = routes(&services, edge, metrics)?;
         Ok(Self { services, supervisor, router, connections })
@@ -132,7 +133,7 @@ impl App {
 
 /// Listens where the configuration says.
 pub async fn bind(config: &Config) -> Result<TcpListener, AppError> {
-    let address = std::net::SocketAddr::new(config.host, config.port);
+    let address = std::net::SocketAddr::new(config.server.host, config.server.port);
     TcpListener::bind(address).await.map_err(|source| AppError::Bind { address, source })
 }
 

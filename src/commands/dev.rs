@@ -41,16 +41,16 @@ pub(super) async fn run(options: Options) -> Result<(), Failure> {
     let metrics = telemetry::start(&sources.log())?;
     let local = sources.check(Needs::Nothing)?;
     let mut wanted = LocalOptions::new(options.data_dir, options.shards);
-    wanted.postgres_bin = local.pg_bin;
+    wanted.postgres_bin = local.process.pg_bin;
     let mut servers = LocalServers::start(&wanted).await?;
-    let port = options.port.unwrap_or(local.port);
+    let port = options.port.unwrap_or(local.server.port);
     let sources = sources.with([
         ("NOETL_PORT", port.to_string()),
         ("NOETL_CLUSTER_DSN", servers.cluster_dsn()),
         ("NOETL_SHARDS", servers.shard_dsns().join(",")),
         ("NOETL_NATS_URL", servers.nats_url()),
         // Nobody has to prove who they are here, so a page that points a name of its own at this address gets nothing.
-        ("NOETL_ALLOWED_HOSTS", format!("127.0.0.1,localhost,{}", local.host)),
+        ("NOETL_ALLOWED_HOSTS", format!("127.0.0.1,localhost,{}", local.server.host)),
     ]);
     let outcome = serve(&sources, metrics, &mut servers).await;
     servers.stop().await;
@@ -65,10 +65,10 @@ async fn serve(sources: &Sources, metrics: PrometheusHandle, servers: &mut Local
     app::migrate(&config).await?;
     let app = App::start(&config, metrics).await?;
     register_samples(&app).await.map_err(app::AppError::from)?;
-    let port = listener.local_addr().map_or(config.port, |address| address.port());
+    let port = listener.local_addr().map_or(config.server.port, |address| address.port());
     servers.publish_port(port)?;
-    println!("console   http://{}:{port}", config.host);
-    println!("GraphQL   http://{}:{port}/graphql", config.host);
+    println!("console   http://{}:{port}", config.server.host);
+    println!("GraphQL   http://{}:{port}/graphql", config.server.host);
     println!("settings  {}", servers.env_file().display());
     println!("Ctrl-C stops everything.");
     let ended = async { EndedEarly::Task { name: "private servers", error: Some(servers.wait_exit().await.into()) } };

@@ -131,7 +131,7 @@ fn start_logging() -> Result<(Sources, PrometheusHandle), Failure> {
 async fn serve(config: &Config, metrics: PrometheusHandle) -> Result<(), Failure> {
     let app = App::start(config, metrics).await?;
     let listener = app::bind(config).await?;
-    let port = listener.local_addr().map_or(config.port, |address| address.port());
-    println!("listening on http://{}", std::net::SocketAddr::new(config.host, port));
+    let port = listener.local_addr().map_or(config.server.port, |address| address.port());
+    println!("listening on http://{}", std::net::SocketAddr::new(config.server.host, port));
     Ok(app.serve(listener, std::future::pending::<EndedEarly>()).await?)
 }

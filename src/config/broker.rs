@@ -1,0 +1,61 @@
+//! Broker, and the traffic to and from it.
+
+use std::time::Duration;
+
+use async_nats::ServerAddr;
+
+use super::reader::Reader;
+use crate::stream::publisher::StreamSettings;
+use crate::stream::tailer::TailSettings;
+
+pub(super) const NAMES: [&str; 10] = [
+    "NOETL_NATS_URL",
+    "NOETL_EVENT_STREAM_ENABLED",
+    "NOETL_EVENT_STREAM_BATCH",
+    "NOETL_EVENT_STREAM_POLL_MS",
+    "NOETL_EVENT_STREAM_BACKFILL",
+    "NOETL_EVENT_STREAM_DEDUP_SECS",
+    "NOETL_EVENT_STREAM_RETENTION_SECS",
+    "NOETL_EVENT_STREAM_REPLICAS",
+    "NOETL_OUTBOX_RELAY",
+    "NOETL_PROJECTOR",
+];
+
+pub(super) fn brokers(read: &mut Reader<'_>, needed: bool) -> Vec<ServerAddr> {
+    let listed = read.sources.list("NOETL_NATS_URL");
+    if listed.is_empty() && needed {
+        read.problem(
+            "NOETL_NATS_URL is missing; set it to the broker, such as nats://127.0.0.1:4222, or turn publishing off \
+             with NOETL_EVENT_STREAM_ENABLED=false and NOETL_OUTBOX_RELAY=false",
+        );
+    }
+    let brokers: Result<_, _> = listed.iter().map(|text| text.parse()).collect();
+    brokers.unwrap_or_else(|_| {
+        read.problem(
+            "NOETL_NATS_URL names no broker; set it to an address such as nats://host:4222, or to those of a cluster, \
+             separated by commas",
+        );
+        Vec::new()
+    })
+}
+
+/// Reads how events are published; `None`: not by this replica.
+pub(super) fn event_stream(read: &mut Reader<'_>) -> Option<TailSettings> {
+    let publishes = read.flag("NOETL_EVENT_STREAM_ENABLED", true);
+    let seconds = |value: u32| Duration::from_secs(u64::from(value));
+    let replicas = read.parsed("NOETL_EVENT_STREAM_REPLICAS", 1, "1 or 3");
+    if ![1, 3].contains(&replicas) {
+        read.problem(format!("NOETL_EVENT_STREAM_REPLICAS is {replicas}; set it to 1 or 3"));
+    }
+    let settings = TailSettings {
+        batch: read.within("NOETL_EVENT_STREAM_BATCH", 500, 1, 100_000),
+        poll: Duration::from_millis(read.within("NOETL_EVENT_STREAM_POLL_MS", 500, 10, 60_000)),
+        backfill: read.flag("NOETL_EVENT_STREAM_BACKFILL", false),
+        stream: StreamSettings {
+            dedup: seconds(read.within("NOETL_EVENT_STREAM_DEDUP_SECS", 120, 1, 86_400)),
+            retention: seconds(read.within("NOETL_EVENT_STREAM_RETENTION_SECS", 86_400, 60, u32::MAX)),
+            replicas,
+        },
+    };
+    publishes.then_some(settings)
+}

@@ -1,0 +1,49 @@
+//! Databases.
+
+use std::str::FromStr;
+
+use sqlx::postgres::PgConnectOptions;
+
+use super::reader::Reader;
+use crate::domain::shard::BUCKETS;
+
+pub(super) const NAMES: [&str; 3] = ["NOETL_CLUSTER_DSN", "NOETL_SHARDS", "NOETL_POOL_SIZE"];
+
+/// Databases of one deployment.
+#[derive(Debug, Clone)]
+pub struct DatabaseSettings {
+    /// Cluster database.
+    pub cluster: PgConnectOptions,
+    /// Shards by index; empty: the cluster database is the only shard.
+    pub shards: Vec<PgConnectOptions>,
+    /// Connections per pool.
+    pub pool_size: u32,
+}
+
+pub(super) fn read(read: &mut Reader<'_>, needed: bool) -> Option<DatabaseSettings> {
+    let cluster = read.sources.text("NOETL_CLUSTER_DSN");
+    if cluster.is_none() && needed {
+        read.problem(
+            "NOETL_CLUSTER_DSN is missing; set it to the cluster database, such as postgres://user@host/noetl",
+        );
+    }
+    let cluster = cluster.and_then(|text| dsn(read, "NOETL_CLUSTER_DSN", text));
+    let listed = read.sources.list("NOETL_SHARDS");
+    if listed.len() > usize::from(BUCKETS) {
+        read.problem(format!("NOETL_SHARDS lists {} shards; at most {BUCKETS} are possible", listed.len()));
+    }
+    let shards = listed.iter().filter_map(|text| dsn(read, "NOETL_SHARDS", text)).collect();
+    let pool_size = read.within("NOETL_POOL_SIZE", 16, 2, 500);
+    Some(DatabaseSettings { cluster: cluster?, shards, pool_size })
+}
+
+/// Parses a DSN. The problem does not repeat its text, which may hold a password.
+fn dsn(read: &mut Reader<'_>, name: &str, dsn: &str) -> Option<PgConnectOptions> {
+    // The driver takes any scheme.
+    let postgres = ["postgres://", "postgresql://"].iter().any(|scheme| dsn.starts_with(scheme));
+    let parsed = PgConnectOptions::from_str(dsn).ok().filter(|_| postgres);
+    if parsed.is_none() {
+        read.problem(format!("{name} holds no PostgreSQL URL; write it as postgres://user@host:5432/database"));
+    }
+    parsed
+}

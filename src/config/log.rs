@@ -1,0 +1,21 @@
+//! Logging.
+
+use super::Sources;
+
+pub(super) const NAMES: [&str; 2] = ["NOETL_LOG", "NOETL_LOG_FORMAT"];
+
+/// Settings of the log.
+#[derive(Debug, Clone)]
+pub struct LogSettings {
+    /// A filter such as `info,noetl_graphql=debug`.
+    pub filter: String,
+    /// Whether each line is a JSON object rather than text.
+    pub json: bool,
+}
+
+pub(super) fn read(sources: &Sources) -> LogSettings {
+    LogSettings {
+        filter: sources.text("NOETL_LOG").unwrap_or("info,sqlx=warn,async_nats=warn").to_owned(),
+        json: sources.text("NOETL_LOG_FORMAT").is_some_and(|format| format.eq_ignore_ascii_case("json")),
+    }
+}

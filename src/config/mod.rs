@@ -1,0 +1,187 @@
+//! Settings: the environment first, under it an optional TOML file (`NOETL_CONFIG`) with the same names in lower case
+//! and without `NOETL_`. The only reader of the environment. Everything that is wrong is reported at once.
+//!
+//! Each concern has a file with the names of its settings, their values, and a `read` that collects problems.
+
+mod broker;
+mod databases;
+mod file;
+mod housekeeping;
+mod log;
+mod process;
+mod reader;
+mod server;
+
+use std::collections::BTreeMap;
+
+use async_nats::ServerAddr;
+
+use crate::stream::tailer::TailSettings;
+use reader::Reader;
+
+pub use databases::DatabaseSettings;
+pub use housekeeping::HousekeepingSettings;
+pub use log::LogSettings;
+pub use process::ProcessSettings;
+pub use server::ServerSettings;
+
+/// Names of all settings, as the environment spells them, by concern.
+const NAMES: [&[&str]; 6] =
+    [&server::NAMES, &databases::NAMES, &broker::NAMES, &housekeeping::NAMES, &log::NAMES, &process::NAMES];
+
+/// Returns whether a setting of this name exists.
+fn is_known(name: &str) -> bool {
+    NAMES.iter().any(|names| names.contains(&name))
+}
+
+/// Settings of one process.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Listener.
+    pub server: ServerSettings,
+    /// Databases; `None` where the command starts its own.
+    pub databases: Option<DatabaseSettings>,
+    /// Addresses of one cluster of brokers; empty: there is no broker.
+    pub brokers: Vec<ServerAddr>,
+    /// Publishing of events; `None`: not by this replica.
+    pub event_stream: Option<TailSettings>,
+    /// Whether this replica delivers outbox rows to the broker.
+    pub outbox_relay: bool,
+    /// Whether this replica keeps executions' snapshots current.
+    pub projector: bool,
+    /// Retention of data.
+    pub housekeeping: HousekeepingSettings,
+    /// The process itself.
+    pub process: ProcessSettings,
+}
+
+/// Settings that can't be used, each with the way to correct it.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the configuration can't be used:\n  - {}", .0.join("\n  - "))]
+pub struct ConfigError(pub Vec<String>);
+
+/// Settings that a command requires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// Databases and a broker.
+    Servers,
+    /// Databases.
+    Databases,
+    /// None: the command starts its own servers.
+    Nothing,
+}
+
+/// Raw settings by name; the environment's take precedence over the file's.
+#[derive(Debug, Clone, Default)]
+pub struct Sources(BTreeMap<String, String>);
+
+impl Sources {
+    /// Reads the environment, and the file that `NOETL_CONFIG` names.
+    #[expect(clippy::disallowed_methods, reason = "the one reader of the environment")]
+    pub fn read() -> Result<Self, ConfigError> {
+        let mut values = match std::env::var("NOETL_CONFIG") {
+            Ok(path) => file::read(&path)?,
+            Err(_) => BTreeMap::new(),
+        };
+        values.extend(std::env::vars().filter(|(name, _)| is_known(name)));
+        Ok(Self(values))
+    }
+
+    /// Returns the same settings with some replaced.
+    #[must_use]
+    pub fn with<'a>(mut self, replaced: impl IntoIterator<Item = (&'a str, String)>) -> Self {
+        self.0.extend(replaced.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        self
+    }
+
+    /// Reads how to log; needed before anything else can be reported.
+    #[must_use]
+    pub fn log(&self) -> LogSettings {
+        log::read(self)
+    }
+
+    /// Checks every setting.
+    pub fn check(&self, needs: Needs) -> Result<Config, ConfigError> {
+        let mut read = Reader { sources: self, problems: Vec::new() };
+        let event_stream = broker::event_stream(&mut read);
+        // Left to its default, relaying is off where there is no broker.
+        let asks_to_relay = read.flag("NOETL_OUTBOX_RELAY", false);
+        let needs_broker = needs == Needs::Servers && (event_stream.is_some() || asks_to_relay);
+        let config = Config {
+            server: server::read(&mut read),
+            databases: databases::read(&mut read, needs != Needs::Nothing),
+            brokers: broker::brokers(&mut read, needs_broker),
+            event_stream,
+            outbox_relay: read.flag("NOETL_OUTBOX_RELAY", true),
+            projector: read.flag("NOETL_PROJECTOR", true),
+            housekeeping: housekeeping::read(&mut read),
+            process: process::read(&mut read),
+        };
+        read.finish(config)
+    }
+
+    /// Returns the parts of a comma-separated setting; empty parts count as absent.
+    fn list(&self, name: &str) -> Vec<String> {
+        let parts = self.text(name).unwrap_or_default().split(',').map(str::trim);
+        parts.filter(|part| !part.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// Returns a setting's text; empty counts as absent.
+    fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(|value| value.trim()).filter(|value| !value.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn sources(values: &[(&'static str, &str)]) -> Sources {
+        Sources::default().with(values.iter().map(|(name, value)| (*name, (*value).to_owned())))
+    }
+
+    #[test]
+    fn all_problems_are_reported_together() {
+        let wrong = sources(&[
+            ("NOETL_PORT", "70000"),
+            ("NOETL_SHARDS", "postgres://a/b, nonsense"),
+            ("NOETL_EVENT_STREAM_BACKFILL", "perhaps"),
+            ("NOETL_SERVER_MACHINE_ID", "1024"),
+        ]);
+        let ConfigError(problems) = wrong.check(Needs::Servers).unwrap_err();
+        for name in [
+            "NOETL_PORT",
+            "NOETL_SHARDS",
+            "NOETL_EVENT_STREAM_BACKFILL",
+            "NOETL_SERVER_MACHINE_ID",
+            "NOETL_CLUSTER_DSN",
+            "NOETL_NATS_URL",
+        ] {
+            assert_eq!(problems.iter().filter(|problem| problem.starts_with(name)).count(), 1, "{name}: {problems:?}");
+        }
+    }
+
+    #[test]
+    fn flags_are_read_in_any_case_and_absent_settings_have_their_defaults() {
+        let given = sources(&[
+            ("NOETL_CLUSTER_DSN", "postgres://noetl@127.0.0.1/noetl"),
+            ("NOETL_NATS_URL", "nats://127.0.0.1:4222"),
+            ("NOETL_EVENT_STREAM_BACKFILL", "YES"),
+            ("NOETL_OUTBOX_RELAY", "Off"),
+        ]);
+        let config = given.check(Needs::Servers).unwrap();
+        assert_eq!((config.server.host.to_string().as_str(), config.server.port), ("127.0.0.1", 8082));
+        assert!(
+            !config.outbox_relay
+                && given.with([("NOETL_OUTBOX_RELAY", String::new())]).check(Needs::Servers).unwrap().outbox_relay
+        );
+        assert_eq!(config.housekeeping.outbox_retention, Duration::from_hours(24));
+        let stream = config.event_stream.unwrap();
+        assert!(stream.backfill);
+        assert_eq!((stream.batch, stream.poll), (500, Duration::from_millis(500)));
+        assert_eq!(stream.stream.dedup, Duration::from_mins(2));
+        assert_eq!(stream.stream.retention, Duration::from_hours(24));
+    }
+}
