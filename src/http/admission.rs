@@ -30,7 +30,7 @@ pub struct Admitted {
     /// Stable name under which the caller's requests and live connections are counted, such as its subject. Without one
     /// they are counted under the peer's address.
     pub subject: Option<Arc<str>>,
-    /// Time at which the caller's WebSockets close with 4403 and its event streams end.
+    /// Time at which the caller's sockets close with 4403 and its event streams end.
     pub expires_at: Option<Instant>,
     /// Cancelled when the admission is withdrawn, such as when a token is removed; it ends live connections like the expiry.
     pub revoked: CancellationToken,

@@ -1,10 +1,11 @@
 //! Reads a request's parameters, never holding more of a body than its limit and never waiting for it longer than its
 //! time.
 
+use async_graphql_axum::GraphQLRequest;
 use axum::body::Body;
-use axum::extract::Query;
-use axum::http::{HeaderMap, Uri, header};
-use bytes::BytesMut;
+use axum::extract::{FromRequest, Query, Request};
+use axum::http::{HeaderMap, Method, Uri, header};
+use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use serde::Deserialize;
 
@@ -21,7 +22,7 @@ pub(super) async fn from_body(headers: &HeaderMap, body: Body, limits: &Limits) 
     }
     let reading = tokio::time::timeout(limits.body_timeout, read(headers, body, limits.body_bytes));
     let bytes = reading.await.map_err(|_| Fault::BodyTooSlow)??;
-    parameters(&bytes, limits)
+    parameters(bytes.freeze(), limits).await
 }
 
 /// The parameters of a GET.
@@ -53,14 +54,26 @@ async fn read(headers: &HeaderMap, body: Body, limit: usize) -> Result<BytesMut,
     Ok(bytes)
 }
 
-fn parameters(bytes: &[u8], limits: &Limits) -> Result<Parameters, Fault> {
+async fn parameters(bytes: Bytes, limits: &Limits) -> Result<Parameters, Fault> {
     if bytes.trim_ascii_start().first() == Some(&b'[') {
         return Err(Fault::Batch);
     }
-    if lexer::json_values(bytes) > limits.json_values {
+    if lexer::json_values(&bytes) > limits.json_values {
         return Err(Fault::BodyTooRich { limit: limits.json_values });
     }
-    serde_json::from_slice(bytes).map_err(|error| Fault::Malformed(error.to_string()))
+    match extract(bytes.clone()).await {
+        Ok(request) if !request.query.is_empty() => Ok(request.into()),
+        // The extractor's errors name neither field nor place, and it knows no request without `query`.
+        _ => serde_json::from_slice(&bytes).map_err(|error| Fault::Malformed(error.to_string())),
+    }
+}
+
+/// Reads a bounded JSON body by the extractor of async-graphql-axum.
+async fn extract(bytes: Bytes) -> Result<async_graphql::Request, Fault> {
+    let mut request = Request::new(Body::from(bytes));
+    // The extractor reads a GET's URL, and takes a body without a content-type for JSON.
+    *request.method_mut() = Method::POST;
+    Ok(GraphQLRequest::<Fault>::from_request(request, &()).await?.into_inner())
 }
 
 #[derive(Deserialize)]

@@ -3,6 +3,7 @@
 //! These have an HTTP status of their own under either media type. What is wrong with the operation itself is an
 //! [`Invalid`](super::Invalid) and goes into the GraphQL answer.
 
+use async_graphql::ParseRequestError;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
@@ -33,7 +34,10 @@ pub(super) enum Fault {
     MutationOverGet,
     #[error("This endpoint takes GET and POST.")]
     Method,
-    #[error("Subscriptions run over WebSocket (graphql-transport-ws), or as server-sent events at /graphql/stream.")]
+    #[error(
+        "Subscriptions run over WebSocket (graphql-transport-ws), as server-sent events at /graphql/stream, or with the header \
+         Accept: multipart/mixed;subscriptionSpec=1.0"
+    )]
     SubscriptionOverHttp,
     #[error("Pages of other sites, and host names that are not this server's, are refused.")]
     CrossSite,
@@ -85,9 +89,14 @@ impl Fault {
         }
     }
 
+    /// A GraphQL response that is this error.
+    pub(super) fn reply(&self) -> Reply {
+        Reply::fault(self.code(), self.to_string())
+    }
+
     /// The response, in the media type that the client prefers.
     pub(super) fn respond(&self, media: Media) -> Response {
-        let body = Reply::fault(self.code(), self.to_string()).to_json();
+        let body = self.reply().to_json();
         let mut response = (self.status(), [(header::CONTENT_TYPE, media.content_type())], body).into_response();
         if let Some((name, value)) = self.header() {
             response.headers_mut().insert(name, HeaderValue::from_static(value));
@@ -105,5 +114,21 @@ impl Fault {
             Self::BodyTooLarge { .. } | Self::BodyTooSlow | Self::BodyBroken => Some((header::CONNECTION, "close")),
             _ => None,
         }
+    }
+}
+
+/// Why a body is no request, in the terms of async-graphql-axum's extractor.
+impl From<ParseRequestError> for Fault {
+    fn from(error: ParseRequestError) -> Self {
+        match error {
+            ParseRequestError::UnsupportedBatch => Self::Batch,
+            other => Self::Malformed(other.to_string()),
+        }
+    }
+}
+
+impl IntoResponse for Fault {
+    fn into_response(self) -> Response {
+        self.respond(Media::Json)
     }
 }

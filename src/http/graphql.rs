@@ -1,7 +1,8 @@
-//! GraphQL over HTTP: one request, one answer.
+//! GraphQL over HTTP: one request, one response.
 //!
 //! Follows the GraphQL-over-HTTP specification. POST takes `application/json` and runs queries and mutations; GET runs
-//! queries only. Refusals come in the media type that the client prefers.
+//! queries only. Refusals come in the media type that the client prefers. A subscription by POST is answered in parts, if
+//! the client accepts that ([`super::multipart`]).
 
 use std::sync::Arc;
 
@@ -12,24 +13,47 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::response::{IntoResponse, Response};
 
-use super::body;
-use super::edge::Gate;
+use super::edge::{Gate, Guest};
 use super::fault::Fault;
 use super::media::Media;
 use super::observe::{self, Transport};
 use super::reply::Reply;
+use super::{body, multipart, streaming};
 
 /// Answers a POST, and a GET that is no WebSocket handshake.
 pub(super) async fn serve<E: Executor>(State(gate): State<Arc<Gate<E>>>, request: Request) -> Response {
     let transport = if request.method() == Method::POST { Transport::Post } else { Transport::Get };
-    let media = Media::negotiate(request.headers());
-    let answer = match media {
-        Some(media) => answer(&gate, request, transport).await.map(|reply| respond(reply, media)),
-        None => Err(Fault::NotAcceptable { offered: "application/graphql-response+json or application/json" }),
+    let accepted = Accepted::of(request.headers(), transport);
+    let answer = match accepted {
+        Accepted { media: None, multipart: false } => Err(Fault::NotAcceptable { offered: OFFERED }),
+        accepted => answer(&gate, request, transport, accepted).await,
     };
-    let mut response = answer.unwrap_or_else(|fault| refuse(&fault, transport, media.unwrap_or(Media::Json)));
+    let mut response = answer.unwrap_or_else(|fault| refuse(&fault, transport, accepted.media()));
     response.headers_mut().entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
+}
+
+const OFFERED: &str =
+    "application/graphql-response+json or application/json, for subscriptions multipart/mixed;subscriptionSpec=1.0";
+
+/// What a client accepts as the response.
+#[derive(Debug, Clone, Copy)]
+struct Accepted {
+    media: Option<Media>,
+    /// Subscriptions in parts; any operation if nothing else is accepted.
+    multipart: bool,
+}
+
+impl Accepted {
+    fn of(headers: &HeaderMap, transport: Transport) -> Self {
+        let multipart = transport == Transport::Post && Media::accepts_multipart(headers);
+        Self { media: Media::negotiate(headers), multipart }
+    }
+
+    /// The media type of a response that is not in parts.
+    fn media(self) -> Media {
+        self.media.unwrap_or(Media::Json)
+    }
 }
 
 /// Refuses every other method.
@@ -44,22 +68,33 @@ pub(super) fn refuse(fault: &Fault, transport: Transport, media: Media) -> Respo
     fault.respond(media)
 }
 
-async fn answer<E: Executor>(gate: &Gate<E>, request: Request, transport: Transport) -> Result<Reply, Fault> {
+async fn answer<E: Executor>(
+    gate: &Gate<E>,
+    request: Request,
+    transport: Transport,
+    accepted: Accepted,
+) -> Result<Response, Fault> {
     let (parts, body) = request.into_parts();
     gate.check_site(&parts)?;
-    let engine = gate.admit(&parts).await?.engine;
+    let Guest { engine, admitted } = gate.admit(&parts).await?;
     let parameters = match transport {
         Transport::Get => body::from_uri(&parts.uri)?,
         _ => body::from_body(&parts.headers, body, gate.limits()).await?,
     };
     let operation = match engine.check(parameters, transport) {
         Ok(operation) => operation,
-        Err(invalid) => return Ok(invalid.into()),
+        Err(invalid) => return Ok(respond(invalid.into(), accepted.media())),
     };
+    let in_parts = accepted.multipart && (operation.kind == OperationType::Subscription || accepted.media.is_none());
     match operation.kind {
+        _ if in_parts => {
+            let place = gate.connect(Transport::Multipart)?;
+            let replies = engine.replies(operation, Transport::Multipart);
+            Ok(streaming::respond(gate, multipart::framing(), replies, admitted, place))
+        }
         OperationType::Subscription => Err(Fault::SubscriptionOverHttp),
         OperationType::Mutation if transport == Transport::Get => Err(Fault::MutationOverGet),
-        _ => Ok(engine.run(operation, transport).await),
+        _ => Ok(respond(engine.run(operation, transport).await, accepted.media())),
     }
 }
 

@@ -34,6 +34,17 @@ impl Media {
         preference("text/event-stream", &ranges(headers)).is_some_and(|(_, specificity, _)| specificity > 0)
     }
 
+    /// Whether the client accepts subscriptions in parts, as `multipart/mixed;subscriptionSpec=1.0`.
+    pub(super) fn accepts_multipart(headers: &HeaderMap) -> bool {
+        elements(headers).any(|element| {
+            let (name, parameters) = split(element);
+            let speaks =
+                parameters.iter().any(|(key, value)| key == "subscriptionspec" && value.trim_matches('"') == "1.0");
+            let refuses = parameters.iter().any(|(key, value)| key == "q" && thousandths(value) == 0);
+            name == "multipart/mixed" && speaks && !refuses
+        })
+    }
+
     /// The status of an answer: `application/json` has 200 for all that could be read (section 6.4.1).
     pub(super) fn status(self, reply: &Reply) -> StatusCode {
         match self {
@@ -64,10 +75,13 @@ struct Range {
     place: isize,
 }
 
-fn ranges(headers: &HeaderMap) -> Vec<Range> {
+fn elements(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let elements = values.flat_map(|value| value.split(',')).filter(|element| !element.trim().is_empty());
-    elements.zip(0_isize..).map(|(element, index)| range(element, -index)).collect()
+    values.flat_map(|value| value.split(',')).filter(|element| !element.trim().is_empty())
+}
+
+fn ranges(headers: &HeaderMap) -> Vec<Range> {
+    elements(headers).zip(0_isize..).map(|(element, index)| range(element, -index)).collect()
 }
 
 /// A range; one that asks for a charset that is not UTF-8 is not wanted.
@@ -153,6 +167,23 @@ mod tests {
         for (accept, expected) in cases {
             assert_eq!(negotiate(accept), expected, "{accept}");
         }
+    }
+
+    #[test]
+    fn parts_are_accepted_by_their_specification() {
+        let accepts = |accept: &'static str| {
+            Media::accepts_multipart(&HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(accept))]))
+        };
+        assert!(accepts("multipart/mixed;subscriptionSpec=\"1.0\""));
+        assert!(accepts("multipart/mixed;boundary=graphql;subscriptionSpec=1.0,application/json"));
+        assert!(accepts("application/json;q=0.9, Multipart/Mixed; SubscriptionSpec=1.0; q=0.5"));
+        for other in ["multipart/mixed", "multipart/mixed;deferSpec=20220824", "*/*", "multipart/*", "application/json"]
+        {
+            assert!(!accepts(other), "{other}");
+        }
+        assert!(
+            !accepts("multipart/mixed;subscriptionSpec=1.0;q=0") && !accepts("multipart/mixed;subscriptionSpec=2.0")
+        );
     }
 
     #[test]

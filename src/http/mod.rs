@@ -12,9 +12,19 @@
 //! It relies on the application for admitting callers ([`Edge::admit`]), for what operations need ([`Edge::prepare`]), and
 //! for the two ends of a shutdown: it cancels [`Edge::closing`], then waits for [`Edge::connections`].
 //!
+//! Of async-graphql-axum it uses the request extractor, over a body that was read within its bounds. The rest of that
+//! crate does not keep the promises above (`tests/it/edge/integration.rs` shows each difference):
+//!
+//! - Its responses have the status 200 whatever happened, its GET runs mutations and ignores `operationName`, and its POST
+//!   takes any content type. So [`graphql`] and [`media`] are our own.
+//! - Its multipart stream lacks the wrapper `payload`, leaves out an item that can't be written, and sends the delimiter of
+//!   a part with the next part, so a client sees each item one item late. So [`multipart`] is our own.
+//! - Its WebSocket has no back-pressure, timeouts or limits, and the wrong close codes; it has no server-sent events. Both
+//!   are our own, and so share an item that is written once for many readers (bytes in a reply's data).
+//!
 //! ```text
 //! router → post/get → body, media ┐
-//!        → websocket ─────────────┼→ operation (lexer, parse, cost) → engine → reply
+//!        → websocket ─────────────┼→ operation (lexer, parse, cost) → engine → reply → streaming (sse, multipart)
 //!        → sse ───────────────────┘
 //! ```
 
@@ -32,6 +42,7 @@ mod json;
 mod lexer;
 mod limits;
 mod media;
+mod multipart;
 mod nullability;
 mod observe;
 mod operation;
@@ -39,6 +50,7 @@ mod reply;
 mod router;
 mod shape;
 mod sse;
+mod streaming;
 mod websocket;
 
 pub use admission::{Admit, Admitted, Caller, Prepare, Refusal, Sites};

@@ -29,6 +29,7 @@ pub(super) enum Transport {
     Get,
     WebSocket,
     EventStream,
+    Multipart,
 }
 
 impl Transport {
@@ -38,6 +39,7 @@ impl Transport {
             Self::Get => "get",
             Self::WebSocket => "websocket",
             Self::EventStream => "sse",
+            Self::Multipart => "multipart",
         }
     }
 }

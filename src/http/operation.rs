@@ -23,6 +23,13 @@ pub(super) struct Parameters {
     pub(super) extensions: Extensions,
 }
 
+impl From<Request> for Parameters {
+    fn from(request: Request) -> Self {
+        let Request { query, operation_name, variables, extensions, .. } = request;
+        Self { query, operation_name, variables, extensions }
+    }
+}
+
 /// An operation that is allowed to run.
 #[derive(Debug)]
 pub(super) struct Operation {

@@ -4,43 +4,30 @@
 //! end. Errors of the operation are answers, since a browser's `EventSource` can't read the body of a refusal. GET runs no
 //! mutations. At a shutdown the stream breaks off without `complete`, and clients connect again. When the caller's
 //! admission ends, the last answer is an error with the code `UNAUTHENTICATED`.
-//!
-//! Answers are taken from the operation one by one as the client reads; a client that leaves one unread for
-//! [`send_timeout`](super::Limits::send_timeout) loses its operation. The operation runs in a task of
-//! [`Edge::connections`](super::Edge::connections), which ends with the response.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use async_graphql::Executor;
 use async_graphql::parser::types::OperationType;
-use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Method;
-use axum::http::{HeaderName, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use bytes::Bytes;
 use futures::StreamExt;
-use futures::stream::{self, BoxStream};
-use tokio::sync::mpsc;
-use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
-use tokio_util::sync::CancellationToken;
+use futures::stream;
 
-use super::admission::Admitted;
 use super::body;
 use super::edge::{Gate, Guest};
 use super::fault::Fault;
 use super::graphql::refuse;
-use super::limits::Limits;
 use super::media::Media;
 use super::observe::Transport;
 use super::reply::Reply;
+use super::streaming::{self, End, Framing};
 
 const TRANSPORT: Transport = Transport::EventStream;
-/// A comment; the first one makes browsers report the stream as open.
-const HEARTBEAT: Bytes = Bytes::from_static(b":\n\n");
-/// The last event. It has a data field, since a browser's parser drops an event without one.
-const COMPLETE: Bytes = Bytes::from_static(b"event: complete\ndata:\n\n");
+/// It has a data field, since a browser's parser drops an event without one.
+const COMPLETE: &[u8] = b"event: complete\ndata:\n\n";
 
 /// Answers a request with the stream of its operation.
 pub(super) async fn serve<E: Executor>(State(gate): State<Arc<Gate<E>>>, request: Request) -> Response {
@@ -70,70 +57,26 @@ async fn open<E: Executor>(gate: &Gate<E>, request: Request) -> Result<Response,
         }
         Ok(operation) => engine.replies(operation, TRANSPORT),
     };
-    let (sender, receiver) = mpsc::channel(1);
-    let stream = EventStream { sender, limits: *gate.limits(), closing: gate.closing.clone(), admitted };
-    gate.connections.spawn(async move {
-        stream.run(replies).await;
-        drop(place);
-    });
-    Ok(respond(receiver))
+    Ok(streaming::respond(gate, framing(), replies, admitted, place))
 }
 
-fn respond(receiver: mpsc::Receiver<Bytes>) -> Response {
-    let headers = [
-        (header::CONTENT_TYPE, "text/event-stream; charset=utf-8"),
-        (header::CACHE_CONTROL, "no-store"),
-        // Proxies that collect a response before they pass it on are asked not to.
-        (HeaderName::from_static("x-accel-buffering"), "no"),
-    ];
-    let events = stream::unfold(receiver, |mut receiver| async {
-        Some((Ok::<_, Infallible>(receiver.recv().await?), receiver))
-    });
-    (headers, Body::from_stream(events)).into_response()
+fn framing() -> Framing {
+    Framing {
+        content_type: "text/event-stream; charset=utf-8",
+        // A comment; the first one makes browsers report the stream as open.
+        opening: Bytes::from_static(b":\n\n"),
+        heartbeat: Bytes::from_static(b":\n\n"),
+        reply: event,
+        complete: Bytes::from_static(COMPLETE),
+        // Clients connect again to a stream without its end.
+        interrupted: |end| match end {
+            End::Closing => None,
+            End::Expired => Some([&event(&end.reply())[..], COMPLETE].concat().into()),
+        },
+    }
 }
 
-/// The sending half of a response's body.
-struct EventStream {
-    sender: mpsc::Sender<Bytes>,
-    limits: Limits,
-    closing: CancellationToken,
-    admitted: Admitted,
-}
-
-/// An answer as an event. JSON has no line breaks, so it is one data line.
-fn next(reply: &Reply) -> Bytes {
+/// A reply as an event. JSON has no line breaks, so it is one data line.
+fn event(reply: &Reply) -> Bytes {
     format!("event: next\ndata: {}\n\n", reply.to_json()).into()
-}
-
-/// The client has gone, or does not read.
-struct Unread;
-
-impl EventStream {
-    async fn run(self, mut replies: BoxStream<'static, Reply>) {
-        let mut heartbeat = interval_at(Instant::now(), self.limits.keepalive);
-        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            let (event, last) = tokio::select! {
-                () = self.closing.cancelled() => return,
-                () = self.sender.closed() => return,
-                _ = heartbeat.tick() => (HEARTBEAT, false),
-                () = self.admitted.ended() => {
-                    // The last answer, and the end of the stream with it.
-                    (Bytes::from([&next(&Reply::expired())[..], &COMPLETE[..]].concat()), true)
-                }
-                reply = replies.next() => match reply {
-                    Some(reply) => (next(&reply), false),
-                    None => (COMPLETE, true),
-                },
-            };
-            if self.send(event).await.is_err() || last {
-                return;
-            }
-        }
-    }
-
-    async fn send(&self, event: Bytes) -> Result<(), Unread> {
-        let sent = timeout(self.limits.send_timeout, self.sender.send(event)).await;
-        sent.map_err(|_| Unread)?.map_err(|_| Unread)
-    }
 }

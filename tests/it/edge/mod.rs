@@ -6,6 +6,8 @@ mod event_stream;
 mod expiry;
 mod faults;
 mod http;
+mod integration;
+mod multipart;
 mod observed;
 mod schema;
 mod server;

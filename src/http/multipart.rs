@@ -1,0 +1,32 @@
+//! Subscriptions over HTTP as multipart/mixed: the protocol of Apollo's clients, `subscriptionSpec=1.0`
+//! (<https://www.apollographql.com/docs/graphos/routing/operations/subscriptions/multipart-protocol>).
+//!
+//! A part is one JSON object: `{"payload": …}` with a GraphQL response, `{}` as heartbeat, or
+//! `{"payload": null, "errors": […]}` when the server ends the stream before the operation has ended. The delimiter
+//! follows each part at once: a client takes a part for whole when it has read the delimiter after it.
+
+use bytes::Bytes;
+
+use super::streaming::Framing;
+
+/// The parts of a multipart response.
+pub(super) fn framing() -> Framing {
+    Framing {
+        content_type: "multipart/mixed;boundary=\"graphql\";subscriptionSpec=1.0",
+        opening: Bytes::from_static(
+            b"\r\n--graphql\r\ncontent-type: application/json; charset=utf-8\r\n\r\n{}\r\n--graphql",
+        ),
+        heartbeat: Bytes::from_static(b"\r\ncontent-type: application/json; charset=utf-8\r\n\r\n{}\r\n--graphql"),
+        reply: |reply| part(&format!(r#"{{"payload":{}}}"#, reply.to_json()), ""),
+        complete: Bytes::from_static(b"--\r\n"),
+        interrupted: |end| {
+            // Such a reply is an object whose only member is `errors`.
+            let errors = end.reply().to_json();
+            Some(part(&errors.replacen('{', r#"{"payload":null,"#, 1), "--\r\n"))
+        },
+    }
+}
+
+fn part(json: &str, end: &str) -> Bytes {
+    format!("\r\ncontent-type: application/json; charset=utf-8\r\n\r\n{json}\r\n--graphql{end}").into()
+}
