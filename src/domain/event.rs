@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::ids::Id;
+use crate::json::Typed;
 
 /// An event's place among those of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -14,6 +15,8 @@ pub struct EventKey {
     /// The log.
     pub execution_id: i64,
 }
+
+impl Typed for EventKey {}
 
 /// A committed event; serialised, the payload that the stream carries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

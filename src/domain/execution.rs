@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::ids::Id;
+use crate::json::{self, Typed};
 
 /// The pool whose workers run an execution unless the request names another.
 pub const DEFAULT_POOL: &str = "shared";
@@ -87,14 +88,18 @@ pub struct Creation {
     /// The entry's path.
     pub path: String,
     /// The entry's workload overlaid by the request's.
+    #[serde(deserialize_with = "json::map")]
     pub workload: Map<String, Value>,
     /// The pool that the request named.
     pub pool: Option<String>,
     /// W3C trace context, the request's or the parent's.
+    #[serde(default, deserialize_with = "json::option")]
     pub trace: Option<Value>,
     /// When it was asked for.
     pub emitted_at: DateTime<Utc>,
 }
+
+impl Typed for Creation {}
 
 impl Creation {
     /// The started event's context.

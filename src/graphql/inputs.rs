@@ -2,11 +2,10 @@
 
 pub mod outbox;
 
-use async_graphql::{Enum, ID, InputObject, Json, OneofObject};
+use async_graphql::{Enum, ID, InputObject, OneofObject};
 use chrono::{DateTime, Utc};
-use serde_json::Value;
 
-use super::scalars::{parse_id, parse_ids};
+use super::scalars::{Json, parse_id, parse_ids};
 use super::types::execution::ExecutionStatus;
 use super::types::subscription::{SubscriptionAction, SubscriptionState};
 use crate::domain::event as domain;
@@ -177,7 +176,7 @@ pub struct RegisterCatalogEntryInput {
     /// YAML or JSON, a map; at most 4 MiB.
     content: String,
     /// What else is to be kept.
-    meta: Option<Json<Value>>,
+    meta: Option<Json>,
 }
 
 impl From<RegisterCatalogEntryInput> for Registration {
@@ -247,13 +246,13 @@ pub struct ExecuteInput {
     /// What to run, exactly; give this or `path`.
     catalog_id: Option<ID>,
     /// A map that overlays the catalog entry's workload key by key; at most 4 MiB.
-    workload: Option<Json<Value>>,
+    workload: Option<Json>,
     /// The source subscription or execution that it belongs to.
     parent_execution_id: Option<ID>,
     /// Whose workers run it; `shared` by default.
     execution_pool: Option<String>,
     /// W3C trace context; the parent's by default.
-    trace: Option<Json<Value>>,
+    trace: Option<Json>,
     /// Run once per key and window.
     dedup: Option<DedupInput>,
 }

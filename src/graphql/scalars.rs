@@ -24,6 +24,22 @@ impl ScalarType for BigInt {
     }
 }
 
+/// A scalar that can represent any JSON value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Json(pub serde_json::Value);
+
+/// A scalar that can represent any JSON value.
+#[Scalar(name = "JSON")]
+impl ScalarType for Json {
+    fn parse(value: Value) -> InputValueResult<Self> {
+        Ok(Self(value.into_json()?))
+    }
+
+    fn to_value(&self) -> Value {
+        Value::from_json(self.0.clone()).unwrap_or_default()
+    }
+}
+
 /// Seconds: a number, or its decimal text; null and an empty text count as absent.
 #[derive(Debug, Clone)]
 pub struct Seconds(pub serde_json::Value);

@@ -1,6 +1,7 @@
 //! Reads a request's parameters, never holding more of a body than its limit and never waiting for it longer than its
 //! time.
 
+use async_graphql::{Extensions, Variables};
 use async_graphql_axum::GraphQLRequest;
 use axum::body::Body;
 use axum::extract::{FromRequest, Query, Request};
@@ -14,6 +15,7 @@ use super::lexer;
 use super::limits::Limits;
 use super::media;
 use super::operation::Parameters;
+use crate::json::{self, Typed};
 
 /// The parameters of a POST.
 pub(super) async fn from_body(headers: &HeaderMap, body: Body, limits: &Limits) -> Result<Parameters, Fault> {
@@ -32,8 +34,8 @@ pub(super) fn from_uri(uri: &Uri) -> Result<Parameters, Fault> {
     Ok(Parameters {
         query: parameters.query,
         operation_name: parameters.operation_name,
-        variables: json("variables", parameters.variables.as_deref())?,
-        extensions: json("extensions", parameters.extensions.as_deref())?,
+        variables: from_text("variables", parameters.variables.as_deref())?,
+        extensions: from_text("extensions", parameters.extensions.as_deref())?,
     })
 }
 
@@ -61,10 +63,11 @@ async fn parameters(bytes: Bytes, limits: &Limits) -> Result<Parameters, Fault> 
     if lexer::json_values(&bytes) > limits.json_values {
         return Err(Fault::BodyTooRich { limit: limits.json_values });
     }
+    json::check("", &bytes)?;
     match extract(bytes.clone()).await {
         Ok(request) if !request.query.is_empty() => Ok(request.into()),
         // The extractor's errors name neither field nor place, and it knows no request without `query`.
-        _ => serde_json::from_slice(&bytes).map_err(|error| Fault::Malformed(error.to_string())),
+        _ => json::parse(&bytes).map_err(|error| Fault::Malformed(error.to_string())),
     }
 }
 
@@ -85,10 +88,16 @@ struct QueryParameters {
     extensions: Option<String>,
 }
 
+impl Typed for Variables {}
+impl Typed for Extensions {}
+
 /// A JSON text in a parameter of the URL; an empty one is absent.
-fn json<T: Default + serde::de::DeserializeOwned>(name: &str, text: Option<&str>) -> Result<T, Fault> {
+fn from_text<T: Default + Typed>(name: &str, text: Option<&str>) -> Result<T, Fault> {
     match text.filter(|text| !text.is_empty()) {
         None => Ok(T::default()),
-        Some(text) => serde_json::from_str(text).map_err(|error| Fault::Malformed(format!("{name}: {error}"))),
+        Some(text) => {
+            json::check(name, text.as_bytes())?;
+            json::parse(text.as_bytes()).map_err(|error| Fault::Malformed(format!("{name}: {error}")))
+        }
     }
 }

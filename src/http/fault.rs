@@ -8,8 +8,10 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use super::admission::Refusal;
+use super::invalid::Invalid;
 use super::media::Media;
 use super::reply::Reply;
+use crate::json::Flaw;
 
 /// A refused HTTP request.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +30,8 @@ pub(super) enum Fault {
     NotAcceptable { offered: &'static str },
     #[error("The request could not be read: {0}")]
     Malformed(String),
+    #[error("{0}.")]
+    Unholdable(#[from] Flaw),
     #[error("Batches are not supported; send one operation per request.")]
     Batch,
     #[error("Only queries run over GET; send mutations by POST.")]
@@ -62,9 +66,12 @@ impl Fault {
             Self::CrossSite | Self::Refused(Refusal::Forbidden) => StatusCode::FORBIDDEN,
             Self::Refused(Refusal::Unauthenticated) => StatusCode::UNAUTHORIZED,
             Self::Closing | Self::TooManyConnections => StatusCode::SERVICE_UNAVAILABLE,
-            Self::BodyBroken | Self::Malformed(_) | Self::Batch | Self::SubscriptionOverHttp | Self::Handshake => {
-                StatusCode::BAD_REQUEST
-            }
+            Self::BodyBroken
+            | Self::Malformed(_)
+            | Self::Unholdable(_)
+            | Self::Batch
+            | Self::SubscriptionOverHttp
+            | Self::Handshake => StatusCode::BAD_REQUEST,
         }
     }
 
@@ -75,6 +82,7 @@ impl Fault {
             Self::CrossSite => "FORBIDDEN",
             Self::Refused(refusal) => refusal.code(),
             Self::Closing => "SHUTTING_DOWN",
+            Self::Unholdable(_) => "INVALID_INPUT",
             _ => "BAD_REQUEST",
         }
     }
@@ -91,7 +99,10 @@ impl Fault {
 
     /// A GraphQL response that is this error.
     pub(super) fn reply(&self) -> Reply {
-        Reply::fault(self.code(), self.to_string())
+        match self {
+            Self::Unholdable(flaw) => Invalid::Unholdable(flaw.clone()).into(),
+            _ => Reply::fault(self.code(), self.to_string()),
+        }
     }
 
     /// The response, in the media type that the client prefers.

@@ -5,6 +5,8 @@
 
 use async_graphql::{ErrorExtensionValues, Pos, ServerError};
 
+use crate::json::Flaw;
+
 /// A request error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
@@ -16,6 +18,9 @@ pub enum Invalid {
         /// What it allows.
         allowed: u64,
     },
+    /// The request holds a value that can't be kept unchanged.
+    #[error("{0}.")]
+    Unholdable(Flaw),
     /// The document is not GraphQL.
     #[error("The document could not be parsed: {message}")]
     Unparsable {
@@ -45,6 +50,7 @@ impl Invalid {
     pub fn code(&self) -> &'static str {
         match self {
             Self::TooMuch { .. } => "LIMIT_EXCEEDED",
+            Self::Unholdable(_) => "INVALID_INPUT",
             Self::Unparsable { .. } => "GRAPHQL_PARSE_FAILED",
             Self::Invalid { .. } => "GRAPHQL_VALIDATION_FAILED",
         }
@@ -57,6 +63,9 @@ impl Invalid {
         if let Self::TooMuch { limit, allowed } = &self {
             extensions.set("limit", limit.name());
             extensions.set("allowed", *allowed);
+        }
+        if let Self::Unholdable(flaw) = &self {
+            extensions.set("field", flaw.field.as_str());
         }
         let mut error = ServerError::new(self.to_string(), None);
         error.extensions = Some(extensions);

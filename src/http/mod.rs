@@ -38,7 +38,6 @@ mod fault;
 mod graphql;
 pub mod health;
 mod invalid;
-mod json;
 mod lexer;
 mod limits;
 mod media;

@@ -10,6 +10,7 @@ use super::limits::Limits;
 use super::nullability::Nullability;
 use super::shape::Shape;
 use super::{cost, lexer};
+use crate::json::Typed;
 
 /// The parameters of a request as the GraphQL-over-HTTP specification names them.
 #[derive(Debug, Deserialize)]
@@ -29,6 +30,8 @@ impl From<Request> for Parameters {
         Self { query, operation_name, variables, extensions }
     }
 }
+
+impl Typed for Parameters {}
 
 /// An operation that is allowed to run.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode};
 use serde::Serialize;
 
 use super::invalid::Invalid;
-use super::json;
+use crate::json;
 
 /// Errors of one answer: a document can break a rule of validation once per argument.
 const MAX_ERRORS: usize = 100;

@@ -11,6 +11,7 @@ use super::error::{Rejection, RejectionCode, ServiceError};
 use super::ids::Ids;
 use crate::domain::ids::Id;
 use crate::domain::page::{Page, PageRequest};
+use crate::json::Data;
 use crate::storage::catalog::{self, CatalogEntry, CatalogFilter, CatalogKey, NewEntry};
 use crate::storage::pools::Database;
 
@@ -148,7 +149,7 @@ pub fn check_path(path: &str) -> Result<(), Rejection> {
 }
 
 fn parse_content(content: &str) -> Result<Value, Rejection> {
-    let parsed: Value = serde_saphyr::from_str(content)
+    let Data(parsed) = serde_saphyr::from_str(content)
         .map_err(|error| Rejection::invalid("content", format!("content is neither YAML nor JSON: {error}")))?;
     if parsed.is_object() {
         return Ok(parsed);

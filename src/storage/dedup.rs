@@ -10,6 +10,7 @@ use super::error::StorageError;
 use super::pools::Database;
 use crate::domain::execution::Creation;
 use crate::domain::ids::Id;
+use crate::json;
 
 /// A claim of a key under a preallocated execution id.
 #[derive(Debug)]
@@ -144,6 +145,6 @@ pub async fn purge_expired(cluster: &Database, limit: i64) -> Result<u64, Storag
 }
 
 fn parse(cluster: &Database, execution: i64, request: Value) -> Result<Creation, StorageError> {
-    serde_json::from_value(request)
+    json::fields(request)
         .map_err(|error| cluster.corrupt(format!("an unreadable dedup claim of execution {execution}: {error}")))
 }

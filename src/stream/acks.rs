@@ -16,6 +16,7 @@ use futures::StreamExt;
 use tokio::time::timeout;
 
 use super::publisher::{PublishError, broker};
+use crate::json::{self, Typed};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Acknowledgements that may be awaited at a time.
@@ -102,11 +103,13 @@ impl Acks {
     }
 }
 
+impl Typed for Response<PublishAck> {}
+
 fn read(reply: &Message, expected: u64) -> Result<(), PublishError> {
     if reply.status == Some(StatusCode::NO_RESPONDERS) {
         return Err(broker("nobody keeps the stream"));
     }
-    match serde_json::from_slice::<Response<PublishAck>>(&reply.payload).map_err(broker)? {
+    match json::parse::<Response<PublishAck>>(&reply.payload).map_err(broker)? {
         Response::Ok(ack) if ack.duplicate => Err(PublishError::Repetition(expected)),
         Response::Ok(ack) if ack.sequence == expected => Ok(()),
         Response::Ok(_) => Err(PublishError::OutOfStep),

@@ -17,6 +17,7 @@ use super::source::ReadError;
 use crate::domain::event::Event;
 use crate::domain::ids::Id;
 use crate::domain::shard::ShardIndex;
+use crate::json::{self, Data, Typed};
 use crate::storage::events;
 use crate::storage::pools::Databases;
 
@@ -71,6 +72,8 @@ struct Payload {
     omitted: bool,
 }
 
+impl Typed for Payload {}
+
 /// Decodes a message whose reader stands at `at`; fetches from the shard what was too large for the stream.
 pub(super) async fn decode(
     databases: &Databases,
@@ -98,7 +101,7 @@ pub(super) async fn decode(
 }
 
 fn parse(payload: &[u8]) -> Option<Payload> {
-    serde_json::from_slice(payload).inspect_err(|error| tracing::warn!(%error, "an event can't be read")).ok()
+    json::parse(payload).inspect_err(|error| tracing::warn!(%error, "an event can't be read")).ok()
 }
 
 async fn complete(databases: &Databases, payload: Payload, published: DateTime<Utc>) -> LiveEvent {
@@ -122,7 +125,8 @@ async fn complete(databases: &Databases, payload: Payload, published: DateTime<U
 impl Payload {
     fn into_event(self, published: DateTime<Utc>) -> LiveEvent {
         let mut partial = self.omitted;
-        let mut value = |text: Option<Box<RawValue>>| shown::<Value>(text.as_deref(), &mut partial);
+        let mut value =
+            |text: Option<Box<RawValue>>| shown::<Data>(text.as_deref(), &mut partial).map(|Data(value)| value);
         let (context, result, meta) = (value(self.context), value(self.result), value(self.meta));
         let created_at = shown(self.created_at.as_deref(), &mut partial).unwrap_or(published);
         let duration = shown(self.duration.as_deref(), &mut partial);
@@ -152,8 +156,8 @@ impl Payload {
 }
 
 /// A field's value, or nothing where this program can't hold it; that is noted.
-fn shown<T: for<'de> Deserialize<'de>>(text: Option<&RawValue>, partial: &mut bool) -> Option<T> {
-    let parsed: serde_json::Result<Option<T>> = serde_json::from_str(text?.get());
+fn shown<T: Typed>(text: Option<&RawValue>, partial: &mut bool) -> Option<T> {
+    let parsed = json::parse::<Option<T>>(text?.get().as_bytes());
     *partial |= parsed.is_err();
     parsed.ok().flatten()
 }

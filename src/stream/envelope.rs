@@ -3,9 +3,7 @@
 use std::str::FromStr;
 
 use async_nats::{HeaderMap, HeaderName};
-use serde::{Deserialize, Serialize};
 
-use crate::domain::event::Event;
 use crate::domain::tx_snapshot::TxSnapshot;
 
 const PLACE: &str = "Noetl-Place";
@@ -76,17 +74,6 @@ impl Mark {
             span,
         }))
     }
-}
-
-/// The payload as readers take it.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Envelope {
-    /// The event.
-    #[serde(flatten)]
-    pub event: Event,
-    /// Whether the large fields must be fetched from the shard.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub payload_omitted: bool,
 }
 
 fn place(headers: &HeaderMap) -> Result<Option<[&str; 3]>, MalformedMark> {

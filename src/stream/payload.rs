@@ -8,6 +8,7 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use crate::domain::event::EventKey;
+use crate::json;
 use crate::storage::tail_session::EventText;
 
 /// Room that headers and protocol may take beside a payload.
@@ -40,7 +41,7 @@ pub fn encode(event: &EventText, max_payload: usize) -> serde_json::Result<(Byte
 
 /// The key of the event that a payload carries.
 pub fn key(payload: &[u8]) -> serde_json::Result<EventKey> {
-    serde_json::from_slice(payload)
+    json::parse(payload)
 }
 
 impl EventText {

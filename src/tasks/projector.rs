@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::domain::ids::Id;
 use crate::domain::shard::ShardIndex;
+use crate::json::{self, Typed};
 use crate::service::fault;
 use crate::service::projections::{Advances, Projections};
 use crate::stream::names;
@@ -58,6 +59,8 @@ struct Whose {
     execution_id: Id,
 }
 
+impl Typed for Whose {}
+
 /// A message without its payload, which may be large.
 struct Told {
     /// Whose log has grown; `None`: no execution's.
@@ -71,7 +74,7 @@ struct Told {
 
 impl Told {
     fn of(message: Message) -> Self {
-        let whose = serde_json::from_slice::<Whose>(&message.payload).ok();
+        let whose = json::parse::<Whose>(&message.payload).ok();
         if whose.is_none() {
             metrics::counter!("noetl_projector_foreign_messages_total").increment(1);
         }

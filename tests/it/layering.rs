@@ -5,17 +5,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Layer by layer, what it may use beside itself. A layer that is left out may use everything.
-const ARROWS: [(&str, &[&str]); 11] = [
-    ("domain", &[]),
-    ("storage", &["domain"]),
-    ("service", &["domain", "storage"]),
-    ("stream", &["domain", "service::wake", "storage"]),
-    ("tasks", &["domain", "service", "storage", "stream::names"]),
+const ARROWS: [(&str, &[&str]); 12] = [
+    // How JSON is read and written, for all.
+    ("json", &[]),
+    ("domain", &["json"]),
+    ("storage", &["domain", "json"]),
+    ("service", &["domain", "json", "storage"]),
+    ("stream", &["domain", "json", "service::wake", "storage"]),
+    ("tasks", &["domain", "json", "service", "storage", "stream::names"]),
     // The resolvers: what services answer with are rows of the storage layer and values of the domain.
     (
         "graphql",
         &[
             "domain",
+            "json",
             "service",
             "storage::catalog",
             "storage::events",
@@ -30,7 +33,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
         ],
     ),
     // The transport knows the schema only as something that executes requests.
-    ("http", &[]),
+    ("http", &["json"]),
     ("local", &[]),
     ("telemetry", &["config"]),
     ("supervisor", &[]),

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use super::source::Message;
 use crate::domain::ids::Id;
+use crate::json::{self, Typed};
 
 /// How long an answer may take; the server's own deadline is shorter.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -46,7 +46,7 @@ pub(super) struct Executed {
 pub(super) struct Run {
     pub(super) id: String,
     pub(super) status: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "json::value")]
     pub(super) workload: Value,
     #[serde(rename = "catalogEntry", deserialize_with = "payload")]
     pub(super) payload: Value,
@@ -72,7 +72,7 @@ struct Event {
 
 /// The catalog entry's parsed content.
 fn payload<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
-    Ok(Value::deserialize(deserializer)?["payload"].take())
+    Ok(json::value(deserializer)?["payload"].take())
 }
 
 impl Run {
@@ -161,7 +161,7 @@ impl Api {
         Ok(())
     }
 
-    async fn mutate<T: DeserializeOwned>(&self, query: &str, variables: Value) -> Result<T, ApiError> {
+    async fn mutate<T: Typed>(&self, query: &str, variables: Value) -> Result<T, ApiError> {
         read(self.send(query, variables).await?["done"].take())
     }
 
@@ -169,7 +169,7 @@ impl Api {
     async fn send(&self, query: &str, variables: Value) -> Result<Value, ApiError> {
         let body = json!({ "query": query, "variables": variables });
         let response = self.client.post(&self.endpoint).timeout(TIMEOUT).json(&body).send().await?;
-        let mut response: Value = response.json().await?;
+        let mut response = json::read(&response.text().await?).map_err(|error| ApiError::Failed(error.to_string()))?;
         match response["errors"][0]["message"].as_str() {
             Some(message) => Err(ApiError::Failed(message.to_owned())),
             None => Ok(response["data"].take()),
@@ -182,12 +182,16 @@ struct Execution {
     id: String,
 }
 
+impl Typed for Execution {}
+impl Typed for Run {}
+impl Typed for Subscription {}
+
 /// The `result` of a payload, or its first user error.
-fn read<T: DeserializeOwned>(mut payload: Value) -> Result<T, ApiError> {
+fn read<T: Typed>(mut payload: Value) -> Result<T, ApiError> {
     if let Some(error) = payload["userErrors"].get(0) {
         return Err(refusal(error));
     }
-    serde_json::from_value(payload["result"].take()).map_err(|error| ApiError::Failed(error.to_string()))
+    json::fields(payload["result"].take()).map_err(|error| ApiError::Failed(error.to_string()))
 }
 
 fn refusal(error: &Value) -> ApiError {

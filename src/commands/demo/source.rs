@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader};
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::json;
 use crate::service::clock;
 
 /// A message and what it is known by.
@@ -132,7 +133,7 @@ async fn nats(url: &str, subject: String) -> Result<Messages, SourceError> {
 /// A JSON object is known by its `id`; anything else by where it stands and what it says.
 fn message(bytes: &[u8], place: &str) -> Message {
     let text = String::from_utf8_lossy(bytes);
-    let body: Value = serde_json::from_str(&text).unwrap_or_else(|_| Value::from(text.as_ref()));
+    let body = json::read(&text).unwrap_or_else(|_| Value::from(text.as_ref()));
     let id = match &body["id"] {
         Value::String(id) if !id.is_empty() => id.clone(),
         Value::Number(id) => id.to_string(),

@@ -24,6 +24,7 @@ pub use view::{Frame, Iterations, StepStatus};
 use super::event::Event;
 use super::execution::Status;
 use super::ids::Id;
+use crate::json::{self, Data, Typed};
 use fact::Kind;
 
 /// What `playbook_started` said.
@@ -40,6 +41,7 @@ pub struct Start {
     /// The entry's version, where the writer said so.
     pub version: Option<String>,
     /// The entry's workload overlaid by the request's.
+    #[serde(default, deserialize_with = "json::option")]
     pub workload: Option<Value>,
 }
 
@@ -96,10 +98,12 @@ pub struct WorkflowState {
     pub last: Register<Last>,
     /// Durable variables, without their `ctx.` prefix.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    ctx: BTreeMap<String, Register<Value>>,
+    ctx: BTreeMap<String, Register<Data>>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     steps: BTreeMap<String, StepState>,
 }
+
+impl Typed for WorkflowState {}
 
 impl WorkflowState {
     /// Takes one more event of the log into account.
@@ -113,7 +117,7 @@ impl WorkflowState {
             Some(Kind::Completed | Kind::Failed | Kind::Cancelled) => self.ended.set(event.event_id, End::of(event)),
             Some(Kind::CtxUpdated) => {
                 for (name, value) in fact::variables(event) {
-                    self.ctx.entry(name.to_owned()).or_default().set(event.event_id, value.clone());
+                    self.ctx.entry(name.to_owned()).or_default().set(event.event_id, Data(value.clone()));
                 }
             }
             Some(Kind::Step(kind)) => {
@@ -144,7 +148,7 @@ impl WorkflowState {
 
     /// Durable variables as they stand.
     pub fn ctx(&self) -> impl Iterator<Item = (&str, &Value)> {
-        self.ctx.iter().filter_map(|(name, value)| Some((name.as_str(), value.get()?)))
+        self.ctx.iter().filter_map(|(name, value)| Some((name.as_str(), &value.get()?.0)))
     }
 }
 

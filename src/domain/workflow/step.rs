@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::fact::{self, StepKind};
 use super::register::Register;
 use crate::domain::event::Event;
 use crate::domain::ids::Id;
+use crate::json::Data;
 
 /// What a cursor loop's command does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,13 +95,13 @@ pub struct StepState {
     pub(super) marks: BTreeMap<Mark, Register<DateTime<Utc>>>,
     /// What a command's `call.done` gave.
     #[serde(default, skip_serializing_if = "Register::is_empty")]
-    pub(super) called: Register<Value>,
+    pub(super) called: Register<Data>,
     /// What a command's completion gave.
     #[serde(default, skip_serializing_if = "Register::is_empty")]
-    pub(super) completion: Register<Value>,
+    pub(super) completion: Register<Data>,
     /// What the step itself gave: its own completion, or its loop's end.
     #[serde(default, skip_serializing_if = "Register::is_empty")]
-    pub(super) outcome: Register<Value>,
+    pub(super) outcome: Register<Data>,
     #[serde(default, skip_serializing_if = "Register::is_empty")]
     pub(super) error: Register<Option<String>>,
     #[serde(default, skip_serializing_if = "Register::is_empty")]
@@ -198,7 +198,7 @@ impl StepState {
             Some(_) => return,
         };
         if let Some(result) = event.result.as_ref().filter(|result| !result.is_null()) {
-            given.set(event.event_id, result.clone());
+            given.set(event.event_id, Data(result.clone()));
         }
     }
 
@@ -217,7 +217,7 @@ impl StepState {
 }
 
 fn expected_iterations(event: &Event) -> Option<i64> {
-    fact::said(event, "iterations_expected").and_then(Value::as_i64)
+    fact::said(event, "iterations_expected").and_then(serde_json::Value::as_i64)
 }
 
 fn opens_run(event: &Event) -> bool {

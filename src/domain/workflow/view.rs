@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::register::Register;
 use super::step::{Command, Mark, Phase, StepState};
+use crate::json::Data;
 
 /// Where a step stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -91,11 +92,11 @@ impl StepState {
     #[must_use]
     pub fn result(&self) -> Option<&Value> {
         if self.is_loop() {
-            return self.outcome.get();
+            return self.outcome.get().map(|Data(value)| value);
         }
         let (command, own) = (&self.completion, &self.outcome);
         let completion = if command.event() > own.event() { command } else { own };
-        self.called.get().or(completion.get())
+        self.called.get().or(completion.get()).map(|Data(value)| value)
     }
 
     /// What went wrong last, until it completed.

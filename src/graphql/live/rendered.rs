@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 
 use crate::domain::shard::ShardIndex;
 use crate::graphql::types::feed::EventStreamItem;
+use crate::json::Written;
 use crate::stream::cursor::StreamCursor;
 use crate::stream::reader::Item;
 
@@ -120,7 +121,7 @@ impl OutputType for LiveItem {
         let failed = !ctx.query_env.errors.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
         // What failed in part is mended by the transport, which has to see it as a value.
         let Some(key) = key.filter(|_| !failed) else { return Ok(value) };
-        let Ok(text) = serde_json::to_vec(&value).map(Bytes::from) else { return Ok(value) };
+        let Ok(text) = serde_json::to_vec(&Written(&value)).map(Bytes::from) else { return Ok(value) };
         kept().keep(key, &text);
         Ok(Value::Binary(text))
     }

@@ -1,11 +1,10 @@
 //! The input and the answer of `projectEvents`.
 
-use async_graphql::{ID, InputObject, Json, Result, SimpleObject};
-use serde_json::Value;
+use async_graphql::{ID, InputObject, Result, SimpleObject};
 
 use super::split;
 use crate::graphql::errors::{UserError, UserErrorCode, item_error};
-use crate::graphql::scalars::{Seconds, Timestamp};
+use crate::graphql::scalars::{Json, Seconds, Timestamp};
 use crate::service::error::ServiceError;
 use crate::service::ingest::{EventDraft, Projected};
 
@@ -48,25 +47,25 @@ pub(super) struct EventInput {
     /// Another name of `timestamp`, which comes first.
     created_at: Option<Timestamp>,
     /// What it was given.
-    context: Option<Json<Value>>,
+    context: Option<Json>,
     /// What it gave.
-    result: Option<Json<Value>>,
+    result: Option<Json>,
     /// About the event itself: a map. What is none is kept as the map's `value`.
-    meta: Option<Json<Value>>,
+    meta: Option<Json>,
     /// What went wrong.
     error: Option<String>,
     /// Where it went wrong.
     stack_trace: Option<String>,
     /// Kept as `meta.extra.trace_component`.
-    trace_component: Option<Json<Value>>,
+    trace_component: Option<Json>,
     /// A map of whatever else is to be kept, under `meta.extra`.
-    extra: Option<Json<Value>>,
+    extra: Option<Json>,
 }
 
 impl From<EventInput> for EventDraft {
     fn from(input: EventInput) -> Self {
         let id = |id: Option<ID>| id.map(|ID(text)| text);
-        let json = |json: Option<Json<Value>>| json.map(|json| json.0);
+        let json = |json: Option<Json>| json.map(|json| json.0);
         let time = |time: Option<Timestamp>| time.map(|time| time.0);
         Self {
             event_id: id(input.event_id),

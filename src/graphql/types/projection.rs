@@ -1,11 +1,10 @@
 //! An execution's state: steps, loops, and the snapshot behind it.
 
-use async_graphql::{Enum, ID, Json, SimpleObject};
+use async_graphql::{Enum, ID, SimpleObject};
 use chrono::{DateTime, Utc};
-use serde_json::Value;
 
 use crate::domain::workflow::{self, StepState, WorkflowState};
-use crate::graphql::scalars::{BigInt, show_id};
+use crate::graphql::scalars::{BigInt, Json, show_id};
 use crate::storage::snapshots::Projected;
 
 /// Where a step stands.
@@ -44,7 +43,7 @@ pub struct Step {
     /// When it completed, failed or was skipped.
     completed_at: Option<DateTime<Utc>>,
     /// What it gave. A loop's is what its end gave; what each iteration gave is in the log.
-    result: Option<Json<Value>>,
+    result: Option<Json>,
     /// What went wrong last, until it completed.
     error: Option<String>,
     /// How far its loop is; `null` when it is none.

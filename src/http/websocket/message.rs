@@ -2,25 +2,48 @@
 
 use axum::extract::ws::Message;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::super::invalid::Invalid;
 use super::super::operation::Parameters;
 use super::super::reply::Reply;
 use super::close::Close;
+use crate::json::{self, Typed};
 
 /// Bytes of an operation's id; clients use counters and UUIDs.
 const MAX_ID: usize = 256;
 
 /// A message from the client.
-#[derive(Debug, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[derive(Debug)]
 pub(super) enum Incoming {
     ConnectionInit { payload: Option<Map<String, Value>> },
     Ping,
     Pong,
-    Subscribe { id: String, payload: Map<String, Value> },
+    Subscribe { id: String, payload: Box<RawValue> },
     Complete { id: String },
 }
+
+/// A message as it is sent.
+#[derive(Debug, Deserialize)]
+struct Frame {
+    #[serde(rename = "type")]
+    kind: Kind,
+    id: Option<String>,
+    payload: Option<Box<RawValue>>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    ConnectionInit,
+    Ping,
+    Pong,
+    Subscribe,
+    Complete,
+}
+
+impl Typed for Frame {}
 
 impl Incoming {
     /// Reads a message; what the protocol does not know closes the socket with 4400.
@@ -28,19 +51,38 @@ impl Incoming {
         if !text.trim_ascii_start().starts_with('{') {
             return Err(Close::BadMessage("A message is a JSON object".into()));
         }
-        let message = serde_json::from_str(text).map_err(|error| bad(&error))?;
-        match &message {
-            Self::Subscribe { id, .. } if id.is_empty() || id.len() > MAX_ID => {
-                Err(Close::BadMessage(format!("An id has 1 to {MAX_ID} bytes")))
+        let Frame { kind, id, payload } = json::parse(text.as_bytes()).map_err(|error| bad(&error))?;
+        let missing = |field| Close::BadMessage(format!("Invalid message: missing field `{field}`"));
+        Ok(match kind {
+            Kind::ConnectionInit => Self::ConnectionInit { payload: payload.map(|text| init(&text)).transpose()? },
+            Kind::Ping => Self::Ping,
+            Kind::Pong => Self::Pong,
+            Kind::Complete => Self::Complete { id: id.ok_or_else(|| missing("id"))? },
+            Kind::Subscribe => {
+                let id = id.ok_or_else(|| missing("id"))?;
+                if id.is_empty() || id.len() > MAX_ID {
+                    return Err(Close::BadMessage(format!("An id has 1 to {MAX_ID} bytes")));
+                }
+                Self::Subscribe { id, payload: payload.ok_or_else(|| missing("payload"))? }
             }
-            _ => Ok(message),
-        }
+        })
     }
 }
 
-/// Reads the payload of a `subscribe`.
-pub(super) fn parameters(payload: Map<String, Value>) -> Result<Parameters, Close> {
-    serde_json::from_value(Value::Object(payload)).map_err(|error| bad(&error))
+fn init(payload: &RawValue) -> Result<Map<String, Value>, Close> {
+    match json::read(payload.get()).map_err(|error| bad(&error))? {
+        Value::Object(map) => Ok(map),
+        _ => Err(Close::BadMessage("Invalid message: the payload is not a map".into())),
+    }
+}
+
+/// Reads the payload of a `subscribe`. What can't be held unchanged is the operation's error.
+pub(super) fn parameters(payload: &RawValue) -> Result<Result<Parameters, Invalid>, Close> {
+    let text = payload.get().as_bytes();
+    if let Err(flaw) = json::check("", text) {
+        return Ok(Err(Invalid::Unholdable(flaw)));
+    }
+    json::parse(text).map(Ok).map_err(|error| bad(&error))
 }
 
 fn bad(error: &serde_json::Error) -> Close {

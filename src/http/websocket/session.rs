@@ -9,6 +9,7 @@ use std::time::Duration;
 use async_graphql::Executor;
 use axum::extract::ws::{Message, WebSocket};
 use futures::{FutureExt, SinkExt, StreamExt};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until, timeout, timeout_at};
 
@@ -138,7 +139,7 @@ impl<E: Executor> Session<E> {
             Incoming::ConnectionInit { payload } => self.init(payload).await,
             Incoming::Ping => self.send(Outgoing::Pong.to_message()).await,
             Incoming::Pong => Ok(()),
-            Incoming::Subscribe { id, payload } => self.subscribe(id, payload).await,
+            Incoming::Subscribe { id, payload } => self.subscribe(id, &payload).await,
             Incoming::Complete { id } => {
                 self.operations.stop(&id);
                 Ok(())
@@ -160,7 +161,7 @@ impl<E: Executor> Session<E> {
         self.send(Outgoing::ConnectionAck.to_message()).await
     }
 
-    async fn subscribe(&mut self, id: String, payload: Map<String, Value>) -> Result<(), Close> {
+    async fn subscribe(&mut self, id: String, payload: &RawValue) -> Result<(), Close> {
         let Some(engine) = self.guest.as_ref().map(|guest| guest.engine.clone()) else {
             return Err(Close::Unauthorized);
         };
@@ -171,7 +172,8 @@ impl<E: Executor> Session<E> {
         let running = self.operations.len() as u64 + 1;
         let room = Limit::OperationsPerSocket.check(running, self.limits.operations_per_socket as u64);
         let room = room.inspect_err(|invalid| observe::invalid(Transport::WebSocket, invalid));
-        match room.and_then(|()| engine.check(parameters, Transport::WebSocket)) {
+        let parameters = room.and(parameters);
+        match parameters.and_then(|parameters| engine.check(parameters, Transport::WebSocket)) {
             Ok(operation) => {
                 self.operations.start(id, engine.replies(operation, Transport::WebSocket));
                 Ok(())

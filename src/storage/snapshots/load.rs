@@ -13,6 +13,7 @@ use crate::domain::ids::Id;
 use crate::domain::projection::{Projection, SHAPE, Watermark, checksum};
 use crate::domain::tx_snapshot::TxSnapshot;
 use crate::domain::workflow::known_types;
+use crate::json;
 use crate::storage::error::StorageError;
 use crate::storage::pools::Database;
 
@@ -123,12 +124,12 @@ impl Stored {
         let (applied_count, as_of) = self.applied_count.zip(self.as_of.as_deref()).ok_or(Defect::Checksum)?;
         as_of.parse::<TxSnapshot>().map_err(|_| Defect::Checksum)?;
         let text = self.snapshot.as_deref().unwrap_or_default();
-        let state: Value = serde_json::from_str(text).map_err(|_| Defect::Checksum)?;
+        let state = json::read(text).map_err(|_| Defect::Checksum)?;
         let checksum = checksum(&state, Watermark { as_of, system: of_system, version, applied_count });
         if checksum != self.checksum {
             return Err(Defect::Checksum);
         }
-        let state = serde_json::from_value(state).map_err(|_| Defect::Shape)?;
+        let state = json::fields(state).map_err(|_| Defect::Shape)?;
         let version = Id::new(version);
         let projection = Projection { state, version: Some(version), applied_count };
         let info = SnapshotInfo { version, applied_count, checksum, schema: SHAPE, updated_at };
@@ -203,9 +204,9 @@ impl From<Row> for Event {
             parent_execution_id: row.parent_execution_id.map(Id::new),
             node_id: row.node_id,
             node_name: row.node_name,
-            context: row.context.map(json),
-            result: row.result.map(json),
-            meta: row.meta.map(json),
+            context: row.context.map(readable),
+            result: row.result.map(readable),
+            meta: row.meta.map(readable),
             error: row.error,
             ..Self::bare(ids.0, ids.1, ids.2, &row.event_type, row.created_at)
         }
@@ -213,6 +214,6 @@ impl From<Row> for Event {
 }
 
 /// The value, or, where one is nested too deeply or has a number beyond what a [`Value`] holds, its text.
-fn json(text: String) -> Value {
-    serde_json::from_str(&text).unwrap_or(Value::String(text))
+fn readable(text: String) -> Value {
+    json::read(&text).unwrap_or(Value::String(text))
 }

@@ -1,32 +1,32 @@
-//! Values as JSON. A value of bytes is JSON text that somebody wrote already.
+//! Writing the values of responses. A value of bytes is JSON text and is copied unchanged.
 
 use async_graphql::Value;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// A value to be written.
-pub(super) struct Json<'a>(pub(super) &'a Value);
+/// A value of a response, to be written as JSON.
+#[derive(Debug)]
+pub struct Written<'a>(pub &'a Value);
 
-impl Serialize for Json<'_> {
+impl Serialize for Written<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
             Value::Binary(text) => match serde_json::from_slice::<&RawValue>(text) {
                 Ok(text) => text.serialize(serializer),
                 Err(error) => Err(serde::ser::Error::custom(error)),
             },
-            Value::List(items) => serializer.collect_seq(items.iter().map(Json)),
+            Value::List(items) => serializer.collect_seq(items.iter().map(Written)),
             Value::Object(fields) => {
-                serializer.collect_map(fields.iter().map(|(name, value)| (name.as_str(), Json(value))))
+                serializer.collect_map(fields.iter().map(|(name, value)| (name.as_str(), Written(value))))
             }
             plain => plain.serialize(serializer),
         }
     }
 }
 
-/// Writes the data of an answer.
-#[expect(clippy::ref_option, reason = "serde passes a field by reference")]
-pub(super) fn data<S: Serializer>(data: &Option<Value>, serializer: S) -> Result<S::Ok, S::Error> {
-    data.as_ref().map(Json).serialize(serializer)
+/// Writes the data of a response.
+pub fn data<S: Serializer>(data: &Option<Value>, serializer: S) -> Result<S::Ok, S::Error> {
+    data.as_ref().map(Written).serialize(serializer)
 }
 
 #[cfg(test)]
@@ -39,7 +39,7 @@ mod tests {
         let text = serde_json::to_string(&inner).unwrap();
         let both = [("list", Value::List(vec![Value::Binary(text.clone().into()), inner.clone()]))];
         let both = Value::Object(both.map(|(name, value)| (async_graphql::Name::new(name), value)).into());
-        assert_eq!(serde_json::to_string(&Json(&both)).unwrap(), format!(r#"{{"list":[{text},{text}]}}"#));
-        assert!(serde_json::to_string(&Json(&Value::Binary("{".into()))).is_err());
+        assert_eq!(serde_json::to_string(&Written(&both)).unwrap(), format!(r#"{{"list":[{text},{text}]}}"#));
+        assert!(serde_json::to_string(&Written(&Value::Binary("{".into()))).is_err());
     }
 }

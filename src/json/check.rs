@@ -1,0 +1,269 @@
+//! Finds what a JSON text holds that values can't hold unchanged.
+//!
+//! One pass over the bytes, without recursion. Text that is not JSON passes, as reading it fails.
+
+use std::fmt;
+
+use super::read::MAX_DEPTH;
+
+/// Segments of a place that are named.
+const MAX_SEGMENTS: usize = 8;
+/// Characters of a segment that are named.
+const MAX_SEGMENT: usize = 64;
+/// Significant digits of a number that a 64-bit float always keeps.
+const SURE_DIGITS: usize = 15;
+/// Significant digits of a number that are looked at; no program writes more of a float.
+const MAX_DIGITS: usize = 40;
+
+/// A value that can't be held unchanged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Flaw {
+    /// Place of the value, such as `variables.input.trace`; the first 8 segments of it.
+    pub field: String,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Depth,
+    Number,
+    Surrogate,
+}
+
+impl std::error::Error for Flaw {}
+
+impl fmt::Display for Flaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { field, kind } = self;
+        match kind {
+            Kind::Depth => write!(f, "{field} has more than {MAX_DEPTH} maps or lists within one another"),
+            Kind::Number => write!(f, "{field} is a number that a 64-bit float can't hold; send it as a text"),
+            Kind::Surrogate => write!(f, "{field} holds half of a surrogate pair, which is no character"),
+        }
+    }
+}
+
+/// Returns the first value of a JSON text that can't be held unchanged. `within` is the place of the text itself.
+pub fn check(within: &str, text: &[u8]) -> Result<(), Flaw> {
+    let mut scan = Scan { text, at: 0, place: Vec::new() };
+    scan.run().map_err(|kind| Flaw { field: field(within, &scan.place), kind })
+}
+
+/// A step from a map or list to a value in it.
+enum Step<'a> {
+    /// In a list.
+    Index(usize),
+    /// In a map; none before the key is known.
+    Key(Option<&'a [u8]>),
+}
+
+struct Scan<'a> {
+    text: &'a [u8],
+    at: usize,
+    place: Vec<Step<'a>>,
+}
+
+impl<'a> Scan<'a> {
+    fn run(&mut self) -> Result<(), Kind> {
+        while let Some(byte) = self.text.get(self.at) {
+            self.at += 1;
+            match byte {
+                b'{' => self.enter(Step::Key(None))?,
+                b'[' => self.enter(Step::Index(0))?,
+                b'}' | b']' => drop(self.place.pop()),
+                b',' => match self.place.last_mut() {
+                    Some(Step::Index(index)) => *index += 1,
+                    Some(Step::Key(key)) => *key = None,
+                    None => {}
+                },
+                b'"' => self.string()?,
+                b'-' | b'0'..=b'9' => self.number()?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, step: Step<'a>) -> Result<(), Kind> {
+        self.place.push(step);
+        if self.place.len() > MAX_DEPTH { Err(Kind::Depth) } else { Ok(()) }
+    }
+
+    fn string(&mut self) -> Result<(), Kind> {
+        let (text, start) = (self.text, self.at);
+        let mut whole = true;
+        while let Some(byte) = text.get(self.at) {
+            match byte {
+                b'"' => break,
+                b'\\' => {
+                    let (length, valid) = escape(&text[self.at..]);
+                    whole &= valid;
+                    self.at += length;
+                }
+                _ => self.at += 1,
+            }
+        }
+        let end = self.at.min(text.len());
+        self.at = end + 1;
+        if let Some(Step::Key(key @ None)) = self.place.last_mut() {
+            *key = Some(&text[start..end]);
+        }
+        if whole { Ok(()) } else { Err(Kind::Surrogate) }
+    }
+
+    fn number(&mut self) -> Result<(), Kind> {
+        let start = self.at - 1;
+        let rest = &self.text[self.at..];
+        let length = rest.iter().position(|byte| !matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'));
+        self.at += length.unwrap_or(rest.len());
+        let kept = std::str::from_utf8(&self.text[start..self.at]).map_or(true, is_kept);
+        if kept { Ok(()) } else { Err(Kind::Number) }
+    }
+}
+
+/// The length of the escape at the start of `text`, and whether it is a character.
+fn escape(text: &[u8]) -> (usize, bool) {
+    match unit(text) {
+        Some(0xD800..=0xDBFF) => {
+            let follows = matches!(text.get(6..).and_then(unit), Some(0xDC00..=0xDFFF));
+            if follows { (12, true) } else { (6, false) }
+        }
+        Some(0xDC00..=0xDFFF) => (6, false),
+        Some(_) => (6, true),
+        None => (2, true),
+    }
+}
+
+/// The UTF-16 code unit of an escape `\uXXXX`.
+fn unit(text: &[u8]) -> Option<u16> {
+    let digits = text.strip_prefix(b"\\u")?.get(..4)?;
+    u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+/// Whether a number comes out of a value as it went in: its float, written with as many digits, is the same number.
+fn is_kept(token: &str) -> bool {
+    if token.parse::<i64>().is_ok() || token.parse::<u64>().is_ok() {
+        return true;
+    }
+    let Ok(float) = token.parse::<f64>() else { return true };
+    let (digits, exponent) = decimal(token);
+    match digits.len() {
+        0 => true,
+        1..=SURE_DIGITS if float.is_normal() => true,
+        count @ 1..=MAX_DIGITS => {
+            // Between two numbers of as many digits, programs take either.
+            let written = [format!("{float:e}"), format!("{float:.*e}", count - 1)];
+            float.is_finite() && written.iter().any(|text| decimal(text) == (digits.clone(), exponent))
+        }
+        _ => false,
+    }
+}
+
+/// A decimal number without its sign: its digits from the first to the last that is not 0, and the power of ten of the
+/// last.
+fn decimal(token: &str) -> (String, i64) {
+    let (number, exponent) = token.split_once(['e', 'E']).unwrap_or((token, "0"));
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits = [whole.trim_start_matches('-'), fraction].concat();
+    let kept = digits.trim_end_matches('0');
+    let places = i64::try_from(fraction.len()).unwrap_or(i64::MAX);
+    let zeros = i64::try_from(digits.len() - kept.len()).unwrap_or(i64::MAX);
+    let kept = kept.trim_start_matches('0').to_owned();
+    let exponent = exponent.parse::<i64>().unwrap_or(i64::MAX / 2);
+    if kept.is_empty() { (kept, 0) } else { (kept, exponent.saturating_sub(places).saturating_add(zeros)) }
+}
+
+fn field(within: &str, place: &[Step<'_>]) -> String {
+    let step = |step: &Step<'_>| match step {
+        Step::Index(index) => index.to_string(),
+        Step::Key(key) => String::from_utf8_lossy(key.unwrap_or_default()).chars().take(MAX_SEGMENT).collect(),
+    };
+    let segments = (!within.is_empty()).then(|| within.to_owned()).into_iter().chain(place.iter().map(step));
+    segments.take(MAX_SEGMENTS).collect::<Vec<_>>().join(".")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::json::read;
+
+    fn flaw(text: &str) -> Option<String> {
+        check("", text.as_bytes()).err().map(|flaw| flaw.to_string())
+    }
+
+    fn place(text: &str) -> String {
+        check("variables", text.as_bytes()).unwrap_err().field
+    }
+
+    #[test]
+    fn a_flaw_is_told_with_its_place() {
+        assert_eq!(place(r#"{"a":{"x":[1,2],"b":[0,{"c":1e400}]}}"#), "variables.a.b.1.c");
+        assert_eq!(place(r#"{"a":"ok","b":["\ud800 "]}"#), "variables.b.0");
+        assert_eq!(place(r#"{"a":{"\udc00":1}}"#), "variables.a.\\udc00");
+        assert_eq!(place(&format!(r#"{{"a":{}}}"#, "[".repeat(10_000))), "variables.a.0.0.0.0.0.0");
+        assert_eq!(place(&format!(r#"{{"{}":1e400}}"#, "k".repeat(500))), format!("variables.{}", "k".repeat(64)));
+    }
+
+    #[test]
+    fn pairs_and_quoted_brackets_are_no_flaws() {
+        assert_eq!(flaw(r#"{"a":"\ud83d\ude00 \\ud800 \" [ {","b":[1,-2.5e3,"1e400"]}"#), None);
+        assert!(flaw(r#""\ud83d\ud83d\ude00""#).is_some());
+        assert!(flaw(r#""\\\ud800""#).is_some());
+    }
+
+    #[test]
+    fn numbers_that_change_are_flaws() {
+        let kept = [
+            "0",
+            "-0",
+            "1e0",
+            "18446744073709551615",
+            "-9223372036854775808",
+            "123456789012345680000",
+            "1e22",
+            "1E+2",
+            "100000000000000000000000",
+            "0.10000000000000001",
+            "3.141592653589793",
+            "5e-324",
+            "1.7976931348623157e308",
+            "1180591620717411303424",
+            "0e99999999999999999999",
+            "-1.50",
+        ];
+        let changed = [
+            "1e309",
+            "-1e400",
+            "123456789012345678901",
+            "18446744073709551617",
+            "3.14159265358979323846",
+            "1e-400",
+            "3e-324",
+            "1e99999999999999999999",
+        ];
+        assert_eq!(kept.iter().find(|number| !is_kept(number)), None);
+        assert_eq!(changed.iter().find(|number| is_kept(number)), None);
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_as_programs_write_them_pass(float in any::<f64>(), integer in any::<i64>()) {
+            prop_assume!(float.is_finite());
+            for text in [format!("{float}"), format!("{float:e}"), format!("{float:.16e}"), integer.to_string()] {
+                prop_assert!(is_kept(&text), "{}", text);
+            }
+        }
+
+        #[test]
+        fn json_that_passes_can_be_read(text in r#"[\[\]{}:,"\\0-9eE.ud8-f -]{0,40}"#, string in r"(\\u[dD][89a-dA-D][0-9]{2}|x){0,4}") {
+            for text in [text, format!("[\"{string}\"]")] {
+                let is_json = serde_json::from_str::<serde::de::IgnoredAny>(&text).is_ok();
+                if is_json && check("", text.as_bytes()).is_ok() {
+                    prop_assert!(read(&text).is_ok(), "{}", text);
+                }
+            }
+        }
+    }
+}

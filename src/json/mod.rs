@@ -1,0 +1,24 @@
+//! JSON as data: no key has a meaning to the code that reads it.
+//!
+//! `serde_json::Value` and its maps give some keys a meaning of their own: where the feature `raw_value` is on, as other
+//! crates need it, `{"$serde_json::private::RawValue": "[1]"}` is read as `[1]`, and other values under that key fail.
+//! So text from outside (requests, rows, messages, documents) becomes values through this module alone:
+//!
+//! - [`read`] and [`Data`] read any JSON, and [`parse`] the fields of a [`Typed`].
+//! - [`check`] finds what the values can't hold unchanged, before a request is read.
+//! - [`Text`] carries JSON that is passed on. What is not read stays as it is, whatever it holds.
+//! - [`Written`] writes the values of responses.
+//!
+//! Clippy refuses the functions of `serde_json` that read, and a test the types that they must not read.
+
+mod check;
+#[expect(clippy::disallowed_methods, reason = "the home of reading JSON")]
+mod read;
+mod text;
+#[expect(clippy::disallowed_methods, reason = "text is checked before it is copied")]
+mod write;
+
+pub use check::{Flaw, check};
+pub use read::{Data, Typed, fields, map, option, optional_map, parse, read, value};
+pub use text::{Text, Unreadable};
+pub use write::{Written, data};

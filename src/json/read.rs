@@ -1,0 +1,255 @@
+//! Reading JSON into values, every key as a key.
+
+use std::fmt;
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use serde::de::{Deserialize, DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+/// Maps and lists within one another that are read. Parsers stop at 128, and what is read is often stored within more.
+pub(super) const MAX_DEPTH: usize = 120;
+
+/// A type whose JSON is read field by field. Fields of any JSON are [`Data`], or are read by [`value`], [`option`],
+/// [`map`] or [`optional_map`].
+pub trait Typed: DeserializeOwned {}
+
+impl Typed for Data {}
+impl Typed for f64 {}
+impl Typed for DateTime<Utc> {}
+impl<T: Typed> Typed for Option<T> {}
+
+/// Any JSON, read as data.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[serde(transparent)]
+pub struct Data(pub Value);
+
+/// Reads a JSON text.
+pub fn read(text: &str) -> serde_json::Result<Value> {
+    serde_json::from_str(text).map(|Data(value)| value)
+}
+
+/// Reads a JSON text of known fields.
+pub fn parse<T: Typed>(text: &[u8]) -> serde_json::Result<T> {
+    serde_json::from_slice(text)
+}
+
+/// Reads known fields of a value.
+pub fn fields<T: Typed>(value: Value) -> serde_json::Result<T> {
+    serde_json::from_value(value)
+}
+
+/// Reads a field that holds any JSON.
+pub fn value<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+    Data::deserialize(deserializer).map(|Data(value)| value)
+}
+
+/// Reads a field that holds any JSON, or none; null is none.
+pub fn option<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Option::<Data>::deserialize(deserializer).map(|data| data.map(|Data(value)| value))
+}
+
+/// Reads a field that holds a map.
+pub fn map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<String, Value>, D::Error> {
+    match value(deserializer)? {
+        Value::Object(map) => Ok(map),
+        _ => Err(D::Error::custom("expected a map")),
+    }
+}
+
+/// Reads a field that holds a map, or none; null is none.
+pub fn optional_map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Map<String, Value>>, D::Error> {
+    match value(deserializer)? {
+        Value::Null => Ok(None),
+        Value::Object(map) => Ok(Some(map)),
+        _ => Err(D::Error::custom("expected a map")),
+    }
+}
+
+impl<'de> Deserialize<'de> for Data {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Reader { levels: MAX_DEPTH }.deserialize(deserializer).map(Self)
+    }
+}
+
+/// Reads a value with at most so many levels of maps and lists.
+#[derive(Clone, Copy)]
+struct Reader {
+    levels: usize,
+}
+
+impl Reader {
+    fn within<E: Error>(self) -> Result<Self, E> {
+        let levels = self.levels.checked_sub(1);
+        let levels = levels.ok_or_else(|| E::custom(format!("more than {MAX_DEPTH} maps or lists within one another")));
+        levels.map(|levels| Self { levels })
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Reader {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Reader {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON value")
+    }
+
+    fn visit_bool<E: Error>(self, flag: bool) -> Result<Value, E> {
+        Ok(flag.into())
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Value, E> {
+        let finite = Number::from_f64(number).map(Value::Number);
+        finite.ok_or_else(|| E::custom("a number that is not finite"))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
+        Ok(text.into())
+    }
+
+    fn visit_string<E: Error>(self, text: String) -> Result<Value, E> {
+        Ok(text.into())
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        self.deserialize(deserializer)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let (inner, mut list) = (self.within()?, Vec::new());
+        while let Some(item) = items.next_element_seed(inner)? {
+            list.push(item);
+        }
+        Ok(list.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+        let (inner, mut map) = (self.within()?, Map::new());
+        while let Some(key) = members.next_key::<String>()? {
+            map.insert(key, members.next_value_seed(inner)?);
+        }
+        Ok(map.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde::Deserialize;
+
+    use super::*;
+
+    /// Keys that a decoder somewhere gives a meaning, and keys that are odd in themselves.
+    const KEYS: [&str; 12] = [
+        "$serde_json::private::RawValue",
+        "$serde_json::private::Number",
+        "$serde_json::private::",
+        "$__toml_private_datetime",
+        "$var",
+        "$ref",
+        "$",
+        "__proto__",
+        "",
+        "\u{0}",
+        "\u{1F600}é\u{202E}",
+        "plain",
+    ];
+
+    fn any_value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            any::<String>().prop_map(Value::from),
+            Just(Value::from("[1,2]")),
+            Just(Value::from("{\"a\":")),
+        ];
+        let key = prop_oneof![proptest::sample::select(&KEYS[..]).prop_map(str::to_owned), any::<String>()];
+        leaf.prop_recursive(6, 64, 6, move |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+                proptest::collection::vec((key.clone(), inner), 0..5)
+                    .prop_map(|members| Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+
+    impl Typed for Fields {}
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    struct Fields {
+        #[serde(deserialize_with = "value")]
+        any: Value,
+        #[serde(default, deserialize_with = "option")]
+        perhaps: Option<Value>,
+        #[serde(deserialize_with = "map")]
+        map: Map<String, Value>,
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_written_is_read_again(value in any_value()) {
+            prop_assert_eq!(&read(&value.to_string()).unwrap(), &value);
+            let Data(from_value) = Data::deserialize(&value).unwrap();
+            prop_assert_eq!(from_value, value);
+        }
+
+        #[test]
+        fn fields_are_read_in_the_same_way(any in any_value(), member in any_value()) {
+            let map = Map::from_iter([(KEYS[0].to_owned(), member.clone())]);
+            let text = serde_json::json!({ "any": any, "perhaps": member, "map": map }).to_string();
+            let perhaps = Some(member).filter(|value| !value.is_null());
+            prop_assert_eq!(parse::<Fields>(text.as_bytes()).unwrap(), Fields { any, perhaps, map });
+        }
+    }
+
+    #[test]
+    fn the_key_of_raw_values_is_a_key() {
+        for text in [r#"{"$serde_json::private::RawValue":"[1]"}"#, r#"{"$serde_json::private::RawValue":1,"a":2}"#] {
+            assert_eq!(read(text).unwrap().to_string(), text);
+        }
+        // The reason for this module: these two would be the same otherwise.
+        let raw = serde_json::from_str::<Value>(r#"{"$serde_json::private::RawValue":"[1]"}"#).unwrap();
+        assert_eq!(raw, serde_json::json!([1]));
+    }
+
+    #[test]
+    fn depth_is_bounded_in_every_form() {
+        let nested = |levels| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        let deepest = read(&nested(MAX_DEPTH)).unwrap();
+        assert!(read(&nested(MAX_DEPTH + 1)).is_err());
+        assert!(Data::deserialize(serde_json::json!([deepest])).is_err());
+    }
+
+    #[test]
+    fn a_document_in_yaml_is_data_too() {
+        let Data(read) = serde_saphyr::from_str(r#"{"$serde_json::private::RawValue": "[1]"}"#).unwrap();
+        assert_eq!(read.to_string(), r#"{"$serde_json::private::RawValue":"[1]"}"#);
+        assert!(serde_saphyr::from_str::<Data>("a: .inf").is_err());
+    }
+}
