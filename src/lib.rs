@@ -10,10 +10,12 @@
 //! Data comes in at [`http`], goes down once through [`graphql`] and [`service`] to [`storage`], and comes out through
 //! [`stream`]; no layer calls back up. The row types of [`storage`] are what the services answer with. [`config`] is the
 //! only reader of the environment, [`supervisor`] the only one who starts tasks. Every layer reads JSON with [`json`].
+//! [`auth`] identifies callers.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests read what they wrote themselves"))]
 
 pub mod app;
+pub mod auth;
 pub mod commands;
 pub mod config;
 pub mod domain;

@@ -1,5 +1,7 @@
 //! Why a process can't serve.
 
+use crate::auth::oidc::BadProvider;
+use crate::auth::tokens::TokenFileError;
 use crate::domain::shard::BadShardMap;
 use crate::service::error::ServiceError;
 use crate::storage::error::{DatabaseName, StorageError};
@@ -52,6 +54,12 @@ pub enum AppError {
     /// The broker's address can't be used.
     #[error("the broker's address can't be used")]
     Broker(#[from] async_nats::ConnectError),
+    /// The token file can't be used.
+    #[error("the token file can't be used: {0}")]
+    Tokens(#[from] TokenFileError),
+    /// The OpenID provider can't be used.
+    #[error("the OpenID provider can't be used: {0}")]
+    Provider(#[from] BadProvider),
     /// The schema has no nullability table.
     #[error("the schema can't be read back: {0}")]
     Schema(String),

@@ -1,6 +1,7 @@
 //! Wiring: databases, broker, services, schema, routes and tasks of one process.
 
 mod background;
+mod callers;
 mod databases;
 mod error;
 
@@ -24,7 +25,7 @@ use crate::config::Config;
 use crate::domain::page::DEFAULT_PAGE;
 use crate::graphql::schema::{self, EdgeLimits, Replica, Services};
 use crate::http::health::{OutboxBacklog, Probes, Readiness};
-use crate::http::{Edge, Limits, Nullability, Sites, assets, health, router};
+use crate::http::{Admit, Edge, Limits, Nullability, Sites, assets, health, router};
 use crate::service::catalog::Catalog;
 use crate::service::executions::Executions;
 use crate::service::ids::{Ids, LEASE};
@@ -109,7 +110,8 @@ impl App {
         let sites =
             Sites { origins: config.server.allowed_origins.clone(), hosts: config.server.allowed_hosts.clone() };
         let edge = (limits, sites, supervisor.soft(), connections.clone());
-        let router = routes(&services, edge, metrics)?;
+        let admit = callers::admission(&config.auth, &mut supervisor)?;
+        let router = routes(&services, edge, admit, metrics)?;
         Ok(Self { services, supervisor, router, connections })
     }
 
@@ -192,6 +194,7 @@ fn services(
 fn routes(
     services: &Services,
     (limits, sites, closing, connections): (Limits, Sites, CancellationToken, TaskTracker),
+    admit: Admit,
     metrics: PrometheusHandle,
 ) -> Result<Router, AppError> {
     let schema = schema::build(services.clone());
@@ -209,7 +212,8 @@ fn routes(
         metrics: Arc::new(move || metrics.render()),
         outbox: Arc::new(move || backlog(outbox.clone()).boxed()),
     };
-    let edge = Edge { types: Arc::new(types), limits, sites, closing, connections, ..Edge::new(schema) };
+    let admit = Some(admit);
+    let edge = Edge { types: Arc::new(types), limits, admit, sites, closing, connections, ..Edge::new(schema) };
     let routes = router(edge).merge(health::routes(probes)).merge(assets::routes());
     Ok(routes.layer(CatchPanicLayer::new()))
 }

@@ -3,6 +3,7 @@
 mod demo;
 mod dev;
 mod maintain;
+mod token;
 
 use std::process::ExitCode;
 
@@ -40,6 +41,9 @@ enum Command {
     CheckConfig,
     /// Print the GraphQL schema.
     Schema,
+    /// Make static tokens for callers.
+    #[command(subcommand)]
+    Token(token::Token),
     /// Take messages from a source and run each through a server that runs already.
     Demo(demo::Options),
 }
@@ -59,6 +63,9 @@ pub enum Failure {
     /// The demo.
     #[error(transparent)]
     Demo(#[from] demo::DemoError),
+    /// No token was made.
+    #[error(transparent)]
+    Token(#[from] token::TokenError),
     /// Duties of housekeeping.
     #[error("{0} of the duties failed")]
     Duties(usize),
@@ -114,6 +121,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
             println!("the settings are in order");
             Ok(())
         }
+        Command::Token(command) => Ok(token::run(command)?),
         Command::Demo(options) => Ok(demo::run(options).await?),
         Command::Schema => {
             print!("{}", schema::sdl());

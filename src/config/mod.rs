@@ -3,6 +3,7 @@
 //!
 //! Each concern has a file with the names of its settings, their values, and a `read` that collects problems.
 
+mod auth;
 mod broker;
 mod databases;
 mod file;
@@ -19,6 +20,7 @@ use async_nats::ServerAddr;
 use crate::stream::tailer::TailSettings;
 use reader::Reader;
 
+pub use auth::AuthSettings;
 pub use databases::DatabaseSettings;
 pub use housekeeping::HousekeepingSettings;
 pub use log::LogSettings;
@@ -26,8 +28,15 @@ pub use process::ProcessSettings;
 pub use server::ServerSettings;
 
 /// Names of all settings, as the environment spells them, by concern.
-const NAMES: [&[&str]; 6] =
-    [&server::NAMES, &databases::NAMES, &broker::NAMES, &housekeeping::NAMES, &log::NAMES, &process::NAMES];
+const NAMES: &[&[&str]] = &[
+    &server::NAMES,
+    &auth::NAMES,
+    &databases::NAMES,
+    &broker::NAMES,
+    &housekeeping::NAMES,
+    &log::NAMES,
+    &process::NAMES,
+];
 
 /// Returns whether a setting of this name exists.
 fn is_known(name: &str) -> bool {
@@ -39,6 +48,8 @@ fn is_known(name: &str) -> bool {
 pub struct Config {
     /// Listener.
     pub server: ServerSettings,
+    /// Identification of callers.
+    pub auth: AuthSettings,
     /// Databases; `None` where the command starts its own.
     pub databases: Option<DatabaseSettings>,
     /// Addresses of one cluster of brokers; empty: there is no broker.
@@ -109,6 +120,7 @@ impl Sources {
         let needs_broker = needs == Needs::Servers && (event_stream.is_some() || asks_to_relay);
         let config = Config {
             server: server::read(&mut read),
+            auth: auth::read(&mut read),
             databases: databases::read(&mut read, needs != Needs::Nothing),
             brokers: broker::brokers(&mut read, needs_broker),
             event_stream,

@@ -1,6 +1,7 @@
 //! The rules of the product, pure: no async, no database, no GraphQL, no clock, no environment. What depends on time
 //! takes it as an argument.
 
+pub mod actor;
 pub mod backoff;
 pub mod cursor;
 pub mod event;

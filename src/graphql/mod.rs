@@ -1,6 +1,7 @@
 //! The GraphQL schema. A resolver parses its input, makes one service call (or asks a loader, which batches), and wraps
 //! the answer; rules live in `domain` and `service`.
 
+pub mod access;
 pub mod batching;
 pub mod connection;
 pub mod errors;

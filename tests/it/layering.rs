@@ -5,9 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Layer by layer, what it may use beside itself. A layer that is left out may use everything.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     // How JSON is read and written, for all.
     ("json", &[]),
+    ("auth", &["json"]),
     ("domain", &["json"]),
     ("storage", &["domain", "json"]),
     ("service", &["domain", "json", "storage"]),
@@ -17,6 +18,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
     (
         "graphql",
         &[
+            "auth::principal",
             "domain",
             "json",
             "service",
@@ -37,7 +39,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("local", &[]),
     ("telemetry", &["config"]),
     ("supervisor", &[]),
-    ("config", &["domain", "stream::publisher", "stream::tailer"]),
+    ("config", &["auth::oidc", "auth::tokens", "domain", "stream::publisher", "stream::tailer"]),
 ];
 
 /// Files that may do what the rest of their layer may not, each with the arrows that are theirs alone.

@@ -9,7 +9,9 @@
 #![allow(clippy::similar_names, reason = "`won` and `one` are told apart by their readers")]
 #![allow(missing_docs, unreachable_pub, reason = "nobody imports a test")]
 
+mod access;
 mod bad_input;
+mod callers;
 mod catalog;
 mod common;
 

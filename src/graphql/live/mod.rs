@@ -8,6 +8,7 @@ pub mod status;
 use async_graphql::{Context, Error, ID, Result, Subscription};
 use futures::{Stream, TryStreamExt};
 
+use super::access::{LIVE, principal};
 use super::errors::{fault, stream_unavailable};
 use super::inputs::{EventFilter, EventStart, SubscriptionFilter};
 use super::scalars::parse_id;
@@ -18,7 +19,7 @@ use super::types::subscription::SourceSubscription;
 use crate::service::clock;
 use crate::stream::hub::Hub;
 use crate::stream::reader::{self, Item, ReadError, Start};
-use rendered::{LiveItem, Rendered, Selection};
+use rendered::{Audience, LiveItem, Rendered, Selection};
 use status::LatestStatus;
 
 /// The root of all live subscriptions.
@@ -29,6 +30,7 @@ pub struct Subscription;
 #[Subscription]
 impl Subscription {
     /// Committed events as they are published, each once, each log in order; replayable from a cursor on any replica.
+    #[graphql(guard = "LIVE")]
     async fn events(
         &self,
         ctx: &Context<'_>,
@@ -39,13 +41,15 @@ impl Subscription {
         let filter = filter.unwrap_or_default().parse().map_err(fault)?;
         let shards = usize::from(hub.shards());
         let start = start.map_or(Ok(Start::Latest), |start| start.parse(shards, clock::now())).map_err(fault)?;
-        let (selection, rendered) = (ctx.data_opt::<Selection>().copied(), ctx.data::<Rendered>()?.clone());
+        let (reader, rendered) = (principal(ctx)?, ctx.data::<Rendered>()?.clone());
+        let audience = ctx.data_opt::<Selection>().map(|selection| Audience::of(*selection, reader));
         let items = reader::read(hub, start, filter).map_err(broken);
-        Ok(items.map_ok(move |item| LiveItem::new(item, selection, rendered.clone())))
+        Ok(items.map_ok(move |item| LiveItem::new(item, audience.clone(), rendered.clone())))
     }
 
     /// An execution as it stands now, then again after each change. Changes that come together are told together; one that
     /// was told already while it was on its way may be told again.
+    #[graphql(guard = "LIVE")]
     async fn execution_changes(
         &self,
         ctx: &Context<'_>,
@@ -58,6 +62,7 @@ impl Subscription {
 
     /// Source subscriptions as they stand now, then each again after each change of its state. It ends with
     /// `SHARD_UNAVAILABLE` when a shard can't be reached, since nothing else would say that its subscriptions are missing.
+    #[graphql(guard = "LIVE")]
     async fn subscription_changes(
         &self,
         ctx: &Context<'_>,
@@ -69,6 +74,7 @@ impl Subscription {
     }
 
     /// The health of the shards and of the event stream, now and then periodically.
+    #[graphql(guard = "LIVE")]
     async fn system_status(
         &self,
         ctx: &Context<'_>,

@@ -1,7 +1,8 @@
 //! Events as JSON text, made once for all readers that select the same of them.
 //!
 //! Readers of one dashboard ask for the same fields, so what is resolved and written for the first of them serves the
-//! others. The transport sends a value of bytes as the JSON text that it is.
+//! others, unless they may do other things: then other fields are refused to them. The transport sends a value of bytes as
+//! the JSON text that it is.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -13,6 +14,7 @@ use async_graphql::{ContextSelectionSet, OutputType, Positioned, Request, Server
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
+use crate::auth::principal::{Capabilities, Principal};
 use crate::domain::shard::ShardIndex;
 use crate::graphql::types::feed::EventStreamItem;
 use crate::json::Written;
@@ -45,10 +47,26 @@ impl Selection {
     }
 }
 
+/// Readers to whom the same text may be sent.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Audience {
+    selection: Selection,
+    capabilities: Capabilities,
+    tenant: Option<Arc<str>>,
+}
+
+impl Audience {
+    /// Returns the readers that select the same as this one, may do the same, and are of the same tenant.
+    #[must_use]
+    pub fn of(selection: Selection, reader: &Principal) -> Self {
+        Self { selection, capabilities: reader.capabilities, tenant: reader.tenant.clone() }
+    }
+}
+
 /// An event as a selection shows it. Which event it is follows from the shard and its place in the cursor.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
-    selection: Selection,
+    audience: Audience,
     shard: ShardIndex,
     partial: bool,
     cursor: StreamCursor,
@@ -85,20 +103,20 @@ impl Kept {
 #[derive(Debug)]
 pub struct LiveItem {
     item: Item,
-    selection: Option<Selection>,
+    audience: Option<Audience>,
     rendered: Rendered,
 }
 
 impl LiveItem {
-    /// An item for a reader that selects `selection`; `None`: nobody knows what it selects.
+    /// Returns an item for a reader of `audience`; `None`: it is unknown what the reader selects.
     #[must_use]
-    pub fn new(item: Item, selection: Option<Selection>, rendered: Rendered) -> Self {
-        Self { item, selection, rendered }
+    pub fn new(item: Item, audience: Option<Audience>, rendered: Rendered) -> Self {
+        Self { item, audience, rendered }
     }
 
     fn key(&self) -> Option<Key> {
         let Item::Event { cursor, shard, live } = &self.item else { return None };
-        Some(Key { selection: self.selection?, shard: *shard, partial: live.partial, cursor: cursor.clone() })
+        Some(Key { audience: self.audience.clone()?, shard: *shard, partial: live.partial, cursor: cursor.clone() })
     }
 }
 
@@ -130,10 +148,12 @@ impl OutputType for LiveItem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::principal::Role;
 
     fn key(number: u64) -> Key {
         let cursor = StreamCursor(vec![crate::stream::cursor::Position { epoch: 1, sequence: number }]);
-        Key { selection: Selection::of(&Request::new("{ a }")), shard: 0, partial: false, cursor }
+        let audience = Audience::of(Selection::of(&Request::new("{ a }")), &Principal::local());
+        Key { audience, shard: 0, partial: false, cursor }
     }
 
     #[test]
@@ -145,6 +165,22 @@ mod tests {
         }
         assert_eq!((kept.texts.len(), kept.order.len(), kept.bytes), (10, 10, 10 * (text.len() + OVERHEAD)));
         assert!(kept.texts.contains_key(&key(29)) && !kept.texts.contains_key(&key(19)));
+    }
+
+    #[test]
+    fn texts_are_shared_only_among_readers_of_equal_rights() {
+        let selection = Selection::of(&Request::new("{ a }"));
+        let reader = |role, tenant: Option<&str>| {
+            let tenant = tenant.map(Arc::from);
+            Audience::of(selection, &Principal { tenant, ..Principal::new("anyone", &[role]) })
+        };
+        let viewer = reader(Role::Viewer, None);
+        assert_eq!(viewer, Audience::of(selection, &Principal::new("another", &[Role::Viewer])));
+        assert_ne!(viewer, reader(Role::Operator, None));
+        assert_ne!(viewer, reader(Role::Viewer, Some("acme")));
+        let mut kept = Kept::default();
+        kept.keep(Key { audience: viewer, ..key(1) }, &Bytes::from_static(b"1"));
+        assert!(!kept.texts.contains_key(&Key { audience: reader(Role::Operator, None), ..key(1) }));
     }
 
     #[test]

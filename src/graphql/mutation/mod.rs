@@ -7,6 +7,7 @@ mod project_events;
 
 use async_graphql::{Context, Object, Result};
 
+use super::access::{ADVANCE, CANCEL, CATALOG, EXECUTE, LIFECYCLE, MOVE, OUTBOX, PROJECT, RETRY};
 use super::errors::{UserError, user_error};
 use super::inputs::outbox::{ClaimOutboxInput, MarkOutboxFailedInput, MarkOutboxPublishedInput, RetryOutboxInput};
 use super::inputs::{
@@ -35,6 +36,7 @@ pub struct Mutation;
 #[Object]
 impl Mutation {
     /// Adds the next version of a catalog path.
+    #[graphql(guard = "CATALOG")]
     async fn register_catalog_entry(
         &self,
         ctx: &Context<'_>,
@@ -46,6 +48,7 @@ impl Mutation {
     }
 
     /// Registers a source subscription, or finds the path's live one: registering again is harmless.
+    #[graphql(guard = "MOVE")]
     async fn register_subscription(
         &self,
         ctx: &Context<'_>,
@@ -57,6 +60,7 @@ impl Mutation {
     }
 
     /// Lets a source subscription take messages.
+    #[graphql(guard = "MOVE")]
     async fn activate_subscription(
         &self,
         ctx: &Context<'_>,
@@ -66,6 +70,7 @@ impl Mutation {
     }
 
     /// Stops a source subscription for a while.
+    #[graphql(guard = "MOVE")]
     async fn pause_subscription(
         &self,
         ctx: &Context<'_>,
@@ -75,6 +80,7 @@ impl Mutation {
     }
 
     /// Lets a paused source subscription go on.
+    #[graphql(guard = "MOVE")]
     async fn resume_subscription(
         &self,
         ctx: &Context<'_>,
@@ -84,6 +90,7 @@ impl Mutation {
     }
 
     /// Lets a source subscription finish what it took and take no more.
+    #[graphql(guard = "MOVE")]
     async fn drain_subscription(
         &self,
         ctx: &Context<'_>,
@@ -93,6 +100,7 @@ impl Mutation {
     }
 
     /// Ends a source subscription and frees its path.
+    #[graphql(guard = "MOVE")]
     async fn deactivate_subscription(
         &self,
         ctx: &Context<'_>,
@@ -102,6 +110,7 @@ impl Mutation {
     }
 
     /// Carries out a transition of every matching source subscription, each on its own.
+    #[graphql(guard = "LIFECYCLE")]
     async fn transition_subscriptions(
         &self,
         ctx: &Context<'_>,
@@ -122,6 +131,7 @@ impl Mutation {
     }
 
     /// Starts an execution, or finds the one that the dedup key belongs to.
+    #[graphql(guard = "EXECUTE")]
     async fn execute(
         &self,
         ctx: &Context<'_>,
@@ -135,6 +145,7 @@ impl Mutation {
     }
 
     /// Starts executions, each on its own: result i belongs to request i.
+    #[graphql(guard = "EXECUTE")]
     async fn execute_batch(
         &self,
         ctx: &Context<'_>,
@@ -148,6 +159,7 @@ impl Mutation {
     }
 
     /// Ends an execution that has not ended.
+    #[graphql(guard = "CANCEL")]
     async fn cancel_execution(
         &self,
         ctx: &Context<'_>,
@@ -166,6 +178,7 @@ impl Mutation {
     }
 
     /// Stores executions' states as of now, each on its own, so that reading them has less to fold.
+    #[graphql(guard = "ADVANCE")]
     async fn advance_projections(
         &self,
         ctx: &Context<'_>,
@@ -180,6 +193,7 @@ impl Mutation {
     }
 
     /// Takes in events that workers made. Sending a batch again is harmless: what is known is skipped and counted.
+    #[graphql(guard = "PROJECT")]
     async fn project_events(
         &self,
         ctx: &Context<'_>,
@@ -192,6 +206,7 @@ impl Mutation {
 
     /// Claims outbox rows for delivery. Rows of one execution come in their order, and are never in flight with two
     /// claimants.
+    #[graphql(guard = "OUTBOX")]
     async fn claim_outbox(
         &self,
         ctx: &Context<'_>,
@@ -201,6 +216,7 @@ impl Mutation {
     }
 
     /// Marks claimed rows as delivered; doing so again is harmless.
+    #[graphql(guard = "OUTBOX")]
     async fn mark_outbox_published(
         &self,
         ctx: &Context<'_>,
@@ -210,6 +226,7 @@ impl Mutation {
     }
 
     /// Marks a claimed row as not delivered; it is due again after 1, 2, 4 … 256 seconds, by the number of its attempts.
+    #[graphql(guard = "OUTBOX")]
     async fn mark_outbox_failed(
         &self,
         ctx: &Context<'_>,
@@ -219,6 +236,7 @@ impl Mutation {
     }
 
     /// Makes failed rows due at once that are backing off.
+    #[graphql(guard = "RETRY")]
     async fn retry_outbox(
         &self,
         ctx: &Context<'_>,

@@ -1,5 +1,6 @@
 //! What the server says of itself.
 
+use crate::auth::principal::{Capability, Principal};
 use crate::graphql::inputs::Permission;
 use crate::graphql::schema::Services;
 use crate::graphql::types::feed::{EventStreamShard, EventStreamStatus};
@@ -65,7 +66,22 @@ pub(super) fn server(services: &Services) -> ServerInfo {
     }
 }
 
-/// Callers are not told apart: everybody may do everything.
-pub(super) fn viewer() -> Viewer {
-    Viewer { name: None, authenticated: false, permissions: vec![Permission::Read, Permission::Write] }
+/// Describes a caller.
+pub(super) fn viewer(principal: &Principal) -> Viewer {
+    let reads = [Capability::Read, Capability::Live];
+    let writes = |one: Capability| !reads.contains(&one) && !one.is_about_requests();
+    let permissions = [
+        principal.has_any(&reads).then_some(Permission::Read),
+        principal.capabilities.iter().any(writes).then_some(Permission::Write),
+    ];
+    Viewer {
+        name: principal.authenticated.then(|| principal.subject.to_string()),
+        authenticated: principal.authenticated,
+        permissions: permissions.into_iter().flatten().collect(),
+        subject: principal.subject.to_string(),
+        roles: principal.roles.iter().copied().map(Into::into).collect(),
+        capabilities: principal.capabilities.iter().map(Into::into).collect(),
+        tenant: principal.tenant.as_deref().map(str::to_owned),
+        expires_at: principal.expires_at,
+    }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use async_graphql::{Context, ID, Object, Result};
 
+use super::access::{CALLER, OUTBOX_COUNTS, READ, principal};
 use super::connection::{
     CatalogEntryConnection, EventConnection, ExecutionConnection, PageArguments, SourceSubscriptionConnection,
     id_cursor,
@@ -34,6 +35,7 @@ pub struct Query;
 #[Object]
 impl Query {
     /// One source subscription.
+    #[graphql(guard = "READ")]
     async fn subscription(
         &self,
         ctx: &Context<'_>,
@@ -51,6 +53,7 @@ impl Query {
     }
 
     /// Source subscriptions, newest first.
+    #[graphql(guard = "READ")]
     async fn subscriptions(
         &self,
         ctx: &Context<'_>,
@@ -69,11 +72,13 @@ impl Query {
     }
 
     /// One execution.
+    #[graphql(guard = "READ")]
     async fn execution(&self, ctx: &Context<'_>, #[graphql(desc = "Which one.")] id: ID) -> Result<Option<Execution>> {
         Execution::load(ctx, parse_id("id", &id).map_err(fault)?).await
     }
 
     /// Executions, newest first.
+    #[graphql(guard = "READ")]
     async fn executions(
         &self,
         ctx: &Context<'_>,
@@ -91,6 +96,7 @@ impl Query {
     }
 
     /// One event of an execution's or a subscription's log.
+    #[graphql(guard = "READ")]
     async fn event(
         &self,
         ctx: &Context<'_>,
@@ -104,6 +110,7 @@ impl Query {
     }
 
     /// An execution's or a subscription's log, oldest first.
+    #[graphql(guard = "READ")]
     async fn events(
         &self,
         ctx: &Context<'_>,
@@ -119,6 +126,7 @@ impl Query {
     }
 
     /// One catalog entry.
+    #[graphql(guard = "READ")]
     async fn catalog_entry(
         &self,
         ctx: &Context<'_>,
@@ -136,6 +144,7 @@ impl Query {
     }
 
     /// Catalog entries, by path and version.
+    #[graphql(guard = "READ")]
     async fn catalog_entries(
         &self,
         ctx: &Context<'_>,
@@ -153,28 +162,33 @@ impl Query {
     }
 
     /// What waits to be delivered.
+    #[graphql(guard = "OUTBOX_COUNTS")]
     async fn outbox(&self) -> Outbox {
         Outbox
     }
 
     /// How publishing the committed events goes.
+    #[graphql(guard = "READ")]
     async fn event_stream(&self, ctx: &Context<'_>) -> Result<EventStreamStatus> {
         Ok(health::event_stream(ctx.data()?).await)
     }
 
     /// The shards as this replica sees them.
+    #[graphql(guard = "READ")]
     async fn shards(&self, ctx: &Context<'_>) -> Result<Vec<Shard>> {
         Ok(health::shards(ctx.data()?))
     }
 
     /// This replica.
+    #[graphql(guard = "CALLER")]
     async fn server(&self, ctx: &Context<'_>) -> Result<ServerInfo> {
         Ok(health::server(ctx.data()?))
     }
 
-    /// Who is asking.
-    async fn viewer(&self) -> Viewer {
-        health::viewer()
+    /// The caller of this operation.
+    #[graphql(guard = "CALLER")]
+    async fn viewer(&self, ctx: &Context<'_>) -> Result<Viewer> {
+        Ok(health::viewer(principal(ctx)?))
     }
 }
 

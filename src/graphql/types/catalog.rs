@@ -7,6 +7,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use crate::domain::ids::Id;
+use crate::graphql::access::READ;
 use crate::graphql::errors::fault;
 use crate::graphql::loaders::{BatchLoader, CatalogKey};
 use crate::storage::catalog as storage;
@@ -47,16 +48,19 @@ impl CatalogEntry {
     }
 
     /// As it was registered, in YAML or JSON.
+    #[graphql(guard = "READ")]
     async fn content(&self) -> Option<&str> {
         self.0.content.as_deref()
     }
 
     /// The parsed content.
+    #[graphql(guard = "READ")]
     async fn payload(&self) -> Option<Json<&Value>> {
         self.0.payload.as_ref().map(Json)
     }
 
     /// What else the registration said.
+    #[graphql(guard = "READ")]
     async fn meta(&self) -> Option<Json<&Value>> {
         self.0.meta.as_ref().map(Json)
     }

@@ -7,6 +7,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use crate::domain::event as domain;
+use crate::graphql::access::READ;
 use crate::graphql::scalars::show_id;
 use crate::graphql::schema::Services;
 
@@ -79,26 +80,31 @@ impl Event {
     }
 
     /// What it was given.
+    #[graphql(guard = "READ")]
     async fn context(&self) -> Option<Json<&Value>> {
         self.0.context.as_ref().map(Json)
     }
 
     /// What it gave.
+    #[graphql(guard = "READ")]
     async fn result(&self) -> Option<Json<&Value>> {
         self.0.result.as_ref().map(Json)
     }
 
     /// About the event itself: who wrote it, and why.
+    #[graphql(guard = "READ")]
     async fn meta(&self) -> Option<Json<&Value>> {
         self.0.meta.as_ref().map(Json)
     }
 
     /// What went wrong.
+    #[graphql(guard = "READ")]
     async fn error(&self) -> Option<&str> {
         self.0.error.as_deref()
     }
 
     /// Where it went wrong.
+    #[graphql(guard = "READ")]
     async fn stack_trace(&self) -> Option<&str> {
         self.0.stack_trace.as_deref()
     }

@@ -15,6 +15,7 @@ use crate::domain::execution::Status;
 use crate::domain::ids::Id;
 use crate::domain::lifecycle::REGISTERED;
 use crate::domain::workflow::End;
+use crate::graphql::access::READ;
 use crate::graphql::connection::{EventConnection, ExecutionConnection, PageArguments, id_cursor};
 use crate::graphql::errors::fault;
 use crate::graphql::inputs::{EventFilter, ExecutionFilter};
@@ -58,7 +59,8 @@ pub struct Execution(pub ExecutionRow);
 impl Execution {
     /// The execution with this id, through the loader.
     pub async fn load(ctx: &Context<'_>, id: Id) -> Result<Option<Self>> {
-        Self::read(ctx, id).await.map_err(fault)
+        let row = ctx.data::<BatchLoader>()?.load_one(ExecutionKey(id)).await.map_err(fault)?;
+        Ok(row.transpose().map_err(fault)?.map(Self))
     }
 
     /// The same with the failure as the services tell it.
@@ -126,6 +128,7 @@ impl Execution {
     }
 
     /// Why it failed, or was cancelled.
+    #[graphql(guard = "READ")]
     async fn error(&self, ctx: &Context<'_>) -> Result<Option<String>> {
         Ok(self.unlisted_end(ctx).await?.map_or_else(|| self.0.error.clone(), |end| end.error))
     }
@@ -136,11 +139,13 @@ impl Execution {
     }
 
     /// The catalog entry that it runs.
+    #[graphql(guard = "READ")]
     async fn catalog_entry(&self, ctx: &Context<'_>) -> Result<Option<CatalogEntry>> {
         CatalogEntry::load(ctx, Id::new(self.0.catalog_id)).await
     }
 
     /// Who started it.
+    #[graphql(guard = "READ")]
     async fn parent(&self, ctx: &Context<'_>) -> Result<Option<ExecutionParent>> {
         let Some(parent) = self.0.parent_execution_id.map(Id::new) else {
             return Ok(None);
@@ -154,6 +159,7 @@ impl Execution {
     }
 
     /// What it started, newest first.
+    #[graphql(guard = "READ")]
     async fn children(
         &self,
         ctx: &Context<'_>,
@@ -167,12 +173,14 @@ impl Execution {
     }
 
     /// What it was given: the catalog entry's workload overlaid by the request's.
+    #[graphql(guard = "READ")]
     async fn workload(&self, ctx: &Context<'_>) -> Result<Option<Json<Value>>> {
         let head = self.head(ctx).await?;
         Ok(head.and_then(|head| head.context.as_ref()?.get("workload").cloned()).map(Json))
     }
 
     /// Its durable variables by name; `null` when it set none.
+    #[graphql(guard = "READ")]
     async fn context(&self, ctx: &Context<'_>) -> Result<Option<Json<Value>>> {
         let projected = self.projected(ctx).await?;
         let variables = projected.iter().flat_map(|projected| projected.projection.state.ctx());
@@ -181,22 +189,26 @@ impl Execution {
     }
 
     /// Its steps as of now, in the order in which they were first heard of.
+    #[graphql(guard = "READ")]
     async fn steps(&self, ctx: &Context<'_>) -> Result<Vec<Step>> {
         let projected = self.projected(ctx).await?;
         Ok(projected.iter().flat_map(|projected| steps(&projected.projection.state)).collect())
     }
 
     /// The stored snapshot that reading it begins with; `null` before the first.
+    #[graphql(guard = "READ")]
     async fn snapshot(&self, ctx: &Context<'_>) -> Result<Option<ProjectionSnapshot>> {
         Ok(self.projected(ctx).await?.and_then(|projected| ProjectionSnapshot::of(&projected)))
     }
 
     /// Its W3C trace context.
+    #[graphql(guard = "READ")]
     async fn trace(&self, ctx: &Context<'_>) -> Result<Option<Json<Value>>> {
         Ok(self.head(ctx).await?.and_then(|head| head.trace.clone()).map(Json))
     }
 
     /// Its log, oldest first.
+    #[graphql(guard = "READ")]
     async fn events(
         &self,
         ctx: &Context<'_>,

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::domain::cursor::{CursorKind, encode};
 use crate::domain::ids::Id;
 use crate::domain::outbox::{OutboxId, OutboxPlace, OutboxStatus as Status};
+use crate::graphql::access::{OUTBOX, READ};
 use crate::graphql::connection::{OutboxEntryConnection, PageArguments};
 use crate::graphql::errors::fault;
 use crate::graphql::inputs::outbox::OutboxFilter;
@@ -59,6 +60,7 @@ impl Outbox {
     }
 
     /// The rows, newest first.
+    #[graphql(guard = "READ")]
     async fn entries(
         &self,
         ctx: &Context<'_>,
@@ -187,6 +189,7 @@ impl OutboxEntry {
     }
 
     /// The message; none where the row holds no JSON.
+    #[graphql(guard = "READ")]
     async fn payload(&self) -> Option<Json<&Value>> {
         Some(&self.0.1.payload).filter(|payload| !payload.is_null()).map(Json)
     }
@@ -217,6 +220,7 @@ impl OutboxEntry {
     }
 
     /// Why it was not delivered at the last attempt.
+    #[graphql(guard = "READ")]
     async fn last_error(&self) -> Option<&str> {
         self.0.1.last_error.as_deref()
     }
@@ -270,6 +274,7 @@ impl OutboxClaim {
     }
 
     /// The message; none where the row holds no JSON.
+    #[graphql(guard = "OUTBOX")]
     async fn payload(&self) -> Option<Json<&Value>> {
         Some(&self.0.row.payload).filter(|payload| !payload.is_null()).map(Json)
     }

@@ -4,6 +4,7 @@ use async_graphql::{Enum, ID, SimpleObject};
 use chrono::{DateTime, Utc};
 
 use crate::domain::workflow::{self, StepState, WorkflowState};
+use crate::graphql::access::READ;
 use crate::graphql::scalars::{BigInt, Json, show_id};
 use crate::storage::snapshots::Projected;
 
@@ -43,8 +44,10 @@ pub struct Step {
     /// When it completed, failed or was skipped.
     completed_at: Option<DateTime<Utc>>,
     /// What it gave. A loop's is what its end gave; what each iteration gave is in the log.
+    #[graphql(guard = "READ")]
     result: Option<Json>,
     /// What went wrong last, until it completed.
+    #[graphql(guard = "READ")]
     error: Option<String>,
     /// How far its loop is; `null` when it is none.
     iterations: Option<StepIterations>,
@@ -108,7 +111,8 @@ impl ProjectionSnapshot {
 }
 
 /// The steps of a state.
-pub(super) fn steps(state: &WorkflowState) -> Vec<Step> {
+#[must_use]
+pub fn steps(state: &WorkflowState) -> Vec<Step> {
     state.steps().into_iter().map(|(name, step)| Step::new(name, step)).collect()
 }
 

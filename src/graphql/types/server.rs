@@ -1,10 +1,11 @@
 //! The server, its shards and its caller.
 
-use async_graphql::SimpleObject;
+use async_graphql::{Enum, SimpleObject};
 use chrono::{DateTime, Utc};
 
 use super::feed::EventStreamStatus;
 use super::outbox::OutboxStats;
+use crate::auth::principal;
 use crate::domain::page::{DEFAULT_PAGE, MAX_PAGE};
 use crate::graphql::inputs::Permission;
 use crate::graphql::scalars::BigInt;
@@ -112,13 +113,69 @@ impl From<&crate::graphql::schema::EdgeLimits> for ServerLimits {
     }
 }
 
-/// Who is asking.
+/// Caller of an operation.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct Viewer {
-    /// The caller's name; none where callers are not told apart.
+    /// Subject of an identified caller; null where the server identifies no callers.
     pub name: Option<String>,
-    /// Whether the caller proved who it is.
+    /// Whether the caller proved its identity.
     pub authenticated: bool,
-    /// What the caller may do.
+    /// Summary of the capabilities.
     pub permissions: Vec<Permission>,
+    /// Name of the caller, which events that it causes carry as `meta.actor`; `local` where the server identifies no callers.
+    pub subject: String,
+    /// Roles that the caller's token names.
+    pub roles: Vec<Role>,
+    /// What the caller may do: the capabilities of all its roles.
+    pub capabilities: Vec<Capability>,
+    /// Tenant that the caller's token names.
+    pub tenant: Option<String>,
+    /// End of the caller's token; null if it has none. Live connections are closed at this time.
+    pub expires_at: Option<DateTime<Utc>>,
+}
+
+/// Preset of capabilities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
+#[graphql(remote = "principal::Role")]
+pub enum Role {
+    /// Reads data and follows it live.
+    Viewer,
+    /// Runs executions: a worker, or the runtime of a source subscription.
+    Worker,
+    /// Watches and controls what runs.
+    Operator,
+    /// May do everything.
+    Admin,
+}
+
+/// Permission to use one part of the API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
+#[graphql(remote = "principal::Capability")]
+pub enum Capability {
+    /// Queries of stored data, and fields that return payloads or lead to other objects.
+    Read,
+    /// Live subscriptions.
+    Live,
+    /// `execute` and `executeBatch`.
+    Execute,
+    /// Counting, claiming and settling outbox rows.
+    Outbox,
+    /// `projectEvents`.
+    Project,
+    /// `advanceProjections`.
+    Advance,
+    /// Registering source subscriptions, and moving those that the same subject registered.
+    OwnLifecycle,
+    /// Registering and moving every source subscription.
+    Lifecycle,
+    /// `cancelExecution`.
+    Cancel,
+    /// `retryOutbox`.
+    Retry,
+    /// `registerCatalogEntry`.
+    Catalog,
+    /// Introspection, where the server restricts it.
+    Introspect,
+    /// Documents that the manifest does not list, where the server enforces it.
+    AnyDocument,
 }

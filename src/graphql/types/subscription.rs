@@ -7,6 +7,7 @@ use super::catalog::CatalogEntry;
 use super::execution::{children, log};
 use crate::domain::ids::Id;
 use crate::domain::lifecycle::{Action, State};
+use crate::graphql::access::READ;
 use crate::graphql::connection::{EventConnection, ExecutionConnection, PageArguments};
 use crate::graphql::errors::fault;
 use crate::graphql::inputs::{EventFilter, ExecutionFilter};
@@ -108,11 +109,13 @@ impl SourceSubscription {
     }
 
     /// The catalog entry that it was registered with.
+    #[graphql(guard = "READ")]
     async fn catalog_entry(&self, ctx: &Context<'_>) -> Result<Option<CatalogEntry>> {
         CatalogEntry::load(ctx, self.0.catalog_id).await
     }
 
     /// Its log, oldest first: lifecycle events, and duplicates that were turned away.
+    #[graphql(guard = "READ")]
     async fn history(
         &self,
         ctx: &Context<'_>,
@@ -126,6 +129,7 @@ impl SourceSubscription {
     }
 
     /// The executions of its messages, newest first.
+    #[graphql(guard = "READ")]
     async fn executions(
         &self,
         ctx: &Context<'_>,

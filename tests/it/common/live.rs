@@ -22,15 +22,37 @@ impl Live {
 
     /// The same where the server may be gone.
     pub async fn try_open(url: &str, query: &str, variables: Value) -> Option<Self> {
+        let mut live = Self::init(url, &[], Value::Null).await?;
+        assert_eq!(live.message().await?["type"], "connection_ack");
+        live.subscribe(query, variables).await?;
+        Some(live)
+    }
+
+    /// Opens a socket with headers and sends `connection_init` with a payload, unless that is null.
+    pub async fn init(url: &str, headers: &[(&'static str, &str)], payload: Value) -> Option<Self> {
         let mut request = format!("{}/graphql", url.replace("http://", "ws://")).into_client_request().unwrap();
         request.headers_mut().insert("Sec-WebSocket-Protocol", "graphql-transport-ws".parse().unwrap());
+        for (name, value) in headers {
+            request.headers_mut().insert(*name, value.parse().unwrap());
+        }
         let (socket, _) = connect_async(request).await.ok()?;
         let mut live = Self { socket, close_code: None };
-        live.send(json!({ "type": "connection_init" })).await?;
-        assert_eq!(live.message().await?["type"], "connection_ack");
-        let payload = json!({ "query": query, "variables": variables });
-        live.send(json!({ "id": "1", "type": "subscribe", "payload": payload })).await?;
+        let payload = if payload.is_null() { json!({}) } else { json!({ "payload": payload }) };
+        let mut init = json!({ "type": "connection_init" });
+        init.as_object_mut().unwrap().extend(payload.as_object().unwrap().clone());
+        live.send(init).await?;
         Some(live)
+    }
+
+    /// Starts the one operation of the socket, after its acknowledgement.
+    pub async fn subscribe(&mut self, query: &str, variables: Value) -> Option<()> {
+        let payload = json!({ "query": query, "variables": variables });
+        self.send(json!({ "id": "1", "type": "subscribe", "payload": payload })).await
+    }
+
+    /// Starts another operation on the socket.
+    pub async fn subscribe_again(&mut self, id: &str, query: &str) {
+        self.send(json!({ "id": id, "type": "subscribe", "payload": { "query": query } })).await.expect("it is open");
     }
 
     /// The data of the next item. `None`: the subscription or the socket has ended.
@@ -72,7 +94,8 @@ impl Live {
         self.socket.send(Message::text(message.to_string())).await.ok()
     }
 
-    async fn message(&mut self) -> Option<Value> {
+    /// The next message. `None`: the socket has ended.
+    pub async fn message(&mut self) -> Option<Value> {
         Some(serde_json::from_str(&self.text().await?).unwrap())
     }
 

@@ -9,6 +9,7 @@ pub mod messages;
 pub mod outbox;
 pub mod proxy;
 pub mod server;
+pub mod tokens;
 pub mod worker;
 pub mod writer;
 
@@ -16,6 +17,7 @@ pub use deployment::Deployment;
 pub use live::Live;
 pub use log::LifecycleEvent;
 pub use server::{Server, binary, pass};
+pub use tokens::TokenFile;
 
 use std::time::Duration;
 

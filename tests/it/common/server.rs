@@ -55,6 +55,13 @@ impl Server {
         self.client.get(format!("{}{path}", self.url)).timeout(PATIENCE).send().await
     }
 
+    /// Sends an operation as the caller with a token; answers the whole response.
+    pub async fn send_as(&self, token: &str, query: &str, variables: Value) -> Value {
+        let body = json!({ "query": query, "variables": variables });
+        let request = self.client.post(format!("{}/graphql", self.url)).timeout(PATIENCE).bearer_auth(token);
+        request.json(&body).send().await.unwrap().json().await.unwrap()
+    }
+
     /// Sends an operation; answers the whole response.
     pub async fn send(&self, query: &str, variables: Value) -> reqwest::Result<Value> {
         let body = json!({ "query": query, "variables": variables });

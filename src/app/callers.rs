@@ -1,0 +1,69 @@
+//! Admission of callers: each operation carries the principal that asked for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use tokio::time::Instant;
+
+use super::AppError;
+use crate::auth::bearer;
+use crate::auth::oidc::Oidc;
+use crate::auth::principal::Principal;
+use crate::auth::tokens::Tokens;
+use crate::auth::{Authenticator, Grant};
+use crate::config::AuthSettings;
+use crate::http::{Admit, Admitted, Caller, Prepare, Refusal};
+use crate::service::clock;
+use crate::supervisor::Supervisor;
+
+/// Times that are further away are no reason for a timer: no connection lasts as long.
+const LONGEST: Duration = Duration::from_hours(24 * 365);
+
+/// Returns how callers are admitted, and starts the tasks that keep tokens and keys current.
+pub(super) fn admission(settings: &AuthSettings, supervisor: &mut Supervisor) -> Result<Admit, AppError> {
+    if !settings.is_on() {
+        let everyone = Admitted::anonymous(attach(Arc::new(Principal::local())));
+        return Ok(Arc::new(move |_| futures::future::ready(Ok(everyone.clone())).boxed()));
+    }
+    let tokens = Arc::new(Tokens::open(settings.token_file.as_deref(), settings.internal_token)?);
+    let oidc = settings.oidc.clone().map(Oidc::new).transpose()?.map(Arc::new);
+    let (watching, soft) = (Arc::clone(&tokens), supervisor.soft());
+    supervisor.start("token file", async move {
+        watching.watch(soft.clone()).await;
+        soft.cancelled().await;
+        Ok::<(), std::convert::Infallible>(())
+    });
+    if let Some(oidc) = oidc.clone() {
+        let soft = supervisor.soft();
+        supervisor.start("provider's keys", async move {
+            oidc.run(soft).await;
+            Ok::<(), std::convert::Infallible>(())
+        });
+    }
+    let authenticator = Arc::new(Authenticator { tokens, oidc });
+    Ok(Arc::new(move |caller| admit(Arc::clone(&authenticator), caller).boxed()))
+}
+
+async fn admit(authenticator: Arc<Authenticator>, caller: Caller) -> Result<Admitted, Refusal> {
+    let refuse = |reason: &dyn std::fmt::Display| {
+        metrics::counter!("noetl_callers_refused_total").increment(1);
+        tracing::debug!(%reason, "a caller is refused");
+        Refusal::Unauthenticated
+    };
+    let token = bearer::token(&caller.headers, caller.init.as_ref()).map_err(|reason| refuse(&reason))?;
+    let now = clock::now();
+    let Grant { principal, revoked } =
+        authenticator.authenticate(token, now).await.map_err(|reason| refuse(&reason))?;
+    let remaining = principal.expires_at.and_then(|end| (end - now).to_std().ok()).filter(|left| *left < LONGEST);
+    Ok(Admitted {
+        subject: Some(Arc::clone(&principal.subject)),
+        expires_at: remaining.map(|left| Instant::now() + left),
+        revoked,
+        prepare: attach(principal),
+    })
+}
+
+fn attach(principal: Arc<Principal>) -> Prepare {
+    Arc::new(move |request| request.data(Arc::clone(&principal)))
+}

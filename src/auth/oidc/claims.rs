@@ -1,0 +1,97 @@
+//! Callers as the claims of a verified token describe them.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use serde_json::{Map, Value};
+
+use super::BadJwt;
+use crate::auth::principal::{Principal, Role};
+use crate::auth::tokens::check_name;
+
+type Claims = Map<String, Value>;
+
+/// Reads the caller. Names that are no roles are for other programs, and are skipped.
+pub(super) fn principal(claims: &Claims, roles_claim: &str, tenant_claim: Option<&str>) -> Result<Principal, BadJwt> {
+    let subject = name(claims.get("sub"), "subject").ok_or(BadJwt::Claim("sub"))?;
+    let expires_at = claims.get("exp").and_then(time).ok_or(BadJwt::Claim("exp"))?;
+    let roles: Vec<Role> = texts(claim(claims, roles_claim)).filter_map(|name| name.parse().ok()).collect();
+    let tenant = match tenant_claim.and_then(|path| claim(claims, path)).filter(|tenant| !tenant.is_null()) {
+        Some(tenant) => Some(Arc::from(name(Some(tenant), "tenant").ok_or(BadJwt::Claim("of the tenant"))?)),
+        None => None,
+    };
+    Ok(Principal { tenant, expires_at: Some(expires_at), ..Principal::new(subject, &roles) })
+}
+
+fn name<'a>(value: Option<&'a Value>, field: &str) -> Option<&'a str> {
+    value.and_then(Value::as_str).filter(|name| check_name(field, name).is_ok())
+}
+
+/// A claim by its name, or, where there is none of that name, by a path of names with dots between them.
+fn claim<'a>(claims: &'a Claims, path: &str) -> Option<&'a Value> {
+    if let Some(value) = claims.get(path) {
+        return Some(value);
+    }
+    let mut names = path.split('.');
+    let first = claims.get(names.next()?)?;
+    names.try_fold(first, |value, name| value.get(name))
+}
+
+fn texts(value: Option<&Value>) -> impl Iterator<Item = &str> {
+    let items = match value {
+        Some(Value::Array(items)) => items.as_slice(),
+        Some(one) => std::slice::from_ref(one),
+        None => &[],
+    };
+    items.iter().filter_map(Value::as_str).flat_map(str::split_whitespace)
+}
+
+/// Seconds since 1970, which may have a fraction (RFC 7519, section 2).
+fn time(value: &Value) -> Option<DateTime<Utc>> {
+    let seconds = value.as_f64().filter(|seconds| (0.0..1e11).contains(seconds))?;
+    #[expect(clippy::cast_possible_truncation, reason = "it was just bounded")]
+    DateTime::from_timestamp_millis((seconds * 1000.0) as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(claims: &Value) -> Result<Principal, BadJwt> {
+        principal(claims.as_object().unwrap(), "realm.roles", Some("org"))
+    }
+
+    #[test]
+    fn roles_and_tenant_come_from_the_configured_claims() {
+        let roles = [json!(["operator", "other", 1]), json!("viewer operator")];
+        for (roles, expected) in roles.into_iter().zip([&[Role::Operator][..], &[Role::Viewer, Role::Operator]]) {
+            let named = json!({"sub": "ann", "exp": 4e9, "realm": {"roles": roles}, "org": "acme"});
+            let flat = json!({"sub": "ann", "exp": 4e9, "realm.roles": roles, "org": "acme"});
+            for claims in [named, flat] {
+                let principal = read(&claims).unwrap();
+                assert_eq!((principal.roles.as_slice(), principal.tenant.as_deref()), (expected, Some("acme")));
+            }
+        }
+        let none = read(&json!({"sub": "ann", "exp": 4_000_000_000_u64, "roles": ["admin"]})).unwrap();
+        assert_eq!((none.roles.len(), none.tenant, none.capabilities.iter().count()), (0, None, 0));
+        assert_eq!(none.expires_at.unwrap().timestamp(), 4_000_000_000);
+    }
+
+    #[test]
+    fn claims_of_another_form_are_refused() {
+        for wrong in [
+            json!({"exp": 4e9}),
+            json!({"sub": "", "exp": 4e9}),
+            json!({"sub": 1, "exp": 4e9}),
+            json!({"sub": "local", "exp": 4e9}),
+            json!({"sub": "ann"}),
+            json!({"sub": "ann", "exp": "soon"}),
+            json!({"sub": "ann", "exp": 1e300}),
+            json!({"sub": "ann", "exp": 4e9, "org": ["acme"]}),
+        ] {
+            assert!(read(&wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The provider's public keys.
+//!
+//! One task fetches them, so there is one fetch at a time, and at most one per [`MIN_INTERVAL`] however many unknown keys
+//! tokens name. A fetch that fails changes nothing: known keys verify as long as the provider is down. A token of an
+//! unknown key waits for the next fetch, so keys can be rotated while the server runs.
+
+use std::time::Duration;
+
+use jsonwebtoken::jwk::{AlgorithmParameters, Jwk, KeyAlgorithm, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Url};
+use serde::Deserialize;
+use tokio::sync::{Notify, watch};
+use tokio::time::{sleep, timeout};
+
+use crate::json::{self, Data, Typed};
+
+/// Interval between fetches while nothing asks for one.
+const REFRESH: Duration = Duration::from_mins(5);
+/// Interval while the last fetch has failed.
+const RETRY: Duration = Duration::from_secs(10);
+/// Shortest interval between two fetches.
+const MIN_INTERVAL: Duration = Duration::from_secs(2);
+/// Time that a fetch may take.
+const DEADLINE: Duration = Duration::from_secs(5);
+/// Bytes of a response that are read.
+const MAX_BYTES: usize = 1 << 20;
+/// Keys of a provider that are kept.
+const MAX_KEYS: usize = 100;
+
+/// Reason why a provider can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BadProvider {
+    /// An address is wrong.
+    #[error("{0:?} is not an https:// address, nor an http:// address of this machine")]
+    Address(String),
+    /// There is no HTTP client.
+    #[error("requests to the provider can't be made: {0}")]
+    Client(#[from] reqwest::Error),
+}
+
+/// Reason why a fetch failed.
+#[derive(Debug, thiserror::Error)]
+enum FetchError {
+    #[error("{0}")]
+    Http(#[from] reqwest::Error),
+    #[error("it took longer than {DEADLINE:?}")]
+    Slow,
+    #[error("the response has more than {MAX_BYTES} bytes")]
+    TooLarge,
+    #[error("the response can't be read: {0}")]
+    Malformed(#[from] serde_json::Error),
+    #[error("the discovery document is of the issuer {0:?}")]
+    OtherIssuer(String),
+    #[error(transparent)]
+    Provider(#[from] BadProvider),
+}
+
+/// Keys of a provider, kept current by [`Jwks::keep_current`].
+#[derive(Debug)]
+pub(super) struct Jwks {
+    client: Client,
+    issuer: String,
+    url: Option<Url>,
+    keys: watch::Sender<Vec<Key>>,
+    wanted: Notify,
+}
+
+#[derive(Debug, Clone)]
+struct Key {
+    id: Option<String>,
+    algorithm: Option<KeyAlgorithm>,
+    decoding: DecodingKey,
+}
+
+#[derive(Deserialize)]
+struct Discovery {
+    issuer: String,
+    jwks_uri: String,
+}
+
+#[derive(Deserialize)]
+struct KeySet {
+    keys: Vec<Data>,
+}
+
+impl Typed for Discovery {}
+impl Typed for KeySet {}
+impl Typed for Jwk {}
+
+impl Jwks {
+    pub(super) fn new(issuer: &str, url: Option<&str>) -> Result<Self, BadProvider> {
+        address(issuer)?;
+        let url = url.map(address).transpose()?;
+        let client = Client::builder().redirect(Policy::none()).connect_timeout(DEADLINE).build()?;
+        Ok(Self { client, issuer: issuer.to_owned(), url, keys: watch::Sender::new(Vec::new()), wanted: Notify::new() })
+    }
+
+    /// Finds the key of a token; one that is unknown is looked for once more after the next fetch.
+    pub(super) async fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Option<DecodingKey> {
+        let mut keys = self.keys.subscribe();
+        if let Some(key) = fitting(&keys.borrow_and_update(), id, algorithm) {
+            return Some(key);
+        }
+        self.wanted.notify_one();
+        timeout(MIN_INTERVAL + DEADLINE, keys.changed()).await.ok()?.ok()?;
+        let keys = keys.borrow();
+        fitting(&keys, id, algorithm)
+    }
+
+    pub(super) async fn keep_current(&self) {
+        loop {
+            let fetched = timeout(DEADLINE, self.fetch()).await.unwrap_or(Err(FetchError::Slow));
+            let pause = if fetched.is_ok() { REFRESH } else { RETRY };
+            match fetched {
+                Ok(keys) => drop(self.keys.send_replace(keys)),
+                Err(error) => {
+                    tracing::warn!(issuer = self.issuer, %error, "the provider's keys can't be fetched; known keys stay valid");
+                    // Those who wait learn that there is no more to wait for.
+                    self.keys.send_modify(|_| ());
+                }
+            }
+            sleep(MIN_INTERVAL).await;
+            drop(timeout(pause, self.wanted.notified()).await);
+        }
+    }
+
+    async fn fetch(&self) -> Result<Vec<Key>, FetchError> {
+        let url = match &self.url {
+            Some(url) => url.clone(),
+            None => self.discover().await?,
+        };
+        let set: KeySet = self.get(url).await?;
+        Ok(set.keys.into_iter().filter_map(usable).take(MAX_KEYS).collect())
+    }
+
+    /// Reads the address of the keys from the issuer (OpenID Connect Discovery 1.0, section 4).
+    async fn discover(&self) -> Result<Url, FetchError> {
+        let url = format!("{}/.well-known/openid-configuration", self.issuer.trim_end_matches('/'));
+        let found: Discovery = self.get(address(&url)?).await?;
+        if found.issuer != self.issuer {
+            return Err(FetchError::OtherIssuer(found.issuer));
+        }
+        Ok(address(&found.jwks_uri)?)
+    }
+
+    async fn get<T: Typed>(&self, url: Url) -> Result<T, FetchError> {
+        let mut response = self.client.get(url).send().await?.error_for_status()?;
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await? {
+            body.extend_from_slice(&chunk);
+            if body.len() > MAX_BYTES {
+                return Err(FetchError::TooLarge);
+            }
+        }
+        Ok(json::parse(&body)?)
+    }
+}
+
+/// Checks an address of the provider. Keys that come without TLS could be anybody's, unless they come from this machine.
+pub(super) fn address(text: &str) -> Result<Url, BadProvider> {
+    let wrong = || BadProvider::Address(text.to_owned());
+    let url: Url = text.parse().map_err(|_| wrong())?;
+    let local = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
+    if url.scheme() == "https" || (url.scheme() == "http" && local) { Ok(url) } else { Err(wrong()) }
+}
+
+/// A key that verifies signatures; keys for other uses, of unknown types, and secrets are skipped.
+fn usable(Data(key): Data) -> Option<Key> {
+    let jwk: Jwk = json::fields(key).ok()?;
+    let signs = jwk.common.public_key_use.as_ref().is_none_or(|used| *used == PublicKeyUse::Signature);
+    let public = !matches!(jwk.algorithm, AlgorithmParameters::OctetKey(_));
+    let decoding = DecodingKey::from_jwk(&jwk).ok().filter(|_| signs && public)?;
+    Some(Key { id: jwk.common.key_id, algorithm: jwk.common.key_algorithm, decoding })
+}
+
+/// The key with this id, for this algorithm; a token without an id fits only where there is no choice.
+fn fitting(keys: &[Key], id: Option<&str>, algorithm: Algorithm) -> Option<DecodingKey> {
+    let same = |named: &KeyAlgorithm| named.to_string().parse() == Ok(algorithm);
+    let of_algorithm =
+        |key: &&Key| key.decoding.family() == algorithm.family() && key.algorithm.as_ref().is_none_or(same);
+    let mut fitting = keys.iter().filter(of_algorithm).filter(|key| id.is_none() || key.id.as_deref() == id);
+    let first = fitting.next()?;
+    (id.is_some() || fitting.next().is_none()).then(|| first.decoding.clone())
+}

@@ -1,0 +1,328 @@
+//! Static tokens: 256 random bits each, known to the server only by their SHA-256.
+//!
+//! The token file has one JSON object per line; empty lines, and lines that begin with `#`, are skipped. The file is read
+//! again when it changes. One that can't be read, or has a wrong line, changes nothing: the tokens of its last good
+//! content stay valid, and the log names the problem. A token that is no longer in the file ends at once, together with
+//! its live connections: their [`Grant::revoked`] is cancelled.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+use super::Grant;
+use super::principal::{LOCAL, Principal, Role, UnknownRole};
+use crate::json::{self, Typed};
+
+/// Beginning of every token, by which scanners for leaked secrets recognise one.
+pub const PREFIX: &str = "noetl_";
+/// Subject of the caller that shows `NOETL_INTERNAL_API_TOKEN`.
+pub const INTERNAL: &str = "internal";
+/// Interval at which the file is read. A removed token ends within a second.
+const POLL: Duration = Duration::from_millis(500);
+/// Longest subject and tenant, in bytes.
+const MAX_NAME_BYTES: usize = 256;
+
+/// Line of the token file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenLine {
+    /// SHA-256 of the token's text, in hexadecimal.
+    pub sha256: String,
+    /// Names of roles, at least one.
+    pub roles: Vec<String>,
+    /// Name of the caller.
+    pub subject: String,
+    /// Tenant of the caller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// Time from which on the token is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<DateTime<Utc>>,
+}
+
+impl Typed for TokenLine {}
+
+/// Reason why a token file can't be used.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TokenFileError {
+    /// It can't be read.
+    #[error("it can't be read: {0}")]
+    Unreadable(String),
+    /// A line is wrong.
+    #[error("line {line}: {problem}")]
+    Line {
+        /// Number, from 1.
+        line: usize,
+        /// What to correct.
+        problem: String,
+    },
+}
+
+/// Writes random bytes as a token.
+#[must_use]
+pub fn render(random: [u8; 32]) -> String {
+    format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random))
+}
+
+/// Returns what the server stores of a token.
+#[must_use]
+pub fn digest(token: &str) -> [u8; 32] {
+    Sha256::digest(token).into()
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    digest: [u8; 32],
+    grant: Grant,
+}
+
+/// Static tokens that are valid.
+#[derive(Debug)]
+pub struct Tokens {
+    /// Valid as long as the process lives.
+    fixed: Vec<Entry>,
+    path: Option<PathBuf>,
+    loaded: RwLock<Loaded>,
+}
+
+#[derive(Debug, Default)]
+struct Loaded {
+    /// Text that was read last, whether it was good or not.
+    text: String,
+    entries: Arc<Vec<Entry>>,
+}
+
+impl Tokens {
+    /// Reads a token file; `internal` is the digest of a further token, of a worker.
+    pub fn open(path: Option<&Path>, internal: Option<[u8; 32]>) -> Result<Self, TokenFileError> {
+        let worker = |digest| Entry { digest, grant: Principal::new(INTERNAL, &[Role::Worker]).into() };
+        let fixed = internal.map(worker).into_iter().collect();
+        let loaded = path.map(|path| {
+            let text = std::fs::read_to_string(path).map_err(|error| TokenFileError::Unreadable(error.to_string()))?;
+            let entries = Arc::new(parse(&text)?);
+            Ok(Loaded { text, entries })
+        });
+        let loaded = RwLock::new(loaded.transpose()?.unwrap_or_default());
+        Ok(Self { fixed, path: path.map(Path::to_owned), loaded })
+    }
+
+    /// Finds the grant of a token. Every entry is compared in constant time, whether or not an earlier one was equal.
+    #[must_use]
+    pub fn find(&self, token: &str) -> Option<Grant> {
+        let (digest, mut found) = (digest(token), None);
+        let entries = Arc::clone(&self.loaded.read().unwrap_or_else(PoisonError::into_inner).entries);
+        for entry in self.fixed.iter().chain(entries.iter()) {
+            if bool::from(entry.digest.ct_eq(&digest)) {
+                found = Some(entry.grant.clone());
+            }
+        }
+        found
+    }
+
+    /// Applies changes of the file until `stop`.
+    pub async fn watch(self: Arc<Self>, stop: CancellationToken) {
+        let Some(path) = self.path.clone() else { return };
+        let (mut ticks, mut readable) = (interval(POLL), true);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while stop.run_until_cancelled(ticks.tick()).await.is_some() {
+            match tokio::fs::read_to_string(&path).await {
+                Ok(text) => {
+                    readable = true;
+                    self.apply(text, &path);
+                }
+                Err(error) if readable => {
+                    readable = false;
+                    tracing::error!(path = %path.display(), %error, "the token file can't be read; its tokens stay valid");
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn apply(&self, text: String, path: &Path) {
+        let mut loaded = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
+        if loaded.text == text {
+            return;
+        }
+        match parse(&text) {
+            Ok(read) => {
+                let (before, after) = (Arc::clone(&loaded.entries), carry_over(&loaded.entries, read));
+                loaded.entries = Arc::new(after);
+                let ended = before.iter().filter(|old| !loaded.entries.iter().any(|entry| entry.is(old)));
+                let ended = ended.inspect(|old| old.grant.revoked.cancel()).count();
+                tracing::info!(path = %path.display(), tokens = loaded.entries.len(), ended, "read the token file again");
+            }
+            Err(error) => {
+                tracing::error!(path = %path.display(), %error, "the token file is wrong; its last good content stays valid");
+            }
+        }
+        loaded.text = text;
+    }
+}
+
+impl Entry {
+    /// Returns whether both grant the same to the same token.
+    fn is(&self, other: &Self) -> bool {
+        self.digest == other.digest && self.grant.principal == other.grant.principal
+    }
+}
+
+/// The entries of a file, the live connections of unchanged ones with them.
+fn carry_over(before: &[Entry], read: Vec<Entry>) -> Vec<Entry> {
+    let kept = |entry: Entry| before.iter().find(|old| old.is(&entry)).cloned().unwrap_or(entry);
+    read.into_iter().map(kept).collect()
+}
+
+fn parse(text: &str) -> Result<Vec<Entry>, TokenFileError> {
+    let (mut entries, mut seen) = (Vec::new(), HashSet::new());
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let wrong = |problem: String| TokenFileError::Line { line: number + 1, problem };
+        let entry = entry(line).map_err(wrong)?;
+        if !seen.insert(entry.digest) {
+            return Err(wrong("the same token is in an earlier line".to_owned()));
+        }
+        entries.push(entry);
+    }
+    Ok(entries)
+}
+
+fn entry(line: &str) -> Result<Entry, String> {
+    let line: TokenLine = json::parse(line.as_bytes())
+        .map_err(|error| format!("it is no line of `noetl-graphql token new` ({})", kind_of(&error)))?;
+    let digest = unhex(&line.sha256).ok_or("sha256 must be the 64 hexadecimal digits of a SHA-256")?;
+    let roles: Result<Vec<Role>, UnknownRole> = line.roles.iter().map(|name| name.parse()).collect();
+    let roles = roles.map_err(|unknown| unknown.to_string())?;
+    if roles.is_empty() {
+        return Err("roles must name at least one role".to_owned());
+    }
+    check_name("subject", &line.subject)?;
+    line.tenant.as_deref().map_or(Ok(()), |tenant| check_name("tenant", tenant))?;
+    let principal = Principal {
+        tenant: line.tenant.as_deref().map(Arc::from),
+        expires_at: line.expires,
+        ..Principal::new(&line.subject, &roles)
+    };
+    Ok(Entry { digest, grant: principal.into() })
+}
+
+/// Checks a subject or a tenant: 1 to 256 bytes without control characters, and none of the server's own subjects.
+pub fn check_name(field: &str, name: &str) -> Result<(), String> {
+    if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
+        return Err(format!("{field} must have 1 to {MAX_NAME_BYTES} bytes and no control characters"));
+    }
+    if field == "subject" && [LOCAL, INTERNAL].contains(&name) {
+        return Err(format!("the subjects {LOCAL} and {INTERNAL} are the server's own; take another"));
+    }
+    Ok(())
+}
+
+/// The kind of a JSON error, without the text of the line: somebody may have pasted a token there.
+fn kind_of(error: &serde_json::Error) -> &'static str {
+    match error.classify() {
+        serde_json::error::Category::Data => "a field is missing, unknown or of another type",
+        _ => "it is no JSON object",
+    }
+}
+
+/// Writes bytes in hexadecimal.
+#[must_use]
+pub fn hex(bytes: [u8; 32]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+fn unhex(text: &str) -> Option<[u8; 32]> {
+    let digits = text.as_bytes();
+    let mut bytes = [0; 32];
+    if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    for (byte, at) in bytes.iter_mut().zip((0..).step_by(2)) {
+        *byte = u8::from_str_radix(text.get(at..at + 2)?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(token: &str, role: &str) -> String {
+        format!(r#"{{"sha256":"{}","roles":["{role}"],"subject":"{token}"}}"#, hex(digest(token)))
+    }
+
+    fn opened(text: &str) -> (Tokens, tempfile::NamedTempFile) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        (Tokens::open(Some(file.path()), Some(digest("a token of NoETL's workers"))).unwrap(), file)
+    }
+
+    #[test]
+    fn a_removed_or_changed_token_is_revoked_and_the_others_are_not() {
+        let lines = [line("one", "viewer"), line("two", "viewer"), line("three", "viewer")];
+        let (tokens, file) = opened(&format!("# tokens\n\n{}\n", lines.join("\n")));
+        let [one, two, three] = ["one", "two", "three"].map(|token| tokens.find(token).unwrap());
+        tokens.apply(format!("{}\n{}\n", lines[0], line("two", "admin")), file.path());
+        assert!(tokens.find("three").is_none() && three.revoked.is_cancelled());
+        assert!(two.revoked.is_cancelled(), "it may do other things than before");
+        assert_eq!(tokens.find("two").unwrap().principal.roles, [Role::Admin]);
+        assert!(!one.revoked.is_cancelled() && !tokens.find("one").unwrap().revoked.is_cancelled());
+        assert_eq!(tokens.find("a token of NoETL's workers").unwrap().principal.roles, [Role::Worker]);
+        assert!(tokens.find("four").is_none() && tokens.find("").is_none());
+    }
+
+    #[test]
+    fn a_wrong_file_changes_nothing() {
+        let (tokens, file) = opened(&line("one", "viewer"));
+        let one = tokens.find("one").unwrap();
+        for wrong in ["nonsense", &format!("{}\n{{}}", line("two", "admin")), &line("two", "god")] {
+            tokens.apply(wrong.to_owned(), file.path());
+            assert!(tokens.find("one").is_some() && tokens.find("two").is_none(), "{wrong}");
+        }
+        assert!(!one.revoked.is_cancelled());
+        tokens.apply(String::new(), file.path());
+        assert!(tokens.find("one").is_none() && one.revoked.is_cancelled());
+    }
+
+    #[test]
+    fn wrong_lines_are_named_without_their_text() {
+        let good = line("one", "viewer");
+        let wrong = [
+            "noetl_secret".to_owned(),
+            r#"{"sha256":"ab","roles":["viewer"],"subject":"a"}"#.to_owned(),
+            good.replace("viewer", "root"),
+            good.replace(r#"["viewer"]"#, "[]"),
+            good.replace(r#""subject":"one""#, r#""subject":"""#),
+            good.replace(r#""subject":"one""#, r#""subject":"local""#),
+            good.replace(r#""subject""#, r#""secret":"noetl_secret","subject""#),
+            good.clone(),
+        ];
+        for wrong in wrong {
+            let error = parse(&format!("{good}\n\n{wrong}")).unwrap_err();
+            assert!(matches!(error, TokenFileError::Line { line: 3, .. }), "{error}");
+            assert!(!error.to_string().contains("noetl_secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_recognisable_and_carry_all_their_bits() {
+        let (one, other) = (render([255; 32]), render([254; 32]));
+        assert!(one.starts_with(PREFIX) && one.len() == PREFIX.len() + 43 && one != other);
+        assert_eq!(unhex(&hex(digest(&one))), Some(digest(&one)));
+    }
+}

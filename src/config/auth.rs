@@ -1,0 +1,113 @@
+//! Identification of callers.
+
+use std::path::PathBuf;
+
+use super::reader::Reader;
+use crate::auth::oidc::{self, OidcSettings};
+use crate::auth::tokens::{self, Tokens};
+
+pub(super) const NAMES: [&str; 8] = [
+    "NOETL_AUTH_TOKENS",
+    "NOETL_INTERNAL_API_TOKEN",
+    ISSUER,
+    AUDIENCE,
+    JWKS_URL,
+    ALGORITHMS,
+    ROLES_CLAIM,
+    TENANT_CLAIM,
+];
+
+const ISSUER: &str = "NOETL_AUTH_OIDC_ISSUER";
+const AUDIENCE: &str = "NOETL_AUTH_OIDC_AUDIENCE";
+const JWKS_URL: &str = "NOETL_AUTH_OIDC_JWKS_URL";
+const ALGORITHMS: &str = "NOETL_AUTH_OIDC_ALGORITHMS";
+const ROLES_CLAIM: &str = "NOETL_AUTH_OIDC_ROLES_CLAIM";
+const TENANT_CLAIM: &str = "NOETL_AUTH_OIDC_TENANT_CLAIM";
+
+/// Shortest internal token, in bytes: what is shorter can be guessed.
+const MIN_INTERNAL_BYTES: usize = 16;
+
+/// Proofs of identity that the server accepts; none: callers are not identified.
+#[derive(Debug, Clone, Default)]
+pub struct AuthSettings {
+    /// File of static tokens.
+    pub token_file: Option<PathBuf>,
+    /// SHA-256 of the token that NoETL's workers share.
+    pub internal_token: Option<[u8; 32]>,
+    /// Provider of JWTs.
+    pub oidc: Option<OidcSettings>,
+}
+
+impl AuthSettings {
+    /// Returns whether callers must identify themselves.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.token_file.is_some() || self.internal_token.is_some() || self.oidc.is_some()
+    }
+}
+
+pub(super) fn read(read: &mut Reader<'_>) -> AuthSettings {
+    AuthSettings { token_file: token_file(read), internal_token: internal_token(read), oidc: oidc(read) }
+}
+
+fn token_file(read: &mut Reader<'_>) -> Option<PathBuf> {
+    let path = PathBuf::from(read.sources.text("NOETL_AUTH_TOKENS")?);
+    if let Err(problem) = Tokens::open(Some(&path), None) {
+        read.problem(format!("NOETL_AUTH_TOKENS names {}: {problem}", path.display()));
+    }
+    Some(path)
+}
+
+/// The text of the token is neither kept nor repeated.
+fn internal_token(read: &mut Reader<'_>) -> Option<[u8; 32]> {
+    let token = read.sources.text("NOETL_INTERNAL_API_TOKEN")?;
+    let digest = tokens::digest(token);
+    if token.len() < MIN_INTERNAL_BYTES {
+        read.problem(format!(
+            "NOETL_INTERNAL_API_TOKEN is too short; give it at least {MIN_INTERNAL_BYTES} characters"
+        ));
+    }
+    Some(digest)
+}
+
+fn oidc(read: &mut Reader<'_>) -> Option<OidcSettings> {
+    let text = |name| read.sources.text(name).map(str::to_owned);
+    let (issuer, jwks_url, tenant_claim) = (text(ISSUER), text(JWKS_URL), text(TENANT_CLAIM));
+    let roles_claim = text(ROLES_CLAIM).unwrap_or_else(|| "roles".to_owned());
+    let audiences = read.sources.list(AUDIENCE);
+    let algorithms = algorithms(read);
+    let Some(issuer) = issuer else {
+        for name in [AUDIENCE, JWKS_URL, ALGORITHMS, ROLES_CLAIM, TENANT_CLAIM] {
+            if read.sources.text(name).is_some() {
+                read.problem(format!("{name} needs {ISSUER}; set it to the issuer of the tokens"));
+            }
+        }
+        return None;
+    };
+    if audiences.is_empty() {
+        read.problem(format!("{AUDIENCE} is missing; set it to the audience that tokens for this server name"));
+    }
+    for (name, address) in [(ISSUER, Some(&issuer)), (JWKS_URL, jwks_url.as_ref())] {
+        if let Some(Err(problem)) = address.map(|address| oidc::check_address(address)) {
+            read.problem(format!("{name} can't be used: {problem}"));
+        }
+    }
+    Some(OidcSettings { issuer, audiences, jwks_url, algorithms, roles_claim, tenant_claim })
+}
+
+fn algorithms(read: &mut Reader<'_>) -> Vec<jsonwebtoken::Algorithm> {
+    let mut names = read.sources.list(ALGORITHMS);
+    if names.is_empty() {
+        names = ["RS256", "ES256"].map(str::to_owned).into();
+    }
+    let mut allowed = Vec::new();
+    for name in names {
+        if let Some((_, algorithm)) = oidc::ALGORITHMS.into_iter().find(|(known, _)| *known == name) {
+            allowed.push(algorithm);
+        } else {
+            let known = oidc::ALGORITHMS.map(|(known, _)| known).join(", ");
+            read.problem(format!("{ALGORITHMS} lists {name:?}; the algorithms are {known}"));
+        }
+    }
+    allowed
+}

@@ -1,0 +1,75 @@
+//! Guards of fields: the capability that a caller needs for each.
+//!
+//! Every root field has a guard, and so has every field below that returns a payload or leads to another object. The
+//! other fields are open to callers that got to their object. An operation without a principal may use no guarded field,
+//! so a forgotten wiring refuses and never permits. A test walks the schema, asks for every field as every role, and
+//! fails on a field that its table does not have.
+
+use std::sync::Arc;
+
+use async_graphql::{Context, Guard, Result};
+
+use super::errors::coded;
+use crate::auth::principal::{Capability, Principal};
+use crate::domain::actor::Actor;
+
+/// Guard that admits callers with one of these capabilities; without any listed, every identified caller.
+#[derive(Debug, Clone, Copy)]
+pub struct Needs(&'static [Capability]);
+
+/// Any identified caller.
+pub const CALLER: Needs = Needs(&[]);
+/// Stored data and payloads.
+pub const READ: Needs = Needs(&[Capability::Read]);
+/// Live subscriptions.
+pub const LIVE: Needs = Needs(&[Capability::Live]);
+/// Starting executions.
+pub const EXECUTE: Needs = Needs(&[Capability::Execute]);
+/// Claiming and settling outbox rows.
+pub const OUTBOX: Needs = Needs(&[Capability::Outbox]);
+/// Counting outbox rows.
+pub const OUTBOX_COUNTS: Needs = Needs(&[Capability::Read, Capability::Outbox]);
+/// Workers' events.
+pub const PROJECT: Needs = Needs(&[Capability::Project]);
+/// States of executions.
+pub const ADVANCE: Needs = Needs(&[Capability::Advance]);
+/// One source subscription; the service checks whether a caller with `OWN_LIFECYCLE` registered it.
+pub const MOVE: Needs = Needs(&[Capability::Lifecycle, Capability::OwnLifecycle]);
+/// Many source subscriptions.
+pub const LIFECYCLE: Needs = Needs(&[Capability::Lifecycle]);
+/// Cancelling executions.
+pub const CANCEL: Needs = Needs(&[Capability::Cancel]);
+/// Failed outbox rows.
+pub const RETRY: Needs = Needs(&[Capability::Retry]);
+/// Catalog entries.
+pub const CATALOG: Needs = Needs(&[Capability::Catalog]);
+
+impl Guard for Needs {
+    async fn check(&self, ctx: &Context<'_>) -> Result<()> {
+        let principal = principal(ctx)?;
+        if self.0.is_empty() || principal.has_any(self.0) {
+            return Ok(());
+        }
+        let needed = self.0.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
+        let field = ctx.item.node.name.node.as_str();
+        if ctx.path_node.is_some_and(|node| node.parent.is_none()) {
+            tracing::info!(target: "audit", subject = &*principal.subject, operation = field, needed, outcome = "FORBIDDEN", "refused");
+        }
+        Err(coded(
+            "FORBIDDEN",
+            format!("the field {field} needs the capability {needed}, which this caller does not have"),
+        ))
+    }
+}
+
+/// Returns the caller of an operation.
+pub fn principal<'a>(ctx: &Context<'a>) -> Result<&'a Arc<Principal>> {
+    ctx.data_opt::<Arc<Principal>>()
+        .ok_or_else(|| coded("UNAUTHENTICATED", "authenticate with a valid token".to_owned()))
+}
+
+/// Returns the caller of an operation as events name it.
+pub fn actor(ctx: &Context<'_>) -> Result<Actor> {
+    let principal = principal(ctx)?;
+    Ok(Actor::new(Arc::clone(&principal.subject)))
+}

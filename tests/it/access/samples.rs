@@ -1,0 +1,133 @@
+//! One object of each type that has a guarded field, open to everybody: the guards below it are all that protects it.
+
+use std::sync::Arc;
+
+use async_graphql::Object;
+use chrono::{DateTime, Utc};
+use noetl_graphql::domain::event;
+use noetl_graphql::domain::ids::Id;
+use noetl_graphql::domain::lifecycle::State;
+use noetl_graphql::domain::outbox::OutboxId;
+use noetl_graphql::domain::workflow::WorkflowState;
+use noetl_graphql::graphql::types::catalog::CatalogEntry;
+use noetl_graphql::graphql::types::event::Event;
+use noetl_graphql::graphql::types::execution::Execution;
+use noetl_graphql::graphql::types::outbox::{Outbox, OutboxClaim, OutboxEntry};
+use noetl_graphql::graphql::types::projection::{Step, steps};
+use noetl_graphql::graphql::types::subscription::SourceSubscription;
+use noetl_graphql::service::outbox::Leased;
+use noetl_graphql::storage::catalog;
+use noetl_graphql::storage::executions::ExecutionRow;
+use noetl_graphql::storage::outbox::{Claimed, OutboxRow};
+use noetl_graphql::storage::subscriptions::SubscriptionRow;
+use serde_json::json;
+
+const AT: DateTime<Utc> = DateTime::UNIX_EPOCH;
+const OUTBOX_ID: OutboxId = OutboxId { shard: 0, number: 1 };
+
+pub(super) struct Samples;
+
+#[Object]
+impl Samples {
+    #[graphql(name = "sampleEvent")]
+    async fn event(&self) -> Event {
+        Event(Arc::new(event::Event::bare(Id::new(1), Id::new(2), Id::new(3), "step.enter", AT)))
+    }
+
+    #[graphql(name = "sampleExecution")]
+    async fn execution(&self) -> Execution {
+        Execution(ExecutionRow {
+            execution_id: 1,
+            catalog_id: 3,
+            parent_execution_id: Some(4),
+            status: "COMPLETED".to_owned(),
+            path: Some("a".to_owned()),
+            start_time: Some(AT),
+            end_time: Some(AT),
+            error: None,
+        })
+    }
+
+    #[graphql(name = "sampleSourceSubscription")]
+    async fn subscription(&self) -> SourceSubscription {
+        SourceSubscription(SubscriptionRow {
+            id: Id::new(4),
+            path: "a".to_owned(),
+            catalog_id: Id::new(3),
+            state: State::Active,
+            last_event_id: Id::new(5),
+            last_event_type: "subscription.activated".to_owned(),
+            registered_at: AT,
+            updated_at: AT,
+        })
+    }
+
+    #[graphql(name = "sampleCatalogEntry")]
+    async fn catalog_entry(&self) -> CatalogEntry {
+        CatalogEntry(Arc::new(catalog::CatalogEntry {
+            catalog_id: 3,
+            path: "a".to_owned(),
+            version: 1,
+            kind: "playbook".to_owned(),
+            content: None,
+            payload: None,
+            meta: None,
+            created_at: AT,
+        }))
+    }
+
+    #[graphql(name = "sampleStep")]
+    async fn step(&self) -> Option<Step> {
+        let entered = event::Event {
+            node_name: Some("one".to_owned()),
+            ..event::Event::bare(Id::new(1), Id::new(2), Id::new(3), "step.enter", AT)
+        };
+        let mut state = WorkflowState::default();
+        state.fold(&entered);
+        Some(steps(&state).pop().expect("the state has a step"))
+    }
+
+    #[graphql(name = "sampleOutbox")]
+    async fn outbox(&self) -> Outbox {
+        Outbox
+    }
+
+    #[graphql(name = "sampleOutboxEntry")]
+    async fn outbox_entry(&self) -> OutboxEntry {
+        OutboxEntry((
+            OUTBOX_ID,
+            OutboxRow {
+                outbox_id: 1,
+                execution_id: Some(1),
+                event_id: 2,
+                subject: None,
+                payload: json!({}),
+                payload_codec: "json".to_owned(),
+                status: "FAILED".to_owned(),
+                attempts: 1,
+                available_at: AT,
+                lease_until: None,
+                last_error: None,
+                created_at: AT,
+                published_at: None,
+            },
+        ))
+    }
+
+    #[graphql(name = "sampleOutboxClaim")]
+    async fn outbox_claim(&self) -> OutboxClaim {
+        let row = Claimed {
+            outbox_id: 1,
+            lease_token: 1,
+            lease_until: AT,
+            execution_id: Some(1),
+            event_id: 2,
+            subject: None,
+            payload: json!({}),
+            payload_codec: "json".to_owned(),
+            attempts: 1,
+            retaken: false,
+        };
+        OutboxClaim(Leased { id: OUTBOX_ID, row })
+    }
+}

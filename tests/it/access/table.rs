@@ -1,0 +1,134 @@
+//! The schema's fields by what a caller needs for them, written down a second time: a field that is missing here, or
+//! guarded otherwise, fails a test.
+
+use noetl_graphql::auth::principal::Capability::{
+    self, Advance, Cancel, Catalog, Execute, Lifecycle, Live, Outbox, OwnLifecycle, Project, Read, Retry,
+};
+
+/// What a caller needs for a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    /// Nothing: who holds the object may read the field.
+    Open,
+    /// To be identified.
+    Caller,
+    /// One of these capabilities.
+    Any(&'static [Capability]),
+}
+
+use Need::{Any, Caller, Open};
+
+const READ: Need = Any(&[Read]);
+
+pub(super) const FIELDS: &[(&str, Need, &str)] = &[
+    // Roots: every field is guarded.
+    ("Query", Any(&[Read, Outbox]), "outbox"),
+    ("Query", Caller, "server viewer"),
+    (
+        "Query",
+        READ,
+        "catalogEntries catalogEntry event eventStream events execution executions shards subscription subscriptions",
+    ),
+    ("Mutation", Any(&[Catalog]), "registerCatalogEntry"),
+    (
+        "Mutation",
+        Any(&[Lifecycle, OwnLifecycle]),
+        "registerSubscription activateSubscription pauseSubscription resumeSubscription drainSubscription \
+         deactivateSubscription",
+    ),
+    ("Mutation", Any(&[Lifecycle]), "transitionSubscriptions"),
+    ("Mutation", Any(&[Execute]), "execute executeBatch"),
+    ("Mutation", Any(&[Cancel]), "cancelExecution"),
+    ("Mutation", Any(&[Advance]), "advanceProjections"),
+    ("Mutation", Any(&[Project]), "projectEvents"),
+    ("Mutation", Any(&[Outbox]), "claimOutbox markOutboxFailed markOutboxPublished"),
+    ("Mutation", Any(&[Retry]), "retryOutbox"),
+    ("Subscription", Any(&[Live]), "events executionChanges subscriptionChanges systemStatus"),
+    // Payloads, and ways to other objects.
+    ("Event", READ, "context error meta result stackTrace"),
+    (
+        "Event",
+        Open,
+        "catalogId createdAt duration executionId id nodeId nodeName nodeType parentEventId parentExecutionId shard status \
+         type",
+    ),
+    ("Execution", READ, "catalogEntry children context error events parent snapshot steps trace workload"),
+    ("Execution", Open, "endedAt id path shard startedAt status"),
+    ("SourceSubscription", READ, "catalogEntry executions history"),
+    (
+        "SourceSubscription",
+        Open,
+        "availableActions id lastEventId lastEventType path registeredAt shard state updatedAt",
+    ),
+    ("CatalogEntry", READ, "content meta payload"),
+    ("CatalogEntry", Open, "createdAt id kind path version"),
+    ("Step", READ, "error result"),
+    ("Step", Open, "attempt completedAt enteredAt frames iterations name status"),
+    ("Outbox", READ, "entries"),
+    ("Outbox", Open, "pendingCount stats"),
+    ("OutboxEntry", READ, "lastError payload"),
+    (
+        "OutboxEntry",
+        Open,
+        "attempts availableAt createdAt eventId executionId id payloadCodec publishedAt status subject",
+    ),
+    ("OutboxClaim", Any(&[Outbox]), "payload"),
+    ("OutboxClaim", Open, "attempts eventId executionId id lease leaseExpiresAt payloadCodec subject"),
+    // Numbers, ids, states and times.
+    ("AdvancedProjection", Open, "appliedCount executionId folded version"),
+    ("CaughtUp", Open, "at cursor"),
+    ("CursorFrame", Open, "bodyCompleted bodyIssued claimCompleted index"),
+    ("EventDelivery", Open, "cursor event payloadOmitted"),
+    (
+        "EventStreamShard",
+        Open,
+        "feedEpoch lagEvents lagSeconds lastError lastSequence leader leaseExpiresAt oldestOpenTransactionSeconds \
+         oldestPreparedTransactionSeconds preparedTransactions publishedEvents shard stream",
+    ),
+    ("EventStreamStatus", Open, "connected enabled shards"),
+    ("FailedProjection", Open, "code executionId message retryable"),
+    ("OutboxShardStats", Open, "failed inFlight oldestPendingAgeSeconds pending shard"),
+    ("OutboxStats", Open, "byShard failed inFlight oldestPendingAgeSeconds pending unavailableShards"),
+    ("PageInfo", Open, "endCursor hasNextPage hasPreviousPage startCursor"),
+    ("ProjectionSnapshot", Open, "appliedCount behindBy checksum schemaVersion updatedAt version"),
+    ("RejectedEvent", Open, "code eventId index message retryable"),
+    ("ServerInfo", Open, "features limits machineId replica startedAt uptimeSeconds version"),
+    (
+        "ServerLimits",
+        Open,
+        "deadlineSeconds defaultPage maxBatch maxBodyBytes maxContentBytes maxCost maxDepth maxEventBytes maxEvents \
+         maxOperationsPerSocket maxPage maxWorkloadBytes",
+    ),
+    ("Shard", Open, "available buckets error index latencyMs poolIdle poolSize"),
+    ("StepIterations", Open, "completed dispatched expected"),
+    ("StreamGap", Open, "cursor from reason shard to"),
+    ("StreamHeartbeat", Open, "at cursor lagEvents"),
+    ("SystemStatus", Open, "at eventStream outbox shards"),
+    ("UserError", Open, "code field message retryable"),
+    ("Viewer", Open, "authenticated capabilities expiresAt name permissions roles subject tenant"),
+    // Results of mutations, which the guard of the mutation protects.
+    ("AdvanceProjectionsPayload", Open, "advanced failed userErrors"),
+    ("BulkTransitionPayload", Open, "results unavailableShards userErrors"),
+    ("BulkTransitionResult", Open, "applied subscription userErrors"),
+    ("CancelExecutionPayload", Open, "execution userErrors"),
+    ("ClaimOutboxPayload", Open, "claims unavailableShards userErrors"),
+    ("ExecuteBatchPayload", Open, "results userErrors"),
+    ("ExecutePayload", Open, "execution outcome userErrors"),
+    ("MarkOutboxFailedPayload", Open, "retryInSeconds userErrors"),
+    ("MarkOutboxPublishedPayload", Open, "published stale userErrors"),
+    ("ProjectEventsPayload", Open, "duplicates projected rejected userErrors"),
+    ("RegisterCatalogEntryPayload", Open, "catalogEntry userErrors"),
+    ("RetryOutboxPayload", Open, "matched retried unavailableShards userErrors"),
+    ("SubscriptionPayload", Open, "subscription userErrors"),
+    // Pages, which the guard of the list protects.
+    ("CatalogEntryConnection", Open, "edges nodes pageInfo unavailableShards"),
+    ("EventConnection", Open, "edges nodes pageInfo unavailableShards"),
+    ("ExecutionConnection", Open, "edges nodes pageInfo unavailableShards"),
+    ("OutboxEntryConnection", Open, "edges nodes pageInfo unavailableShards"),
+    ("SourceSubscriptionConnection", Open, "edges nodes pageInfo unavailableShards"),
+    ("CatalogEntryEdge", Open, "cursor node"),
+    ("EventEdge", Open, "cursor node"),
+    ("ExecutionEdge", Open, "cursor node"),
+    ("OutboxEntryEdge", Open, "cursor node"),
+    ("SourceSubscriptionEdge", Open, "cursor node"),
+];

@@ -1,0 +1,245 @@
+//! Callers are identified by tokens: nothing runs without a valid one, each caller may do what its roles permit, and a
+//! token that ends takes its live connections with it.
+
+use std::time::Duration;
+
+use reqwest::header::{ACCEPT, AUTHORIZATION, COOKIE, WWW_AUTHENTICATE};
+use reqwest::{RequestBuilder, StatusCode};
+use serde_json::{Value, json};
+
+use crate::common::{Deployment, Live, Server, TokenFile, eventually};
+
+const VIEWER: &str = "{ viewer { subject authenticated roles capabilities permissions tenant expiresAt name } }";
+const STATUS: &str = "subscription { systemStatus(everySeconds: 60) { at } }";
+
+async fn guarded(deployment: &Deployment, file: &TokenFile) -> Server {
+    let (name, path) = file.setting();
+    deployment.replica_with(&[(name, &path)]).await
+}
+
+fn at(server: &Server, parameters: &str, query: &str) -> RequestBuilder {
+    reqwest::Client::new().post(format!("{}/graphql{parameters}", server.url)).json(&json!({ "query": query }))
+}
+
+fn post(server: &Server, query: &str) -> RequestBuilder {
+    at(server, "", query)
+}
+
+fn code(response: &Value) -> &str {
+    response["errors"][0]["extensions"]["code"].as_str().unwrap_or("none")
+}
+
+/// Waits until a token that was just added is known.
+async fn known(server: &Server, token: &str) {
+    eventually("the token is known", async || {
+        server.send_as(token, VIEWER, Value::Null).await["data"]["viewer"].is_object().then_some(())
+    })
+    .await;
+}
+
+/// A live subscription of a caller, past its first item.
+async fn live(server: &Server, token: &str) -> Live {
+    let header = format!("Bearer {token}");
+    let mut live = Live::init(&server.url, &[("Authorization", &header)], Value::Null).await.unwrap();
+    assert_eq!(live.message().await.unwrap()["type"], "connection_ack");
+    live.subscribe(STATUS, Value::Null).await.unwrap();
+    assert!(live.next().await.unwrap()["systemStatus"]["at"].is_string());
+    live
+}
+
+#[tokio::test]
+async fn nothing_runs_without_a_valid_token() {
+    let (deployment, file) = (Deployment::start(0).await, TokenFile::new());
+    let (admin, expired) = (file.add(&["--role", "admin"]), file.add(&["--role", "admin", "--expires", "2020-01-01"]));
+    let server = guarded(&deployment, &file).await;
+    let register = "mutation { registerCatalogEntry(input: { path: \"a\", content: \"kind: playbook\" }) {
+        userErrors { message } } }";
+    let bearer = |token: &str| format!("Bearer {token}");
+    let unknown = format!("noetl_{}", "A".repeat(43));
+    let unsigned = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0.";
+    for refused in [
+        post(&server, register),
+        post(&server, register).header(AUTHORIZATION, bearer(&unknown)),
+        post(&server, register).header(AUTHORIZATION, bearer(&expired)),
+        post(&server, register).header(AUTHORIZATION, bearer(unsigned)),
+        post(&server, register).header(AUTHORIZATION, bearer(&admin[..admin.len() - 1])),
+        post(&server, register).header(AUTHORIZATION, admin.clone()),
+        post(&server, register).header(AUTHORIZATION, format!("Basic {admin}")),
+        post(&server, register).header(AUTHORIZATION, bearer(&admin)).header(AUTHORIZATION, bearer(&unknown)),
+        post(&server, register).header(COOKIE, format!("Authorization=Bearer {admin}; token={admin}")),
+        at(&server, &format!("?token={admin}&access_token={admin}&authorization={admin}"), register),
+        post(&server, "{ malformed"),
+    ] {
+        let response = refused.send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+        assert_eq!(response.headers()[WWW_AUTHENTICATE], "Bearer");
+        assert_eq!(code(&response.json().await.unwrap()), "UNAUTHENTICATED");
+    }
+    let stream = reqwest::Client::new().post(format!("{}/graphql/stream", server.url));
+    let stream = stream.header(ACCEPT, "text/event-stream").json(&json!({ "query": VIEWER })).send().await.unwrap();
+    assert_eq!(stream.status(), StatusCode::UNAUTHORIZED);
+    for payload in [json!(null), json!({}), json!({ "token": unknown }), json!({ "Authorization": bearer(&expired) })] {
+        let mut socket = Live::init(&server.url, &[], payload).await.unwrap();
+        assert_eq!((socket.message().await, socket.close_code), (None, Some(4403)));
+    }
+    let entries = server.send_as(&admin, "{ catalogEntries { nodes { path } } }", Value::Null).await;
+    assert_eq!(entries, json!({ "data": { "catalogEntries": { "nodes": [] } } }));
+}
+
+#[tokio::test]
+async fn viewer_describes_the_caller() {
+    let (deployment, file) = (Deployment::start(0).await, TokenFile::new());
+    let options = ["--role", "worker", "--role", "viewer", "--subject", "runtime", "--tenant", "acme"];
+    let runtime = file.add(&[&options[..], &["--expires", "2090-05-01T10:00:00Z"]].concat());
+    let internal = "a token that the workers of NoETL share";
+    let (name, path) = file.setting();
+    let server =
+        deployment.replica_with(&[(name, &path), ("NOETL_INTERNAL_API_TOKEN", &internal.replace(' ', "-"))]).await;
+    let viewer = server.send_as(&runtime, VIEWER, Value::Null).await["data"]["viewer"].take();
+    let expected = json!({
+        "subject": "runtime", "name": "runtime", "authenticated": true, "roles": ["VIEWER", "WORKER"],
+        "capabilities": ["READ", "LIVE", "EXECUTE", "OUTBOX", "PROJECT", "ADVANCE", "OWN_LIFECYCLE"],
+        "permissions": ["READ", "WRITE"], "tenant": "acme", "expiresAt": "2090-05-01T10:00:00+00:00",
+    });
+    assert_eq!(viewer, expected);
+    let worker = server.send_as(&internal.replace(' ', "-"), VIEWER, Value::Null).await["data"]["viewer"].take();
+    assert_eq!((&worker["subject"], &worker["roles"]), (&json!("internal"), &json!(["WORKER"])));
+
+    let open = deployment.replica().await;
+    let local = &open.data(VIEWER, Value::Null).await["viewer"];
+    assert_eq!(
+        (&local["subject"], &local["authenticated"], &local["name"]),
+        (&json!("local"), &json!(false), &json!(null))
+    );
+    assert_eq!(local["roles"], json!(["ADMIN"]));
+}
+
+#[tokio::test]
+async fn each_role_may_do_what_its_capabilities_permit() {
+    let (deployment, file) = (Deployment::start(0).await, TokenFile::new());
+    let [viewer, worker, operator, admin] =
+        ["viewer", "worker", "operator", "admin"].map(|role| file.add(&["--role", role, "--subject", role]));
+    let server = guarded(&deployment, &file).await;
+    let entry =
+        "mutation { registerCatalogEntry(input: { path: \"a\", content: \"kind: playbook\\nworkload: {secret: 1}\" }) {
+        catalogEntry { id } userErrors { message } } }";
+    let execute =
+        "mutation { execute(input: { path: \"a\" }) { execution { id status workload } userErrors { message } } }";
+    let retry = "mutation { retryOutbox(input: { filter: {} }) { matched } }";
+    let list = "{ executions { nodes { workload } } }";
+    let table: [(&str, &[&String], &[&String]); 4] = [
+        (entry, &[&viewer, &worker], &[&operator, &admin]),
+        (execute, &[&viewer, &operator], &[&admin]),
+        (retry, &[&viewer, &worker], &[&operator, &admin]),
+        (list, &[&worker], &[&viewer, &operator, &admin]),
+    ];
+    for (query, refused, permitted) in table {
+        for token in permitted {
+            let response = server.send_as(token, query, Value::Null).await;
+            assert_eq!(response.get("errors"), None, "{query}: {response}");
+        }
+        for token in refused {
+            assert_eq!(code(&server.send_as(token, query, Value::Null).await), "FORBIDDEN", "{query}");
+        }
+    }
+    // A worker may start an execution, and learns its id, but reads no payload.
+    let started = server.send_as(&worker, execute, Value::Null).await;
+    let execution = &started["data"]["execute"]["execution"];
+    assert!(execution["id"].is_string() && execution["workload"].is_null(), "{started}");
+    assert_eq!((code(&started), started["errors"].as_array().unwrap().len()), ("FORBIDDEN", 1));
+    let message = started["errors"][0]["message"].as_str().unwrap();
+    assert!(message.contains("READ") && message.contains("workload"), "{message}");
+}
+
+#[tokio::test]
+async fn sockets_show_their_token_in_the_header_or_in_connection_init() {
+    let (deployment, file) = (Deployment::start(0).await, TokenFile::new());
+    let (ann, bob) = (file.add(&["--role", "viewer", "--subject", "ann"]), file.add(&["--role", "viewer"]));
+    let server = guarded(&deployment, &file).await;
+    let bearer = format!("Bearer {ann}");
+    let header = [("Authorization", bearer.as_str())];
+    let shown: [(&[(&str, &str)], Value); 6] = [
+        (&header, Value::Null),
+        (&header, json!({ "token": ann })),
+        (&[], json!({ "Authorization": bearer })),
+        (&[], json!({ "authorization": bearer })),
+        (&[], json!({ "token": ann })),
+        (&[], json!({ "token": bearer })),
+    ];
+    for (headers, payload) in shown {
+        let mut socket = Live::init(&server.url, headers, payload).await.unwrap();
+        assert_eq!(socket.message().await.unwrap()["type"], "connection_ack");
+        socket.subscribe("{ viewer { subject } }", Value::Null).await.unwrap();
+        assert_eq!(socket.next().await.unwrap(), json!({ "viewer": { "subject": "ann" } }));
+    }
+    let mut two = Live::init(&server.url, &header, json!({ "token": bob })).await.unwrap();
+    assert_eq!((two.message().await, two.close_code), (None, Some(4403)));
+}
+
+#[tokio::test]
+async fn a_removed_token_ends_its_live_connections_and_a_second_one_takes_over() {
+    let (deployment, file) = (Deployment::start(0).await, TokenFile::new());
+    let old = file.add(&["--role", "viewer", "--subject", "old"]);
+    let server = guarded(&deployment, &file).await;
+    let mut socket = live(&server, &old).await;
+    let stream = reqwest::Client::new().post(format!("{}/graphql/stream", server.url)).bearer_auth(&old);
+    let stream = stream.header(ACCEPT, "text/event-stream").json(&json!({ "query": STATUS })).send().await.unwrap();
+    assert_eq!(stream.status(), StatusCode::OK);
+
+    let new = file.add(&["--role", "viewer", "--subject", "new"]);
+    known(&server, &new).await;
+    let mut other = live(&server, &new).await;
+    // Both are valid now; a file that is wrong changes nothing.
+    let text = std::fs::read_to_string(file.path()).unwrap();
+    file.write("nonsense");
+    file.write(&text);
+    assert!(server.send_as(&old, VIEWER, Value::Null).await["data"]["viewer"].is_object());
+
+    file.remove("old");
+    let ended = tokio::time::timeout(Duration::from_secs(5), socket.message()).await;
+    assert_eq!((ended.expect("it ends at once"), socket.close_code), (None, Some(4403)));
+    let rest = tokio::time::timeout(Duration::from_secs(5), stream.text()).await.unwrap().unwrap();
+    assert!(rest.contains("UNAUTHENTICATED"), "{rest}");
+    assert_eq!(code(&server.send_as(&old, VIEWER, Value::Null).await), "UNAUTHENTICATED");
+    other.subscribe_again("2", "{ viewer { subject } }").await;
+    assert_eq!(other.message().await.unwrap()["payload"]["data"]["viewer"]["subject"], "new");
+}
+
+#[tokio::test]
+async fn a_live_connection_ends_when_its_token_expires() {
+    let (deployment, file) = (Deployment::start(0).await, TokenFile::new());
+    file.add(&["--role", "viewer", "--subject", "lasting"]);
+    let server = guarded(&deployment, &file).await;
+    let end = (chrono::Utc::now() + Duration::from_secs(4)).to_rfc3339();
+    let token = file.add(&["--role", "viewer", "--expires", &end]);
+    known(&server, &token).await;
+    let mut socket = live(&server, &token).await;
+    assert_eq!((socket.message().await, socket.close_code), (None, Some(4403)));
+    assert_eq!(code(&server.send_as(&token, VIEWER, Value::Null).await), "UNAUTHENTICATED");
+}
+
+#[tokio::test]
+async fn settings_of_callers_that_can_not_be_used_are_all_reported() {
+    let file = TokenFile::new();
+    file.write("noetl_pasted-by-mistake\n");
+    let mut command = tokio::process::Command::new(crate::common::binary());
+    let (name, path) = file.setting();
+    let output = command
+        .arg("check-config")
+        .env_clear()
+        .env(name, path)
+        .env("NOETL_INTERNAL_API_TOKEN", "short")
+        .env("NOETL_AUTH_OIDC_ISSUER", "http://issuer.example.org")
+        .env("NOETL_AUTH_OIDC_ALGORITHMS", "RS256,HS256,none")
+        .output()
+        .await
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    for expected in
+        ["NOETL_AUTH_TOKENS", "line 1", "NOETL_INTERNAL_API_TOKEN", "_OIDC_ISSUER", "_AUDIENCE", "HS256", "none"]
+    {
+        assert!(said.contains(expected), "{expected} is not in: {said}");
+    }
+    assert!(!said.contains("pasted") && !said.contains("short\""), "a secret is repeated: {said}");
+}
