@@ -25,7 +25,7 @@ use crate::config::Config;
 use crate::domain::page::DEFAULT_PAGE;
 use crate::graphql::schema::{self, EdgeLimits, Replica, Services};
 use crate::http::health::{OutboxBacklog, Probes, Readiness};
-use crate::http::{Admit, Edge, Limits, Nullability, Sites, assets, health, router};
+use crate::http::{Admit, Edge, Limits, Sites, TypeSystem, assets, health, router};
 use crate::service::catalog::Catalog;
 use crate::service::executions::Executions;
 use crate::service::ids::{Ids, LEASE};
@@ -198,7 +198,7 @@ fn routes(
     metrics: PrometheusHandle,
 ) -> Result<Router, AppError> {
     let schema = schema::build(services.clone());
-    let types = Nullability::from_sdl(&schema::sdl()).map_err(|error| AppError::Schema(error.to_string()))?;
+    let types = TypeSystem::from_sdl(&schema::sdl()).map_err(|error| AppError::Schema(error.to_string()))?;
     let databases = services.executions.databases().clone();
     let draining = closing.clone();
     let readiness = move || {
@@ -213,7 +213,7 @@ fn routes(
         outbox: Arc::new(move || backlog(outbox.clone()).boxed()),
     };
     let admit = Some(admit);
-    let edge = Edge { types: Arc::new(types), limits, admit, sites, closing, connections, ..Edge::new(schema) };
+    let edge = Edge { limits, admit, sites, closing, connections, ..Edge::new(schema, types) };
     let routes = router(edge).merge(health::routes(probes)).merge(assets::routes());
     Ok(routes.layer(CatchPanicLayer::new()))
 }

@@ -54,9 +54,14 @@ impl Executor for Batching {
         driven.next().await.unwrap_or_default()
     }
 
-    fn execute_stream(&self, request: Request, session: Option<Arc<Data>>) -> BoxStream<'static, Response> {
-        let selection = Selection::of(&request);
-        let (request, fetches) = self.prepare(request.data(selection));
+    fn execute_stream(&self, mut request: Request, session: Option<Arc<Data>>) -> BoxStream<'static, Response> {
+        let variables = std::mem::take(&mut request.variables);
+        let selection = request.parsed_query().ok().and_then(|document| Selection::of(document, &variables));
+        request.variables = variables;
+        if let Some(selection) = selection {
+            request = request.data(selection);
+        }
+        let (request, fetches) = self.prepare(request);
         let operation = self.schema.execute_stream_with_session_data(request, session.unwrap_or_default()).boxed();
         Driven { operation, fetches, bell: Arc::default() }.boxed()
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use async_graphql::Schema;
+use async_graphql::{Schema, ValidationMode};
 use chrono::{DateTime, Utc};
 
 use super::batching::Batching;
@@ -76,10 +76,12 @@ pub struct EdgeLimits {
     pub operations_per_socket: usize,
 }
 
-/// The schema over the services, ready to run.
+/// The schema over the services, ready to run. It takes validated operations only: the transport validates each document
+/// at a bounded cost, which the executor's own validation does not have.
 #[must_use]
 pub fn build(services: Services) -> Batching {
     let schema = Schema::build(Query, Mutation, Subscription).data(services.clone());
+    let schema = schema.validation_mode(ValidationMode::Fast).disable_suggestions();
     Batching::new(schema.data(Rendered::default()).data(LatestStatus::default()).finish(), services)
 }
 

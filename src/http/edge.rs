@@ -9,19 +9,20 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::admission::{Admit, Admitted, Caller, Prepare, Sites};
+use super::document::TypeSystem;
 use super::engine::{Engine, compose};
 use super::fault::Fault;
 use super::limits::Limits;
-use super::nullability::Nullability;
 use super::observe::{self, OpenConnection, Transport};
 
 /// An executor and the terms on which it is served.
 #[derive(Clone)]
 pub struct Edge<E> {
-    /// Runs the operations.
+    /// Runs the operations. They are validated before, so its own validation should be the least
+    /// ([`ValidationMode::Fast`](async_graphql::ValidationMode::Fast)).
     pub executor: E,
-    /// Which fields may be null: with it, answers with errors are null where the schema allows it.
-    pub types: Arc<Nullability>,
+    /// The types that documents are validated against; those of the executor's schema.
+    pub types: Arc<TypeSystem>,
     /// What a client may ask for.
     pub limits: Limits,
     /// Attaches to each operation what lives as long as it.
@@ -39,10 +40,10 @@ pub struct Edge<E> {
 impl<E: Executor> Edge<E> {
     /// An edge with default limits that admits everybody and attaches nothing.
     #[must_use]
-    pub fn new(executor: E) -> Self {
+    pub fn new(executor: E, types: TypeSystem) -> Self {
         Self {
             executor,
-            types: Arc::default(),
+            types: Arc::new(types),
             limits: Limits::default(),
             prepare: Arc::new(|request| request),
             admit: None,

@@ -15,13 +15,12 @@ use futures::{FutureExt, Stream, StreamExt};
 use tokio::time::timeout;
 
 use super::admission::Prepare;
+use super::document::{Shape, TypeSystem};
 use super::invalid::Invalid;
 use super::limits::Limits;
-use super::nullability::Nullability;
 use super::observe::{self, Observed, Transport};
 use super::operation::{Operation, Parameters};
 use super::reply::Reply;
-use super::shape::Shape;
 
 /// An executor and what bounds it.
 #[derive(Clone)]
@@ -29,7 +28,7 @@ pub(super) struct Engine<E> {
     pub(super) executor: E,
     pub(super) limits: Limits,
     pub(super) prepare: Prepare,
-    pub(super) types: Arc<Nullability>,
+    pub(super) types: Arc<TypeSystem>,
 }
 
 impl<E: Executor> Engine<E> {

@@ -17,6 +17,8 @@ pub enum Invalid {
         limit: Limit,
         /// What it allows.
         allowed: u64,
+        /// The amount at which the check stopped. The request may contain more.
+        actual: u64,
     },
     /// The request holds a value that can't be kept unchanged.
     #[error("{0}.")]
@@ -29,20 +31,24 @@ pub enum Invalid {
         /// Where the parser stopped.
         positions: Vec<Pos>,
     },
-    /// The document is GraphQL, but does not say what to run.
-    #[error("{message}")]
-    Invalid {
-        /// What is wrong.
-        message: String,
-        /// Where.
-        positions: Vec<Pos>,
-    },
+    /// The document is GraphQL, but breaks rules of validation.
+    #[error("{}", .0.first().map(|broken| broken.message.as_str()).unwrap_or_default())]
+    Invalid(Vec<Broken>),
+}
+
+/// A broken rule of validation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broken {
+    /// The reason, and how to mend it.
+    pub message: String,
+    /// Its places in the document.
+    pub positions: Vec<Pos>,
 }
 
 impl Invalid {
     /// A rule of validation that is broken at `positions`.
     pub(super) fn rule(message: impl Into<String>, positions: impl Into<Vec<Pos>>) -> Self {
-        Self::Invalid { message: message.into(), positions: positions.into() }
+        Self::Invalid(vec![Broken { message: message.into(), positions: positions.into() }])
     }
 
     /// The stable code of `errors[].extensions.code`.
@@ -52,27 +58,33 @@ impl Invalid {
             Self::TooMuch { .. } => "LIMIT_EXCEEDED",
             Self::Unholdable(_) => "INVALID_INPUT",
             Self::Unparsable { .. } => "GRAPHQL_PARSE_FAILED",
-            Self::Invalid { .. } => "GRAPHQL_VALIDATION_FAILED",
+            Self::Invalid(_) => "GRAPHQL_VALIDATION_FAILED",
         }
     }
 
-    /// The error as it goes into a response.
-    pub(super) fn into_error(self) -> ServerError {
+    /// The errors as they go into a response.
+    pub(super) fn into_errors(self) -> Vec<ServerError> {
         let mut extensions = ErrorExtensionValues::default();
         extensions.set("code", self.code());
-        if let Self::TooMuch { limit, allowed } = &self {
+        if let Self::TooMuch { limit, allowed, actual } = &self {
             extensions.set("limit", limit.name());
             extensions.set("allowed", *allowed);
+            extensions.set("actual", *actual);
         }
         if let Self::Unholdable(flaw) = &self {
             extensions.set("field", flaw.field.as_str());
         }
-        let mut error = ServerError::new(self.to_string(), None);
-        error.extensions = Some(extensions);
-        if let Self::Unparsable { positions, .. } | Self::Invalid { positions, .. } = self {
+        let error = |message, positions| {
+            let mut error = ServerError::new(message, None);
+            error.extensions = Some(extensions.clone());
             error.locations = positions;
+            error
+        };
+        match self {
+            Self::Invalid(rules) => rules.into_iter().map(|rule| error(rule.message, rule.positions)).collect(),
+            Self::Unparsable { ref positions, .. } => vec![error(self.to_string(), positions.clone())],
+            Self::TooMuch { .. } | Self::Unholdable(_) => vec![error(self.to_string(), Vec::new())],
         }
-        error
     }
 }
 
@@ -89,12 +101,24 @@ pub enum Limit {
     Depth,
     /// Selection sets within selection sets.
     Nesting,
-    /// Fields with fragments spread.
+    /// Operations of the document.
+    Operations,
+    /// Variables that an operation defines.
+    Variables,
+    /// Arguments of a field or directive.
+    Arguments,
+    /// Directives of an element.
+    Directives,
+    /// Fields and fragments, with fragments spread.
     Fields,
     /// Aliases with fragments spread.
     Aliases,
     /// Estimated values of the answer.
     Cost,
+    /// Bytes of the arguments' values, each use of a variable counted.
+    ArgumentBytes,
+    /// Comparisons of fields with equal response keys.
+    Comparisons,
     /// Operations at once on one socket.
     OperationsPerSocket,
 }
@@ -103,7 +127,7 @@ impl Limit {
     /// Refuses an `actual` beyond `allowed`.
     pub(super) fn check(self, actual: u64, allowed: u64) -> Result<(), Invalid> {
         if actual > allowed {
-            return Err(Invalid::TooMuch { limit: self, allowed });
+            return Err(Invalid::TooMuch { limit: self, allowed, actual });
         }
         Ok(())
     }
@@ -117,9 +141,15 @@ impl Limit {
             Self::Brackets => "brackets",
             Self::Depth => "depth",
             Self::Nesting => "nesting",
+            Self::Operations => "operations",
+            Self::Variables => "variables",
+            Self::Arguments => "arguments",
+            Self::Directives => "directives",
             Self::Fields => "fields",
             Self::Aliases => "aliases",
             Self::Cost => "cost",
+            Self::ArgumentBytes => "argument_bytes",
+            Self::Comparisons => "comparisons",
             Self::OperationsPerSocket => "operations_per_socket",
         }
     }
@@ -131,9 +161,15 @@ impl Limit {
             Self::Brackets => "number of brackets within brackets",
             Self::Depth => "depth of fields",
             Self::Nesting => "depth of selection sets and fragments",
-            Self::Fields => "number of fields, with fragments spread,",
+            Self::Operations => "number of operations in a document",
+            Self::Variables => "number of variables that an operation defines",
+            Self::Arguments => "number of arguments of a field or directive",
+            Self::Directives => "number of directives at one place",
+            Self::Fields => "number of fields and fragments, with fragments spread,",
             Self::Aliases => "number of aliases, with fragments spread,",
             Self::Cost => "estimated number of values in an answer",
+            Self::ArgumentBytes => "number of bytes in arguments, with each use of a variable counted,",
+            Self::Comparisons => "number of comparisons of fields with the same name or alias",
             Self::OperationsPerSocket => "number of operations at once on a connection",
         }
     }

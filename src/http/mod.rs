@@ -3,7 +3,8 @@
 //! What it guarantees, whatever the schema does and whatever a client sends:
 //!
 //! - Nothing is read, queued or awaited without a bound; the bounds are [`Limits`].
-//! - An operation is counted, parsed once and weighed before it costs anything; its kind is known before it runs.
+//! - An operation is counted, weighed, validated and merged before it runs, at a bounded cost (`document`); its kind is
+//!   known before it runs, and fields with equal response keys run once.
 //! - A query or mutation ends by its deadline; a panic ends its operation alone.
 //! - An answer has the shape that its operation asked for, also where fields failed ([`Edge::types`]).
 //! - Every error has an `extensions.code`, and tells nothing internal.
@@ -24,14 +25,14 @@
 //!
 //! ```text
 //! router → post/get → body, media ┐
-//!        → websocket ─────────────┼→ operation (lexer, parse, cost) → engine → reply → streaming (sse, multipart)
+//!        → websocket ─────────────┼→ operation (document) → engine → reply → streaming (sse, multipart)
 //!        → sse ───────────────────┘
 //! ```
 
 mod admission;
 pub mod assets;
 mod body;
-mod cost;
+mod document;
 mod edge;
 mod engine;
 mod fault;
@@ -42,19 +43,17 @@ mod lexer;
 mod limits;
 mod media;
 mod multipart;
-mod nullability;
 mod observe;
 mod operation;
 mod reply;
 mod router;
-mod shape;
 mod sse;
 mod streaming;
 mod websocket;
 
 pub use admission::{Admit, Admitted, Caller, Prepare, Refusal, Sites};
+pub use document::{InvalidSchema, TypeSystem};
 pub use edge::Edge;
-pub use invalid::{Invalid, Limit};
+pub use invalid::{Broken, Invalid, Limit};
 pub use limits::Limits;
-pub use nullability::Nullability;
 pub use router::router;

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::invalid::Invalid;
 use crate::json;
 
-/// Errors of one answer: a document can break a rule of validation once per argument.
+/// Errors of one answer. Those of validation are bounded by [`errors`](super::Limits::errors).
 const MAX_ERRORS: usize = 100;
 /// Bytes of an error's message: the parser's messages quote the line.
 const MAX_MESSAGE: usize = 1_000;
@@ -85,9 +85,11 @@ impl Reply {
 
 impl From<Invalid> for Reply {
     fn from(invalid: Invalid) -> Self {
-        let mut error = invalid.into_error();
-        shorten(&mut error.message);
-        Self { errors: vec![error], ..Self::default() }
+        let mut errors = invalid.into_errors();
+        for error in &mut errors {
+            shorten(&mut error.message);
+        }
+        Self { errors, ..Self::default() }
     }
 }
 

@@ -24,13 +24,13 @@ async fn refused(server: &Server, mutation: &str, input: &Value) -> Option<Value
 
 fn cases() -> Vec<(&'static str, Value, &'static str)> {
     let mut cases = Vec::new();
-    for limit in [0, -1, 1001, 5000, i64::MIN] {
+    for limit in [0, -1, 1001, 5000, i32::MIN] {
         cases.push(("claimOutbox", json!({ "limit": limit }), "limit"));
     }
-    for seconds in [0, -1, 3601, 86_400, i64::MAX] {
+    for seconds in [0, -1, 3601, 86_400, i32::MAX] {
         cases.push(("claimOutbox", json!({ "leaseSeconds": seconds }), "leaseSeconds"));
     }
-    for shard in [-1, 2, 65_536, i64::MAX] {
+    for shard in [-1, 2, 65_536, i32::MAX] {
         cases.push(("claimOutbox", json!({ "shard": shard }), "shard"));
     }
     let not_ids =
@@ -46,7 +46,7 @@ fn cases() -> Vec<(&'static str, Value, &'static str)> {
         cases.push(("markOutboxPublished", json!({ "claims": [bad] }), "claims.0.lease"));
         cases.push(("markOutboxFailed", json!({ "id": "0-1", "lease": lease, "error": "no" }), "lease"));
     }
-    for seconds in [0, -1, 86_401, i64::MAX] {
+    for seconds in [0, -1, 86_401, i32::MAX] {
         let bad = json!({ "id": "0-1", "lease": "1", "error": "no", "maxDelaySeconds": seconds });
         cases.push(("markOutboxFailed", bad, "maxDelaySeconds"));
     }

@@ -6,11 +6,12 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use async_graphql::parser::types::Field;
+use async_graphql::parser::types::{ExecutableDocument, Field, Selection as Node, SelectionSet};
 use async_graphql::registry::Registry;
-use async_graphql::{ContextSelectionSet, OutputType, Positioned, Request, ServerResult, Value};
+use async_graphql::{ContextSelectionSet, OutputType, Positioned, ServerResult, Value, Variables};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
@@ -26,24 +27,68 @@ const KEPT_BYTES: usize = 8 << 20;
 /// About what is kept beside a text.
 const OVERHEAD: usize = 256;
 
-/// What an operation selects: equal only for operations that select the same.
+/// What a subscription selects of its items: equal only for operations that select the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Selection([u8; 32]);
 
 impl Selection {
-    /// The selection of a request. Its variables count only where directives may look at them.
+    /// The selection of a merged operation; `None` if it has no root field. The arguments of the root field, such as a
+    /// cursor, say which items there are, and do not count. Everything below it does, with the values of variables.
     #[must_use]
-    pub fn of(request: &Request) -> Self {
-        let mut hash = Sha256::new();
-        for part in [Some(&request.query), request.operation_name.as_ref()] {
-            let part = part.map_or("", String::as_str);
-            hash.update(part.len().to_be_bytes());
-            hash.update(part);
+    pub fn of(document: &ExecutableDocument, variables: &Variables) -> Option<Self> {
+        let (_, operation) = document.operations.iter().next()?;
+        let Node::Field(root) = &operation.node.selection_set.node.items.first()?.node else { return None };
+        let mut digest = Digested { hash: Sha256::new(), variables };
+        digest.text(&root.node.name.node);
+        digest.set(&root.node.selection_set.node);
+        Some(Self(digest.hash.finalize().into()))
+    }
+}
+
+/// Takes in a selection, each part with its length or number, so that no two selections read the same.
+struct Digested<'a> {
+    hash: Sha256,
+    variables: &'a Variables,
+}
+
+impl Digested<'_> {
+    fn text(&mut self, text: &str) {
+        self.number(text.len());
+        self.hash.update(text);
+    }
+
+    fn number(&mut self, number: usize) {
+        self.hash.update(number.to_be_bytes());
+    }
+
+    /// Recursive; the transport bounds the depth of an operation.
+    fn set(&mut self, set: &SelectionSet) {
+        self.number(set.items.len());
+        for item in &set.items {
+            match &item.node {
+                Node::Field(field) => {
+                    let field = &field.node;
+                    self.text(&field.name.node);
+                    self.text(&field.response_key().node);
+                    self.number(field.arguments.len());
+                    for (name, value) in &field.arguments {
+                        self.text(&name.node);
+                        let value = value.node.clone().into_const_with(|name| {
+                            Ok::<_, Infallible>(self.variables.get(&name).cloned().unwrap_or_default())
+                        });
+                        self.text(&value.map(|value| value.to_string()).unwrap_or_default());
+                    }
+                    self.set(&field.selection_set.node);
+                }
+                Node::InlineFragment(inline) => {
+                    let condition = inline.node.type_condition.as_ref();
+                    self.text("...");
+                    self.text(condition.map_or("", |condition| &condition.node.on.node));
+                    self.set(&inline.node.selection_set.node);
+                }
+                Node::FragmentSpread(spread) => self.text(&spread.node.fragment_name.node),
+            }
         }
-        if request.query.contains('@') {
-            hash.update(format!("{:?}", request.variables));
-        }
-        Self(hash.finalize().into())
     }
 }
 
@@ -150,9 +195,13 @@ mod tests {
     use super::*;
     use crate::auth::principal::Role;
 
+    fn selection(query: &str, variables: &Variables) -> Selection {
+        Selection::of(&async_graphql::parser::parse_query(query).unwrap(), variables).unwrap()
+    }
+
     fn key(number: u64) -> Key {
         let cursor = StreamCursor(vec![crate::stream::cursor::Position { epoch: 1, sequence: number }]);
-        let audience = Audience::of(Selection::of(&Request::new("{ a }")), &Principal::local());
+        let audience = Audience::of(selection("{ a }", &Variables::default()), &Principal::local());
         Key { audience, shard: 0, partial: false, cursor }
     }
 
@@ -169,7 +218,7 @@ mod tests {
 
     #[test]
     fn texts_are_shared_only_among_readers_of_equal_rights() {
-        let selection = Selection::of(&Request::new("{ a }"));
+        let selection = selection("{ a }", &Variables::default());
         let reader = |role, tenant: Option<&str>| {
             let tenant = tenant.map(Arc::from);
             Audience::of(selection, &Principal { tenant, ..Principal::new("anyone", &[role]) })
@@ -184,13 +233,16 @@ mod tests {
     }
 
     #[test]
-    fn variables_count_where_directives_are() {
-        let request = |query: &str, on: bool| {
-            let variables = async_graphql::Variables::from_json(serde_json::json!({ "on": on }));
-            Selection::of(&Request::new(query).variables(variables))
+    fn what_counts_is_the_selection_below_the_root_field() {
+        let of = |query: &str, first: i32| {
+            let variables = Variables::from_json(serde_json::json!({ "n": first }));
+            selection(query, &variables)
         };
-        assert_eq!(request("{ a }", true), request("{ a }", false));
-        assert_ne!(request("{ a @skip(if: $on) }", true), request("{ a @skip(if: $on) }", false));
-        assert_ne!(request("{ a }", true), request("{ b }", true));
+        let query = "subscription { events { a(first: $n) b } }";
+        assert_eq!(of(query, 1), of("subscription Named($n: Int) { e: events(start: 7) { a(first: $n) b } }", 1));
+        assert_ne!(of(query, 1), of(query, 2));
+        assert_ne!(of(query, 1), of("subscription { events { x: a(first: $n) b } }", 1));
+        assert_ne!(of("subscription { e { a { b } } }", 1), of("subscription { e { a b } }", 1));
+        assert_ne!(of("subscription { e { ... on A { b } } }", 1), of("subscription { e { ... on B { b } } }", 1));
     }
 }

@@ -7,6 +7,7 @@ mod expiry;
 mod faults;
 mod http;
 mod integration;
+mod merging;
 mod multipart;
 mod observed;
 mod schema;

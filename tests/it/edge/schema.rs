@@ -5,8 +5,8 @@ use std::future::pending;
 use std::sync::Arc;
 
 use async_graphql::{
-    Context, Error, ErrorExtensions, Guard, InputType, InputValueError, InputValueResult, Object, Result, Scalar,
-    ScalarType, Schema, SimpleObject, Subscription, Value,
+    Context, Error, ErrorExtensions, Guard, InputObject, InputType, InputValueError, InputValueResult, Object, Result,
+    Scalar, ScalarType, Schema, SimpleObject, Subscription, Union, ValidationMode, Value,
 };
 use futures::stream::{self, Stream, StreamExt};
 use tokio::sync::watch;
@@ -24,6 +24,9 @@ pub(crate) struct Probe {
     pub(crate) begun: Arc<watch::Sender<usize>>,
     /// How many of them were dropped.
     pub(crate) ended: Arc<watch::Sender<usize>>,
+    /// How often the counted field ran, and the one inside it.
+    pub(crate) counted: Arc<watch::Sender<usize>>,
+    pub(crate) inner: Arc<watch::Sender<usize>>,
     /// How many items the endless subscription gave.
     pub(crate) produced: Arc<watch::Sender<usize>>,
 }
@@ -36,6 +39,8 @@ impl Probe {
             prepared: counter(),
             begun: counter(),
             ended: counter(),
+            counted: counter(),
+            inner: counter(),
             produced: counter(),
         }
     }
@@ -59,7 +64,7 @@ impl Drop for Ending {
 pub(crate) struct CallerName(pub(crate) String);
 
 pub(crate) fn schema(probe: Probe) -> TestSchema {
-    Schema::build(Query, Mutation, Live).data(probe).finish()
+    Schema::build(Query, Mutation, Live).data(probe).validation_mode(ValidationMode::Fast).finish()
 }
 
 pub(crate) struct Query;
@@ -138,8 +143,52 @@ impl Query {
         Some(of.0 / 2)
     }
 
+    /// Counts how often it runs.
+    async fn counted(&self, context: &Context<'_>) -> Counted {
+        context.data_unchecked::<Probe>().counted.send_modify(|count| *count += 1);
+        Counted
+    }
+
+    async fn either(&self, context: &Context<'_>) -> Either {
+        context.data_unchecked::<Probe>().counted.send_modify(|count| *count += 1);
+        Either::Counted(Counted)
+    }
+
+    /// The names of the variables that have a value.
+    async fn variables(&self, context: &Context<'_>, a: Option<i32>, p: Option<Vec<Point>>) -> Vec<String> {
+        let _ = (a, p.iter().flatten().map(|point| point.x + point.y).sum::<i32>());
+        context.query_env.variables.keys().map(ToString::to_string).collect()
+    }
+
     async fn caller(&self, context: &Context<'_>) -> Option<String> {
         context.data_opt::<CallerName>().map(|caller| caller.0.clone())
+    }
+}
+
+#[derive(InputObject)]
+pub(crate) struct Point {
+    x: i32,
+    y: i32,
+}
+
+#[derive(Union)]
+pub(crate) enum Either {
+    Counted(Counted),
+    Node(Node),
+}
+
+pub(crate) struct Counted;
+
+#[Object]
+impl Counted {
+    async fn number(&self) -> i32 {
+        1
+    }
+
+    /// Counts how often it runs.
+    async fn inner(&self, context: &Context<'_>) -> Self {
+        context.data_unchecked::<Probe>().inner.send_modify(|count| *count += 1);
+        Self
     }
 }
 
@@ -175,6 +224,11 @@ impl Mutation {
         let probe = context.data_unchecked::<Probe>();
         probe.sum.send_modify(|sum| *sum += amount);
         *probe.sum.borrow()
+    }
+
+    async fn total(&self, of: Option<Vec<i32>>, at: Option<Point>) -> i32 {
+        let _ = at.map(|point| point.x + point.y);
+        of.iter().flatten().sum()
     }
 }
 

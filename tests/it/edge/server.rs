@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{SinkExt, StreamExt};
-use noetl_graphql::http::{Edge, Limits, Nullability, router};
+use noetl_graphql::http::{Edge, Limits, TypeSystem, router};
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::{Client, RequestBuilder, StatusCode, Url};
 use serde_json::{Value, json};
@@ -39,6 +39,7 @@ impl Server {
         Self::with(|_| {}).await
     }
 
+    #[expect(clippy::large_types_passed_by_value, reason = "a test writes the limits where it starts the server")]
     pub(crate) async fn limited(limits: Limits) -> Self {
         Self::with(|edge| edge.limits = limits).await
     }
@@ -46,8 +47,8 @@ impl Server {
     pub(crate) async fn with(change: impl FnOnce(&mut Edge<TestSchema>)) -> Self {
         let probe = Probe::new();
         let schema = schema(probe.clone());
-        let types = Nullability::from_sdl(&schema.sdl()).unwrap();
-        let mut edge = Edge { types: Arc::new(types), ..Edge::new(schema) };
+        let types = TypeSystem::from_sdl(&schema.sdl()).unwrap();
+        let mut edge = Edge::new(schema, types);
         let prepared = Arc::clone(&probe.prepared);
         edge.prepare = Arc::new(move |request| {
             prepared.send_modify(|count| *count += 1);
@@ -68,6 +69,11 @@ impl Server {
 
     pub(crate) fn url_with(&self, path: &str, parameters: &[(&str, &str)]) -> Url {
         Url::parse_with_params(&self.url(path), parameters).unwrap()
+    }
+
+    /// How often the counted field ran, and the one inside it.
+    pub(crate) fn counted(&self) -> (usize, usize) {
+        (*self.probe.counted.borrow(), *self.probe.inner.borrow())
     }
 
     /// A POST of an operation, not sent yet.

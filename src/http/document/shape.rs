@@ -5,44 +5,68 @@
 //! order of the document, null for a field that failed, and, where that field may not be null, null for what is around it,
 //! up to the next place that may.
 //!
-//! What may be null comes from the schema's [`Nullability`]. A response key that different fragments select from different
-//! types may be null if one of these fields may.
+//! What may be null comes from the types of the schema. Validation ensures that fields of different types with the same
+//! response key are null under the same conditions.
 
-use async_graphql::parser::types::{ExecutableDocument, Field, OperationDefinition, Selection, SelectionSet};
-use async_graphql::{Name, PathSegment, Pos, Positioned, Response, ServerError, Value};
+use std::collections::HashMap;
 
-use super::nullability::{Nullability, element, levels};
-use super::reply::{code, set_code};
+use async_graphql::{Name, PathSegment, Pos, Response, ServerError, Value};
 
-/// What an operation selects of one object, in the order of the document, with its fragments spread.
+use crate::http::reply::{code, set_code};
+
+/// What an operation selects of one object, in the order of the document, with its fields merged.
 #[derive(Debug, Default)]
-pub(super) struct Shape {
+pub(in crate::http) struct Shape {
     members: Vec<Member>,
 }
 
 #[derive(Debug)]
-struct Member {
-    key: Name,
+pub(super) struct Member {
+    pub(super) key: Name,
     /// Where the document selects it.
-    positions: Vec<Pos>,
-    /// Whether it is selected of every object, whatever its type and the variables.
-    certain: bool,
+    pub(super) positions: Vec<Pos>,
+    /// Whether it is selected of every object, whatever its type.
+    pub(super) certain: bool,
     /// Whether it may be null, then whether its elements may, and theirs; what is not told may.
-    nullable: Vec<bool>,
-    shape: Shape,
+    pub(super) nullable: Vec<bool>,
+    pub(super) shape: Shape,
 }
 
 impl Shape {
-    /// The shape of an operation whose document was found to be within the limits.
-    pub(super) fn of(operation: &OperationDefinition, document: &ExecutableDocument, types: &Nullability) -> Self {
-        let mut shape = Self::default();
-        let root = types.root(operation.ty);
-        Plan { document, types }.add(&mut shape, &operation.selection_set.node, root, true);
-        shape
+    /// The shape of objects of one type.
+    pub(super) fn new(members: Vec<Member>) -> Self {
+        Self { members }
+    }
+
+    /// The shape of objects that have one of several types.
+    pub(super) fn any_of(shapes: impl IntoIterator<Item = Self>) -> Self {
+        shapes.into_iter().reduce(Self::or).unwrap_or_default()
+    }
+
+    fn or(mut self, other: Self) -> Self {
+        let mut common = vec![false; self.members.len()];
+        let places = self.members.iter().enumerate().map(|(index, member)| (member.key.clone(), index));
+        let places: HashMap<Name, usize> = places.collect();
+        for mut member in other.members {
+            if let Some(&index) = places.get(&member.key) {
+                let known = &mut self.members[index];
+                known.positions.append(&mut member.positions);
+                known.certain &= member.certain;
+                known.shape = std::mem::take(&mut known.shape).or(member.shape);
+                common[index] = true;
+            } else {
+                self.members.push(Member { certain: false, ..member });
+                common.push(true);
+            }
+        }
+        for (member, common) in self.members.iter_mut().zip(common) {
+            member.certain &= common;
+        }
+        self
     }
 
     /// Mends an answer.
-    pub(super) fn restore(&self, response: &mut Response) {
+    pub(in crate::http) fn restore(&self, response: &mut Response) {
         for error in &mut response.errors {
             if self.blames_an_argument(error) {
                 set_code(error, "GRAPHQL_VALIDATION_FAILED");
@@ -151,79 +175,36 @@ impl Member {
     }
 }
 
-/// What shapes are made from.
-struct Plan<'a> {
-    document: &'a ExecutableDocument,
-    types: &'a Nullability,
-}
-
-impl Plan<'_> {
-    fn add(&self, shape: &mut Shape, set: &SelectionSet, parent: Option<&Name>, certain: bool) {
-        for selection in &set.items {
-            let certain = certain && selection.node.directives().is_empty();
-            let (set, condition) = match &selection.node {
-                Selection::Field(field) => {
-                    self.add_field(shape, field, parent, certain);
-                    continue;
-                }
-                Selection::InlineFragment(inline) => {
-                    let condition = inline.node.type_condition.as_ref();
-                    (&inline.node.selection_set, condition.map(|condition| &condition.node.on.node))
-                }
-                Selection::FragmentSpread(spread) => {
-                    let Some(fragment) = self.document.fragments.get(&spread.node.fragment_name.node) else {
-                        continue;
-                    };
-                    (&fragment.node.selection_set, Some(&fragment.node.type_condition.node.on.node))
-                }
-            };
-            let same = condition.is_none() || condition == parent;
-            self.add(shape, &set.node, condition.or(parent), certain && same);
-        }
-    }
-
-    fn add_field(&self, shape: &mut Shape, field: &Positioned<Field>, parent: Option<&Name>, certain: bool) {
-        let (position, field) = (field.pos, &field.node);
-        let key = &field.response_key().node;
-        let given = self.types.field(parent, &field.name.node);
-        let nullable = given.map(levels).unwrap_or_default();
-        let index = shape.members.iter().position(|member| member.key == *key).unwrap_or(shape.members.len());
-        if index == shape.members.len() {
-            let (positions, nullable, within) = (Vec::new(), nullable.clone(), Shape::default());
-            shape.members.push(Member { key: key.clone(), positions, certain, nullable, shape: within });
-        }
-        let member = &mut shape.members[index];
-        member.positions.push(position);
-        member.nullable = either(&member.nullable, &nullable);
-        member.certain |= certain;
-        self.add(&mut member.shape, &field.selection_set.node, given.map(element), certain);
-    }
-}
-
-/// What may be null if one of two types may.
-fn either(one: &[bool], other: &[bool]) -> Vec<bool> {
-    one.iter().zip(other).map(|(one, other)| *one || *other).collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use async_graphql::parser::parse_query;
+    use async_graphql::Variables;
     use serde_json::{Value as Json, json};
 
+    use super::super::{Selected, TypeSystem, check};
     use super::*;
+    use crate::http::limits::Limits;
 
     const SDL: &str = "
         schema { query: Root }
         type Root { maybe: Thing sure: Thing! list: [Thing!]! loose: [Thing] any: Any }
         type Thing { name: String! note: String self: Thing! }
-        type Other { name: String }
+        type Other { name: String thing: Thing! }
         union Any = Thing | Other
     ";
 
+    fn shape(query: &str, variables: Json) -> Shape {
+        let types = TypeSystem::from_sdl(SDL).unwrap();
+        let selected = Selected { query, operation: None };
+        let checked = check(selected, Variables::from_json(variables), &types, &Limits::default());
+        checked.unwrap().shape
+    }
+
     fn restore(query: &str, data: Json, paths: &[Json]) -> Json {
-        let document = parse_query(query).unwrap();
-        let (_, operation) = document.operations.iter().next().unwrap();
-        let shape = Shape::of(&operation.node, &document, &Nullability::from_sdl(SDL).unwrap());
+        restore_with(query, json!({}), data, paths)
+    }
+
+    fn restore_with(query: &str, variables: Json, data: Json, paths: &[Json]) -> Json {
+        let shape = shape(query, variables);
         let mut response = Response::new(Value::from_json(data).unwrap());
         response.errors = paths.iter().map(failed).collect();
         shape.restore(&mut response);
@@ -268,10 +249,15 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_several_types_may_be_null_if_one_may() {
-        let query = "{ any { ... on Thing { name } ...other } } fragment other on Other { name }";
-        let data = restore(query, json!({ "any": null }), &[json!(["any", "name"])]);
-        assert_eq!(data, json!({ "any": { "name": null } }));
+    fn a_key_of_several_types_has_the_fields_of_each() {
+        let query =
+            "{ any { ... on Thing { a: self { name } } ...other } } fragment other on Other { a: thing { note } }";
+        let data = json!({ "any": { "a": { "note": "x" } } });
+        assert_eq!(restore(query, data.clone(), &[json!([])]), data);
+        assert_eq!(
+            restore(query, json!({ "any": {} }), &[json!(["any", "a", "note"])]),
+            json!({ "any": { "a": { "note": null } } })
+        );
     }
 
     #[test]
@@ -282,8 +268,9 @@ mod tests {
         let restored = restore("{ maybe { a: name name } sure { a: name } }", data(), &[json!([])]);
         assert_eq!(restored, json!({ "maybe": null, "sure": { "a": "x" } }));
         // Not what may rightly be missing.
-        let query = "query ($b: Boolean!) { sure { a: name name @skip(if: $b) ... on Other { name } } }";
-        assert_eq!(restore(query, json!({ "sure": { "a": "x" } }), &[json!([])]), json!({ "sure": { "a": "x" } }));
+        let query = "query ($b: Boolean!) { sure { a: name name @skip(if: $b) } any { ... on Other { name } } }";
+        let data = json!({ "sure": { "a": "x" }, "any": {} });
+        assert_eq!(restore_with(query, json!({ "b": true }), data.clone(), &[json!([])]), data);
     }
 
     #[test]
@@ -294,10 +281,8 @@ mod tests {
         assert_eq!(data, serde_json::from_str::<Json>(&format!(r#"{{"list":[{thing},{thing}]}}"#)).unwrap());
         let value = Value::from_json(data).unwrap();
         let expected = r#"{b: "4",self: {y: "3",x: "2"},a: "1"}"#;
-        let document = parse_query(query).unwrap();
-        let (_, operation) = document.operations.iter().next().unwrap();
         let mut response = Response::new(value);
-        Shape::of(&operation.node, &document, &Nullability::default()).restore(&mut response);
+        shape(query, json!({})).restore(&mut response);
         assert_eq!(response.data.to_string().replace(", ", ","), format!("{{list: [{expected},{expected}]}}"));
     }
 }

@@ -1,0 +1,47 @@
+//! The errors of the parser and of validation, as request errors: bounded in number, with line and column.
+
+use apollo_compiler::ast::Document;
+use apollo_compiler::diagnostic::ToCliReport;
+use apollo_compiler::validation::DiagnosticList;
+
+use super::places;
+use super::positions::Positions;
+use crate::http::invalid::{Broken, Invalid};
+use crate::http::limits::Limits;
+
+/// Rules that this server checks itself, more exactly.
+///
+/// The library counts each occurrence of a subscription's root field; the specification (section 5.2.3.1) counts fields
+/// after they are merged.
+const OWN_RULES: [&str; 1] = ["SubscriptionUsesMultipleFields"];
+
+/// The document is not GraphQL.
+pub(super) fn unparsable(errors: &DiagnosticList, positions: &Positions<'_>) -> Invalid {
+    // What follows the first error mostly follows from it.
+    let first = errors.iter().next();
+    let message = first.as_ref().map(|error| error.error.to_string()).unwrap_or_default();
+    let place = first.and_then(|error| error.error.location()).map(|span| positions.at(span.offset()));
+    Invalid::Unparsable { message, positions: place.into_iter().collect() }
+}
+
+/// The rules of validation that a document breaks; nothing if there are none.
+///
+/// An error of a value names the argument that the value is in.
+pub(super) fn broken(
+    errors: &DiagnosticList,
+    syntax: &Document,
+    positions: &Positions<'_>,
+    limits: &Limits,
+) -> Result<(), Invalid> {
+    let own = |name: Option<&str>| name.is_some_and(|name| OWN_RULES.contains(&name));
+    let rules = errors.iter().filter(|error| !own(error.error.unstable_error_name()));
+    let rules = rules.take(limits.errors).map(|error| {
+        let message = error.error.unstable_compat_message().unwrap_or_else(|| error.error.to_string());
+        let place = error.error.location().map(|span| span.offset());
+        let argument = place.and_then(|offset| places::argument(syntax, offset));
+        let message = argument.map(|path| format!("Argument \"{path}\": {message}")).unwrap_or(message);
+        Broken { message, positions: place.map(|offset| positions.at(offset)).into_iter().collect() }
+    });
+    let rules: Vec<_> = rules.collect();
+    if rules.is_empty() { Ok(()) } else { Err(Invalid::Invalid(rules)) }
+}

@@ -1,0 +1,192 @@
+//! From a document's text to an operation that may run: all work that precedes the first resolver.
+//!
+//! What it guarantees, whatever the document contains: it is refused, or it is valid (GraphQL specification, section 5)
+//! and merged, in at most 50 ms of CPU and 8 MiB of memory, and in time and memory proportional to the variables. No
+//! fragment is followed before all fragments were found to exist and not to spread themselves.
+//!
+//! The cheapest checks come first, and each bounds the next:
+//!
+//! 1. `lexer` counts tokens and brackets, without memory.
+//! 2. `apollo-compiler` parses what is left.
+//! 3. `bounds` counts operations, variables, arguments and directives; `cost` weighs fields with fragments spread.
+//! 4. The fields get their types from the schema; `comparisons` bounds the search for fields that cannot be merged.
+//! 5. `apollo-compiler` validates the document.
+//! 6. `variables` checks the values of the variables; `merge` builds the operation for the executor, whose own validation
+//!    is not needed.
+
+mod bounds;
+mod comparisons;
+mod cost;
+mod diagnostics;
+mod merge;
+mod places;
+mod positions;
+mod shape;
+mod types;
+mod values;
+mod variables;
+
+use std::collections::HashMap;
+
+use apollo_compiler::executable::{Operation, OperationType as Kind};
+use apollo_compiler::parser::Parser;
+use apollo_compiler::validation::Valid;
+use apollo_compiler::{ExecutableDocument, Node, ast};
+use async_graphql::parser::types as executor;
+use async_graphql::parser::types::OperationType;
+use async_graphql::{Name, Positioned, Variables};
+
+use super::invalid::Invalid;
+use super::lexer;
+use super::limits::Limits;
+use merge::Merge;
+use positions::Positions;
+use values::Values;
+
+pub(super) use shape::Shape;
+pub use types::{InvalidSchema, TypeSystem};
+
+/// Selection sets within selection sets that the recursive parser is trusted with; the lexer counts brackets before.
+const PARSER_RECURSION: usize = 200;
+
+/// A document, and the operation of it that is to run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Selected<'a> {
+    pub(super) query: &'a str,
+    pub(super) operation: Option<&'a str>,
+}
+
+/// An operation that may run.
+#[derive(Debug)]
+pub(super) struct Checked {
+    pub(super) kind: OperationType,
+    /// The operation alone, merged, without fragments that have a name and without directives.
+    pub(super) document: executor::ExecutableDocument,
+    /// The values of the variables that it declares, with defaults.
+    pub(super) variables: Variables,
+    /// What its answers look like.
+    pub(super) shape: Shape,
+}
+
+/// Checks a document against the schema and the limits, and merges the selected operation.
+pub(super) fn check(
+    selected: Selected<'_>,
+    given: Variables,
+    types: &TypeSystem,
+    limits: &Limits,
+) -> Result<Checked, Invalid> {
+    lexer::check(selected.query, limits)?;
+    let positions = Positions::new(selected.query);
+    let syntax = parse(selected.query, &positions, limits)?;
+    bounds::check(&syntax, &positions, limits)?;
+    cost::check(&syntax, &positions, &given, limits)?;
+    let document = validate(&syntax, types, &positions, limits)?;
+    let operation = select(&document, selected.operation)?;
+    let variables = variables::coerce(types.schema(), &operation.variables, given, &positions)?;
+    let values = Values {
+        syntax: &syntax,
+        schema: types.schema(),
+        definitions: &operation.variables,
+        variables: &variables,
+        positions: &positions,
+    };
+    let mut merge =
+        Merge { types, fragments: &document.fragments, values, left: limits.comparisons, allowed: limits.comparisons };
+    let (set, shape) = merge.sets(operation.object_type(), &[&operation.selection_set])?;
+    let kind = match operation.operation_type {
+        Kind::Query => OperationType::Query,
+        Kind::Mutation => OperationType::Mutation,
+        Kind::Subscription => OperationType::Subscription,
+    };
+    let place = positions.of(operation.location());
+    if kind == OperationType::Subscription && set.items.len() != 1 {
+        return Err(Invalid::rule("A subscription needs exactly one root field.", [place]));
+    }
+    let definition = executor::OperationDefinition {
+        ty: kind,
+        variable_definitions: definitions(&operation.variables, &variables, &positions),
+        directives: Vec::new(),
+        selection_set: Positioned::new(set, place),
+    };
+    let document = document_of(operation, Positioned::new(definition, place));
+    Ok(Checked { kind, document, variables, shape })
+}
+
+fn parse(text: &str, positions: &Positions<'_>, limits: &Limits) -> Result<ast::Document, Invalid> {
+    // The parser counts the tokens between tokens as well.
+    let tokens = limits.tokens.saturating_mul(3).saturating_add(8);
+    let mut parser = Parser::new().recursion_limit(PARSER_RECURSION).token_limit(tokens);
+    let parsed = parser.parse_ast(text, "request.graphql");
+    parsed.map_err(|invalid| diagnostics::unparsable(&invalid.errors, positions))
+}
+
+fn validate(
+    syntax: &ast::Document,
+    types: &TypeSystem,
+    positions: &Positions<'_>,
+    limits: &Limits,
+) -> Result<Valid<ExecutableDocument>, Invalid> {
+    let document = match syntax.to_executable(types.schema()) {
+        Ok(document) => document,
+        Err(invalid) => {
+            diagnostics::broken(&invalid.errors, syntax, positions, limits)?;
+            invalid.partial
+        }
+    };
+    comparisons::check(&document, types, limits.comparisons)?;
+    match document.validate(types.schema()) {
+        Ok(document) => Ok(document),
+        Err(invalid) => {
+            diagnostics::broken(&invalid.errors, syntax, positions, limits)?;
+            Ok(Valid::assume_valid(invalid.partial))
+        }
+    }
+}
+
+/// The operation to run (GraphQL specification, section 6.1, `GetOperation`).
+fn select<'a>(document: &'a ExecutableDocument, name: Option<&str>) -> Result<&'a Node<Operation>, Invalid> {
+    document.operations.get(name).map_err(|_| match name {
+        Some(name) => Invalid::rule(format!("The document has no operation named \"{name}\"."), []),
+        None if document.operations.is_empty() => Invalid::rule("The document has no operation.", []),
+        None => Invalid::rule("The document has several operations; name one of them in operationName.", []),
+    })
+}
+
+/// The definitions of the variables that have a value. The executor looks each of them up by its name.
+fn definitions(
+    definitions: &[Node<ast::VariableDefinition>],
+    variables: &Variables,
+    positions: &Positions<'_>,
+) -> Vec<Positioned<executor::VariableDefinition>> {
+    let present = definitions.iter().filter(|definition| variables.contains_key(definition.name.as_str()));
+    let definition = |definition: &Node<ast::VariableDefinition>| {
+        let place = positions.of(definition.location());
+        let definition = executor::VariableDefinition {
+            name: Positioned::new(Name::new(&definition.name), place),
+            var_type: Positioned::new(type_of(&definition.ty), place),
+            directives: Vec::new(),
+            default_value: None,
+        };
+        Positioned::new(definition, place)
+    };
+    present.map(definition).collect()
+}
+
+fn type_of(given: &ast::Type) -> executor::Type {
+    let base = match given {
+        ast::Type::Named(name) | ast::Type::NonNullNamed(name) => executor::BaseType::Named(Name::new(name)),
+        ast::Type::List(item) | ast::Type::NonNullList(item) => executor::BaseType::List(Box::new(type_of(item))),
+    };
+    executor::Type { base, nullable: !given.is_non_null() }
+}
+
+fn document_of(
+    operation: &Operation,
+    definition: Positioned<executor::OperationDefinition>,
+) -> executor::ExecutableDocument {
+    let operations = match &operation.name {
+        Some(name) => executor::DocumentOperations::Multiple([(Name::new(name), definition)].into()),
+        None => executor::DocumentOperations::Single(definition),
+    };
+    executor::ExecutableDocument { operations, fragments: HashMap::new() }
+}

@@ -1,0 +1,76 @@
+//! The types of a schema, as its SDL says: the one source for validation, for merging and for nullability.
+
+use std::collections::HashMap;
+
+use apollo_compiler::Schema;
+use apollo_compiler::ast::Type;
+use apollo_compiler::schema::{ExtendedType, Name, NamedType};
+use apollo_compiler::validation::Valid;
+
+/// The types of a schema that documents are validated against.
+#[derive(Debug)]
+pub struct TypeSystem {
+    schema: Valid<Schema>,
+    /// The object types of each interface and union.
+    possible: HashMap<NamedType, Vec<NamedType>>,
+}
+
+/// An SDL document that is not a valid schema.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidSchema(String);
+
+impl TypeSystem {
+    /// Reads the types of an SDL document.
+    ///
+    /// # Errors
+    ///
+    /// If the SDL is not a valid schema.
+    pub fn from_sdl(sdl: &str) -> Result<Self, InvalidSchema> {
+        let schema = Schema::parse_and_validate(sdl, "schema.graphql");
+        let schema = schema.map_err(|invalid| InvalidSchema(invalid.errors.to_string()))?;
+        let mut possible: HashMap<NamedType, Vec<NamedType>> = HashMap::new();
+        for (name, definition) in &schema.types {
+            match definition {
+                ExtendedType::Union(union) => {
+                    possible.insert(name.clone(), union.members.iter().map(|member| member.name.clone()).collect());
+                }
+                ExtendedType::Object(object) => {
+                    for interface in &object.implements_interfaces {
+                        possible.entry(interface.name.clone()).or_default().push(name.clone());
+                    }
+                }
+                ExtendedType::Interface(_) => {
+                    possible.entry(name.clone()).or_default();
+                }
+                _ => {}
+            }
+        }
+        Ok(Self { schema, possible })
+    }
+
+    pub(super) fn schema(&self) -> &Valid<Schema> {
+        &self.schema
+    }
+
+    /// Returns the object types of an interface or union; nothing for any other type.
+    pub(super) fn possible(&self, name: &Name) -> Option<&[NamedType]> {
+        self.possible.get(name).map(Vec::as_slice)
+    }
+
+    /// Returns whether a fragment on `condition` applies to an object (GraphQL specification, section 6.3.2,
+    /// `DoesFragmentTypeApply`).
+    pub(super) fn applies(&self, condition: &Name, object: &Name) -> bool {
+        condition == object || self.possible(condition).is_some_and(|objects| objects.contains(object))
+    }
+}
+
+/// Returns whether a type is nullable at each level, from the outermost list to the innermost element.
+pub(super) fn levels(mut given: &Type) -> Vec<bool> {
+    let mut levels = vec![!given.is_non_null()];
+    while let Type::List(element) | Type::NonNullList(element) = given {
+        given = element;
+        levels.push(!given.is_non_null());
+    }
+    levels
+}
