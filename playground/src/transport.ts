@@ -3,6 +3,7 @@ import { createClient, type Client, type FormattedExecutionResult } from "graphq
 import type { GraphiQLProps } from "graphiql";
 
 import { newestFirst } from "./newest_first";
+import { answered, authorization, current, replaceToken, replaceTokenInBackground } from "./token";
 
 type Fetcher = GraphiQLProps["fetcher"];
 type Answer = Awaited<ReturnType<Fetcher>>;
@@ -11,6 +12,9 @@ const ENDPOINT = "/graphql";
 const KEEP_ALIVE_MS = 15_000;
 const PONG_TIMEOUT_MS = 5_000;
 const MAX_RETRY_WAIT_MS = 5_000;
+const UNAUTHORIZED = 401;
+/** Close code of a socket whose token is refused, expired or withdrawn. */
+const FORBIDDEN = 4403;
 
 /** One socket for everything live on the page. It opens with the first subscription and closes after the last. */
 export const liveClient = createLiveClient();
@@ -27,15 +31,20 @@ export const fetcher: Fetcher = (params, options) => {
 };
 
 export async function post(params: object, headers?: Record<string, unknown>): Promise<FormattedExecutionResult> {
+  const token = current();
   const response = await fetch(ENDPOINT, {
     method: "POST",
     headers: {
       "content-type": "application/json",
       accept: "application/graphql-response+json, application/json;q=0.9",
+      ...authorization(),
       ...(headers as Record<string, string>),
     },
     body: JSON.stringify(params),
   });
+  if (response.status === UNAUTHORIZED && (await replaceToken(token))) {
+    return post(params, headers);
+  }
   const body = await response.text();
   try {
     return JSON.parse(body) as FormattedExecutionResult;
@@ -48,10 +57,15 @@ function createLiveClient(): Client {
   const url = new URL(ENDPOINT, window.location.href);
   url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
   let pongTimeout: number | undefined;
+  let shown: string | null = null;
   const client = createClient({
     url: url.href,
     retryAttempts: Infinity,
     retryWait,
+    connectionParams: () => {
+      shown = current();
+      return authorization();
+    },
     keepAlive: KEEP_ALIVE_MS,
     on: {
       // A cable that was pulled sends no close: a ping without its pong ends the socket, and the retry begins.
@@ -65,14 +79,20 @@ function createLiveClient(): Client {
           window.clearTimeout(pongTimeout);
         }
       },
-      closed: () => window.clearTimeout(pongTimeout),
+      closed: (event) => {
+        window.clearTimeout(pongTimeout);
+        if ((event as CloseEvent).code === FORBIDDEN) {
+          void replaceTokenInBackground(shown);
+        }
+      },
     },
   });
   return client;
 }
 
 /** Doubles from a quarter of a second and is jittered, so that a restarted server is not met by all pages at once. */
-function retryWait(retries: number): Promise<void> {
+async function retryWait(retries: number): Promise<void> {
+  await answered();
   const ceiling = Math.min(MAX_RETRY_WAIT_MS, 250 * 2 ** Math.min(retries, 10));
-  return new Promise((resolve) => setTimeout(resolve, ceiling * (0.5 + Math.random() / 2)));
+  await new Promise((resolve) => setTimeout(resolve, ceiling * (0.5 + Math.random() / 2)));
 }
