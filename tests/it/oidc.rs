@@ -1,0 +1,281 @@
+//! JWTs of an OpenID provider: only tokens that the provider signed for this server count, also while its keys change and
+//! while it is down.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der};
+use aws_lc_rs::rsa::{KeyPair, KeySize};
+use aws_lc_rs::signature::KeyPair as _;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::get;
+use axum::{Json, Router};
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use jsonwebtoken::jwk::Jwk;
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use crate::common::{Deployment, Live, Server, eventually};
+
+const VIEWER: &str = "{ viewer { subject roles tenant } }";
+
+/// A key of a provider, under an id.
+struct Key {
+    id: String,
+    secret: EncodingKey,
+    public_der: Vec<u8>,
+}
+
+impl Key {
+    fn new(id: &str) -> Self {
+        let pair = KeyPair::generate(KeySize::Rsa2048).unwrap();
+        let private: Pkcs8V1Der<'_> = pair.as_der().unwrap();
+        let secret = EncodingKey::from_rsa_pem(pem("PRIVATE KEY", private.as_ref()).as_bytes()).unwrap();
+        Self { id: id.to_owned(), secret, public_der: pair.public_key().as_ref().to_vec() }
+    }
+
+    fn jwk(&self) -> Value {
+        let mut jwk = Jwk::from_encoding_key(&self.secret, Algorithm::RS256).unwrap();
+        jwk.common.key_id = Some(self.id.clone());
+        serde_json::to_value(jwk).unwrap()
+    }
+
+    fn header(&self) -> Header {
+        Header { kid: Some(self.id.clone()), ..Header::new(Algorithm::RS256) }
+    }
+
+    fn sign(&self, claims: &Value) -> String {
+        encode(&self.header(), claims, &self.secret).unwrap()
+    }
+}
+
+fn pem(label: &str, der: &[u8]) -> String {
+    let text = STANDARD.encode(der);
+    let lines: Vec<&str> = text.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap()).collect();
+    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
+}
+
+#[derive(Default)]
+struct Published {
+    issuer: Mutex<String>,
+    keys: Mutex<Vec<Value>>,
+    down: AtomicBool,
+    fetches: AtomicUsize,
+}
+
+/// A provider on a port of its own.
+struct Provider {
+    issuer: String,
+    published: Arc<Published>,
+    _serving: JoinSet<()>,
+}
+
+impl Provider {
+    async fn start(keys: &[&Key]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let issuer = format!("http://{}", listener.local_addr().unwrap());
+        let published = Arc::new(Published::default());
+        published.issuer.lock().unwrap().clone_from(&issuer);
+        let routes = Router::new()
+            .route("/.well-known/openid-configuration", get(discovery))
+            .route("/keys", get(jwks))
+            .with_state(Arc::clone(&published));
+        let mut serving = JoinSet::new();
+        serving.spawn(async move { axum::serve(listener, routes).await.unwrap() });
+        let provider = Self { issuer, published, _serving: serving };
+        provider.publish(keys);
+        provider
+    }
+
+    fn publish(&self, keys: &[&Key]) {
+        *self.published.keys.lock().unwrap() = keys.iter().map(|key| key.jwk()).collect();
+    }
+
+    fn set_down(&self, down: bool) {
+        self.published.down.store(down, Ordering::SeqCst);
+    }
+
+    async fn replica(&self, deployment: &Deployment) -> Server {
+        let settings = [
+            ("NOETL_AUTH_OIDC_ISSUER", self.issuer.as_str()),
+            ("NOETL_AUTH_OIDC_AUDIENCE", "another, noetl"),
+            ("NOETL_AUTH_OIDC_TENANT_CLAIM", "org"),
+            ("NOETL_AUTH_OIDC_ROLES_CLAIM", "realm_access.roles"),
+        ];
+        deployment.replica_with(&settings).await
+    }
+
+    /// The claims of a good token, with some replaced; null removes one.
+    fn claims(&self, replaced: Value) -> Value {
+        let mut claims = json!({
+            "iss": self.issuer, "aud": "noetl", "sub": "ann", "exp": chrono::Utc::now().timestamp() + 600, "org": "acme",
+            "realm_access": { "roles": ["viewer", "of-another-program"] },
+        });
+        for (name, value) in replaced.as_object().unwrap() {
+            claims[name] = value.clone();
+        }
+        claims.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        claims
+    }
+}
+
+async fn discovery(State(published): State<Arc<Published>>) -> Json<Value> {
+    let issuer = published.issuer.lock().unwrap().clone();
+    Json(json!({ "issuer": issuer, "jwks_uri": format!("{issuer}/keys") }))
+}
+
+async fn jwks(State(published): State<Arc<Published>>) -> Result<Json<Value>, StatusCode> {
+    published.fetches.fetch_add(1, Ordering::SeqCst);
+    if published.down.load(Ordering::SeqCst) {
+        return Err(StatusCode::INTERNAL_SERVER_ERROR);
+    }
+    Ok(Json(json!({ "keys": *published.keys.lock().unwrap() })))
+}
+
+fn code(response: &Value) -> &str {
+    response["errors"][0]["extensions"]["code"].as_str().unwrap_or("none")
+}
+
+async fn is_accepted(server: &Server, token: &str) -> bool {
+    let response = server.send_as(token, VIEWER, Value::Null).await;
+    assert!(response["data"]["viewer"].is_object() || code(&response) == "UNAUTHENTICATED", "{response}");
+    response["data"]["viewer"].is_object()
+}
+
+#[tokio::test]
+async fn only_tokens_that_the_provider_signed_for_this_server_count() {
+    let (deployment, key) = (Deployment::start(0).await, Key::new("one"));
+    let provider = Provider::start(&[&key]).await;
+    let server = provider.replica(&deployment).await;
+    let good = server.send_as(&key.sign(&provider.claims(json!({}))), VIEWER, Value::Null).await;
+    assert_eq!(good["data"]["viewer"], json!({ "subject": "ann", "roles": ["VIEWER"], "tenant": "acme" }));
+    assert!(is_accepted(&server, &key.sign(&provider.claims(json!({ "aud": ["else", "noetl"] })))).await);
+
+    let now = chrono::Utc::now().timestamp();
+    let wrong_claims = [
+        json!({ "iss": "https://issuer.example.org" }),
+        json!({ "iss": null }),
+        json!({ "aud": "someone-else" }),
+        json!({ "aud": null }),
+        json!({ "exp": now - 1 }),
+        json!({ "exp": null }),
+        json!({ "exp": "tomorrow" }),
+        json!({ "nbf": now + 300 }),
+        json!({ "sub": null }),
+        json!({ "sub": "local" }),
+    ];
+    for claims in wrong_claims {
+        assert!(!is_accepted(&server, &key.sign(&provider.claims(claims.clone()))).await, "{claims}");
+    }
+    let claims = provider.claims(json!({}));
+    for (name, token) in forgeries(&key, &claims) {
+        assert!(!is_accepted(&server, &token).await, "{name}: {token}");
+    }
+}
+
+/// Tokens of good claims that the provider did not sign.
+fn forgeries(key: &Key, claims: &Value) -> Vec<(&'static str, String)> {
+    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let unsigned = |alg: &str| format!("{}.{}.", part(&json!({ "alg": alg, "kid": key.id })), part(claims));
+    let signed = key.sign(claims);
+    let (head, signature) = signed.rsplit_once('.').unwrap();
+    let other = Key::new(&key.id);
+    let mut carried = other.header();
+    carried.jwk = Some(serde_json::from_value(other.jwk()).unwrap());
+    let mut critical = key.header();
+    critical.crit = Some(vec!["exp".to_owned()]);
+    let mut tokens = vec![
+        ("unsigned", unsigned("none")),
+        ("unsigned, in capitals", unsigned("NONE")),
+        ("no signature", format!("{head}.")),
+        ("the signature of another token", format!("{}.{signature}", unsigned("RS256").trim_end_matches('.'))),
+        ("another key", other.sign(claims)),
+        ("a key in the header", encode(&carried, claims, &other.secret).unwrap()),
+        ("an unknown extension", encode(&critical, claims, &key.secret).unwrap()),
+        ("an unknown key", Key::new("two").sign(claims)),
+        ("an algorithm that is not allowed", {
+            let header = Header { alg: Algorithm::RS512, ..key.header() };
+            encode(&header, claims, &key.secret).unwrap()
+        }),
+    ];
+    // The public key as the secret of a symmetric algorithm, in every form that a careless server might hold.
+    let public_pem = pem("RSA PUBLIC KEY", &key.public_der);
+    let modulus = key.jwk()["n"].as_str().unwrap().to_owned();
+    for secret in [key.public_der.as_slice(), public_pem.as_bytes(), public_pem.trim().as_bytes(), modulus.as_bytes()] {
+        let header = Header { alg: Algorithm::HS256, ..key.header() };
+        tokens
+            .push(("the public key as a secret", encode(&header, claims, &EncodingKey::from_secret(secret)).unwrap()));
+    }
+    tokens
+}
+
+#[tokio::test]
+async fn keys_are_rotated_while_the_server_runs() {
+    let (deployment, old, new) = (Deployment::start(0).await, Key::new("old"), Key::new("new"));
+    let provider = Provider::start(&[&old]).await;
+    let server = provider.replica(&deployment).await;
+    let [by_old, by_new] = [&old, &new].map(|key| key.sign(&provider.claims(json!({}))));
+    assert!(is_accepted(&server, &by_old).await);
+    provider.publish(&[&old, &new]);
+    assert!(is_accepted(&server, &by_new).await, "a token of an unknown key waits for the next fetch");
+    assert!(is_accepted(&server, &by_old).await);
+
+    provider.publish(&[&new]);
+    let unknown = Key::new("unknown").sign(&provider.claims(json!({})));
+    assert!(!is_accepted(&server, &unknown).await);
+    eventually("the old key is forgotten", async || (!is_accepted(&server, &by_old).await).then_some(())).await;
+    assert!(is_accepted(&server, &by_new).await);
+}
+
+#[tokio::test]
+async fn known_keys_serve_while_the_provider_is_down() {
+    let (deployment, key) = (Deployment::start(0).await, Key::new("one"));
+    let provider = Provider::start(&[&key]).await;
+    let server = provider.replica(&deployment).await;
+    let token = key.sign(&provider.claims(json!({})));
+    assert!(is_accepted(&server, &token).await);
+    provider.set_down(true);
+    let before = provider.published.fetches.load(Ordering::SeqCst);
+    let unknown = Key::new("unknown").sign(&provider.claims(json!({})));
+    let asked = (0..20).map(|_| is_accepted(&server, &unknown));
+    assert_eq!(futures::future::join_all(asked).await, [false; 20]);
+    let fetches = provider.published.fetches.load(Ordering::SeqCst) - before;
+    assert!((1..=4).contains(&fetches), "{fetches} fetches for 20 tokens");
+    assert!(is_accepted(&server, &token).await);
+
+    let late = provider.replica(&deployment).await;
+    assert!(!is_accepted(&late, &token).await, "it has no keys yet");
+    provider.set_down(false);
+    eventually("the keys are there", async || is_accepted(&late, &token).await.then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_live_connection_ends_when_its_jwt_expires() {
+    let (deployment, key) = (Deployment::start(0).await, Key::new("one"));
+    let provider = Provider::start(&[&key]).await;
+    let server = provider.replica(&deployment).await;
+    assert!(is_accepted(&server, &key.sign(&provider.claims(json!({})))).await);
+    let token = key.sign(&provider.claims(json!({ "exp": chrono::Utc::now().timestamp() + 4 })));
+    let mut socket = Live::init(&server.url, &[], json!({ "Authorization": format!("Bearer {token}") })).await.unwrap();
+    assert_eq!(socket.message().await.unwrap()["type"], "connection_ack");
+    socket.subscribe("subscription { systemStatus(everySeconds: 60) { at } }", Value::Null).await.unwrap();
+    assert!(socket.next().await.is_some());
+    assert_eq!((socket.message().await, socket.close_code), (None, Some(4403)));
+    assert!(!is_accepted(&server, &token).await);
+}
+
+#[tokio::test]
+async fn a_token_without_roles_identifies_and_permits_nothing() {
+    let (deployment, key) = (Deployment::start(0).await, Key::new("one"));
+    let provider = Provider::start(&[&key]).await;
+    let server = provider.replica(&deployment).await;
+    let token = key.sign(&provider.claims(json!({ "realm_access": { "roles": ["guest"] }, "roles": ["admin"] })));
+    let viewer = server.send_as(&token, VIEWER, Value::Null).await;
+    assert_eq!(viewer["data"]["viewer"], json!({ "subject": "ann", "roles": [], "tenant": "acme" }));
+    let list = server.send_as(&token, "{ executions { nodes { id } } }", Value::Null).await;
+    assert_eq!(code(&list), "FORBIDDEN");
+}
