@@ -190,7 +190,7 @@ impl FromStr for Role {
 /// An identified caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Principal {
-    /// Name of the caller, unique among the callers of a deployment. Events carry it as `meta.actor`.
+    /// Name of the caller, unique among the callers of a deployment. Events carry it as `meta.actor` if the caller is authenticated.
     pub subject: Arc<str>,
     /// Roles, without repetition.
     pub roles: Vec<Role>,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// Key of an event's `meta` that names the caller that caused the event.
 pub const META_KEY: &str = "actor";
@@ -38,8 +38,32 @@ impl Actor {
         &self.0
     }
 
-    /// Names the caller in an event's `meta`.
-    pub fn sign(&self, meta: &mut Map<String, Value>) {
-        meta.insert(META_KEY.to_owned(), self.subject().into());
+    /// Names the caller in the JSON text of an event's `meta`, which must be a map without a caller.
+    #[must_use]
+    pub fn sign(&self, meta: Option<&str>) -> String {
+        let subject = Value::from(self.subject());
+        match meta.and_then(|text| text.trim_start().strip_prefix('{')).map(str::trim_start) {
+            None | Some("}") => format!("{{\"{META_KEY}\":{subject}}}"),
+            Some(members) => format!("{{\"{META_KEY}\":{subject},{members}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_signed_meta_is_the_same_map_and_the_caller() {
+        let actor = Actor::new("ann \"the\" worker");
+        for meta in [json!({}), json!({"a": 1}), json!({"a": {"actor": 2}, "b": []})] {
+            let mut expected = meta.clone();
+            expected["actor"] = actor.subject().into();
+            let signed: Value = serde_json::from_str(&actor.sign(Some(&meta.to_string()))).unwrap();
+            assert_eq!(signed, expected);
+        }
+        assert_eq!(Actor::new("a").sign(None), r#"{"actor":"a"}"#);
     }
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use super::actor::{Actor, META_KEY};
 use super::ids::Id;
 use crate::json::{self, Typed};
 
@@ -97,6 +98,9 @@ pub struct Creation {
     pub trace: Option<Value>,
     /// When it was asked for.
     pub emitted_at: DateTime<Utc>,
+    /// Caller that asked for it; `None`: it was not identified.
+    #[serde(default)]
+    pub actor: Option<Actor>,
 }
 
 impl Typed for Creation {}
@@ -116,7 +120,7 @@ impl Creation {
     /// The started event's meta.
     #[must_use]
     pub fn meta(&self) -> Value {
-        let mut meta = emitted(self.emitted_at);
+        let mut meta = emitted(self.emitted_at, self.actor.as_ref());
         insert_present(&mut meta, "execution_pool", self.pool.clone().map(Value::from));
         insert_present(&mut meta, "trace", self.trace.clone());
         Value::Object(meta)
@@ -155,12 +159,13 @@ fn insert_present(map: &mut Map<String, Value>, key: &str, value: Option<Value>)
     }
 }
 
-/// The `meta` that every event of this server carries.
+/// The `meta` that every event of this server carries, with the caller that caused the event, if it is identified.
 #[must_use]
-pub fn emitted(at: DateTime<Utc>) -> Map<String, Value> {
+pub fn emitted(at: DateTime<Utc>, by: Option<&Actor>) -> Map<String, Value> {
     let mut meta = Map::new();
     meta.insert("emitted_at".to_owned(), at.to_rfc3339_opts(SecondsFormat::Micros, true).into());
     meta.insert("emitter".to_owned(), EMITTER.into());
+    insert_present(&mut meta, META_KEY, by.map(|actor| actor.subject().into()));
     meta
 }
 

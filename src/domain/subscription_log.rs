@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 
+use super::actor::Actor;
 use super::event::Event;
 use super::execution::emitted;
 use super::ids::Id;
@@ -17,6 +18,8 @@ pub struct SubscriptionLog<'a> {
     pub path: &'a str,
     /// The catalog entry that it was registered with.
     pub catalog_id: Id,
+    /// Caller that causes the events; `None`: it is not identified.
+    pub by: Option<&'a Actor>,
 }
 
 impl SubscriptionLog<'_> {
@@ -38,7 +41,7 @@ impl SubscriptionLog<'_> {
         let mut context = self.context();
         context.insert("dedup_key".to_owned(), key.into());
         context.insert("execution_id".to_owned(), execution.to_string().into());
-        self.event(event_id, DEDUPLICATED, "DUPLICATE", context, emitted(at), at)
+        self.event(event_id, DEDUPLICATED, "DUPLICATE", context, emitted(at, self.by), at)
     }
 
     fn lifecycle(
@@ -49,7 +52,7 @@ impl SubscriptionLog<'_> {
         reason: Option<&str>,
         at: DateTime<Utc>,
     ) -> Event {
-        let (mut context, mut meta) = (self.context(), emitted(at));
+        let (mut context, mut meta) = (self.context(), emitted(at, self.by));
         if let Some(reason) = reason {
             context.insert("reason".to_owned(), reason.into());
         }

@@ -68,8 +68,13 @@ pub fn principal<'a>(ctx: &Context<'a>) -> Result<&'a Arc<Principal>> {
         .ok_or_else(|| coded("UNAUTHENTICATED", "authenticate with a valid token".to_owned()))
 }
 
-/// Returns the caller of an operation as events name it.
-pub fn actor(ctx: &Context<'_>) -> Result<Actor> {
+/// Returns the caller of an operation as events name it; `None`: the server identifies no callers.
+pub fn actor(ctx: &Context<'_>) -> Result<Option<Actor>> {
     let principal = principal(ctx)?;
-    Ok(Actor::new(Arc::clone(&principal.subject)))
+    Ok(principal.authenticated.then(|| Actor::new(Arc::clone(&principal.subject))))
+}
+
+/// Returns whether the caller of a lifecycle mutation may move only what it registered.
+pub fn moves_only_own(ctx: &Context<'_>) -> Result<bool> {
+    Ok(!principal(ctx)?.capabilities.has(Capability::Lifecycle))
 }

@@ -82,6 +82,9 @@ pub fn fault(error: impl Into<ServiceError>) -> Error {
         tracing::warn!(%database, "answered SHARD_UNAVAILABLE");
         return coded("SHARD_UNAVAILABLE", unavailable(database));
     }
+    if let ServiceError::NotOwner(_) = error {
+        return coded("FORBIDDEN", error.to_string());
+    }
     if let ServiceError::Rejected(rejection) = error {
         let field = rejection.field.join(".");
         return coded(rejection_name(rejection.code), rejection.message)
@@ -117,6 +120,12 @@ pub fn stream_unavailable() -> Error {
 
 fn unavailable(database: DatabaseName) -> String {
     format!("{database} can't be reached, or is too busy; whether anything was written is unknown; try again shortly")
+}
+
+/// Name of a user error's code.
+#[must_use]
+pub fn code_name(code: UserErrorCode) -> &'static str {
+    rejection_name(code.into())
 }
 
 fn rejection_name(code: RejectionCode) -> &'static str {

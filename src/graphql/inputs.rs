@@ -8,6 +8,7 @@ use chrono::{DateTime, Utc};
 use super::scalars::{Json, parse_id, parse_ids};
 use super::types::execution::ExecutionStatus;
 use super::types::subscription::{SubscriptionAction, SubscriptionState};
+use crate::domain::actor::Actor;
 use crate::domain::event as domain;
 use crate::service::bounds::check_text;
 use crate::service::catalog::Registration;
@@ -170,7 +171,7 @@ impl CatalogFilter {
 #[derive(Debug, InputObject)]
 pub struct RegisterCatalogEntryInput {
     /// What users call it: 1 to 512 bytes.
-    path: String,
+    pub path: String,
     /// Such as `playbook`, `agent` or `subscription`, in any case; left out: the content's `kind`.
     kind: Option<String>,
     /// YAML or JSON, a map; at most 4 MiB.
@@ -197,7 +198,7 @@ pub struct RegisterSubscriptionInput {
 #[derive(Debug, InputObject)]
 pub struct TransitionInput {
     /// The subscription.
-    id: ID,
+    pub id: ID,
     /// The `lastEventId` that was read; if something happened since, the transition is refused as `STALE_VERSION`.
     expected_last_event_id: Option<ID>,
     /// Why, for the log; at most 4096 bytes.
@@ -205,14 +206,16 @@ pub struct TransitionInput {
 }
 
 impl TransitionInput {
-    /// The transition, with its ids read.
-    pub fn parse(self, action: SubscriptionAction) -> Result<Transition, Rejection> {
+    /// The transition that a caller asks for, with its ids read.
+    pub fn parse(self, action: SubscriptionAction, by: Option<Actor>, only_own: bool) -> Result<Transition, Rejection> {
         let expected = self.expected_last_event_id.map(|id| parse_id("expectedLastEventId", &id)).transpose()?;
         Ok(Transition {
             id: parse_id("id", &self.id)?,
             action: action.into(),
             expected_last_event_id: expected,
             reason: self.reason,
+            by,
+            only_own,
         })
     }
 }
@@ -268,6 +271,12 @@ pub struct DedupInput {
 }
 
 impl ExecuteInput {
+    /// What to run, as the caller names it.
+    #[must_use]
+    pub fn about(&self) -> Option<&str> {
+        self.path.as_deref().or(self.catalog_id.as_ref().map(|id| id.as_str()))
+    }
+
     /// The request, with its ids read.
     pub fn parse(self) -> Result<ExecuteRequest, Rejection> {
         let dedup = self.dedup.map(|dedup| Dedup { key: dedup.key, window_seconds: dedup.window_seconds });

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::domain::ids::NoId;
+use crate::domain::ids::{Id, NoId};
 use crate::storage::error::{DatabaseName, StorageError};
 
 /// Why a request was not carried out.
@@ -69,6 +69,9 @@ pub enum ServiceError {
     /// The caller's to mend.
     #[error(transparent)]
     Rejected(#[from] Rejection),
+    /// The caller may move only the subscriptions that it registered, and did not register this one.
+    #[error("subscription {0} was registered by another caller; moving it needs the capability LIFECYCLE")]
+    NotOwner(Id),
     /// A database failed.
     #[error("storage failed")]
     Storage(#[source] Arc<StorageError>),
@@ -115,7 +118,7 @@ impl ServiceError {
             Self::Storage(error) => error.unavailable(),
             // Without the cluster database a lease can't be renewed.
             Self::NoId(NoIdReason::LeaseLost) => Some(DatabaseName::Cluster),
-            Self::NoId(_) | Self::Rejected(_) => None,
+            Self::NoId(_) | Self::Rejected(_) | Self::NotOwner(_) => None,
         }
     }
 }

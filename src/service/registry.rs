@@ -10,6 +10,7 @@ use super::error::{Rejection, RejectionCode, ServiceError};
 use super::ids::Ids;
 use super::wake::Wakes;
 use super::{clock, fault};
+use crate::domain::actor::Actor;
 use crate::domain::ids::Id;
 use crate::domain::lifecycle::{Action, State};
 use crate::domain::subscription_log::SubscriptionLog;
@@ -52,20 +53,25 @@ impl Registry {
     }
 
     /// Makes a subscription of `entry`'s path live.
-    pub(super) async fn make_live(&self, entry: &CatalogEntry, wanted: Wanted<'_>) -> Result<Outcome, ServiceError> {
+    pub(super) async fn make_live(
+        &self,
+        entry: &CatalogEntry,
+        wanted: Wanted<'_>,
+        by: Option<&Actor>,
+    ) -> Result<Outcome, ServiceError> {
         // What this call's own intent follows, once it is committed: whoever fulfilled it did so for this call.
         let mut intended = None;
         loop {
             let Some(lock) = PathLock::take(self.cluster(), &entry.path).await? else {
                 let (id, after) = self.first_intent(wanted).await?;
-                if registry::reserve(self.cluster(), &entry.path, id, after).await? {
+                if registry::reserve(self.cluster(), &entry.path, id, after, by).await? {
                     intended = Some(after);
                 }
                 fault::reach("register.reserved");
                 continue;
             };
             if let Some(after) = lock.row.intent_after {
-                let made = self.fulfil(entry, lock.row, after, wanted).await?;
+                let made = self.fulfil(entry, &lock.row, after, wanted).await?;
                 fault::reach("register.created");
                 lock.settle().await?;
                 match made {
@@ -87,7 +93,7 @@ impl Registry {
                 (Wanted::This { .. }, Some(_)) => return Ok(Outcome::AlreadyLive),
                 (_, None) => {
                     let (id, after) = self.first_intent(wanted).await?;
-                    lock.intend(id, after).await?;
+                    lock.intend(id, after, by).await?;
                     intended = Some(after);
                 }
             }
@@ -102,7 +108,7 @@ impl Registry {
             return Ok(());
         };
         if let Some(after) = lock.row.intent_after {
-            self.fulfil(entry, lock.row, after, Wanted::Any).await?;
+            self.fulfil(entry, &lock.row, after, Wanted::Any).await?;
             lock.settle().await?;
         }
         Ok(())
@@ -143,25 +149,25 @@ impl Registry {
     async fn fulfil(
         &self,
         entry: &CatalogEntry,
-        row: RegistryRow,
+        row: &RegistryRow,
         after: Id,
         wanted: Wanted<'_>,
     ) -> Result<Option<SubscriptionRow>, ServiceError> {
-        let id = row.subscription_id;
+        let (id, by) = (row.subscription_id, row.intent_actor.as_ref());
         let mut log = LockedLog::lock(self.databases.shard_of(id), id).await?;
         if log.made_live_after(after).await?.is_some() {
             return Ok(log.subscription().await?.filter(|made| made.state.is_live()));
         }
         let event = match log.subscription().await? {
             None => {
-                let registered = SubscriptionLog { id, path: &entry.path, catalog_id: Id::new(entry.catalog_id) };
+                let registered = SubscriptionLog { id, path: &entry.path, catalog_id: Id::new(entry.catalog_id), by };
                 registered.registered(self.ids.next_after(id).await?, clock::now())
             }
             Some(ended) => {
                 let last = log.last_event_id().await?.unwrap_or(ended.last_event_id);
                 let event_id = self.ids.next_after(last).await?;
                 let reason = if let Wanted::This { reason, .. } = wanted { reason } else { None };
-                ended.log().moved(event_id, Action::Activate, State::Active, reason, clock::now())
+                ended.log(by).moved(event_id, Action::Activate, State::Active, reason, clock::now())
             }
         };
         log.append(&[event]).await?;

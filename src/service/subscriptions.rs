@@ -17,6 +17,7 @@ use super::ids::Ids;
 use super::registry::{Outcome, Registry, Wanted, check_expected, unknown};
 use super::shards::rows_by_ids;
 use super::wake::Wakes;
+use crate::domain::actor::Actor;
 use crate::domain::ids::Id;
 use crate::domain::lifecycle::{Action, State};
 use crate::domain::page::{MAX_PAGE, PageRequest};
@@ -57,6 +58,10 @@ pub struct Transition {
     pub expected_last_event_id: Option<Id>,
     /// Why, for the log.
     pub reason: Option<String>,
+    /// Caller that asks; `None`: it is not identified.
+    pub by: Option<Actor>,
+    /// Whether the caller may move only the subscriptions that it registered.
+    pub only_own: bool,
 }
 
 /// What a bulk transition did, or would do, to one subscription.
@@ -86,9 +91,9 @@ impl Subscriptions {
     }
 
     /// Registers the path's newest catalog entry, or finds the path's live subscription.
-    pub async fn register(&self, path: &str) -> Result<SubscriptionRow, ServiceError> {
+    pub async fn register(&self, path: &str, by: Option<&Actor>) -> Result<SubscriptionRow, ServiceError> {
         let entry = self.entry(path).await?;
-        match self.registry.make_live(&entry, Wanted::Any).await? {
+        match self.registry.make_live(&entry, Wanted::Any, by).await? {
             Outcome::Live(live) => Ok(live),
             Outcome::AlreadyLive => Err(not_found(path).into()),
         }
@@ -100,6 +105,9 @@ impl Subscriptions {
         loop {
             let mut log = LockedLog::lock(self.databases.shard_of(asked.id), asked.id).await?;
             let current = log.subscription().await?.ok_or_else(|| unknown(asked.id))?;
+            if asked.only_own && (asked.by.is_none() || log.registered_by().await? != asked.by) {
+                return Err(ServiceError::NotOwner(asked.id));
+            }
             check_expected(&current, asked.expected_last_event_id)?;
             let next = after(&current, asked.action)?;
             if current.state.is_live() || !next.is_live() {
@@ -109,7 +117,7 @@ impl Subscriptions {
             let entry = self.entry(&current.path).await?;
             let wanted =
                 Wanted::This { id: asked.id, expected: asked.expected_last_event_id, reason: asked.reason.as_deref() };
-            if let Outcome::Live(live) = self.registry.make_live(&entry, wanted).await? {
+            if let Outcome::Live(live) = self.registry.make_live(&entry, wanted, asked.by.as_ref()).await? {
                 return Ok(live);
             }
         }
@@ -124,7 +132,8 @@ impl Subscriptions {
     ) -> Result<SubscriptionRow, ServiceError> {
         let last = log.last_event_id().await?.unwrap_or(current.last_event_id);
         let event_id = self.ids.next_after(last).await?;
-        let event = current.log().moved(event_id, asked.action, next, asked.reason.as_deref(), clock::now());
+        let event =
+            current.log(asked.by.as_ref()).moved(event_id, asked.action, next, asked.reason.as_deref(), clock::now());
         log.append(&[event]).await?;
         let row = log.subscription().await?.ok_or_else(|| unknown(current.id))?;
         log.commit().await?;
@@ -139,6 +148,7 @@ impl Subscriptions {
         filter: &SubscriptionFilter,
         reason: Option<&str>,
         dry_run: bool,
+        by: Option<&Actor>,
     ) -> Result<Bulk, ServiceError> {
         check_reason(reason)?;
         let (matched, unavailable) = self.matching(filter).await?;
@@ -147,7 +157,8 @@ impl Subscriptions {
                 after(&matched, action).map_err(ServiceError::from).map(|_| matched.clone())
             } else {
                 let reason = reason.map(str::to_owned);
-                let asked = Transition { id: matched.id, action, expected_last_event_id: None, reason };
+                let (id, by) = (matched.id, by.cloned());
+                let asked = Transition { id, action, expected_last_event_id: None, reason, by, only_own: false };
                 self.transition(&asked).await
             };
             BulkItem { matched, outcome }

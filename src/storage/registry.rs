@@ -9,15 +9,18 @@ use tokio::sync::SemaphorePermit;
 
 use super::error::StorageError;
 use super::pools::Database;
+use crate::domain::actor::Actor;
 use crate::domain::ids::Id;
 
 /// What the registry says of a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegistryRow {
     /// The only subscription of the path that may be live.
     pub subscription_id: Id,
     /// `Some`: it is to become live by an event after this one, and whoever reads this finishes that.
     pub intent_after: Option<Id>,
+    /// Caller that left the intent; `None`: the caller was not identified.
+    pub intent_actor: Option<Actor>,
 }
 
 /// A held path row.
@@ -38,7 +41,8 @@ impl<'a> PathLock<'a> {
             let permit = cluster.may_hold().await;
             let mut tx = cluster.pool().begin().await?;
             let row = sqlx::query!(
-                "SELECT subscription_id, intent_after FROM noetl.subscription_registry WHERE path = $1 FOR UPDATE",
+                "SELECT subscription_id, intent_after, intent_actor FROM noetl.subscription_registry
+                 WHERE path = $1 FOR UPDATE",
                 path,
             )
             .fetch_optional(&mut *tx)
@@ -50,6 +54,7 @@ impl<'a> PathLock<'a> {
             let row = RegistryRow {
                 subscription_id: Id::new(row.subscription_id),
                 intent_after: row.intent_after.map(Id::new),
+                intent_actor: row.intent_actor.map(Actor::from),
             };
             Self { cluster, tx, path, _permit: permit, row }
         }))
@@ -57,13 +62,15 @@ impl<'a> PathLock<'a> {
 
     /// Points the path at a subscription that is to become live by an event after `after`, and releases the row: the
     /// intent must be committed before anybody acts on it.
-    pub async fn intend(mut self, subscription: Id, after: Id) -> Result<(), StorageError> {
+    pub async fn intend(mut self, subscription: Id, after: Id, by: Option<&Actor>) -> Result<(), StorageError> {
         let update = sqlx::query!(
-            "UPDATE noetl.subscription_registry SET subscription_id = $2, intent_after = $3, updated_at = now()
+            "UPDATE noetl.subscription_registry
+             SET subscription_id = $2, intent_after = $3, intent_actor = $4, updated_at = now()
              WHERE path = $1",
             self.path,
             subscription.get(),
             after.get(),
+            by.map(Actor::subject),
         );
         self.cluster.run(update.execute(&mut *self.tx)).await?;
         self.cluster.run(self.tx.commit()).await
@@ -82,13 +89,21 @@ impl<'a> PathLock<'a> {
 
 /// Makes the row of a path that has none: `subscription` is to become live by an event after `after`. `Ok(false)`:
 /// somebody else made it.
-pub async fn reserve(cluster: &Database, path: &str, subscription: Id, after: Id) -> Result<bool, StorageError> {
+pub async fn reserve(
+    cluster: &Database,
+    path: &str,
+    subscription: Id,
+    after: Id,
+    by: Option<&Actor>,
+) -> Result<bool, StorageError> {
     let insert = sqlx::query!(
-        "INSERT INTO noetl.subscription_registry (path, subscription_id, intent_after) VALUES ($1, $2, $3)
+        "INSERT INTO noetl.subscription_registry (path, subscription_id, intent_after, intent_actor)
+         VALUES ($1, $2, $3, $4)
          ON CONFLICT (path) DO NOTHING",
         path,
         subscription.get(),
         after.get(),
+        by.map(Actor::subject),
     );
     Ok(cluster.run(insert.execute(cluster.pool())).await?.rows_affected() == 1)
 }

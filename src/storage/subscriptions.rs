@@ -7,6 +7,7 @@ use chrono::{DateTime, Utc};
 use super::error::StorageError;
 use super::log::LockedLog;
 use super::pools::Database;
+use crate::domain::actor::Actor;
 use crate::domain::ids::Id;
 use crate::domain::lifecycle::State;
 use crate::domain::page::IdRange;
@@ -34,10 +35,10 @@ pub struct SubscriptionRow {
 }
 
 impl SubscriptionRow {
-    /// The subscription's log, to write events of.
+    /// The subscription's log, to write events that a caller causes.
     #[must_use]
-    pub fn log(&self) -> SubscriptionLog<'_> {
-        SubscriptionLog { id: self.id, path: &self.path, catalog_id: self.catalog_id }
+    pub fn log<'a>(&'a self, by: Option<&'a Actor>) -> SubscriptionLog<'a> {
+        SubscriptionLog { id: self.id, path: &self.path, catalog_id: self.catalog_id, by }
     }
 }
 
@@ -157,6 +158,18 @@ impl LockedLog<'_> {
         );
         let row = self.shard.run(row.fetch_optional(&mut *self.tx)).await?;
         row.map(|row| row.parse(self.shard)).transpose()
+    }
+
+    /// Returns the caller that registered the subscription; `None`: the event names none.
+    pub async fn registered_by(&mut self) -> Result<Option<Actor>, StorageError> {
+        let found = sqlx::query_scalar!(
+            "SELECT meta ->> 'actor' FROM noetl.event
+             WHERE execution_id = $1 AND event_type = 'subscription.registered'
+             ORDER BY event_id LIMIT 1",
+            self.execution.get(),
+        );
+        let found = self.shard.run(found.fetch_optional(&mut *self.tx)).await?;
+        Ok(found.flatten().map(Actor::from))
     }
 
     /// The first event after `after` that made the subscription live, even if a later one ended it again: its id and

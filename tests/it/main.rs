@@ -10,6 +10,7 @@
 #![allow(missing_docs, unreachable_pub, reason = "nobody imports a test")]
 
 mod access;
+mod actors;
 mod bad_input;
 mod callers;
 mod catalog;
@@ -36,6 +37,7 @@ mod maintain;
 mod migrations;
 mod no_query_per_row;
 mod odd_messages;
+mod oidc;
 mod one_database;
 mod outbox_bounds;
 mod outbox_claims;

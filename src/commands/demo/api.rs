@@ -93,11 +93,12 @@ impl Run {
 pub(super) struct Api {
     client: reqwest::Client,
     endpoint: String,
+    token: Option<String>,
 }
 
 impl Api {
-    pub(super) fn new(url: &str) -> Self {
-        Self { client: reqwest::Client::new(), endpoint: format!("{}/graphql", url.trim_end_matches('/')) }
+    pub(super) fn new(url: &str, token: Option<String>) -> Self {
+        Self { client: reqwest::Client::new(), endpoint: format!("{}/graphql", url.trim_end_matches('/')), token }
     }
 
     pub(super) async fn register(&self, path: &str) -> Result<Subscription, ApiError> {
@@ -168,7 +169,9 @@ impl Api {
     /// The data of the response.
     async fn send(&self, query: &str, variables: Value) -> Result<Value, ApiError> {
         let body = json!({ "query": query, "variables": variables });
-        let response = self.client.post(&self.endpoint).timeout(TIMEOUT).json(&body).send().await?;
+        let request = self.client.post(&self.endpoint).timeout(TIMEOUT).json(&body);
+        let request = if let Some(token) = &self.token { request.bearer_auth(token) } else { request };
+        let response = request.send().await?;
         let mut response = json::read(&response.text().await?).map_err(|error| ApiError::Failed(error.to_string()))?;
         match response["errors"][0]["message"].as_str() {
             Some(message) => Err(ApiError::Failed(message.to_owned())),

@@ -11,6 +11,7 @@ mod script;
 mod source;
 mod worker;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -37,6 +38,9 @@ pub(super) struct Options {
     /// The server
     #[arg(long, default_value = "http://127.0.0.1:8082")]
     url: String,
+    /// File with the token of a caller that is a worker and a viewer, where the server asks for one
+    #[arg(long)]
+    token_file: Option<PathBuf>,
     /// The catalog path of kind subscription to register
     #[arg(long, default_value = "samples/orders/inbox")]
     subscription: String,
@@ -80,6 +84,14 @@ pub enum DemoError {
     /// The source can't be read.
     #[error(transparent)]
     Source(#[from] SourceError),
+    /// The token can't be read.
+    #[error("{path} holds no token that can be read: {source}")]
+    Token {
+        /// Path of the file.
+        path: PathBuf,
+        /// Cause.
+        source: std::io::Error,
+    },
     /// Ctrl-C can't be received.
     #[error("signals can't be received: {0}")]
     Signals(#[from] std::io::Error),
@@ -87,7 +99,8 @@ pub enum DemoError {
 
 /// Takes messages until the source ends, the subscription is drained or deactivated, or Ctrl-C.
 pub(super) async fn run(options: Options) -> Result<(), DemoError> {
-    let api = Api::new(&options.url);
+    let token = options.token_file.map(read_token).transpose()?;
+    let api = Api::new(&options.url, token);
     let registered = api.register(&options.subscription).await?;
     let active =
         if registered.state == "DRAINING" { registered } else { api.transition("activate", &registered.id).await? };
@@ -108,6 +121,13 @@ pub(super) async fn run(options: Options) -> Result<(), DemoError> {
     }
     progress.finish();
     Ok(())
+}
+
+fn read_token(path: PathBuf) -> Result<String, DemoError> {
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Ok(text.trim().to_owned()),
+        Err(source) => Err(DemoError::Token { path, source }),
+    }
 }
 
 struct Runtime {

@@ -71,6 +71,12 @@ pub struct MarkOutboxPublishedInput {
 }
 
 impl MarkOutboxPublishedInput {
+    /// The rows, as the caller names them.
+    #[must_use]
+    pub fn rows(&self) -> Vec<String> {
+        self.claims.iter().map(|claim| claim.id.to_string()).collect()
+    }
+
     /// The claims, with their ids read.
     pub fn parse(self) -> Result<Vec<ClaimRef>, Rejection> {
         let claims = self.claims.iter().enumerate();
@@ -82,7 +88,7 @@ impl MarkOutboxPublishedInput {
 #[derive(Debug, InputObject)]
 pub struct MarkOutboxFailedInput {
     /// The row.
-    id: ID,
+    pub id: ID,
     /// The lease that the claim gave.
     lease: ID,
     /// Why; 2000 characters of it are kept.

@@ -14,7 +14,7 @@ pub(super) struct AdvanceProjectionsPayload {
     /// Those that are not, by id.
     failed: Vec<FailedProjection>,
     /// Why nothing was done.
-    user_errors: Vec<UserError>,
+    pub(super) user_errors: Vec<UserError>,
 }
 
 /// An execution whose state is stored.

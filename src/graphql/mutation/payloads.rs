@@ -44,7 +44,7 @@ pub(super) struct BulkTransitionPayload {
 #[derive(Debug, SimpleObject)]
 pub(super) struct BulkTransitionResult {
     /// As it stands after; in a dry run, and where it was left alone, as it was matched.
-    subscription: SourceSubscription,
+    pub(super) subscription: SourceSubscription,
     /// Whether the transition was carried out, or, in a dry run, would be.
     applied: bool,
     /// Why it was left alone.
@@ -73,11 +73,11 @@ pub(super) enum ExecuteOutcome {
 #[derive(Debug, SimpleObject)]
 pub(super) struct ExecutePayload {
     /// The execution, started by this request or by an earlier one under the same dedup key.
-    execution: Option<Execution>,
+    pub(super) execution: Option<Execution>,
     /// Whether this request started it.
     outcome: Option<ExecuteOutcome>,
     /// Why nothing was started.
-    user_errors: Vec<UserError>,
+    pub(super) user_errors: Vec<UserError>,
 }
 
 impl ExecutePayload {

@@ -1,5 +1,7 @@
 //! The input and the answer of `projectEvents`.
 
+use std::collections::BTreeSet;
+
 use async_graphql::{ID, InputObject, Result, SimpleObject};
 
 use super::split;
@@ -50,7 +52,8 @@ pub(super) struct EventInput {
     context: Option<Json>,
     /// What it gave.
     result: Option<Json>,
-    /// About the event itself: a map. What is none is kept as the map's `value`.
+    /// About the event itself: a map. What is none is kept as the map's `value`. Where callers are identified,
+    /// the server adds `actor`, the subject of the caller, and keeps what was sent under that name as `meta.extra.sent_actor`.
     meta: Option<Json>,
     /// What went wrong.
     error: Option<String>,
@@ -102,7 +105,7 @@ pub(super) struct ProjectEventsPayload {
     /// Which were refused, in the order of the batch.
     rejected: Vec<RejectedEvent>,
     /// Why the whole batch was refused.
-    user_errors: Vec<UserError>,
+    pub(super) user_errors: Vec<UserError>,
 }
 
 /// An event that was not taken in.
@@ -134,6 +137,11 @@ impl ProjectEventsPayload {
 }
 
 impl ProjectEventsInput {
+    /// The executions whose events these are, each once.
+    pub(super) fn executions(&self) -> BTreeSet<String> {
+        self.events.iter().filter_map(|event| event.execution_id.as_ref().map(|id| id.0.clone())).collect()
+    }
+
     /// The ids as they were given, and the events.
     pub(super) fn into_parts(self) -> (Vec<Option<ID>>, Vec<EventDraft>) {
         let ids = self.events.iter().map(|event| event.event_id.clone()).collect();

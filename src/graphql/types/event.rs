@@ -91,7 +91,8 @@ impl Event {
         self.0.result.as_ref().map(Json)
     }
 
-    /// About the event itself: who wrote it, and why.
+    /// About the event itself. `actor` is the subject of the caller that caused it, where callers are
+    /// identified.
     #[graphql(guard = "READ")]
     async fn meta(&self) -> Option<Json<&Value>> {
         self.0.meta.as_ref().map(Json)

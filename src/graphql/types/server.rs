@@ -122,7 +122,8 @@ pub struct Viewer {
     pub authenticated: bool,
     /// Summary of the capabilities.
     pub permissions: Vec<Permission>,
-    /// Name of the caller, which events that it causes carry as `meta.actor`; `local` where the server identifies no callers.
+    /// Name of the caller, which events that it causes carry as `meta.actor`; `local` where the server identifies no callers,
+    /// and events name none.
     pub subject: String,
     /// Roles that the caller's token names.
     pub roles: Vec<Role>,

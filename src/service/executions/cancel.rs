@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::Executions;
+use crate::domain::actor::Actor;
 use crate::domain::event::Event;
 use crate::domain::execution::{CANCELLED, Status, emitted};
 use crate::domain::ids::Id;
@@ -14,7 +15,7 @@ use crate::storage::log::LockedLog;
 
 impl Executions {
     /// Ends an execution that has not ended.
-    pub async fn cancel(&self, id: Id, reason: Option<String>) -> Result<(), ServiceError> {
+    pub async fn cancel(&self, id: Id, reason: Option<String>, by: Option<&Actor>) -> Result<(), ServiceError> {
         check_reason(reason.as_deref())?;
         let shard = self.databases.shard_of(id);
         let row = executions::by_ids(shard, &[id.get()]).await?.pop().ok_or_else(|| unknown(id))?;
@@ -26,7 +27,7 @@ impl Executions {
         }
         let last = log.last_event_id().await?.unwrap_or(id);
         let event_id = self.ids.next_after(last).await?;
-        log.append(&[cancellation(&row, event_id, reason.as_deref())]).await?;
+        log.append(&[cancellation(&row, event_id, reason.as_deref(), by)]).await?;
         log.mark_cancelled(event_id, reason.as_deref()).await?;
         log.commit().await?;
         self.wakes.ring(self.databases.index_of(id));
@@ -34,7 +35,7 @@ impl Executions {
     }
 }
 
-fn cancellation(row: &ExecutionRow, event_id: Id, reason: Option<&str>) -> Event {
+fn cancellation(row: &ExecutionRow, event_id: Id, reason: Option<&str>, by: Option<&Actor>) -> Event {
     let at = clock::now();
     Event {
         parent_execution_id: row.parent_execution_id.map(Id::new),
@@ -43,7 +44,7 @@ fn cancellation(row: &ExecutionRow, event_id: Id, reason: Option<&str>) -> Event
         node_type: Some("execution".to_owned()),
         status: Some(Status::Cancelled.as_str().to_owned()),
         context: reason.map(|reason| json!({ "reason": reason })),
-        meta: Some(emitted(at).into()),
+        meta: Some(emitted(at, by).into()),
         ..Event::bare(Id::new(row.execution_id), event_id, Id::new(row.catalog_id), CANCELLED, at)
     }
 }

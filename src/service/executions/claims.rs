@@ -8,6 +8,7 @@ use tokio::time::timeout;
 use super::Executions;
 use super::answer::Answer;
 use super::request::Ready;
+use crate::domain::actor::Actor;
 use crate::domain::execution::Creation;
 use crate::domain::ids::Id;
 use crate::domain::shard::ShardIndex;
@@ -141,7 +142,7 @@ impl Executions {
     }
 
     /// Notes duplicates on their subscriptions' logs; best effort, as the answer does not depend on it.
-    pub(super) async fn audit_duplicates(&self, claimed: &[Claimed]) {
+    pub(super) async fn audit_duplicates(&self, claimed: &[Claimed], by: Option<&Actor>) {
         let mut by_scope: BTreeMap<i64, Vec<&Claimed>> = BTreeMap::new();
         for one in claimed.iter().filter(|one| !one.duplicates.is_empty()) {
             if let Some((scope, _)) = one.key.as_ref().filter(|(scope, _)| *scope != 0) {
@@ -149,7 +150,7 @@ impl Executions {
             }
         }
         for (scope, duplicates) in by_scope {
-            let audit = timeout(AUDIT_PATIENCE, self.audit(Id::new(scope), &duplicates)).await;
+            let audit = timeout(AUDIT_PATIENCE, self.audit(Id::new(scope), &duplicates, by)).await;
             if !matches!(audit, Ok(Ok(()))) {
                 metrics::counter!("noetl_duplicate_audits_lost_total").increment(1);
                 tracing::warn!(subscription = scope, ?audit, "duplicates were not noted on the subscription's log");
@@ -157,7 +158,7 @@ impl Executions {
         }
     }
 
-    async fn audit(&self, subscription: Id, duplicates: &[&Claimed]) -> Result<(), ServiceError> {
+    async fn audit(&self, subscription: Id, duplicates: &[&Claimed], by: Option<&Actor>) -> Result<(), ServiceError> {
         let mut log = LockedLog::lock(self.databases.shard_of(subscription), subscription).await?;
         let Some(row) = log.subscription().await? else {
             return Ok(());
@@ -168,7 +169,7 @@ impl Executions {
             let key = one.key.as_ref().map_or("", |(_, key)| key);
             for _ in &one.duplicates {
                 last = self.ids.next_after(last).await?;
-                events.push(row.log().deduplicated(last, key, one.execution_id, clock::now()));
+                events.push(row.log(by).deduplicated(last, key, one.execution_id, clock::now()));
             }
         }
         log.append(&events).await?;

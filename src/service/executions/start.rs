@@ -10,6 +10,7 @@ use super::answer::{Answer, Executed, Outcome};
 use super::claims::Claimed;
 use super::request::{ExecuteRequest, MAX_BATCH, Ready, ValidRequest};
 use super::resolve::Named;
+use crate::domain::actor::Actor;
 use crate::domain::execution::{Creation, overlay};
 use crate::domain::ids::Id;
 use crate::domain::shard::ShardIndex;
@@ -22,8 +23,8 @@ use crate::storage::executions;
 
 impl Executions {
     /// Starts one execution.
-    pub async fn execute(&self, request: ExecuteRequest) -> Answer {
-        let mut answers = self.execute_batch(vec![Ok(request)]).await?;
+    pub async fn execute(&self, request: ExecuteRequest, by: Option<&Actor>) -> Answer {
+        let mut answers = self.execute_batch(vec![Ok(request)], by).await?;
         answers.pop().unwrap_or_else(|| Err(Rejection::invalid("", "nothing was asked for").into()))
     }
 
@@ -31,12 +32,13 @@ impl Executions {
     pub async fn execute_batch(
         &self,
         requests: Vec<Result<ExecuteRequest, Rejection>>,
+        by: Option<&Actor>,
     ) -> Result<Vec<Answer>, ServiceError> {
         if requests.is_empty() || requests.len() > MAX_BATCH {
             let message = format!("a batch has 1 to {MAX_BATCH} requests, not {}", requests.len());
             return Err(Rejection::invalid("requests", message).into());
         }
-        let (mut answers, ready) = self.prepare(requests).await?;
+        let (mut answers, ready) = self.prepare(requests, by).await?;
         fault::reach("execute.validated");
         let (claimed, settled) = self.claim(ready).await;
         answers.extend(settled);
@@ -49,7 +51,7 @@ impl Executions {
             let shard = self.databases.index_of(one.execution_id);
             answers.extend(one.answers(failed.get(&shard)));
         }
-        self.audit_duplicates(&claimed).await;
+        self.audit_duplicates(&claimed, by).await;
         Ok(answers.into_values().collect())
     }
 
@@ -57,6 +59,7 @@ impl Executions {
     async fn prepare(
         &self,
         requests: Vec<Result<ExecuteRequest, Rejection>>,
+        by: Option<&Actor>,
     ) -> Result<(BTreeMap<usize, Answer>, Vec<Ready>), ServiceError> {
         let mut answers = BTreeMap::new();
         let mut valid = Vec::new();
@@ -70,7 +73,7 @@ impl Executions {
         let resolved = self.resolve(&asked).await?;
         let mut ready = Vec::new();
         for (position, request) in valid {
-            match self.named(&request, &resolved).and_then(|named| self.ready(position, request, &named)) {
+            match self.named(&request, &resolved).and_then(|named| self.ready(position, request, &named, by)) {
                 Ok(one) => ready.push(one),
                 Err(error) => drop(answers.insert(position, Err(error))),
             }
@@ -78,7 +81,13 @@ impl Executions {
         Ok((answers, ready))
     }
 
-    fn ready(&self, position: usize, request: ValidRequest, named: &Named) -> Result<Ready, ServiceError> {
+    fn ready(
+        &self,
+        position: usize,
+        request: ValidRequest,
+        named: &Named,
+        by: Option<&Actor>,
+    ) -> Result<Ready, ServiceError> {
         let window = request.dedup.as_ref().and_then(|dedup| dedup.window_seconds);
         let inherited = || named.parent.as_ref().and_then(|head| head.trace.clone()).filter(Value::is_object);
         let creation = Creation {
@@ -91,6 +100,7 @@ impl Executions {
             pool: request.pool,
             trace: request.trace.or_else(inherited),
             emitted_at: clock::now(),
+            actor: by.cloned(),
         };
         let window_seconds = i32::try_from(window.unwrap_or(named.default_window)).unwrap_or(i32::MAX);
         Ok(Ready { position, creation, dedup: request.dedup, window_seconds, hash: request.hash })

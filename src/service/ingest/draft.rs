@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::values::{id, known_id, seconds, text, time};
+use crate::domain::actor::{Actor, META_KEY};
 use crate::domain::lifecycle::is_lifecycle;
 use crate::service::bounds::json_text;
 use crate::service::error::{Rejection, RejectionCode};
@@ -14,6 +15,8 @@ pub const MAX_EVENT_BYTES: usize = 8 << 20;
 const MAX_NAME_BYTES: usize = 255;
 /// What `meta` keeps that the table has no column for.
 const EXTRA: &str = "extra";
+/// Name under `extra` of what a worker sent as the caller: the server alone says which caller it was.
+const SENT_ACTOR: &str = "sent_actor";
 /// Where a value is kept that is no map where a map is needed.
 const BARE: &str = "value";
 
@@ -64,14 +67,14 @@ pub struct EventDraft {
 }
 
 impl EventDraft {
-    /// The event, or what is wrong with it.
-    pub(super) fn read(self) -> Result<NewEvent, Rejection> {
+    /// The event with its caller, or what is wrong with it.
+    pub(super) fn read(self, by: Option<&Actor>) -> Result<NewEvent, Rejection> {
         let execution_id = id("executionId", self.execution_id)?.ok_or_else(|| missing("executionId"))?;
         let event_id = id("eventId", self.event_id)?.ok_or_else(|| missing("eventId"))?;
         if !event_id.can_be_followed() {
             return Err(Rejection::invalid("eventId", "eventId leaves no room for a later event of its log"));
         }
-        let event = NewEvent {
+        let mut event = NewEvent {
             execution_id,
             event_id,
             catalog_id: known_id("catalogId", self.catalog_id)?,
@@ -86,11 +89,14 @@ impl EventDraft {
             duration: seconds("duration", self.duration)?,
             context: json("context", self.context)?,
             result: json("result", self.result)?,
-            meta: json("meta", meta(self.meta, self.extra, self.trace_component)?)?,
+            meta: json("meta", meta(self.meta, self.extra, self.trace_component, by.is_some())?)?,
             error: text("error", self.error)?,
             stack_trace: text("stackTrace", self.stack_trace)?,
         };
         check_size(&event)?;
+        if let Some(actor) = by {
+            event.meta = Some(actor.sign(event.meta.as_deref()));
+        }
         Ok(event)
     }
 }
@@ -117,7 +123,12 @@ fn json(field: &str, value: Option<Value>) -> Result<Option<String>, Rejection> 
 }
 
 /// `meta` with what the table has no column for. Nothing that was sent is lost.
-fn meta(meta: Option<Value>, extra: Option<Value>, trace_component: Option<Value>) -> Result<Option<Value>, Rejection> {
+fn meta(
+    meta: Option<Value>,
+    extra: Option<Value>,
+    trace_component: Option<Value>,
+    signed: bool,
+) -> Result<Option<Value>, Rejection> {
     let mut unknown = match extra.unwrap_or_default() {
         Value::Null => Map::new(),
         Value::Object(extra) => extra,
@@ -130,6 +141,9 @@ fn meta(meta: Option<Value>, extra: Option<Value>, trace_component: Option<Value
         return Ok(None);
     }
     let mut meta = as_map(meta);
+    if signed && let Some(sent) = meta.remove(META_KEY) {
+        unknown.insert(SENT_ACTOR.to_owned(), sent);
+    }
     if !unknown.is_empty() {
         let mut kept = as_map(meta.remove(EXTRA));
         kept.extend(unknown);

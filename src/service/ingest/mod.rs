@@ -16,6 +16,7 @@ use futures::future::join_all;
 use super::error::{Rejection, ServiceError};
 use super::shards::by_shard;
 use super::wake::Wakes;
+use crate::domain::actor::Actor;
 use crate::domain::ids::Id;
 use crate::storage::ingest::NewEvent;
 use crate::storage::pools::Databases;
@@ -57,14 +58,14 @@ impl Ingest {
         Self { databases, wakes }
     }
 
-    /// Takes in a batch.
-    pub async fn project(&self, drafts: Vec<EventDraft>) -> Result<Projected, ServiceError> {
+    /// Takes in a batch of a caller, which the stored events name if it is identified.
+    pub async fn project(&self, drafts: Vec<EventDraft>, by: Option<&Actor>) -> Result<Projected, ServiceError> {
         if drafts.is_empty() || drafts.len() > MAX_EVENTS {
             let message = format!("a batch has 1 to {MAX_EVENTS} events, not {}", drafts.len());
             return Err(Rejection::invalid("events", message).into());
         }
         let count = drafts.len();
-        let (entries, rejected) = read(drafts);
+        let (entries, rejected) = read(drafts, by);
         let mut outcome = Projected { rejected, ..Projected::default() };
         let shards = by_shard(&self.databases, entries, |entry| entry.event.execution_id).into_iter();
         let landings = shards.map(async |(index, entries)| {
@@ -96,10 +97,10 @@ impl Projected {
 }
 
 /// The well-formed events, each id once, and why the others are none, by index.
-fn read(drafts: Vec<EventDraft>) -> (Vec<Entry>, BTreeMap<usize, ServiceError>) {
+fn read(drafts: Vec<EventDraft>, by: Option<&Actor>) -> (Vec<Entry>, BTreeMap<usize, ServiceError>) {
     let (mut entries, mut rejected) = (BTreeMap::<(Id, Id), Entry>::new(), BTreeMap::new());
     for (index, draft) in drafts.into_iter().enumerate() {
-        match draft.read() {
+        match draft.read(by) {
             Ok(event) => {
                 let key = (event.execution_id, event.event_id);
                 entries.entry(key).or_insert_with(|| Entry { event, indexes: Vec::new() }).indexes.push(index);

@@ -1,0 +1,191 @@
+//! The audit log: a line of the target `audit` for each mutation, with the caller, the field, the ids that it is about and
+//! its outcome.
+//!
+//! The outcome is `DONE`, or the code of the refusal or the fault. A mutation that is given up, since its deadline passed or
+//! its caller went, has the outcome `UNKNOWN`: it may be carried out or not.
+
+use std::fmt::Display;
+use std::sync::Arc;
+
+use async_graphql::{Context, Result, Value};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::payloads::{
+    BulkTransitionPayload, CancelExecutionPayload, ClaimOutboxPayload, ExecuteBatchPayload, ExecutePayload,
+    MarkOutboxFailedPayload, MarkOutboxPublishedPayload, RegisterCatalogEntryPayload, RetryOutboxPayload,
+    SubscriptionPayload,
+};
+use super::project_events::ProjectEventsPayload;
+use super::{AdvanceProjectionsPayload, UserError};
+use crate::auth::principal::Principal;
+use crate::graphql::access::principal;
+use crate::graphql::errors::code_name;
+
+/// Ids that a line lists; of more, it tells the number.
+const MAX_IDS: usize = 20;
+/// Characters of an id that a line shows: ids of the input are whatever the caller sent.
+const MAX_CHARACTERS: usize = 200;
+
+/// Result of a mutation.
+pub(super) trait Outcome {
+    fn user_errors(&self) -> &[UserError];
+
+    /// Ids of the objects that the mutation made or found.
+    fn ids(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+macro_rules! outcomes {
+    ($($payload:ty),+) => {
+        $(impl Outcome for $payload {
+            fn user_errors(&self) -> &[UserError] {
+                &self.user_errors
+            }
+        })+
+    };
+}
+
+outcomes!(
+    AdvanceProjectionsPayload,
+    CancelExecutionPayload,
+    MarkOutboxFailedPayload,
+    MarkOutboxPublishedPayload,
+    ProjectEventsPayload,
+    RetryOutboxPayload
+);
+
+impl Outcome for BulkTransitionPayload {
+    fn user_errors(&self) -> &[UserError] {
+        &self.user_errors
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.results.iter().map(|result| result.subscription.0.id.to_string()).collect()
+    }
+}
+
+impl Outcome for ClaimOutboxPayload {
+    fn user_errors(&self) -> &[UserError] {
+        &self.user_errors
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.claims.iter().map(|claim| claim.0.id.to_string()).collect()
+    }
+}
+
+impl Outcome for RegisterCatalogEntryPayload {
+    fn user_errors(&self) -> &[UserError] {
+        &self.user_errors
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.catalog_entry.iter().map(|entry| entry.0.catalog_id.to_string()).collect()
+    }
+}
+
+impl Outcome for SubscriptionPayload {
+    fn user_errors(&self) -> &[UserError] {
+        &self.user_errors
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.subscription.iter().map(|subscription| subscription.0.id.to_string()).collect()
+    }
+}
+
+impl Outcome for ExecutePayload {
+    fn user_errors(&self) -> &[UserError] {
+        &self.user_errors
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.execution.iter().map(|execution| execution.0.execution_id.to_string()).collect()
+    }
+}
+
+impl Outcome for ExecuteBatchPayload {
+    fn user_errors(&self) -> &[UserError] {
+        &self.user_errors
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.results.iter().flat_map(Outcome::ids).collect()
+    }
+}
+
+/// Carries out a mutation about these ids and paths of its input, and notes it in the audit log.
+pub(super) fn audited<'a, T: Outcome + Send + 'a>(
+    ctx: &'a Context<'_>,
+    about: impl IntoIterator<Item = impl Display>,
+    work: impl Future<Output = Result<T>> + Send + 'a,
+) -> BoxFuture<'a, Result<T>> {
+    let line = Line::begin(ctx, about);
+    // A mutation's future is large.
+    let work = work.boxed();
+    async move { line?.end(work.await) }.boxed()
+}
+/// A line, which is written when it is dropped: no mutation ends without one.
+struct Line {
+    principal: Arc<Principal>,
+    operation: String,
+    ids: Vec<String>,
+    count: usize,
+    outcome: String,
+}
+
+impl Line {
+    fn begin(ctx: &Context<'_>, about: impl IntoIterator<Item = impl Display>) -> Result<Self> {
+        let mut line = Self {
+            principal: Arc::clone(principal(ctx)?),
+            operation: ctx.item.node.name.node.to_string(),
+            ids: Vec::new(),
+            count: 0,
+            outcome: "UNKNOWN".to_owned(),
+        };
+        line.list(about);
+        Ok(line)
+    }
+
+    fn end<T: Outcome>(mut self, result: Result<T>) -> Result<T> {
+        match &result {
+            Ok(payload) => {
+                self.list(payload.ids());
+                let refused = payload.user_errors().first().map(|error| code_name(error.code));
+                refused.unwrap_or("DONE").clone_into(&mut self.outcome);
+            }
+            Err(error) => {
+                let code = error.extensions.as_ref().and_then(|extensions| extensions.get("code"));
+                self.outcome = if let Some(Value::String(code)) = code { code.clone() } else { "INTERNAL".to_owned() };
+            }
+        }
+        result
+    }
+
+    fn list(&mut self, ids: impl IntoIterator<Item = impl Display>) {
+        for id in ids {
+            self.count += 1;
+            if self.ids.len() < MAX_IDS {
+                self.ids.push(id.to_string().chars().take(MAX_CHARACTERS).collect());
+            }
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let Self { principal, operation, ids, count, outcome } = self;
+        tracing::info!(
+            target: "audit",
+            subject = &*principal.subject,
+            tenant = principal.tenant.as_deref(),
+            operation,
+            ids = ids.join(" "),
+            count,
+            outcome,
+            "mutation"
+        );
+    }
+}

@@ -1,0 +1,225 @@
+//! Events name the caller that caused them, a worker moves only the subscriptions that it registered, and each mutation
+//! leaves a line in the audit log.
+
+use serde_json::{Value, json};
+
+use crate::common::{Deployment, Server, TokenFile, eventually};
+
+/// Tokens of a deployment, by subject.
+struct Callers {
+    file: TokenFile,
+    ann: String,
+    bob: String,
+    admin: String,
+}
+
+impl Callers {
+    fn new() -> Self {
+        let file = TokenFile::new();
+        let add = |role, subject| file.add(&["--role", role, "--subject", subject]);
+        let (ann, bob, admin) = (add("worker", "ann"), add("worker", "bob"), add("admin", "root"));
+        Self { file, ann, bob, admin }
+    }
+
+    async fn replica(&self, deployment: &Deployment, settings: &[(&str, &str)]) -> Server {
+        let (name, path) = self.file.setting();
+        deployment.replica_with(&[&[(name, path.as_str())], settings].concat()).await
+    }
+
+    /// Registers the catalog entries `inbox` and `flow`.
+    async fn register_entries(&self, server: &Server) {
+        for (path, kind) in [("inbox", "subscription"), ("flow", "playbook")] {
+            let query = "mutation($path: String!, $content: String!) {
+                registerCatalogEntry(input: { path: $path, content: $content }) { userErrors { message } } }";
+            let variables = json!({ "path": path, "content": json!({ "kind": kind }).to_string() });
+            let answer = server.send_as(&self.admin, query, variables).await;
+            assert_eq!(answer["data"]["registerCatalogEntry"]["userErrors"], json!([]), "{answer}");
+        }
+    }
+
+    /// Type and actor of the events of a log.
+    async fn log(&self, server: &Server, id: &str) -> Vec<(String, Value)> {
+        let query = "query($id: ID!) { events(executionId: $id) { nodes { type meta } } }";
+        let answer = server.send_as(&self.admin, query, json!({ "id": id })).await;
+        let nodes = answer["data"]["events"]["nodes"].as_array().unwrap_or_else(|| panic!("{answer}"));
+        nodes.iter().map(|node| (node["type"].as_str().unwrap().to_owned(), node["meta"]["actor"].clone())).collect()
+    }
+}
+
+fn code(response: &Value) -> &str {
+    response["errors"][0]["extensions"]["code"].as_str().unwrap_or("none")
+}
+
+async fn register(server: &Server, token: &str) -> Value {
+    let query = "mutation { registerSubscription(input: { path: \"inbox\" }) {
+        subscription { id state } userErrors { message } } }";
+    server.send_as(token, query, Value::Null).await
+}
+
+fn registered(answer: &Value) -> String {
+    let id = answer["data"]["registerSubscription"]["subscription"]["id"].as_str();
+    id.unwrap_or_else(|| panic!("{answer}")).to_owned()
+}
+
+async fn transition(server: &Server, token: &str, action: &str, id: &str) -> Value {
+    let query =
+        format!("mutation($id: ID!) {{ {action}Subscription(input: {{ id: $id }}) {{ subscription {{ state }} }} }}");
+    server.send_as(token, &query, json!({ "id": id })).await
+}
+
+async fn execute(server: &Server, token: &str, parent: &str) -> String {
+    let query = "mutation($parent: ID!) { execute(input: { path: \"flow\", parentExecutionId: $parent, dedup: { key: \"k\" } }) {
+        execution { id } userErrors { message } } }";
+    let answer = server.send_as(token, query, json!({ "parent": parent })).await;
+    answer["data"]["execute"]["execution"]["id"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+}
+
+#[tokio::test]
+async fn events_name_the_caller_that_caused_them() {
+    let (deployment, callers) = (Deployment::start(2).await, Callers::new());
+    let server = callers.replica(&deployment, &[]).await;
+    callers.register_entries(&server).await;
+    let inbox = registered(&register(&server, &callers.ann).await);
+    transition(&server, &callers.ann, "activate", &inbox).await;
+    transition(&server, &callers.admin, "pause", &inbox).await;
+    let id = execute(&server, &callers.ann, &inbox).await;
+    assert_eq!(execute(&server, &callers.bob, &inbox).await, id, "a duplicate of another caller is one");
+
+    let project = "mutation($events: [EventInput!]!) { projectEvents(input: { events: $events }) {
+        projected duplicates rejected { message } } }";
+    let first: i64 = id.parse().unwrap();
+    let events = json!([
+        { "eventId": (first + 1000).to_string(), "executionId": id, "type": "step.enter", "nodeName": "one" },
+        { "eventId": (first + 1001).to_string(), "executionId": id, "type": "step.exit", "nodeName": "one",
+          "meta": { "command_id": "c", "actor": "root" }, "extra": { "a": 1 } },
+    ]);
+    let sent = server.send_as(&callers.bob, project, json!({ "events": events })).await;
+    assert_eq!(sent["data"]["projectEvents"], json!({ "projected": 2, "duplicates": 0, "rejected": [] }), "{sent}");
+    let again = server.send_as(&callers.ann, project, json!({ "events": events })).await;
+    assert_eq!(again["data"]["projectEvents"], json!({ "projected": 0, "duplicates": 2, "rejected": [] }));
+    let cancel = "mutation($id: ID!) { cancelExecution(input: { id: $id }) { userErrors { message } } }";
+    server.send_as(&callers.admin, cancel, json!({ "id": id })).await;
+
+    let named = |log: &[(&str, &str)]| -> Vec<(String, Value)> {
+        log.iter().map(|(event, actor)| ((*event).to_owned(), json!(actor))).collect()
+    };
+    let expected = [
+        ("subscription.registered", "ann"),
+        ("subscription.activated", "ann"),
+        ("subscription.paused", "root"),
+        ("subscription.message.deduplicated", "bob"),
+    ];
+    assert_eq!(callers.log(&server, &inbox).await, named(&expected));
+    let expected =
+        [("playbook_started", "ann"), ("step.enter", "bob"), ("step.exit", "bob"), ("playbook.cancelled", "root")];
+    assert_eq!(callers.log(&server, &id).await, named(&expected));
+    let query = "query($id: ID!, $event: ID!) { event(executionId: $id, id: $event) { meta } }";
+    let variables = json!({ "id": id, "event": (first + 1001).to_string() });
+    let kept = server.send_as(&callers.admin, query, variables).await["data"]["event"]["meta"].take();
+    assert_eq!(kept, json!({ "command_id": "c", "actor": "bob", "extra": { "a": 1, "sent_actor": "root" } }));
+
+    // Without identified callers there is nothing to name.
+    let open = deployment.replica().await;
+    let id = open.execute(json!({ "path": "flow" })).await["execution"]["id"].as_str().unwrap().to_owned();
+    assert_eq!(callers.log(&server, &id).await, [("playbook_started".to_owned(), Value::Null)]);
+}
+
+#[tokio::test]
+async fn a_worker_moves_only_the_subscriptions_that_it_registered() {
+    let (deployment, callers) = (Deployment::start(2).await, Callers::new());
+    let server = callers.replica(&deployment, &[]).await;
+    callers.register_entries(&server).await;
+    let inbox = registered(&register(&server, &callers.ann).await);
+    assert_eq!(registered(&register(&server, &callers.bob).await), inbox, "registering again is harmless");
+    let moves = ["activate", "pause", "resume", "drain", "deactivate", "activate"];
+    for action in moves {
+        let refused = transition(&server, &callers.bob, action, &inbox).await;
+        assert_eq!(code(&refused), "FORBIDDEN", "{action}: {refused}");
+        let moved = transition(&server, &callers.ann, action, &inbox).await;
+        assert_eq!(moved.get("errors"), None, "{action}: {moved}");
+    }
+    let log = callers.log(&server, &inbox).await;
+    assert_eq!(log.len(), 1 + moves.len(), "a refused transition writes nothing: {log:?}");
+    assert!(log.iter().all(|(_, actor)| actor == "ann"), "{log:?}");
+    let moved = transition(&server, &callers.admin, "deactivate", &inbox).await;
+    assert_eq!(moved["data"]["deactivateSubscription"]["subscription"]["state"], "DEACTIVATED");
+
+    // One that an unidentified caller registered belongs to no worker.
+    let open = deployment.replica().await;
+    let of_nobody = open.register("inbox").await["subscription"]["id"].as_str().unwrap().to_owned();
+    assert_ne!(of_nobody, inbox);
+    assert_eq!(code(&transition(&server, &callers.ann, "activate", &of_nobody).await), "FORBIDDEN");
+}
+
+#[tokio::test]
+async fn a_registration_that_another_finishes_names_the_caller_that_began_it() {
+    let (deployment, callers) = (Deployment::start(2).await, Callers::new());
+    let server = callers.replica(&deployment, &[]).await;
+    callers.register_entries(&server).await;
+    assert!(server.stop().await.success());
+    let mut doomed = callers.replica(&deployment, &[("NOETL_FAULT_POINT", "register.reserved")]).await;
+    let (client, body) = (
+        reqwest::Client::new(),
+        json!({ "query": "mutation {
+        registerSubscription(input: { path: \"inbox\" }) { subscription { id } } }" }),
+    );
+    let request = client.post(format!("{}/graphql", doomed.url)).bearer_auth(&callers.ann).json(&body);
+    assert!(request.send().await.is_err(), "it dies while it serves the request");
+    assert!(!doomed.ended().await.success());
+
+    let server = callers.replica(&deployment, &[]).await;
+    let inbox = registered(&register(&server, &callers.bob).await);
+    assert_eq!(callers.log(&server, &inbox).await, [("subscription.registered".to_owned(), json!("ann"))]);
+    assert_eq!(code(&transition(&server, &callers.bob, "activate", &inbox).await), "FORBIDDEN");
+    assert_eq!(transition(&server, &callers.ann, "activate", &inbox).await.get("errors"), None);
+}
+
+#[tokio::test]
+async fn each_mutation_leaves_a_line_in_the_audit_log() {
+    let (deployment, callers) = (Deployment::start(0).await, Callers::new());
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let mut command = deployment.command("serve");
+    let (name, path) = callers.file.setting();
+    command.env(name, path).env("NOETL_LOG_FORMAT", "json").stderr(log.reopen().unwrap());
+    let server = Server::spawn(command).await;
+    callers.register_entries(&server).await;
+    let inbox = registered(&register(&server, &callers.ann).await);
+    transition(&server, &callers.bob, "activate", &inbox).await;
+    transition(&server, &callers.ann, "resume", &inbox).await;
+    let id = execute(&server, &callers.ann, &inbox).await;
+    let retry = "mutation { retryOutbox(input: { filter: {} }) { matched } }";
+    server.send_as(&callers.ann, retry, Value::Null).await;
+    server.send_as(&callers.admin, retry, Value::Null).await;
+
+    let expected = [
+        ("root", "registerCatalogEntry", "inbox", "DONE"),
+        ("root", "registerCatalogEntry", "flow", "DONE"),
+        ("ann", "registerSubscription", &inbox, "DONE"),
+        ("bob", "activateSubscription", &inbox, "FORBIDDEN"),
+        ("ann", "resumeSubscription", &inbox, "INVALID_TRANSITION"),
+        ("ann", "execute", &id, "DONE"),
+        ("ann", "retryOutbox", "", "FORBIDDEN"),
+        ("root", "retryOutbox", "", "DONE"),
+    ];
+    let text = eventually("the lines are written", async || {
+        let text = std::fs::read_to_string(log.path()).unwrap();
+        (audit(&text).len() >= expected.len()).then_some(text)
+    })
+    .await;
+    let lines = audit(&text);
+    assert_eq!(lines.len(), expected.len(), "{lines:?}");
+    for (line, (subject, operation, id, outcome)) in lines.iter().zip(expected) {
+        let seen = [&line["subject"], &line["operation"], &line["outcome"]];
+        assert_eq!(seen, [subject, operation, outcome], "{line}");
+        assert!(line["ids"].as_str().unwrap_or_default().contains(id), "{line}");
+    }
+    for token in [&callers.ann, &callers.bob, &callers.admin] {
+        assert!(!text.contains(token), "a token is in the log");
+    }
+}
+
+/// The fields of the audit log's lines.
+fn audit(text: &str) -> Vec<Value> {
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    lines.filter(|line| line["target"] == "audit").map(|line| line["fields"].clone()).collect()
+}
