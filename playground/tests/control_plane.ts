@@ -15,18 +15,19 @@ export interface ControlPlane {
   stop: () => Promise<void>;
 }
 
+export const BINARY = resolve(process.env.NOETL_GRAPHQL_BIN ?? "../target/debug/noetl-graphql");
+
 /** The server under test: the one at NOETL_TEST_URL, or one of our own with a data directory of its own. */
-export async function startControlPlane(): Promise<ControlPlane> {
+export async function startControlPlane(settings: Record<string, string> = {}): Promise<ControlPlane> {
   const running = process.env.NOETL_TEST_URL;
   if (running) {
     return { url: running.replace(/\/$/, ""), stop: async () => {} };
   }
-  const binary = resolve(process.env.NOETL_GRAPHQL_BIN ?? "../target/debug/noetl-graphql");
-  if (!existsSync(binary)) {
-    throw new Error(`${binary} does not exist. Build the server, or set NOETL_GRAPHQL_BIN or NOETL_TEST_URL.`);
+  if (!existsSync(BINARY)) {
+    throw new Error(`${BINARY} does not exist. Build the server, or set NOETL_GRAPHQL_BIN or NOETL_TEST_URL.`);
   }
   const dataDir = await mkdtemp(join(tmpdir(), "noetl-playground-"));
-  const server = new Server(binary, dataDir);
+  const server = new Server(BINARY, dataDir, settings);
   try {
     return { url: await server.ready(), stop: () => server.stop() };
   } catch (fault) {
@@ -43,9 +44,10 @@ class Server {
   constructor(
     private readonly binary: string,
     private readonly dataDir: string,
+    settings: Record<string, string>,
   ) {
     const args = ["dev", "--data-dir", dataDir, "--port", "0", "--shards", "2"];
-    this.child = spawn(binary, args, { stdio: ["ignore", "pipe", "pipe"] });
+    this.child = spawn(binary, args, { stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, ...settings } });
     // A spawn that fails has no exit to wait for.
     this.exit = Promise.race([once(this.child, "exit"), once(this.child, "error")]).catch(() => {});
     this.child.stdout?.on("data", (chunk) => this.keep(chunk));
