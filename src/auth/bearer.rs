@@ -47,10 +47,15 @@ fn bearer(text: &str) -> Option<&str> {
     plain(token.trim_start()).filter(|_| scheme.eq_ignore_ascii_case("bearer"))
 }
 
-/// A token68 (RFC 9110, section 11.2) of bounded length.
 fn plain(text: &str) -> Option<&str> {
+    Some(text).filter(|text| is_token(text))
+}
+
+/// Returns whether a text may be a token: a token68 (RFC 9110, section 11.2) of bounded length.
+#[must_use]
+pub fn is_token(text: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
-    Some(text).filter(|text| (1..=MAX_TOKEN_BYTES).contains(&text.len()) && text.bytes().all(allowed))
+    (1..=MAX_TOKEN_BYTES).contains(&text.len()) && text.bytes().all(allowed)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::reader::Reader;
+use crate::auth::bearer::is_token;
 use crate::auth::oidc::{self, OidcSettings};
 use crate::auth::tokens::{self, Tokens};
 
@@ -62,9 +63,9 @@ fn token_file(read: &mut Reader<'_>) -> Option<PathBuf> {
 fn internal_token(read: &mut Reader<'_>) -> Option<[u8; 32]> {
     let token = read.sources.text("NOETL_INTERNAL_API_TOKEN")?;
     let digest = tokens::digest(token);
-    if token.len() < MIN_INTERNAL_BYTES {
+    if token.len() < MIN_INTERNAL_BYTES || !is_token(token) {
         read.problem(format!(
-            "NOETL_INTERNAL_API_TOKEN is too short; give it at least {MIN_INTERNAL_BYTES} characters"
+            "NOETL_INTERNAL_API_TOKEN can't be used; give it at least {MIN_INTERNAL_BYTES} letters, digits and -._~+/="
         ));
     }
     Some(digest)
