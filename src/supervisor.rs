@@ -1,25 +1,48 @@
-//! Named background tasks that live and die together.
+//! Named tasks that live and die together: servers, and the background work that their operations rely on.
 //!
-//! Every task gets the soft token and ends when it is cancelled; what has not ended within the grace period is aborted.
-//! A task that ends, fails or panics before the soft token is cancelled takes the whole process down.
+//! A shutdown has these steps, in this order:
+//!
+//! 1. [`draining`](Supervisor::draining) is cancelled: the replica is no longer ready.
+//! 2. After SIGTERM, a delay passes in which balancers notice it, while requests are still served.
+//! 3. [`closing`](Supervisor::closing) is cancelled: servers take no more connections and end when their operations have.
+//! 4. When the servers have ended, or their time is over, [`soft`](Supervisor::soft) is cancelled: background work ends.
+//! 5. Tasks that have not ended within the grace period are aborted.
+//!
+//! Another signal in any of these steps aborts all tasks. A task that ends, fails or panics before it is asked to takes the
+//! whole process down, without the delay.
 
 use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::{JoinError, JoinSet};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-/// How long tasks have to end by themselves.
+/// Time that background work has to end by itself.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// What a task's failure is reported as.
+/// Cause of a task's failure.
 pub type TaskError = Box<dyn std::error::Error + Send + Sync>;
+
+type Tasks = JoinSet<(&'static str, Result<(), TaskError>)>;
 
 /// Starts and ends the tasks of one process.
 #[derive(Debug, Default)]
 pub struct Supervisor {
-    tasks: JoinSet<(&'static str, Result<(), TaskError>)>,
+    servers: Tasks,
+    background: Tasks,
+    draining: CancellationToken,
+    closing: CancellationToken,
     soft: CancellationToken,
+}
+
+/// Durations of a shutdown.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// Time after SIGTERM in which balancers notice that the replica is no longer ready.
+    pub delay: Duration,
+    /// Time that servers have to end their operations.
+    pub drain: Duration,
 }
 
 /// A task ended before it was asked to.
@@ -28,9 +51,9 @@ pub enum EndedEarly {
     /// With an error, or with none.
     #[error("task {name} ended early{}", .error.as_ref().map(|error| format!(": {error}")).unwrap_or_default())]
     Task {
-        /// Which.
+        /// Name of the task.
         name: &'static str,
-        /// Why, if it said so.
+        /// Its error, if it returned one.
         error: Option<TaskError>,
     },
     /// By a panic, or because it was aborted.
@@ -41,45 +64,116 @@ pub enum EndedEarly {
     Signals(#[from] std::io::Error),
 }
 
+/// The shutdown was interrupted by another signal.
+struct Interrupted;
+
 impl Supervisor {
-    /// Cancelled when the tasks are to end.
+    /// Returns the token that is cancelled when clients should move to another replica.
+    #[must_use]
+    pub fn draining(&self) -> CancellationToken {
+        self.draining.clone()
+    }
+
+    /// Returns the token that is cancelled when servers are to end.
+    #[must_use]
+    pub fn closing(&self) -> CancellationToken {
+        self.closing.clone()
+    }
+
+    /// Returns the token that is cancelled when background tasks are to end.
     #[must_use]
     pub fn soft(&self) -> CancellationToken {
         self.soft.clone()
     }
 
-    /// Starts a task that ends when the soft token is cancelled.
+    /// Starts a background task, which ends when [`soft`](Self::soft) is cancelled.
     pub fn start<E: Into<TaskError>>(
         &mut self,
         name: &'static str,
         task: impl Future<Output = Result<(), E>> + Send + 'static,
     ) {
-        self.tasks.spawn(async move { (name, task.await.map_err(Into::into)) });
+        self.background.spawn(async move { (name, task.await.map_err(Into::into)) });
+    }
+
+    /// Starts a server, which ends when [`closing`](Self::closing) is cancelled and its last operation has ended.
+    pub fn serve<E: Into<TaskError>>(
+        &mut self,
+        name: &'static str,
+        server: impl Future<Output = Result<(), E>> + Send + 'static,
+    ) {
+        self.servers.spawn(async move { (name, server.await.map_err(Into::into)) });
     }
 
     /// Waits for SIGINT, SIGTERM, a task that ends early, or `ended`, which says why the process can't go on; then ends
     /// all tasks.
-    pub async fn run(mut self, ended: impl Future<Output = EndedEarly>) -> Result<(), EndedEarly> {
-        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        let outcome = tokio::select! {
-            _ = interrupt.recv() => Ok(()),
-            _ = terminate.recv() => Ok(()),
-            () = self.soft.cancelled() => Ok(()),
-            Some(ended) = self.tasks.join_next() => Err(early(ended)),
-            error = ended => Err(error),
+    pub async fn run(mut self, patience: Patience, ended: impl Future<Output = EndedEarly>) -> Result<(), EndedEarly> {
+        let mut signals = Signals::listen()?;
+        let (delay, outcome) = tokio::select! {
+            kind = signals.next() => (if kind == SignalKind::terminate() { patience.delay } else { Duration::ZERO }, Ok(())),
+            Some(ended) = self.servers.join_next() => (Duration::ZERO, Err(early(ended))),
+            Some(ended) = self.background.join_next() => (Duration::ZERO, Err(early(ended))),
+            error = ended => (Duration::ZERO, Err(error)),
         };
         if outcome.is_ok() {
-            tracing::info!("stopping");
+            tracing::info!(?delay, "stopping");
         }
-        self.soft.cancel();
-        let drained = async { while self.tasks.join_next().await.is_some() {} };
-        tokio::select! {
-            () = drained => {}
-            () = tokio::time::sleep(GRACE) => tracing::warn!("tasks did not end in time and are aborted"),
-            _ = interrupt.recv() => tracing::warn!("interrupted again; tasks are aborted"),
+        if self.stop(delay, patience.drain, &mut signals).await.is_err() {
+            tracing::warn!("interrupted again; tasks are aborted");
         }
-        self.tasks.shutdown().await;
+        for token in [&self.draining, &self.closing, &self.soft] {
+            token.cancel();
+        }
+        self.servers.shutdown().await;
+        self.background.shutdown().await;
         outcome
+    }
+
+    async fn stop(&mut self, delay: Duration, drain: Duration, signals: &mut Signals) -> Result<(), Interrupted> {
+        self.draining.cancel();
+        signals.interrupt(sleep(delay)).await?;
+        self.closing.cancel();
+        if !signals.interrupt(all_ended(&mut self.servers, drain)).await? {
+            tracing::warn!("operations did not end in time and are aborted");
+        }
+        self.servers.abort_all();
+        self.soft.cancel();
+        if !signals.interrupt(all_ended(&mut self.background, GRACE)).await? {
+            tracing::warn!("tasks did not end in time and are aborted");
+        }
+        Ok(())
+    }
+}
+
+/// Waits until all tasks have ended; returns false if they have not by then.
+async fn all_ended(tasks: &mut Tasks, patience: Duration) -> bool {
+    let ended = async { while tasks.join_next().await.is_some() {} };
+    tokio::time::timeout(patience, ended).await.is_ok()
+}
+
+/// The signals that ask a process to stop.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    async fn next(&mut self) -> SignalKind {
+        tokio::select! {
+            _ = self.interrupt.recv() => SignalKind::interrupt(),
+            _ = self.terminate.recv() => SignalKind::terminate(),
+        }
+    }
+
+    /// Waits for `step`, unless another signal comes first.
+    async fn interrupt<T>(&mut self, step: impl Future<Output = T>) -> Result<T, Interrupted> {
+        tokio::select! {
+            outcome = step => Ok(outcome),
+            _ = self.next() => Err(Interrupted),
+        }
     }
 }
 

@@ -30,11 +30,13 @@ type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
 pub async fn measure(report: &mut Report) {
     let deployment = Deployment::start(1).await;
-    let server = deployment.replica().await;
+    // All readers have one address.
+    let alone = [("NOETL_CALLER_SHARE_PERCENT", "100")];
+    let server = deployment.replica_with(&alone).await;
     deployment.feeds_begun().await;
     working(&deployment, &server, report).await;
     // A fresh process, whose memory nobody has used yet.
-    let server = deployment.replica().await;
+    let server = deployment.replica_with(&alone).await;
     idle(&server, report).await;
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::retention_of;
 use crate::config::Config;
 use crate::graphql::schema::Services;
+use crate::http::listener::Tls;
 use crate::service::wake::Wakes;
 use crate::stream::tailer::{TailSettings, Tailer};
 use crate::stream::wake;
@@ -30,6 +31,11 @@ pub(super) fn start_housekeeping(supervisor: &mut Supervisor, services: &Service
     if retention.days.is_some() && retention.publishes {
         supervisor.start("retention", quiet(retention::run(databases.clone(), retention, supervisor.soft())));
     }
+}
+
+/// Starts the task that takes a changed certificate into use.
+pub(super) fn start_certificate(supervisor: &mut Supervisor, tls: &Tls) {
+    supervisor.start("certificate", quiet(tls.clone().watch(supervisor.soft())));
 }
 
 /// Starts what moves data to and from the broker.

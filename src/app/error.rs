@@ -3,6 +3,7 @@
 use crate::auth::oidc::BadProvider;
 use crate::auth::tokens::TokenFileError;
 use crate::domain::shard::BadShardMap;
+use crate::http::listener::CertificateError;
 use crate::service::error::ServiceError;
 use crate::storage::error::{DatabaseName, StorageError};
 use crate::storage::migrate::MigrationError;
@@ -71,6 +72,9 @@ pub enum AppError {
         /// Why.
         source: std::io::Error,
     },
+    /// The listener's certificate can't be used.
+    #[error("NOETL_TLS_CERT and NOETL_TLS_KEY: {0}")]
+    Certificate(#[from] CertificateError),
     /// A task ended before it was asked to.
     #[error(transparent)]
     EndedEarly(#[from] EndedEarly),

@@ -4,27 +4,27 @@ mod background;
 mod callers;
 mod databases;
 mod error;
+mod listener;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_nats::ServerAddr;
 use axum::Router;
-use axum::serve::ListenerExt;
 use futures::FutureExt;
 use metrics_exporter_prometheus::PrometheusHandle;
 use percent_encoding::percent_decode_str;
 use tokio::net::TcpListener;
 use tokio::time::sleep;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower_http::catch_panic::CatchPanicLayer;
 use uuid::Uuid;
 
 use crate::config::Config;
-use crate::domain::page::DEFAULT_PAGE;
+use crate::graphql::mutation;
 use crate::graphql::schema::{self, EdgeLimits, Replica, Services};
 use crate::http::health::{OutboxBacklog, Probes, Readiness};
+use crate::http::listener::Listener;
 use crate::http::{Admit, Edge, Limits, Sites, TypeSystem, assets, health, router};
 use crate::service::catalog::Catalog;
 use crate::service::executions::Executions;
@@ -38,7 +38,7 @@ use crate::service::wake::Wakes;
 use crate::service::{clock, fault};
 use crate::storage::pools::{Database, Databases};
 use crate::stream::hub::Hub;
-use crate::supervisor::{EndedEarly, Supervisor};
+use crate::supervisor::{EndedEarly, Patience, Supervisor};
 use crate::tasks::maintain;
 use databases::connect;
 
@@ -72,6 +72,8 @@ pub struct App {
     supervisor: Supervisor,
     router: Router,
     connections: TaskTracker,
+    listener: Listener,
+    patience: Patience,
 }
 
 impl App {
@@ -81,12 +83,13 @@ impl App {
         if let Some(point) = config.process.fault_point.clone() {
             fault::arm(point);
         }
+        let tls = listener::tls(config.connections.tls.as_ref()).await?;
         let settings = config.databases.as_ref().ok_or(AppError::NoDatabases)?;
         let databases = connect(settings, settings.pool_size).await?;
         let identity = Uuid::new_v4();
         let ids = Arc::new(lease(&databases, identity, config.process.machine_id).await?);
         let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
-        let limits = Limits { default_page: DEFAULT_PAGE.into(), ..Limits::default() };
+        let limits = listener::limits(&config.connections);
         let replica = Replica {
             name: format!("{host}-{}-{}", std::process::id(), &identity.simple().to_string()[..8]),
             started_at: clock::now(),
@@ -109,23 +112,23 @@ impl App {
         let connections = TaskTracker::new();
         let sites =
             Sites { origins: config.server.allowed_origins.clone(), hosts: config.server.allowed_hosts.clone() };
-        let edge = (limits, sites, supervisor.soft(), connections.clone());
         let admit = callers::admission(&config.auth, &mut supervisor)?;
-        let router = routes(&services, edge, admit, metrics)?;
-        Ok(Self { services, supervisor, router, connections })
+        let listener = listener::new(&mut supervisor, &limits, tls);
+        let router = routes(&services, (&listener, sites, connections.clone()), admit, metrics)?;
+        let patience = listener::patience(&config.connections, &limits);
+        Ok(Self { services, supervisor, router, connections, listener, patience })
     }
 
     /// Serves until a signal, or until `ended` says why the process can't go on.
-    pub async fn serve(self, listener: TcpListener, ended: impl Future<Output = EndedEarly>) -> Result<(), AppError> {
-        let Self { services, mut supervisor, router, connections } = self;
-        let (soft, listener) = (supervisor.soft(), listener.tap_io(|stream| drop(stream.set_nodelay(true))));
-        supervisor.start("http", async move {
-            axum::serve(listener, router).with_graceful_shutdown(soft.cancelled_owned()).await?;
+    pub async fn serve(self, socket: TcpListener, ended: impl Future<Output = EndedEarly>) -> Result<(), AppError> {
+        let Self { services, mut supervisor, router, connections, listener, patience } = self;
+        supervisor.serve("http", async move {
+            listener.serve(socket, router).await?;
             connections.close();
             connections.wait().await;
             Ok::<(), std::io::Error>(())
         });
-        let outcome = supervisor.run(ended).await;
+        let outcome = supervisor.run(patience, ended).await;
         if let Err(error) = services.ids.release().await {
             tracing::warn!(%error, "the machine id is free when its lease runs out");
         }
@@ -193,14 +196,14 @@ fn services(
 
 fn routes(
     services: &Services,
-    (limits, sites, closing, connections): (Limits, Sites, CancellationToken, TaskTracker),
+    (listener, sites, connections): (&Listener, Sites, TaskTracker),
     admit: Admit,
     metrics: PrometheusHandle,
 ) -> Result<Router, AppError> {
     let schema = schema::build(services.clone());
     let types = TypeSystem::from_sdl(&schema::sdl()).map_err(|error| AppError::Schema(error.to_string()))?;
     let databases = services.executions.databases().clone();
-    let draining = closing.clone();
+    let (draining, closing, limits) = (listener.draining.clone(), listener.closing.clone(), listener.limits);
     let readiness = move || {
         let is_down = |database: &&Arc<Database>| database.health().down.is_some();
         let down = databases.distinct().filter(is_down).map(|database| database.name().to_string()).collect();
@@ -212,8 +215,15 @@ fn routes(
         metrics: Arc::new(move || metrics.render()),
         outbox: Arc::new(move || backlog(outbox.clone()).boxed()),
     };
-    let admit = Some(admit);
-    let edge = Edge { limits, admit, sites, closing, connections, ..Edge::new(schema, types) };
+    let edge = Edge {
+        limits,
+        admit: Some(admit),
+        sites,
+        closing,
+        connections,
+        advice: mutation::outcome::how_to_query,
+        ..Edge::new(schema, types)
+    };
     let routes = router(edge).merge(health::routes(probes)).merge(assets::routes());
     Ok(routes.layer(CatchPanicLayer::new()))
 }

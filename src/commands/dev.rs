@@ -46,6 +46,8 @@ pub(super) async fn run(options: Options) -> Result<(), Failure> {
     let port = options.port.unwrap_or(local.server.port);
     let sources = sources.with([
         ("NOETL_PORT", port.to_string()),
+        // No balancer stands before it.
+        ("NOETL_SHUTDOWN_DELAY_SECS", "0".to_owned()),
         ("NOETL_CLUSTER_DSN", servers.cluster_dsn()),
         ("NOETL_SHARDS", servers.shard_dsns().join(",")),
         ("NOETL_NATS_URL", servers.nats_url()),

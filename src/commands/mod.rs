@@ -81,7 +81,9 @@ impl Failure {
         match self {
             Self::Config(_)
             | Self::Telemetry(TelemetryError::Filter(_))
-            | Self::App(AppError::ShardMap(_) | AppError::WrongDatabase { .. }) => ExitCode::from(2),
+            | Self::App(AppError::ShardMap(_) | AppError::WrongDatabase { .. } | AppError::Certificate(_)) => {
+                ExitCode::from(2)
+            }
             _ => ExitCode::FAILURE,
         }
     }
@@ -140,6 +142,7 @@ async fn serve(config: &Config, metrics: PrometheusHandle) -> Result<(), Failure
     let app = App::start(config, metrics).await?;
     let listener = app::bind(config).await?;
     let port = listener.local_addr().map_or(config.server.port, |address| address.port());
-    println!("listening on http://{}", std::net::SocketAddr::new(config.server.host, port));
+    let scheme = if config.connections.tls.is_some() { "https" } else { "http" };
+    println!("listening on {scheme}://{}", std::net::SocketAddr::new(config.server.host, port));
     Ok(app.serve(listener, std::future::pending::<EndedEarly>()).await?)
 }

@@ -5,6 +5,7 @@
 
 mod auth;
 mod broker;
+mod connections;
 mod databases;
 mod file;
 mod housekeeping;
@@ -21,6 +22,7 @@ use crate::stream::tailer::TailSettings;
 use reader::Reader;
 
 pub use auth::AuthSettings;
+pub use connections::{ConnectionSettings, TlsSettings};
 pub use databases::DatabaseSettings;
 pub use housekeeping::HousekeepingSettings;
 pub use log::LogSettings;
@@ -31,6 +33,7 @@ pub use server::ServerSettings;
 const NAMES: &[&[&str]] = &[
     &server::NAMES,
     &auth::NAMES,
+    &connections::NAMES,
     &databases::NAMES,
     &broker::NAMES,
     &housekeeping::NAMES,
@@ -50,6 +53,8 @@ pub struct Config {
     pub server: ServerSettings,
     /// Identification of callers.
     pub auth: AuthSettings,
+    /// Connections of the listener.
+    pub connections: ConnectionSettings,
     /// Databases; `None` where the command starts its own.
     pub databases: Option<DatabaseSettings>,
     /// Addresses of one cluster of brokers; empty: there is no broker.
@@ -121,6 +126,7 @@ impl Sources {
         let config = Config {
             server: server::read(&mut read),
             auth: auth::read(&mut read),
+            connections: connections::read(&mut read),
             databases: databases::read(&mut read, needs != Needs::Nothing),
             brokers: broker::brokers(&mut read, needs_broker),
             event_stream,

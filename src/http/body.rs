@@ -10,6 +10,7 @@ use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use serde::Deserialize;
 
+use super::callers::Slot;
 use super::fault::Fault;
 use super::lexer;
 use super::limits::Limits;
@@ -18,11 +19,16 @@ use super::operation::Parameters;
 use crate::json::{self, Typed};
 
 /// The parameters of a POST.
-pub(super) async fn from_body(headers: &HeaderMap, body: Body, limits: &Limits) -> Result<Parameters, Fault> {
+pub(super) async fn from_body(
+    headers: &HeaderMap,
+    body: Body,
+    limits: &Limits,
+    slot: &mut Slot,
+) -> Result<Parameters, Fault> {
     if !media::is_json(headers) {
         return Err(Fault::ContentType);
     }
-    let reading = tokio::time::timeout(limits.body_timeout, read(headers, body, limits.body_bytes));
+    let reading = tokio::time::timeout(limits.body_timeout, read(headers, body, limits, slot));
     let bytes = reading.await.map_err(|_| Fault::BodyTooSlow)??;
     parameters(bytes.freeze(), limits).await
 }
@@ -39,18 +45,22 @@ pub(super) fn from_uri(uri: &Uri) -> Result<Parameters, Fault> {
     })
 }
 
-async fn read(headers: &HeaderMap, body: Body, limit: usize) -> Result<BytesMut, Fault> {
+async fn read(headers: &HeaderMap, body: Body, limits: &Limits, slot: &mut Slot) -> Result<BytesMut, Fault> {
+    let limit = limits.body_bytes;
     let declared = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if declared.is_some_and(|length| length > limit) {
         return Err(Fault::BodyTooLarge { limit });
     }
     let mut bytes = BytesMut::with_capacity(declared.unwrap_or_default().min(1 << 16));
     let mut chunks = body.into_data_stream();
-    while let Some(chunk) = chunks.next().await {
+    while let Some(chunk) =
+        tokio::time::timeout(limits.body_pause, chunks.next()).await.map_err(|_| Fault::BodyTooSlow)?
+    {
         let chunk = chunk.map_err(|_| Fault::BodyBroken)?;
         if bytes.len() + chunk.len() > limit {
             return Err(Fault::BodyTooLarge { limit });
         }
+        slot.buffer(chunk.len())?;
         bytes.extend_from_slice(&chunk);
     }
     Ok(bytes)

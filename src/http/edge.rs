@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use async_graphql::Executor;
 use axum::http::request::Parts;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::admission::{Admit, Admitted, Caller, Prepare, Sites};
+use super::callers::{CallerKey, Callers, Resource, Slot, Taken};
 use super::document::TypeSystem;
 use super::engine::{Engine, compose};
 use super::fault::Fault;
 use super::limits::Limits;
 use super::observe::{self, OpenConnection, Transport};
+use super::outcome::Advice;
 
 /// An executor and the terms on which it is served.
 #[derive(Clone)]
@@ -27,6 +28,8 @@ pub struct Edge<E> {
     pub limits: Limits,
     /// Attaches to each operation what lives as long as it.
     pub prepare: Prepare,
+    /// Says how to find out the outcome of a mutation that reached its deadline.
+    pub advice: Advice,
     /// Admits callers; none admits everybody.
     pub admit: Option<Admit>,
     /// The sites whose pages may use this server.
@@ -46,6 +49,7 @@ impl<E: Executor> Edge<E> {
             types: Arc::new(types),
             limits: Limits::default(),
             prepare: Arc::new(|request| request),
+            advice: |_| None,
             admit: None,
             sites: Sites::default(),
             closing: CancellationToken::new(),
@@ -59,7 +63,7 @@ pub(super) struct Gate<E> {
     engine: Engine<E>,
     admit: Option<Admit>,
     sites: Sites,
-    slots: Arc<Semaphore>,
+    callers: Arc<Callers>,
     pub(super) closing: CancellationToken,
     pub(super) connections: TaskTracker,
 }
@@ -67,12 +71,17 @@ pub(super) struct Gate<E> {
 impl<E: Executor> Gate<E> {
     pub(super) fn new(edge: Edge<E>) -> Arc<Self> {
         observe::describe();
-        let slots = edge.limits.connections.min(Semaphore::MAX_PERMITS);
         Arc::new(Self {
-            engine: Engine { executor: edge.executor, limits: edge.limits, prepare: edge.prepare, types: edge.types },
+            engine: Engine {
+                executor: edge.executor,
+                limits: edge.limits,
+                prepare: edge.prepare,
+                types: edge.types,
+                advice: edge.advice,
+            },
             admit: edge.admit,
             sites: edge.sites,
-            slots: Arc::new(Semaphore::new(slots)),
+            callers: Callers::new(&edge.limits),
             closing: edge.closing,
             connections: edge.connections,
         })
@@ -89,24 +98,31 @@ impl<E: Executor> Gate<E> {
 
     /// Admits a caller.
     pub(super) async fn admit(&self, caller: impl Into<Caller>) -> Result<Guest<E>, Fault> {
-        let mut engine = self.engine.clone();
+        let (mut engine, caller) = (self.engine.clone(), caller.into());
+        let anonymous = CallerKey::of(caller.extensions.get());
         let admitted = match &self.admit {
-            Some(admit) => admit(caller.into()).await?,
+            Some(admit) => admit(caller).await?,
             None => Admitted::anonymous(Arc::new(|request| request)),
         };
         if self.admit.is_some() {
             engine.prepare = compose(Arc::clone(&admitted.prepare), engine.prepare);
         }
-        Ok(Guest { engine, admitted })
+        let key = admitted.subject.clone().map_or(anonymous, CallerKey::Subject);
+        Ok(Guest { engine, admitted, key })
+    }
+
+    /// A slot for a request of an admitted caller.
+    pub(super) fn slot(&self, key: &CallerKey) -> Result<Slot, Resource> {
+        Slot::take(&self.callers, key)
     }
 
     /// A place for one more long-lived connection.
-    pub(super) fn connect(&self, transport: Transport) -> Result<Place, Fault> {
+    pub(super) fn connect(&self, transport: Transport, key: &CallerKey) -> Result<Place, Fault> {
         if self.closing.is_cancelled() {
             return Err(Fault::Closing);
         }
-        let permit = Arc::clone(&self.slots).try_acquire_owned().map_err(|_| Fault::TooManyConnections)?;
-        Ok(Place { _open: OpenConnection::new(transport), _permit: permit })
+        let taken = self.callers.take(key, Resource::LiveConnections, 1)?;
+        Ok(Place { _open: OpenConnection::new(transport), _taken: taken })
     }
 }
 
@@ -115,10 +131,12 @@ pub(super) struct Guest<E> {
     /// The engine as the caller uses it.
     pub(super) engine: Engine<E>,
     pub(super) admitted: Admitted,
+    /// Name under which the caller is counted.
+    pub(super) key: CallerKey,
 }
 
 /// A long-lived connection's place, free again when dropped.
 pub(super) struct Place {
     _open: OpenConnection,
-    _permit: OwnedSemaphorePermit,
+    _taken: Taken,
 }

@@ -20,6 +20,7 @@ use super::invalid::Invalid;
 use super::limits::Limits;
 use super::observe::{self, Observed, Transport};
 use super::operation::{Operation, Parameters};
+use super::outcome::{self, Advice};
 use super::reply::Reply;
 
 /// An executor and what bounds it.
@@ -29,6 +30,7 @@ pub(super) struct Engine<E> {
     pub(super) limits: Limits,
     pub(super) prepare: Prepare,
     pub(super) types: Arc<TypeSystem>,
+    pub(super) advice: Advice,
 }
 
 impl<E: Executor> Engine<E> {
@@ -39,8 +41,10 @@ impl<E: Executor> Engine<E> {
     }
 
     /// Runs a query or mutation.
-    pub(super) async fn run(&self, operation: Operation, transport: Transport) -> Reply {
+    pub(super) async fn run(&self, mut operation: Operation, transport: Transport) -> Reply {
         let mut observed = Observed::start(transport, operation.kind);
+        let of_mutation = operation.kind == OperationType::Mutation;
+        let advice = of_mutation.then(|| outcome::advise(&mut operation.request, self.advice));
         let run = async {
             let request = (self.prepare)(operation.request);
             self.executor.execute(request).await
@@ -49,7 +53,7 @@ impl<E: Executor> Engine<E> {
         let reply = match timeout(self.limits.deadline, caught).await {
             Ok(Ok(response)) => answered(response, &operation.shape),
             Ok(Err(panic)) => panicked(panic.as_ref()),
-            Err(_) => Reply::timeout(),
+            Err(_) => advice.map_or_else(Reply::timeout, |advice| Reply::outcome_unknown(&advice)),
         };
         observed.settle(&reply);
         reply

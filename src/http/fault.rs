@@ -8,6 +8,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use super::admission::Refusal;
+use super::callers::Resource;
 use super::invalid::Invalid;
 use super::media::Media;
 use super::reply::Reply;
@@ -49,10 +50,19 @@ pub(super) enum Fault {
     Refused(#[from] Refusal),
     #[error("This server is shutting down; connect to another replica.")]
     Closing,
-    #[error("This server has as many open connections as it can serve; try again later.")]
-    TooManyConnections,
+    #[error("The server is at its limit of {}, in total or for this caller; try again later.", .0.limit())]
+    Overloaded(Resource),
     #[error("This is no WebSocket handshake.")]
     Handshake,
+}
+
+/// Code of a request that was not read or run because the server, or its caller's share of it, is used up.
+const OVERLOADED: &str = "OVERLOADED";
+
+impl From<Resource> for Fault {
+    fn from(resource: Resource) -> Self {
+        Self::Overloaded(resource)
+    }
 }
 
 impl Fault {
@@ -65,7 +75,7 @@ impl Fault {
             Self::MutationOverGet | Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::CrossSite | Self::Refused(Refusal::Forbidden) => StatusCode::FORBIDDEN,
             Self::Refused(Refusal::Unauthenticated) => StatusCode::UNAUTHORIZED,
-            Self::Closing | Self::TooManyConnections => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Closing | Self::Overloaded(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::BodyBroken
             | Self::Malformed(_)
             | Self::Unholdable(_)
@@ -77,7 +87,8 @@ impl Fault {
 
     pub(super) fn code(&self) -> &'static str {
         match self {
-            Self::BodyTooLarge { .. } | Self::BodyTooRich { .. } | Self::TooManyConnections => "LIMIT_EXCEEDED",
+            Self::BodyTooLarge { .. } | Self::BodyTooRich { .. } => "LIMIT_EXCEEDED",
+            Self::Overloaded(_) => OVERLOADED,
             Self::BodyTooSlow => "TIMEOUT",
             Self::CrossSite => "FORBIDDEN",
             Self::Refused(refusal) => refusal.code(),
@@ -92,7 +103,7 @@ impl Fault {
         match self {
             Self::BodyTooLarge { .. } => Some("body_bytes"),
             Self::BodyTooRich { .. } => Some("json_values"),
-            Self::TooManyConnections => Some("connections"),
+            Self::Overloaded(resource) => Some(resource.limit()),
             _ => None,
         }
     }
@@ -120,7 +131,7 @@ impl Fault {
             Self::MutationOverGet => Some((header::ALLOW, "POST")),
             Self::Method => Some((header::ALLOW, "GET, POST")),
             Self::Refused(Refusal::Unauthenticated) => Some((header::WWW_AUTHENTICATE, "Bearer")),
-            Self::Closing | Self::TooManyConnections => Some((header::RETRY_AFTER, "1")),
+            Self::Closing | Self::Overloaded(_) => Some((header::RETRY_AFTER, "1")),
             // What is left of the body is not read.
             Self::BodyTooLarge { .. } | Self::BodyTooSlow | Self::BodyBroken => Some((header::CONNECTION, "close")),
             _ => None,

@@ -8,17 +8,19 @@ use std::sync::Arc;
 
 use async_graphql::Executor;
 use async_graphql::parser::types::OperationType;
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::response::{IntoResponse, Response};
 
+use super::callers::Slot;
 use super::edge::{Gate, Guest};
 use super::fault::Fault;
 use super::media::Media;
 use super::observe::{self, Transport};
 use super::reply::Reply;
-use super::{body, multipart, streaming};
+use super::{body, callers, multipart, streaming};
 
 /// Answers a POST, and a GET that is no WebSocket handshake.
 pub(super) async fn serve<E: Executor>(State(gate): State<Arc<Gate<E>>>, request: Request) -> Response {
@@ -76,32 +78,38 @@ async fn answer<E: Executor>(
 ) -> Result<Response, Fault> {
     let (parts, body) = request.into_parts();
     gate.check_site(&parts)?;
-    let Guest { engine, admitted } = gate.admit(&parts).await?;
+    let Guest { engine, admitted, key } = gate.admit(&parts).await?;
+    let mut slot = gate.slot(&key)?;
     let parameters = match transport {
         Transport::Get => body::from_uri(&parts.uri)?,
-        _ => body::from_body(&parts.headers, body, gate.limits()).await?,
+        _ => body::from_body(&parts.headers, body, gate.limits(), &mut slot).await?,
     };
     let operation = match engine.check(parameters, transport) {
         Ok(operation) => operation,
-        Err(invalid) => return Ok(respond(invalid.into(), accepted.media())),
+        Err(invalid) => return respond(invalid.into(), accepted.media(), slot, false),
     };
     let in_parts = accepted.multipart && (operation.kind == OperationType::Subscription || accepted.media.is_none());
     match operation.kind {
         _ if in_parts => {
-            let place = gate.connect(Transport::Multipart)?;
-            let replies = engine.replies(operation, Transport::Multipart);
-            Ok(streaming::respond(gate, multipart::framing(), replies, admitted, place))
+            let place = gate.connect(Transport::Multipart, &key)?;
+            let kind = operation.kind;
+            let replies = callers::keep(slot.unless_live(kind), engine.replies(operation, Transport::Multipart));
+            Ok(streaming::respond(gate, multipart::framing(), (kind, replies), admitted, place))
         }
         OperationType::Subscription => Err(Fault::SubscriptionOverHttp),
         OperationType::Mutation if transport == Transport::Get => Err(Fault::MutationOverGet),
-        _ => Ok(respond(engine.run(operation, transport).await, accepted.media())),
+        kind => {
+            respond(engine.run(operation, transport).await, accepted.media(), slot, kind == OperationType::Mutation)
+        }
     }
 }
 
-fn respond(reply: Reply, media: Media) -> Response {
-    let (status, body) = (media.status(&reply), reply.to_json());
-    let mut response = (reply.headers, body).into_response();
+/// The response of a reply; what a mutation has done is told even if too much waits to be sent.
+fn respond(reply: Reply, media: Media, slot: Slot, of_mutation: bool) -> Result<Response, Fault> {
+    let status = media.status(&reply);
+    let body = slot.send(reply.to_json(), of_mutation)?;
+    let mut response = (reply.headers, Body::from(body)).into_response();
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, media.content_type());
-    response
+    Ok(response)
 }

@@ -14,6 +14,8 @@ pub struct Limits {
     pub json_values: usize,
     /// How long a body may take to arrive. Default 30 s.
     pub body_timeout: Duration,
+    /// Longest pause between two parts of a body. Default 10 s.
+    pub body_pause: Duration,
     /// Bytes of a GraphQL document. Default 256 KiB.
     pub document_bytes: usize,
     /// Lexical tokens of a document. Default 10,000.
@@ -47,8 +49,28 @@ pub struct Limits {
     pub default_page: u64,
     /// How long a query or mutation may run. Default 15 s.
     pub deadline: Duration,
-    /// Open sockets and event streams together. Default 10,000.
+    /// Open HTTP connections and WebSockets of a listener. Default 20,000.
     pub connections: usize,
+    /// Open WebSockets and event streams together. Default 10,000.
+    pub live_connections: usize,
+    /// Requests, and queries and mutations on WebSockets, that are read, run or sent at once. Default 1,024.
+    pub requests: usize,
+    /// Bytes of request bodies and of responses not sent yet, together. Default 256 MiB.
+    pub buffered_bytes: usize,
+    /// Share of each of the four totals above that one caller may take, in percent. A caller is an authenticated subject,
+    /// else an IPv4 address or an IPv6 /64. Default 50.
+    pub caller_share: u8,
+    /// How long a request head, or a TLS handshake, may take to arrive; also how long a connection may stay open before its
+    /// first request. Default 10 s.
+    pub header_timeout: Duration,
+    /// Bytes of a request head, at least 8 KiB; it has at most 100 fields. Default 64 KiB.
+    pub header_bytes: usize,
+    /// How long a connection may stay open between two requests. Default 75 s.
+    pub keep_alive: Duration,
+    /// How long a client may read nothing of what waits for it before its connection ends. Default 30 s.
+    pub write_timeout: Duration,
+    /// Requests at once on one HTTP/2 connection. Default 100.
+    pub streams_per_connection: u32,
     /// Bytes of one WebSocket message from a client. Default 1 MiB.
     pub message_bytes: usize,
     /// How long a WebSocket may stay open without `connection_init`. Default 3 s.
@@ -71,6 +93,7 @@ impl Default for Limits {
             body_bytes: 16 << 20,
             json_values: 1_000_000,
             body_timeout: Duration::from_secs(30),
+            body_pause: Duration::from_secs(10),
             document_bytes: 256 << 10,
             tokens: 10_000,
             depth: 15,
@@ -87,7 +110,16 @@ impl Default for Limits {
             errors: 20,
             default_page: 20,
             deadline: Duration::from_secs(15),
-            connections: 10_000,
+            connections: 20_000,
+            live_connections: 10_000,
+            requests: 1_024,
+            buffered_bytes: 256 << 20,
+            caller_share: 50,
+            header_timeout: Duration::from_secs(10),
+            header_bytes: 64 << 10,
+            keep_alive: Duration::from_secs(75),
+            write_timeout: Duration::from_secs(30),
+            streams_per_connection: 100,
             message_bytes: 1 << 20,
             init_timeout: Duration::from_secs(3),
             operations_per_socket: 100,
@@ -96,5 +128,13 @@ impl Default for Limits {
             idle_timeout: Duration::from_secs(30),
             close_timeout: Duration::from_secs(5),
         }
+    }
+}
+
+impl Limits {
+    /// Returns one caller's share of a total, at least 1.
+    pub(super) fn per_caller(&self, total: usize) -> usize {
+        let share = usize::from(self.caller_share.min(100));
+        (total / 100 * share + total % 100 * share / 100).max(1)
     }
 }

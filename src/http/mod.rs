@@ -7,6 +7,8 @@
 //!   known before it runs, and fields with equal response keys run once.
 //! - A query or mutation ends by its deadline; a panic ends its operation alone.
 //! - An answer has the shape that its operation asked for, also where fields failed ([`Edge::types`]).
+//! - Connections, requests in flight and buffered bytes are capped, in total and per caller ([`listener`]); what goes
+//!   beyond is refused at once with 503.
 //! - Every error has an `extensions.code`, and tells nothing internal.
 //! - A page of another site can't use this server through its visitor's browser.
 //!
@@ -32,6 +34,7 @@
 mod admission;
 pub mod assets;
 mod body;
+mod callers;
 mod document;
 mod edge;
 mod engine;
@@ -41,10 +44,12 @@ pub mod health;
 mod invalid;
 mod lexer;
 mod limits;
+pub mod listener;
 mod media;
 mod multipart;
 mod observe;
 mod operation;
+mod outcome;
 mod reply;
 mod router;
 mod sse;
@@ -56,4 +61,5 @@ pub use document::{InvalidSchema, TypeSystem};
 pub use edge::Edge;
 pub use invalid::{Broken, Invalid, Limit};
 pub use limits::Limits;
+pub use outcome::Advice;
 pub use router::router;

@@ -19,7 +19,15 @@ pub(super) fn describe() {
     describe_gauge!("graphql_connections", "Open WebSockets and event streams, by transport");
     describe_counter!("graphql_refusals_total", "Requests that were refused before they ran, by transport and code");
     describe_counter!("graphql_limit_rejections_total", "Requests beyond a limit, by limit");
+    describe_gauge!("graphql_requests", "Requests that are read, run or sent");
     describe_counter!("graphql_socket_closes_total", "WebSockets that were closed for a reason, by close code");
+}
+
+/// Describes the metrics of listeners to the recorder.
+pub(super) fn describe_connections() {
+    describe_gauge!("http_connections", "Open HTTP connections and WebSockets");
+    describe_counter!("http_connections_refused_total", "Connections that were refused because all places were busy");
+    describe_counter!("http_connections_evicted_total", "Connections without a request that made room for another one");
 }
 
 /// The way an operation came in.

@@ -35,6 +35,16 @@ impl Reply {
         Self::fault("TIMEOUT", "The operation did not finish in time; ask for less, or try again later.")
     }
 
+    /// A mutation ran into its deadline: it may have had its effect. `advice` says how to find out.
+    pub(super) fn outcome_unknown(advice: &[&str]) -> Self {
+        let unknown = "The mutation did not finish in time, so its outcome is unknown: it may have taken effect.";
+        let mut reply = Self::fault("TIMEOUT", [&[unknown], advice].concat().join(" "));
+        for error in &mut reply.errors {
+            error.extensions.get_or_insert_default().set("outcomeUnknown", true);
+        }
+        reply
+    }
+
     /// The caller's admission has ended.
     pub(super) fn expired() -> Self {
         Self::fault("UNAUTHENTICATED", "The token has expired or was withdrawn; connect again with a valid one.")

@@ -16,7 +16,6 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream;
 
-use super::body;
 use super::edge::{Gate, Guest};
 use super::fault::Fault;
 use super::graphql::refuse;
@@ -24,6 +23,7 @@ use super::media::Media;
 use super::observe::Transport;
 use super::reply::Reply;
 use super::streaming::{self, End, Framing};
+use super::{body, callers};
 
 const TRANSPORT: Transport = Transport::EventStream;
 /// It has a data field, since a browser's parser drops an event without one.
@@ -43,19 +43,23 @@ async fn open<E: Executor>(gate: &Gate<E>, request: Request) -> Result<Response,
     if !Media::accepts_event_stream(&parts.headers) {
         return Err(Fault::NotAcceptable { offered: "text/event-stream" });
     }
-    let place = gate.connect(TRANSPORT)?;
-    let Guest { engine, admitted } = gate.admit(&parts).await?;
+    let Guest { engine, admitted, key } = gate.admit(&parts).await?;
+    let place = gate.connect(TRANSPORT, &key)?;
+    let mut slot = gate.slot(&key)?;
     let parameters = if parts.method == Method::POST {
-        body::from_body(&parts.headers, body, gate.limits()).await?
+        body::from_body(&parts.headers, body, gate.limits(), &mut slot).await?
     } else {
         body::from_uri(&parts.uri)?
     };
     let replies = match engine.check(parameters, TRANSPORT) {
-        Err(invalid) => stream::once(async { Reply::from(invalid) }).boxed(),
+        Err(invalid) => (OperationType::Query, stream::once(async { Reply::from(invalid) }).boxed()),
         Ok(operation) if operation.kind == OperationType::Mutation && parts.method != Method::POST => {
             return Err(Fault::MutationOverGet);
         }
-        Ok(operation) => engine.replies(operation, TRANSPORT),
+        Ok(operation) => {
+            let kind = operation.kind;
+            (kind, callers::keep(slot.unless_live(kind), engine.replies(operation, TRANSPORT)))
+        }
     };
     Ok(streaming::respond(gate, framing(), replies, admitted, place))
 }

@@ -8,6 +8,7 @@
 use std::convert::Infallible;
 
 use async_graphql::Executor;
+use async_graphql::parser::types::OperationType;
 use axum::body::Body;
 use axum::http::{HeaderName, header};
 use axum::response::{IntoResponse, Response};
@@ -58,11 +59,12 @@ impl End {
     }
 }
 
-/// A response that streams `replies`; `place` is held as long as they flow.
+/// A response that streams the replies of an operation of this kind; `place` is held as long as they flow. A shutdown ends
+/// subscriptions only: other operations have their full deadline.
 pub(super) fn respond<E: Executor>(
     gate: &Gate<E>,
     framing: Framing,
-    replies: BoxStream<'static, Reply>,
+    (kind, replies): (OperationType, BoxStream<'static, Reply>),
     admitted: Admitted,
     place: Place,
 ) -> Response {
@@ -73,7 +75,8 @@ pub(super) fn respond<E: Executor>(
         (HeaderName::from_static("x-accel-buffering"), "no"),
     ];
     let (sender, receiver) = mpsc::channel(1);
-    let streaming = Streaming { sender, framing, limits: *gate.limits(), closing: gate.closing.clone(), admitted };
+    let closing = if kind == OperationType::Subscription { gate.closing.clone() } else { CancellationToken::new() };
+    let streaming = Streaming { sender, framing, limits: *gate.limits(), closing, admitted };
     gate.connections.spawn(async move {
         // A client that is gone or does not read is told nothing more.
         let _: Result<(), Unread> = streaming.run(replies).await;

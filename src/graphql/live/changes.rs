@@ -4,11 +4,13 @@
 //! once. Where the feed has a gap, the list is read again.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use async_graphql::Result;
 use async_stream::try_stream;
 use futures::{Stream, StreamExt, TryStreamExt};
 
+use super::timed::in_time;
 use super::{broken, wait_for_place};
 use crate::domain::event::{Event, EventFilter};
 use crate::domain::ids::Id;
@@ -27,6 +29,7 @@ pub(super) fn changes(
     hub: Hub,
     subscriptions: Subscriptions,
     filter: SubscriptionFilter,
+    deadline: Duration,
 ) -> impl Stream<Item = Result<SubscriptionRow>> + Send {
     try_stream! {
         let mut feed = reader::read(hub, Start::Latest, lifecycle_events()).boxed();
@@ -34,7 +37,7 @@ pub(super) fn changes(
         let mut seen: HashMap<Id, Id> = HashMap::new();
         loop {
             let mut present = std::pin::pin!(list(&subscriptions, &filter));
-            while let Some(row) = present.try_next().await? {
+            while let Some(row) = in_time(deadline, present.try_next()).await? {
                 if seen.insert(row.id, row.last_event_id) != Some(row.last_event_id) {
                     yield row;
                 }
@@ -47,7 +50,7 @@ pub(super) fn changes(
                     None => return,
                 };
                 let fresh = seen.get(&event.execution_id).is_none_or(|last| *last < event.event_id);
-                let Some(row) = (if fresh { after(&subscriptions, &event).await? } else { None }) else { continue };
+                let Some(row) = (if fresh { in_time(deadline, after(&subscriptions, &event)).await? } else { None }) else { continue };
                 seen.insert(row.id, row.last_event_id);
                 if filter.matches(&row) {
                     yield row;

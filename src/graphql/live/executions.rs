@@ -1,14 +1,17 @@
 //! An execution as it changes.
 
+use std::time::Duration;
+
 use async_graphql::Result;
 use async_stream::try_stream;
 use futures::{FutureExt, Stream, StreamExt, TryStreamExt};
 
+use super::timed::in_time;
 use super::{broken, wait_for_place};
 use crate::domain::event::EventFilter;
 use crate::domain::ids::Id;
 use crate::graphql::errors::fault;
-use crate::service::error::{Rejection, ServiceError};
+use crate::service::error::Rejection;
 use crate::service::executions::Executions;
 use crate::storage::executions::ExecutionRow;
 use crate::stream::hub::Hub;
@@ -16,19 +19,24 @@ use crate::stream::reader::{self, Item, Start};
 
 /// The execution now, then again after each change. The feed is joined before it is read, so no change falls between;
 /// changes that came while it was read are told together.
-pub(super) fn changes(hub: Hub, executions: Executions, id: Id) -> impl Stream<Item = Result<ExecutionRow>> + Send {
+pub(super) fn changes(
+    hub: Hub,
+    executions: Executions,
+    id: Id,
+    deadline: Duration,
+) -> impl Stream<Item = Result<ExecutionRow>> + Send {
     let own = EventFilter { execution_ids: Some(vec![id]), ..EventFilter::default() };
     try_stream! {
         let mut feed = reader::read(hub, Start::Latest, own).boxed();
         wait_for_place(&mut feed).await?;
-        yield row(&executions, id).await.map_err(fault)?;
+        yield in_time(deadline, row(&executions, id)).await?;
         while let Some(item) = feed.try_next().await.map_err(broken)? {
             let mut changed = tells_of_change(&item);
             while let Some(Some(item)) = feed.next().now_or_never() {
                 changed |= tells_of_change(&item.map_err(broken)?);
             }
             if changed {
-                yield row(&executions, id).await.map_err(fault)?;
+                yield in_time(deadline, row(&executions, id)).await?;
             }
         }
     }
@@ -39,10 +47,10 @@ fn tells_of_change(item: &Item) -> bool {
     matches!(item, Item::Event { .. } | Item::Gap { .. })
 }
 
-async fn row(executions: &Executions, id: Id) -> Result<ExecutionRow, ServiceError> {
+async fn row(executions: &Executions, id: Id) -> Result<ExecutionRow> {
     let (mut rows, failed) = executions.by_ids(&[id]).await;
     if let Some(error) = failed.into_values().next() {
-        return Err(error);
+        return Err(fault(error));
     }
-    rows.remove(&id).ok_or_else(|| Rejection::not_found("id", format!("there is no execution {id}")).into())
+    rows.remove(&id).ok_or_else(|| fault(Rejection::not_found("id", format!("there is no execution {id}"))))
 }

@@ -4,9 +4,12 @@ mod changes;
 mod executions;
 pub mod rendered;
 pub mod status;
+pub mod timed;
+
+use std::time::Duration;
 
 use async_graphql::{Context, Error, ID, Result, Subscription};
-use futures::{Stream, TryStreamExt};
+use futures::{Stream, StreamExt, TryStreamExt};
 
 use super::access::{LIVE, principal};
 use super::errors::{fault, stream_unavailable};
@@ -21,6 +24,7 @@ use crate::stream::hub::Hub;
 use crate::stream::reader::{self, Item, ReadError, Start};
 use rendered::{Audience, LiveItem, Rendered, Selection};
 use status::LatestStatus;
+use timed::Timed;
 
 /// The root of all live subscriptions.
 #[derive(Debug)]
@@ -36,15 +40,16 @@ impl Subscription {
         ctx: &Context<'_>,
         #[graphql(desc = "Which events; all by default.")] filter: Option<EventFilter>,
         #[graphql(desc = "Where to start; with what is published from now on by default.")] start: Option<EventStart>,
-    ) -> Result<impl Stream<Item = Result<LiveItem>> + use<>> {
-        let hub = hub(ctx)?;
+    ) -> Result<impl Stream<Item = Result<Timed<LiveItem>>> + use<>> {
+        let (hub, deadline) = (hub(ctx)?, deadline(ctx)?);
         let filter = filter.unwrap_or_default().parse().map_err(fault)?;
         let shards = usize::from(hub.shards());
         let start = start.map_or(Ok(Start::Latest), |start| start.parse(shards, clock::now())).map_err(fault)?;
         let (reader, rendered) = (principal(ctx)?, ctx.data::<Rendered>()?.clone());
         let audience = ctx.data_opt::<Selection>().map(|selection| Audience::of(*selection, reader));
         let items = reader::read(hub, start, filter).map_err(broken);
-        Ok(items.map_ok(move |item| LiveItem::new(item, audience.clone(), rendered.clone())))
+        let item = move |item| LiveItem::new(item, audience.clone(), rendered.clone());
+        Ok(items.map_ok(move |read| Timed::new(item(read), deadline)))
     }
 
     /// An execution as it stands now, then again after each change. Changes that come together are told together; one that
@@ -54,10 +59,11 @@ impl Subscription {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Which one.")] id: ID,
-    ) -> Result<impl Stream<Item = Result<Execution>> + use<>> {
+    ) -> Result<impl Stream<Item = Result<Timed<Execution>>> + use<>> {
         let id = parse_id("id", &id).map_err(fault)?;
-        let executions = ctx.data::<Services>()?.executions.clone();
-        Ok(executions::changes(hub(ctx)?, executions, id).map_ok(Execution))
+        let (executions, deadline) = (ctx.data::<Services>()?.executions.clone(), deadline(ctx)?);
+        let rows = executions::changes(hub(ctx)?, executions, id, deadline);
+        Ok(rows.map_ok(move |row| Timed::new(Execution(row), deadline)))
     }
 
     /// Source subscriptions as they stand now, then each again after each change of its state. It ends with
@@ -67,10 +73,11 @@ impl Subscription {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Which ones; all by default.")] filter: Option<SubscriptionFilter>,
-    ) -> Result<impl Stream<Item = Result<SourceSubscription>> + use<>> {
+    ) -> Result<impl Stream<Item = Result<Timed<SourceSubscription>>> + use<>> {
         let filter = filter.unwrap_or_default().parse().map_err(fault)?;
-        let subscriptions = ctx.data::<Services>()?.subscriptions.clone();
-        Ok(changes::changes(hub(ctx)?, subscriptions, filter).map_ok(SourceSubscription))
+        let (subscriptions, deadline) = (ctx.data::<Services>()?.subscriptions.clone(), deadline(ctx)?);
+        let rows = changes::changes(hub(ctx)?, subscriptions, filter, deadline);
+        Ok(rows.map_ok(move |row| Timed::new(SourceSubscription(row), deadline)))
     }
 
     /// The health of the shards and of the event stream, now and then periodically.
@@ -79,14 +86,20 @@ impl Subscription {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Seconds from one to the next, 1 to 60.", default = 2)] every_seconds: i32,
-    ) -> Result<impl Stream<Item = SystemStatus> + use<>> {
-        let period = status::period(every_seconds)?;
-        Ok(status::watch(ctx.data::<Services>()?.clone(), ctx.data::<LatestStatus>()?.clone(), period))
+    ) -> Result<impl Stream<Item = Timed<SystemStatus>> + use<>> {
+        let (period, deadline) = (status::period(every_seconds)?, deadline(ctx)?);
+        let statuses = status::watch(ctx.data::<Services>()?.clone(), ctx.data::<LatestStatus>()?.clone(), period);
+        Ok(statuses.map(move |status| Timed::new(status, deadline)))
     }
 }
 
 fn hub(ctx: &Context<'_>) -> Result<Hub> {
     ctx.data::<Services>()?.hub.clone().ok_or_else(stream_unavailable)
+}
+
+/// How long one item may take, as long as a query.
+fn deadline(ctx: &Context<'_>) -> Result<Duration> {
+    Ok(ctx.data::<Services>()?.replica.limits.deadline)
 }
 
 fn broken(error: ReadError) -> Error {

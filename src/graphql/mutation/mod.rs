@@ -3,6 +3,7 @@
 mod advance;
 mod audit;
 mod outbox;
+pub mod outcome;
 mod payloads;
 mod project_events;
 

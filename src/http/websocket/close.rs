@@ -1,9 +1,11 @@
 //! Why a socket ends, with the close codes of the protocol.
 //!
-//! 44xx are the codes of graphql-transport-ws; clients do not reconnect on them. 1001, 1012 and 1013 are of RFC 6455 and
-//! its registry; clients reconnect on them.
+//! 44xx are the codes of graphql-transport-ws; clients do not reconnect on them. 1001, 1002, 1007, 1009, 1012 and 1013
+//! are of RFC 6455 and its registry; clients reconnect on them.
 
 use axum::extract::ws::{CloseFrame, Message};
+use tungstenite::Error;
+use tungstenite::error::ProtocolError;
 
 /// Bytes of a close frame's reason (RFC 6455, section 5.5: 125 with the code).
 const MAX_REASON: usize = 123;
@@ -16,12 +18,18 @@ pub(super) enum Close {
     Gone,
     #[error("No sign of life")]
     Dead,
+    #[error("Protocol error: {0}")]
+    Protocol(ProtocolError),
+    #[error("Text is not UTF-8")]
+    NotUtf8,
     #[error("{0}")]
     TooBig(&'static str),
     #[error("Service restart")]
     Restart,
     #[error("Messages are not read fast enough")]
     Slow,
+    #[error("Too many connections, in total or of this caller; try again later")]
+    Overloaded,
     #[error("{0}")]
     BadMessage(String),
     #[error("Unauthorized")]
@@ -41,14 +49,27 @@ pub(super) enum Close {
 }
 
 impl Close {
+    /// The end of a socket from which no message could be read. The library is the one under axum's sockets.
+    pub(super) fn broken(error: axum::Error) -> Self {
+        match error.into_inner().downcast_ref::<Error>() {
+            Some(Error::Protocol(ProtocolError::ResetWithoutClosingHandshake)) => Self::Gone,
+            Some(Error::Protocol(error)) => Self::Protocol(error.clone()),
+            Some(Error::Utf8(_)) => Self::NotUtf8,
+            Some(Error::Capacity(_)) => Self::TooBig("The message is too big"),
+            _ => Self::Gone,
+        }
+    }
+
     /// The code; none where there is nobody to tell.
     pub(super) fn code(&self) -> Option<u16> {
         Some(match self {
             Self::Gone => return None,
             Self::Dead => 1001,
+            Self::Protocol(_) => 1002,
+            Self::NotUtf8 => 1007,
             Self::TooBig(_) => 1009,
             Self::Restart => 1012,
-            Self::Slow => 1013,
+            Self::Slow | Self::Overloaded => 1013,
             Self::BadMessage(_) => 4400,
             Self::Unauthorized => 4401,
             Self::Forbidden | Self::Expired => 4403,

@@ -21,9 +21,11 @@ use axum::http::header;
 use axum::response::Response;
 use futures::FutureExt;
 
+use super::callers::CallerKey;
 use super::edge::Gate;
 use super::fault::Fault;
 use super::graphql;
+use super::listener::Peer;
 use super::media::Media;
 use super::observe::Transport;
 use session::Session;
@@ -50,9 +52,12 @@ async fn upgrade<E: Executor>(gate: Arc<Gate<E>>, request: Request) -> Result<Re
     gate.check_site(&parts)?;
     let upgrade: Result<_, WebSocketUpgradeRejection> = WebSocketUpgrade::from_request_parts(&mut parts, &()).await;
     let upgrade = upgrade.map_err(|_| Fault::Handshake)?;
-    let place = gate.connect(Transport::WebSocket)?;
+    let peer = parts.extensions.get::<Peer>().cloned();
+    // The socket takes its place when its caller is admitted. Where there is none for the address, the client is told by a
+    // status rather than by a close code.
+    drop(gate.connect(Transport::WebSocket, &CallerKey::of(peer.as_ref()))?);
     let caller = (&parts).into();
-    let tracker = gate.connections.clone();
+    let (tracker, token) = (gate.connections.clone(), gate.connections.token());
     // Twice the limit on messages: one that is too long should be read, and told so, where that is cheap.
     let largest = gate.limits().message_bytes.saturating_mul(2);
     let upgrade = upgrade
@@ -62,7 +67,9 @@ async fn upgrade<E: Executor>(gate: Arc<Gate<E>>, request: Request) -> Result<Re
         .max_message_size(largest)
         .max_frame_size(largest);
     Ok(upgrade.on_upgrade(move |socket| {
-        let session = Session::new(gate, socket, caller, place);
-        tracker.track_future(session.run().boxed())
+        let session = Session::new(gate, socket, caller, peer);
+        let session = tracker.track_future(session.run().boxed());
+        drop(token);
+        session
     }))
 }

@@ -16,7 +16,12 @@ use super::message::Outgoing;
 #[derive(Default)]
 pub(super) struct Operations {
     running: SelectAll<Abortable<Running>>,
-    handles: HashMap<String, AbortHandle>,
+    handles: HashMap<String, Handle>,
+}
+
+struct Handle {
+    abort: AbortHandle,
+    live: bool,
 }
 
 impl Operations {
@@ -28,18 +33,28 @@ impl Operations {
         self.handles.contains_key(id)
     }
 
-    /// Runs an operation under an id that is free.
-    pub(super) fn start(&mut self, id: String, replies: BoxStream<'static, Reply>) {
-        let (handle, registration) = AbortHandle::new_pair();
-        self.handles.insert(id.clone(), handle);
+    /// Runs an operation under an id that is free; a `live` one has no end of its own.
+    pub(super) fn start(&mut self, id: String, replies: BoxStream<'static, Reply>, live: bool) {
+        let (abort, registration) = AbortHandle::new_pair();
+        self.handles.insert(id.clone(), Handle { abort, live });
         self.running.push(Abortable::new(Running { id, replies: Some(replies) }, registration));
     }
 
     /// Ends an operation without a word; nothing more of it is handed out.
     pub(super) fn stop(&mut self, id: &str) {
         if let Some(handle) = self.handles.remove(id) {
-            handle.abort();
+            handle.abort.abort();
         }
+    }
+
+    /// Ends all subscriptions without a word; queries and mutations continue.
+    pub(super) fn stop_live(&mut self) {
+        self.handles.retain(|_, handle| {
+            if handle.live {
+                handle.abort.abort();
+            }
+            !handle.live
+        });
     }
 
     /// The next message of any operation; waits for ever while there is none. Safe to cancel.

@@ -3,10 +3,12 @@
 //! Sockets are many and mostly wait, so a session is small: it lives on the heap once, and what it rarely does takes memory
 //! only while it is done.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_graphql::Executor;
+use async_graphql::parser::types::OperationType;
 use axum::extract::ws::{Message, WebSocket};
 use futures::{FutureExt, SinkExt, StreamExt};
 use serde_json::value::RawValue;
@@ -14,10 +16,14 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until, timeout, timeout_at};
 
 use super::super::admission::Caller;
+use super::super::callers::{self, CallerKey, Slot};
 use super::super::edge::{Gate, Guest, Place};
+use super::super::fault::Fault;
 use super::super::invalid::Limit;
 use super::super::limits::Limits;
+use super::super::listener::{Busy, Peer};
 use super::super::observe::{self, Transport};
+use super::super::operation::Operation;
 use super::super::reply::Reply;
 use super::PROTOCOL;
 use super::close::Close;
@@ -34,11 +40,20 @@ pub(super) struct Session<E> {
     operations: Operations,
     caller: Caller,
     /// The admitted client; none before its `connection_init`.
-    guest: Option<Guest<E>>,
+    member: Option<Member<E>>,
     init_deadline: Instant,
     keepalive: Interval,
     last_heard: Instant,
+    /// Whether the server shuts down: no more operations begin.
+    closing: bool,
+    peer: Option<Peer>,
+}
+
+/// An admitted client: its terms, its place, and what keeps the HTTP connection that was upgraded.
+struct Member<E> {
+    guest: Guest<E>,
     _place: Place,
+    _connection: Option<Busy>,
 }
 
 /// What a socket waits for.
@@ -48,11 +63,12 @@ enum Event {
     Answer(Message),
     Keepalive,
     InitDeadline,
+    Evicted,
     Expired,
 }
 
 impl<E: Executor> Session<E> {
-    pub(super) fn new(gate: Arc<Gate<E>>, socket: WebSocket, caller: Caller, place: Place) -> Box<Self> {
+    pub(super) fn new(gate: Arc<Gate<E>>, socket: WebSocket, caller: Caller, peer: Option<Peer>) -> Box<Self> {
         let limits = *gate.limits();
         let started = Instant::now();
         let mut keepalive = interval_at(started + limits.keepalive, limits.keepalive.max(Duration::from_millis(1)));
@@ -63,11 +79,12 @@ impl<E: Executor> Session<E> {
             socket,
             operations: Operations::default(),
             caller,
-            guest: None,
+            member: None,
             init_deadline: started + limits.init_timeout,
             keepalive,
             last_heard: started,
-            _place: place,
+            closing: false,
+            peer,
         })
     }
 
@@ -75,7 +92,7 @@ impl<E: Executor> Session<E> {
     pub(super) async fn run(mut self: Box<Self>) {
         let close = self.serve().await;
         self.operations = Operations::default();
-        self.guest = None;
+        self.member = None;
         tracing::debug!(code = close.code(), reason = %close, "a socket ends");
         self.close(&close).boxed().await;
     }
@@ -89,29 +106,38 @@ impl<E: Executor> Session<E> {
             if let Err(close) = self.handle(event).await {
                 return close;
             }
+            // At a shutdown the socket closes when its queries and mutations have ended, each by its deadline.
+            if self.closing && self.operations.len() == 0 {
+                return Close::Restart;
+            }
         }
     }
 
     async fn event(&mut self) -> Event {
         tokio::select! {
-            () = self.gate.closing.cancelled() => Event::Closing,
+            () = self.gate.closing.cancelled(), if !self.closing => Event::Closing,
             heard = self.socket.next() => Event::Heard(heard),
             answer = self.operations.next() => Event::Answer(answer),
             _ = self.keepalive.tick() => Event::Keepalive,
-            event = admission(self.guest.as_ref(), self.init_deadline) => event,
+            event = admission(self.member.as_ref(), self.peer.as_ref(), self.init_deadline) => event,
         }
     }
 
     async fn handle(&mut self, event: Event) -> Result<(), Close> {
         match event {
-            Event::Closing => Err(Close::Restart),
+            Event::Closing => {
+                self.closing = true;
+                self.operations.stop_live();
+                Ok(())
+            }
             Event::InitDeadline => Err(Close::InitTimeout),
+            Event::Evicted => Err(Close::Overloaded),
             Event::Expired => Err(Close::Expired),
             Event::Keepalive if self.last_heard.elapsed() > self.limits.idle_timeout => Err(Close::Dead),
             Event::Keepalive => self.send(Message::Ping(bytes::Bytes::new())).await,
             Event::Answer(message) => self.send(message).await,
             Event::Heard(None) => Err(Close::Gone),
-            Event::Heard(Some(Err(_))) => Err(Close::TooBig("A frame is broken or too big")),
+            Event::Heard(Some(Err(error))) => Err(Close::broken(error)),
             Event::Heard(Some(Ok(message))) => {
                 self.last_heard = Instant::now();
                 self.hear(message).boxed().await
@@ -148,7 +174,7 @@ impl<E: Executor> Session<E> {
     }
 
     async fn init(&mut self, payload: Option<Map<String, Value>>) -> Result<(), Close> {
-        if self.guest.is_some() {
+        if self.member.is_some() {
             return Err(Close::TooManyInits);
         }
         let caller = Caller { init: payload, ..std::mem::take(&mut self.caller) };
@@ -157,14 +183,20 @@ impl<E: Executor> Session<E> {
             observe::fault(Transport::WebSocket, &fault);
             Close::Forbidden
         })?;
-        self.guest = Some(guest);
+        let place = self.gate.connect(Transport::WebSocket, &guest.key).map_err(|fault| match fault {
+            Fault::Closing => Close::Restart,
+            _ => Close::Overloaded,
+        })?;
+        let connection = self.peer.as_ref().map(Peer::hold);
+        self.member = Some(Member { guest, _place: place, _connection: connection });
         self.send(Outgoing::ConnectionAck.to_message()).await
     }
 
     async fn subscribe(&mut self, id: String, payload: &RawValue) -> Result<(), Close> {
-        let Some(engine) = self.guest.as_ref().map(|guest| guest.engine.clone()) else {
+        let Some(Member { guest, .. }) = &self.member else {
             return Err(Close::Unauthorized);
         };
+        let (engine, key) = (guest.engine.clone(), &guest.key);
         if self.operations.contains(&id) {
             return Err(Close::Duplicate(id));
         }
@@ -173,15 +205,31 @@ impl<E: Executor> Session<E> {
         let room = Limit::OperationsPerSocket.check(running, self.limits.operations_per_socket as u64);
         let room = room.inspect_err(|invalid| observe::invalid(Transport::WebSocket, invalid));
         let parameters = room.and(parameters);
-        match parameters.and_then(|parameters| engine.check(parameters, Transport::WebSocket)) {
-            Ok(operation) => {
-                self.operations.start(id, engine.replies(operation, Transport::WebSocket));
+        let checked = parameters.and_then(|parameters| engine.check(parameters, Transport::WebSocket));
+        match checked.map(|operation| (self.slot(key, &operation), operation)) {
+            Ok((Ok(slot), operation)) => {
+                let live = operation.kind == OperationType::Subscription;
+                let replies = callers::keep(slot, engine.replies(operation, Transport::WebSocket));
+                self.operations.start(id, replies, live);
                 Ok(())
+            }
+            Ok((Err(fault), _)) => {
+                observe::fault(Transport::WebSocket, &fault);
+                self.send(Outgoing::Error { id: &id, payload: &fault.reply().errors }.to_message()).await
             }
             Err(invalid) => {
                 let reply = Reply::from(invalid);
                 self.send(Outgoing::Error { id: &id, payload: &reply.errors }.to_message()).await
             }
+        }
+    }
+
+    /// A slot for a query or mutation. A subscription needs none, as its socket has a place.
+    fn slot(&self, key: &CallerKey, operation: &Operation) -> Result<Option<Slot>, Fault> {
+        match operation.kind {
+            _ if self.closing => Err(Fault::Closing),
+            OperationType::Subscription => Ok(None),
+            _ => self.gate.slot(key).map(Some).map_err(Fault::from),
         }
     }
 
@@ -221,14 +269,23 @@ impl<E: Executor> Session<E> {
     }
 }
 
-/// Waits for what ends a socket's admission: the time for `connection_init`, then the admission's own end.
-async fn admission<E>(guest: Option<&Guest<E>>, init_deadline: Instant) -> Event {
-    if let Some(guest) = guest {
-        guest.admitted.ended().await;
+/// Waits for what ends a socket's admission: before it the time for `connection_init`, or a connection that needs its room;
+/// then the admission's own end.
+async fn admission<E>(member: Option<&Member<E>>, peer: Option<&Peer>, init_deadline: Instant) -> Event {
+    if let Some(member) = member {
+        member.guest.admitted.ended().await;
         return Event::Expired;
     }
-    sleep_until(init_deadline).await;
-    Event::InitDeadline
+    let evicted = async {
+        match peer {
+            Some(peer) => peer.evicted().await,
+            None => pending().await,
+        }
+    };
+    tokio::select! {
+        () = sleep_until(init_deadline) => Event::InitDeadline,
+        () = evicted => Event::Evicted,
+    }
 }
 
 fn sent(result: Result<Result<(), axum::Error>, tokio::time::error::Elapsed>) -> Result<(), Close> {

@@ -57,6 +57,7 @@ impl Deployment {
             ("NOETL_NATS_URL".to_owned(), nats.url()),
             ("NOETL_PORT".to_owned(), "0".to_owned()),
             ("NOETL_POOL_SIZE".to_owned(), "10".to_owned()),
+            ("NOETL_SHUTDOWN_DELAY_SECS".to_owned(), "0".to_owned()),
         ];
         if shards == 0 {
             shard_dsns.push(cluster_dsn.clone());

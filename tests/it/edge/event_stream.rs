@@ -160,9 +160,9 @@ async fn a_client_that_does_not_read_holds_its_subscription_and_then_loses_it() 
 
 #[tokio::test]
 async fn streams_are_bounded_in_number() {
-    let server = Server::limited(Limits { connections: 1, ..Limits::default() }).await;
+    let server = Server::limited(Limits { live_connections: 1, ..Limits::default() }).await;
     let mut events = Events::open(get(&server, "subscription { silent }")).await;
     events.result().await;
     let (status, refused) = answer(get(&server, "subscription { silent }")).await;
-    assert_eq!((status, code(&refused)), (StatusCode::SERVICE_UNAVAILABLE, "LIMIT_EXCEEDED"));
+    assert_eq!((status, code(&refused)), (StatusCode::SERVICE_UNAVAILABLE, "OVERLOADED"));
 }

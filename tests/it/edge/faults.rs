@@ -18,6 +18,24 @@ async fn an_operation_ends_by_its_deadline() {
 }
 
 #[tokio::test]
+async fn a_mutation_that_reaches_its_deadline_says_that_its_outcome_is_unknown() {
+    let server = Server::with(|edge| {
+        edge.limits.deadline = Duration::from_millis(50);
+        edge.advice = |field| (field == "addAndHang").then_some("Query the sum.");
+    })
+    .await;
+    let (status, answer) = server.post_strict("mutation { a: addAndHang(amount: 3) }").await;
+    assert_eq!((status, code(&answer)), (StatusCode::GATEWAY_TIMEOUT, "TIMEOUT"));
+    assert_eq!(*server.probe.sum.borrow(), 3, "it had its effect");
+    let error = &answer["errors"][0];
+    assert_eq!(error["extensions"]["outcomeUnknown"], true, "{answer}");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("its outcome is unknown") && message.ends_with("Query the sum."), "{message}");
+    let (_, answer) = server.post_strict("{ slow }").await;
+    assert_eq!(answer["errors"][0]["extensions"].get("outcomeUnknown"), None, "a query has no outcome");
+}
+
+#[tokio::test]
 async fn an_operation_ends_with_its_client() {
     let server = Server::start().await;
     tokio::select! {

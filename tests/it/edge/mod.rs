@@ -2,6 +2,7 @@
 //! purpose.
 
 mod bounds;
+mod connections;
 mod event_stream;
 mod expiry;
 mod faults;

@@ -187,9 +187,9 @@ async fn operation_ends_with_a_client_that_leaves_or_does_not_read() {
 
 #[tokio::test]
 async fn streams_in_parts_count_as_live_connections() {
-    let server = Server::limited(Limits { connections: 1, ..Limits::default() }).await;
+    let server = Server::limited(Limits { live_connections: 1, ..Limits::default() }).await;
     let mut parts = Parts::open(post(&server, "subscription { silent }", SENT)).await;
     parts.next().await;
     let (status, refused) = answer(post(&server, "subscription { silent }", SENT)).await;
-    assert_eq!((status, code(&refused)), (StatusCode::SERVICE_UNAVAILABLE, "LIMIT_EXCEEDED"));
+    assert_eq!((status, code(&refused)), (StatusCode::SERVICE_UNAVAILABLE, "OVERLOADED"));
 }

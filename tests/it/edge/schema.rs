@@ -230,6 +230,14 @@ impl Mutation {
         let _ = at.map(|point| point.x + point.y);
         of.iter().flatten().sum()
     }
+
+    /// Adds, and never returns.
+    async fn add_and_hang(&self, context: &Context<'_>, amount: i32) -> i32 {
+        let probe = context.data_unchecked::<Probe>();
+        probe.sum.send_modify(|sum| *sum += amount);
+        let _ending = probe.begin();
+        pending().await
+    }
 }
 
 pub(crate) struct Live;

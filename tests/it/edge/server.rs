@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{SinkExt, StreamExt};
+use noetl_graphql::http::listener::Listener;
 use noetl_graphql::http::{Edge, Limits, TypeSystem, router};
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::{Client, RequestBuilder, StatusCode, Url};
@@ -31,7 +32,9 @@ pub(crate) struct Server {
     pub(crate) probe: Probe,
     pub(crate) closing: CancellationToken,
     pub(crate) connections: TaskTracker,
-    _serving: JoinSet<()>,
+    pub(crate) draining: CancellationToken,
+    pub(crate) stopping: CancellationToken,
+    pub(crate) serving: JoinSet<()>,
 }
 
 impl Server {
@@ -59,8 +62,10 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let mut serving = JoinSet::new();
-        serving.spawn(async move { axum::serve(listener, router(edge)).await.unwrap() });
-        Self { address, probe, closing, connections, _serving: serving }
+        let (draining, stopping) = (CancellationToken::new(), CancellationToken::new());
+        let served = Listener { limits: edge.limits, tls: None, draining: draining.clone(), closing: stopping.clone() };
+        serving.spawn(async move { served.serve(listener, router(edge)).await.unwrap() });
+        Self { address, probe, closing, connections, draining, stopping, serving }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {

@@ -6,7 +6,7 @@ use futures::{SinkExt, StreamExt};
 use noetl_graphql::http::Limits;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_tungstenite::tungstenite::Message;
 
 use super::server::{Server, Socket, reaches, soon};
@@ -129,6 +129,39 @@ async fn a_message_beyond_the_limit_closes_with_1009() {
     }
 }
 
+/// A masked frame, the mask being zeros.
+fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+    [&[first, 0x80 | u8::try_from(payload.len()).unwrap(), 0, 0, 0, 0], payload].concat()
+}
+
+#[tokio::test]
+async fn broken_frames_close_with_1002_and_broken_text_with_1007() {
+    let server = Server::start().await;
+    for (bytes, expected) in [
+        (vec![0x81, 1, b'x'], 1002_u16),
+        (frame(0x80 | 0x41, b"reserved bit"), 1002),
+        (frame(0x83, b"unknown kind"), 1002),
+        (frame(0x80, b"continues nothing"), 1002),
+        (frame(0x09, b"a ping in parts"), 1002),
+        (frame(0x81, b"\xff\xfe"), 1007),
+        (frame(0x81, b"\xed\xa0\x80"), 1007),
+    ] {
+        let mut stream = server.socket().await.0.into_inner();
+        stream.write_all(&bytes).await.unwrap();
+        let mut received = Vec::new();
+        let mut buffer = [0; 256];
+        let closed = async {
+            while !received.windows(2).any(|pair| pair == expected.to_be_bytes()) {
+                let count = stream.read(&mut buffer).await.unwrap();
+                assert!(count > 0, "{bytes:x?}: {received:x?}");
+                received.extend_from_slice(&buffer[..count]);
+            }
+        };
+        soon(closed).await;
+        assert_eq!(received[0], 0x88, "a close frame");
+    }
+}
+
 #[tokio::test]
 async fn a_shutdown_closes_with_1012_and_takes_no_more() {
     let server = Server::start().await;
@@ -153,7 +186,7 @@ async fn a_shutdown_closes_with_1012_and_takes_no_more() {
 
 #[tokio::test]
 async fn sockets_are_bounded_in_number() {
-    let server = Server::limited(Limits { connections: 2, ..Limits::default() }).await;
+    let server = Server::limited(Limits { live_connections: 2, caller_share: 100, ..Limits::default() }).await;
     let _first = server.socket().await;
     let second = server.socket().await;
     let refused = server.socket_with("graphql-transport-ws", &[]).await;

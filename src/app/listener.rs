@@ -1,0 +1,77 @@
+//! The listener of a process: its limits, its certificate, and the file descriptors that it may use.
+
+use std::time::Duration;
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+use super::background;
+use super::error::AppError;
+use crate::config::{ConnectionSettings, TlsSettings};
+use crate::domain::page::DEFAULT_PAGE;
+use crate::http::Limits;
+use crate::http::listener::{CertificateFiles, Listener, Tls};
+use crate::supervisor::{Patience, Supervisor};
+
+/// File descriptors for everything but connections of clients: databases, broker, files.
+const RESERVED: u64 = 1_024;
+
+/// Time that the response of an operation that used up its deadline has to leave.
+const SENDING: Duration = Duration::from_secs(5);
+
+/// Returns the transport's limits: never more connections than the system lets the process have.
+pub(super) fn limits(settings: &ConnectionSettings) -> Limits {
+    let possible = connections_within(raise_file_limit());
+    if possible < settings.connections {
+        tracing::info!(
+            possible,
+            configured = settings.connections,
+            "the limit on open files (ulimit -n) allows fewer connections than NOETL_MAX_CONNECTIONS"
+        );
+    }
+    Limits {
+        deadline: settings.deadline,
+        header_timeout: settings.header_timeout,
+        connections: settings.connections.min(possible),
+        live_connections: settings.live_connections,
+        requests: settings.requests,
+        buffered_bytes: settings.buffered_bytes,
+        caller_share: settings.caller_share,
+        default_page: DEFAULT_PAGE.into(),
+        ..Limits::default()
+    }
+}
+
+/// Returns the listener, and starts the task that takes a changed certificate into use.
+pub(super) fn new(supervisor: &mut Supervisor, limits: &Limits, tls: Option<Tls>) -> Listener {
+    if let Some(tls) = &tls {
+        background::start_certificate(supervisor, tls);
+    }
+    Listener { limits: *limits, tls, draining: supervisor.draining(), closing: supervisor.closing() }
+}
+
+/// Returns the durations of a shutdown: an operation that begins with it has its full deadline.
+pub(super) fn patience(settings: &ConnectionSettings, limits: &Limits) -> Patience {
+    Patience { delay: settings.shutdown_delay, drain: limits.deadline + SENDING }
+}
+
+/// Raises the soft limit on open files to the hard one and returns it.
+fn raise_file_limit() -> u64 {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return RESERVED };
+    match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
+        Ok(()) => hard,
+        Err(error) => {
+            tracing::warn!(%error, "the limit on open files can't be raised");
+            soft
+        }
+    }
+}
+
+fn connections_within(files: u64) -> usize {
+    usize::try_from(files.saturating_sub(RESERVED).max(files / 2)).unwrap_or(usize::MAX)
+}
+
+/// Reads the configured certificate.
+pub(super) async fn tls(settings: Option<&TlsSettings>) -> Result<Option<Tls>, AppError> {
+    let Some(TlsSettings { certificate, key }) = settings.cloned() else { return Ok(None) };
+    Ok(Some(Tls::read(CertificateFiles { certificate, key }).await?))
+}

@@ -1,0 +1,52 @@
+//! Items of live subscriptions, each with a deadline.
+//!
+//! An item that can't be resolved in time is replaced by an error with the code `TIMEOUT`, and the subscription continues
+//! with the next item.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use async_graphql::parser::types::Field;
+use async_graphql::registry::Registry;
+use async_graphql::{ContextSelectionSet, Error, ErrorExtensions, OutputType, Positioned, Result, ServerResult, Value};
+use tokio::time::timeout;
+
+/// An item that has to be resolved within its deadline.
+#[derive(Debug)]
+pub struct Timed<T> {
+    item: T,
+    deadline: Duration,
+}
+
+impl<T> Timed<T> {
+    /// An item with its deadline.
+    #[must_use]
+    pub fn new(item: T, deadline: Duration) -> Self {
+        Self { item, deadline }
+    }
+}
+
+impl<T: OutputType> OutputType for Timed<T> {
+    fn type_name() -> Cow<'static, str> {
+        T::type_name()
+    }
+
+    fn create_type_info(registry: &mut Registry) -> String {
+        T::create_type_info(registry)
+    }
+
+    async fn resolve(&self, ctx: &ContextSelectionSet<'_>, field: &Positioned<Field>) -> ServerResult<Value> {
+        let resolved = timeout(self.deadline, self.item.resolve(ctx, field)).await;
+        resolved.unwrap_or_else(|_| Err(ctx.set_error_path(late().into_server_error(field.pos))))
+    }
+}
+
+/// Waits for a part of an item that is read before the item is resolved.
+pub(super) async fn in_time<T>(deadline: Duration, read: impl Future<Output = Result<T>>) -> Result<T> {
+    timeout(deadline, read).await.unwrap_or_else(|_| Err(late()))
+}
+
+fn late() -> Error {
+    let message = "The item was not resolved in time; select less, or query what is missing.";
+    Error::new(message).extend_with(|_, values| values.set("code", "TIMEOUT"))
+}

@@ -1,0 +1,250 @@
+//! Resources that callers take: counted in total and per caller, refused beyond a cap, never waited for.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_graphql::parser::types::OperationType;
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use metrics::gauge;
+
+use super::limits::Limits;
+use super::listener::{Network, Peer};
+use super::reply::Reply;
+
+/// Name under which a caller's resources are counted.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum CallerKey {
+    /// Subject of an authenticated caller.
+    Subject(Arc<str>),
+    /// Address of an anonymous caller.
+    Network(Network),
+    /// All callers together that came in without a [`Peer`].
+    Unknown,
+}
+
+impl CallerKey {
+    /// The key of an anonymous caller.
+    pub(super) fn of(peer: Option<&Peer>) -> Self {
+        peer.map_or(Self::Unknown, |peer| Self::Network(peer.network()))
+    }
+}
+
+/// Something that callers share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Resource {
+    Requests,
+    LiveConnections,
+    BufferedBytes,
+}
+
+impl Resource {
+    /// Name of the limit, as a field of [`Limits`].
+    pub(super) fn limit(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::LiveConnections => "live_connections",
+            Self::BufferedBytes => "buffered_bytes",
+        }
+    }
+
+    fn total(self, limits: &Limits) -> usize {
+        match self {
+            Self::Requests => limits.requests,
+            Self::LiveConnections => limits.live_connections,
+            Self::BufferedBytes => limits.buffered_bytes,
+        }
+    }
+}
+
+/// Amounts by resource.
+type Usage = [usize; 3];
+
+/// Resources of one transport.
+pub(super) struct Callers {
+    limits: Limits,
+    ledger: Mutex<Ledger>,
+}
+
+#[derive(Default)]
+struct Ledger {
+    total: Usage,
+    callers: HashMap<CallerKey, Usage>,
+}
+
+impl Callers {
+    pub(super) fn new(limits: &Limits) -> Arc<Self> {
+        Arc::new(Self { limits: *limits, ledger: Mutex::default() })
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes `amount` of a resource, or says that it is used up, for this caller or for all.
+    pub(super) fn take(
+        self: &Arc<Self>,
+        caller: &CallerKey,
+        resource: Resource,
+        amount: usize,
+    ) -> Result<Taken, Resource> {
+        let mut taken = Taken { callers: Arc::clone(self), caller: caller.clone(), resource, amount: 0 };
+        taken.grow(amount)?;
+        Ok(taken)
+    }
+}
+
+/// Part of a resource; given back when dropped.
+pub(super) struct Taken {
+    callers: Arc<Callers>,
+    caller: CallerKey,
+    resource: Resource,
+    amount: usize,
+}
+
+impl Taken {
+    /// Takes more.
+    pub(super) fn grow(&mut self, amount: usize) -> Result<(), Resource> {
+        let limits = &self.callers.limits;
+        let total = self.resource.total(limits);
+        self.grow_within(amount, total, limits.per_caller(total))
+    }
+
+    /// Takes more, even if the resource is used up then.
+    pub(super) fn grow_beyond(&mut self, amount: usize) {
+        let _: Result<(), Resource> = self.grow_within(amount, usize::MAX, usize::MAX);
+    }
+
+    fn grow_within(&mut self, amount: usize, total: usize, per_caller: usize) -> Result<(), Resource> {
+        let index = self.resource as usize;
+        let mut ledger = self.callers.ledger();
+        let own = ledger.callers.get(&self.caller).map_or(0, |usage| usage[index]);
+        if ledger.total[index].saturating_add(amount) > total || own.saturating_add(amount) > per_caller {
+            return Err(self.resource);
+        }
+        if amount > 0 {
+            ledger.total[index] += amount;
+            ledger.callers.entry(self.caller.clone()).or_default()[index] += amount;
+            self.amount += amount;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if self.amount == 0 {
+            return;
+        }
+        let index = self.resource as usize;
+        let mut ledger = self.callers.ledger();
+        ledger.total[index] -= self.amount;
+        if let Some(usage) = ledger.callers.get_mut(&self.caller) {
+            usage[index] -= self.amount;
+            if *usage == Usage::default() {
+                ledger.callers.remove(&self.caller);
+            }
+        }
+    }
+}
+
+/// Slot of a request in flight, from its admission until its response has been sent.
+pub(super) struct Slot {
+    bytes: Taken,
+    _request: Taken,
+}
+
+impl Slot {
+    /// Takes a slot for a caller.
+    pub(super) fn take(callers: &Arc<Callers>, caller: &CallerKey) -> Result<Self, Resource> {
+        let request = callers.take(caller, Resource::Requests, 1)?;
+        let bytes = callers.take(caller, Resource::BufferedBytes, 0)?;
+        gauge!("graphql_requests").increment(1);
+        Ok(Self { bytes, _request: request })
+    }
+
+    /// Counts bytes that the request holds.
+    pub(super) fn buffer(&mut self, bytes: usize) -> Result<(), Resource> {
+        self.bytes.grow(bytes)
+    }
+
+    /// Returns the slot for as long as an operation's replies are streamed; a subscription has none, as it has the place of
+    /// its connection.
+    pub(super) fn unless_live(self, kind: OperationType) -> Option<Self> {
+        (kind != OperationType::Subscription).then_some(self)
+    }
+
+    /// Returns a response's text, which counts as buffered and keeps the slot until it has been sent. A response that
+    /// `must_leave`, because its operation had an effect, is never refused.
+    pub(super) fn send(mut self, text: String, must_leave: bool) -> Result<Bytes, Resource> {
+        if must_leave {
+            self.bytes.grow_beyond(text.len());
+        } else {
+            self.buffer(text.len())?;
+        }
+        Ok(Bytes::from_owner(Unsent { text, _slot: self }))
+    }
+}
+
+/// Keeps a slot until the last of the replies has been taken.
+pub(super) fn keep(slot: Option<Slot>, replies: BoxStream<'static, Reply>) -> BoxStream<'static, Reply> {
+    replies.inspect(move |_| _ = &slot).boxed()
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        gauge!("graphql_requests").decrement(1);
+    }
+}
+
+/// Response that waits for its client.
+struct Unsent {
+    text: String,
+    _slot: Slot,
+}
+
+impl AsRef<[u8]> for Unsent {
+    fn as_ref(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subject(name: &str) -> CallerKey {
+        CallerKey::Subject(name.into())
+    }
+
+    #[test]
+    fn one_caller_takes_its_share_and_another_has_the_rest() {
+        let callers = Callers::new(&Limits { requests: 4, ..Limits::default() });
+        let take = |name: &str| Slot::take(&callers, &subject(name));
+        let (first, second) = (take("greedy").ok(), take("greedy").ok());
+        assert!(first.is_some() && second.is_some());
+        assert_eq!(take("greedy").err(), Some(Resource::Requests));
+        let other = take("other").ok();
+        assert!(other.is_some());
+        drop(first);
+        assert!(take("greedy").is_ok());
+        drop((second, other));
+        assert!(callers.ledger().callers.is_empty() && callers.ledger().total == Usage::default());
+    }
+
+    #[test]
+    fn a_response_keeps_its_slot_until_it_is_sent() {
+        let callers = Callers::new(&Limits { buffered_bytes: 100, ..Limits::default() });
+        let slot = || Slot::take(&callers, &subject("a")).unwrap_or_else(|_| panic!("a slot is free"));
+        let unsent = slot().send("x".repeat(50), false).unwrap();
+        assert_eq!(slot().send("x".into(), false).err(), Some(Resource::BufferedBytes));
+        let of_mutation = slot().send("x".repeat(90), true).unwrap();
+        assert_eq!(callers.ledger().total, [2, 0, 140]);
+        let part = unsent.slice(..1);
+        drop((unsent, of_mutation));
+        assert_eq!(callers.ledger().total, [1, 0, 50]);
+        drop(part);
+        assert_eq!(callers.ledger().total, Usage::default());
+    }
+}

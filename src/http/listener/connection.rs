@@ -1,0 +1,93 @@
+//! One connection, from its acceptance to its end.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::either::Either;
+
+use super::Shared;
+use super::places::Place;
+use super::service::Requests;
+use super::socket::Socket;
+
+/// Time for a request that is on its way when the shutdown closes idle connections.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// Serves a connection until it ends, has waited too long, or has to make room.
+pub(super) async fn serve(shared: Arc<Shared>, stream: TcpStream, place: Place) {
+    tokio::select! {
+        () = place.evicted() => {}
+        () = connect(&shared, stream, place.clone()) => {}
+    }
+}
+
+async fn connect(shared: &Arc<Shared>, stream: TcpStream, place: Place) {
+    let stream = match &shared.tls {
+        None => Either::Left(stream),
+        Some(tls) => match timeout(shared.limits.header_timeout, tls.accept(stream)).await {
+            Ok(Ok(stream)) => Either::Right(Box::new(stream)),
+            Ok(Err(error)) => return tracing::debug!(%error, "a TLS handshake failed"),
+            Err(_) => return,
+        },
+    };
+    let socket = Socket::new(stream, place.clone(), shared.limits.write_timeout);
+    let requests = Requests { shared: Arc::clone(shared), place: place.clone() };
+    let mut http = pin!(shared.http.serve_connection_with_upgrades(TokioIo::new(socket), requests));
+    let mut overdue = pin!(overdue(shared, &place));
+    let mut retirement = pin!(retirement(shared, &place));
+    let mut abandonment = pin!(abandonment(shared, &place));
+    let mut retired = false;
+    loop {
+        tokio::select! {
+            ended = http.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "a connection broke");
+                }
+                return;
+            }
+            () = overdue.as_mut() => return,
+            () = abandonment.as_mut() => return,
+            () = retirement.as_mut(), if !retired => {
+                retired = true;
+                http.as_mut().graceful_shutdown();
+            }
+        }
+    }
+}
+
+/// Waits until the connection has waited too long for a request.
+async fn overdue(shared: &Shared, place: &Place) {
+    let step = shared.limits.header_timeout.min(shared.limits.keep_alive);
+    loop {
+        match place.due(&shared.limits) {
+            Some(due) if due <= Instant::now() => return,
+            // A request head that begins in the meantime is due earlier, but not before the step ends.
+            Some(due) => sleep_until(due.min(Instant::now() + step)).await,
+            None => sleep(step).await,
+        }
+    }
+}
+
+/// Waits until the connection takes no more requests. HTTP/2 tells the client which requests it has taken; HTTP/1 can only
+/// close an idle connection after giving a request on its way the time to arrive.
+async fn retirement(shared: &Shared, place: &Place) {
+    shared.draining.cancelled().await;
+    if !place.is_http2() {
+        shared.closing.cancelled().await;
+        sleep(LINGER).await;
+    }
+}
+
+/// Waits until the listener is closed and the connection has no request in flight, though its client may be sending one:
+/// a request whose head has not arrived by then is not accepted.
+async fn abandonment(shared: &Shared, place: &Place) {
+    shared.closing.cancelled().await;
+    sleep(LINGER * 2).await;
+    while place.due(&shared.limits).is_none() {
+        sleep(LINGER).await;
+    }
+}

@@ -1,0 +1,160 @@
+//! The accept loop: serves a router over HTTP/1.1 and HTTP/2, in the clear or over TLS.
+//!
+//! What it guarantees, whatever clients send or leave unsent:
+//!
+//! - A connection without a request in flight lasts no longer than [`header_timeout`](Limits::header_timeout) while its
+//!   first or next request head is incomplete, and [`keep_alive`](Limits::keep_alive) between requests.
+//! - A connection whose client reads nothing for [`write_timeout`](Limits::write_timeout) ends, and with it what was
+//!   waiting to be sent. Slow clients stay, as long as they read at all.
+//! - Connections are capped, in total and per address. At the cap a new connection takes the place of the one that has
+//!   waited longest without a request in flight; if all have one, the new connection is refused with 503. So silent
+//!   clients never keep active ones out.
+//! - Every request carries its [`Peer`] as an extension.
+//!
+//! A shutdown has two signals. From `draining` on, responses ask HTTP/1 clients to close, and HTTP/2 clients get a GOAWAY.
+//! At `closing` the listener is closed; idle connections end after a moment in which a request that is on its way still
+//! arrives. [`Listener::serve`] returns when the last connection has ended; WebSockets are no longer its connections.
+
+mod connection;
+mod network;
+mod places;
+mod service;
+mod socket;
+mod tls;
+
+use std::io;
+use std::net::{Shutdown, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper_util::rt::TokioTimer;
+use hyper_util::server::conn::auto::Builder;
+use metrics::counter;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::limits::Limits;
+use super::observe;
+pub(super) use network::Network;
+pub(super) use places::Busy;
+pub use places::Peer;
+use places::{Place, Places};
+use service::Tracked;
+pub use tls::{CertificateError, CertificateFiles, Tls};
+
+/// Response to a connection beyond the cap.
+const BUSY: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+/// Pause after the system had no file descriptor or memory for a connection.
+const EXHAUSTED: Duration = Duration::from_millis(50);
+
+/// Serves a router on a socket.
+#[derive(Debug, Clone)]
+pub struct Listener {
+    /// Bounds of connections.
+    pub limits: Limits,
+    /// Certificate of the listener; none serves in the clear.
+    pub tls: Option<Tls>,
+    /// Cancelled when clients should move to another replica.
+    pub draining: CancellationToken,
+    /// Cancelled when no more connections are accepted.
+    pub closing: CancellationToken,
+}
+
+/// State that all connections of a listener share.
+struct Shared {
+    limits: Limits,
+    tls: Option<Tls>,
+    router: Router,
+    http: Builder<Tracked>,
+    tracker: TaskTracker,
+    draining: CancellationToken,
+    closing: CancellationToken,
+}
+
+impl Listener {
+    /// Accepts and serves connections until `closing` is cancelled, then waits until the last connection has ended.
+    pub async fn serve(self, socket: TcpListener, router: Router) -> io::Result<()> {
+        observe::describe_connections();
+        let Self { limits, tls, draining, closing } = self;
+        let places = Arc::new(Places::new(limits.connections, limits.per_caller(limits.connections)));
+        let tracker = TaskTracker::new();
+        let http = http(&limits, &tracker);
+        let shared = Arc::new(Shared { limits, tls, router, http, tracker, draining, closing });
+        while let Some(accepted) = shared.closing.run_until_cancelled(socket.accept()).await {
+            match accepted {
+                Ok((stream, address)) => accept(&shared, &places, stream, address),
+                Err(error) if is_of_one_connection(&error) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "no connection can be accepted");
+                    places.evict_one();
+                    sleep(EXHAUSTED).await;
+                }
+            }
+        }
+        // Connections that the system completed already may carry requests.
+        let socket = socket.into_std()?;
+        while let Ok((stream, address)) = socket.accept() {
+            stream.set_nonblocking(true)?;
+            accept(&shared, &places, TcpStream::from_std(stream)?, address);
+        }
+        drop(socket);
+        shared.tracker.close();
+        shared.tracker.wait().await;
+        Ok(())
+    }
+}
+
+/// Starts a connection's task, or refuses the connection.
+fn accept(shared: &Arc<Shared>, places: &Arc<Places>, stream: TcpStream, address: SocketAddr) {
+    let Some(place) = Place::claim(places, address) else {
+        counter!("http_connections_refused_total").increment(1);
+        refuse(stream, shared.tls.is_some());
+        return;
+    };
+    drop(stream.set_nodelay(true));
+    shared.tracker.spawn(connection::serve(Arc::clone(shared), stream, place));
+}
+
+/// Closes a connection; says why where that costs nothing. What has arrived is read, as the system would otherwise reset
+/// the connection before the client reads the response.
+fn refuse(stream: TcpStream, encrypted: bool) {
+    if !encrypted {
+        let _ = stream.try_read(&mut [0; 4096]);
+        let _ = stream.try_write(BUSY);
+    }
+    let _ = stream.into_std().and_then(|stream| stream.shutdown(Shutdown::Write));
+}
+
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}
+
+/// The protocols within their limits. Timeouts of HTTP/1 are the connection's own, as they begin before the protocol is
+/// known.
+fn http(limits: &Limits, tracker: &TaskTracker) -> Builder<Tracked> {
+    let mut builder = Builder::new(Tracked(tracker.clone()));
+    let header_bytes = limits.header_bytes.max(8 << 10);
+    builder.http1().header_read_timeout(None).max_buf_size(header_bytes);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(limits.keepalive)
+        .keep_alive_timeout(limits.idle_timeout)
+        .max_header_list_size(u32::try_from(header_bytes).unwrap_or(u32::MAX))
+        .max_concurrent_streams(limits.streams_per_connection)
+        .max_send_buf_size(STREAM_BUFFER)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW);
+    builder
+}
+
+/// Bytes that an HTTP/2 stream takes from a response before the client has read them.
+const STREAM_BUFFER: usize = 64 << 10;
+/// Bytes of a request's body that an HTTP/2 client may send ahead, per stream and per connection.
+const STREAM_WINDOW: u32 = 256 << 10;
+const CONNECTION_WINDOW: u32 = 1 << 20;

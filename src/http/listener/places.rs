@@ -1,0 +1,300 @@
+//! Places of connections: capped in total and per network, with those that wait for a request in the order in which they
+//! began to wait.
+//!
+//! Lock order: a connection's phase, then the ledger.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use metrics::{counter, gauge};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::super::limits::Limits;
+use super::network::Network;
+
+/// Order in which connections began to wait.
+type Turn = u64;
+
+/// Places of one listener.
+#[derive(Debug)]
+pub(super) struct Places {
+    total: usize,
+    per_network: usize,
+    ledger: Mutex<Ledger>,
+}
+
+#[derive(Debug, Default)]
+struct Ledger {
+    open: usize,
+    networks: HashMap<Network, usize>,
+    next: Turn,
+    waiting: BTreeMap<Turn, (Network, CancellationToken)>,
+    waiting_by_network: BTreeSet<(Network, Turn)>,
+}
+
+impl Places {
+    pub(super) fn new(total: usize, per_network: usize) -> Self {
+        Self { total, per_network, ledger: Mutex::default() }
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the connection that has waited longest for a request.
+    pub(super) fn evict_one(&self) {
+        self.ledger().evict(None);
+    }
+}
+
+impl Ledger {
+    /// Ends the connection that has waited longest, of a network or of all; false if none waits.
+    fn evict(&mut self, network: Option<Network>) -> bool {
+        let turn = match network {
+            None => self.waiting.keys().next().copied(),
+            Some(network) => {
+                let mut turns = self.waiting_by_network.range((network, Turn::MIN)..=(network, Turn::MAX));
+                turns.next().map(|(_, turn)| *turn)
+            }
+        };
+        let Some((network, evicted)) = turn.and_then(|turn| self.waiting.remove(&turn)) else { return false };
+        self.waiting_by_network.remove(&(network, turn.unwrap_or_default()));
+        evicted.cancel();
+        counter!("http_connections_evicted_total").increment(1);
+        true
+    }
+
+    fn wait(&mut self, network: Network, evicted: &CancellationToken) -> Turn {
+        let turn = self.next;
+        self.next += 1;
+        self.waiting.insert(turn, (network, evicted.clone()));
+        self.waiting_by_network.insert((network, turn));
+        turn
+    }
+
+    fn wait_no_longer(&mut self, network: Network, turn: Turn) {
+        self.waiting.remove(&turn);
+        self.waiting_by_network.remove(&(network, turn));
+    }
+}
+
+/// Place of one connection; free again when the last handle is dropped.
+#[derive(Debug, Clone)]
+pub(super) struct Place(Arc<Held>);
+
+#[derive(Debug)]
+struct Held {
+    places: Arc<Places>,
+    address: SocketAddr,
+    network: Network,
+    evicted: CancellationToken,
+    phase: Mutex<Phase>,
+}
+
+/// Activity of a connection.
+#[derive(Debug)]
+struct Phase {
+    /// Requests in flight, stalled writes and upgrades.
+    busy: usize,
+    /// Turn among the waiting connections; none while busy.
+    turn: Option<Turn>,
+    /// Time at which the connection was opened, its request head began, or its last request ended.
+    since: Instant,
+    /// Whether a request head is due: the first one, or one that has begun.
+    head: bool,
+    http2: bool,
+}
+
+impl Place {
+    /// Takes a place; none if every other connection, of the network or of all, is busy.
+    pub(super) fn claim(places: &Arc<Places>, address: SocketAddr) -> Option<Self> {
+        let (network, evicted) = (Network::from(address.ip()), CancellationToken::new());
+        let mut ledger = places.ledger();
+        let of_network = ledger.networks.get(&network).copied().unwrap_or_default();
+        if of_network >= places.per_network && !ledger.evict(Some(network)) {
+            return None;
+        }
+        if of_network < places.per_network && ledger.open >= places.total && !ledger.evict(None) {
+            return None;
+        }
+        ledger.open += 1;
+        *ledger.networks.entry(network).or_default() += 1;
+        let turn = Some(ledger.wait(network, &evicted));
+        drop(ledger);
+        gauge!("http_connections").increment(1);
+        let phase = Mutex::new(Phase { busy: 0, turn, since: Instant::now(), head: true, http2: false });
+        Some(Self(Arc::new(Held { places: Arc::clone(places), address, network, evicted, phase })))
+    }
+
+    pub(super) fn peer(&self) -> Peer {
+        Peer { place: self.clone() }
+    }
+
+    /// Waits until the connection has to make room.
+    pub(super) async fn evicted(&self) {
+        self.0.evicted.cancelled().await;
+    }
+
+    /// Notes that bytes have arrived.
+    pub(super) fn heard(&self) {
+        let mut phase = self.0.phase();
+        // Frames of HTTP/2 need not belong to a request.
+        if phase.busy == 0 && !phase.head && !phase.http2 {
+            (phase.head, phase.since) = (true, Instant::now());
+        }
+    }
+
+    pub(super) fn note_http2(&self) {
+        self.0.phase().http2 = true;
+    }
+
+    pub(super) fn is_http2(&self) -> bool {
+        self.0.phase().http2
+    }
+
+    /// Keeps the connection until the guard is dropped.
+    pub(super) fn hold(&self) -> Busy {
+        let mut phase = self.0.phase();
+        phase.busy += 1;
+        if let Some(turn) = phase.turn.take() {
+            self.0.places.ledger().wait_no_longer(self.0.network, turn);
+        }
+        Busy(self.clone())
+    }
+
+    /// Time at which the connection has waited too long; none while it is busy.
+    pub(super) fn due(&self, limits: &Limits) -> Option<Instant> {
+        let phase = self.0.phase();
+        let patience = if phase.head { limits.header_timeout } else { limits.keep_alive };
+        (phase.busy == 0).then(|| phase.since + patience)
+    }
+}
+
+impl Held {
+    fn phase(&self) -> MutexGuard<'_, Phase> {
+        self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let turn = self.phase().turn;
+        let mut ledger = self.places.ledger();
+        if let Some(turn) = turn {
+            ledger.wait_no_longer(self.network, turn);
+        }
+        ledger.open -= 1;
+        if let Some(count) = ledger.networks.get_mut(&self.network) {
+            *count -= 1;
+            if *count == 0 {
+                ledger.networks.remove(&self.network);
+            }
+        }
+        drop(ledger);
+        gauge!("http_connections").decrement(1);
+    }
+}
+
+/// Keeps a connection from being evicted or timed out.
+#[derive(Debug)]
+pub(in crate::http) struct Busy(Place);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let held = &self.0.0;
+        let mut phase = held.phase();
+        phase.busy -= 1;
+        if phase.busy == 0 {
+            (phase.head, phase.since) = (false, Instant::now());
+            phase.turn = Some(held.places.ledger().wait(held.network, &held.evicted));
+        }
+    }
+}
+
+/// Client at the other end of a request's connection: an extension of every request.
+#[derive(Debug, Clone)]
+pub struct Peer {
+    place: Place,
+}
+
+impl Peer {
+    /// Address and port of the client, or of the proxy before it.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.place.0.address
+    }
+
+    pub(in crate::http) fn network(&self) -> Network {
+        self.place.0.network
+    }
+
+    /// Waits until the connection has to make room, as one that is not held.
+    pub(in crate::http) async fn evicted(&self) {
+        self.place.evicted().await;
+    }
+
+    /// Keeps the connection after its request has been answered, as an upgraded connection needs.
+    pub(in crate::http) fn hold(&self) -> Busy {
+        self.place.hold()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(host: u8) -> SocketAddr {
+        ([10, 0, 0, host], 1).into()
+    }
+
+    fn is_evicted(place: &Place) -> bool {
+        place.0.evicted.is_cancelled()
+    }
+
+    #[tokio::test]
+    async fn the_longest_waiting_connection_makes_room_and_busy_ones_stay() {
+        let places = Arc::new(Places::new(10, 2));
+        let first = Place::claim(&places, address(1)).unwrap();
+        let second = Place::claim(&places, address(1)).unwrap();
+        let busy = first.hold();
+        let third = Place::claim(&places, address(1)).unwrap();
+        assert!(!is_evicted(&first) && is_evicted(&second) && !is_evicted(&third));
+        drop(second);
+        let busy_too = third.hold();
+        assert!(Place::claim(&places, address(1)).is_none(), "all are busy");
+        assert!(Place::claim(&places, address(2)).is_some(), "another network has its own");
+        drop((busy, busy_too));
+        assert!(Place::claim(&places, address(1)).is_some());
+        assert!(is_evicted(&first), "it has waited longest");
+    }
+
+    #[tokio::test]
+    async fn the_total_is_made_room_for_across_networks() {
+        let places = Arc::new(Places::new(2, 2));
+        let (first, second) = (Place::claim(&places, address(1)).unwrap(), Place::claim(&places, address(2)).unwrap());
+        let third = Place::claim(&places, address(3)).unwrap();
+        assert!(is_evicted(&first) && !is_evicted(&second) && !is_evicted(&third));
+        drop((first, second, third));
+        let ledger = places.ledger();
+        assert_eq!((ledger.open, ledger.networks.len(), ledger.waiting.len()), (0, 0, 0));
+        assert!(ledger.waiting_by_network.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_due_by_what_it_waits_for() {
+        let limits = Limits::default();
+        let places = Arc::new(Places::new(1, 1));
+        let place = Place::claim(&places, address(1)).unwrap();
+        let since = || place.0.phase().since;
+        assert_eq!(place.due(&limits), Some(since() + limits.header_timeout), "the first head");
+        let busy = place.hold();
+        assert_eq!(place.due(&limits), None);
+        place.heard();
+        drop(busy);
+        assert_eq!(place.due(&limits), Some(since() + limits.keep_alive));
+        place.heard();
+        assert_eq!(place.due(&limits), Some(since() + limits.header_timeout), "the next head has begun");
+    }
+}

@@ -1,0 +1,86 @@
+//! Requests of one connection, on their way to the router and back.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use axum::http::header::{CONNECTION, HeaderValue};
+use axum::http::{Request, Response, Version};
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use hyper::service::Service;
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt;
+
+use super::Shared;
+use super::places::{Busy, Place};
+
+/// Hands the requests of a connection to the router. The connection is busy until a response's body has been taken.
+pub(super) struct Requests {
+    pub(super) shared: Arc<Shared>,
+    pub(super) place: Place,
+}
+
+impl Service<Request<Incoming>> for Requests {
+    type Response = Response<Counted>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let busy = self.place.hold();
+        let http2 = request.version() == Version::HTTP_2;
+        if http2 {
+            self.place.note_http2();
+        }
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(self.place.peer());
+        let response = self.shared.router.clone().oneshot(request);
+        let draining = self.shared.draining.clone();
+        Box::pin(async move {
+            let mut response = response.await?;
+            if draining.is_cancelled() && !http2 {
+                response.headers_mut().entry(CONNECTION).or_insert(HeaderValue::from_static("close"));
+            }
+            Ok(response.map(|body| Counted { body, _busy: busy }))
+        })
+    }
+}
+
+/// Body of a response that keeps its connection.
+pub(super) struct Counted {
+    body: Body,
+    _busy: Busy,
+}
+
+impl HttpBody for Counted {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Starts the tasks of HTTP/2 streams.
+#[derive(Debug, Clone)]
+pub(super) struct Tracked(pub(super) TaskTracker);
+
+impl<F: Future<Output: Send> + Send + 'static> hyper::rt::Executor<F> for Tracked {
+    fn execute(&self, task: F) {
+        self.0.spawn(task);
+    }
+}

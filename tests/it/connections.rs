@@ -1,0 +1,246 @@
+//! Clients that hold connections and send or read nothing: memory stays bounded, and other clients are served.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use reqwest::Url;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::common::{Deployment, PATIENCE, Server, eventually};
+
+const SILENT: usize = 10_000;
+/// Growth for 10,000 silent connections. It was 40 MiB when this was written.
+const SILENT_MIB: f64 = 150.0;
+/// Growth for clients that send slowly or do not read, on top.
+const STUCK_MIB: f64 = 400.0;
+
+fn resident_mib(server: &Server) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1024.0
+}
+
+fn address(server: &Server) -> SocketAddr {
+    server.url.strip_prefix("http://").unwrap().parse().unwrap()
+}
+
+/// Connects from an address of this machine, with a receive buffer that fills at once.
+async fn connect(server: SocketAddr, host: u8) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    socket.bind(SocketAddr::from(([127, 0, 0, host], 0))).unwrap();
+    socket.connect(server).await.unwrap()
+}
+
+/// Connects many times, and sends the same on each; a write that is stuck is left so.
+async fn hold(server: SocketAddr, count: usize, host: u8, bytes: &str) -> Vec<TcpStream> {
+    let mut connections = Vec::with_capacity(count);
+    let mut writing = JoinSet::new();
+    for _ in 0..count {
+        let mut stream = connect(server, host).await;
+        if bytes.is_empty() {
+            connections.push(stream);
+            continue;
+        }
+        let bytes = bytes.to_owned();
+        writing.spawn(async move {
+            let _ = timeout(Duration::from_secs(1), stream.write_all(bytes.as_bytes())).await;
+            stream
+        });
+    }
+    connections.extend(writing.join_all().await);
+    connections
+}
+
+fn post(body: &Value) -> String {
+    let body = body.to_string();
+    format!(
+        "POST /graphql HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// A client of another address gets its answer.
+async fn is_served(server: &Server, host: u8) {
+    let client = reqwest::Client::builder().local_address(IpAddr::from([127, 0, 0, host])).build().unwrap();
+    let request = client.post(format!("{}/graphql", server.url)).json(&json!({ "query": "{ server { version } }" }));
+    let answer: Value = request.send().await.unwrap().json().await.unwrap();
+    assert!(answer["data"]["server"]["version"].is_string(), "{answer}");
+}
+
+fn stream_url(server: &Server, query: &str) -> Url {
+    Url::parse_with_params(&format!("{}/graphql/stream", server.url), [("query", query)]).unwrap()
+}
+
+/// A WebSocket that asks for much and reads nothing.
+async fn unread_socket(server: SocketAddr, host: u8) -> TcpStream {
+    let mut stream = connect(server, host).await;
+    let handshake = "GET /graphql HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+                     sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+                     sec-websocket-protocol: graphql-transport-ws\r\n\r\n";
+    stream.write_all(handshake.as_bytes()).await.unwrap();
+    let mut status = [0; 12];
+    stream.read_exact(&mut status).await.unwrap();
+    assert_eq!(status, *b"HTTP/1.1 101");
+    let mut frames = frame(&json!({ "type": "connection_init" }));
+    for id in 0..5 {
+        let payload = json!({ "query": include_str!("edge/introspection.graphql") });
+        frames.extend(frame(&json!({ "type": "subscribe", "id": id.to_string(), "payload": payload })));
+    }
+    let _ = timeout(Duration::from_secs(1), stream.write_all(&frames)).await;
+    stream
+}
+
+/// A text frame under a mask of zeros.
+fn frame(message: &Value) -> Vec<u8> {
+    let text = message.to_string();
+    let length = u16::try_from(text.len()).unwrap();
+    let mut frame = vec![0x81];
+    match length {
+        0..=125 => frame.push(0x80 | length.to_be_bytes()[1]),
+        _ => frame.extend([&[0x80 | 0x7e], &length.to_be_bytes()[..]].concat()),
+    }
+    frame.extend([0; 4]);
+    frame.extend(text.as_bytes());
+    frame
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_do_nothing_cost_little_and_keep_nobody_out() {
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).unwrap();
+    let silent = SILENT.min(usize::try_from(most).unwrap().saturating_sub(4_000));
+    let deployment = Deployment::start(1).await;
+    // A busy machine takes its time to open so many connections.
+    let server = deployment.replica_with(&[("NOETL_HEADER_TIMEOUT_SECS", "300")]).await;
+    let at = address(&server);
+    is_served(&server, 2).await;
+
+    let before = resident_mib(&server);
+    let mut held = Vec::new();
+    for host in 11..15 {
+        held.extend(hold(at, silent / 4, host, "").await);
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a count of connections")]
+    let expected = (silent / 4 * 4) as f64;
+    eventually("all are accepted", async || (server.metric("http_connections").await >= expected).then_some(())).await;
+    let grown = resident_mib(&server) - before;
+    println!("{silent} silent connections: {grown:.1} MiB, {:.1} KiB each", grown * 1024.0 / expected);
+    assert!(grown < SILENT_MIB, "{grown} MiB for {silent} silent connections");
+    is_served(&server, 2).await;
+    is_served(&server, 11).await;
+
+    let introspection = post(&json!({ "query": include_str!("edge/introspection.graphql") })).repeat(3);
+    let slow_body = post(&json!({ "query": "{ server { version } }", "variables": { "x": "y".repeat(200_000) } }));
+    held.extend(hold(at, 1_000, 15, "POST /graphql HTTP/1.1\r\nhost: 127.0.0.1\r\nx-slow: ").await);
+    held.extend(hold(at, 600, 16, &slow_body[..150_000]).await);
+    held.extend(hold(at, 50, 17, &introspection).await);
+    for _ in 0..50 {
+        held.push(unread_socket(at, 18).await);
+    }
+    let grown = resident_mib(&server) - before;
+    println!("with slow heads, slow bodies and clients that never read: {grown:.1} MiB");
+    assert!(grown < SILENT_MIB + STUCK_MIB, "{grown} MiB");
+    is_served(&server, 2).await;
+    let shed = r#"graphql_limit_rejections_total{limit="requests"}"#;
+    assert!(server.metric(shed).await >= 1.0, "the caller with the slow bodies has more than its share");
+
+    drop(held);
+    eventually("all places are free", async || (server.metric("http_connections").await <= 10.0).then_some(())).await;
+    eventually("all slots are free", async || (server.metric("graphql_requests").await == 0.0).then_some(())).await;
+    is_served(&server, 16).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn caps_are_settings() {
+    let deployment = Deployment::start(0).await;
+    let settings = [("NOETL_MAX_LIVE_CONNECTIONS", "2"), ("NOETL_CALLER_SHARE_PERCENT", "50")];
+    let server = deployment.replica_with(&settings).await;
+    let first = server.live("subscription { systemStatus { at } }", Value::Null).await;
+    let client = reqwest::Client::new();
+    let stream = client.get(stream_url(&server, "subscription { systemStatus { at } }"));
+    let refused = stream.header("accept", "text/event-stream").send().await.unwrap();
+    assert_eq!((refused.status().as_u16(), refused.headers()["retry-after"].to_str().unwrap()), (503, "1"));
+    let refused: Value = refused.json().await.unwrap();
+    assert_eq!(refused["errors"][0]["extensions"]["code"], "OVERLOADED");
+    drop(first);
+
+    let mut wrong = deployment.command("check-config");
+    wrong.envs([("NOETL_CALLER_SHARE_PERCENT", "0"), ("NOETL_TLS_CERT", "/only/one.pem"), ("NOETL_MAX_REQUESTS", "x")]);
+    let output = wrong.output().await.unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let problems = String::from_utf8(output.stderr).unwrap();
+    for name in ["NOETL_CALLER_SHARE_PERCENT", "NOETL_TLS_KEY", "NOETL_MAX_REQUESTS"] {
+        assert!(problems.contains(name), "{problems}");
+    }
+}
+
+/// A row lock that is held longer than the deadline.
+#[tokio::test]
+async fn a_mutation_past_its_deadline_says_how_to_find_its_outcome() {
+    use sqlx::Connection;
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica_with(&[("NOETL_OPERATION_DEADLINE_SECS", "1")]).await;
+    server.register_entry("p", &json!({ "kind": "playbook" })).await;
+    let mut locked = deployment.cluster().await;
+    let mut locked = locked.begin().await.unwrap();
+    sqlx::query("LOCK TABLE noetl.execution IN ACCESS EXCLUSIVE MODE").execute(&mut *locked).await.unwrap();
+    let query = "mutation { execute(input: { path: \"p\" }) { outcome } }";
+    let response = server.send(query, Value::Null).await.unwrap();
+    let error = &response["errors"][0];
+    assert_eq!(
+        (&error["extensions"]["code"], &error["extensions"]["outcomeUnknown"]),
+        (&json!("TIMEOUT"), &json!(true))
+    );
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("outcome is unknown") && message.contains("query executions"), "{response}");
+    locked.rollback().await.unwrap();
+}
+
+/// An item that can't be resolved in time.
+#[tokio::test]
+async fn an_item_of_a_subscription_has_a_deadline() {
+    use sqlx::Connection;
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica_with(&[("NOETL_OPERATION_DEADLINE_SECS", "1")]).await;
+    server.register_entry("p", &json!({ "kind": "playbook" })).await;
+    deployment.feeds_begun().await;
+    let started = server.execute(json!({ "path": "p" })).await;
+    let id = started["execution"]["id"].as_str().unwrap();
+    let query = format!("subscription {{ executionChanges(id: \"{id}\") {{ status snapshot {{ version }} }} }}");
+    let stream = reqwest::Client::new().get(stream_url(&server, &query)).header("accept", "text/event-stream");
+    let mut stream = stream.send().await.unwrap();
+    let mut text = String::new();
+    let mut until = async |what: &str, from: usize| -> usize {
+        loop {
+            if let Some(at) = text[from..].find(what) {
+                return from + at + what.len();
+            }
+            let chunk = timeout(PATIENCE, stream.chunk()).await.expect(what).unwrap().expect(what);
+            text.push_str(std::str::from_utf8(&chunk).unwrap());
+        }
+    };
+    let changed = async |event: i64| {
+        let insert =
+            "INSERT INTO noetl.event (execution_id, event_id, event_type) VALUES ($1::bigint, $2, 'call.done')";
+        let insert = sqlx::query(insert).bind(id.parse::<i64>().unwrap()).bind(event);
+        insert.execute(&mut deployment.cluster().await).await.unwrap();
+    };
+    let first = until("\"status\"", 0).await;
+    let mut locked = deployment.cluster().await;
+    let mut locked = locked.begin().await.unwrap();
+    let lock = "LOCK TABLE noetl.projection_snapshot IN ACCESS EXCLUSIVE MODE";
+    sqlx::query(lock).execute(&mut *locked).await.unwrap();
+    changed(1).await;
+    let late = until("TIMEOUT", first).await;
+    locked.rollback().await.unwrap();
+    // The subscription continues.
+    changed(2).await;
+    until("\"status\"", late).await;
+}

@@ -1,0 +1,231 @@
+//! SIGTERM: the order of its steps, and nothing lost behind a balancer.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinHandle, JoinSet};
+
+use crate::common::{Deployment, Live, PATIENCE, Server, eventually};
+
+const LIVE: &str = "subscription { systemStatus { at } }";
+const EXECUTE: &str = "mutation { execute(input: { path: \"p\" }) { outcome execution { id } } }";
+
+/// A balancer for connections: it asks each replica whether it is ready, and opens connections to those that are.
+struct Balancer {
+    url: String,
+    tasks: Vec<AbortHandle>,
+}
+
+impl Balancer {
+    async fn start(replicas: &[&Server]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (mut ready, mut tasks) = (Vec::new(), Vec::new());
+        for replica in replicas {
+            let address = replica.url.strip_prefix("http://").unwrap().to_owned();
+            let (sender, receiver) = watch::channel(true);
+            ready.push((address.clone(), receiver));
+            tasks.push(tokio::spawn(check(address, sender)).abort_handle());
+        }
+        tasks.push(tokio::spawn(balance(listener, ready)).abort_handle());
+        Self { url, tasks }
+    }
+}
+
+impl Drop for Balancer {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+async fn check(address: String, ready: watch::Sender<bool>) {
+    loop {
+        let mut answer = [0; 12];
+        let probe = async {
+            let mut stream = TcpStream::connect(&address).await?;
+            let request = format!("GET /readyz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+            stream.write_all(request.as_bytes()).await?;
+            stream.read_exact(&mut answer).await
+        };
+        let asked = tokio::time::timeout(Duration::from_secs(1), probe).await.is_ok_and(|asked| asked.is_ok());
+        ready.send_replace(asked && answer == *b"HTTP/1.1 200");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn balance(listener: TcpListener, replicas: Vec<(String, watch::Receiver<bool>)>) {
+    let mut connections = JoinSet::new();
+    for next in 0.. {
+        let (mut client, _) = listener.accept().await.unwrap();
+        let ready: Vec<_> = replicas.iter().filter(|(_, ready)| *ready.borrow()).map(|(at, _)| at.clone()).collect();
+        let Some(address) = ready.get(next % ready.len().max(1)).cloned() else { continue };
+        connections.spawn(async move {
+            if let Ok(mut server) = TcpStream::connect(address).await {
+                let _ = copy_bidirectional(&mut client, &mut server).await;
+            }
+        });
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+/// Clients that start executions until they are told to stop.
+struct Load {
+    clients: JoinSet<Vec<String>>,
+    answered: Arc<AtomicUsize>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Load {
+    fn start(url: &str) -> Self {
+        let (answered, stop) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let mut clients = JoinSet::new();
+        for _ in 0..8 {
+            let (url, answered, stop) = (format!("{url}/graphql"), Arc::clone(&answered), Arc::clone(&stop));
+            clients.spawn(async move {
+                let (client, mut ids) = (reqwest::Client::new(), Vec::new());
+                while !stop.load(Ordering::Relaxed) {
+                    let request = client.post(&url).json(&json!({ "query": EXECUTE })).timeout(PATIENCE);
+                    let response = request.send().await.expect("a request was lost");
+                    assert_eq!(response.status(), 200);
+                    let answer: Value = response.json().await.expect("a response was cut");
+                    let id = answer["data"]["execute"]["execution"]["id"].as_str();
+                    ids.push(id.unwrap_or_else(|| panic!("{answer}")).to_owned());
+                    answered.fetch_add(1, Ordering::Relaxed);
+                }
+                ids
+            });
+        }
+        Self { clients, answered, stop }
+    }
+
+    /// Waits for this many more answers; fails with the first client that fails.
+    async fn more(&mut self, count: usize) {
+        let until = self.answered.load(Ordering::Relaxed) + count;
+        eventually("more requests are answered", async || {
+            if let Some(ended) = self.clients.try_join_next() {
+                panic!("a client ended: {ended:?}");
+            }
+            (self.answered.load(Ordering::Relaxed) >= until).then_some(())
+        })
+        .await;
+    }
+
+    async fn end(self) -> Vec<String> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.clients.join_all().await.concat()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_is_lost_when_a_replica_behind_a_balancer_stops() {
+    let deployment = Deployment::start(1).await;
+    let delay = [("NOETL_SHUTDOWN_DELAY_SECS", "1")];
+    let (first, second) = (deployment.replica_with(&delay).await, deployment.replica_with(&delay).await);
+    first.register_entry("p", &json!({ "kind": "playbook" })).await;
+    let balancer = Balancer::start(&[&first, &second]).await;
+    let mut live =
+        [Live::open(&balancer.url, LIVE, Value::Null).await, Live::open(&balancer.url, LIVE, Value::Null).await];
+    let mut load = Load::start(&balancer.url);
+    load.more(100).await;
+
+    assert!(first.stop().await.success());
+    load.more(100).await;
+    let ids = load.end().await;
+    assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len());
+    let rows = deployment.sum_over_shards("SELECT count(*) FROM noetl.execution").await;
+    assert_eq!(usize::try_from(rows).unwrap(), ids.len(), "each execution was answered, each answer has its execution");
+
+    // One of the live connections was the stopped replica's; it continues on the other one.
+    let mut closed = 0;
+    for live in &mut live {
+        let items = async { while live.next().await.is_some() {} };
+        if tokio::time::timeout(Duration::from_secs(3), items).await.is_ok() {
+            assert_eq!(live.close_code, Some(1012));
+            closed += 1;
+        }
+    }
+    assert_eq!(closed, 1);
+    assert!(Live::open(&balancer.url, LIVE, Value::Null).await.next().await.is_some());
+}
+
+/// Makes each start of an execution take 3 s.
+async fn slow_down(deployment: &Deployment) {
+    let mut connection = deployment.cluster().await;
+    for statement in [
+        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(3); RETURN NEW; END'",
+        "CREATE TRIGGER slow BEFORE INSERT ON noetl.execution FOR EACH ROW EXECUTE FUNCTION slow()",
+    ] {
+        sqlx::query(statement).execute(&mut connection).await.unwrap();
+    }
+}
+
+/// Starts executions one after the other in one mutation, and returns when the server runs it.
+async fn slow_mutation(server: &Server, executions: usize) -> JoinHandle<reqwest::Result<Value>> {
+    let field = |index| format!("e{index}: execute(input: {{ path: \"p\" }}) {{ outcome }}");
+    let query = format!("mutation {{ {} }}", (0..executions).map(field).collect::<Vec<_>>().join(" "));
+    let request = reqwest::Client::new().post(format!("{}/graphql", server.url)).json(&json!({ "query": query }));
+    let task = tokio::spawn(async move { request.send().await?.json().await });
+    eventually("it runs", async || (server.metric("graphql_requests").await >= 1.0).then_some(())).await;
+    task
+}
+
+#[tokio::test]
+async fn the_steps_of_a_shutdown_are_in_order() {
+    let deployment = Deployment::start(0).await;
+    let mut server = deployment.replica_with(&[("NOETL_SHUTDOWN_DELAY_SECS", "1")]).await;
+    server.register_entry("p", &json!({ "kind": "playbook" })).await;
+    let mut live = server.live(LIVE, Value::Null).await;
+    slow_down(&deployment).await;
+    let mutation = slow_mutation(&server, 2).await;
+
+    server.signal(Signal::SIGTERM);
+    eventually("it is not ready", async || (server.get("/readyz").await.ok()?.status() == 503).then_some(())).await;
+    // During the delay requests are served, on connections that end with them.
+    let response = server.get("/graphql?query=%7Bserver%7Bversion%7D%7D").await.unwrap();
+    assert_eq!((response.status().as_u16(), &response.headers()["connection"]), (200, &"close".parse().unwrap()));
+    assert!(live.next().await.is_some(), "live connections stay during the delay");
+
+    while live.next().await.is_some() {}
+    assert_eq!(live.close_code, Some(1012));
+    let address = server.url.strip_prefix("http://").unwrap().to_owned();
+    eventually("no connection is accepted", async || TcpStream::connect(&address).await.is_err().then_some(())).await;
+    assert!(!mutation.is_finished(), "the mutation has its deadline");
+    let answer = mutation.await.unwrap().unwrap();
+    assert_eq!(answer["data"]["e1"]["outcome"], "STARTED", "{answer}");
+    assert!(server.ended().await.success());
+}
+
+#[tokio::test]
+async fn an_operation_has_its_full_deadline_during_a_shutdown() {
+    let deployment = Deployment::start(0).await;
+    let mut server = deployment.replica().await;
+    server.register_entry("p", &json!({ "kind": "playbook" })).await;
+    slow_down(&deployment).await;
+    // Longer than background work has to end, and within the deadline.
+    let mutation = slow_mutation(&server, 4).await;
+    server.signal(Signal::SIGTERM);
+    let answer = mutation.await.unwrap().expect("the response arrives");
+    assert_eq!(answer["data"]["e3"]["outcome"], "STARTED", "{answer}");
+    assert!(server.ended().await.success());
+}
+
+#[tokio::test]
+async fn another_signal_aborts_a_shutdown() {
+    let deployment = Deployment::start(0).await;
+    let mut server = deployment.replica_with(&[("NOETL_SHUTDOWN_DELAY_SECS", "60")]).await;
+    server.register_entry("p", &json!({ "kind": "playbook" })).await;
+    slow_down(&deployment).await;
+    let mutation = slow_mutation(&server, 2).await;
+    server.signal(Signal::SIGTERM);
+    eventually("it is not ready", async || (server.get("/readyz").await.ok()?.status() == 503).then_some(())).await;
+    server.signal(Signal::SIGTERM);
+    server.ended().await;
+    assert!(mutation.await.unwrap().is_err(), "the operation was aborted");
+}
