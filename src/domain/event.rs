@@ -1,7 +1,7 @@
 //! An event: the immutable row of `noetl.event`, the only truth.
 
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::ids::Id;
@@ -18,9 +18,9 @@ pub struct EventKey {
 
 impl Typed for EventKey {}
 
-/// A committed event; serialised, the payload that the stream carries.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Event {
+/// A committed event. Its JSON is values where something looks inside, and text where it is passed on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event<J = Value> {
     /// The log that the event belongs to.
     pub execution_id: Id,
     /// Grows along the log.
@@ -46,11 +46,11 @@ pub struct Event {
     /// Seconds.
     pub duration: Option<f64>,
     /// What it was given.
-    pub context: Option<Value>,
+    pub context: Option<J>,
     /// What it gave.
-    pub result: Option<Value>,
+    pub result: Option<J>,
     /// About the event itself.
-    pub meta: Option<Value>,
+    pub meta: Option<J>,
     /// What went wrong.
     pub error: Option<String>,
     /// Where it went wrong.
@@ -61,7 +61,7 @@ pub struct Event {
     pub organization_id: String,
 }
 
-impl Event {
+impl<J> Event<J> {
     /// An event that says nothing but what happened, where and when.
     #[must_use]
     pub fn bare(execution_id: Id, event_id: Id, catalog_id: Id, event_type: &str, created_at: DateTime<Utc>) -> Self {
@@ -107,7 +107,7 @@ pub struct EventFilter {
 impl EventFilter {
     /// Whether the event fulfils every condition.
     #[must_use]
-    pub fn matches(&self, event: &Event) -> bool {
+    pub fn matches<J>(&self, event: &Event<J>) -> bool {
         let wants = |listed: &Option<Vec<String>>, value: Option<&String>| {
             listed.as_ref().is_none_or(|listed| value.is_some_and(|value| listed.contains(value)))
         };

@@ -1,7 +1,7 @@
 //! Relay connections over all shards (Relay, "GraphQL Cursor Connections Specification").
 
-use async_graphql::SimpleObject;
 use async_graphql::connection::PageInfo;
+use async_graphql::{Context, SimpleObject};
 
 use super::types::catalog::CatalogEntry;
 use super::types::event::Event;
@@ -66,6 +66,13 @@ connection!(EventConnection, EventEdge, Event);
 connection!(ExecutionConnection, ExecutionEdge, Execution);
 connection!(OutboxEntryConnection, OutboxEntryEdge, OutboxEntry);
 connection!(SourceSubscriptionConnection, SourceSubscriptionEdge, SourceSubscription);
+
+/// Whether the items of a page select a field.
+#[must_use]
+pub fn selects(ctx: &Context<'_>, field: &str) -> bool {
+    let page = ctx.look_ahead();
+    page.field("nodes").field(field).exists() || page.field("edges").field("node").field(field).exists()
+}
 
 /// The arguments of a connection.
 #[derive(Debug, Clone, Default)]

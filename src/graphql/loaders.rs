@@ -13,9 +13,10 @@ use crate::domain::ids::Id;
 use crate::domain::page::{Page, PageRequest};
 use crate::domain::shard::ShardIndex;
 use crate::domain::workflow::End;
+use crate::json::Text;
 use crate::service::error::ServiceError;
 use crate::storage::catalog::CatalogEntry;
-use crate::storage::events::LogHead;
+use crate::storage::events::{LargeColumns, LogHead};
 use crate::storage::executions::{ExecutionFilter, ExecutionRow};
 use crate::storage::snapshots::Projected;
 use crate::storage::subscriptions::SubscriptionRow;
@@ -29,7 +30,20 @@ pub type BatchLoader = DataLoader<Loaders>;
 
 /// A catalog entry by id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct CatalogKey(pub Id);
+pub struct CatalogKey {
+    /// The entry's id.
+    pub id: Id,
+    /// Whether content, payload and meta are wanted.
+    pub whole: bool,
+}
+
+/// The workload of an execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct WorkloadKey(pub Id);
+
+/// The error of an execution, as its list row says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ErrorKey(pub Id);
 
 /// An execution by id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,7 +59,12 @@ pub struct HeadKey(pub Id);
 
 /// How an execution ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct EndKey(pub Id);
+pub struct EndKey {
+    /// The execution.
+    pub id: Id,
+    /// Whether the reason is wanted.
+    pub reason: bool,
+}
 
 /// An execution's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -69,6 +88,8 @@ pub struct LogKey {
     pub execution: Id,
     /// Which events.
     pub filter: EventFilter,
+    /// The large columns that are wanted of them.
+    pub columns: LargeColumns,
     /// Which page.
     pub request: PageRequest<i64>,
 }
@@ -78,9 +99,36 @@ impl Loader<CatalogKey> for Loaders {
     type Error = ServiceError;
 
     async fn load(&self, keys: &[CatalogKey]) -> Result<HashMap<CatalogKey, Self::Value>, ServiceError> {
-        let ids: Vec<i64> = keys.iter().map(|key| key.0.get()).collect();
-        let entries = self.0.catalog.by_ids(&ids).await?;
-        Ok(entries.into_iter().map(|(id, entry)| (CatalogKey(Id::new(id)), entry)).collect())
+        let mut found = HashMap::new();
+        for (whole, group) in alike(keys, |key| key.whole) {
+            let ids: Vec<i64> = group.iter().map(|key| key.id.get()).collect();
+            let catalog = &self.0.catalog;
+            let entries = if whole { catalog.by_ids(&ids).await? } else { catalog.outlines(&ids).await? };
+            found.extend(entries.into_iter().map(|(id, entry)| (CatalogKey { id: Id::new(id), whole }, entry)));
+        }
+        Ok(found)
+    }
+}
+
+impl Loader<WorkloadKey> for Loaders {
+    type Value = Result<Text, ServiceError>;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[WorkloadKey]) -> Result<HashMap<WorkloadKey, Self::Value>, ServiceError> {
+        let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
+        let (workloads, failed) = self.0.executions.workloads(&ids).await;
+        Ok(self.with_failures(keys, |key| key.0, workloads, &failed))
+    }
+}
+
+impl Loader<ErrorKey> for Loaders {
+    type Value = Result<String, ServiceError>;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[ErrorKey]) -> Result<HashMap<ErrorKey, Self::Value>, ServiceError> {
+        let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
+        let (errors, failed) = self.0.executions.errors(&ids).await;
+        Ok(self.with_failures(keys, |key| key.0, errors, &failed))
     }
 }
 
@@ -123,9 +171,14 @@ impl Loader<EndKey> for Loaders {
     type Error = ServiceError;
 
     async fn load(&self, keys: &[EndKey]) -> Result<HashMap<EndKey, Self::Value>, ServiceError> {
-        let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
-        let (ends, failed) = self.0.projections.ends(&ids).await;
-        Ok(self.with_failures(keys, |key| key.0, ends, &failed))
+        let mut found = HashMap::new();
+        for (reason, group) in alike(keys, |key| key.reason) {
+            let group: Vec<EndKey> = group.into_iter().copied().collect();
+            let ids: Vec<Id> = group.iter().map(|key| key.id).collect();
+            let (ends, failed) = self.0.projections.ends(&ids, reason).await;
+            found.extend(self.with_failures(&group, |key| key.id, ends, &failed));
+        }
+        Ok(found)
     }
 }
 
@@ -160,14 +213,15 @@ impl Loader<ChildrenKey> for Loaders {
 }
 
 impl Loader<LogKey> for Loaders {
-    type Value = Result<Arc<Page<Event>>, ServiceError>;
+    type Value = Result<Arc<Page<Event<Text>>>, ServiceError>;
     type Error = ServiceError;
 
     async fn load(&self, keys: &[LogKey]) -> Result<HashMap<LogKey, Self::Value>, ServiceError> {
         let mut pages = HashMap::new();
-        for ((filter, request), group) in alike(keys, |key| (key.filter.clone(), key.request.clone())) {
+        let kind = |key: &LogKey| (key.filter.clone(), key.columns.clone(), key.request.clone());
+        for ((filter, columns, request), group) in alike(keys, kind) {
             let executions: Vec<Id> = group.iter().map(|key| key.execution).collect();
-            let (mut found, failed) = self.0.executions.events(&executions, &filter, &request).await;
+            let (mut found, failed) = self.0.executions.events(&executions, &filter, &columns, &request).await;
             for key in group {
                 let page = match failed.get(&self.0.executions.databases().index_of(key.execution)) {
                     Some(error) => Err(error.clone()),

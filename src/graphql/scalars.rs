@@ -1,8 +1,10 @@
 //! Scalars, and how ids are read.
 
 use async_graphql::{ID, InputValueError, InputValueResult, Scalar, ScalarType, Value};
+use bytes::Bytes;
 
 use crate::domain::ids::Id;
+use crate::json::Text;
 use crate::service::error::Rejection;
 
 /// A signed 64-bit integer as a decimal string.
@@ -37,6 +39,22 @@ impl ScalarType for Json {
 
     fn to_value(&self) -> Value {
         Value::from_json(self.0.clone()).unwrap_or_default()
+    }
+}
+
+/// JSON that is passed on as its text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JsonText(pub Text);
+
+/// A scalar that can represent any JSON value.
+#[Scalar(name = "JSON")]
+impl ScalarType for JsonText {
+    fn parse(value: Value) -> InputValueResult<Self> {
+        Ok(Self(Text::or_error(&value.into_json()?.to_string())))
+    }
+
+    fn to_value(&self) -> Value {
+        Value::Binary(Bytes::copy_from_slice(self.0.as_str().as_bytes()))
     }
 }
 

@@ -6,6 +6,10 @@ use std::fmt;
 
 use super::read::MAX_DEPTH;
 
+/// Maps and lists within one another in JSON that is passed on. Parsers stop at 128, and it comes to them within a
+/// response or an event.
+const MAX_CARRIED_DEPTH: usize = 104;
+
 /// Segments of a place that are named.
 const MAX_SEGMENTS: usize = 8;
 /// Characters of a segment that are named.
@@ -25,8 +29,9 @@ pub struct Flaw {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    Depth,
+    Depth(usize),
     Number,
+    Range,
     Surrogate,
 }
 
@@ -36,8 +41,9 @@ impl fmt::Display for Flaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { field, kind } = self;
         match kind {
-            Kind::Depth => write!(f, "{field} has more than {MAX_DEPTH} maps or lists within one another"),
+            Kind::Depth(most) => write!(f, "{field} has more than {most} maps or lists within one another"),
             Kind::Number => write!(f, "{field} is a number that a 64-bit float can't hold; send it as a text"),
+            Kind::Range => write!(f, "{field} is a number beyond 64-bit floats"),
             Kind::Surrogate => write!(f, "{field} holds half of a surrogate pair, which is no character"),
         }
     }
@@ -45,8 +51,22 @@ impl fmt::Display for Flaw {
 
 /// Returns the first value of a JSON text that can't be held unchanged. `within` is the place of the text itself.
 pub fn check(within: &str, text: &[u8]) -> Result<(), Flaw> {
-    let mut scan = Scan { text, at: 0, place: Vec::new() };
+    let mut scan = Scan { text, at: 0, place: Vec::new(), depth: MAX_DEPTH, numbers: exact };
     scan.run().map_err(|kind| Flaw { field: field(within, &scan.place), kind })
+}
+
+/// Returns the first value of a JSON text that parsers can't read; they may round numbers.
+pub(super) fn readable(text: &[u8]) -> Result<(), Flaw> {
+    let mut scan = Scan { text, at: 0, place: Vec::new(), depth: MAX_CARRIED_DEPTH, numbers: in_range };
+    scan.run().map_err(|kind| Flaw { field: field("$", &scan.place), kind })
+}
+
+fn exact(number: &str) -> Result<(), Kind> {
+    if is_kept(number) { Ok(()) } else { Err(Kind::Number) }
+}
+
+fn in_range(number: &str) -> Result<(), Kind> {
+    if number.parse::<f64>().is_ok_and(f64::is_infinite) { Err(Kind::Range) } else { Ok(()) }
 }
 
 /// A step from a map or list to a value in it.
@@ -61,6 +81,8 @@ struct Scan<'a> {
     text: &'a [u8],
     at: usize,
     place: Vec<Step<'a>>,
+    depth: usize,
+    numbers: fn(&str) -> Result<(), Kind>,
 }
 
 impl<'a> Scan<'a> {
@@ -86,7 +108,7 @@ impl<'a> Scan<'a> {
 
     fn enter(&mut self, step: Step<'a>) -> Result<(), Kind> {
         self.place.push(step);
-        if self.place.len() > MAX_DEPTH { Err(Kind::Depth) } else { Ok(()) }
+        if self.place.len() > self.depth { Err(Kind::Depth(self.depth)) } else { Ok(()) }
     }
 
     fn string(&mut self) -> Result<(), Kind> {
@@ -116,8 +138,7 @@ impl<'a> Scan<'a> {
         let rest = &self.text[self.at..];
         let length = rest.iter().position(|byte| !matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'));
         self.at += length.unwrap_or(rest.len());
-        let kept = std::str::from_utf8(&self.text[start..self.at]).map_or(true, is_kept);
-        if kept { Ok(()) } else { Err(Kind::Number) }
+        std::str::from_utf8(&self.text[start..self.at]).map_or(Ok(()), self.numbers)
     }
 }
 

@@ -20,5 +20,5 @@ mod write;
 
 pub use check::{Flaw, check};
 pub use read::{Data, Typed, fields, map, option, optional_map, parse, read, value};
-pub use text::{Text, Unreadable};
+pub use text::{Document, Text, Unreadable};
 pub use write::{Written, data};

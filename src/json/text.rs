@@ -1,25 +1,35 @@
 //! JSON that is carried as its text.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-/// JSON as the text that a database or a message holds. It is copied unchanged to where it goes, so depth, numbers and
-/// keys don't matter; it is read only where something looks inside.
+use super::check::{Flaw, readable};
+
+/// JSON as the text that a database or a message holds, which every reader's parser can read. It is passed on unchanged,
+/// with every digit of its numbers, and is read only where something looks inside.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Text(Arc<str>);
 
-/// JSON that this program can't read: it is nested too deeply, or has a number beyond 64-bit floats.
+/// JSON that parsers can't read: it is nested too deeply, has a number beyond 64-bit floats, or half a character.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("JSON that can't be read: {0}")]
-pub struct Unreadable(String);
+pub struct Unreadable(Flaw);
 
 impl Text {
-    /// The text, which must be JSON.
+    /// The text of JSON. Parsers of readers find it within a response or an event, so it may have fewer levels than they
+    /// take.
+    pub fn new(json: &str) -> Result<Self, Unreadable> {
+        readable(json.as_bytes()).map_err(Unreadable)?;
+        // A line break is space between tokens, and would end a line of an event stream.
+        Ok(Self(if json.contains(['\n', '\r']) { json.replace(['\n', '\r'], " ").into() } else { json.into() }))
+    }
+
+    /// The text of JSON; in place of what can't be read, its error.
     #[must_use]
-    pub fn new(text: impl Into<Arc<str>>) -> Self {
-        Self(text.into())
+    pub fn or_error(json: &str) -> Self {
+        Self::new(json).unwrap_or_else(|unreadable| unreadable.in_place())
     }
 
     /// The text.
@@ -28,26 +38,86 @@ impl Text {
         &self.0
     }
 
-    /// Reads the text.
-    pub fn read(&self) -> Result<Value, Unreadable> {
-        super::read(&self.0).map_err(|error| Unreadable(error.to_string()))
-    }
-
-    /// Whether the text is `null`.
+    /// Whether it is `null`.
     #[must_use]
     pub fn is_null(&self) -> bool {
         &*self.0 == "null"
     }
+
+    /// The value.
+    #[must_use]
+    pub fn read(&self) -> Value {
+        super::read(&self.0).unwrap_or_else(|error| marker(&error.to_string()))
+    }
 }
 
-impl From<&Value> for Text {
-    fn from(value: &Value) -> Self {
-        Self::new(value.to_string())
+impl Unreadable {
+    /// What is shown where the JSON would be: `{"error": {"code": "UNREADABLE", "message": …}}`.
+    #[must_use]
+    pub fn in_place(&self) -> Text {
+        Text(marker(&self.to_string()).to_string().into())
     }
+}
+
+fn marker(message: &str) -> Value {
+    json!({ "error": { "code": "UNREADABLE", "message": message } })
 }
 
 impl fmt::Debug for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+/// JSON that is passed on, and read at most once by those who look inside.
+#[derive(Debug, Clone)]
+pub struct Document {
+    text: Text,
+    value: OnceLock<Arc<Value>>,
+}
+
+impl Document {
+    /// The text.
+    #[must_use]
+    pub fn text(&self) -> &Text {
+        &self.text
+    }
+
+    /// The value.
+    #[must_use]
+    pub fn value(&self) -> &Value {
+        self.value.get_or_init(|| Arc::new(self.text.read()))
+    }
+}
+
+impl From<Text> for Document {
+    fn from(text: Text) -> Self {
+        Self { text, value: OnceLock::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_parsers_read_is_carried_as_it_is() {
+        for json in [r#"{"$serde_json::private::RawValue": 1, "n": 1.23456789012345678901}"#, "null", "\"\\u0000\""] {
+            assert_eq!(Text::new(json).unwrap().as_str(), json);
+        }
+        let broken = Text::new("{\"a\":\r\n 1}").unwrap();
+        assert_eq!((broken.as_str(), broken.read()), ("{\"a\":   1}", json!({ "a": 1 })));
+    }
+
+    #[test]
+    fn what_no_parser_reads_is_its_error() {
+        let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
+        for json in [&*deep, "{\"n\": 1e400}", &"9".repeat(400), "[\"\\ud800\"]"] {
+            let unreadable = Text::new(json).unwrap_err();
+            let shown = Text::or_error(json);
+            assert_eq!(shown.read()["error"]["code"], "UNREADABLE");
+            assert_eq!(shown.read()["error"]["message"], unreadable.to_string());
+            assert!(unreadable.to_string().len() < 300, "{unreadable}");
+        }
     }
 }

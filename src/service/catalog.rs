@@ -101,6 +101,22 @@ impl Catalog {
         Ok(found)
     }
 
+    /// The outlines of the entries with these ids, or all of them where that is known; unknown ids are left out.
+    pub async fn outlines(&self, ids: &[i64]) -> Result<HashMap<i64, Arc<CatalogEntry>>, ServiceError> {
+        let (mut found, mut missing) = (HashMap::new(), Vec::new());
+        for id in ids {
+            match self.cached.get(id).await {
+                Some(entry) => drop(found.insert(*id, entry)),
+                None => missing.push(*id),
+            }
+        }
+        if !missing.is_empty() {
+            let outlines = catalog::outlines(&self.cluster, &missing).await?;
+            found.extend(outlines.into_iter().map(|entry| (entry.catalog_id, Arc::new(entry))));
+        }
+        Ok(found)
+    }
+
     /// The newest entry of each of these paths; a path without entries is left out.
     pub async fn newest(&self, paths: &[String]) -> Result<HashMap<String, Arc<CatalogEntry>>, ServiceError> {
         let newest = catalog::newest_ids(&self.cluster, paths).await?;
@@ -127,13 +143,14 @@ impl Catalog {
         Ok(self.by_ids(&[id.get()]).await?.remove(&id.get()))
     }
 
-    /// A page in path order, each path's oldest version first.
+    /// A page in path order, each path's oldest version first; outlines with these columns.
     pub async fn list(
         &self,
         filter: &CatalogFilter,
+        wanted: &[String],
         page: &PageRequest<CatalogKey>,
     ) -> Result<Page<CatalogEntry>, ServiceError> {
-        Ok(page.cut(catalog::list(&self.cluster, filter, page).await?))
+        Ok(page.cut(catalog::list(&self.cluster, filter, wanted, page).await?))
     }
 }
 

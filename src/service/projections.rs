@@ -60,9 +60,9 @@ impl Projections {
         (found.into_iter().map(|projected| (projected.execution_id, projected)).collect(), failed)
     }
 
-    /// How those of these executions ended that did, and the shards that could not be read.
-    pub async fn ends(&self, ids: &[Id]) -> (HashMap<Id, End>, BTreeMap<ShardIndex, ServiceError>) {
-        let query = |shard, ids: Vec<i64>| async move { events::ends(shard, &ids).await };
+    /// How those of these executions ended that did, with `reasons` also why, and the shards that could not be read.
+    pub async fn ends(&self, ids: &[Id], reasons: bool) -> (HashMap<Id, End>, BTreeMap<ShardIndex, ServiceError>) {
+        let query = |shard, ids: Vec<i64>| async move { events::ends(shard, &ids, reasons).await };
         let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
         (found.iter().map(|event| (event.execution_id, End::of(event))).collect(), failed)
     }

@@ -7,6 +7,7 @@ use super::error::StorageError;
 use super::pools::Database;
 use crate::domain::ids::Id;
 use crate::domain::page::PageRequest;
+use crate::json::{Document, Text};
 
 /// One version of a catalog path.
 #[derive(Debug, Clone)]
@@ -19,12 +20,12 @@ pub struct CatalogEntry {
     pub version: i16,
     /// `playbook`, `subscription`, …; older servers wrote it in any case.
     pub kind: String,
-    /// As it was registered.
+    /// As it was registered. Of an outline, absent.
     pub content: Option<String>,
-    /// The parsed content.
-    pub payload: Option<Value>,
-    /// What else the registration said.
-    pub meta: Option<Value>,
+    /// The parsed content. Of an outline, absent.
+    pub payload: Option<Document>,
+    /// What else the registration said. Of an outline, absent.
+    pub meta: Option<Text>,
     /// When it was registered.
     pub created_at: DateTime<Utc>,
 }
@@ -74,7 +75,8 @@ pub async fn register(cluster: &Database, entry: &NewEntry) -> Result<Option<Cat
                SELECT $1, $2, (last + 1)::smallint, $3, $4, $5, $6
                FROM (SELECT coalesce(max(version), 0) AS last FROM noetl.catalog WHERE path = $2) AS newest
                WHERE last < 32767
-               RETURNING catalog_id, path, version, kind, content, payload, meta,
+               RETURNING catalog_id, path, version, kind, content, payload::text AS "payload: Document",
+                         meta::text AS "meta: Text",
                          created_at AT TIME ZONE 'UTC' AS "created_at!""#,
             entry.catalog_id.get(),
             entry.path,
@@ -95,7 +97,20 @@ pub async fn register(cluster: &Database, entry: &NewEntry) -> Result<Option<Cat
 pub async fn by_ids(cluster: &Database, ids: &[i64]) -> Result<Vec<CatalogEntry>, StorageError> {
     let rows = sqlx::query_as!(
         CatalogEntry,
-        r#"SELECT catalog_id, path, version, kind, content, payload, meta, created_at AT TIME ZONE 'UTC' AS "created_at!"
+        r#"SELECT catalog_id, path, version, kind, content, payload::text AS "payload: Document",
+                  meta::text AS "meta: Text", created_at AT TIME ZONE 'UTC' AS "created_at!"
+           FROM noetl.catalog WHERE catalog_id = ANY($1)"#,
+        ids,
+    );
+    cluster.run(rows.fetch_all(cluster.pool())).await
+}
+
+/// The outlines of the entries with these ids, in no order: without content, payload and meta.
+pub async fn outlines(cluster: &Database, ids: &[i64]) -> Result<Vec<CatalogEntry>, StorageError> {
+    let rows = sqlx::query_as!(
+        CatalogEntry,
+        r#"SELECT catalog_id, path, version, kind, NULL::text AS content, NULL::text AS "payload: Document",
+                  NULL::text AS "meta: Text", created_at AT TIME ZONE 'UTC' AS "created_at!"
            FROM noetl.catalog WHERE catalog_id = ANY($1)"#,
         ids,
     );
@@ -117,7 +132,8 @@ pub async fn newest_ids(cluster: &Database, paths: &[String]) -> Result<Vec<(Str
 pub async fn find(cluster: &Database, path: &str, version: Option<i16>) -> Result<Option<CatalogEntry>, StorageError> {
     let row = sqlx::query_as!(
         CatalogEntry,
-        r#"SELECT catalog_id, path, version, kind, content, payload, meta, created_at AT TIME ZONE 'UTC' AS "created_at!"
+        r#"SELECT catalog_id, path, version, kind, content, payload::text AS "payload: Document",
+                  meta::text AS "meta: Text", created_at AT TIME ZONE 'UTC' AS "created_at!"
            FROM noetl.catalog
            WHERE path = $1 AND ($2::smallint IS NULL OR version = $2)
            ORDER BY version DESC LIMIT 1"#,
@@ -127,10 +143,12 @@ pub async fn find(cluster: &Database, path: &str, version: Option<i16>) -> Resul
     cluster.run(row.fetch_optional(cluster.pool())).await
 }
 
-/// A page's candidates, read in the page's direction.
+/// A page's candidates, read in the page's direction; outlines, unless these columns are wanted: `content`, `payload`,
+/// `meta`.
 pub async fn list(
     cluster: &Database,
     filter: &CatalogFilter,
+    wanted: &[String],
     page: &PageRequest<CatalogKey>,
 ) -> Result<Vec<CatalogEntry>, StorageError> {
     let (after_path, after_version) = page.after.clone().unzip();
@@ -139,7 +157,10 @@ pub async fn list(
         ($order:literal) => {
             sqlx::query_as!(
                 CatalogEntry,
-                r#"SELECT catalog_id, path, version, kind, content, payload, meta,
+                r#"SELECT catalog_id, path, version, kind,
+                          CASE WHEN 'content' = ANY($9) THEN content END AS content,
+                          CASE WHEN 'payload' = ANY($9) THEN payload::text END AS "payload: Document",
+                          CASE WHEN 'meta' = ANY($9) THEN meta::text END AS "meta: Text",
                           created_at AT TIME ZONE 'UTC' AS "created_at!"
                    FROM noetl.catalog AS entry
                    WHERE ($1::text[] IS NULL OR lower(kind) = ANY($1))
@@ -160,6 +181,7 @@ pub async fn list(
                 before_path,
                 before_version,
                 page.probe(),
+                wanted,
             )
             .fetch_all(cluster.pool())
         };

@@ -51,7 +51,7 @@ pub async fn claim(cluster: &Database, claims: &[NewClaim<'_>]) -> Result<Vec<St
     let windows: Vec<i32> = claims.iter().map(|claim| claim.window_seconds).collect();
     let requests: Vec<Value> = claims.iter().map(|claim| serde_json::json!(claim.creation)).collect();
     let statement = sqlx::query!(
-        "INSERT INTO noetl.subscription_dedup AS standing
+        r#"INSERT INTO noetl.subscription_dedup AS standing
              (subscription_id, dedup_key, execution_id, request_hash, state, request, seen_at, expires_at)
          SELECT scope, key, execution_id, request_hash, 0, request, now(), now() + make_interval(secs => window_seconds)
          FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bytea[], $5::integer[], $6::jsonb[])
@@ -68,7 +68,7 @@ pub async fn claim(cluster: &Database, claims: &[NewClaim<'_>]) -> Result<Vec<St
              ) AS c (fresh, execution_id, request_hash, state, request, seen_at, expires_at)
              WHERE c.fresh = (standing.state = 1
                  AND coalesce(standing.expires_at, standing.seen_at + interval '300 seconds') <= now()))
-         RETURNING subscription_id, dedup_key, execution_id, request_hash, request",
+         RETURNING subscription_id, dedup_key, execution_id, request_hash, request::text AS request"#,
         &scopes,
         &keys,
         &executions,
@@ -83,7 +83,7 @@ pub async fn claim(cluster: &Database, claims: &[NewClaim<'_>]) -> Result<Vec<St
             key: row.dedup_key,
             execution_id: Id::new(row.execution_id),
             request_hash: row.request_hash,
-            reserved: row.request.map(|request| parse(cluster, row.execution_id, request)).transpose()?,
+            reserved: row.request.map(|request| parse(cluster, row.execution_id, &request)).transpose()?,
         })
     });
     standing.collect()
@@ -115,7 +115,7 @@ pub async fn stale(
     limit: i64,
 ) -> Result<Vec<(Id, Result<Creation, StorageError>)>, StorageError> {
     let rows = sqlx::query!(
-        "SELECT execution_id, request FROM noetl.subscription_dedup
+        "SELECT execution_id, request::text AS request FROM noetl.subscription_dedup
          WHERE state = 0 AND seen_at < now() - make_interval(secs => $1) AND execution_id > $2
          ORDER BY execution_id LIMIT $3",
         age_seconds,
@@ -123,7 +123,7 @@ pub async fn stale(
         limit,
     );
     let rows = cluster.run(rows.fetch_all(cluster.pool())).await?;
-    let claim = |(id, request): (i64, Option<Value>)| (Id::new(id), parse(cluster, id, request.unwrap_or_default()));
+    let claim = |(id, request): (i64, Option<String>)| (Id::new(id), parse(cluster, id, &request.unwrap_or_default()));
     Ok(rows.into_iter().map(|row| claim((row.execution_id, row.request))).collect())
 }
 
@@ -144,7 +144,7 @@ pub async fn purge_expired(cluster: &Database, limit: i64) -> Result<u64, Storag
     Ok(cluster.run(delete.execute(cluster.pool())).await?.rows_affected())
 }
 
-fn parse(cluster: &Database, execution: i64, request: Value) -> Result<Creation, StorageError> {
-    json::fields(request)
+fn parse(cluster: &Database, execution: i64, request: &str) -> Result<Creation, StorageError> {
+    json::parse(request.as_bytes())
         .map_err(|error| cluster.corrupt(format!("an unreadable dedup claim of execution {execution}: {error}")))
 }

@@ -1,13 +1,13 @@
 //! Reading the event log. Appending is [`super::log`]'s and [`super::executions`]'.
 
 use chrono::{DateTime, Utc};
-use serde_json::Value;
 
 use super::error::StorageError;
 use super::pools::Database;
 use crate::domain::event::{Event, EventFilter};
 use crate::domain::ids::Id;
 use crate::domain::page::IdRange;
+use crate::json::Text;
 
 /// A row as it is read; [`Event`] is what it means.
 pub(super) struct EventRow {
@@ -23,16 +23,16 @@ pub(super) struct EventRow {
     pub(super) node_type: Option<String>,
     pub(super) status: Option<String>,
     pub(super) duration: Option<f64>,
-    pub(super) context: Option<Value>,
-    pub(super) result: Option<Value>,
-    pub(super) meta: Option<Value>,
+    pub(super) context: Option<Text>,
+    pub(super) result: Option<Text>,
+    pub(super) meta: Option<Text>,
     pub(super) error: Option<String>,
     pub(super) stack_trace: Option<String>,
     pub(super) tenant_id: String,
     pub(super) organization_id: String,
 }
 
-impl From<EventRow> for Event {
+impl From<EventRow> for Event<Text> {
     fn from(row: EventRow) -> Self {
         Self {
             execution_id: Id::new(row.execution_id),
@@ -59,13 +59,14 @@ impl From<EventRow> for Event {
 }
 
 /// One event.
-pub async fn get(shard: &Database, execution: Id, event: Id) -> Result<Option<Event>, StorageError> {
+pub async fn get(shard: &Database, execution: Id, event: Id) -> Result<Option<Event<Text>>, StorageError> {
     let row = sqlx::query_as!(
         EventRow,
         r#"SELECT execution_id, event_id, catalog_id, parent_event_id, parent_execution_id,
-                  created_at AT TIME ZONE 'UTC' AS "created_at!", coalesce(event_type, '') AS "event_type!",
-                  node_id, node_name, node_type, status, duration, context, result, meta, error, stack_trace,
-                  tenant_id, organization_id
+                  greatest(least(created_at, '9999-12-31'), '0001-01-01') AT TIME ZONE 'UTC' AS "created_at!",
+                  coalesce(event_type, '') AS "event_type!", node_id, node_name, node_type, status, duration,
+                  context::text AS "context: Text", result::text AS "result: Text", meta::text AS "meta: Text",
+                  error, stack_trace, tenant_id, organization_id
            FROM noetl.event WHERE execution_id = $1 AND event_id = $2"#,
         execution.get(),
         event.get(),
@@ -74,13 +75,30 @@ pub async fn get(shard: &Database, execution: Id, event: Id) -> Result<Option<Ev
     Ok(row.map(Event::from))
 }
 
-/// A page's candidates of each of these logs, read in the range's direction, grouped by log.
+/// The columns of an event that may be large, which a list reads only if it is to show them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct LargeColumns(Vec<String>);
+
+impl LargeColumns {
+    /// Their names.
+    pub const NAMES: [&'static str; 5] = ["context", "result", "meta", "error", "stack_trace"];
+
+    /// Those of them that are wanted.
+    #[must_use]
+    pub fn wanted(is_wanted: impl Fn(&str) -> bool) -> Self {
+        Self(Self::NAMES.into_iter().filter(|name| is_wanted(name)).map(str::to_owned).collect())
+    }
+}
+
+/// A page's candidates of each of these logs, read in the range's direction, grouped by log. A large column that is not
+/// wanted is absent.
 pub async fn list(
     shard: &Database,
     executions: &[i64],
     filter: &EventFilter,
+    columns: &LargeColumns,
     range: IdRange,
-) -> Result<Vec<Event>, StorageError> {
+) -> Result<Vec<Event<Text>>, StorageError> {
     let wanted = |id: &&i64| filter.execution_ids.as_ref().is_none_or(|ids| ids.contains(&Id::new(**id)));
     let executions: Vec<i64> = executions.iter().filter(wanted).copied().collect();
     let type_patterns = filter.type_patterns();
@@ -89,8 +107,13 @@ pub async fn list(
             sqlx::query_as!(
                 EventRow,
                 r#"SELECT execution_id, event_id, catalog_id, parent_event_id, parent_execution_id,
-                          created_at AT TIME ZONE 'UTC' AS "created_at!", coalesce(event_type, '') AS "event_type!",
-                          node_id, node_name, node_type, status, duration, context, result, meta, error, stack_trace,
+                          greatest(least(created_at, '9999-12-31'), '0001-01-01') AT TIME ZONE 'UTC' AS "created_at!",
+                          coalesce(event_type, '') AS "event_type!", node_id, node_name, node_type, status, duration,
+                          CASE WHEN 'context' = ANY($9) THEN context::text END AS "context: Text",
+                          CASE WHEN 'result' = ANY($9) THEN result::text END AS "result: Text",
+                          CASE WHEN 'meta' = ANY($9) THEN meta::text END AS "meta: Text",
+                          CASE WHEN 'error' = ANY($9) THEN error END AS error,
+                          CASE WHEN 'stack_trace' = ANY($9) THEN stack_trace END AS stack_trace,
                           tenant_id, organization_id
                    FROM unnest($1::bigint[]) AS log (id)
                    CROSS JOIN LATERAL (
@@ -111,6 +134,7 @@ pub async fn list(
                 filter.statuses.as_deref(),
                 filter.parent_execution_id.map(Id::get),
                 range.limit,
+                &columns.0,
             )
             .fetch_all(shard.pool())
         };
@@ -132,18 +156,16 @@ pub struct LogHead {
     pub event_type: String,
     /// The entry that it runs.
     pub catalog_id: i64,
-    /// The started event's context: the workload is in it.
-    pub context: Option<Value>,
     /// W3C trace context of the started event.
-    pub trace: Option<Value>,
+    pub trace: Option<Text>,
 }
 
 /// The heads of these logs, in no order; a log without a landmark is left out.
 pub async fn heads(shard: &Database, executions: &[i64]) -> Result<Vec<LogHead>, StorageError> {
     let rows = sqlx::query_as!(
         LogHead,
-        r#"SELECT DISTINCT ON (execution_id) execution_id, event_type AS "event_type!", catalog_id, context,
-                  meta -> 'trace' AS trace
+        r#"SELECT DISTINCT ON (execution_id) execution_id, event_type AS "event_type!", catalog_id,
+                  (meta -> 'trace')::text AS "trace: Text"
            FROM noetl.event
            WHERE execution_id = ANY($1) AND event_type IN ('subscription.registered', 'playbook_started')
            ORDER BY execution_id, event_id"#,
@@ -152,20 +174,51 @@ pub async fn heads(shard: &Database, executions: &[i64]) -> Result<Vec<LogHead>,
     shard.run(rows.fetch_all(shard.pool())).await
 }
 
-/// The latest ending event of each of these logs, in no order; a log that has none is left out.
-pub async fn ends(shard: &Database, executions: &[i64]) -> Result<Vec<Event>, StorageError> {
-    let rows = sqlx::query_as!(
-        EventRow,
-        r#"SELECT DISTINCT ON (execution_id) execution_id, event_id, catalog_id, parent_event_id, parent_execution_id,
-                  created_at AT TIME ZONE 'UTC' AS "created_at!", coalesce(event_type, '') AS "event_type!",
-                  node_id, node_name, node_type, status, duration, context, result, meta, error, stack_trace,
-                  tenant_id, organization_id
+/// The workloads that these logs' first landmarks name, in no order; a log without one is left out.
+pub async fn workloads(shard: &Database, executions: &[i64]) -> Result<Vec<(i64, Text)>, StorageError> {
+    let rows = sqlx::query!(
+        r#"SELECT DISTINCT ON (execution_id) execution_id, (context -> 'workload')::text AS "workload: Text"
+           FROM noetl.event
+           WHERE execution_id = ANY($1) AND event_type IN ('subscription.registered', 'playbook_started')
+           ORDER BY execution_id, event_id"#,
+        executions,
+    );
+    let rows = shard.run(rows.fetch_all(shard.pool())).await?;
+    Ok(rows.into_iter().filter_map(|row| Some((row.execution_id, row.workload?))).collect())
+}
+
+/// The latest ending event of each of these logs, in no order; a log that has none is left out. Of its error and JSON only
+/// what says why the execution ended is read, and that only with `reasons`.
+pub async fn ends(shard: &Database, executions: &[i64], reasons: bool) -> Result<Vec<Event>, StorageError> {
+    let rows = sqlx::query!(
+        r#"SELECT DISTINCT ON (execution_id) execution_id, event_id, catalog_id,
+                  greatest(least(created_at, '9999-12-31'), '0001-01-01') AT TIME ZONE 'UTC' AS "created_at!",
+                  event_type AS "event_type!", CASE WHEN $2 THEN error END AS error,
+                  CASE WHEN $2 THEN
+                      jsonb_build_object('reason', context -> 'reason', 'error', context -> 'error')::text
+                  END AS "context: Text",
+                  CASE WHEN $2 THEN (CASE WHEN result ? 'error' THEN jsonb_build_object('error', result -> 'error') ELSE '{}' END
+                   || jsonb_build_object('context', jsonb_build_object(
+                          'reason', result -> 'context' -> 'reason', 'error', result -> 'context' -> 'error')))::text
+                  END AS "result: Text"
            FROM noetl.event
            WHERE execution_id = ANY($1) AND event_type IN (
                'playbook_completed', 'playbook.completed', 'playbook_failed', 'playbook.failed', 'playbook.cancelled')
            ORDER BY execution_id, event_id DESC"#,
         executions,
+        reasons,
     );
     let rows = shard.run(rows.fetch_all(shard.pool())).await?;
-    Ok(rows.into_iter().map(Event::from).collect())
+    Ok(rows
+        .into_iter()
+        .map(|row| {
+            let ids = (Id::new(row.execution_id), Id::new(row.event_id), Id::new(row.catalog_id));
+            Event {
+                context: row.context.as_ref().map(Text::read),
+                result: row.result.as_ref().map(Text::read),
+                error: row.error,
+                ..Event::bare(ids.0, ids.1, ids.2, &row.event_type, row.created_at)
+            }
+        })
+        .collect())
 }

@@ -27,8 +27,6 @@ pub struct ExecutionRow {
     pub start_time: Option<DateTime<Utc>>,
     /// When it ended.
     pub end_time: Option<DateTime<Utc>>,
-    /// Why it failed.
-    pub error: Option<String>,
 }
 
 /// Which executions a list wants.
@@ -98,11 +96,23 @@ pub async fn create(shard: &Database, creations: &[&Creation]) -> Result<(), Sto
 pub async fn by_ids(shard: &Database, ids: &[i64]) -> Result<Vec<ExecutionRow>, StorageError> {
     let rows = sqlx::query_as!(
         ExecutionRow,
-        "SELECT execution_id, catalog_id, parent_execution_id, status, path, start_time, end_time, error
+        "SELECT execution_id, catalog_id, parent_execution_id, status, path,
+                  CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
+                  CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time
          FROM noetl.execution WHERE execution_id = ANY($1)",
         ids,
     );
     shard.run(rows.fetch_all(shard.pool())).await
+}
+
+/// Why those of these executions failed or were cancelled that did, in no order.
+pub async fn errors(shard: &Database, ids: &[i64]) -> Result<Vec<(i64, String)>, StorageError> {
+    let rows = sqlx::query!(
+        r#"SELECT execution_id, error AS "error!" FROM noetl.execution WHERE execution_id = ANY($1) AND error IS NOT NULL"#,
+        ids,
+    );
+    let rows = shard.run(rows.fetch_all(shard.pool())).await?;
+    Ok(rows.into_iter().map(|row| (row.execution_id, row.error)).collect())
 }
 
 /// A page's candidates, read in the range's direction.
@@ -116,7 +126,9 @@ pub async fn list(
         ($order:literal) => {
             sqlx::query_as!(
                 ExecutionRow,
-                "SELECT execution_id, catalog_id, parent_execution_id, status, path, start_time, end_time, error
+                "SELECT execution_id, catalog_id, parent_execution_id, status, path,
+                  CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
+                  CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time
                  FROM noetl.execution
                  WHERE execution_id > $1 AND ($2::bigint IS NULL OR execution_id < $2)
                    AND ($3::text[] IS NULL OR upper(status) = ANY($3))
@@ -161,7 +173,9 @@ pub async fn children(
         ($order:literal) => {
             sqlx::query_as!(
                 ExecutionRow,
-                "SELECT execution_id, catalog_id, parent_execution_id, status, path, start_time, end_time, error
+                "SELECT execution_id, catalog_id, parent_execution_id, status, path,
+                  CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
+                  CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time
                  FROM unnest($1::bigint[]) AS parent (id)
                  CROSS JOIN LATERAL (
                      SELECT * FROM noetl.execution

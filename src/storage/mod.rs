@@ -13,6 +13,7 @@ pub mod events;
 pub mod executions;
 pub mod indexes;
 pub mod ingest;
+pub mod json;
 pub mod log;
 pub mod machines;
 pub mod migrate;

@@ -1,6 +1,6 @@
 //! Messages of a stream as events, decoded once per replica.
 //!
-//! No message stops a feed: what of an event can't be shown is left out and said so, and a message that is no event only
+//! No message stops a feed: what of an event can't be shown is replaced by its error or left out, and a message that is no event only
 //! counts as a place.
 
 use std::sync::Arc;
@@ -8,7 +8,6 @@ use std::sync::Arc;
 use async_nats::jetstream::Message;
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::cursor::Position;
@@ -17,7 +16,7 @@ use super::source::ReadError;
 use crate::domain::event::Event;
 use crate::domain::ids::Id;
 use crate::domain::shard::ShardIndex;
-use crate::json::{self, Data, Typed};
+use crate::json::{self, Text, Typed, Unreadable};
 use crate::storage::events;
 use crate::storage::pools::Databases;
 
@@ -38,7 +37,7 @@ pub struct Delivered {
 #[derive(Debug, Clone)]
 pub struct LiveEvent {
     /// The event.
-    pub event: Arc<Event>,
+    pub event: Arc<Event<Text>>,
     /// Whether fields of it are left out: they can't be shown, or were too large for the broker and could not be read from
     /// the shard.
     pub partial: bool,
@@ -96,7 +95,8 @@ pub(super) async fn decode(
         None => None,
         Some(payload) => Some(complete(databases, payload, published.unwrap_or_default()).await),
     };
-    let bytes = event.as_ref().map_or(0, |live| weight(&live.event)) + size_of::<Delivered>() + size_of::<Event>();
+    let bytes =
+        event.as_ref().map_or(0, |live| weight(&live.event)) + size_of::<Delivered>() + size_of::<Event<Text>>();
     Ok(Delivered { shard, position: Position { epoch, sequence }, event, bytes })
 }
 
@@ -125,8 +125,7 @@ async fn complete(databases: &Databases, payload: Payload, published: DateTime<U
 impl Payload {
     fn into_event(self, published: DateTime<Utc>) -> LiveEvent {
         let mut partial = self.omitted;
-        let mut value =
-            |text: Option<Box<RawValue>>| shown::<Data>(text.as_deref(), &mut partial).map(|Data(value)| value);
+        let mut value = |text: Option<Box<RawValue>>| carried(text.as_deref(), &mut partial);
         let (context, result, meta) = (value(self.context), value(self.result), value(self.meta));
         let created_at = shown(self.created_at.as_deref(), &mut partial).unwrap_or(published);
         let duration = shown(self.duration.as_deref(), &mut partial);
@@ -155,6 +154,16 @@ impl Payload {
     }
 }
 
+/// A field's JSON, or its error where parsers can't read it; that is noted.
+fn carried(json: Option<&RawValue>, partial: &mut bool) -> Option<Text> {
+    let json = json.map(RawValue::get).filter(|json| *json != "null")?;
+    let unreadable = |unreadable: Unreadable| {
+        *partial = true;
+        unreadable.in_place()
+    };
+    Some(Text::new(json).unwrap_or_else(unreadable))
+}
+
 /// A field's value, or nothing where this program can't hold it; that is noted.
 fn shown<T: Typed>(text: Option<&RawValue>, partial: &mut bool) -> Option<T> {
     let parsed = json::parse::<Option<T>>(text?.get().as_bytes());
@@ -163,25 +172,11 @@ fn shown<T: Typed>(text: Option<&RawValue>, partial: &mut bool) -> Option<T> {
 }
 
 /// About as many bytes as an event's parts take in memory.
-fn weight(event: &Event) -> usize {
+fn weight(event: &Event<Text>) -> usize {
     let texts = [&event.node_id, &event.node_name, &event.node_type, &event.status, &event.error, &event.stack_trace];
     let texts: usize = texts.into_iter().flatten().map(String::capacity).sum();
     let values = [&event.context, &event.result, &event.meta];
-    texts + event.event_type.capacity() + values.into_iter().flatten().map(weight_of).sum::<usize>()
-}
-
-fn weight_of(value: &Value) -> usize {
-    /// A node of the map holds up to eleven entries and is half full at worst.
-    const ENTRY: usize = 2 * (size_of::<String>() + size_of::<Value>());
-    size_of::<Value>()
-        + match value {
-            Value::String(text) => text.capacity(),
-            Value::Array(items) => items.iter().map(weight_of).sum(),
-            Value::Object(members) => {
-                members.iter().map(|(name, value)| ENTRY + name.capacity() + weight_of(value)).sum()
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-        }
+    texts + event.event_type.capacity() + values.into_iter().flatten().map(|json| json.as_str().len()).sum::<usize>()
 }
 
 #[cfg(test)]
@@ -197,8 +192,14 @@ mod tests {
         );
         let LiveEvent { event, partial } = parse(text.as_bytes()).unwrap().into_event(DateTime::UNIX_EPOCH);
         assert!(partial);
-        assert_eq!((&event.context, &event.result, event.created_at), (&None, &None, DateTime::UNIX_EPOCH));
-        assert_eq!((event.meta.as_ref().unwrap()["kept"].as_bool(), event.status.as_deref()), (Some(true), Some("OK")));
+        assert_eq!(event.created_at, DateTime::UNIX_EPOCH);
+        for unreadable in [&event.context, &event.result] {
+            assert_eq!(unreadable.as_ref().unwrap().read()["error"]["code"], "UNREADABLE");
+        }
+        assert_eq!(
+            (event.meta.as_ref().unwrap().read()["kept"].as_bool(), event.status.as_deref()),
+            (Some(true), Some("OK"))
+        );
         assert!(parse(b"{\"event_id\":1}").is_none());
         let plain = parse(br#"{"execution_id":1,"event_id":2,"context":null}"#).unwrap();
         assert!(!plain.into_event(DateTime::UNIX_EPOCH).partial);

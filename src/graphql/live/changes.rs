@@ -84,7 +84,7 @@ fn list<'a>(
 }
 
 /// The subscription as this lifecycle event left it, though later ones may have followed.
-async fn after(subscriptions: &Subscriptions, event: &Event) -> Result<Option<SubscriptionRow>> {
+async fn after<J>(subscriptions: &Subscriptions, event: &Event<J>) -> Result<Option<SubscriptionRow>> {
     let row = subscriptions.get(event.execution_id).await.map_err(fault)?;
     let state = event.status.as_deref().and_then(|status| status.parse().ok());
     Ok(row.zip(state).map(|(row, state)| SubscriptionRow {

@@ -9,7 +9,7 @@ use async_graphql::{Context, ID, Object, Result};
 use super::access::{CALLER, OUTBOX_COUNTS, READ, principal};
 use super::connection::{
     CatalogEntryConnection, EventConnection, ExecutionConnection, PageArguments, SourceSubscriptionConnection,
-    id_cursor,
+    id_cursor, selects,
 };
 use super::errors::fault;
 use super::inputs::{CatalogFilter, EventFilter, ExecutionFilter, SubscriptionFilter, SubscriptionKey};
@@ -157,7 +157,9 @@ impl Query {
         let page = PageArguments { first, after, last, before };
         let request = page.request(CursorKind::Catalog, read_place).map_err(fault)?;
         let filter = filter.unwrap_or_default().parse().map_err(fault)?;
-        let page = ctx.data::<Services>()?.catalog.list(&filter, &request).await.map_err(fault)?;
+        let wanted = ["content", "payload", "meta"].into_iter().filter(|field| selects(ctx, field));
+        let wanted: Vec<String> = wanted.map(str::to_owned).collect();
+        let page = ctx.data::<Services>()?.catalog.list(&filter, &wanted, &request).await.map_err(fault)?;
         Ok(CatalogEntryConnection::new(page, Vec::new(), catalog_cursor, |entry| CatalogEntry(Arc::new(entry))))
     }
 

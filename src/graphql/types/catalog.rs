@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use async_graphql::{Context, ID, Json, Object, Result};
+use async_graphql::{Context, ID, Object, Result};
 use chrono::{DateTime, Utc};
-use serde_json::Value;
 
 use crate::domain::ids::Id;
 use crate::graphql::access::READ;
 use crate::graphql::errors::fault;
 use crate::graphql::loaders::{BatchLoader, CatalogKey};
+use crate::graphql::scalars::JsonText;
 use crate::storage::catalog as storage;
 
 /// One version of a catalog path.
@@ -17,9 +17,10 @@ use crate::storage::catalog as storage;
 pub struct CatalogEntry(pub Arc<storage::CatalogEntry>);
 
 impl CatalogEntry {
-    /// The entry with this id, through the loader.
+    /// The entry with this id, through the loader; its outline, unless the field selects more.
     pub async fn load(ctx: &Context<'_>, id: Id) -> Result<Option<Self>> {
-        let entry = ctx.data::<BatchLoader>()?.load_one(CatalogKey(id)).await;
+        let whole = ["content", "payload", "meta"].iter().any(|field| ctx.look_ahead().field(field).exists());
+        let entry = ctx.data::<BatchLoader>()?.load_one(CatalogKey { id, whole }).await;
         Ok(entry.map_err(fault)?.map(Self))
     }
 }
@@ -55,14 +56,14 @@ impl CatalogEntry {
 
     /// The parsed content.
     #[graphql(guard = "READ")]
-    async fn payload(&self) -> Option<Json<&Value>> {
-        self.0.payload.as_ref().map(Json)
+    async fn payload(&self) -> Option<JsonText> {
+        self.0.payload.as_ref().map(|payload| JsonText(payload.text().clone()))
     }
 
     /// What else the registration said.
     #[graphql(guard = "READ")]
-    async fn meta(&self) -> Option<Json<&Value>> {
-        self.0.meta.as_ref().map(Json)
+    async fn meta(&self) -> Option<JsonText> {
+        self.0.meta.clone().map(JsonText)
     }
 
     /// When it was registered.

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use async_graphql::{Context, ID, Json, Object, Result};
+use async_graphql::{Context, ID, Object, Result};
 use chrono::{DateTime, Utc};
-use serde_json::Value;
 
 use crate::domain::event as domain;
 use crate::graphql::access::READ;
-use crate::graphql::scalars::show_id;
+use crate::graphql::scalars::{JsonText, show_id};
 use crate::graphql::schema::Services;
+use crate::json::Text;
 
 /// A committed event.
 #[derive(Debug, Clone)]
-pub struct Event(pub Arc<domain::Event>);
+pub struct Event(pub Arc<domain::Event<Text>>);
 
 /// A committed event: an immutable row of an execution's or a subscription's log.
 #[Object]
@@ -79,23 +79,24 @@ impl Event {
         self.0.created_at
     }
 
-    /// What it was given.
+    /// Input of what happened. JSON that parsers can't read (more than 104 levels, a number beyond 64-bit floats) is
+    /// replaced by `{"error": {"code": "UNREADABLE", "message": …}}`.
     #[graphql(guard = "READ")]
-    async fn context(&self) -> Option<Json<&Value>> {
-        self.0.context.as_ref().map(Json)
+    async fn context(&self) -> Option<JsonText> {
+        self.0.context.clone().map(JsonText)
     }
 
-    /// What it gave.
+    /// Output of what happened. JSON that parsers can't read is replaced as in `context`.
     #[graphql(guard = "READ")]
-    async fn result(&self) -> Option<Json<&Value>> {
-        self.0.result.as_ref().map(Json)
+    async fn result(&self) -> Option<JsonText> {
+        self.0.result.clone().map(JsonText)
     }
 
     /// About the event itself. `actor` is the subject of the caller that caused it, where callers are
-    /// identified.
+    /// identified. JSON that parsers can't read is replaced as in `context`.
     #[graphql(guard = "READ")]
-    async fn meta(&self) -> Option<Json<&Value>> {
-        self.0.meta.as_ref().map(Json)
+    async fn meta(&self) -> Option<JsonText> {
+        self.0.meta.clone().map(JsonText)
     }
 
     /// What went wrong.

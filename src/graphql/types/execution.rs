@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use async_graphql::{Context, Enum, ID, Json, Object, Result, Union};
+use async_graphql::{Context, Enum, ID, Object, Result, Union};
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 
@@ -16,14 +16,17 @@ use crate::domain::ids::Id;
 use crate::domain::lifecycle::REGISTERED;
 use crate::domain::workflow::End;
 use crate::graphql::access::READ;
-use crate::graphql::connection::{EventConnection, ExecutionConnection, PageArguments, id_cursor};
+use crate::graphql::connection::{EventConnection, ExecutionConnection, PageArguments, id_cursor, selects};
 use crate::graphql::errors::fault;
 use crate::graphql::inputs::{EventFilter, ExecutionFilter};
-use crate::graphql::loaders::{BatchLoader, ChildrenKey, EndKey, ExecutionKey, HeadKey, LogKey, StateKey};
-use crate::graphql::scalars::show_id;
+use crate::graphql::loaders::{
+    BatchLoader, ChildrenKey, EndKey, ErrorKey, ExecutionKey, HeadKey, LogKey, StateKey, WorkloadKey,
+};
+use crate::graphql::scalars::{Json, JsonText, show_id};
 use crate::graphql::schema::Services;
+use crate::json::Text;
 use crate::service::error::ServiceError;
-use crate::storage::events::LogHead;
+use crate::storage::events::{LargeColumns, LogHead};
 use crate::storage::executions::ExecutionRow;
 use crate::storage::snapshots::Projected;
 
@@ -79,12 +82,12 @@ impl Execution {
         state.transpose().map_err(fault)
     }
 
-    /// How it ended, where the list's row does not say so yet.
-    async fn unlisted_end(&self, ctx: &Context<'_>) -> Result<Option<End>> {
+    /// How it ended, where the list's row does not say so yet; with `reason` also why.
+    async fn unlisted_end(&self, ctx: &Context<'_>, reason: bool) -> Result<Option<End>> {
         if Status::from_stored(&self.0.status).is_terminal() {
             return Ok(None);
         }
-        let end = ctx.data::<BatchLoader>()?.load_one(EndKey(self.key())).await.map_err(fault)?;
+        let end = ctx.data::<BatchLoader>()?.load_one(EndKey { id: self.key(), reason }).await.map_err(fault)?;
         end.transpose().map_err(fault)
     }
 
@@ -114,7 +117,7 @@ impl Execution {
     /// Where it stands.
     async fn status(&self, ctx: &Context<'_>) -> Result<ExecutionStatus> {
         let listed = Status::from_stored(&self.0.status);
-        Ok(self.unlisted_end(ctx).await?.map_or(listed, |end| end.status()).into())
+        Ok(self.unlisted_end(ctx, false).await?.map_or(listed, |end| end.status()).into())
     }
 
     /// When it began.
@@ -124,13 +127,17 @@ impl Execution {
 
     /// When it ended.
     async fn ended_at(&self, ctx: &Context<'_>) -> Result<Option<DateTime<Utc>>> {
-        Ok(self.unlisted_end(ctx).await?.map_or(self.0.end_time, |end| Some(end.at)))
+        Ok(self.unlisted_end(ctx, false).await?.map_or(self.0.end_time, |end| Some(end.at)))
     }
 
     /// Why it failed, or was cancelled.
     #[graphql(guard = "READ")]
     async fn error(&self, ctx: &Context<'_>) -> Result<Option<String>> {
-        Ok(self.unlisted_end(ctx).await?.map_or_else(|| self.0.error.clone(), |end| end.error))
+        if let Some(end) = self.unlisted_end(ctx, true).await? {
+            return Ok(end.error);
+        }
+        let error = ctx.data::<BatchLoader>()?.load_one(ErrorKey(self.key())).await.map_err(fault)?;
+        error.transpose().map_err(fault)
     }
 
     /// The shard that holds it.
@@ -174,14 +181,14 @@ impl Execution {
 
     /// What it was given: the catalog entry's workload overlaid by the request's.
     #[graphql(guard = "READ")]
-    async fn workload(&self, ctx: &Context<'_>) -> Result<Option<Json<Value>>> {
-        let head = self.head(ctx).await?;
-        Ok(head.and_then(|head| head.context.as_ref()?.get("workload").cloned()).map(Json))
+    async fn workload(&self, ctx: &Context<'_>) -> Result<Option<JsonText>> {
+        let workload = ctx.data::<BatchLoader>()?.load_one(WorkloadKey(self.key())).await.map_err(fault)?;
+        Ok(workload.transpose().map_err(fault)?.map(JsonText))
     }
 
     /// Its durable variables by name; `null` when it set none.
     #[graphql(guard = "READ")]
-    async fn context(&self, ctx: &Context<'_>) -> Result<Option<Json<Value>>> {
+    async fn context(&self, ctx: &Context<'_>) -> Result<Option<Json>> {
         let projected = self.projected(ctx).await?;
         let variables = projected.iter().flat_map(|projected| projected.projection.state.ctx());
         let variables: Map<String, Value> = variables.map(|(name, value)| (name.to_owned(), value.clone())).collect();
@@ -203,8 +210,8 @@ impl Execution {
 
     /// Its W3C trace context.
     #[graphql(guard = "READ")]
-    async fn trace(&self, ctx: &Context<'_>) -> Result<Option<Json<Value>>> {
-        Ok(self.head(ctx).await?.and_then(|head| head.trace.clone()).map(Json))
+    async fn trace(&self, ctx: &Context<'_>) -> Result<Option<JsonText>> {
+        Ok(self.head(ctx).await?.and_then(|head| head.trace.clone()).map(JsonText))
     }
 
     /// Its log, oldest first.
@@ -247,10 +254,19 @@ pub async fn log(
 ) -> Result<EventConnection> {
     let request = page.by_id(CursorKind::Event).map_err(fault)?;
     let filter = filter.unwrap_or_default().parse().map_err(fault)?;
-    let found = ctx.data::<BatchLoader>()?.load_one(LogKey { execution, filter, request }).await.map_err(fault)?;
+    let found = ctx
+        .data::<BatchLoader>()?
+        .load_one(LogKey { execution, filter, columns: large_columns(ctx), request })
+        .await
+        .map_err(fault)?;
     let page = found.transpose().map_err(fault)?.map(Arc::unwrap_or_clone).unwrap_or_default();
-    let cursor = |event: &crate::domain::event::Event| id_cursor(CursorKind::Event, event.event_id.get());
+    let cursor = |event: &crate::domain::event::Event<Text>| id_cursor(CursorKind::Event, event.event_id.get());
     Ok(EventConnection::new(page, Vec::new(), cursor, |event| Event(Arc::new(event))))
+}
+
+/// The large columns of events that a page selects.
+fn large_columns(ctx: &Context<'_>) -> LargeColumns {
+    LargeColumns::wanted(|column| selects(ctx, if column == "stack_trace" { "stackTrace" } else { column }))
 }
 
 /// A page of executions.

@@ -32,7 +32,7 @@ pub struct EventDelivery {
     /// The event.
     event: Event,
     /// Whether large fields of the event are left out, since the shard could not be read when it came, or a value is one
-    /// that this server can't show; the query `event` may answer with all of it.
+    /// that can't be shown and is replaced by its error; the query `event` may return all of it.
     payload_omitted: bool,
 }
 

@@ -1,17 +1,16 @@
 //! The outbox: what waits to be delivered.
 
-use async_graphql::{Context, Enum, ID, Json, Object, Result, SimpleObject};
+use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
 use chrono::{DateTime, Utc};
-use serde_json::Value;
 
 use crate::domain::cursor::{CursorKind, encode};
 use crate::domain::ids::Id;
 use crate::domain::outbox::{OutboxId, OutboxPlace, OutboxStatus as Status};
 use crate::graphql::access::{OUTBOX, READ};
-use crate::graphql::connection::{OutboxEntryConnection, PageArguments};
+use crate::graphql::connection::{OutboxEntryConnection, PageArguments, selects};
 use crate::graphql::errors::fault;
 use crate::graphql::inputs::outbox::OutboxFilter;
-use crate::graphql::scalars::show_id;
+use crate::graphql::scalars::{JsonText, show_id};
 use crate::graphql::schema::Services;
 use crate::service::error::ServiceError;
 use crate::service::outbox::{Leased, place};
@@ -73,7 +72,8 @@ impl Outbox {
         let page = PageArguments { first, after, last, before };
         let request = page.request(CursorKind::Outbox, read_place).map_err(fault)?;
         let filter = filter.unwrap_or_default().parse("filter").map_err(fault)?;
-        let listing = ctx.data::<Services>()?.outbox.list(&filter, &request).await.map_err(fault)?;
+        let listing =
+            ctx.data::<Services>()?.outbox.list(&filter, selects(ctx, "payload"), &request).await.map_err(fault)?;
         Ok(OutboxEntryConnection::new(listing.page, listing.unavailable, cursor, OutboxEntry))
     }
 }
@@ -188,10 +188,11 @@ impl OutboxEntry {
         self.0.1.subject.as_deref()
     }
 
-    /// The message; none where the row holds no JSON.
+    /// The message; none where the row holds no JSON. JSON that parsers can't read (more than 104 levels, a number beyond
+    /// 64-bit floats) is replaced by `{"error": {"code": "UNREADABLE", "message": …}}`.
     #[graphql(guard = "READ")]
-    async fn payload(&self) -> Option<Json<&Value>> {
-        Some(&self.0.1.payload).filter(|payload| !payload.is_null()).map(Json)
+    async fn payload(&self) -> Option<JsonText> {
+        self.0.1.payload.clone().filter(|payload| !payload.is_null()).map(JsonText)
     }
 
     /// How the message is written, such as `json`.
@@ -209,7 +210,7 @@ impl OutboxEntry {
         self.0.1.attempts
     }
 
-    /// From when on it may be claimed; of a row in flight, when its lease passes.
+    /// From when on it may be claimed; of a row in flight, when its lease passes; of a dead letter, the end of 9999.
     async fn available_at(&self) -> DateTime<Utc> {
         let row = &self.0.1;
         if row.status == Status::InFlight.as_str() {
@@ -217,6 +218,12 @@ impl OutboxEntry {
         } else {
             row.available_at
         }
+    }
+
+    /// Whether the row is a dead letter: its payload can't be read. It is claimed again only after a retry, and the other
+    /// rows of its execution don't wait for it.
+    async fn dead(&self) -> bool {
+        self.0.1.dead
     }
 
     /// Why it was not delivered at the last attempt.
@@ -275,8 +282,8 @@ impl OutboxClaim {
 
     /// The message; none where the row holds no JSON.
     #[graphql(guard = "OUTBOX")]
-    async fn payload(&self) -> Option<Json<&Value>> {
-        Some(&self.0.row.payload).filter(|payload| !payload.is_null()).map(Json)
+    async fn payload(&self) -> Option<JsonText> {
+        Some(self.0.row.payload.shown()).filter(|payload| !payload.is_null()).map(JsonText)
     }
 
     /// How the message is written, such as `json`.

@@ -45,8 +45,8 @@ impl Executions {
     #[must_use]
     pub fn new(databases: Databases, ids: Arc<Ids>, catalog: Catalog, wakes: Wakes) -> Self {
         let weight = |_: &Id, head: &Arc<LogHead>| {
-            let context = head.context.as_ref().map_or(0, |context| context.to_string().len());
-            u32::try_from(context * 3 + 256).unwrap_or(u32::MAX)
+            let trace = head.trace.as_ref().map_or(0, |trace| trace.as_str().len());
+            u32::try_from(trace + 256).unwrap_or(u32::MAX)
         };
         let heads = Cache::builder().max_capacity(CACHED_HEADS_BYTES).weigher(weight).build();
         Self { databases, ids, catalog, wakes, heads }

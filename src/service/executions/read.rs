@@ -8,10 +8,11 @@ use crate::domain::event::{Event, EventFilter};
 use crate::domain::ids::Id;
 use crate::domain::page::{Page, PageRequest};
 use crate::domain::shard::ShardIndex;
+use crate::json::Text;
 use crate::service::error::ServiceError;
 use crate::service::fan_out::{self, Listing};
 use crate::service::shards::rows_by_ids;
-use crate::storage::events::{self, LogHead};
+use crate::storage::events::{self, LargeColumns, LogHead};
 use crate::storage::executions::{self, ExecutionFilter, ExecutionRow};
 use crate::storage::pools::Databases;
 
@@ -34,7 +35,7 @@ impl Executions {
     }
 
     /// One event.
-    pub async fn event(&self, execution: Id, event: Id) -> Result<Option<Event>, ServiceError> {
+    pub async fn event(&self, execution: Id, event: Id) -> Result<Option<Event<Text>>, ServiceError> {
         Ok(events::get(self.databases.shard_of(execution), execution, event).await?)
     }
 
@@ -51,17 +52,18 @@ impl Executions {
         fan_out::newest_first_grouped(&self.databases, request, |row| row.execution_id, parent, query).await
     }
 
-    /// A page of each of these logs, oldest first, and the shards that could not be read.
+    /// A page of each of these logs, oldest first and with these large columns, and the shards that could not be read.
     pub async fn events(
         &self,
         executions: &[Id],
         filter: &EventFilter,
+        columns: &LargeColumns,
         request: &PageRequest<i64>,
-    ) -> (HashMap<Id, Page<Event>>, BTreeMap<ShardIndex, ServiceError>) {
+    ) -> (HashMap<Id, Page<Event<Text>>>, BTreeMap<ShardIndex, ServiceError>) {
         let range = request.oldest_first();
-        let query = |shard, ids: Vec<i64>| async move { events::list(shard, &ids, filter, range).await };
+        let query = |shard, ids: Vec<i64>| async move { events::list(shard, &ids, filter, columns, range).await };
         let (rows, failed) = rows_by_ids(&self.databases, executions.iter().copied(), query).await;
-        let mut logs: HashMap<Id, Vec<Event>> = HashMap::new();
+        let mut logs: HashMap<Id, Vec<Event<Text>>> = HashMap::new();
         for event in rows {
             logs.entry(event.execution_id).or_default().push(event);
         }
@@ -71,6 +73,20 @@ impl Executions {
     /// What these logs' first landmarks say, and the shards that could not be read.
     pub async fn log_heads(&self, ids: &[Id]) -> (HashMap<Id, Arc<LogHead>>, BTreeMap<ShardIndex, ServiceError>) {
         self.heads(ids.iter().copied()).await
+    }
+
+    /// The workloads of these executions, and the shards that could not be read.
+    pub async fn workloads(&self, ids: &[Id]) -> (HashMap<Id, Text>, BTreeMap<ShardIndex, ServiceError>) {
+        let query = |shard, ids: Vec<i64>| async move { events::workloads(shard, &ids).await };
+        let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
+        (found.into_iter().map(|(id, workload)| (Id::new(id), workload)).collect(), failed)
+    }
+
+    /// Why those of these executions failed or were cancelled that did, and the shards that could not be read.
+    pub async fn errors(&self, ids: &[Id]) -> (HashMap<Id, String>, BTreeMap<ShardIndex, ServiceError>) {
+        let query = |shard, ids: Vec<i64>| async move { executions::errors(shard, &ids).await };
+        let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
+        (found.into_iter().map(|(id, error)| (Id::new(id), error)).collect(), failed)
     }
 
     /// The databases and the shard map.

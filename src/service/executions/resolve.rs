@@ -120,6 +120,6 @@ fn check_executable(entry: &CatalogEntry, target: &Target) -> Result<(), Rejecti
 
 /// The window that the parent's catalog entry names as `dedup.window_secs`, else 300 s.
 fn default_window(parent: Option<&Arc<CatalogEntry>>) -> i64 {
-    let named = parent.and_then(|entry| entry.payload.as_ref()?.get("dedup")?.get("window_secs")?.as_i64());
+    let named = parent.and_then(|entry| entry.payload.as_ref()?.value().get("dedup")?.get("window_secs")?.as_i64());
     named.filter(|seconds| *seconds > 0).unwrap_or(i64::from(DEFAULT_WINDOW_SECONDS))
 }

@@ -8,12 +8,14 @@ use serde_json::Value;
 use super::Executions;
 use super::answer::{Answer, Executed, Outcome};
 use super::claims::Claimed;
-use super::request::{ExecuteRequest, MAX_BATCH, Ready, ValidRequest};
+use super::request::{ExecuteRequest, MAX_BATCH, MAX_WORKLOAD_BYTES, Ready, ValidRequest};
 use super::resolve::Named;
 use crate::domain::actor::Actor;
 use crate::domain::execution::{Creation, overlay};
 use crate::domain::ids::Id;
 use crate::domain::shard::ShardIndex;
+use crate::json::{Document, Text};
+use crate::service::bounds::check_json;
 use crate::service::clock;
 use crate::service::error::{Rejection, ServiceError};
 use crate::service::fault;
@@ -89,16 +91,16 @@ impl Executions {
         by: Option<&Actor>,
     ) -> Result<Ready, ServiceError> {
         let window = request.dedup.as_ref().and_then(|dedup| dedup.window_seconds);
-        let inherited = || named.parent.as_ref().and_then(|head| head.trace.clone()).filter(Value::is_object);
+        let of_parent = || named.parent.as_ref().and_then(|head| inherited(head.trace.as_ref()?));
         let creation = Creation {
             execution_id: self.ids.next()?,
             event_id: self.ids.next()?,
             parent_execution_id: request.parent,
             catalog_id: Id::new(named.entry.catalog_id),
             path: named.entry.path.clone(),
-            workload: overlay(named.entry.payload.as_ref(), request.workload),
+            workload: overlay(named.entry.payload.as_ref().map(Document::value), request.workload),
             pool: request.pool,
-            trace: request.trace.or_else(inherited),
+            trace: request.trace.or_else(of_parent),
             emitted_at: clock::now(),
             actor: by.cloned(),
         };
@@ -125,6 +127,12 @@ impl Executions {
         let failed = |(shard, outcome): (_, Result<(), StorageError>)| Some((shard, outcome.err()?.into()));
         join_all(outcomes).await.into_iter().filter_map(failed).collect()
     }
+}
+
+/// The trace context of a parent, if it can be passed on.
+fn inherited(trace: &Text) -> Option<Value> {
+    let trace = trace.read();
+    (trace.is_object() && check_json("trace", &trace, MAX_WORKLOAD_BYTES).is_ok()).then_some(trace)
 }
 
 impl Claimed {

@@ -7,11 +7,11 @@ use futures::future::join_all;
 
 use super::failures::Failures;
 use super::{MAX_ROWS, Outbox};
-use crate::domain::outbox::OutboxId;
+use crate::domain::outbox::{OutboxId, kept_error};
 use crate::domain::shard::ShardIndex;
 use crate::service::error::{Rejection, ServiceError};
 use crate::storage::error::StorageError;
-use crate::storage::outbox::{self, Claimed};
+use crate::storage::outbox::{self, Claimed, Failure, Ref};
 
 const MAX_LEASE_SECONDS: i32 = 3600;
 /// One row in so many goes to what was tried before, while fresh rows wait.
@@ -98,12 +98,39 @@ impl Outbox {
         if !sight.open {
             return Ok(Vec::new());
         }
-        let rows = outbox::claim(database, &claim, &sight.marks).await?;
+        let mut rows = Vec::new();
+        loop {
+            let limit = claim.limit - count(rows.len());
+            let claimed = outbox::claim(database, &outbox::Claim { limit, ..claim }, &sight.marks).await?;
+            let (readable, dead): (Vec<_>, Vec<_>) = claimed.into_iter().partition(|row| row.payload.0.is_ok());
+            rows.extend(readable);
+            // Rows take the place of those that can't be delivered.
+            if dead.is_empty() || !self.bury(shard, &dead).await || count(rows.len()) >= claim.limit {
+                break;
+            }
+        }
         let labels = [("shard", shard.to_string())];
         metrics::counter!("noetl_outbox_claimed_total", &labels).increment(rows.len() as u64);
         let retaken = rows.iter().filter(|row| row.retaken).count();
         metrics::counter!("noetl_outbox_retaken_total", &labels).increment(retaken as u64);
         Ok(rows)
+    }
+
+    /// Makes claimed rows that can't be read dead letters. `false`: they come back when their leases pass.
+    async fn bury(&self, shard: ShardIndex, rows: &[Claimed]) -> bool {
+        let failure = |row: &Claimed| {
+            let error = row.payload.0.as_ref().err()?.to_string();
+            let reference = Ref { outbox_id: row.outbox_id, lease_token: row.lease_token };
+            Some(Failure { row: reference, error: kept_error(&error) })
+        };
+        let failures: Vec<Failure> = rows.iter().filter_map(failure).collect();
+        for Failure { row, error } in &failures {
+            tracing::warn!(shard, outbox_id = row.outbox_id, error, "an outbox row can't be read and is a dead letter");
+        }
+        let buried = outbox::bury(&self.databases.shards()[usize::from(shard)], &failures).await;
+        let labels = [("shard", shard.to_string())];
+        metrics::counter!("noetl_outbox_dead_total", &labels).increment(buried.as_ref().map_or(0, Vec::len) as u64);
+        buried.inspect_err(|error| tracing::warn!(shard, %error, "dead letters could not be settled")).is_ok()
     }
 
     pub(super) fn shard_named(&self, field: &str, index: i64) -> Result<ShardIndex, Rejection> {

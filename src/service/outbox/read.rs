@@ -72,14 +72,15 @@ impl Outbox {
         Ok(Stats { shards, unavailable: failures.shards(true)? })
     }
 
-    /// A page over all shards, newest first: by time, then shard, then number.
+    /// A page over all shards, newest first: by time, then shard, then number; with payloads only if they are wanted.
     pub async fn list(
         &self,
         filter: &OutboxFilter,
+        payloads: bool,
         request: &PageRequest<OutboxPlace>,
     ) -> Result<Listing<(OutboxId, OutboxRow)>, ServiceError> {
         let pages = self.shards().map(async |shard| {
-            outbox::list(&self.databases.shards()[usize::from(shard)], filter, bounds(shard, request)).await
+            outbox::list(&self.databases.shards()[usize::from(shard)], filter, payloads, bounds(shard, request)).await
         });
         let (mut rows, mut failures, mut answered) = (Vec::new(), Failures::default(), false);
         for (shard, page) in self.shards().zip(join_all(pages).await) {

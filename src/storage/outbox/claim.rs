@@ -9,14 +9,14 @@
 //! The locks are on 2048 buckets of executions, so that claims of many executions can't fill the server's lock table
 //! (some 7000 locks by default). Two claims that meet in a bucket skip each other's executions, until the first commits.
 //!
-//! Rows without an execution have no order; each is locked by itself.
+//! Rows without an execution have no order; each is locked by itself. Dead letters are not claimed, and hold nothing back.
 
 use chrono::{DateTime, Utc};
-use serde_json::Value;
 use sqlx::{Postgres, Transaction};
 
 use super::{DEFAULT_LEASE_SECONDS, Marks};
 use crate::storage::error::StorageError;
+use crate::storage::json::Received;
 use crate::storage::pools::Database;
 
 /// What is to be claimed.
@@ -46,8 +46,8 @@ pub struct Claimed {
     pub event_id: i64,
     /// Where to.
     pub subject: Option<String>,
-    /// The message.
-    pub payload: Value,
+    /// The message, unless it can't be read.
+    pub payload: Received,
     /// How the payload is to be written.
     pub payload_codec: String,
     /// How often it was claimed, this time included.
@@ -121,6 +121,7 @@ async fn hold(tx: &mut Transaction<'static, Postgres>, claim: &Claim, from: &Mar
                WHEN (SELECT true FROM noetl.outbox AS waiting
                      WHERE waiting.execution_id = candidate.execution_id AND waiting.status = 'FAILED'
                        AND waiting.outbox_id < candidate.outbox_id AND waiting.available_at > now()
+                       AND waiting.available_at < 'infinity'
                      LIMIT 1) THEN false
                ELSE pg_try_advisory_xact_lock(hashtext('noetl.outbox'), hashint8(candidate.execution_id) & 2047)
            END) AS candidate
@@ -177,7 +178,7 @@ async fn take(tx: &mut Transaction<'static, Postgres>, claim: &Claim, held: &Hel
                     ORDER BY outbox_id LIMIT $3)
                    UNION ALL
                    (SELECT outbox_id, available_at <= now() FROM noetl.outbox
-                    WHERE execution_id = free.execution_id AND status = 'FAILED'
+                    WHERE execution_id = free.execution_id AND status = 'FAILED' AND available_at < 'infinity'
                     ORDER BY outbox_id LIMIT $3)
                    UNION ALL
                    (SELECT outbox_id, true FROM noetl.outbox
@@ -224,7 +225,7 @@ async fn take(tx: &mut Transaction<'static, Postgres>, claim: &Claim, held: &Hel
            )
            SELECT claimed.outbox_id, claimed.lease_token AS "lease_token!", claimed.lease_until AS "lease_until!",
                   claimed.execution_id, claimed.event_id, claimed.subject,
-                  coalesce(claimed.payload, 'null') AS "payload!", claimed.payload_codec, claimed.attempts,
+                  coalesce(claimed.payload, 'null')::text AS "payload!: Received", claimed.payload_codec, claimed.attempts,
                   mine.retaken AS "retaken!"
            FROM claimed JOIN mine USING (outbox_id)
            ORDER BY claimed.outbox_id"#,

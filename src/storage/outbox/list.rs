@@ -1,10 +1,10 @@
 //! Outbox rows for people: newest first, by time and number.
 
 use chrono::{DateTime, Utc};
-use serde_json::Value;
 
 use crate::domain::ids::Id;
 use crate::domain::outbox::OutboxStatus;
+use crate::json::Text;
 use crate::storage::error::StorageError;
 use crate::storage::pools::Database;
 
@@ -30,8 +30,8 @@ pub struct OutboxRow {
     pub event_id: i64,
     /// Where to.
     pub subject: Option<String>,
-    /// The message.
-    pub payload: Value,
+    /// The message; absent if it was not wanted.
+    pub payload: Option<Text>,
     /// How the payload is to be written.
     pub payload_codec: String,
     /// As stored.
@@ -40,6 +40,8 @@ pub struct OutboxRow {
     pub attempts: i32,
     /// From when on it may be claimed, unless it is in flight.
     pub available_at: DateTime<Utc>,
+    /// Whether it can't be delivered as it is.
+    pub dead: bool,
     /// Until when its last claim holds.
     pub lease_until: Option<DateTime<Utc>>,
     /// Why it failed last.
@@ -64,8 +66,13 @@ pub struct Bounds {
 }
 
 /// A page's candidates, read in the bounds' direction. One execution's rows come from their own index, rows that were
-/// claimed again from theirs, and all others from one page of each status.
-pub async fn list(shard: &Database, filter: &OutboxFilter, page: Bounds) -> Result<Vec<OutboxRow>, StorageError> {
+/// claimed again from theirs, and all others from one page of each status. Payloads are read only if they are wanted.
+pub async fn list(
+    shard: &Database,
+    filter: &OutboxFilter,
+    payloads: bool,
+    page: Bounds,
+) -> Result<Vec<OutboxRow>, StorageError> {
     let wanted = filter.statuses.as_deref().unwrap_or(&OutboxStatus::ALL);
     let statuses: Vec<String> = wanted.iter().map(|status| status.as_str().to_owned()).collect();
     macro_rules! listed {
@@ -73,9 +80,13 @@ pub async fn list(shard: &Database, filter: &OutboxFilter, page: Bounds) -> Resu
             sqlx::query_as!(
                 OutboxRow,
                 r#"SELECT outbox_id AS "outbox_id!", execution_id, event_id AS "event_id!", subject,
-                          coalesce(payload, 'null') AS "payload!", payload_codec AS "payload_codec!", status AS "status!",
-                          attempts AS "attempts!", available_at AS "available_at!", lease_until, last_error,
-                          created_at AS "created_at!", published_at
+                          CASE WHEN $9 THEN payload::text END AS "payload: Text", payload_codec AS "payload_codec!",
+                          status AS "status!", attempts AS "attempts!",
+                          greatest(least(available_at, '9999-12-31'), '0001-01-01') AS "available_at!",
+                          status = 'FAILED' AND available_at = 'infinity' AS "dead!",
+                          CASE WHEN lease_until IS NOT NULL THEN greatest(least(lease_until, '9999-12-31'), '0001-01-01') END AS lease_until, last_error,
+                          created_at AS "created_at!",
+                          CASE WHEN published_at IS NOT NULL THEN greatest(least(published_at, '9999-12-31'), '0001-01-01') END AS published_at
                    FROM unnest($1::text[]) AS wanted (wanted_status) CROSS JOIN LATERAL (
                        SELECT * FROM noetl.outbox
                        WHERE (created_at, outbox_id) > ($2, $3) AND (created_at, outbox_id) < ($4, $5)
@@ -95,6 +106,7 @@ pub async fn list(shard: &Database, filter: &OutboxFilter, page: Bounds) -> Resu
                 filter.execution_id.map(Id::get),
                 filter.min_attempts,
                 page.limit,
+                payloads,
             )
             .fetch_all(shard.pool())
         };

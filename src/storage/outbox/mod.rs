@@ -5,6 +5,9 @@
 //! the row of a server that knows no leases has one of [`DEFAULT_LEASE_SECONDS`] from `locked_at`. All of it is on the
 //! database's clock.
 //!
+//! A *dead letter* is FAILED with an `available_at` of infinity: it can't be delivered as it is, and is claimed again only
+//! after a retry. The other rows of its execution don't wait for it.
+//!
 //! Each status has partial indexes of its own: PENDING in outbox order, FAILED and `IN_FLIGHT` by the time at which they
 //! become claimable, and each by execution. While some transaction stays open, the entries that settled rows leave in
 //! them can't be cleaned up, and a reader walks over all of them. [`Marks`] say where the first living entries are, so
@@ -19,7 +22,9 @@ use chrono::{DateTime, Utc};
 
 pub use claim::{Claim, Claimed, claim};
 pub use list::{Bounds, OutboxFilter, OutboxRow, list};
-pub use settle::{Failure, Purged, Ref, mark_failed, mark_published, purge, release, retry, retryable, settled_under};
+pub use settle::{
+    Failure, Purged, Ref, bury, mark_failed, mark_published, purge, release, retry, retryable, settled_under,
+};
 pub use watch::{Backlog, COUNTED, Counts, Sight, backlog, counts, look};
 
 /// The lease of a claim that names none, and of a claim by a server that knows no leases.

@@ -109,6 +109,33 @@ pub async fn mark_failed(
     Ok(moved.into_iter().map(|row| (row.outbox_id, row.delay)).collect())
 }
 
+/// Makes rows dead letters that were in flight under these tokens; answers which.
+pub async fn bury(shard: &Database, failures: &[Failure]) -> Result<Vec<i64>, StorageError> {
+    let (ids, tokens) = columns(failures.iter().map(|failure| failure.row));
+    let errors: Vec<String> = failures.iter().map(|failure| failure.error.clone()).collect();
+    let moved = sqlx::query_scalar!(
+        r#"WITH held AS MATERIALIZED (
+               SELECT row.outbox_id, ref.error
+               FROM (SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS ref (outbox_id, token, error)
+                     ORDER BY outbox_id) AS ref
+               CROSS JOIN LATERAL (
+                   SELECT outbox_id FROM noetl.outbox
+                   WHERE outbox_id = ref.outbox_id AND lease_token = ref.token AND status = 'IN_FLIGHT'
+                   FOR UPDATE
+               ) AS row)
+           UPDATE noetl.outbox AS row
+           SET status = 'FAILED', last_error = held.error, available_at = 'infinity', updated_at = now(),
+               lease_until = NULL, lease_token = NULL
+           FROM held
+           WHERE row.outbox_id = held.outbox_id AND row.outbox_id = ANY (ARRAY(SELECT outbox_id FROM held))
+           RETURNING row.outbox_id"#,
+        &ids,
+        &tokens,
+        &errors,
+    );
+    shard.run(moved.fetch_all(shard.pool())).await
+}
+
 /// Gives rows back that were not tried: as they were before the claim, and due.
 pub async fn release(shard: &Database, refs: &[Ref]) -> Result<(), StorageError> {
     let (ids, tokens) = columns(refs.iter().copied());

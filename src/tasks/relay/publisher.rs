@@ -9,6 +9,7 @@ use async_nats::jetstream::context::{ContextBuilder, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::{Config, StorageType};
 use async_nats::jetstream::{self, Context};
+use bytes::Bytes;
 
 use crate::domain::outbox::is_publishable;
 use crate::service::outbox::Leased;
@@ -84,12 +85,13 @@ impl Publisher {
         if !is_publishable(subject) {
             return Err(format!("{subject:?} is no subject that can be published to"));
         }
-        if row.payload_codec != "json" || row.payload.is_null() {
+        let payload = row.payload.0.as_ref().map_err(ToString::to_string)?;
+        if row.payload_codec != "json" || payload.is_null() {
             return Err(format!("the payload is not JSON; its codec is {:?}", row.payload_codec));
         }
-        let payload = serde_json::to_vec(&row.payload).map_err(|error| error.to_string())?;
+        let payload = Bytes::copy_from_slice(payload.as_str().as_bytes());
         let max_payload = self.client.server_info().max_payload;
-        let message = PublishMessage::build().message_id(leased.id.to_string()).payload(payload.into());
+        let message = PublishMessage::build().message_id(leased.id.to_string()).payload(payload);
         let refusal = |kind: PublishErrorKind, error: &dyn std::fmt::Display| match kind {
             PublishErrorKind::StreamNotFound => format!("no stream captures {subject}; create one"),
             PublishErrorKind::TimedOut => format!("no stream acknowledged {subject} in time"),

@@ -15,12 +15,13 @@ use noetl_graphql::graphql::types::execution::Execution;
 use noetl_graphql::graphql::types::outbox::{Outbox, OutboxClaim, OutboxEntry};
 use noetl_graphql::graphql::types::projection::{Step, steps};
 use noetl_graphql::graphql::types::subscription::SourceSubscription;
+use noetl_graphql::json::Text;
 use noetl_graphql::service::outbox::Leased;
 use noetl_graphql::storage::catalog;
 use noetl_graphql::storage::executions::ExecutionRow;
+use noetl_graphql::storage::json::Received;
 use noetl_graphql::storage::outbox::{Claimed, OutboxRow};
 use noetl_graphql::storage::subscriptions::SubscriptionRow;
-use serde_json::json;
 
 const AT: DateTime<Utc> = DateTime::UNIX_EPOCH;
 const OUTBOX_ID: OutboxId = OutboxId { shard: 0, number: 1 };
@@ -44,7 +45,6 @@ impl Samples {
             path: Some("a".to_owned()),
             start_time: Some(AT),
             end_time: Some(AT),
-            error: None,
         })
     }
 
@@ -101,8 +101,9 @@ impl Samples {
                 execution_id: Some(1),
                 event_id: 2,
                 subject: None,
-                payload: json!({}),
+                payload: None,
                 payload_codec: "json".to_owned(),
+                dead: false,
                 status: "FAILED".to_owned(),
                 attempts: 1,
                 available_at: AT,
@@ -123,7 +124,7 @@ impl Samples {
             execution_id: Some(1),
             event_id: 2,
             subject: None,
-            payload: json!({}),
+            payload: Received(Text::new("{}")),
             payload_codec: "json".to_owned(),
             attempts: 1,
             retaken: false,

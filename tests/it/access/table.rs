@@ -70,7 +70,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     (
         "OutboxEntry",
         Open,
-        "attempts availableAt createdAt eventId executionId id payloadCodec publishedAt status subject",
+        "attempts availableAt createdAt dead eventId executionId id payloadCodec publishedAt status subject",
     ),
     ("OutboxClaim", Any(&[Outbox]), "payload"),
     ("OutboxClaim", Open, "attempts eventId executionId id lease leaseExpiresAt payloadCodec subject"),

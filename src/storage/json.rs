@@ -1,0 +1,43 @@
+//! JSON columns, read as their text: `column::text AS "column: Text"`.
+
+use sqlx::error::BoxDynError;
+use sqlx::postgres::{PgTypeInfo, PgValueRef};
+use sqlx::{Decode, Postgres, Type};
+
+use crate::json::{Document, Text, Unreadable};
+
+/// A JSON column whose reader has to know whether it can be read.
+#[derive(Debug, Clone)]
+pub struct Received(pub Result<Text, Unreadable>);
+
+impl Received {
+    /// The JSON; in place of what can't be read, its error.
+    #[must_use]
+    pub fn shown(&self) -> Text {
+        self.0.clone().unwrap_or_else(|unreadable| unreadable.in_place())
+    }
+}
+
+macro_rules! read_as_text {
+    ($type:ty, $read:expr) => {
+        impl Type<Postgres> for $type {
+            fn type_info() -> PgTypeInfo {
+                <str as Type<Postgres>>::type_info()
+            }
+
+            fn compatible(given: &PgTypeInfo) -> bool {
+                <str as Type<Postgres>>::compatible(given)
+            }
+        }
+
+        impl<'r> Decode<'r, Postgres> for $type {
+            fn decode(value: PgValueRef<'r>) -> Result<Self, BoxDynError> {
+                <&str as Decode<Postgres>>::decode(value).map($read)
+            }
+        }
+    };
+}
+
+read_as_text!(Text, Text::or_error);
+read_as_text!(Document, |json| Text::or_error(json).into());
+read_as_text!(Received, |json| Self(Text::new(json)));

@@ -1,0 +1,111 @@
+//! A list reads a large column only if its operation selects it. Bytes are counted on the way from the database.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::{Value, json};
+use sqlx::postgres::PgConnectOptions;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::common::feed::run;
+use crate::common::outbox::NO_RELAY;
+use crate::common::{Deployment, Server};
+
+/// 20 rows of each list, with 1 MiB in each large column.
+const ROWS: &str = "
+    INSERT INTO noetl.catalog (catalog_id, path, version, kind, content, payload, meta)
+    SELECT n, 'large/' || n, 1, 'playbook', large, jsonb_build_object('a', large), jsonb_build_object('a', large)
+    FROM generate_series(1, 20) AS n, repeat('x', 1 << 20) AS large;
+    INSERT INTO noetl.execution (execution_id, catalog_id, parent_execution_id, status, path, error)
+    SELECT n, n, CASE WHEN n > 1 THEN 1 END, 'RUNNING', 'large/' || n, large
+    FROM generate_series(1, 20) AS n, repeat('x', 1 << 20) AS large;
+    INSERT INTO noetl.event (execution_id, event_id, catalog_id, event_type, context, result, meta, error, stack_trace)
+    SELECT CASE WHEN n > 20 THEN 1 ELSE n END, n, 1,
+           CASE WHEN n > 20 THEN 'playbook_failed' ELSE 'playbook_started' END,
+           jsonb_build_object('workload', large), jsonb_build_object('a', large), jsonb_build_object('a', large),
+           large, large
+    FROM generate_series(1, 40) AS n, repeat('x', 1 << 20) AS large;
+    INSERT INTO noetl.outbox (execution_id, event_id, subject, payload)
+    SELECT n, n, 'noetl.commands.x', jsonb_build_object('a', large)
+    FROM generate_series(1, 20) AS n, repeat('x', 1 << 20) AS large";
+
+/// Lists without their large columns.
+const LEAN: [&str; 6] = [
+    r#"{ events(executionId: "1", first: 100) { nodes { id type nodeName createdAt } pageInfo { endCursor } } }"#,
+    "{ executions(first: 100) { nodes { id path status endedAt startedAt
+        parent { ... on Execution { id } } children(first: 20) { nodes { id status } } events(first: 20) { nodes { id } } } } }",
+    "{ executions(first: 100) { edges { node { id catalogEntry { id path version kind createdAt } } } } }",
+    r#"{ execution(id: "1") { events(first: 100) { edges { cursor node { ...Lean } } } } } fragment Lean on Event { id }"#,
+    "{ outbox { entries(first: 100) { nodes { id subject status attempts } } } }",
+    r#"{ catalogEntries(first: 100) { nodes { id path kind } } }"#,
+];
+
+/// Lists of one row, however its large columns are selected, and the MiB that they read: a page looks one row further, and
+/// a catalog entry is read whole.
+const FULL: [(&str, u64); 9] = [
+    (r#"{ events(executionId: "1", first: 1) { nodes { context } } }"#, 2),
+    (
+        r#"{ events(executionId: "1", first: 1) { edges { node { ...Full } } } } fragment Full on Event { result meta }"#,
+        4,
+    ),
+    (r#"{ events(executionId: "1", first: 1) { nodes { ... on Event { all: stackTrace error } } } }"#, 4),
+    (r#"query($no: Boolean = false) { events(executionId: "1", first: 1) { nodes { id meta @skip(if: $no) } } }"#, 2),
+    (r#"{ executions(first: 1) { nodes { workload } } }"#, 1),
+    (r#"{ executions(first: 1) { nodes { error } } }"#, 1),
+    (r#"{ executions(first: 1) { nodes { catalogEntry { content } } } }"#, 3),
+    ("{ outbox { entries(first: 1) { nodes { payload } } } }", 2),
+    ("{ catalogEntries(first: 1) { nodes { payload content } } }", 4),
+];
+
+/// A way to a server on 127.0.0.1, and how many bytes came from there.
+async fn counted(target: u16) -> (u16, Arc<AtomicU64>) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let (port, received) = (listener.local_addr().unwrap().port(), Arc::<AtomicU64>::default());
+    let count = Arc::clone(&received);
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let (server, count) = (TcpStream::connect(("127.0.0.1", target)).await.unwrap(), Arc::clone(&count));
+            let (mut client_says, mut to_client) = client.into_split();
+            let (mut server_says, mut to_server) = server.into_split();
+            tokio::spawn(async move { tokio::io::copy(&mut client_says, &mut to_server).await });
+            tokio::spawn(async move {
+                let mut chunk = vec![0; 64 << 10];
+                while let Ok(bytes @ 1..) = server_says.read(&mut chunk).await {
+                    count.fetch_add(bytes as u64, Ordering::Relaxed);
+                    if to_client.write_all(&chunk[..bytes]).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    (port, received)
+}
+
+#[tokio::test]
+async fn lists_read_large_columns_only_if_they_are_selected() {
+    let deployment = Deployment::start(0).await;
+    run(&mut deployment.shard(0).await, ROWS).await;
+    let port = deployment.cluster_dsn.parse::<PgConnectOptions>().unwrap().get_port();
+    let (proxied, received) = counted(port).await;
+    let dsn = deployment.cluster_dsn.replace(&format!(":{port}/"), &format!(":{proxied}/"));
+    let quiet = ("NOETL_EVENT_STREAM_ENABLED", "false");
+    let settings = [("NOETL_CLUSTER_DSN", dsn.as_str()), NO_RELAY, quiet, ("NOETL_PROJECTOR", "false")];
+    let server = deployment.replica_with(&settings).await;
+    let bytes = async |server: &Server, query: &str| {
+        let before = received.load(Ordering::Relaxed);
+        let data = server.data(query, Value::Null).await;
+        assert_ne!(data, json!({}), "{query}");
+        received.load(Ordering::Relaxed) - before
+    };
+    for query in LEAN {
+        let bytes = bytes(&server, query).await;
+        assert!(bytes < 128 << 10, "{bytes} bytes were read for {query}");
+    }
+    for (query, mebibytes) in FULL {
+        let bytes = bytes(&server, query).await;
+        assert!(bytes >= mebibytes << 20, "{bytes} bytes were read for {query}");
+        assert!(bytes < (mebibytes << 20) + (128 << 10), "{bytes} bytes were read for {query}");
+    }
+}
