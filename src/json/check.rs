@@ -162,7 +162,8 @@ fn unit(text: &[u8]) -> Option<u16> {
 }
 
 /// Whether a number comes out of a value as it went in: its float, written with as many digits, is the same number.
-fn is_kept(token: &str) -> bool {
+#[must_use]
+pub fn is_kept(token: &str) -> bool {
     if token.parse::<i64>().is_ok() || token.parse::<u64>().is_ok() {
         return true;
     }

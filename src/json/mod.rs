@@ -18,7 +18,7 @@ mod text;
 #[expect(clippy::disallowed_methods, reason = "text is checked before it is copied")]
 mod write;
 
-pub use check::{Flaw, check};
+pub use check::{Flaw, check, is_kept};
 pub use read::{Data, Typed, fields, map, option, optional_map, parse, read, value};
 pub use text::{Document, Text, Unreadable};
 pub use write::{Written, data};

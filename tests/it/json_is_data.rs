@@ -327,6 +327,15 @@ async fn what_would_change_is_refused_with_its_field() {
         let extensions = &response["errors"][0]["extensions"];
         assert_eq!((&extensions["code"], &extensions["field"]), (&json!("INVALID_INPUT"), &json!(field)), "{response}");
     }
+    // The same where it is written in the document.
+    for number in ["1e400", "123456789012345678901", "3.14159265358979323846"] {
+        let query = format!(
+            r#"mutation {{ execute(input: {{path: "run", trace: {{v: [{number}]}}}}) {{ execution {{ id }} }} }}"#
+        );
+        let response = post(&server, json!({ "query": query }).to_string()).await;
+        let message = response["errors"][0]["message"].as_str().unwrap_or_default();
+        assert!(message.contains("input") && message.contains("64-bit float"), "{response}");
+    }
     // What JSON can say and PostgreSQL can't hold, and what readers would find too deep.
     let nested = json::read(&deep(102)).unwrap();
     for value in [json!({ "v": "a\0" }), json!({ "v": { "\0": 1 } }), json!({ "v": nested })] {

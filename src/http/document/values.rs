@@ -15,6 +15,7 @@ use async_graphql_value::Value as Literal;
 use super::places;
 use super::positions::Positions;
 use crate::http::invalid::Invalid;
+use crate::json;
 
 /// The values of one operation's arguments.
 pub(super) struct Values<'a> {
@@ -122,7 +123,9 @@ impl Values<'_> {
     }
 
     fn number(&self, written: &Node<Written>, text: &str) -> Result<serde_json::Number, Invalid> {
-        number(text).ok_or_else(|| self.refuse(written, "The number is out of range.".to_owned()))
+        number(text).ok_or_else(|| {
+            self.refuse(written, "The number can't be held by a 64-bit float; send it as a text.".to_owned())
+        })
     }
 
     fn refuse(&self, written: &Node<Written>, message: String) -> Invalid {
@@ -197,5 +200,5 @@ pub(super) fn same(one: &Written, other: &Written) -> bool {
 }
 
 fn number(text: &str) -> Option<serde_json::Number> {
-    text.parse().ok()
+    text.parse().ok().filter(|_| json::is_kept(text))
 }
