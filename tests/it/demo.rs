@@ -6,7 +6,7 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::common::{Deployment, PATIENCE, Server, binary, eventually};
+use crate::common::{Deployment, PATIENCE, Server, TokenFile, binary, eventually};
 
 const PLAYBOOK: &str = include_str!("../../examples/catalog/orders-process.yaml");
 const INBOX: &str = include_str!("../../examples/catalog/orders-inbox.yaml");
@@ -112,4 +112,26 @@ async fn what_a_killed_demo_left_running_is_run_to_its_end() {
     let runs = runs().await;
     assert_eq!(runs.len(), MESSAGES);
     assert!(runs.iter().all(|run| run["endedAt"].is_string() && run["status"] != "RUNNING"), "{runs:?}");
+}
+
+#[tokio::test]
+async fn the_demo_shows_its_token() {
+    let (deployment, file) = (Deployment::start(1).await, TokenFile::new());
+    let (admin, runtime) = (file.add(&["--role", "admin"]), file.add(&["--role", "worker", "--role", "viewer"]));
+    let (name, path) = file.setting();
+    let server = deployment.replica_with(&[(name, &path)]).await;
+    for (path, content) in [("samples/orders/process", PLAYBOOK), ("samples/orders/inbox", INBOX)] {
+        let query = "mutation($path: String!, $content: String!) {
+            registerCatalogEntry(input: {path: $path, content: $content}) { userErrors { message } } }";
+        server.send_as(&admin, query, json!({ "path": path, "content": content })).await;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (orders, token) = (folder.path().join("orders"), folder.path().join("token"));
+    std::fs::write(&orders, json!({ "id": "o1", "items": [] }).to_string()).unwrap();
+    std::fs::write(&token, format!("{runtime}\n")).unwrap();
+    let output = command(&server, "1", &orders).arg("--token-file").arg(&token).output();
+    let output = tokio::time::timeout(PATIENCE, output).await.unwrap().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let runs = server.send_as(&admin, "{ executions { nodes { endedAt } } }", json!({})).await;
+    assert!(runs["data"]["executions"]["nodes"][0]["endedAt"].is_string(), "{runs}");
 }
