@@ -52,13 +52,13 @@ async fn admit(authenticator: Arc<Authenticator>, caller: Caller) -> Result<Admi
         Refusal::Unauthenticated
     };
     let token = bearer::token(&caller.headers, caller.init.as_ref()).map_err(|reason| refuse(&reason))?;
-    let now = clock::now();
+    let (now, arrived) = (clock::now(), Instant::now());
     let Grant { principal, revoked } =
         authenticator.authenticate(token, now).await.map_err(|reason| refuse(&reason))?;
     let remaining = principal.expires_at.and_then(|end| (end - now).to_std().ok()).filter(|left| *left < LONGEST);
     Ok(Admitted {
         subject: Some(Arc::clone(&principal.subject)),
-        expires_at: remaining.map(|left| Instant::now() + left),
+        expires_at: remaining.map(|left| arrived + left),
         revoked,
         prepare: attach(principal),
     })
