@@ -69,8 +69,9 @@ async fn serve(sources: &Sources, metrics: PrometheusHandle, servers: &mut Local
     register_samples(&app).await.map_err(app::AppError::from)?;
     let port = listener.local_addr().map_or(config.server.port, |address| address.port());
     servers.publish_port(port)?;
-    println!("console   http://{}:{port}", config.server.host);
-    println!("GraphQL   http://{}:{port}/graphql", config.server.host);
+    let url = format!("{}://{}:{port}", config.connections.scheme(), config.server.host);
+    println!("console   {url}");
+    println!("GraphQL   {url}/graphql");
     println!("settings  {}", servers.env_file().display());
     println!("Ctrl-C stops everything.");
     let ended = async { EndedEarly::Task { name: "private servers", error: Some(servers.wait_exit().await.into()) } };

@@ -142,7 +142,6 @@ async fn serve(config: &Config, metrics: PrometheusHandle) -> Result<(), Failure
     let app = App::start(config, metrics).await?;
     let listener = app::bind(config).await?;
     let port = listener.local_addr().map_or(config.server.port, |address| address.port());
-    let scheme = if config.connections.tls.is_some() { "https" } else { "http" };
-    println!("listening on {scheme}://{}", std::net::SocketAddr::new(config.server.host, port));
+    println!("listening on {}://{}", config.connections.scheme(), std::net::SocketAddr::new(config.server.host, port));
     Ok(app.serve(listener, std::future::pending::<EndedEarly>()).await?)
 }

@@ -50,6 +50,14 @@ pub struct TlsSettings {
     pub key: PathBuf,
 }
 
+impl ConnectionSettings {
+    /// Returns the scheme of the listener's URL.
+    #[must_use]
+    pub fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
+}
+
 pub(super) fn read(read: &mut Reader<'_>) -> ConnectionSettings {
     ConnectionSettings {
         deadline: Duration::from_secs(read.within("NOETL_OPERATION_DEADLINE_SECS", 15, 1, 600)),

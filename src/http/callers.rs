@@ -58,6 +58,9 @@ impl Resource {
     }
 }
 
+/// Bytes from which on a message counts as buffered: smaller ones are bounded by the number of connections.
+pub(super) const LARGE: usize = 64 << 10;
+
 /// Amounts by resource.
 type Usage = [usize; 3];
 
@@ -104,6 +107,12 @@ pub(super) struct Taken {
 }
 
 impl Taken {
+    /// Takes buffered bytes for the same caller; none for a message that is not large.
+    pub(super) fn buffer(&self, bytes: usize) -> Result<Option<Self>, Resource> {
+        let take = || self.callers.take(&self.caller, Resource::BufferedBytes, bytes);
+        (bytes > LARGE).then(take).transpose()
+    }
+
     /// Takes more.
     pub(super) fn grow(&mut self, amount: usize) -> Result<(), Resource> {
         let limits = &self.callers.limits;
@@ -183,7 +192,7 @@ impl Slot {
         } else {
             self.buffer(text.len())?;
         }
-        Ok(Bytes::from_owner(Unsent { text, _slot: self }))
+        Ok(Bytes::from_owner(Unsent { text, _held: self }))
     }
 }
 
@@ -198,15 +207,23 @@ impl Drop for Slot {
     }
 }
 
-/// Response that waits for its client.
-struct Unsent {
-    text: String,
-    _slot: Slot,
+/// Text that waits for its client, with what it holds until it has been sent.
+struct Unsent<T, H> {
+    text: T,
+    _held: H,
 }
 
-impl AsRef<[u8]> for Unsent {
+impl<T: AsRef<[u8]>, H> AsRef<[u8]> for Unsent<T, H> {
     fn as_ref(&self) -> &[u8] {
-        self.text.as_bytes()
+        self.text.as_ref()
+    }
+}
+
+/// Returns bytes that keep a resource until they have been sent.
+pub(super) fn holding(bytes: Bytes, taken: Option<Taken>) -> Bytes {
+    match taken {
+        Some(taken) => Bytes::from_owner(Unsent { text: bytes, _held: taken }),
+        None => bytes,
     }
 }
 

@@ -122,7 +122,7 @@ impl<E: Executor> Gate<E> {
             return Err(Fault::Closing);
         }
         let taken = self.callers.take(key, Resource::LiveConnections, 1)?;
-        Ok(Place { _open: OpenConnection::new(transport), _taken: taken })
+        Ok(Place { _open: OpenConnection::new(transport), taken })
     }
 }
 
@@ -138,5 +138,12 @@ pub(super) struct Guest<E> {
 /// A long-lived connection's place, free again when dropped.
 pub(super) struct Place {
     _open: OpenConnection,
-    _taken: Taken,
+    taken: Taken,
+}
+
+impl Place {
+    /// Counts a large message until it has been sent: clients that do not read would hold one each.
+    pub(super) fn buffer(&self, bytes: usize) -> Result<Option<Taken>, Resource> {
+        self.taken.buffer(bytes)
+    }
 }

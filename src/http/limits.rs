@@ -55,7 +55,8 @@ pub struct Limits {
     pub live_connections: usize,
     /// Requests, and queries and mutations on WebSockets, that are read, run or sent at once. Default 1,024.
     pub requests: usize,
-    /// Bytes of request bodies and of responses not sent yet, together. Default 256 MiB.
+    /// Bytes of request bodies and of responses not sent yet, together; also, in total only, bytes of WebSocket messages
+    /// that have not arrived whole. Default 256 MiB.
     pub buffered_bytes: usize,
     /// Share of each of the four totals above that one caller may take, in percent. A caller is an authenticated subject,
     /// else an IPv4 address or an IPv6 /64. Default 50.

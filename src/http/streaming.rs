@@ -20,6 +20,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::admission::Admitted;
+use super::callers;
 use super::edge::{Gate, Place};
 use super::fault::Fault;
 use super::limits::Limits;
@@ -76,11 +77,10 @@ pub(super) fn respond<E: Executor>(
     ];
     let (sender, receiver) = mpsc::channel(1);
     let closing = if kind == OperationType::Subscription { gate.closing.clone() } else { CancellationToken::new() };
-    let streaming = Streaming { sender, framing, limits: *gate.limits(), closing, admitted };
+    let streaming = Streaming { sender, framing, limits: *gate.limits(), closing, admitted, place };
     gate.connections.spawn(async move {
         // A client that is gone or does not read is told nothing more.
         let _: Result<(), Unread> = streaming.run(replies).await;
-        drop(place);
     });
     let chunks = stream::unfold(receiver, |mut receiver| async {
         Some((Ok::<_, Infallible>(receiver.recv().await?), receiver))
@@ -95,6 +95,7 @@ struct Streaming {
     limits: Limits,
     closing: CancellationToken,
     admitted: Admitted,
+    place: Place,
 }
 
 /// The client has gone, or does not read.
@@ -128,6 +129,8 @@ impl Streaming {
     }
 
     async fn send(&self, bytes: Bytes) -> Result<(), Unread> {
+        let buffered = self.place.buffer(bytes.len()).map_err(|_| Unread)?;
+        let bytes = callers::holding(bytes, buffered);
         let sent = timeout(self.limits.send_timeout, self.sender.send(bytes)).await;
         sent.map_err(|_| Unread)?.map_err(|_| Unread)
     }

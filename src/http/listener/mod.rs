@@ -9,6 +9,8 @@
 //! - Connections are capped, in total and per address. At the cap a new connection takes the place of the one that has
 //!   waited longest without a request in flight; if all have one, the new connection is refused with 503. So silent
 //!   clients never keep active ones out.
+//! - The parts of WebSocket messages that have not arrived whole are capped in total; beyond it, sockets with a large part
+//!   end.
 //! - Every request carries its [`Peer`] as an extension.
 //!
 //! A shutdown has two signals. From `draining` on, responses ask HTTP/1 clients to close, and HTTP/2 clients get a GOAWAY.
@@ -80,7 +82,7 @@ impl Listener {
     pub async fn serve(self, socket: TcpListener, router: Router) -> io::Result<()> {
         observe::describe_connections();
         let Self { limits, tls, draining, closing } = self;
-        let places = Arc::new(Places::new(limits.connections, limits.per_caller(limits.connections)));
+        let places = Arc::new(Places::new(&limits));
         let tracker = TaskTracker::new();
         let http = http(&limits, &tracker);
         let shared = Arc::new(Shared { limits, tls, router, http, tracker, draining, closing });

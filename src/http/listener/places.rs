@@ -4,13 +4,16 @@
 //! Lock order: a connection's phase, then the ledger.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use metrics::{counter, gauge};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::super::callers::LARGE;
 use super::super::limits::Limits;
 use super::network::Network;
 
@@ -22,6 +25,9 @@ type Turn = u64;
 pub(super) struct Places {
     total: usize,
     per_network: usize,
+    /// Most bytes of unfinished WebSocket messages.
+    unfinished_bytes: usize,
+    unfinished: AtomicUsize,
     ledger: Mutex<Ledger>,
 }
 
@@ -35,8 +41,14 @@ struct Ledger {
 }
 
 impl Places {
-    pub(super) fn new(total: usize, per_network: usize) -> Self {
-        Self { total, per_network, ledger: Mutex::default() }
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self {
+            total: limits.connections,
+            per_network: limits.per_caller(limits.connections),
+            unfinished_bytes: limits.buffered_bytes,
+            unfinished: AtomicUsize::new(0),
+            ledger: Mutex::default(),
+        }
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
@@ -91,6 +103,9 @@ struct Held {
     network: Network,
     evicted: CancellationToken,
     phase: Mutex<Phase>,
+    /// Whether the connection is a WebSocket, and the bytes that have arrived since its last message.
+    upgraded: AtomicBool,
+    unfinished: AtomicUsize,
 }
 
 /// Activity of a connection.
@@ -125,7 +140,15 @@ impl Place {
         drop(ledger);
         gauge!("http_connections").increment(1);
         let phase = Mutex::new(Phase { busy: 0, turn, since: Instant::now(), head: true, http2: false });
-        Some(Self(Arc::new(Held { places: Arc::clone(places), address, network, evicted, phase })))
+        Some(Self(Arc::new(Held {
+            places: Arc::clone(places),
+            address,
+            network,
+            evicted,
+            phase,
+            upgraded: AtomicBool::new(false),
+            unfinished: AtomicUsize::new(0),
+        })))
     }
 
     pub(super) fn peer(&self) -> Peer {
@@ -137,13 +160,17 @@ impl Place {
         self.0.evicted.cancelled().await;
     }
 
-    /// Notes that bytes have arrived.
-    pub(super) fn heard(&self) {
+    /// Notes that bytes have arrived. Fails for a large part of a WebSocket message when too many wait for their rest.
+    pub(super) fn heard(&self, bytes: usize) -> io::Result<()> {
+        if self.0.upgraded.load(Ordering::Relaxed) {
+            return self.0.receive(bytes);
+        }
         let mut phase = self.0.phase();
         // Frames of HTTP/2 need not belong to a request.
         if phase.busy == 0 && !phase.head && !phase.http2 {
             (phase.head, phase.since) = (true, Instant::now());
         }
+        Ok(())
     }
 
     pub(super) fn note_http2(&self) {
@@ -178,8 +205,24 @@ impl Held {
     }
 }
 
+impl Held {
+    fn receive(&self, bytes: usize) -> io::Result<()> {
+        let own = self.unfinished.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let total = self.places.unfinished.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if own > LARGE && total > self.places.unfinished_bytes {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        Ok(())
+    }
+
+    fn message_read(&self) {
+        self.places.unfinished.fetch_sub(self.unfinished.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
+        self.message_read();
         let turn = self.phase().turn;
         let mut ledger = self.places.ledger();
         if let Some(turn) = turn {
@@ -230,6 +273,16 @@ impl Peer {
         self.place.0.network
     }
 
+    /// Notes that the connection is a WebSocket from here on.
+    pub(in crate::http) fn upgraded(&self) {
+        self.place.0.upgraded.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that the bytes which have arrived made a whole message.
+    pub(in crate::http) fn message_read(&self) {
+        self.place.0.message_read();
+    }
+
     /// Waits until the connection has to make room, as one that is not held.
     pub(in crate::http) async fn evicted(&self) {
         self.place.evicted().await;
@@ -249,13 +302,17 @@ mod tests {
         ([10, 0, 0, host], 1).into()
     }
 
+    fn places(connections: usize, caller_share: u8) -> Arc<Places> {
+        Arc::new(Places::new(&Limits { connections, caller_share, ..Limits::default() }))
+    }
+
     fn is_evicted(place: &Place) -> bool {
         place.0.evicted.is_cancelled()
     }
 
     #[tokio::test]
     async fn the_longest_waiting_connection_makes_room_and_busy_ones_stay() {
-        let places = Arc::new(Places::new(10, 2));
+        let places = places(10, 20);
         let first = Place::claim(&places, address(1)).unwrap();
         let second = Place::claim(&places, address(1)).unwrap();
         let busy = first.hold();
@@ -272,7 +329,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_total_is_made_room_for_across_networks() {
-        let places = Arc::new(Places::new(2, 2));
+        let places = places(2, 100);
         let (first, second) = (Place::claim(&places, address(1)).unwrap(), Place::claim(&places, address(2)).unwrap());
         let third = Place::claim(&places, address(3)).unwrap();
         assert!(is_evicted(&first) && !is_evicted(&second) && !is_evicted(&third));
@@ -285,16 +342,16 @@ mod tests {
     #[tokio::test]
     async fn a_connection_is_due_by_what_it_waits_for() {
         let limits = Limits::default();
-        let places = Arc::new(Places::new(1, 1));
+        let places = places(1, 100);
         let place = Place::claim(&places, address(1)).unwrap();
         let since = || place.0.phase().since;
         assert_eq!(place.due(&limits), Some(since() + limits.header_timeout), "the first head");
         let busy = place.hold();
         assert_eq!(place.due(&limits), None);
-        place.heard();
+        place.heard(1).unwrap();
         drop(busy);
         assert_eq!(place.due(&limits), Some(since() + limits.keep_alive));
-        place.heard();
+        place.heard(1).unwrap();
         assert_eq!(place.due(&limits), Some(since() + limits.header_timeout), "the next head has begun");
     }
 }

@@ -64,10 +64,10 @@ impl AsyncRead for Socket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        if buffer.filled().len() > before {
-            self.place.heard();
+        match buffer.filled().len() - before {
+            0 => read,
+            bytes => Poll::Ready(self.place.heard(bytes)),
         }
-        read
     }
 }
 

@@ -3,6 +3,8 @@
 //! 44xx are the codes of graphql-transport-ws; clients do not reconnect on them. 1001, 1002, 1007, 1009, 1012 and 1013
 //! are of RFC 6455 and its registry; clients reconnect on them.
 
+use std::io::ErrorKind;
+
 use axum::extract::ws::{CloseFrame, Message};
 use tungstenite::Error;
 use tungstenite::error::ProtocolError;
@@ -28,7 +30,7 @@ pub(super) enum Close {
     Restart,
     #[error("Messages are not read fast enough")]
     Slow,
-    #[error("Too many connections, in total or of this caller; try again later")]
+    #[error("Too many connections or unfinished messages; try again later")]
     Overloaded,
     #[error("{0}")]
     BadMessage(String),
@@ -55,6 +57,7 @@ impl Close {
             Some(Error::Protocol(ProtocolError::ResetWithoutClosingHandshake)) => Self::Gone,
             Some(Error::Protocol(error)) => Self::Protocol(error.clone()),
             Some(Error::Utf8(_)) => Self::NotUtf8,
+            Some(Error::Io(error)) if error.kind() == ErrorKind::OutOfMemory => Self::Overloaded,
             Some(Error::Capacity(_)) => Self::TooBig("The message is too big"),
             _ => Self::Gone,
         }

@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until, timeout, timeout_at};
 
 use super::super::admission::Caller;
-use super::super::callers::{self, CallerKey, Slot};
+use super::super::callers::{self, CallerKey, Slot, Taken};
 use super::super::edge::{Gate, Guest, Place};
 use super::super::fault::Fault;
 use super::super::invalid::Limit;
@@ -52,7 +52,7 @@ pub(super) struct Session<E> {
 /// An admitted client: its terms, its place, and what keeps the HTTP connection that was upgraded.
 struct Member<E> {
     guest: Guest<E>,
-    _place: Place,
+    place: Place,
     _connection: Option<Busy>,
 }
 
@@ -69,6 +69,7 @@ enum Event {
 
 impl<E: Executor> Session<E> {
     pub(super) fn new(gate: Arc<Gate<E>>, socket: WebSocket, caller: Caller, peer: Option<Peer>) -> Box<Self> {
+        peer.iter().for_each(Peer::upgraded);
         let limits = *gate.limits();
         let started = Instant::now();
         let mut keepalive = interval_at(started + limits.keepalive, limits.keepalive.max(Duration::from_millis(1)));
@@ -140,6 +141,7 @@ impl<E: Executor> Session<E> {
             Event::Heard(Some(Err(error))) => Err(Close::broken(error)),
             Event::Heard(Some(Ok(message))) => {
                 self.last_heard = Instant::now();
+                self.peer.iter().for_each(Peer::message_read);
                 self.hear(message).boxed().await
             }
         }
@@ -188,7 +190,7 @@ impl<E: Executor> Session<E> {
             _ => Close::Overloaded,
         })?;
         let connection = self.peer.as_ref().map(Peer::hold);
-        self.member = Some(Member { guest, _place: place, _connection: connection });
+        self.member = Some(Member { guest, place, _connection: connection });
         self.send(Outgoing::ConnectionAck.to_message()).await
     }
 
@@ -233,8 +235,17 @@ impl<E: Executor> Session<E> {
         }
     }
 
+    /// Counts a large message as buffered while it is sent. If too many of them wait, their clients do not read.
+    fn buffer(&self, message: &Message) -> Result<Option<Taken>, Close> {
+        match (message, &self.member) {
+            (Message::Text(text), Some(member)) => member.place.buffer(text.len()).map_err(|_| Close::Slow),
+            _ => Ok(None),
+        }
+    }
+
     /// Sends a message, and with it what else is ready, up to a burst.
     async fn send(&mut self, message: Message) -> Result<(), Close> {
+        let _buffered = self.buffer(&message)?;
         let (socket, operations) = (&mut self.socket, &mut self.operations);
         let sending = async move {
             socket.feed(message).await?;

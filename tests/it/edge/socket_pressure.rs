@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures::SinkExt;
 use noetl_graphql::http::Limits;
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_tungstenite::tungstenite::Message;
 
 use super::server::{Server, reaches, soon};
@@ -74,4 +75,43 @@ async fn a_client_that_leaves_without_a_word_frees_everything() {
     reaches(&server.probe.ended, 1).await;
     server.connections.close();
     soon(server.connections.wait()).await;
+}
+
+#[tokio::test]
+async fn large_messages_that_are_not_read_are_bounded_together() {
+    // Far longer than the test takes: clients are given up because of what waits for them, not by time.
+    let limits = Limits { send_timeout: Duration::from_mins(10), buffered_bytes: 4 * ITEM, ..Limits::default() };
+    let server = Server::limited(limits).await;
+    let mut sockets = Vec::new();
+    for _ in 0..4 {
+        let mut socket = server.socket().await;
+        socket.subscribe("1", &format!("subscription {{ endless(bytes: {}) }}", ITEM + 1)).await;
+        sockets.push(socket);
+    }
+    // One message fits a caller's share.
+    reaches(&server.probe.ended, 3).await;
+    assert_eq!(*server.probe.ended.borrow(), 3);
+}
+
+#[tokio::test]
+async fn unfinished_messages_are_bounded_together() {
+    let server = Server::limited(Limits { buffered_bytes: 500_000, ..Limits::default() }).await;
+    let mut healthy = server.socket().await;
+    // A frame of a megabyte, of which a part is sent.
+    let header = [&[0x81, 0x80 | 0x7f], &1_000_000_u64.to_be_bytes()[..], &[0; 4]].concat();
+    let mut sockets = Vec::new();
+    for _ in 0..4 {
+        let mut socket = server.socket().await.0.into_inner();
+        socket.write_all(&[&header[..], " ".repeat(200_000).as_bytes()].concat()).await.unwrap();
+        sockets.push(socket);
+    }
+    let mut closed = 0;
+    for socket in &mut sockets {
+        let mut received = [0; 4];
+        let ended = tokio::time::timeout(Duration::from_secs(2), socket.read_exact(&mut received)).await.is_ok();
+        closed += usize::from(ended && received[2..] == 1013_u16.to_be_bytes());
+    }
+    assert!((2..4).contains(&closed), "{closed} were closed; two parts are within the limit");
+    healthy.subscribe("1", "{ hello }").await;
+    assert_eq!(healthy.next().await["type"], "next");
 }
