@@ -23,6 +23,7 @@ mod lists;
 mod outbox;
 mod project;
 mod projection;
+mod rate;
 mod report;
 
 use common::Deployment;
@@ -43,6 +44,9 @@ async fn main() {
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
+    if named() == [rate::BARE] {
+        return rate::serve_bare().await;
+    }
     let mut report = Report::default();
     if wanted("fanout") {
         fanout::measure(&mut report).await;
@@ -52,6 +56,9 @@ async fn main() {
     report.figure("server, idle: resident memory", report::resident_mib(&server), "MiB", None);
     if wanted("feed") {
         feed::measure_idling(&server, &mut report).await;
+    }
+    if wanted("rate") {
+        rate::measure(&deployment, &mut report).await;
     }
     if wanted("execute") {
         execute::measure(&deployment, &server, &mut report).await;
