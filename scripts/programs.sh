@@ -63,3 +63,8 @@ faketime_library() {
     done
     return 1
 }
+
+# True when Python can make a virtual environment, and is new enough for Schemathesis.
+has_python() {
+    python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1
+}
