@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use metrics_exporter_prometheus::PrometheusHandle;
+
 use super::retention_of;
 use crate::config::Config;
 use crate::graphql::schema::Services;
@@ -13,6 +15,7 @@ use crate::supervisor::Supervisor;
 use crate::tasks::projector::Projector;
 use crate::tasks::relay::Relay;
 use crate::tasks::{dedup_purge, dedup_sweeper, machine_lease, outbox_purge, partitions, prober, retention};
+use crate::telemetry;
 
 /// Starts what looks after the databases.
 pub(super) fn start_housekeeping(supervisor: &mut Supervisor, services: &Services, config: &Config) {
@@ -36,6 +39,12 @@ pub(super) fn start_housekeeping(supervisor: &mut Supervisor, services: &Service
 /// Starts the task that takes a changed certificate into use.
 pub(super) fn start_certificate(supervisor: &mut Supervisor, tls: &Tls) {
     supervisor.start("certificate", quiet(tls.clone().watch(supervisor.soft())));
+}
+
+/// Starts what keeps the metrics small.
+pub(super) fn start_upkeep(supervisor: &mut Supervisor, metrics: PrometheusHandle) {
+    let task = telemetry::keep_small(metrics, telemetry::FOLD_EVERY, supervisor.soft());
+    supervisor.start("metrics upkeep", quiet(task));
 }
 
 /// Starts what moves data to and from the broker.

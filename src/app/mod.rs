@@ -11,21 +11,24 @@ use std::time::{Duration, Instant};
 
 use async_nats::ServerAddr;
 use axum::Router;
+use axum::middleware::from_fn;
 use futures::FutureExt;
 use metrics_exporter_prometheus::PrometheusHandle;
 use percent_encoding::percent_decode_str;
 use tokio::net::TcpListener;
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower_http::catch_panic::CatchPanicLayer;
 use uuid::Uuid;
 
 use crate::config::Config;
+use crate::graphql::batching::Batching;
 use crate::graphql::mutation;
 use crate::graphql::schema::{self, EdgeLimits, Replica, Services};
 use crate::http::health::{OutboxBacklog, Probes, Readiness};
 use crate::http::listener::Listener;
-use crate::http::{Admit, Edge, Limits, Sites, TypeSystem, assets, health, router};
+use crate::http::{Edge, Limits, Sites, TypeSystem, assets, health, router, trace};
 use crate::service::catalog::Catalog;
 use crate::service::executions::Executions;
 use crate::service::ids::{Ids, LEASE};
@@ -106,15 +109,21 @@ impl App {
         let services = services(databases, ids, &wakes, (client.clone(), outbox), replica);
         let mut supervisor = Supervisor::default();
         background::start_housekeeping(&mut supervisor, &services, config);
+        background::start_upkeep(&mut supervisor, metrics.clone());
         if let Some(client) = &client {
             background::start_traffic(&mut supervisor, &services, client, &wakes, config);
         }
         let connections = TaskTracker::new();
-        let sites =
-            Sites { origins: config.server.allowed_origins.clone(), hosts: config.server.allowed_hosts.clone() };
         let admit = callers::admission(&config.auth, &mut supervisor)?;
         let listener = listener::new(&mut supervisor, &limits, tls);
-        let router = routes(&services, (&listener, sites, connections.clone()), admit, metrics)?;
+        let edge = Edge {
+            limits: listener.limits,
+            admit: Some(admit),
+            closing: listener.closing.clone(),
+            connections: connections.clone(),
+            ..edge(config, &services)?
+        };
+        let router = routes(&services, edge, listener.draining.clone(), metrics);
         let patience = listener::patience(&config.connections, &limits);
         Ok(Self { services, supervisor, router, connections, listener, patience })
     }
@@ -194,16 +203,17 @@ fn services(
     }
 }
 
-fn routes(
-    services: &Services,
-    (listener, sites, connections): (&Listener, Sites, TaskTracker),
-    admit: Admit,
-    metrics: PrometheusHandle,
-) -> Result<Router, AppError> {
-    let schema = schema::build(services.clone());
+/// The transport over the schema, on the terms of the configuration.
+fn edge(config: &Config, services: &Services) -> Result<Edge<Batching>, AppError> {
     let types = TypeSystem::from_sdl(&schema::sdl()).map_err(|error| AppError::Schema(error.to_string()))?;
+    let edge = Edge::new(schema::build(services.clone()), types);
+    let sites = Sites { origins: config.server.allowed_origins.clone(), hosts: config.server.allowed_hosts.clone() };
+    let slow_operation = config.telemetry.slow_operation;
+    Ok(Edge { sites, slow_operation, advice: mutation::outcome::how_to_query, ..edge })
+}
+
+fn routes(services: &Services, edge: Edge<Batching>, draining: CancellationToken, metrics: PrometheusHandle) -> Router {
     let databases = services.executions.databases().clone();
-    let (draining, closing, limits) = (listener.draining.clone(), listener.closing.clone(), listener.limits);
     let readiness = move || {
         let is_down = |database: &&Arc<Database>| database.health().down.is_some();
         let down = databases.distinct().filter(is_down).map(|database| database.name().to_string()).collect();
@@ -215,17 +225,8 @@ fn routes(
         metrics: Arc::new(move || metrics.render()),
         outbox: Arc::new(move || backlog(outbox.clone()).boxed()),
     };
-    let edge = Edge {
-        limits,
-        admit: Some(admit),
-        sites,
-        closing,
-        connections,
-        advice: mutation::outcome::how_to_query,
-        ..Edge::new(schema, types)
-    };
     let routes = router(edge).merge(health::routes(probes)).merge(assets::routes());
-    Ok(routes.layer(CatchPanicLayer::new()))
+    routes.layer(CatchPanicLayer::new()).layer(from_fn(trace::identify))
 }
 
 async fn backlog(outbox: Outbox) -> Result<OutboxBacklog, String> {

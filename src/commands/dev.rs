@@ -38,7 +38,7 @@ pub(super) struct Options {
 /// Starts the servers, serves, and stops them again.
 pub(super) async fn run(options: Options) -> Result<(), Failure> {
     let sources = Sources::read()?;
-    let metrics = telemetry::start(&sources.log())?;
+    let telemetry = telemetry::start(&sources.log(), sources.otlp().as_ref())?;
     let local = sources.check(Needs::Nothing)?;
     let mut wanted = LocalOptions::new(options.data_dir, options.shards);
     wanted.postgres_bin = local.process.pg_bin;
@@ -54,8 +54,9 @@ pub(super) async fn run(options: Options) -> Result<(), Failure> {
         // Nobody has to prove who they are here, so a page that points a name of its own at this address gets nothing.
         ("NOETL_ALLOWED_HOSTS", format!("127.0.0.1,localhost,{}", local.server.host)),
     ]);
-    let outcome = serve(&sources, metrics, &mut servers).await;
+    let outcome = serve(&sources, telemetry.metrics.clone(), &mut servers).await;
     servers.stop().await;
+    telemetry.finish().await;
     outcome?;
     println!("stopped; the data stays for the next start");
     Ok(())

@@ -15,7 +15,7 @@ use crate::config::{Config, ConfigError, Needs, Sources};
 use crate::graphql::schema;
 use crate::local::LocalError;
 use crate::supervisor::EndedEarly;
-use crate::telemetry::{self, TelemetryError};
+use crate::telemetry::{self, Telemetry, TelemetryError};
 
 /// The GraphQL control plane of NoETL.
 #[derive(Debug, Parser)]
@@ -107,8 +107,10 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Command::Dev(options) => dev::run(options).await,
         Command::Serve => {
-            let (sources, metrics) = start_logging()?;
-            serve(&sources.check(Needs::Servers)?, metrics).await
+            let (sources, telemetry) = start_logging()?;
+            let outcome = serve(&sources.check(Needs::Servers)?, telemetry.metrics.clone()).await;
+            telemetry.finish().await;
+            outcome
         }
         Command::Migrate => {
             let (sources, _) = start_logging()?;
@@ -132,10 +134,10 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
     }
 }
 
-fn start_logging() -> Result<(Sources, PrometheusHandle), Failure> {
+fn start_logging() -> Result<(Sources, Telemetry), Failure> {
     let sources = Sources::read()?;
-    let metrics = telemetry::start(&sources.log())?;
-    Ok((sources, metrics))
+    let telemetry = telemetry::start(&sources.log(), sources.otlp().as_ref())?;
+    Ok((sources, telemetry))
 }
 
 async fn serve(config: &Config, metrics: PrometheusHandle) -> Result<(), Failure> {

@@ -13,6 +13,7 @@ mod log;
 mod process;
 mod reader;
 mod server;
+mod telemetry;
 
 use std::collections::BTreeMap;
 
@@ -28,6 +29,7 @@ pub use housekeeping::HousekeepingSettings;
 pub use log::LogSettings;
 pub use process::ProcessSettings;
 pub use server::ServerSettings;
+pub use telemetry::{OtlpSettings, TelemetrySettings};
 
 /// Names of all settings, as the environment spells them, by concern.
 const NAMES: &[&[&str]] = &[
@@ -38,6 +40,7 @@ const NAMES: &[&[&str]] = &[
     &broker::NAMES,
     &housekeeping::NAMES,
     &log::NAMES,
+    &telemetry::NAMES,
     &process::NAMES,
 ];
 
@@ -67,6 +70,8 @@ pub struct Config {
     pub projector: bool,
     /// Retention of data.
     pub housekeeping: HousekeepingSettings,
+    /// Traces and slow operations.
+    pub telemetry: TelemetrySettings,
     /// The process itself.
     pub process: ProcessSettings,
 }
@@ -116,6 +121,12 @@ impl Sources {
         log::read(self)
     }
 
+    /// Reads where spans are exported to; needed as early. [`Self::check`] reports what is wrong with it.
+    #[must_use]
+    pub fn otlp(&self) -> Option<OtlpSettings> {
+        telemetry::read(&mut Reader { sources: self, problems: Vec::new() }).otlp
+    }
+
     /// Checks every setting.
     pub fn check(&self, needs: Needs) -> Result<Config, ConfigError> {
         let mut read = Reader { sources: self, problems: Vec::new() };
@@ -133,6 +144,7 @@ impl Sources {
             outbox_relay: read.flag("NOETL_OUTBOX_RELAY", true),
             projector: read.flag("NOETL_PROJECTOR", true),
             housekeeping: housekeeping::read(&mut read),
+            telemetry: telemetry::read(&mut read),
             process: process::read(&mut read),
         };
         read.finish(config)

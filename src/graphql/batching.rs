@@ -16,6 +16,7 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::task::AtomicWaker;
 use futures::{FutureExt, Stream, StreamExt, stream};
+use tracing::Instrument;
 
 use super::live::rendered::Selection;
 use super::loaders::{BatchLoader, Loaders};
@@ -39,7 +40,7 @@ impl Batching {
         let fetches = Fetches::default();
         let asked = Arc::clone(&fetches.asked);
         let spawn = move |fetch: BoxFuture<'static, ()>| {
-            asked.lock().unwrap_or_else(PoisonError::into_inner).push(fetch);
+            asked.lock().unwrap_or_else(PoisonError::into_inner).push(fetch.in_current_span().boxed());
         };
         let loader: BatchLoader = DataLoader::new(Loaders(self.services.clone()), spawn).delay(Duration::ZERO);
         (request.data(loader), fetches)

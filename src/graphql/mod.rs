@@ -5,6 +5,7 @@ pub mod access;
 pub mod batching;
 pub mod connection;
 pub mod errors;
+pub mod field_spans;
 pub mod inputs;
 pub mod live;
 pub mod loaders;

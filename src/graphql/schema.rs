@@ -6,6 +6,7 @@ use async_graphql::{Schema, ValidationMode};
 use chrono::{DateTime, Utc};
 
 use super::batching::Batching;
+use super::field_spans::FieldSpans;
 use super::live::Subscription;
 use super::live::rendered::Rendered;
 use super::live::status::LatestStatus;
@@ -81,7 +82,10 @@ pub struct EdgeLimits {
 #[must_use]
 pub fn build(services: Services) -> Batching {
     let schema = Schema::build(Query, Mutation, Subscription).data(services.clone());
-    let schema = schema.validation_mode(ValidationMode::Fast).disable_suggestions();
+    let mut schema = schema.validation_mode(ValidationMode::Fast).disable_suggestions();
+    if let Some(spans) = FieldSpans::if_wanted() {
+        schema = schema.extension(spans);
+    }
     Batching::new(schema.data(Rendered::default()).data(LatestStatus::default()).finish(), services)
 }
 

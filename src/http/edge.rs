@@ -1,6 +1,7 @@
 //! What the transport is given, and the state its handlers share.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_graphql::Executor;
 use axum::http::request::Parts;
@@ -15,6 +16,7 @@ use super::fault::Fault;
 use super::limits::Limits;
 use super::observe::{self, OpenConnection, Transport};
 use super::outcome::Advice;
+use super::request_id::RequestId;
 
 /// An executor and the terms on which it is served.
 #[derive(Clone)]
@@ -30,6 +32,8 @@ pub struct Edge<E> {
     pub prepare: Prepare,
     /// Says how to find out the outcome of a mutation that reached its deadline.
     pub advice: Advice,
+    /// How long a query or mutation may take before it is logged as slow; zero: none is.
+    pub slow_operation: Duration,
     /// Admits callers; none admits everybody.
     pub admit: Option<Admit>,
     /// The sites whose pages may use this server.
@@ -50,6 +54,7 @@ impl<E: Executor> Edge<E> {
             limits: Limits::default(),
             prepare: Arc::new(|request| request),
             advice: |_| None,
+            slow_operation: Duration::ZERO,
             admit: None,
             sites: Sites::default(),
             closing: CancellationToken::new(),
@@ -78,6 +83,8 @@ impl<E: Executor> Gate<E> {
                 prepare: edge.prepare,
                 types: edge.types,
                 advice: edge.advice,
+                slow: edge.slow_operation,
+                request_id: RequestId::fresh(),
             },
             admit: edge.admit,
             sites: edge.sites,
@@ -100,6 +107,9 @@ impl<E: Executor> Gate<E> {
     pub(super) async fn admit(&self, caller: impl Into<Caller>) -> Result<Guest<E>, Fault> {
         let (mut engine, caller) = (self.engine.clone(), caller.into());
         let anonymous = CallerKey::of(caller.extensions.get());
+        if let Some(id) = caller.extensions.get::<RequestId>() {
+            engine.request_id = id.clone();
+        }
         let admitted = match &self.admit {
             Some(admit) => admit(caller).await?,
             None => Admitted::anonymous(Arc::new(|request| request)),

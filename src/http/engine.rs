@@ -7,6 +7,7 @@
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_graphql::parser::types::OperationType;
 use async_graphql::{Executor, Response};
@@ -22,6 +23,8 @@ use super::observe::{self, Observed, Transport};
 use super::operation::{Operation, Parameters};
 use super::outcome::{self, Advice};
 use super::reply::Reply;
+use super::request_id::RequestId;
+use super::trace::{self, OperationSpans};
 
 /// An executor and what bounds it.
 #[derive(Clone)]
@@ -31,6 +34,10 @@ pub(super) struct Engine<E> {
     pub(super) prepare: Prepare,
     pub(super) types: Arc<TypeSystem>,
     pub(super) advice: Advice,
+    /// How long a query or mutation may take before it is logged as slow; zero: none is.
+    pub(super) slow: Duration,
+    /// The request whose operations these are.
+    pub(super) request_id: RequestId,
 }
 
 impl<E: Executor> Engine<E> {
@@ -40,9 +47,20 @@ impl<E: Executor> Engine<E> {
             .inspect_err(|invalid| observe::invalid(transport, invalid))
     }
 
+    /// The engine for one operation of a socket, with an id of its own.
+    pub(super) fn for_operation(&self, id: &str) -> Self {
+        Self { request_id: self.request_id.operation(id), ..self.clone() }
+    }
+
     /// Runs a query or mutation.
     pub(super) async fn run(&self, mut operation: Operation, transport: Transport) -> Reply {
-        let mut observed = Observed::start(transport, operation.kind);
+        let spans = trace::operation(&mut operation, &self.request_id, transport);
+        spans.around(self.run_within(operation, transport)).await
+    }
+
+    async fn run_within(&self, mut operation: Operation, transport: Transport) -> Reply {
+        let observed = Observed::start(transport, operation.kind);
+        let mut observed = observed.log_slow(self.slow, &mut operation, &self.request_id);
         let of_mutation = operation.kind == OperationType::Mutation;
         let advice = of_mutation.then(|| outcome::advise(&mut operation.request, self.advice));
         let run = async {
@@ -50,25 +68,29 @@ impl<E: Executor> Engine<E> {
             self.executor.execute(request).await
         };
         let caught = AssertUnwindSafe(run).catch_unwind();
-        let reply = match timeout(self.limits.deadline, caught).await {
+        let mut reply = match timeout(self.limits.deadline, caught).await {
             Ok(Ok(response)) => answered(response, &operation.shape),
             Ok(Err(panic)) => panicked(panic.as_ref()),
             Err(_) => advice.map_or_else(Reply::timeout, |advice| Reply::outcome_unknown(&advice)),
         };
+        reply.name_request(&self.request_id);
         observed.settle(&reply);
         reply
     }
 
     /// Runs an operation of any kind as a stream of answers: of one, unless it is a subscription.
-    pub(super) fn replies(self, operation: Operation, transport: Transport) -> BoxStream<'static, Reply> {
+    pub(super) fn replies(self, mut operation: Operation, transport: Transport) -> BoxStream<'static, Reply> {
+        // Made here, where the request's span is the current one.
+        let spans = trace::operation(&mut operation, &self.request_id, transport);
         match operation.kind {
-            OperationType::Subscription => self.subscribe(operation, transport).boxed(),
-            _ => stream::once(async move { self.run(operation, transport).await }).boxed(),
+            OperationType::Subscription => within(spans, self.subscribe(operation, transport)).boxed(),
+            _ => stream::once(spans.around(async move { self.run_within(operation, transport).await })).boxed(),
         }
     }
 
     fn subscribe(self, operation: Operation, transport: Transport) -> impl Stream<Item = Reply> + Send {
         let mut observed = Observed::start(transport, operation.kind);
+        let request_id = self.request_id.clone();
         // Made inside the stream, so that a panic while it is made is caught as well; boxed, as it lives only until then.
         let shape = operation.shape;
         let made = async move {
@@ -83,6 +105,10 @@ impl<E: Executor> Engine<E> {
                 Ok(response) => answered(response, &shape),
                 Err(panic) => panicked(panic.as_ref()),
             });
+            let reply = reply.map(|mut reply| {
+                reply.name_request(&request_id);
+                reply
+            });
             match &reply {
                 Some(reply) => observed.settle(reply),
                 None => observed.complete(),
@@ -95,6 +121,12 @@ impl<E: Executor> Engine<E> {
 /// Runs `prepared` after `first`.
 pub(super) fn compose(first: Prepare, then: Prepare) -> Prepare {
     Arc::new(move |request| then(first(request)))
+}
+
+/// A stream that is polled inside spans.
+fn within<T>(spans: OperationSpans, items: impl Stream<Item = T>) -> impl Stream<Item = T> {
+    let mut items = Box::pin(items);
+    stream::poll_fn(move |context| spans.in_scope(|| items.poll_next_unpin(context)))
 }
 
 fn answered(mut response: Response, shape: &Shape) -> Reply {

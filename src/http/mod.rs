@@ -51,9 +51,11 @@ mod observe;
 mod operation;
 mod outcome;
 mod reply;
+mod request_id;
 mod router;
 mod sse;
 mod streaming;
+pub mod trace;
 mod websocket;
 
 pub use admission::{Admit, Admitted, Caller, Prepare, Refusal, Sites};

@@ -1,15 +1,22 @@
 //! What the edge tells of itself through the `metrics` facade.
 //!
 //! An operation's outcome is one of ok, error (of a resolver), refused (by the executor), timeout, internal, cancelled.
+//!
+//! A query or mutation that was slow is logged with the SHA-256 of its document. Its variables are not, as they may hold
+//! what a log must not.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_graphql::parser::types::OperationType;
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use sha2::{Digest, Sha256};
 
 use super::fault::Fault;
 use super::invalid::Invalid;
+use super::operation::Operation;
 use super::reply::Reply;
+use super::request_id::RequestId;
+use super::trace;
 
 /// Describes the metrics to the recorder.
 pub(super) fn describe() {
@@ -58,18 +65,33 @@ pub(super) struct Observed {
     operation: &'static str,
     started: Instant,
     outcome: &'static str,
+    /// Absent where no duration is slow.
+    slow: Option<SlowLog>,
+}
+
+/// What the log says of an operation that took at least a given time.
+struct SlowLog {
+    least: Duration,
+    request_id: RequestId,
+    name: Option<String>,
+    document: String,
 }
 
 impl Observed {
     pub(super) fn start(transport: Transport, kind: OperationType) -> Self {
-        let operation = match kind {
-            OperationType::Query => "query",
-            OperationType::Mutation => "mutation",
-            OperationType::Subscription => "subscription",
-        };
-        let transport = transport.label();
+        let (transport, operation) = (transport.label(), self::kind(kind));
         gauge!("graphql_operations_active", "transport" => transport, "operation" => operation).increment(1);
-        Self { transport, operation, started: Instant::now(), outcome: "cancelled" }
+        Self { transport, operation, started: Instant::now(), outcome: "cancelled", slow: None }
+    }
+
+    /// Logs the operation when it ends, if it takes at least `least`.
+    pub(super) fn log_slow(mut self, least: Duration, operation: &mut Operation, request_id: &RequestId) -> Self {
+        if !least.is_zero() {
+            let name = trace::name(operation);
+            let document = operation.request.query.clone();
+            self.slow = Some(SlowLog { least, request_id: request_id.clone(), name, document });
+        }
+        self
     }
 
     /// Takes note of an answer. A subscription has failed when its last answer has.
@@ -93,16 +115,35 @@ impl Observed {
 
 impl Drop for Observed {
     fn drop(&mut self) {
-        let (transport, operation) = (self.transport, self.operation);
+        let (transport, operation, elapsed) = (self.transport, self.operation, self.started.elapsed());
+        if let Some(slow) = self.slow.as_ref().filter(|slow| elapsed >= slow.least) {
+            let SlowLog { request_id, name, document, .. } = slow;
+            let document = hex(&Sha256::digest(document));
+            let (milliseconds, outcome) = (elapsed.as_millis(), self.outcome);
+            tracing::warn!(%request_id, transport, kind = operation, name, document, milliseconds, outcome, "slow operation");
+        }
         gauge!("graphql_operations_active", "transport" => transport, "operation" => operation).decrement(1);
         histogram!("graphql_operation_duration_seconds", "transport" => transport, "operation" => operation)
-            .record(self.started.elapsed());
+            .record(elapsed);
         counter!(
             "graphql_operations_total",
             "transport" => transport, "operation" => operation, "outcome" => self.outcome
         )
         .increment(1);
     }
+}
+
+/// The name of an operation's kind.
+pub(super) fn kind(kind: OperationType) -> &'static str {
+    match kind {
+        OperationType::Query => "query",
+        OperationType::Mutation => "mutation",
+        OperationType::Subscription => "subscription",
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat()
 }
 
 /// An open WebSocket or event stream.

@@ -9,6 +9,7 @@ use axum::http::{HeaderMap, StatusCode};
 use serde::Serialize;
 
 use super::invalid::Invalid;
+use super::request_id::RequestId;
 use crate::json;
 
 /// Errors of one answer. Those of validation are bounded by [`errors`](super::Limits::errors).
@@ -60,6 +61,13 @@ impl Reply {
         let mut error = ServerError::new(message, None);
         set_code(&mut error, code);
         Self { errors: vec![error], ..Self::default() }
+    }
+
+    /// Says in each error `INTERNAL` the request whose log lines tell the cause.
+    pub(super) fn name_request(&mut self, id: &RequestId) {
+        for error in self.errors.iter_mut().filter(|error| code(error) == Some("INTERNAL")) {
+            error.extensions.get_or_insert_default().set("requestId", id.as_str());
+        }
     }
 
     /// Whether the operation ran.

@@ -58,6 +58,7 @@ impl Catalog {
     }
 
     /// Writes the next version of a path.
+    #[tracing::instrument(level = "debug", name = "catalog.register", skip_all, fields(path = registration.path))]
     pub async fn register(&self, registration: Registration) -> Result<Arc<CatalogEntry>, ServiceError> {
         let entry = self.parse(registration)?;
         let registered = catalog::register(&self.cluster, &entry).await?;
@@ -83,6 +84,10 @@ impl Catalog {
     }
 
     /// The entries with these ids; unknown ids are left out.
+    #[tracing::instrument(
+        level = "debug", name = "catalog.by_ids", skip_all,
+        fields(count = ids.len(), first = ids.first())
+    )]
     pub async fn by_ids(&self, ids: &[i64]) -> Result<HashMap<i64, Arc<CatalogEntry>>, ServiceError> {
         let (mut found, mut missing) = (HashMap::new(), Vec::new());
         for id in ids {
@@ -118,6 +123,7 @@ impl Catalog {
     }
 
     /// The newest entry of each of these paths; a path without entries is left out.
+    #[tracing::instrument(level = "debug", name = "catalog.newest", skip_all, fields(count = paths.len()))]
     pub async fn newest(&self, paths: &[String]) -> Result<HashMap<String, Arc<CatalogEntry>>, ServiceError> {
         let newest = catalog::newest_ids(&self.cluster, paths).await?;
         let ids: Vec<i64> = newest.iter().map(|(_, id)| *id).collect();
@@ -134,16 +140,19 @@ impl Catalog {
     }
 
     /// An entry by path: this version, or the newest.
+    #[tracing::instrument(level = "debug", name = "catalog.find", skip_all, fields(path))]
     pub async fn find(&self, path: &str, version: Option<i16>) -> Result<Option<Arc<CatalogEntry>>, ServiceError> {
         Ok(catalog::find(&self.cluster, path, version).await?.map(Arc::new))
     }
 
     /// An entry by id.
+    #[tracing::instrument(level = "debug", name = "catalog.get", skip_all, fields(id = %id))]
     pub async fn get(&self, id: Id) -> Result<Option<Arc<CatalogEntry>>, ServiceError> {
         Ok(self.by_ids(&[id.get()]).await?.remove(&id.get()))
     }
 
     /// A page in path order, each path's oldest version first; outlines with these columns.
+    #[tracing::instrument(level = "debug", name = "catalog.list", skip_all)]
     pub async fn list(
         &self,
         filter: &CatalogFilter,

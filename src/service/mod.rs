@@ -16,4 +16,5 @@ pub mod registry;
 pub mod retention;
 pub mod shards;
 pub mod subscriptions;
+mod trace;
 pub mod wake;

@@ -54,6 +54,10 @@ impl Projections {
     }
 
     /// The states of these executions as of now, and the shards that could not be read.
+    #[tracing::instrument(
+        level = "debug", name = "projections.read", skip_all,
+        fields(count = ids.len(), first = ids.first().map(tracing::field::display))
+    )]
     pub async fn read(&self, ids: &[Id]) -> (HashMap<Id, Projected>, BTreeMap<ShardIndex, ServiceError>) {
         let query = |shard, ids: Vec<i64>| async move { read(shard, &ids).await };
         let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
@@ -61,6 +65,10 @@ impl Projections {
     }
 
     /// How those of these executions ended that did, with `reasons` also why, and the shards that could not be read.
+    #[tracing::instrument(
+        level = "debug", name = "projections.ends", skip_all,
+        fields(count = ids.len(), first = ids.first().map(tracing::field::display))
+    )]
     pub async fn ends(&self, ids: &[Id], reasons: bool) -> (HashMap<Id, End>, BTreeMap<ShardIndex, ServiceError>) {
         let query = |shard, ids: Vec<i64>| async move { events::ends(shard, &ids, reasons).await };
         let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
@@ -68,6 +76,7 @@ impl Projections {
     }
 
     /// Advances 1 to [`MAX_ADVANCE`] executions, each on its own; one that is named twice is advanced once.
+    #[tracing::instrument(level = "debug", name = "projections.advance", skip_all)]
     pub async fn advance(&self, ids: impl IntoIterator<Item = Id>) -> Result<Advances, ServiceError> {
         let ids: BTreeSet<Id> = ids.into_iter().collect();
         if ids.is_empty() || ids.len() > MAX_ADVANCE {

@@ -50,6 +50,7 @@ pub enum Enforced {
 
 impl Retention {
     /// Drops what may go of one shard.
+    #[tracing::instrument(level = "debug", name = "retention.enforce", skip_all, fields(database = %shard.name()))]
     pub async fn enforce(self, shard: &Database) -> Result<Enforced, ServiceError> {
         let Some(days) = self.days else {
             return Ok(Enforced::Unlimited);

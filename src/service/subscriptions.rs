@@ -91,6 +91,7 @@ impl Subscriptions {
     }
 
     /// Registers the path's newest catalog entry, or finds the path's live subscription.
+    #[tracing::instrument(level = "debug", name = "subscriptions.register", skip_all, fields(path))]
     pub async fn register(&self, path: &str, by: Option<&Actor>) -> Result<SubscriptionRow, ServiceError> {
         let entry = self.entry(path).await?;
         match self.registry.make_live(&entry, Wanted::Any, by).await? {
@@ -100,6 +101,10 @@ impl Subscriptions {
     }
 
     /// Carries out a transition.
+    #[tracing::instrument(
+        level = "debug", name = "subscriptions.transition", skip_all,
+        fields(subscription = %asked.id, action = ?asked.action)
+    )]
     pub async fn transition(&self, asked: &Transition) -> Result<SubscriptionRow, ServiceError> {
         check_reason(asked.reason.as_deref())?;
         loop {
@@ -142,6 +147,7 @@ impl Subscriptions {
     }
 
     /// Carries out, or with `dry_run` only judges, an action on all matching subscriptions.
+    #[tracing::instrument(level = "debug", name = "subscriptions.transition_all", skip_all, fields(action = ?action))]
     pub async fn transition_all(
         &self,
         action: Action,
@@ -188,18 +194,24 @@ impl Subscriptions {
     }
 
     /// A subscription by id.
+    #[tracing::instrument(level = "debug", name = "subscriptions.get", skip_all, fields(id = %id))]
     pub async fn get(&self, id: Id) -> Result<Option<SubscriptionRow>, ServiceError> {
         let rows = subscriptions::by_ids(self.databases.shard_of(id), &[id.get()]).await?;
         Ok(rows.into_iter().next())
     }
 
     /// The subscriptions with these ids, and the shards that could not be read.
+    #[tracing::instrument(
+        level = "debug", name = "subscriptions.by_ids", skip_all,
+        fields(count = ids.len(), first = ids.first().map(tracing::field::display))
+    )]
     pub async fn by_ids(&self, ids: &[Id]) -> (Vec<SubscriptionRow>, BTreeMap<ShardIndex, ServiceError>) {
         let query = |shard, ids: Vec<i64>| async move { subscriptions::by_ids(shard, &ids).await };
         rows_by_ids(&self.databases, ids.iter().copied(), query).await
     }
 
     /// The path's subscription: the live one, else the last one that was.
+    #[tracing::instrument(level = "debug", name = "subscriptions.by_path", skip_all, fields(path))]
     pub async fn by_path(&self, path: &str) -> Result<Option<SubscriptionRow>, ServiceError> {
         match registry::find(self.cluster(), path).await? {
             Some(id) => self.get(id).await,
@@ -208,6 +220,7 @@ impl Subscriptions {
     }
 
     /// A page, newest first.
+    #[tracing::instrument(level = "debug", name = "subscriptions.list", skip_all)]
     pub async fn list(
         &self,
         filter: &SubscriptionFilter,
@@ -219,6 +232,7 @@ impl Subscriptions {
 
     /// Finishes intents that crashed callers left behind; one that can't be finished now keeps nobody else waiting.
     /// Answers how many there were.
+    #[tracing::instrument(level = "debug", name = "subscriptions.sweep", skip_all)]
     pub async fn sweep(&self) -> Result<usize, ServiceError> {
         let (mut found, mut last) = (0, String::new());
         loop {

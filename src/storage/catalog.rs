@@ -63,6 +63,7 @@ pub type CatalogKey = (String, i16);
 
 /// Writes the next version of a path. A lock on the path makes versions count up without a race. `Ok(None)`: the
 /// versions that the column can count are used up.
+#[tracing::instrument(level = "debug", name = "sql.catalog.register", skip_all, fields(database = %cluster.name()))]
 pub async fn register(cluster: &Database, entry: &NewEntry) -> Result<Option<CatalogEntry>, StorageError> {
     let work = async {
         let mut tx = cluster.pool().begin().await?;
@@ -94,6 +95,10 @@ pub async fn register(cluster: &Database, entry: &NewEntry) -> Result<Option<Cat
 }
 
 /// The entries with these ids, in no order.
+#[tracing::instrument(
+    level = "debug", name = "sql.catalog.by_ids", skip_all,
+    fields(database = %cluster.name(), count = ids.len(), first = ids.first())
+)]
 pub async fn by_ids(cluster: &Database, ids: &[i64]) -> Result<Vec<CatalogEntry>, StorageError> {
     let rows = sqlx::query_as!(
         CatalogEntry,
@@ -106,6 +111,10 @@ pub async fn by_ids(cluster: &Database, ids: &[i64]) -> Result<Vec<CatalogEntry>
 }
 
 /// The outlines of the entries with these ids, in no order: without content, payload and meta.
+#[tracing::instrument(
+    level = "debug", name = "sql.catalog.outlines", skip_all,
+    fields(database = %cluster.name(), count = ids.len(), first = ids.first())
+)]
 pub async fn outlines(cluster: &Database, ids: &[i64]) -> Result<Vec<CatalogEntry>, StorageError> {
     let rows = sqlx::query_as!(
         CatalogEntry,
@@ -118,6 +127,10 @@ pub async fn outlines(cluster: &Database, ids: &[i64]) -> Result<Vec<CatalogEntr
 }
 
 /// The ids of these paths' newest entries, in no order; a path without entries is left out.
+#[tracing::instrument(
+    level = "debug", name = "sql.catalog.newest_ids", skip_all,
+    fields(database = %cluster.name(), count = paths.len())
+)]
 pub async fn newest_ids(cluster: &Database, paths: &[String]) -> Result<Vec<(String, i64)>, StorageError> {
     let rows = sqlx::query!(
         "SELECT DISTINCT ON (path) path, catalog_id FROM noetl.catalog
@@ -129,6 +142,7 @@ pub async fn newest_ids(cluster: &Database, paths: &[String]) -> Result<Vec<(Str
 }
 
 /// A path's entry: this version, or the newest.
+#[tracing::instrument(level = "debug", name = "sql.catalog.find", skip_all, fields(database = %cluster.name(), path))]
 pub async fn find(cluster: &Database, path: &str, version: Option<i16>) -> Result<Option<CatalogEntry>, StorageError> {
     let row = sqlx::query_as!(
         CatalogEntry,
@@ -145,6 +159,7 @@ pub async fn find(cluster: &Database, path: &str, version: Option<i16>) -> Resul
 
 /// A page's candidates, read in the page's direction; outlines, unless these columns are wanted: `content`, `payload`,
 /// `meta`.
+#[tracing::instrument(level = "debug", name = "sql.catalog.list", skip_all, fields(database = %cluster.name()))]
 pub async fn list(
     cluster: &Database,
     filter: &CatalogFilter,

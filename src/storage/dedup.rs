@@ -43,6 +43,10 @@ pub struct StandingClaim {
 }
 
 /// Claims keys, all in one statement; keys are distinct. Answers with the standing claim of each, in no order.
+#[tracing::instrument(
+    level = "debug", name = "sql.dedup.claim", skip_all,
+    fields(database = %cluster.name(), count = claims.len())
+)]
 pub async fn claim(cluster: &Database, claims: &[NewClaim<'_>]) -> Result<Vec<StandingClaim>, StorageError> {
     let scopes: Vec<i64> = claims.iter().map(|claim| claim.scope).collect();
     let keys: Vec<String> = claims.iter().map(|claim| claim.key.to_owned()).collect();
@@ -90,6 +94,10 @@ pub async fn claim(cluster: &Database, claims: &[NewClaim<'_>]) -> Result<Vec<St
 }
 
 /// Marks claims as created, locking them in the order in which claiming does; ones that are created already, or gone to another execution, are left alone.
+#[tracing::instrument(
+    level = "debug", name = "sql.dedup.settle", skip_all,
+    fields(database = %cluster.name(), count = executions.len(), first = executions.first())
+)]
 pub async fn settle(cluster: &Database, executions: &[i64]) -> Result<(), StorageError> {
     let update = sqlx::query!(
         "WITH claims AS (
@@ -106,14 +114,21 @@ pub async fn settle(cluster: &Database, executions: &[i64]) -> Result<(), Storag
     Ok(())
 }
 
+/// An execution, and what creates it, or why that can't be read.
+pub type StaleClaim = (Id, Result<Creation, StorageError>);
+
 /// Reserved claims older than `age_seconds` of executions behind `after`, by execution: what crashed claimants left
 /// behind. One that can't be read comes as the error that says so.
+#[tracing::instrument(
+    level = "debug", name = "sql.dedup.stale", skip_all,
+    fields(database = %cluster.name(), after = %after)
+)]
 pub async fn stale(
     cluster: &Database,
     age_seconds: f64,
     after: Id,
     limit: i64,
-) -> Result<Vec<(Id, Result<Creation, StorageError>)>, StorageError> {
+) -> Result<Vec<StaleClaim>, StorageError> {
     let rows = sqlx::query!(
         "SELECT execution_id, request::text AS request FROM noetl.subscription_dedup
          WHERE state = 0 AND seen_at < now() - make_interval(secs => $1) AND execution_id > $2
@@ -129,6 +144,10 @@ pub async fn stale(
 
 /// Removes up to `limit` claims that are created and whose window has passed; reserved ones stay for ever. What somebody
 /// claims anew at this moment is passed over. Answers how many went.
+#[tracing::instrument(
+    level = "debug", name = "sql.dedup.purge_expired", skip_all,
+    fields(database = %cluster.name())
+)]
 pub async fn purge_expired(cluster: &Database, limit: i64) -> Result<u64, StorageError> {
     let delete = sqlx::query!(
         "DELETE FROM noetl.subscription_dedup AS expired

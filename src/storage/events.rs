@@ -59,6 +59,10 @@ impl From<EventRow> for Event<Text> {
 }
 
 /// One event.
+#[tracing::instrument(
+    level = "debug", name = "sql.events.get", skip_all,
+    fields(database = %shard.name(), execution = %execution, event = %event)
+)]
 pub async fn get(shard: &Database, execution: Id, event: Id) -> Result<Option<Event<Text>>, StorageError> {
     let row = sqlx::query_as!(
         EventRow,
@@ -92,6 +96,10 @@ impl LargeColumns {
 
 /// A page's candidates of each of these logs, read in the range's direction, grouped by log. A large column that is not
 /// wanted is absent.
+#[tracing::instrument(
+    level = "debug", name = "sql.events.list", skip_all,
+    fields(database = %shard.name(), count = executions.len(), first = executions.first())
+)]
 pub async fn list(
     shard: &Database,
     executions: &[i64],
@@ -161,6 +169,10 @@ pub struct LogHead {
 }
 
 /// The heads of these logs, in no order; a log without a landmark is left out.
+#[tracing::instrument(
+    level = "debug", name = "sql.events.heads", skip_all,
+    fields(database = %shard.name(), count = executions.len(), first = executions.first())
+)]
 pub async fn heads(shard: &Database, executions: &[i64]) -> Result<Vec<LogHead>, StorageError> {
     let rows = sqlx::query_as!(
         LogHead,
@@ -175,6 +187,10 @@ pub async fn heads(shard: &Database, executions: &[i64]) -> Result<Vec<LogHead>,
 }
 
 /// The workloads that these logs' first landmarks name, in no order; a log without one is left out.
+#[tracing::instrument(
+    level = "debug", name = "sql.events.workloads", skip_all,
+    fields(database = %shard.name(), count = executions.len(), first = executions.first())
+)]
 pub async fn workloads(shard: &Database, executions: &[i64]) -> Result<Vec<(i64, Text)>, StorageError> {
     let rows = sqlx::query!(
         r#"SELECT DISTINCT ON (execution_id) execution_id, (context -> 'workload')::text AS "workload: Text"
@@ -189,6 +205,10 @@ pub async fn workloads(shard: &Database, executions: &[i64]) -> Result<Vec<(i64,
 
 /// The latest ending event of each of these logs, in no order; a log that has none is left out. Of its error and JSON only
 /// what says why the execution ended is read, and that only with `reasons`.
+#[tracing::instrument(
+    level = "debug", name = "sql.events.ends", skip_all,
+    fields(database = %shard.name(), count = executions.len(), first = executions.first())
+)]
 pub async fn ends(shard: &Database, executions: &[i64], reasons: bool) -> Result<Vec<Event>, StorageError> {
     let rows = sqlx::query!(
         r#"SELECT DISTINCT ON (execution_id) execution_id, event_id, catalog_id,

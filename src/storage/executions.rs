@@ -46,6 +46,11 @@ pub struct ExecutionFilter {
 
 /// Creates executions of one shard: each one's row, started event and outbox row, all in one statement. One that is
 /// there already is left as it is, so creating again under the same id is harmless.
+#[tracing::instrument(
+    level = "debug", name = "sql.executions.create", skip_all,
+    fields(database = %shard.name(), count = creations.len(),
+           first = creations.first().map(|one| tracing::field::display(one.execution_id)))
+)]
 pub async fn create(shard: &Database, creations: &[&Creation]) -> Result<(), StorageError> {
     let ids: Vec<i64> = creations.iter().map(|one| one.execution_id.get()).collect();
     let event_ids: Vec<i64> = creations.iter().map(|one| one.event_id.get()).collect();
@@ -93,6 +98,10 @@ pub async fn create(shard: &Database, creations: &[&Creation]) -> Result<(), Sto
 }
 
 /// The executions with these ids, in no order.
+#[tracing::instrument(
+    level = "debug", name = "sql.executions.by_ids", skip_all,
+    fields(database = %shard.name(), count = ids.len(), first = ids.first())
+)]
 pub async fn by_ids(shard: &Database, ids: &[i64]) -> Result<Vec<ExecutionRow>, StorageError> {
     let rows = sqlx::query_as!(
         ExecutionRow,
@@ -116,6 +125,7 @@ pub async fn errors(shard: &Database, ids: &[i64]) -> Result<Vec<(i64, String)>,
 }
 
 /// A page's candidates, read in the range's direction.
+#[tracing::instrument(level = "debug", name = "sql.executions.list", skip_all, fields(database = %shard.name()))]
 pub async fn list(
     shard: &Database,
     filter: &ExecutionFilter,
@@ -160,6 +170,10 @@ pub async fn list(
 
 /// A page's candidates of what each of these parents started, read in the range's direction, grouped by parent. A parent
 /// that the filter's own excludes has none.
+#[tracing::instrument(
+    level = "debug", name = "sql.executions.children", skip_all,
+    fields(database = %shard.name(), count = parents.len(), first = parents.first())
+)]
 pub async fn children(
     shard: &Database,
     parents: &[i64],
@@ -217,6 +231,10 @@ fn stored_names(wanted: &[Status]) -> Vec<String> {
 impl LockedLog<'_> {
     /// The status of the execution whose log this is, as of the lock: a terminal event counts even where the read model
     /// lags behind. `None`: there is no such execution.
+    #[tracing::instrument(
+        level = "debug", name = "sql.executions.execution_status", skip_all,
+        fields(database = %self.shard.name(), execution = %self.execution)
+    )]
     pub async fn execution_status(&mut self) -> Result<Option<Status>, StorageError> {
         let row = sqlx::query!(
             "SELECT status,
@@ -233,6 +251,10 @@ impl LockedLog<'_> {
     }
 
     /// Brings the read model to the cancellation that was appended.
+    #[tracing::instrument(
+        level = "debug", name = "sql.executions.mark_cancelled", skip_all,
+        fields(database = %self.shard.name(), execution = %self.execution, event = %event)
+    )]
     pub async fn mark_cancelled(&mut self, event: Id, reason: Option<&str>) -> Result<(), StorageError> {
         let update = sqlx::query!(
             "UPDATE noetl.execution

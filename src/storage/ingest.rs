@@ -50,6 +50,10 @@ pub struct NewEvent {
 ///
 /// Rows go in by (execution id, event id): two statements that hold some of the same ids wait for one another in one
 /// order, and don't deadlock.
+#[tracing::instrument(
+    level = "debug", name = "sql.ingest.insert", skip_all,
+    fields(database = %shard.name(), count = events.len())
+)]
 pub async fn insert(shard: &Database, events: &[NewEvent]) -> Result<u64, StorageError> {
     let ids = |of: fn(&NewEvent) -> Option<Id>| -> Vec<Option<i64>> { column(events, |one| of(one).map(Id::get)) };
     let statement = sqlx::query!(

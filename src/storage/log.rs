@@ -22,6 +22,10 @@ pub struct LockedLog<'a> {
 
 impl<'a> LockedLog<'a> {
     /// Waits for the log and takes it.
+    #[tracing::instrument(
+        level = "debug", name = "sql.log.lock", skip_all,
+        fields(database = %shard.name(), execution = %execution)
+    )]
     pub async fn lock(shard: &'a Database, execution: Id) -> Result<Self, StorageError> {
         let work = async {
             let mut tx = shard.pool().begin().await?;
@@ -33,6 +37,10 @@ impl<'a> LockedLog<'a> {
     }
 
     /// The largest event id of the log; what the next one must exceed.
+    #[tracing::instrument(
+        level = "debug", name = "sql.log.last_event_id", skip_all,
+        fields(database = %self.shard.name(), execution = %self.execution)
+    )]
     pub async fn last_event_id(&mut self) -> Result<Option<Id>, StorageError> {
         let last = sqlx::query_scalar!(
             "SELECT event_id FROM noetl.event WHERE execution_id = $1 ORDER BY event_id DESC LIMIT 1",
@@ -42,6 +50,10 @@ impl<'a> LockedLog<'a> {
     }
 
     /// Adds events of this log; their time is the database's, whatever `created_at` says.
+    #[tracing::instrument(
+        level = "debug", name = "sql.log.append", skip_all,
+        fields(database = %self.shard.name(), execution = %self.execution, count = events.len())
+    )]
     pub async fn append(&mut self, events: &[Event]) -> Result<(), StorageError> {
         debug_assert!(events.iter().all(|event| event.execution_id == self.execution));
         let column = |of: fn(&Event) -> Option<String>| events.iter().map(of).collect::<Vec<Option<String>>>();
@@ -74,6 +86,10 @@ impl<'a> LockedLog<'a> {
     }
 
     /// Makes the appended events durable and releases the log.
+    #[tracing::instrument(
+        level = "debug", name = "sql.log.commit", skip_all,
+        fields(database = %self.shard.name(), execution = %self.execution)
+    )]
     pub async fn commit(self) -> Result<(), StorageError> {
         self.shard.run(self.tx.commit()).await
     }

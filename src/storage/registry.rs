@@ -36,6 +36,10 @@ pub struct PathLock<'a> {
 
 impl<'a> PathLock<'a> {
     /// Waits for the path's row and takes it. `Ok(None)`: the path has none; [`reserve`] makes it.
+    #[tracing::instrument(
+        level = "debug", name = "sql.registry.take", skip_all,
+        fields(database = %cluster.name(), path)
+    )]
     pub async fn take(cluster: &'a Database, path: &'a str) -> Result<Option<Self>, StorageError> {
         let work = async {
             let permit = cluster.may_hold().await;
@@ -62,6 +66,10 @@ impl<'a> PathLock<'a> {
 
     /// Points the path at a subscription that is to become live by an event after `after`, and releases the row: the
     /// intent must be committed before anybody acts on it.
+    #[tracing::instrument(
+        level = "debug", name = "sql.registry.intend", skip_all,
+        fields(database = %self.cluster.name(), path = self.path, subscription = %subscription, after = %after)
+    )]
     pub async fn intend(mut self, subscription: Id, after: Id, by: Option<&Actor>) -> Result<(), StorageError> {
         let update = sqlx::query!(
             "UPDATE noetl.subscription_registry
@@ -77,6 +85,10 @@ impl<'a> PathLock<'a> {
     }
 
     /// Notes that the intent is fulfilled and releases the row.
+    #[tracing::instrument(
+        level = "debug", name = "sql.registry.settle", skip_all,
+        fields(database = %self.cluster.name(), path = self.path)
+    )]
     pub async fn settle(mut self) -> Result<(), StorageError> {
         let update = sqlx::query!(
             "UPDATE noetl.subscription_registry SET intent_after = NULL, updated_at = now() WHERE path = $1",
@@ -89,6 +101,10 @@ impl<'a> PathLock<'a> {
 
 /// Makes the row of a path that has none: `subscription` is to become live by an event after `after`. `Ok(false)`:
 /// somebody else made it.
+#[tracing::instrument(
+    level = "debug", name = "sql.registry.reserve", skip_all,
+    fields(database = %cluster.name(), path, subscription = %subscription, after = %after)
+)]
 pub async fn reserve(
     cluster: &Database,
     path: &str,
@@ -109,12 +125,17 @@ pub async fn reserve(
 }
 
 /// The subscription that a path's row names.
+#[tracing::instrument(
+    level = "debug", name = "sql.registry.find", skip_all,
+    fields(database = %cluster.name(), path)
+)]
 pub async fn find(cluster: &Database, path: &str) -> Result<Option<Id>, StorageError> {
     let row = sqlx::query_scalar!("SELECT subscription_id FROM noetl.subscription_registry WHERE path = $1", path);
     Ok(cluster.run(row.fetch_optional(cluster.pool())).await?.map(Id::new))
 }
 
 /// Paths behind `after`, in order, whose intent is older than `age_seconds`.
+#[tracing::instrument(level = "debug", name = "sql.registry.stale", skip_all, fields(database = %cluster.name()))]
 pub async fn stale(cluster: &Database, age_seconds: f64, after: &str, limit: i64) -> Result<Vec<String>, StorageError> {
     let rows = sqlx::query_scalar!(
         "SELECT path FROM noetl.subscription_registry
@@ -128,6 +149,10 @@ pub async fn stale(cluster: &Database, age_seconds: f64, after: &str, limit: i64
 }
 
 /// Adopts live subscriptions that another server registered, as (path, id); a path that has a row keeps it.
+#[tracing::instrument(
+    level = "debug", name = "sql.registry.adopt", skip_all,
+    fields(database = %cluster.name(), count = live.len())
+)]
 pub async fn adopt(cluster: &Database, live: &[(String, i64)]) -> Result<u64, StorageError> {
     let (paths, ids): (Vec<String>, Vec<i64>) = live.iter().cloned().unzip();
     let insert = sqlx::query!(

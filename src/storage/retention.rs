@@ -104,6 +104,7 @@ pub struct Purged {
 
 impl<'a> Turn<'a> {
     /// Takes the turn. `Ok(None)`: another process has it.
+    #[tracing::instrument(level = "debug", name = "sql.retention.take", skip_all, fields(database = %shard.name()))]
     pub async fn take(shard: &'a Database) -> Result<Option<Self>, StorageError> {
         let work = async {
             let mut connection = shard.connect().await?;
@@ -117,6 +118,10 @@ impl<'a> Turn<'a> {
     }
 
     /// The smallest execution id that is younger than `days`, on the database's clock.
+    #[tracing::instrument(
+        level = "debug", name = "sql.retention.cutoff", skip_all,
+        fields(database = %self.shard.name())
+    )]
     pub async fn cutoff(&mut self, days: i32) -> Result<i64, StorageError> {
         let unix_ms = sqlx::query_scalar!(
             r#"SELECT (extract(epoch FROM now() - make_interval(days => $1)) * 1000)::bigint AS "ms!""#,
@@ -128,6 +133,10 @@ impl<'a> Turn<'a> {
     }
 
     /// All partitions with bounds, by their bounds.
+    #[tracing::instrument(
+        level = "debug", name = "sql.retention.partitions", skip_all,
+        fields(database = %self.shard.name())
+    )]
     pub async fn partitions(&mut self) -> Result<Vec<Partition>, StorageError> {
         let rows = sqlx::query!(
             r#"SELECT format('%I.%I', nspname, relname) AS "name!", trim(bound[1], '''') AS "from!",
@@ -151,6 +160,10 @@ impl<'a> Turn<'a> {
     }
 
     /// Whether a partition may go, as far as its events say; `cutoff` is the smallest id that is young.
+    #[tracing::instrument(
+        level = "debug", name = "sql.retention.judge", skip_all,
+        fields(database = %self.shard.name())
+    )]
     pub async fn judge(&mut self, partition: Partition, cutoff: i64) -> Result<Result<Judged, Kept>, StorageError> {
         let work = async {
             let connection = &mut self.connection;
@@ -176,6 +189,10 @@ impl<'a> Turn<'a> {
     }
 
     /// Drops a partition, if nothing was written to it since the verdict and nobody holds the table for long.
+    #[tracing::instrument(
+        level = "debug", name = "sql.retention.drop_partition", skip_all,
+        fields(database = %self.shard.name())
+    )]
     pub async fn drop_partition(&mut self, judged: &Judged) -> Result<Option<Kept>, StorageError> {
         match drop_partition(&mut self.connection, judged).await {
             Err(sqlx::Error::Database(refusal)) if refusal.code().is_some_and(|code| BUSY.contains(&code.as_ref())) => {
@@ -186,6 +203,10 @@ impl<'a> Turn<'a> {
     }
 
     /// Gives the turn back.
+    #[tracing::instrument(
+        level = "debug", name = "sql.retention.end", skip_all,
+        fields(database = %self.shard.name())
+    )]
     pub async fn end(self) -> Result<(), StorageError> {
         self.connection.close().await.map_err(|error| self.shard.failed(error))
     }
@@ -310,6 +331,10 @@ async fn young_event(connection: &mut PgConnection, partition: &Partition, cutof
 
 /// Removes what was derived from logs that are gone, of the first executions in a range of ids: the row of the read
 /// model, the snapshot, the outbox rows that are settled.
+#[tracing::instrument(
+    level = "debug", name = "sql.retention.purge_derived", skip_all,
+    fields(database = %shard.name())
+)]
 pub async fn purge_derived(shard: &Database, from: i64, to: i64) -> Result<Purged, StorageError> {
     let statement = sqlx::query_as!(
         Purged,

@@ -93,6 +93,10 @@ impl RawRow {
 }
 
 /// The subscriptions with these ids, in no order; an id that is none is left out.
+#[tracing::instrument(
+    level = "debug", name = "sql.subscriptions.by_ids", skip_all,
+    fields(database = %shard.name(), count = ids.len(), first = ids.first())
+)]
 pub async fn by_ids(shard: &Database, ids: &[i64]) -> Result<Vec<SubscriptionRow>, StorageError> {
     let rows = sqlx::query_as!(
         RawRow,
@@ -107,6 +111,7 @@ pub async fn by_ids(shard: &Database, ids: &[i64]) -> Result<Vec<SubscriptionRow
 }
 
 /// A page's candidates, read in the range's direction.
+#[tracing::instrument(level = "debug", name = "sql.subscriptions.list", skip_all, fields(database = %shard.name()))]
 pub async fn list(
     shard: &Database,
     filter: &SubscriptionFilter,
@@ -146,6 +151,10 @@ pub async fn list(
 
 impl LockedLog<'_> {
     /// The subscription whose log this is, as of the lock. `None`: the log has no registered event.
+    #[tracing::instrument(
+        level = "debug", name = "sql.subscriptions.subscription", skip_all,
+        fields(database = %self.shard.name(), execution = %self.execution)
+    )]
     pub async fn subscription(&mut self) -> Result<Option<SubscriptionRow>, StorageError> {
         let row = sqlx::query_as!(
             RawRow,
@@ -174,6 +183,10 @@ impl LockedLog<'_> {
 
     /// The first event after `after` that made the subscription live, even if a later one ended it again: its id and
     /// its time.
+    #[tracing::instrument(
+        level = "debug", name = "sql.subscriptions.made_live_after", skip_all,
+        fields(database = %self.shard.name(), execution = %self.execution, after = %after)
+    )]
     pub async fn made_live_after(&mut self, after: Id) -> Result<Option<(Id, DateTime<Utc>)>, StorageError> {
         let found = sqlx::query!(
             r#"SELECT event_id, created_at AT TIME ZONE 'UTC' AS "created_at!" FROM noetl.event

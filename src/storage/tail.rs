@@ -67,6 +67,7 @@ pub struct TailStatus {
 }
 
 /// Makes the cursor if there is none: from the beginning with `backfill`, else from what commits from now on.
+#[tracing::instrument(level = "debug", name = "sql.tail.begin", skip_all, fields(database = %shard.name()))]
 pub async fn begin(shard: &Database, backfill: bool) -> Result<(), StorageError> {
     let insert = sqlx::query!(
         "INSERT INTO noetl.tail_cursor (origin, done, system_identifier, timeline)
@@ -82,6 +83,7 @@ pub async fn begin(shard: &Database, backfill: bool) -> Result<(), StorageError>
 }
 
 /// Takes the lease for `seconds` if nobody holds it, and raises the fence. `Ok(None)`: somebody holds it.
+#[tracing::instrument(level = "debug", name = "sql.tail.acquire", skip_all, fields(database = %shard.name()))]
 pub async fn acquire(shard: &Database, owner: &str, seconds: f64) -> Result<Option<TailCursor>, StorageError> {
     let update = sqlx::query!(
         r#"UPDATE noetl.tail_cursor AS cursor
@@ -117,6 +119,7 @@ pub async fn acquire(shard: &Database, owner: &str, seconds: f64) -> Result<Opti
 }
 
 /// Keeps the lease. `Ok(false)`: the fence has moved on.
+#[tracing::instrument(level = "debug", name = "sql.tail.renew", skip_all, fields(database = %shard.name(), fence))]
 pub async fn renew(shard: &Database, fence: i64, seconds: f64) -> Result<bool, StorageError> {
     let update = sqlx::query!(
         "UPDATE noetl.tail_cursor SET lease_until = now() + make_interval(secs => $2) WHERE fence = $1",
@@ -127,6 +130,7 @@ pub async fn renew(shard: &Database, fence: i64, seconds: f64) -> Result<bool, S
 }
 
 /// Gives the lease back, with what went wrong if anything did.
+#[tracing::instrument(level = "debug", name = "sql.tail.release", skip_all, fields(database = %shard.name(), fence))]
 pub async fn release(shard: &Database, fence: i64, error: Option<&str>) -> Result<(), StorageError> {
     let update = sqlx::query!(
         "UPDATE noetl.tail_cursor
@@ -140,6 +144,7 @@ pub async fn release(shard: &Database, fence: i64, error: Option<&str>) -> Resul
 }
 
 /// Goes to another place under a new epoch, in the database as it is. `Ok(false)`: the fence has moved on.
+#[tracing::instrument(level = "debug", name = "sql.tail.rewind", skip_all, fields(database = %shard.name()))]
 pub async fn rewind(shard: &Database, back: &TailCursor) -> Result<bool, StorageError> {
     let update = sqlx::query!(
         "UPDATE noetl.tail_cursor
@@ -160,6 +165,7 @@ pub async fn rewind(shard: &Database, back: &TailCursor) -> Result<bool, Storage
 }
 
 /// How far a shard's feed is, read without taking part in it. `Ok(None)`: it never began.
+#[tracing::instrument(level = "debug", name = "sql.tail.status", skip_all, fields(database = %shard.name()))]
 pub async fn status(shard: &Database) -> Result<Option<TailStatus>, StorageError> {
     let cursor = sqlx::query!(
         r#"SELECT done::text AS "done!", CASE WHEN lease_until > now() THEN lease_owner END AS leader,

@@ -27,6 +27,10 @@ pub fn numbered() -> (TxSnapshot, TxSnapshot) {
 }
 
 /// Renumbers the rows of the old server and answers how many there were.
+#[tracing::instrument(
+    level = "debug", name = "sql.tail_restore.renumber", skip_all,
+    fields(database = %shard.name())
+)]
 pub async fn renumber(shard: &Database, cursor: &TailCursor) -> Result<u64, StorageError> {
     let work = async {
         let mut connection = shard.connect().await?;

@@ -84,6 +84,10 @@ pub struct TailSession {
 
 impl TailSession {
     /// Connects for the leader that took the lease with this fence.
+    #[tracing::instrument(
+        level = "debug", name = "sql.tail_session.open", skip_all,
+        fields(database = %shard.name(), fence)
+    )]
     pub async fn open(shard: Arc<Database>, fence: i64) -> Result<Self, StorageError> {
         let connection = shard.run(shard.connect_with(SETTINGS)).await?;
         Ok(Self { shard, connection, fence, nothing: None })
@@ -117,6 +121,10 @@ impl TailSession {
 
     /// Fixes the batch that ends at `target`, to be appended behind `last_sequence`, before anything of it is published.
     /// Answers the batch's number, `Ok(None)` if the fence has moved on.
+    #[tracing::instrument(
+        level = "debug", name = "sql.tail_session.fix_target", skip_all,
+        fields(database = %self.shard.name())
+    )]
     pub async fn fix_target(&mut self, target: &TxSnapshot, last_sequence: i64) -> Result<Option<i64>, StorageError> {
         let update = sqlx::query_scalar!(
             "UPDATE noetl.tail_cursor
@@ -176,6 +184,10 @@ impl TailSession {
     }
 
     /// Notes that the batch is in the stream, and what was strange about the stream if anything was. `Ok(false)`: the fence has moved on.
+    #[tracing::instrument(
+        level = "debug", name = "sql.tail_session.complete", skip_all,
+        fields(database = %self.shard.name())
+    )]
     pub async fn complete(
         &mut self,
         last_sequence: i64,

@@ -24,4 +24,5 @@ mod ring;
 mod shard_reader;
 mod source;
 pub mod tailer;
+mod trace_links;
 pub mod wake;

@@ -15,6 +15,7 @@ use futures::{Stream as EventSource, StreamExt};
 
 use super::acks::Acks;
 use super::envelope::{MalformedMark, Mark};
+use super::trace_links::TraceLinks;
 use super::{names, payload};
 use crate::domain::event::EventKey;
 use crate::domain::shard::ShardIndex;
@@ -191,7 +192,11 @@ impl Publisher {
         Ok((None, foreign))
     }
 
-    /// Appends a batch's events. Answers the last sequence.
+    /// Appends a batch's events. Answers the last sequence. The span is linked to the traces that the events belong to.
+    #[tracing::instrument(
+        level = "debug", name = "publish", skip_all,
+        fields(shard = self.shard, batch = batch.number, epoch = batch.epoch, otel.kind = "producer")
+    )]
     pub async fn append(
         &mut self,
         batch: &Batch,
@@ -203,9 +208,11 @@ impl Publisher {
         let (mut index, mut sequence) = (from.index, from.after);
         let mut previous: Option<String> = None;
         let mut subject = TypeSubject::of(self.shard, "");
+        let mut links = TraceLinks::of_current_span();
         self.acks.begin();
         while let Some(event) = events.next().await {
             let event = event?;
+            links.add(event.meta.as_deref());
             let mut headers = mark(batch, index).headers();
             headers.insert(NATS_EXPECTED_LAST_SEQUENCE, sequence.to_string());
             if let Some(previous) = previous.take() {

@@ -39,6 +39,7 @@ mod machine_ids;
 mod maintain;
 mod migrations;
 mod no_query_per_row;
+mod observability;
 mod odd_messages;
 mod oidc;
 mod one_database;

@@ -198,7 +198,7 @@ impl<E: Executor> Session<E> {
         let Some(Member { guest, .. }) = &self.member else {
             return Err(Close::Unauthorized);
         };
-        let (engine, key) = (guest.engine.clone(), &guest.key);
+        let (engine, key) = (guest.engine.for_operation(&id), &guest.key);
         if self.operations.contains(&id) {
             return Err(Close::Duplicate(id));
         }

@@ -113,6 +113,7 @@ impl Executions {
 
     /// Creates the executions of claims that nobody finished; those of a shard that is down keep nobody else waiting.
     /// Answers how many claims there were.
+    #[tracing::instrument(level = "debug", name = "executions.sweep", skip_all)]
     pub async fn sweep(&self) -> Result<usize, ServiceError> {
         let (mut found, mut last) = (0, Id::new(-1));
         loop {

@@ -16,8 +16,15 @@ use crate::storage::events::{self, LargeColumns, LogHead};
 use crate::storage::executions::{self, ExecutionFilter, ExecutionRow};
 use crate::storage::pools::Databases;
 
+/// A page for each parent, and the shards whose rows they may lack.
+type PagesByParent = (HashMap<i64, Page<ExecutionRow>>, Vec<ShardIndex>);
+
 impl Executions {
     /// The executions with these ids, and the shards that could not be read.
+    #[tracing::instrument(
+        level = "debug", name = "executions.by_ids", skip_all,
+        fields(count = ids.len(), first = ids.first().map(tracing::field::display))
+    )]
     pub async fn by_ids(&self, ids: &[Id]) -> (HashMap<Id, ExecutionRow>, BTreeMap<ShardIndex, ServiceError>) {
         let query = |shard, ids: Vec<i64>| async move { executions::by_ids(shard, &ids).await };
         let (rows, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
@@ -25,6 +32,7 @@ impl Executions {
     }
 
     /// A page over all shards, newest first.
+    #[tracing::instrument(level = "debug", name = "executions.list", skip_all)]
     pub async fn list(
         &self,
         filter: &ExecutionFilter,
@@ -35,17 +43,25 @@ impl Executions {
     }
 
     /// One event.
+    #[tracing::instrument(
+        level = "debug", name = "executions.event", skip_all,
+        fields(execution = %execution, event = %event)
+    )]
     pub async fn event(&self, execution: Id, event: Id) -> Result<Option<Event<Text>>, ServiceError> {
         Ok(events::get(self.databases.shard_of(execution), execution, event).await?)
     }
 
     /// A page of what each of these parents started, newest first, and the shards whose rows they may lack.
+    #[tracing::instrument(
+        level = "debug", name = "executions.children", skip_all,
+        fields(count = parents.len(), first = parents.first().map(tracing::field::display))
+    )]
     pub async fn children(
         &self,
         parents: &[Id],
         filter: &ExecutionFilter,
         request: &PageRequest<i64>,
-    ) -> Result<(HashMap<i64, Page<ExecutionRow>>, Vec<ShardIndex>), ServiceError> {
+    ) -> Result<PagesByParent, ServiceError> {
         let parents: Vec<i64> = parents.iter().map(|id| id.get()).collect();
         let query = |shard, range| executions::children(shard, &parents, filter, range);
         let parent = |row: &ExecutionRow| row.parent_execution_id.unwrap_or_default();
@@ -53,6 +69,10 @@ impl Executions {
     }
 
     /// A page of each of these logs, oldest first and with these large columns, and the shards that could not be read.
+    #[tracing::instrument(
+        level = "debug", name = "executions.events", skip_all,
+        fields(count = executions.len(), first = executions.first().map(tracing::field::display))
+    )]
     pub async fn events(
         &self,
         executions: &[Id],
@@ -71,6 +91,10 @@ impl Executions {
     }
 
     /// What these logs' first landmarks say, and the shards that could not be read.
+    #[tracing::instrument(
+        level = "debug", name = "executions.log_heads", skip_all,
+        fields(count = ids.len(), first = ids.first().map(tracing::field::display))
+    )]
     pub async fn log_heads(&self, ids: &[Id]) -> (HashMap<Id, Arc<LogHead>>, BTreeMap<ShardIndex, ServiceError>) {
         self.heads(ids.iter().copied()).await
     }

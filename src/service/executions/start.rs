@@ -20,17 +20,26 @@ use crate::service::clock;
 use crate::service::error::{Rejection, ServiceError};
 use crate::service::fault;
 use crate::service::shards::by_shard;
+use crate::service::trace;
 use crate::storage::error::StorageError;
 use crate::storage::executions;
 
 impl Executions {
     /// Starts one execution.
+    #[tracing::instrument(
+        level = "debug", name = "executions.execute", skip_all,
+        fields(path = request.path, parent = request.parent_execution_id.map(tracing::field::display))
+    )]
     pub async fn execute(&self, request: ExecuteRequest, by: Option<&Actor>) -> Answer {
         let mut answers = self.execute_batch(vec![Ok(request)], by).await?;
         answers.pop().unwrap_or_else(|| Err(Rejection::invalid("", "nothing was asked for").into()))
     }
 
     /// Starts a batch of 1 to 1000; each request succeeds or fails on its own, also one that could not be read.
+    #[tracing::instrument(
+        level = "debug", name = "executions.execute_batch", skip_all,
+        fields(count = requests.len())
+    )]
     pub async fn execute_batch(
         &self,
         requests: Vec<Result<ExecuteRequest, Rejection>>,
@@ -100,7 +109,7 @@ impl Executions {
             path: named.entry.path.clone(),
             workload: overlay(named.entry.payload.as_ref().map(Document::value), request.workload),
             pool: request.pool,
-            trace: request.trace.or_else(of_parent),
+            trace: request.trace.or_else(of_parent).or_else(trace::current),
             emitted_at: clock::now(),
             actor: by.cloned(),
         };

@@ -59,6 +59,7 @@ impl Ingest {
     }
 
     /// Takes in a batch of a caller, which the stored events name if it is identified.
+    #[tracing::instrument(level = "debug", name = "ingest.project", skip_all, fields(count = drafts.len()))]
     pub async fn project(&self, drafts: Vec<EventDraft>, by: Option<&Actor>) -> Result<Projected, ServiceError> {
         if drafts.is_empty() || drafts.len() > MAX_EVENTS {
             let message = format!("a batch has 1 to {MAX_EVENTS} events, not {}", drafts.len());

@@ -48,6 +48,7 @@ pub struct Claims {
 
 impl Outbox {
     /// Claims rows under one lease per shard.
+    #[tracing::instrument(level = "debug", name = "outbox.claim", skip_all, fields(limit = claim.limit))]
     pub async fn claim(&self, claim: Claim) -> Result<Claims, ServiceError> {
         let limit = within("limit", claim.limit, 1, MAX_ROWS)?;
         let lease = within("leaseSeconds", claim.lease_seconds, 1, MAX_LEASE_SECONDS.unsigned_abs() as usize)?;

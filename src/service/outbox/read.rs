@@ -26,6 +26,7 @@ pub struct Stats<T> {
 
 impl Outbox {
     /// How many rows are claimable now. Fails only where no shard could be asked.
+    #[tracing::instrument(level = "debug", name = "outbox.backlog", skip_all)]
     pub async fn backlog(&self) -> Result<Stats<Backlog>, ServiceError> {
         let stats = self.ask(|shard| self.backlog_of(shard)).await?;
         for (shard, backlog) in &stats.shards {
@@ -36,6 +37,7 @@ impl Outbox {
     }
 
     /// The same with what is in flight and what failed.
+    #[tracing::instrument(level = "debug", name = "outbox.stats", skip_all)]
     pub async fn stats(&self) -> Result<Stats<(Backlog, Counts)>, ServiceError> {
         let both = |shard: ShardIndex| async move {
             let counts = outbox::counts(&self.databases.shards()[usize::from(shard)]).await?;
@@ -73,6 +75,7 @@ impl Outbox {
     }
 
     /// A page over all shards, newest first: by time, then shard, then number; with payloads only if they are wanted.
+    #[tracing::instrument(level = "debug", name = "outbox.list", skip_all)]
     pub async fn list(
         &self,
         filter: &OutboxFilter,

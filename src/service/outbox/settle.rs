@@ -57,6 +57,7 @@ pub struct Retried {
 
 impl Outbox {
     /// Marks up to 1000 rows as delivered.
+    #[tracing::instrument(level = "debug", name = "outbox.mark_published", skip_all, fields(count = claims.len()))]
     pub async fn mark_published(&self, claims: &[ClaimRef]) -> Result<Published, ServiceError> {
         let groups = self.checked(claims)?;
         let answers = groups.iter().map(async |(shard, refs)| (*shard, self.publish_on(*shard, refs).await));
@@ -90,6 +91,7 @@ impl Outbox {
     }
 
     /// Marks a row as not delivered; answers in how many seconds it is due again.
+    #[tracing::instrument(level = "debug", name = "outbox.mark_failed", skip_all, fields(row = %claim.id))]
     pub async fn mark_failed(&self, claim: ClaimRef, error: &str, max_delay_seconds: i64) -> Result<i32, ServiceError> {
         if !(1..=MAX_DELAY_SECONDS).contains(&max_delay_seconds) {
             let message = format!("maxDelaySeconds must be 1 to {MAX_DELAY_SECONDS}, not {max_delay_seconds}");
@@ -106,6 +108,7 @@ impl Outbox {
     }
 
     /// Marks rows of one shard as not delivered; answers those that were in flight under these leases, and their delays.
+    #[tracing::instrument(level = "debug", name = "outbox.fail_on", skip_all, fields(shard, count = failures.len()))]
     pub async fn fail_on(
         &self,
         shard: ShardIndex,
@@ -122,6 +125,7 @@ impl Outbox {
     }
 
     /// Gives rows back that were not tried.
+    #[tracing::instrument(level = "debug", name = "outbox.release", skip_all, fields(count = claims.len()))]
     pub async fn release(&self, claims: &[ClaimRef]) -> Result<(), ServiceError> {
         let groups = self.checked(claims)?;
         let releases = groups.iter().map(async |(shard, refs)| {
@@ -137,6 +141,7 @@ impl Outbox {
     }
 
     /// Makes matching rows due at once that are backing off; in a dry run only counts them.
+    #[tracing::instrument(level = "debug", name = "outbox.retry", skip_all)]
     pub async fn retry(&self, filter: &OutboxFilter, dry_run: bool) -> Result<Retried, ServiceError> {
         let answers = self.shards().map(async |shard| (shard, self.retry_on(shard, filter, dry_run).await));
         let (mut outcome, mut failures, mut answered) = (Retried::default(), Failures::default(), false);
@@ -177,6 +182,7 @@ impl Outbox {
     }
 
     /// Deletes a shard's rows that were published longer ago than they are kept, in small batches; answers how many.
+    #[tracing::instrument(level = "debug", name = "outbox.purge", skip_all, fields(shard))]
     pub async fn purge(&self, shard: ShardIndex) -> Result<u64, ServiceError> {
         let database = &self.databases.shards()[usize::from(shard)];
         let (mut rows, mut from) = (0, DateTime::<Utc>::UNIX_EPOCH);

@@ -63,6 +63,7 @@ struct Held {
 }
 
 /// Claims rows, looking from the marks on; answers them in outbox order.
+#[tracing::instrument(level = "debug", name = "sql.outbox.claim", skip_all, fields(database = %shard.name()))]
 pub async fn claim(shard: &Database, claim: &Claim, from: &Marks) -> Result<Vec<Claimed>, StorageError> {
     let work = async {
         let mut tx = shard.pool().begin().await?;

@@ -67,6 +67,7 @@ pub struct Bounds {
 
 /// A page's candidates, read in the bounds' direction. One execution's rows come from their own index, rows that were
 /// claimed again from theirs, and all others from one page of each status. Payloads are read only if they are wanted.
+#[tracing::instrument(level = "debug", name = "sql.outbox.list", skip_all, fields(database = %shard.name()))]
 pub async fn list(
     shard: &Database,
     filter: &OutboxFilter,

@@ -37,6 +37,10 @@ fn columns(refs: impl Iterator<Item = Ref>) -> (Vec<i64>, Vec<i64>) {
 }
 
 /// Marks rows as delivered; answers those that were in flight under these tokens.
+#[tracing::instrument(
+    level = "debug", name = "sql.outbox.mark_published", skip_all,
+    fields(database = %shard.name(), count = refs.len())
+)]
 pub async fn mark_published(shard: &Database, refs: &[Ref]) -> Result<Vec<i64>, StorageError> {
     let (ids, tokens) = columns(refs.iter().copied());
     let moved = sqlx::query_scalar!(
@@ -59,6 +63,10 @@ pub async fn mark_published(shard: &Database, refs: &[Ref]) -> Result<Vec<i64>, 
 }
 
 /// Those of the rows that were delivered under these very tokens.
+#[tracing::instrument(
+    level = "debug", name = "sql.outbox.settled_under", skip_all,
+    fields(database = %shard.name(), count = refs.len())
+)]
 pub async fn settled_under(shard: &Database, refs: &[Ref]) -> Result<Vec<i64>, StorageError> {
     let (ids, tokens) = columns(refs.iter().copied());
     let settled = sqlx::query_scalar!(
@@ -76,6 +84,10 @@ pub async fn settled_under(shard: &Database, refs: &[Ref]) -> Result<Vec<i64>, S
 
 /// Marks rows as failed; each waits for the entry of `delays` (in seconds) that its number of attempts names. Answers the
 /// rows that were in flight under these tokens, with their delays.
+#[tracing::instrument(
+    level = "debug", name = "sql.outbox.mark_failed", skip_all,
+    fields(database = %shard.name(), count = failures.len(), count = delays.len())
+)]
 pub async fn mark_failed(
     shard: &Database,
     failures: &[Failure],
@@ -137,6 +149,10 @@ pub async fn bury(shard: &Database, failures: &[Failure]) -> Result<Vec<i64>, St
 }
 
 /// Gives rows back that were not tried: as they were before the claim, and due.
+#[tracing::instrument(
+    level = "debug", name = "sql.outbox.release", skip_all,
+    fields(database = %shard.name(), count = refs.len())
+)]
 pub async fn release(shard: &Database, refs: &[Ref]) -> Result<(), StorageError> {
     let (ids, tokens) = columns(refs.iter().copied());
     let update = sqlx::query!(
@@ -165,6 +181,7 @@ fn wants_failed(filter: &OutboxFilter) -> bool {
 }
 
 /// How many matching rows are backing off.
+#[tracing::instrument(level = "debug", name = "sql.outbox.retryable", skip_all, fields(database = %shard.name()))]
 pub async fn retryable(shard: &Database, filter: &OutboxFilter) -> Result<i64, StorageError> {
     if !wants_failed(filter) {
         return Ok(0);
@@ -180,6 +197,7 @@ pub async fn retryable(shard: &Database, filter: &OutboxFilter) -> Result<i64, S
 }
 
 /// Makes up to `limit` matching rows due that are backing off; answers how many.
+#[tracing::instrument(level = "debug", name = "sql.outbox.retry", skip_all, fields(database = %shard.name()))]
 pub async fn retry(shard: &Database, filter: &OutboxFilter, limit: i64) -> Result<u64, StorageError> {
     if !wants_failed(filter) {
         return Ok(0);
@@ -208,6 +226,7 @@ pub struct Purged {
 }
 
 /// Deletes up to `limit` rows that were published at or after `from` and more than `age_seconds` ago.
+#[tracing::instrument(level = "debug", name = "sql.outbox.purge", skip_all, fields(database = %shard.name()))]
 pub async fn purge(
     shard: &Database,
     age_seconds: f64,

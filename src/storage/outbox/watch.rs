@@ -38,6 +38,7 @@ pub struct Counts {
 
 /// Looks for the first living entries from `from` on. What was given a time or an id up to a second ago may still turn
 /// up below the marks that are answered.
+#[tracing::instrument(level = "debug", name = "sql.outbox.look", skip_all, fields(database = %shard.name()))]
 pub async fn look(shard: &Database, from: &Marks) -> Result<Sight, StorageError> {
     let row = sqlx::query!(
         r#"SELECT pending, failed, lease, others AS "others!", last, now() - interval '1 second' AS "settled!"
@@ -72,6 +73,7 @@ pub async fn look(shard: &Database, from: &Marks) -> Result<Sight, StorageError>
 }
 
 /// Counts the rows that are claimable, from the marks on: first those that never were in flight, by their numbers.
+#[tracing::instrument(level = "debug", name = "sql.outbox.backlog", skip_all, fields(database = %shard.name()))]
 pub async fn backlog(shard: &Database, from: &Marks) -> Result<Backlog, StorageError> {
     let row = sqlx::query_as!(
         Backlog,
@@ -101,6 +103,7 @@ pub async fn backlog(shard: &Database, from: &Marks) -> Result<Backlog, StorageE
 }
 
 /// Counts the rows in flight and the failed ones.
+#[tracing::instrument(level = "debug", name = "sql.outbox.counts", skip_all, fields(database = %shard.name()))]
 pub async fn counts(shard: &Database) -> Result<Counts, StorageError> {
     let row = sqlx::query_as!(
         Counts,

@@ -19,6 +19,10 @@ use crate::storage::pools::Database;
 
 /// The state of each of these logs, in no order. Memory is bounded by the states, whatever the logs' length; it takes as
 /// long as there is to fold.
+#[tracing::instrument(
+    level = "debug", name = "sql.snapshots.read", skip_all,
+    fields(database = %shard.name(), count = ids.len(), first = ids.first())
+)]
 pub async fn read(shard: &Database, ids: &[i64]) -> Result<Vec<Projected>, StorageError> {
     let _permit = shard.may_take_long().await;
     let begin = async {

@@ -14,6 +14,10 @@ use crate::storage::pools::Database;
 /// to each that it stored. Two who store the same ones do so in one order.
 ///
 /// Of two transaction snapshots of a database the later has the larger `xmax`, or the same and fewer in progress.
+#[tracing::instrument(
+    level = "debug", name = "sql.snapshots.save", skip_all,
+    fields(database = %shard.name(), count = projections.len())
+)]
 pub async fn save(shard: &Database, projections: &[Projected]) -> Result<(), StorageError> {
     let mut rows: Vec<Stored> = projections.iter().filter_map(Stored::new).collect();
     rows.sort_by_key(|row| row.id);

@@ -1,0 +1,73 @@
+//! Traces and the log of slow operations.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::time::Duration;
+
+use reqwest::Url;
+use reqwest::header::{HeaderName, HeaderValue};
+
+use super::reader::Reader;
+
+pub(super) const NAMES: [&str; 4] =
+    ["NOETL_OTLP_ENDPOINT", "NOETL_OTLP_HEADERS", "NOETL_OTLP_SAMPLE_RATIO", "NOETL_SLOW_OPERATION_MS"];
+
+/// Settings of traces and of the log of slow operations.
+#[derive(Debug, Clone)]
+pub struct TelemetrySettings {
+    /// Export of spans; `None`: spans are not exported.
+    pub otlp: Option<OtlpSettings>,
+    /// Least duration of a query or mutation that is logged as slow; zero: none is.
+    pub slow_operation: Duration,
+}
+
+/// Collector that spans are exported to, by OTLP over HTTP.
+#[derive(Clone)]
+pub struct OtlpSettings {
+    /// URL that spans are posted to, such as `http://127.0.0.1:4318/v1/traces`.
+    pub endpoint: String,
+    /// Headers of each request, such as credentials.
+    pub headers: HashMap<String, String>,
+    /// Share of the traces begun here that are exported, 0 to 1.
+    pub sample_ratio: f64,
+}
+
+impl fmt::Debug for OtlpSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The headers are secret.
+        f.debug_struct("OtlpSettings").field("sample_ratio", &self.sample_ratio).finish_non_exhaustive()
+    }
+}
+
+pub(super) fn read(read: &mut Reader<'_>) -> TelemetrySettings {
+    let sample_ratio = read.within("NOETL_OTLP_SAMPLE_RATIO", 1.0, 0.0, 1.0);
+    let (endpoint, headers) = (endpoint(read), headers(read));
+    let slow = read.within("NOETL_SLOW_OPERATION_MS", 1_000, 0, u32::MAX);
+    TelemetrySettings {
+        otlp: endpoint.map(|endpoint| OtlpSettings { endpoint, headers, sample_ratio }),
+        slow_operation: Duration::from_millis(slow.into()),
+    }
+}
+
+/// The collector's address is that of OTLP over HTTP, whose spans have a path of their own.
+fn endpoint(read: &mut Reader<'_>) -> Option<String> {
+    let text = read.sources.text("NOETL_OTLP_ENDPOINT")?;
+    let url = text.parse::<Url>().ok().filter(|url| ["http", "https"].contains(&url.scheme()));
+    if url.is_none() {
+        read.problem("NOETL_OTLP_ENDPOINT is no URL; set it to a collector, such as http://127.0.0.1:4318");
+    }
+    url.map(|_| format!("{}/v1/traces", text.trim_end_matches('/')))
+}
+
+fn headers(read: &mut Reader<'_>) -> HashMap<String, String> {
+    let parse = |part: String| {
+        let (name, value) = part.split_once('=')?;
+        let (name, value) = (name.trim().to_owned(), value.trim().to_owned());
+        (name.parse::<HeaderName>().is_ok() && value.parse::<HeaderValue>().is_ok()).then_some((name, value))
+    };
+    let parsed: Option<HashMap<_, _>> = read.sources.list("NOETL_OTLP_HEADERS").into_iter().map(parse).collect();
+    parsed.unwrap_or_else(|| {
+        read.problem("NOETL_OTLP_HEADERS holds no headers; write them as name=value, separated by commas");
+        HashMap::new()
+    })
+}

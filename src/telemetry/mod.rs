@@ -1,0 +1,129 @@
+//! Logs, metrics and traces of the process.
+//!
+//! A histogram keeps each sample until a scrape or [`keep_small`] folds it into its summary, so a server that no scraper
+//! reads needs the latter.
+
+mod export;
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle};
+use opentelemetry_otlp::ExporterBuildError;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+use tracing_subscriber::{EnvFilter, Layer};
+
+use crate::config::{LogSettings, OtlpSettings};
+use export::Export;
+
+/// Where the database driver reports each statement.
+const STATEMENTS: &str = "sqlx::query";
+/// How often samples are folded: a second of a busy server's samples is small.
+pub const FOLD_EVERY: Duration = Duration::from_secs(1);
+
+/// Logging or metrics could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum TelemetryError {
+    /// The filter can't be parsed.
+    #[error("NOETL_LOG is no filter; write it as info,noetl_graphql=debug")]
+    Filter(#[from] tracing_subscriber::filter::ParseError),
+    /// Something else is set up already.
+    #[error("logging is set up already")]
+    Logging(#[from] TryInitError),
+    /// The metrics recorder.
+    #[error("metrics can't be recorded")]
+    Metrics(#[from] BuildError),
+    /// The exporter of spans.
+    #[error("spans can't be exported to NOETL_OTLP_ENDPOINT")]
+    Export(#[from] ExporterBuildError),
+}
+
+/// What the process set up; see [`Self::finish`].
+pub struct Telemetry {
+    /// Renders the metrics.
+    pub metrics: PrometheusHandle,
+    export: Option<Export>,
+}
+
+impl Telemetry {
+    /// Sends the spans that wait to be exported, within a few seconds. To be called when the work is done.
+    pub async fn finish(self) {
+        let Some(export) = self.export else { return };
+        // It blocks its thread, and the exporter needs the runtime meanwhile.
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || export.finish()).await {
+            tracing::warn!(%error, "the last spans were not exported");
+        }
+    }
+}
+
+/// Folds the samples of histograms again and again until `stop`, so that their memory does not depend on scrapes.
+pub async fn keep_small(metrics: PrometheusHandle, every: Duration, stop: CancellationToken) {
+    while stop.run_until_cancelled(sleep(every)).await.is_some() {
+        metrics.run_upkeep();
+    }
+}
+
+/// Sets up logging to standard error, the metrics registry of `/metrics`, and the export of spans if it is configured.
+/// To be called within a Tokio runtime.
+pub fn start(settings: &LogSettings, otlp: Option<&OtlpSettings>) -> Result<Telemetry, TelemetryError> {
+    let format = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    // On a terminal the library's default holds: colours, unless NO_COLOR is set.
+    let format = if std::io::stderr().is_terminal() { format } else { format.with_ansi(false) };
+    let format = if settings.json { format.json().boxed() } else { format.boxed() };
+    let filter = EnvFilter::try_new(&settings.filter)?;
+    let statements = StatementCounter.with_filter(Targets::new().with_target(STATEMENTS, Level::DEBUG));
+    let export = otlp.map(Export::start).transpose()?;
+    let spans = export.as_ref().map(Export::layer);
+    tracing_subscriber::registry().with(format.with_filter(filter)).with(statements).with(spans).try_init()?;
+    Ok(Telemetry { metrics: PrometheusBuilder::new().install_recorder()?, export })
+}
+
+/// Counts the statements that the database driver reports, as `noetl_sql_statements_total`.
+struct StatementCounter;
+
+impl<S: Subscriber> Layer<S> for StatementCounter {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        if event.metadata().target() == STATEMENTS {
+            metrics::counter!("noetl_sql_statements_total").increment(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Memory that is resident, in KiB (Linux).
+    fn resident_kib() -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.split_whitespace().next().unwrap().parse().unwrap()
+    }
+
+    #[tokio::test]
+    #[cfg(target_os = "linux")]
+    async fn histogram_stays_small_without_a_scrape() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let (metrics, stop) = (recorder.handle(), CancellationToken::new());
+        let every = Duration::from_millis(1);
+        let folding = keep_small(metrics, every, stop.clone());
+        let recording = async {
+            let histogram = metrics::with_local_recorder(&recorder, || metrics::histogram!("seconds"));
+            let before = resident_kib();
+            // 16 million samples take 128 MiB and more if they are kept.
+            for _ in 0..1_600 {
+                (0..10_000_u32).for_each(|sample| histogram.record(f64::from(sample)));
+                sleep(every).await;
+            }
+            stop.cancel();
+            resident_kib().saturating_sub(before)
+        };
+        let (grown, ()) = futures::future::join(recording, folding).await;
+        assert!(grown < 32 << 10, "{grown} KiB");
+    }
+}

@@ -1,0 +1,24 @@
+//! What an operator sees of a server: request ids, traces, the log.
+
+mod collector;
+mod logs;
+mod request_ids;
+mod traces;
+
+use std::process::Stdio;
+
+use crate::common::{Deployment, Server};
+
+/// A replica with further settings whose log goes to a file.
+async fn logging_replica(deployment: &Deployment, settings: &[(&str, &str)]) -> (Server, tempfile::NamedTempFile) {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let mut command = deployment.command("serve");
+    command.envs(settings.iter().copied()).stderr(Stdio::from(log.reopen().unwrap()));
+    (Server::spawn(command).await, log)
+}
+
+/// Makes every read of a projection fail with a fault of the server's.
+async fn break_projections(deployment: &Deployment) {
+    let mut shard = deployment.shard(0).await;
+    sqlx::query("ALTER TABLE noetl.projection_snapshot RENAME TO gone").execute(&mut shard).await.unwrap();
+}

@@ -1,0 +1,94 @@
+//! The id of a request: in its response, in its log lines, and in the error that an operator is asked about.
+
+use std::fs;
+
+use futures::{SinkExt, StreamExt};
+use reqwest::Method;
+use reqwest::header::HeaderValue;
+use serde_json::{Value, json};
+use tokio_tungstenite::connect_async;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+
+use super::{break_projections, logging_replica};
+use crate::common::Deployment;
+
+const FAILING: &str = "{ execution(id: \"1\") { snapshot { version } } }";
+
+#[tokio::test]
+async fn request_id_returns_on_every_response_and_hostile_ids_are_replaced() {
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica().await;
+    let client = reqwest::Client::new();
+    let send = async |method: Method, path: &str, id: &[u8]| {
+        let request = client.request(method, format!("{}{path}", server.url));
+        let response = request.header("x-request-id", HeaderValue::from_bytes(id).unwrap()).send().await.unwrap();
+        assert_eq!(response.headers().get_all("x-request-id").iter().count(), 1);
+        response.headers()["x-request-id"].to_str().unwrap().to_owned()
+    };
+    for (method, path) in [
+        (Method::POST, "/graphql"),
+        (Method::GET, "/graphql?query={__typename}"),
+        (Method::DELETE, "/graphql"),
+        (Method::GET, "/graphql/stream"),
+        (Method::GET, "/livez"),
+        (Method::GET, "/readyz"),
+        (Method::GET, "/metrics"),
+        (Method::GET, "/"),
+        (Method::GET, "/no/such/page"),
+    ] {
+        assert_eq!(send(method, path, b"req-1:a/b@c").await, "req-1:a/b@c", "{path}");
+    }
+    let long = [b'x'; 129];
+    let hostile: [&[u8]; 6] = [b"a b", b"\"><script>", b"a,b", b"\xff\xfe", b"a\tb\x1b[31m".trim_ascii_end(), &long];
+    for id in hostile.into_iter().filter(|id| HeaderValue::from_bytes(id).is_ok()) {
+        let kept = send(Method::GET, "/livez", id).await;
+        assert!(kept.len() <= 64 && kept.chars().all(|c| c.is_ascii_hexdigit() || c == '-'), "{kept}");
+    }
+    assert_ne!(send(Method::GET, "/livez", b"").await, send(Method::GET, "/livez", b"").await);
+}
+
+#[tokio::test]
+async fn internal_error_names_the_request_and_the_log_tells_its_cause() {
+    let deployment = Deployment::start(0).await;
+    let (server, log) = logging_replica(&deployment, &[]).await;
+    server.register_entry("ids/run", &json!({ "kind": "playbook" })).await;
+    let execution = server.execute(json!({ "path": "ids/run" })).await["execution"]["id"].clone();
+    let query = FAILING.replace("\"1\"", &execution.to_string());
+    break_projections(&deployment).await;
+
+    let request = reqwest::Client::new().post(format!("{}/graphql", server.url)).header("x-request-id", "over-http");
+    let response: Value = request.json(&json!({ "query": query })).send().await.unwrap().json().await.unwrap();
+    let extensions = &response["errors"][0]["extensions"];
+    assert_eq!(extensions, &json!({ "code": "INTERNAL", "requestId": "over-http" }), "{response}");
+
+    let message = over_socket(&server.url, &query).await;
+    let extensions = &message["payload"]["errors"][0]["extensions"];
+    assert_eq!(extensions, &json!({ "code": "INTERNAL", "requestId": "over-socket/op_1" }), "{message}");
+
+    let log = fs::read_to_string(log.path()).unwrap();
+    for id in ["over-http", "over-socket/op_1"] {
+        let cause = log.lines().find(|line| line.contains(id) && line.contains("projection_snapshot"));
+        assert!(cause.is_some_and(|line| line.contains("ERROR")), "no cause of {id} in {log}");
+    }
+}
+
+/// The first message of an operation on a socket of its own.
+async fn over_socket(url: &str, query: &str) -> Value {
+    let mut request = format!("{}/graphql", url.replace("http://", "ws://")).into_client_request().unwrap();
+    request.headers_mut().insert("Sec-WebSocket-Protocol", "graphql-transport-ws".parse().unwrap());
+    request.headers_mut().insert("x-request-id", "over-socket".parse().unwrap());
+    let (mut socket, response) = connect_async(request).await.unwrap();
+    assert_eq!(response.headers()["x-request-id"], "over-socket");
+    let subscribe = json!({ "id": "op 1", "type": "subscribe", "payload": { "query": query } });
+    for message in [json!({ "type": "connection_init" }), subscribe] {
+        socket.send(Message::text(message.to_string())).await.unwrap();
+    }
+    loop {
+        let Message::Text(text) = socket.next().await.unwrap().unwrap() else { continue };
+        let message: Value = serde_json::from_str(&text).unwrap();
+        if message["id"] == "op 1" {
+            return message;
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Spans of one request, as a collector receives them.
+
+use opentelemetry_proto::tonic::trace::v1::Span;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use super::collector::{Collector, TOKEN};
+use crate::common::{Deployment, Server};
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const CALLER: &str = "00f067aa0ba902b7";
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat()
+}
+
+fn traceparent(trace: &str) -> String {
+    format!("00-{trace}-{CALLER}-01")
+}
+
+/// Sends an operation as part of a trace.
+async fn send_traced(server: &Server, trace: &str, query: &str, variables: Value) -> Value {
+    let request = reqwest::Client::new().post(format!("{}/graphql", server.url));
+    let request = request.header("traceparent", traceparent(trace));
+    let body = json!({ "query": query, "variables": variables });
+    request.json(&body).send().await.unwrap().json().await.unwrap()
+}
+
+async fn exporting_replica(deployment: &Deployment, endpoint: &str) -> Server {
+    let headers = format!("authorization={TOKEN}");
+    deployment.replica_with(&[("NOETL_OTLP_ENDPOINT", endpoint), ("NOETL_OTLP_HEADERS", &headers)]).await
+}
+
+#[tokio::test]
+async fn spans_run_from_the_request_through_resolver_and_statement_to_the_publish() {
+    let (deployment, collector) = (Deployment::start(2).await, Collector::start().await);
+    let server = exporting_replica(&deployment, &collector.endpoint()).await;
+    server.register_entry("traced/run", &json!({ "kind": "playbook" })).await;
+    let query = "mutation($path: String!) { execute(input: {path: $path}) { execution { id trace } } }";
+    let response = send_traced(&server, TRACE, query, json!({ "path": "traced/run" })).await;
+    let execution = &response["data"]["execute"]["execution"];
+    // What the execution causes later belongs to the trace as well.
+    let stored = execution["trace"]["traceparent"].as_str().unwrap();
+    assert!(stored.starts_with(&format!("00-{TRACE}-")), "{response}");
+
+    let publish = collector
+        .span("the publish is linked to the trace", |span| {
+            span.name == "publish" && span.links.iter().any(|link| hex(&link.trace_id) == TRACE)
+        })
+        .await;
+    assert_ne!(hex(&publish.trace_id), TRACE);
+    collector.span("the request ends", |span| span.name == "request" && hex(&span.trace_id) == TRACE).await;
+    let spans: Vec<Span> = collector.received().into_iter().filter(|span| hex(&span.trace_id) == TRACE).collect();
+    let mut path = Vec::new();
+    let mut id = spans.iter().find(|span| span.name == "sql.executions.create").unwrap().span_id.clone();
+    while let Some(span) = spans.iter().find(|span| span.span_id == id) {
+        path.push(span.name.as_str());
+        id.clone_from(&span.parent_span_id);
+    }
+    let whole = [
+        "sql.executions.create",
+        "executions.execute_batch",
+        "executions.execute",
+        "Mutation.execute",
+        "operation",
+        "request",
+    ];
+    assert_eq!(path, whole);
+    assert_eq!(hex(&id), CALLER);
+    let statement = spans.iter().find(|span| span.name == "sql.executions.create").unwrap();
+    let attribute = |key: &str| format!("{:?}", statement.attributes.iter().find(|one| one.key == key).unwrap().value);
+    assert!(attribute("first").contains(execution["id"].as_str().unwrap()));
+    assert!(attribute("database").contains("shard"));
+}
+
+#[tokio::test]
+async fn spans_of_the_last_request_are_exported_at_the_shutdown() {
+    let (deployment, collector) = (Deployment::start(0).await, Collector::start().await);
+    let server = exporting_replica(&deployment, &collector.endpoint()).await;
+    send_traced(&server, TRACE, "{ server { version } }", json!({})).await;
+    assert!(server.stop().await.success());
+    assert!(collector.received().iter().any(|span| span.name == "request" && hex(&span.trace_id) == TRACE));
+    // Timers begin no traces.
+    let stray = collector.received().into_iter().find(|span| {
+        span.parent_span_id.is_empty() && !["request", "operation", "publish"].contains(&span.name.as_str())
+    });
+    assert_eq!(stray, None);
+}
+
+#[tokio::test]
+async fn collector_that_never_responds_delays_neither_requests_nor_the_shutdown() {
+    let deployment = Deployment::start(0).await;
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = exporting_replica(&deployment, &format!("http://{}", silent.local_addr().unwrap())).await;
+    server.register_entry("traced/run", &json!({ "kind": "playbook" })).await;
+    // More spans than the exporter's queue holds.
+    for _ in 0..20 {
+        let run = "execute(input: {path: \"traced/run\"}) { outcome }";
+        let runs = (0..50).map(|number| format!("r{number}: {run}")).collect::<Vec<_>>().join(" ");
+        let response = send_traced(&server, TRACE, &format!("mutation {{ {runs} }}"), json!({})).await;
+        assert_eq!(response["data"]["r49"]["outcome"], "STARTED", "{response}");
+    }
+    assert!(server.stop().await.success());
+}
