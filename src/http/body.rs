@@ -66,7 +66,7 @@ async fn read(headers: &HeaderMap, body: Body, limits: &Limits, slot: &mut Slot)
     Ok(bytes)
 }
 
-async fn parameters(bytes: Bytes, limits: &Limits) -> Result<Parameters, Fault> {
+pub(super) async fn parameters(bytes: Bytes, limits: &Limits) -> Result<Parameters, Fault> {
     if bytes.trim_ascii_start().first() == Some(&b'[') {
         return Err(Fault::Batch);
     }

@@ -63,5 +63,6 @@ pub use document::{InvalidSchema, TypeSystem};
 pub use edge::Edge;
 pub use invalid::{Broken, Invalid, Limit};
 pub use limits::Limits;
+pub use operation::check_body;
 pub use outcome::Advice;
 pub use router::router;

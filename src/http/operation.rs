@@ -2,8 +2,10 @@
 
 use async_graphql::parser::types::OperationType;
 use async_graphql::{Extensions, Request, Variables};
+use bytes::Bytes;
 use serde::Deserialize;
 
+use super::body;
 use super::document::{self, Checked, Selected, Shape, TypeSystem};
 use super::invalid::Invalid;
 use super::limits::Limits;
@@ -53,4 +55,15 @@ impl Operation {
         request.set_parsed_query(document);
         Ok(Self { request, kind, shape })
     }
+}
+
+/// Checks the body of a POST, from its bytes to an operation that may run. Nothing is run.
+///
+/// # Errors
+///
+/// The code of the first error that the response would have.
+pub async fn check_body(body: Bytes, limits: &Limits, types: &TypeSystem) -> Result<Request, &'static str> {
+    let parameters = body::parameters(body, limits).await.map_err(|fault| fault.code())?;
+    let operation = Operation::check(parameters, limits, types).map_err(|invalid| invalid.code())?;
+    Ok(operation.request)
 }

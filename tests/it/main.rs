@@ -29,6 +29,7 @@ mod executions;
 mod faults;
 mod fold;
 mod foreign_messages;
+mod hostile;
 mod json_is_data;
 mod layering;
 mod listener_tls;

@@ -36,7 +36,7 @@ use async_graphql::parser::types as executor;
 use async_graphql::parser::types::OperationType;
 use async_graphql::{Name, Positioned, Variables};
 
-use super::invalid::Invalid;
+use super::invalid::{Invalid, Limit};
 use super::lexer;
 use super::limits::Limits;
 use merge::Merge;
@@ -113,11 +113,18 @@ pub(super) fn check(
 }
 
 fn parse(text: &str, positions: &Positions<'_>, limits: &Limits) -> Result<ast::Document, Invalid> {
-    // The parser counts the tokens between tokens as well.
+    // The parser counts spaces, commas and comments as well.
     let tokens = limits.tokens.saturating_mul(3).saturating_add(8);
     let mut parser = Parser::new().recursion_limit(PARSER_RECURSION).token_limit(tokens);
-    let parsed = parser.parse_ast(text, "request.graphql");
-    parsed.map_err(|invalid| diagnostics::unparsable(&invalid.errors, positions))
+    parser.parse_ast(text, "request.graphql").map_err(|invalid| {
+        let passed = [
+            (Limit::Tokens, parser.tokens_reached(), tokens),
+            (Limit::Brackets, parser.recursion_reached(), PARSER_RECURSION),
+        ];
+        let passed =
+            passed.into_iter().find_map(|(limit, actual, allowed)| limit.check(actual as u64, allowed as u64).err());
+        passed.unwrap_or_else(|| diagnostics::unparsable(&invalid.errors, positions))
+    })
 }
 
 fn validate(

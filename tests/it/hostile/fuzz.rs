@@ -1,0 +1,150 @@
+//! Fuzzes the path from the bytes of a body to a validated and merged operation, with the corpus as its seed.
+//!
+//! Runs on the stable toolchain. Each run mutates the bodies of the corpus: bytes and tokens are deleted, repeated,
+//! swapped and spliced between documents. What is asserted: no panic, an answer within the bounds of CPU time, and an
+//! accepted operation that has each response key once, passes its own checks again and is then the same.
+//!
+//! `make test` runs a small number of cases. `NOETL_FUZZ_SECONDS=3600 cargo test --release --test it hostile::fuzz` runs
+//! for an hour; a failure prints the body and its seed, and `NOETL_FUZZ_SEED` repeats it.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use async_graphql::Request;
+use async_graphql::parser::types::{DocumentOperations, Selection, SelectionSet};
+use bytes::Bytes;
+use noetl_graphql::graphql::schema::sdl;
+use noetl_graphql::http::{Limits, TypeSystem, check_body};
+
+use super::corpus::{self, Sent};
+use super::process;
+
+/// Cases of a run without a time.
+const CASES: u64 = 600;
+/// CPU time of one case in a build without optimisation.
+const MAX_CPU: Duration = Duration::from_millis(500);
+
+/// A small generator (SplitMix64): the same seed gives the same cases.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.next() % bound.max(1) as u64).unwrap()
+    }
+}
+
+/// Parts that documents are made of, inserted anywhere.
+const PARTS: [&str; 20] = [
+    "{",
+    "}",
+    "(",
+    ")",
+    "[",
+    "]",
+    "...",
+    "...f0",
+    "on Query",
+    "$v",
+    "@skip(if: true)",
+    "@include(if: $v)",
+    "a: ",
+    "\\\"",
+    "#",
+    "fragment f0 on Query { server { version } }",
+    "__typename",
+    "1e9",
+    "null",
+    "executions(first: 1) { nodes { id } }",
+];
+
+fn mutate(random: &mut Random, seeds: &[Vec<u8>]) -> Vec<u8> {
+    let mut body = seeds[random.below(seeds.len())].clone();
+    for _ in 0..=random.below(6) {
+        let (at, end) = (random.below(body.len()), random.below(body.len()));
+        let (at, end) = (at.min(end), at.max(end).min(at.min(end) + 400));
+        match random.below(6) {
+            0 => drop(body.drain(at..end)),
+            1 => {
+                let repeated = body[at..end].repeat(1 + random.below(20));
+                body.splice(at..at, repeated);
+            }
+            2 => body.splice(at..at, PARTS[random.below(PARTS.len())].bytes()).for_each(drop),
+            3 => {
+                let other = &seeds[random.below(seeds.len())];
+                let from = random.below(other.len());
+                let part = other[from..other.len().min(from + 300)].to_vec();
+                body.splice(at..end, part);
+            }
+            4 if !body.is_empty() => body[at] = u8::try_from(random.below(256)).unwrap(),
+            _ => body[at..end].reverse(),
+        }
+    }
+    body
+}
+
+/// Fails if a selection set has a response key twice for one type.
+fn keys_are_unique(set: &SelectionSet) {
+    let mut keys = HashSet::new();
+    for item in &set.items {
+        match &item.node {
+            Selection::Field(field) => {
+                assert!(keys.insert(field.node.response_key().node.to_string()), "a key comes twice");
+                assert!(field.node.directives.is_empty());
+                keys_are_unique(&field.node.selection_set.node);
+            }
+            Selection::InlineFragment(inline) => {
+                let condition = inline.node.type_condition.as_ref().expect("it has a type");
+                assert!(keys.insert(format!("... {}", condition.node.on.node)), "a type comes twice");
+                keys_are_unique(&inline.node.selection_set.node);
+            }
+            Selection::FragmentSpread(_) => panic!("a fragment is left"),
+        }
+    }
+}
+
+fn is_merged(mut request: Request) {
+    let document = request.parsed_query().unwrap();
+    assert!(document.fragments.is_empty());
+    let operation = match &document.operations {
+        DocumentOperations::Single(operation) => operation,
+        DocumentOperations::Multiple(operations) => operations.values().next().unwrap(),
+    };
+    keys_are_unique(&operation.node.selection_set.node);
+}
+
+#[tokio::test]
+async fn mutations_of_the_corpus_are_refused_or_validated_within_their_bounds() {
+    let types = TypeSystem::from_sdl(&sdl()).unwrap();
+    let limits = Limits::default();
+    // Small bodies leave more to mutate in the same time.
+    let seeds = corpus::all().into_iter().filter_map(|case| match case.sent {
+        Sent::Body(body) if body.len() < 60_000 => Some(body),
+        _ => None,
+    });
+    let seeds: Vec<Vec<u8>> = seeds.collect();
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let until = number("NOETL_FUZZ_SECONDS").map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let (mut accepted, first) = (0, number("NOETL_FUZZ_SEED").unwrap_or(1));
+    let seeds_to_run = (first..).take_while(|seed| until.map_or(*seed < first + CASES, |until| Instant::now() < until));
+    for seed in seeds_to_run {
+        let body = mutate(&mut Random(seed), &seeds);
+        let started = process::thread_cpu();
+        let checked = check_body(Bytes::from(body.clone()), &limits, &types).await;
+        let used = process::thread_cpu().saturating_sub(started);
+        let text = || format!("seed {seed}: {}", String::from_utf8_lossy(&body));
+        assert!(used < MAX_CPU, "{used:?} for {}", text());
+        if let Ok(request) = checked {
+            accepted += 1;
+            is_merged(request);
+        }
+    }
+    assert!(accepted > 0, "no mutation was accepted, so nothing beyond validation was seen");
+}

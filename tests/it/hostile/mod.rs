@@ -1,0 +1,159 @@
+//! Whatever a request contains, the work before the first resolver is bounded: the server answers each of a corpus of
+//! hostile requests, and its CPU time and memory, measured from outside the process, stay within limits.
+//!
+//! The promise is 50 ms of CPU and 8 MiB for a document, and a multiple of its size for a body with large variables. The
+//! bounds asserted here leave room for a build without optimisation on a busy machine; `NOETL_HOSTILE_TABLE=1` prints
+//! what was measured.
+
+mod corpus;
+mod documents;
+mod fuzz;
+mod process;
+mod transports;
+mod values;
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use futures::{SinkExt, StreamExt};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+
+use crate::common::{Deployment, PATIENCE};
+use corpus::{Case, Sent};
+use process::Watched;
+
+/// CPU time of one request in a build without optimisation, on a machine that does other work.
+const MAX_CPU: Duration = Duration::from_millis(150);
+/// Memory above idle for a request of any content.
+const MAX_MEMORY: usize = 8 << 20;
+/// Memory per byte of the request, beyond that: a JSON value of two bytes takes up to 128.
+const MAX_MEMORY_PER_BYTE: usize = 80;
+
+#[tokio::test]
+async fn every_hostile_request_is_answered_within_its_bounds() {
+    let cases = corpus::all();
+    assert!(cases.len() >= 65, "{} cases", cases.len());
+    let deployment = Deployment::start(1).await;
+    // Without background work, and with an allocator that returns what is free, so that each request is seen alone.
+    let quiet = [
+        ("NOETL_EVENT_STREAM_ENABLED", "false"),
+        ("NOETL_OUTBOX_RELAY", "false"),
+        ("NOETL_PROJECTOR", "false"),
+        ("MALLOC_ARENA_MAX", "1"),
+        ("MALLOC_TRIM_THRESHOLD_", "0"),
+        ("MALLOC_MMAP_THRESHOLD_", "32768"),
+    ];
+    let server = deployment.replica_with(&quiet).await;
+    let address = server.url.strip_prefix("http://").unwrap().to_owned();
+    // What is made once is made before.
+    for case in cases.iter().take(3) {
+        send(&address, case).await;
+    }
+    let (mut wrong, mut table) = (Vec::new(), String::new());
+    for case in &cases {
+        let watched = Watched::start(server.pid());
+        let (sent, got) = send(&address, case).await;
+        let (cpu, memory) = watched.stop();
+        let (microseconds, kib, family, name) = (cpu.as_micros(), memory >> 10, case.family, &case.name);
+        writeln!(table, "{microseconds:>8} us {kib:>7} KiB {sent:>9} B  {family:<16} {name:<46} {got}").unwrap();
+        let allowed = MAX_MEMORY + MAX_MEMORY_PER_BYTE * sent.saturating_sub(256 << 10);
+        let most = MAX_CPU + Duration::from_micros(sent as u64 / 2);
+        if got != case.expected || cpu > most || memory > allowed {
+            wrong.push(format!(
+                "{} {}: {got}, expected {}; {cpu:?}, {memory} bytes",
+                case.family, case.name, case.expected
+            ));
+        }
+    }
+    if std::env::var_os("NOETL_HOSTILE_TABLE").is_some() {
+        println!("{table}");
+    }
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+}
+
+/// Sends a case; returns the bytes sent and the outcome, in the words of [`Case::expected`].
+async fn send(address: &str, case: &Case) -> (usize, String) {
+    let answer = async {
+        match &case.sent {
+            Sent::Body(body) => {
+                let head = format!(
+                    "POST /graphql HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+                    body.len()
+                );
+                let (_, answer) = exchange(address, [head.as_bytes(), body].concat()).await;
+                (body.len(), outcome(&answer))
+            }
+            Sent::Raw(bytes) => (bytes.len(), exchange(address, bytes.clone()).await.0),
+            Sent::Socket(messages) => (messages.iter().map(String::len).sum(), converse(address, messages).await),
+        }
+    };
+    tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(|_| panic!("{}: no answer", case.name))
+}
+
+/// Sends a request on a connection of its own; returns the status and the body.
+async fn exchange(address: &str, request: Vec<u8>) -> (String, Value) {
+    let (mut reading, mut writing) = TcpStream::connect(address).await.unwrap().into_split();
+    let sending = async move {
+        // The server may answer, and close, before it has read everything.
+        let _: std::io::Result<()> = writing.write_all(&request).await;
+        writing
+    };
+    let mut answer = Vec::new();
+    let (_writing, read) = tokio::join!(sending, async {
+        let mut chunk = vec![0; 1 << 16];
+        while let Ok(length @ 1..) = reading.read(&mut chunk).await {
+            answer.extend_from_slice(&chunk[..length]);
+        }
+        answer
+    });
+    let text = String::from_utf8_lossy(&read);
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    let status = head.split(' ').nth(1).unwrap_or("none").to_owned();
+    (status, serde_json::from_str(body).unwrap_or_default())
+}
+
+async fn converse(address: &str, messages: &[String]) -> String {
+    let mut request = format!("ws://{address}/graphql").into_client_request().unwrap();
+    request.headers_mut().insert("host", "localhost".parse().unwrap());
+    request.headers_mut().insert("sec-websocket-protocol", "graphql-transport-ws".parse().unwrap());
+    let (socket, _) = tokio_tungstenite::connect_async(request).await.unwrap();
+    let (mut writing, mut reading) = socket.split();
+    writing.send(Message::text(r#"{"type":"connection_init"}"#)).await.unwrap();
+    reading.next().await.unwrap().unwrap();
+    let mut last = String::new();
+    for message in messages {
+        let _: Result<(), _> = writing.send(Message::text(message.clone())).await;
+        last = loop {
+            match reading.next().await {
+                Some(Ok(Message::Text(text))) => {
+                    let message: Value = serde_json::from_str(&text).unwrap();
+                    break match message["type"].as_str() {
+                        Some("pong") => "pong".to_owned(),
+                        Some("error") => outcome(&serde_json::json!({ "errors": message["payload"] })),
+                        _ => outcome(&message["payload"]),
+                    };
+                }
+                Some(Ok(Message::Close(frame))) => break frame.map_or(0, |frame| frame.code.into()).to_string(),
+                Some(Ok(_)) => {}
+                Some(Err(error)) => break error.to_string(),
+                None => break "gone".to_owned(),
+            }
+        };
+    }
+    last
+}
+
+fn outcome(answer: &Value) -> String {
+    let extensions = &answer["errors"][0]["extensions"];
+    let Some(code) = extensions["code"].as_str() else {
+        return if answer["data"].is_object() { "ok" } else { "nothing" }.to_owned();
+    };
+    match extensions["limit"].as_str() {
+        Some(limit) => format!("{code} {limit}"),
+        None => code.to_owned(),
+    }
+}
