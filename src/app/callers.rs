@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
+use futures::{FutureExt, TryFutureExt};
 use tokio::time::Instant;
 
 use super::AppError;
 use crate::auth::bearer;
 use crate::auth::oidc::Oidc;
-use crate::auth::principal::Principal;
+use crate::auth::principal::{Capability, Principal};
 use crate::auth::tokens::Tokens;
 use crate::auth::{Authenticator, Grant};
 use crate::config::AuthSettings;
-use crate::http::{Admit, Admitted, Caller, Prepare, Refusal};
+use crate::http::{Admit, Admitted, Caller, Permits, Prepare, Refusal};
 use crate::service::clock;
 use crate::supervisor::Supervisor;
 
@@ -42,7 +42,16 @@ pub(super) fn admission(settings: &AuthSettings, supervisor: &mut Supervisor) ->
         });
     }
     let authenticator = Arc::new(Authenticator { tokens, oidc });
-    Ok(Arc::new(move |caller| admit(Arc::clone(&authenticator), caller).boxed()))
+    let any_introspects = !settings.restrict_introspection;
+    Ok(Arc::new(move |caller| {
+        let admitted = admit(Arc::clone(&authenticator), caller);
+        admitted
+            .map_ok(move |mut admitted| {
+                admitted.permits.introspection |= any_introspects;
+                admitted
+            })
+            .boxed()
+    }))
 }
 
 async fn admit(authenticator: Arc<Authenticator>, caller: Caller) -> Result<Admitted, Refusal> {
@@ -60,8 +69,18 @@ async fn admit(authenticator: Arc<Authenticator>, caller: Caller) -> Result<Admi
         subject: Some(Arc::clone(&principal.subject)),
         expires_at: remaining.map(|left| arrived + left),
         revoked,
+        permits: permits(&principal),
         prepare: attach(principal),
     })
+}
+
+fn permits(principal: &Principal) -> Permits {
+    let has = |capability| principal.capabilities.has(capability);
+    Permits {
+        introspection: has(Capability::Introspect),
+        any_document: has(Capability::AnyDocument),
+        metrics: has(Capability::Read) || has(Capability::Outbox),
+    }
 }
 
 fn attach(principal: Arc<Principal>) -> Prepare {

@@ -26,7 +26,7 @@ use crate::config::Config;
 use crate::graphql::batching::Batching;
 use crate::graphql::mutation;
 use crate::graphql::schema::{self, EdgeLimits, Replica, Services};
-use crate::http::health::{OutboxBacklog, Probes, Readiness};
+use crate::http::health::{OutboxBacklog, Probes, Readiness, Terms};
 use crate::http::listener::Listener;
 use crate::http::{Edge, Limits, Sites, TypeSystem, assets, health, router, trace};
 use crate::service::catalog::Catalog;
@@ -225,7 +225,9 @@ fn routes(services: &Services, edge: Edge<Batching>, draining: CancellationToken
         metrics: Arc::new(move || metrics.render()),
         outbox: Arc::new(move || backlog(outbox.clone()).boxed()),
     };
-    let routes = router(edge).merge(health::routes(probes)).merge(assets::routes());
+    let pages = assets::routes(&edge.sites);
+    let probes = health::routes(probes, &Terms { sites: edge.sites.clone(), admit: edge.admit.clone() });
+    let routes = router(edge).merge(probes).merge(pages);
     routes.layer(CatchPanicLayer::new()).layer(from_fn(trace::identify))
 }
 

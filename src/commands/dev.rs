@@ -51,8 +51,6 @@ pub(super) async fn run(options: Options) -> Result<(), Failure> {
         ("NOETL_CLUSTER_DSN", servers.cluster_dsn()),
         ("NOETL_SHARDS", servers.shard_dsns().join(",")),
         ("NOETL_NATS_URL", servers.nats_url()),
-        // Nobody has to prove who they are here, so a page that points a name of its own at this address gets nothing.
-        ("NOETL_ALLOWED_HOSTS", format!("127.0.0.1,localhost,{}", local.server.host)),
     ]);
     let outcome = serve(&sources, telemetry.metrics.clone(), &mut servers).await;
     servers.stop().await;

@@ -7,9 +7,10 @@ use crate::auth::bearer::is_token;
 use crate::auth::oidc::{self, OidcSettings};
 use crate::auth::tokens::{self, Tokens};
 
-pub(super) const NAMES: [&str; 8] = [
+pub(super) const NAMES: [&str; 9] = [
     "NOETL_AUTH_TOKENS",
     "NOETL_INTERNAL_API_TOKEN",
+    "NOETL_RESTRICT_INTROSPECTION",
     ISSUER,
     AUDIENCE,
     JWKS_URL,
@@ -37,6 +38,8 @@ pub struct AuthSettings {
     pub internal_token: Option<[u8; 32]>,
     /// Provider of JWTs.
     pub oidc: Option<OidcSettings>,
+    /// Whether only callers with the capability `INTROSPECT` may read the schema.
+    pub restrict_introspection: bool,
 }
 
 impl AuthSettings {
@@ -48,7 +51,12 @@ impl AuthSettings {
 }
 
 pub(super) fn read(read: &mut Reader<'_>) -> AuthSettings {
-    AuthSettings { token_file: token_file(read), internal_token: internal_token(read), oidc: oidc(read) }
+    AuthSettings {
+        token_file: token_file(read),
+        internal_token: internal_token(read),
+        oidc: oidc(read),
+        restrict_introspection: read.flag("NOETL_RESTRICT_INTROSPECTION", false),
+    }
 }
 
 fn token_file(read: &mut Reader<'_>) -> Option<PathBuf> {

@@ -134,9 +134,10 @@ impl Sources {
         // Left to its default, relaying is off where there is no broker.
         let asks_to_relay = read.flag("NOETL_OUTBOX_RELAY", false);
         let needs_broker = needs == Needs::Servers && (event_stream.is_some() || asks_to_relay);
+        let auth = auth::read(&mut read);
         let config = Config {
-            server: server::read(&mut read),
-            auth: auth::read(&mut read),
+            server: server::read(&mut read, auth.is_on()),
+            auth,
             connections: connections::read(&mut read),
             databases: databases::read(&mut read, needs != Needs::Nothing),
             brokers: broker::brokers(&mut read, needs_broker),

@@ -1,10 +1,19 @@
 //! Listener, and the hosts and origins that it serves.
+//!
+//! A server that does not authenticate its callers is for the programs and pages of its own machine: it listens on loopback
+//! and is addressed by loopback's names. Each exception is a setting that names the address or host.
 
 use std::net::IpAddr;
 
+use axum::http::Uri;
+
 use super::reader::Reader;
 
-pub(super) const NAMES: [&str; 4] = ["NOETL_HOST", "NOETL_PORT", "NOETL_ALLOWED_HOSTS", "NOETL_ALLOWED_ORIGINS"];
+pub(super) const NAMES: [&str; 5] =
+    ["NOETL_HOST", "NOETL_PORT", "NOETL_UNAUTHENTICATED_HOST", "NOETL_ALLOWED_HOSTS", "NOETL_ALLOWED_ORIGINS"];
+
+/// Host names of loopback.
+const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// Settings of the listener.
 #[derive(Debug, Clone)]
@@ -19,11 +28,69 @@ pub struct ServerSettings {
     pub allowed_origins: Vec<String>,
 }
 
-pub(super) fn read(read: &mut Reader<'_>) -> ServerSettings {
-    ServerSettings {
-        host: read.parsed("NOETL_HOST", IpAddr::from([127, 0, 0, 1]), "an IP address, such as 127.0.0.1"),
-        port: read.parsed("NOETL_PORT", 8082, "a port from 0 to 65535"),
-        allowed_hosts: read.sources.list("NOETL_ALLOWED_HOSTS"),
-        allowed_origins: read.sources.list("NOETL_ALLOWED_ORIGINS"),
+/// Reads the settings of a server that authenticates its callers, or does not.
+pub(super) fn read(read: &mut Reader<'_>, authenticated: bool) -> ServerSettings {
+    let host = read.parsed("NOETL_HOST", IpAddr::from([127, 0, 0, 1]), "an IP address, such as 127.0.0.1");
+    let mut allowed_hosts = hosts(read);
+    if !authenticated {
+        check_exposure(read, host);
+        allowed_hosts.extend(LOOPBACK.map(str::to_owned));
+        if !host.is_unspecified() {
+            allowed_hosts.push(host.to_string());
+        }
     }
+    ServerSettings {
+        host,
+        port: read.parsed("NOETL_PORT", 8082, "a port from 0 to 65535"),
+        allowed_hosts,
+        allowed_origins: origins(read),
+    }
+}
+
+/// Notes a problem if other machines can reach a server without authentication, unless a setting accepts that.
+fn check_exposure(read: &mut Reader<'_>, host: IpAddr) {
+    let accepted = read.sources.text("NOETL_UNAUTHENTICATED_HOST").map(str::to_owned);
+    match accepted {
+        Some(accepted) if accepted.parse() != Ok(host) => read.problem(format!(
+            "NOETL_UNAUTHENTICATED_HOST is {accepted:?} and NOETL_HOST is {host}; set both to the same address, or leave \
+             NOETL_UNAUTHENTICATED_HOST out"
+        )),
+        None if !host.is_loopback() => read.problem(format!(
+            "NOETL_HOST is {host}, which other machines can reach, and callers are not authenticated; set \
+             NOETL_AUTH_TOKENS to a file of tokens, or NOETL_HOST to 127.0.0.1, or accept callers without authentication \
+             by NOETL_UNAUTHENTICATED_HOST={host}"
+        )),
+        _ => {}
+    }
+}
+
+fn hosts(read: &mut Reader<'_>) -> Vec<String> {
+    let hosts = read.sources.list("NOETL_ALLOWED_HOSTS");
+    for host in &hosts {
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let name = !host.contains([':', '/', '@', '*']);
+        if !name && bare.parse::<IpAddr>().is_err() {
+            read.problem(format!("NOETL_ALLOWED_HOSTS lists {host:?}; list host names, each without scheme and port"));
+        }
+    }
+    hosts
+}
+
+fn origins(read: &mut Reader<'_>) -> Vec<String> {
+    let origins = read.sources.list("NOETL_ALLOWED_ORIGINS");
+    for origin in &origins {
+        if !is_origin(origin) {
+            read.problem(format!(
+                "NOETL_ALLOWED_ORIGINS lists {origin:?}; list origins such as https://console.example.org, without a path"
+            ));
+        }
+    }
+    origins
+}
+
+/// Whether a text is written as browsers write origins.
+fn is_origin(text: &str) -> bool {
+    let Ok(uri) = text.parse::<Uri>() else { return false };
+    let parts = uri.scheme_str().zip(uri.authority());
+    parts.is_some_and(|(scheme, authority)| text.eq_ignore_ascii_case(&format!("{scheme}://{authority}")))
 }

@@ -1,17 +1,11 @@
-//! Who may come in, and with what: refuses browsers that act for another site, and asks the application to admit the
-//! caller.
-//!
-//! A browser sends `Origin` with every WebSocket handshake and every cross-site POST, and `Sec-Fetch-Site` with every
-//! request; programs send neither. So a page of another site can neither read nor drive this server through the browser of
-//! somebody who can reach it, unless its origin is among the allowed [`Sites`].
+//! Admission of callers by the application, and the terms on which they are admitted.
 
 use std::future::pending;
 use std::sync::Arc;
 
 use async_graphql::Request;
 use axum::http::request::Parts;
-use axum::http::uri::Authority;
-use axum::http::{Extensions, HeaderMap, HeaderName, Uri, header};
+use axum::http::{Extensions, HeaderMap};
 use futures::future::BoxFuture;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -34,13 +28,31 @@ pub struct Admitted {
     pub expires_at: Option<Instant>,
     /// Cancelled when the admission is withdrawn, such as when a token is removed; it ends live connections like the expiry.
     pub revoked: CancellationToken,
+    /// Parts of the transport that not every caller may use.
+    pub permits: Permits,
+}
+
+/// Permissions for parts of the transport.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Permits {
+    /// Read the schema: `__schema` and `__type`.
+    pub introspection: bool,
+    /// Run documents that are not in the manifest while it is enforced.
+    pub any_document: bool,
+    /// Read metrics and backlogs.
+    pub metrics: bool,
+}
+
+impl Permits {
+    /// All of them.
+    pub const ALL: Self = Self { introspection: true, any_document: true, metrics: true };
 }
 
 impl Admitted {
-    /// An anonymous caller, admitted without an end.
+    /// An anonymous caller, admitted without an end and with all permits.
     #[must_use]
     pub fn anonymous(prepare: Prepare) -> Self {
-        Self { prepare, subject: None, expires_at: None, revoked: CancellationToken::new() }
+        Self { prepare, subject: None, expires_at: None, revoked: CancellationToken::new(), permits: Permits::ALL }
     }
 
     /// Waits until the admission ends.
@@ -95,51 +107,4 @@ impl From<&Parts> for Caller {
     fn from(parts: &Parts) -> Self {
         Self { headers: parts.headers.clone(), extensions: parts.extensions.clone(), init: None }
     }
-}
-
-/// The sites whose pages may use this server through their visitors' browsers.
-#[derive(Debug, Clone, Default)]
-pub struct Sites {
-    /// Origins of other sites, such as `https://console.example.org`.
-    pub origins: Vec<String>,
-    /// The host names, without ports, under which this server is addressed; empty for any. A server that asks nobody to
-    /// authenticate needs them: a site may point a name of its own at this server's address, and is then no other site.
-    pub hosts: Vec<String>,
-}
-
-impl Sites {
-    /// Whether a request may come in.
-    pub(super) fn admit(&self, parts: &Parts) -> bool {
-        let host = text(parts, &header::HOST).or(parts.uri.authority().map(Authority::as_str));
-        self.addressed(host) && self.same_site(parts, host)
-    }
-
-    fn addressed(&self, host: Option<&str>) -> bool {
-        let host = host.and_then(|host| host.parse::<Authority>().ok());
-        self.hosts.is_empty()
-            || host.is_some_and(|host| self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host.host())))
-    }
-
-    fn same_site(&self, parts: &Parts, host: Option<&str>) -> bool {
-        if !parts.headers.contains_key(header::ORIGIN) {
-            return text(parts, &FETCH_SITE) != Some("cross-site");
-        }
-        text(parts, &header::ORIGIN).is_some_and(|origin| {
-            let own = authority(origin).zip(host).is_some_and(|(origin, host)| origin.eq_ignore_ascii_case(host));
-            own || self.origins.iter().any(|known| known.eq_ignore_ascii_case(origin))
-        })
-    }
-}
-
-const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-
-fn text<'a>(parts: &'a Parts, name: &HeaderName) -> Option<&'a str> {
-    parts.headers.get(name)?.to_str().ok()
-}
-
-/// The host and port of an origin; none of the opaque origin `null`.
-fn authority(origin: &str) -> Option<String> {
-    let uri: Uri = origin.parse().ok()?;
-    uri.scheme()?;
-    Some(uri.authority()?.to_string())
 }

@@ -2,14 +2,14 @@
 
 use axum::Router;
 use axum::extract::Path;
-use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
-};
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY};
 use axum::http::{HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use rust_embed::{EmbeddedFile, RustEmbed};
 use tower_http::compression::CompressionLayer;
+
+use super::sites::{self, Sites, Use};
 
 #[derive(RustEmbed)]
 #[folder = "playground/dist"]
@@ -26,13 +26,14 @@ const NOT_BUILT: &str =
     "The console is not part of this build. Run `make playground`, build the server again, and reload.\n";
 
 /// The console's routes.
-pub fn routes() -> Router {
-    Router::new()
+pub fn routes(sites: &Sites) -> Router {
+    let routes = Router::new()
         .route("/", get(page))
         .route("/graphiql", get(page))
         .route("/assets/{*path}", get(asset))
         .route("/favicon.svg", get(async || found(Console::get("favicon.svg"), "no-cache")))
-        .layer(CompressionLayer::new())
+        .layer(CompressionLayer::new());
+    sites::protect(routes, sites, Use::Pages)
 }
 
 async fn page() -> Response {
@@ -50,11 +51,10 @@ fn found(file: Option<EmbeddedFile>, caching: &'static str) -> Response {
     let Some(file) = file else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    let headers: [(HeaderName, &str); 5] = [
+    let headers: [(HeaderName, &str); 4] = [
         (CONTENT_TYPE, file.metadata.mimetype()),
         (CACHE_CONTROL, caching),
         (CONTENT_SECURITY_POLICY, POLICY),
-        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (REFERRER_POLICY, "no-referrer"),
     ];
     (headers, file.data).into_response()

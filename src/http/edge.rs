@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_graphql::Executor;
-use axum::http::request::Parts;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::admission::{Admit, Admitted, Caller, Prepare, Sites};
+use super::admission::{Admit, Admitted, Caller, Permits, Prepare};
 use super::callers::{CallerKey, Callers, Resource, Slot, Taken};
 use super::document::TypeSystem;
 use super::engine::{Engine, compose};
@@ -17,6 +16,7 @@ use super::limits::Limits;
 use super::observe::{self, OpenConnection, Transport};
 use super::outcome::Advice;
 use super::request_id::RequestId;
+use super::sites::Sites;
 
 /// An executor and the terms on which it is served.
 #[derive(Clone)]
@@ -67,7 +67,6 @@ impl<E: Executor> Edge<E> {
 pub(super) struct Gate<E> {
     engine: Engine<E>,
     admit: Option<Admit>,
-    sites: Sites,
     callers: Arc<Callers>,
     pub(super) closing: CancellationToken,
     pub(super) connections: TaskTracker,
@@ -85,9 +84,9 @@ impl<E: Executor> Gate<E> {
                 advice: edge.advice,
                 slow: edge.slow_operation,
                 request_id: RequestId::fresh(),
+                permits: Permits::ALL,
             },
             admit: edge.admit,
-            sites: edge.sites,
             callers: Callers::new(&edge.limits),
             closing: edge.closing,
             connections: edge.connections,
@@ -96,11 +95,6 @@ impl<E: Executor> Gate<E> {
 
     pub(super) fn limits(&self) -> &Limits {
         &self.engine.limits
-    }
-
-    /// Refuses what a browser sends for a site that is not allowed.
-    pub(super) fn check_site(&self, parts: &Parts) -> Result<(), Fault> {
-        if self.sites.admit(parts) { Ok(()) } else { Err(Fault::CrossSite) }
     }
 
     /// Admits a caller.
@@ -117,6 +111,7 @@ impl<E: Executor> Gate<E> {
         if self.admit.is_some() {
             engine.prepare = compose(Arc::clone(&admitted.prepare), engine.prepare);
         }
+        engine.permits = admitted.permits;
         let key = admitted.subject.clone().map_or(anonymous, CallerKey::Subject);
         Ok(Guest { engine, admitted, key })
     }

@@ -15,7 +15,7 @@ use futures::stream::{self, BoxStream};
 use futures::{FutureExt, Stream, StreamExt};
 use tokio::time::timeout;
 
-use super::admission::Prepare;
+use super::admission::{Permits, Prepare};
 use super::document::{Shape, TypeSystem};
 use super::invalid::Invalid;
 use super::limits::Limits;
@@ -38,13 +38,18 @@ pub(super) struct Engine<E> {
     pub(super) slow: Duration,
     /// The request whose operations these are.
     pub(super) request_id: RequestId,
+    pub(super) permits: Permits,
 }
 
 impl<E: Executor> Engine<E> {
     /// Checks a request of `transport` against the limits.
     pub(super) fn check(&self, parameters: Parameters, transport: Transport) -> Result<Operation, Invalid> {
-        Operation::check(parameters, &self.limits, &self.types)
-            .inspect_err(|invalid| observe::invalid(transport, invalid))
+        let checked = Operation::check(parameters, &self.limits, &self.types);
+        checked.and_then(|operation| self.permit(operation)).inspect_err(|invalid| observe::invalid(transport, invalid))
+    }
+
+    fn permit(&self, operation: Operation) -> Result<Operation, Invalid> {
+        if operation.introspects && !self.permits.introspection { Err(Invalid::Introspection) } else { Ok(operation) }
     }
 
     /// The engine for one operation of a socket, with an id of its own.

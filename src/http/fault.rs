@@ -44,8 +44,10 @@ pub(super) enum Fault {
          Accept: multipart/mixed;subscriptionSpec=1.0"
     )]
     SubscriptionOverHttp,
-    #[error("Pages of other sites, and host names that are not this server's, are refused.")]
+    #[error("Pages of this origin may not use this server; add it to the allowed origins.")]
     CrossSite,
+    #[error("The server is not addressed by this host name; add it to the allowed hosts, or use another name.")]
+    Host,
     #[error("{0}")]
     Refused(#[from] Refusal),
     #[error("This server is shutting down; connect to another replica.")]
@@ -73,7 +75,7 @@ impl Fault {
             Self::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::NotAcceptable { .. } => StatusCode::NOT_ACCEPTABLE,
             Self::MutationOverGet | Self::Method => StatusCode::METHOD_NOT_ALLOWED,
-            Self::CrossSite | Self::Refused(Refusal::Forbidden) => StatusCode::FORBIDDEN,
+            Self::CrossSite | Self::Host | Self::Refused(Refusal::Forbidden) => StatusCode::FORBIDDEN,
             Self::Refused(Refusal::Unauthenticated) => StatusCode::UNAUTHORIZED,
             Self::Closing | Self::Overloaded(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::BodyBroken
@@ -90,7 +92,7 @@ impl Fault {
             Self::BodyTooLarge { .. } | Self::BodyTooRich { .. } => "LIMIT_EXCEEDED",
             Self::Overloaded(_) => OVERLOADED,
             Self::BodyTooSlow => "TIMEOUT",
-            Self::CrossSite => "FORBIDDEN",
+            Self::CrossSite | Self::Host => "FORBIDDEN",
             Self::Refused(refusal) => refusal.code(),
             Self::Closing => "SHUTTING_DOWN",
             Self::Unholdable(_) => "INVALID_INPUT",

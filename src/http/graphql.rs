@@ -10,8 +10,8 @@ use async_graphql::Executor;
 use async_graphql::parser::types::OperationType;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use axum::http::{HeaderMap, HeaderValue, Method};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, Method};
 use axum::response::{IntoResponse, Response};
 
 use super::callers::Slot;
@@ -30,9 +30,7 @@ pub(super) async fn serve<E: Executor>(State(gate): State<Arc<Gate<E>>>, request
         Accepted { media: None, multipart: false } => Err(Fault::NotAcceptable { offered: OFFERED }),
         accepted => answer(&gate, request, transport, accepted).await,
     };
-    let mut response = answer.unwrap_or_else(|fault| refuse(&fault, transport, accepted.media()));
-    response.headers_mut().entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    response
+    answer.unwrap_or_else(|fault| refuse(&fault, transport, accepted.media()))
 }
 
 const OFFERED: &str =
@@ -77,7 +75,6 @@ async fn answer<E: Executor>(
     accepted: Accepted,
 ) -> Result<Response, Fault> {
     let (parts, body) = request.into_parts();
-    gate.check_site(&parts)?;
     let Guest { engine, admitted, key } = gate.admit(&parts).await?;
     let mut slot = gate.slot(&key)?;
     let parameters = match transport {

@@ -2,15 +2,20 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use futures::future::BoxFuture;
 use serde::Serialize;
 use serde_json::json;
+
+use super::admission::{Admit, Caller, Refusal};
+use super::fault::Fault;
+use super::sites::{self, Sites, Use};
 
 /// Whether the replica should get traffic, and why not.
 #[derive(Debug, Clone, Serialize)]
@@ -48,14 +53,35 @@ pub struct Probes {
     pub outbox: Arc<dyn Fn() -> Asked<OutboxBacklog> + Send + Sync>,
 }
 
-/// The health routes.
-pub fn routes(probes: Probes) -> Router {
-    Router::new()
-        .route("/livez", get(async || "ok\n"))
-        .route("/readyz", get(ready))
-        .route("/metrics", get(metrics))
-        .route("/scaler/outbox", get(outbox))
-        .with_state(probes)
+/// The terms on which a listener answers probes.
+#[derive(Clone)]
+pub struct Terms {
+    /// Host names that are served.
+    pub sites: Sites,
+    /// Admits those that read metrics and backlogs; none admits every caller. `/livez` and `/readyz` are open.
+    pub admit: Option<Admit>,
+}
+
+/// The health routes of a listener.
+pub fn routes(probes: Probes, terms: &Terms) -> Router {
+    let measured = Router::new().route("/metrics", get(metrics)).route("/scaler/outbox", get(outbox));
+    let measured = measured.with_state(probes.clone());
+    let measured = match &terms.admit {
+        Some(admit) => measured.layer(from_fn_with_state(Arc::clone(admit), admitted)),
+        None => measured,
+    };
+    let open = Router::new().route("/livez", get(async || "ok\n")).route("/readyz", get(ready)).with_state(probes);
+    sites::protect(open.merge(measured), &terms.sites, Use::Probes)
+}
+
+async fn admitted(State(admit): State<Admit>, request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    let refusal = match admit(Caller::from(&parts)).await {
+        Ok(admitted) if admitted.permits.metrics => return next.run(Request::from_parts(parts, body)).await,
+        Ok(_) => Refusal::Forbidden,
+        Err(refusal) => refusal,
+    };
+    Fault::from(refusal).into_response()
 }
 
 async fn ready(State(probes): State<Probes>) -> Response {

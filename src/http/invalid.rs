@@ -31,6 +31,9 @@ pub enum Invalid {
         /// Where the parser stopped.
         positions: Vec<Pos>,
     },
+    /// The caller may not read the schema.
+    #[error("This caller may not read the schema by introspection.")]
+    Introspection,
     /// The document is GraphQL, but breaks rules of validation.
     #[error("{}", .0.first().map(|broken| broken.message.as_str()).unwrap_or_default())]
     Invalid(Vec<Broken>),
@@ -58,6 +61,7 @@ impl Invalid {
             Self::TooMuch { .. } => "LIMIT_EXCEEDED",
             Self::Unholdable(_) => "INVALID_INPUT",
             Self::Unparsable { .. } => "GRAPHQL_PARSE_FAILED",
+            Self::Introspection => "FORBIDDEN",
             Self::Invalid(_) => "GRAPHQL_VALIDATION_FAILED",
         }
     }
@@ -83,7 +87,9 @@ impl Invalid {
         match self {
             Self::Invalid(rules) => rules.into_iter().map(|rule| error(rule.message, rule.positions)).collect(),
             Self::Unparsable { ref positions, .. } => vec![error(self.to_string(), positions.clone())],
-            Self::TooMuch { .. } | Self::Unholdable(_) => vec![error(self.to_string(), Vec::new())],
+            Self::TooMuch { .. } | Self::Unholdable(_) | Self::Introspection => {
+                vec![error(self.to_string(), Vec::new())]
+            }
         }
     }
 }

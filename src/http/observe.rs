@@ -8,6 +8,8 @@
 use std::time::{Duration, Instant};
 
 use async_graphql::parser::types::OperationType;
+use axum::http::request::Parts;
+use axum::http::{Method, header};
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use sha2::{Digest, Sha256};
 
@@ -48,6 +50,16 @@ pub(super) enum Transport {
 }
 
 impl Transport {
+    /// The transport of a request that was refused before it reached one.
+    pub(super) fn of(parts: &Parts) -> Self {
+        match &parts.method {
+            _ if parts.headers.contains_key(header::UPGRADE) => Self::WebSocket,
+            _ if parts.uri.path() == "/graphql/stream" => Self::EventStream,
+            &Method::POST => Self::Post,
+            _ => Self::Get,
+        }
+    }
+
     fn label(self) -> &'static str {
         match self {
             Self::Post => "post",

@@ -39,6 +39,8 @@ pub(super) struct Operation {
     pub(super) kind: OperationType,
     /// What its answers look like.
     pub(super) shape: Shape,
+    /// Whether it reads the schema.
+    pub(super) introspects: bool,
 }
 
 impl Operation {
@@ -47,13 +49,13 @@ impl Operation {
         // Clients that have no name to give may give an empty one.
         let name = parameters.operation_name.filter(|name| !name.is_empty());
         let selected = Selected { query: &parameters.query, operation: name.as_deref() };
-        let Checked { kind, document, variables, shape } =
+        let Checked { kind, document, variables, shape, introspects } =
             document::check(selected, parameters.variables, types, limits)?;
         let mut request = Request::new(parameters.query).variables(variables);
         request.operation_name = name;
         request.extensions = parameters.extensions;
         request.set_parsed_query(document);
-        Ok(Self { request, kind, shape })
+        Ok(Self { request, kind, shape, introspects })
     }
 }
 

@@ -5,12 +5,15 @@ use axum::Router;
 use axum::routing::get;
 
 use super::edge::{Edge, Gate};
+use super::sites::{self, Use};
 use super::{graphql, sse, websocket};
 
 /// `/graphql` (POST, GET and WebSocket) and `/graphql/stream` (server-sent events), to be merged with other routers.
 pub fn router<E: Executor>(edge: Edge<E>) -> Router {
+    let sites = edge.sites.clone();
     let gate = Gate::new(edge);
     let graphql = get(websocket::upgrade_or_get::<E>).post(graphql::serve::<E>).fallback(graphql::refuse_method);
     let stream = get(sse::serve::<E>).post(sse::serve::<E>).fallback(graphql::refuse_method);
-    Router::new().route("/graphql", graphql).route("/graphql/stream", stream).with_state(gate)
+    let routes = Router::new().route("/graphql", graphql).route("/graphql/stream", stream).with_state(gate);
+    sites::protect(routes, &sites, Use::Api)
 }

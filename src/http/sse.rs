@@ -39,7 +39,6 @@ pub(super) async fn serve<E: Executor>(State(gate): State<Arc<Gate<E>>>, request
 
 async fn open<E: Executor>(gate: &Gate<E>, request: Request) -> Result<Response, Fault> {
     let (parts, body) = request.into_parts();
-    gate.check_site(&parts)?;
     if !Media::accepts_event_stream(&parts.headers) {
         return Err(Fault::NotAcceptable { offered: "text/event-stream" });
     }

@@ -71,7 +71,6 @@ pub(super) fn respond<E: Executor>(
 ) -> Response {
     let headers = [
         (header::CONTENT_TYPE, framing.content_type),
-        (header::CACHE_CONTROL, "no-store"),
         // Proxies that collect a response before they pass it on are asked not to.
         (HeaderName::from_static("x-accel-buffering"), "no"),
     ];

@@ -39,6 +39,7 @@ mod long_logs;
 mod machine_ids;
 mod maintain;
 mod migrations;
+mod network;
 mod no_query_per_row;
 mod observability;
 mod odd_messages;

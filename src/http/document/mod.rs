@@ -66,6 +66,8 @@ pub(super) struct Checked {
     pub(super) variables: Variables,
     /// What its answers look like.
     pub(super) shape: Shape,
+    /// Whether it reads the schema: `__schema` or `__type`.
+    pub(super) introspects: bool,
 }
 
 /// Checks a document against the schema and the limits, and merges the selected operation.
@@ -102,6 +104,7 @@ pub(super) fn check(
     if kind == OperationType::Subscription && set.items.len() != 1 {
         return Err(Invalid::rule("A subscription needs exactly one root field.", [place]));
     }
+    let introspects = set.items.iter().any(|item| is_introspection(&item.node));
     let definition = executor::OperationDefinition {
         ty: kind,
         variable_definitions: definitions(&operation.variables, &variables, &positions),
@@ -109,7 +112,12 @@ pub(super) fn check(
         selection_set: Positioned::new(set, place),
     };
     let document = document_of(operation, Positioned::new(definition, place));
-    Ok(Checked { kind, document, variables, shape })
+    Ok(Checked { kind, document, variables, shape, introspects })
+}
+
+/// Whether a root field of a merged operation reads the schema.
+fn is_introspection(item: &executor::Selection) -> bool {
+    matches!(item, executor::Selection::Field(field) if ["__schema", "__type"].contains(&field.node.name.node.as_str()))
 }
 
 fn parse(text: &str, positions: &Positions<'_>, limits: &Limits) -> Result<ast::Document, Invalid> {

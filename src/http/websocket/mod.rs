@@ -49,7 +49,6 @@ pub(super) async fn upgrade_or_get<E: Executor>(state: State<Arc<Gate<E>>>, requ
 
 async fn upgrade<E: Executor>(gate: Arc<Gate<E>>, request: Request) -> Result<Response, Fault> {
     let (mut parts, _) = request.into_parts();
-    gate.check_site(&parts)?;
     let upgrade: Result<_, WebSocketUpgradeRejection> = WebSocketUpgrade::from_request_parts(&mut parts, &()).await;
     let upgrade = upgrade.map_err(|_| Fault::Handshake)?;
     let peer = parts.extensions.get::<Peer>().cloned();

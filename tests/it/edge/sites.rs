@@ -1,15 +1,16 @@
-//! Who may come in: pages of other sites may not, and the application decides on the rest.
+//! Pages of other sites and foreign host names are refused; the application admits the rest.
 
 use std::sync::Arc;
 
 use async_graphql::Request;
 use futures::FutureExt;
-use noetl_graphql::http::{Admitted, Caller, Refusal};
-use reqwest::StatusCode;
-use reqwest::header::{AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
+use noetl_graphql::http::{Admitted, Caller, Edge, Refusal, router};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CACHE_CONTROL, HOST, ORIGIN, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS};
+use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::json;
+use tower::ServiceExt;
 
-use super::schema::CallerName;
+use super::schema::{CallerName, Probe, schema};
 use super::server::{Server, Socket, answer, client, code};
 
 #[tokio::test]
@@ -45,18 +46,119 @@ async fn an_allowed_origin_is_admitted() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_not_the_servers_is_refused() {
+async fn host_name_that_is_not_listed_is_refused_on_every_transport() {
     let server = Server::with(|edge| edge.sites.hosts = vec!["127.0.0.1".into(), "localhost".into()]).await;
     let mutation = json!({ "query": "mutation { add(amount: 1) }" });
     assert_eq!(answer(server.request(&mutation)).await.0, StatusCode::OK);
     let port = server.address.port();
     for (host, expected) in [
         (format!("localhost:{port}"), StatusCode::OK),
+        (format!("LOCALHOST:{port}"), StatusCode::OK),
         (format!("rebound.example:{port}"), StatusCode::FORBIDDEN),
         ("localhost.rebound.example".into(), StatusCode::FORBIDDEN),
+        (format!("localhost@rebound.example:{port}"), StatusCode::FORBIDDEN),
+        (format!("rebound.example@localhost:{port}"), StatusCode::FORBIDDEN),
     ] {
-        let request = server.request(&mutation).header(HOST, &host).header(ORIGIN, format!("http://{host}"));
-        assert_eq!(answer(request).await.0, expected, "{host}");
+        // The page that the name was pointed from is of the same site: both headers agree.
+        let origin = format!("http://{host}");
+        let from_there = |request: RequestBuilder| request.header(HOST, &host).header(ORIGIN, &origin);
+        assert_eq!(answer(from_there(server.request(&mutation))).await.0, expected, "{host}");
+        assert_eq!(answer(from_there(server.get(&[("query", "{ hello }")]))).await.0, expected, "{host}");
+        let events = client().get(server.url_with("/graphql/stream", &[("query", "{ hello }")]));
+        let events = from_there(events.header(ACCEPT, "text/event-stream")).send().await.unwrap();
+        assert_eq!(events.status(), expected, "{host}");
+        let parts = server.request(&json!({ "query": "subscription { count(to: 1) }" }));
+        let parts = parts.header(ACCEPT, "multipart/mixed;subscriptionSpec=1.0");
+        assert_eq!(from_there(parts).send().await.unwrap().status(), expected, "{host}");
+        let socket = server.socket_with("graphql-transport-ws", &[("host", &host), ("origin", &origin)]).await;
+        assert_eq!(socket.map(drop), if expected == StatusCode::OK { Ok(()) } else { Err(expected) }, "{host}");
+    }
+}
+
+/// The status of a request that is written as HTTP/2 and absolute targets name the host.
+async fn status_of(target: &str, hosts: &[&str]) -> StatusCode {
+    let mut edge = {
+        let schema = schema(Probe::new());
+        let types = TypeSystem::from_sdl(&schema.sdl()).unwrap();
+        Edge::new(schema, types)
+    };
+    edge.sites.hosts = vec!["localhost".into(), "::1".into()];
+    let mut request = axum::http::Request::get(target);
+    for host in hosts {
+        request = request.header(HOST, *host);
+    }
+    router(edge).oneshot(request.body(axum::body::Body::empty()).unwrap()).await.unwrap().status()
+}
+
+#[tokio::test]
+async fn authority_and_host_header_must_both_be_listed_and_agree() {
+    let query = "/graphql?query=%7Bhello%7D";
+    for (authority, hosts, expected) in [
+        ("http://localhost:1", &[][..], StatusCode::OK),
+        ("http://[::1]:1", &[], StatusCode::OK),
+        ("http://localhost:1", &["localhost:1"], StatusCode::OK),
+        ("", &["[::1]"], StatusCode::OK),
+        ("http://rebound.example", &[], StatusCode::FORBIDDEN),
+        ("http://rebound.example", &["localhost"], StatusCode::FORBIDDEN),
+        ("http://localhost", &["rebound.example"], StatusCode::FORBIDDEN),
+        ("", &["localhost", "rebound.example"], StatusCode::FORBIDDEN),
+        ("", &["localhost", "localhost"], StatusCode::FORBIDDEN),
+        ("", &[], StatusCode::FORBIDDEN),
+    ] {
+        assert_eq!(status_of(&format!("{authority}{query}"), hosts).await, expected, "{authority} {hosts:?}");
+    }
+}
+
+#[tokio::test]
+async fn preflights_are_answered_for_listed_origins_only() {
+    let server = Server::with(|edge| edge.sites.origins = vec!["https://console.example".into()]).await;
+    let preflight = |origin: &'static str, path: &str| {
+        let request = client().request(Method::OPTIONS, server.url(path)).header(ORIGIN, origin);
+        let request = request.header("access-control-request-method", "POST");
+        request.header("access-control-request-headers", "authorization,content-type").send()
+    };
+    for path in ["/graphql", "/graphql/stream"] {
+        let allowed = preflight("https://console.example", path).await.unwrap();
+        assert!(allowed.status().is_success());
+        let header = |name: &str| allowed.headers()[name].to_str().unwrap().to_ascii_lowercase();
+        assert_eq!(header("access-control-allow-origin"), "https://console.example");
+        assert_eq!(header("access-control-allow-methods"), "get,post");
+        assert!(header("access-control-allow-headers").contains("authorization"));
+        assert!(!allowed.headers().contains_key("access-control-allow-credentials"));
+
+        let refused = preflight("https://evil.example", path).await.unwrap();
+        assert_eq!(refused.status(), StatusCode::FORBIDDEN);
+        assert!(!refused.headers().contains_key("access-control-allow-origin"));
+    }
+    let request = server.request(&json!({ "query": "{ hello }" }));
+    let response = request.header(ORIGIN, "https://console.example").send().await.unwrap();
+    assert_eq!(response.headers()["access-control-allow-origin"], "https://console.example");
+    let exposed = response.headers()["access-control-expose-headers"].to_str().unwrap();
+    assert!(exposed.contains("x-request-id") && exposed.contains("retry-after"), "{exposed}");
+}
+
+#[tokio::test]
+async fn without_listed_origins_there_is_no_cors() {
+    let server = Server::start().await;
+    let request = client().request(Method::OPTIONS, server.url("/graphql")).header(ORIGIN, server.url(""));
+    let response = request.header("access-control-request-method", "POST").send().await.unwrap();
+    assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED);
+    assert!(!response.headers().keys().any(|name| name.as_str().starts_with("access-control")));
+}
+
+#[tokio::test]
+async fn responses_are_not_sniffed_and_not_stored() {
+    let server = Server::start().await;
+    let hello = json!({ "query": "{ hello }" });
+    for request in [
+        server.request(&hello),
+        server.request(&hello).header(ORIGIN, "https://evil.example"),
+        client().put(server.url("/graphql")),
+        client().get(server.url_with("/graphql/stream", &[("query", "{ hello }")])).header(ACCEPT, "text/event-stream"),
+    ] {
+        let response = request.send().await.unwrap();
+        assert_eq!(response.headers()[X_CONTENT_TYPE_OPTIONS], "nosniff");
+        assert_eq!(response.headers()[CACHE_CONTROL], "no-store");
     }
 }
 

@@ -1,0 +1,162 @@
+//! A server as it is configured for its network: addresses, host names, origins and the listener of probes.
+
+use std::process::Output;
+
+use reqwest::header::{ACCEPT, CACHE_CONTROL, HOST, ORIGIN, X_CONTENT_TYPE_OPTIONS};
+use reqwest::{Client, RequestBuilder, StatusCode};
+use serde_json::json;
+use tokio::process::Command;
+use tokio_tungstenite::tungstenite::Error;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+
+use crate::common::server::binary;
+use crate::common::{Deployment, Server, TokenFile};
+
+/// One request for each endpoint and transport; each has another status than 403 if its host is served.
+fn requests(url: &str) -> Vec<(&'static str, RequestBuilder)> {
+    let (client, query) = (Client::new(), json!({ "query": "{ __typename }" }));
+    let get = |path: &str| client.get(format!("{url}{path}"));
+    let subscription = json!({ "query": "subscription { systemStatus { __typename } }" });
+    let parts = client.post(format!("{url}/graphql")).json(&subscription);
+    vec![
+        ("POST", client.post(format!("{url}/graphql")).json(&query)),
+        ("GET", get("/graphql?query=%7B__typename%7D")),
+        ("OPTIONS", client.request(reqwest::Method::OPTIONS, format!("{url}/graphql"))),
+        ("SSE", get("/graphql/stream?query=%7B__typename%7D").header(ACCEPT, "text/event-stream")),
+        ("multipart", parts.header(ACCEPT, "multipart/mixed;subscriptionSpec=1.0")),
+        ("metrics", get("/metrics")),
+        ("scaler", get("/scaler/outbox")),
+        ("livez", get("/livez")),
+        ("readyz", get("/readyz")),
+        ("console", get("/")),
+        ("GraphiQL", get("/graphiql")),
+        ("nothing", get("/nothing")),
+    ]
+}
+
+/// The status of a WebSocket handshake.
+async fn handshake(url: &str, host: &str) -> StatusCode {
+    let mut request = format!("{}/graphql", url.replacen("http", "ws", 1)).into_client_request().unwrap();
+    let headers = request.headers_mut();
+    headers.insert("sec-websocket-protocol", "graphql-transport-ws".parse().unwrap());
+    headers.insert("host", host.parse().unwrap());
+    headers.insert("origin", format!("http://{host}").parse().unwrap());
+    match tokio_tungstenite::connect_async(request).await {
+        Ok((_, response)) => response.status(),
+        Err(Error::Http(response)) => response.status(),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Asserts that every endpoint serves, or refuses, a page of this host that calls its own host.
+async fn assert_hosts(server: &Server, served: &[&str], refused: &[&str]) {
+    let port = server.url.rsplit_once(':').unwrap().1;
+    for (names, is_served) in [(served, true), (refused, false)] {
+        for name in names {
+            let host = format!("{name}:{port}");
+            for (endpoint, request) in requests(&server.url) {
+                let request = request.header(HOST, &host).header(ORIGIN, format!("http://{host}"));
+                let response = request.send().await.unwrap();
+                assert_eq!(response.status() != StatusCode::FORBIDDEN, is_served, "{endpoint} of {host}");
+                assert_eq!(response.headers()[X_CONTENT_TYPE_OPTIONS], "nosniff", "{endpoint}");
+            }
+            let expected = if is_served { StatusCode::SWITCHING_PROTOCOLS } else { StatusCode::FORBIDDEN };
+            assert_eq!(handshake(&server.url, &host).await, expected, "WebSocket of {host}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn unauthenticated_server_is_addressed_by_names_of_loopback_only() {
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica().await;
+    assert_hosts(
+        &server,
+        &["localhost", "127.0.0.1", "[::1]"],
+        &["rebound.example", "localhost.rebound.example", "127.0.0.1.rebound.example", "0.0.0.0", "localhost."],
+    )
+    .await;
+    for path in ["/metrics", "/scaler/outbox", "/livez", "/readyz"] {
+        let response = server.get(path).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK, "{path}");
+        assert_eq!(response.headers()[CACHE_CONTROL], "no-store", "{path}");
+    }
+    let named = deployment.replica_with(&[("NOETL_ALLOWED_HOSTS", "noetl.internal")]).await;
+    assert_hosts(&named, &["noetl.internal", "localhost"], &["rebound.example"]).await;
+}
+
+async fn check_config(settings: &[(&str, &str)]) -> Output {
+    let servers = [("NOETL_CLUSTER_DSN", "postgres://noetl@h/cluster"), ("NOETL_NATS_URL", "nats://h:4222")];
+    let mut command = Command::new(binary());
+    command.arg("check-config").env_clear().envs(servers).envs(settings.iter().copied());
+    command.output().await.unwrap()
+}
+
+#[tokio::test]
+async fn each_exception_to_loopback_is_named_by_a_setting() {
+    for settings in [
+        &[][..],
+        &[("NOETL_HOST", "::1")],
+        &[("NOETL_HOST", "0.0.0.0"), ("NOETL_UNAUTHENTICATED_HOST", "0.0.0.0")],
+        &[
+            ("NOETL_ALLOWED_HOSTS", "noetl.internal,10.0.0.7,[::1]"),
+            ("NOETL_ALLOWED_ORIGINS", "https://a.example:8443"),
+        ],
+    ] {
+        let output = check_config(settings).await;
+        assert!(output.status.success(), "{settings:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    for (settings, named) in [
+        (&[("NOETL_HOST", "0.0.0.0")][..], "NOETL_UNAUTHENTICATED_HOST=0.0.0.0"),
+        (&[("NOETL_HOST", "10.0.0.7"), ("NOETL_UNAUTHENTICATED_HOST", "0.0.0.0")], "NOETL_UNAUTHENTICATED_HOST is"),
+        (&[("NOETL_UNAUTHENTICATED_HOST", "yes")], "NOETL_UNAUTHENTICATED_HOST is"),
+        (&[("NOETL_ALLOWED_HOSTS", "localhost:8082")], "NOETL_ALLOWED_HOSTS"),
+        (&[("NOETL_ALLOWED_HOSTS", "https://a.example")], "NOETL_ALLOWED_HOSTS"),
+        (&[("NOETL_ALLOWED_ORIGINS", "https://a.example/")], "NOETL_ALLOWED_ORIGINS"),
+        (&[("NOETL_ALLOWED_ORIGINS", "*")], "NOETL_ALLOWED_ORIGINS"),
+    ] {
+        let output = check_config(settings).await;
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{settings:?}");
+        assert!(said.contains(named), "{settings:?}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn authenticated_server_serves_any_host_metrics_to_readers_and_its_schema_to_admins() {
+    let (deployment, file) = (Deployment::start(0).await, TokenFile::new());
+    let [admin, viewer, worker] = ["admin", "viewer", "worker"].map(|role| file.add(&["--role", role]));
+    let (name, path) = file.setting();
+    let open_to_others = check_config(&[(name, &path), ("NOETL_HOST", "0.0.0.0")]).await;
+    assert!(open_to_others.status.success(), "{}", String::from_utf8_lossy(&open_to_others.stderr));
+
+    let server = deployment.replica_with(&[(name, &path), ("NOETL_RESTRICT_INTROSPECTION", "true")]).await;
+    let get = |path: &str, token: &str| {
+        let request = Client::new().get(format!("{}{path}", server.url)).header(HOST, "noetl.internal");
+        let request = if token.is_empty() { request } else { request.bearer_auth(token) };
+        async { request.send().await.unwrap().status() }
+    };
+    for path in ["/metrics", "/scaler/outbox"] {
+        for (token, expected) in [
+            ("", StatusCode::UNAUTHORIZED),
+            ("wrong", StatusCode::UNAUTHORIZED),
+            (&viewer, StatusCode::OK),
+            (&worker, StatusCode::OK),
+        ] {
+            assert_eq!(get(path, token).await, expected, "{path}");
+        }
+    }
+    assert_eq!(get("/livez", "").await, StatusCode::OK);
+    assert_eq!(get("/readyz", "").await, StatusCode::OK);
+
+    for query in
+        ["{ __schema { queryType { name } } }", "{ ...a } fragment a on Query { x: __type(name: \"ID\") { name } }"]
+    {
+        let refused = server.send_as(&viewer, query, json!(null)).await;
+        assert_eq!(refused["errors"][0]["extensions"]["code"], "FORBIDDEN", "{refused}");
+        let data = server.send_as(&admin, query, json!(null)).await;
+        assert_eq!(data.get("errors"), None, "{data}");
+    }
+    let data = server.send_as(&viewer, "{ __typename viewer { __typename } }", json!(null)).await;
+    assert_eq!(data["data"]["__typename"], "Query", "{data}");
+}
