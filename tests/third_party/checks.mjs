@@ -1,0 +1,32 @@
+// Runs named checks one after the other and prints the failed ones and their number.
+
+/** Milliseconds after which a check has failed. */
+const PATIENCE = 30_000;
+
+export function expect(holds, what) {
+  if (!holds) throw new Error(what);
+}
+
+function patient(check) {
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error('it did not end in time')), PATIENCE);
+  });
+  return Promise.race([check(), late]).finally(() => clearTimeout(timer));
+}
+
+export async function run(checks) {
+  let [passed, failed] = [0, 0];
+  for (const [name, check] of Object.entries(checks)) {
+    try {
+      await patient(check);
+      passed += 1;
+    } catch (error) {
+      failed += 1;
+      console.log(`failed: ${name}: ${error instanceof Error ? error.message : JSON.stringify(error)}`);
+    }
+  }
+  console.log(`${passed} passed, ${failed} failed`);
+  // Clients of failed checks may still hold connections.
+  process.exit(failed === 0 && passed > 0 ? 0 : 1);
+}
