@@ -6,6 +6,7 @@ mod databases;
 mod error;
 mod listener;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -74,6 +75,8 @@ pub struct App {
     pub services: Services,
     supervisor: Supervisor,
     router: Router,
+    /// Address and routes of the separate listener for probes.
+    health: Option<(SocketAddr, Router)>,
     connections: TaskTracker,
     listener: Listener,
     patience: Patience,
@@ -123,14 +126,26 @@ impl App {
             connections: connections.clone(),
             ..edge(config, &services)?
         };
-        let router = routes(&services, edge, listener.draining.clone(), metrics);
+        let probes = probes(&services, listener.draining.clone(), metrics);
+        let terms = Terms { sites: edge.sites.clone(), admit: edge.admit.clone() };
+        // A listener of its own is for the machines that its address is open to.
+        let separate = Terms { sites: Sites::default(), admit: None };
+        let health = config.server.health.map(|address| (address, health::routes(probes.clone(), &separate)));
+        let shared = if health.is_some() { Router::new() } else { health::routes(probes, &terms) };
+        let router = routes(edge, shared);
         let patience = listener::patience(&config.connections, &limits);
-        Ok(Self { services, supervisor, router, connections, listener, patience })
+        Ok(Self { services, supervisor, router, health, connections, listener, patience })
     }
 
     /// Serves until a signal, or until `ended` says why the process can't go on.
     pub async fn serve(self, socket: TcpListener, ended: impl Future<Output = EndedEarly>) -> Result<(), AppError> {
-        let Self { services, mut supervisor, router, connections, listener, patience } = self;
+        let Self { services, mut supervisor, router, health, connections, listener, patience } = self;
+        if let Some((address, router)) = health {
+            let socket = listen(address).await?;
+            let (draining, closing) = (supervisor.soft(), supervisor.soft());
+            let listener = Listener { limits: listener.limits, tls: None, draining, closing };
+            supervisor.start("health", listener.serve(socket, router));
+        }
         supervisor.serve("http", async move {
             listener.serve(socket, router).await?;
             connections.close();
@@ -147,7 +162,10 @@ impl App {
 
 /// Listens where the configuration says.
 pub async fn bind(config: &Config) -> Result<TcpListener, AppError> {
-    let address = std::net::SocketAddr::new(config.server.host, config.server.port);
+    listen(SocketAddr::new(config.server.host, config.server.port)).await
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener, AppError> {
     TcpListener::bind(address).await.map_err(|source| AppError::Bind { address, source })
 }
 
@@ -209,10 +227,17 @@ fn edge(config: &Config, services: &Services) -> Result<Edge<Batching>, AppError
     let edge = Edge::new(schema::build(services.clone()), types);
     let sites = Sites { origins: config.server.allowed_origins.clone(), hosts: config.server.allowed_hosts.clone() };
     let slow_operation = config.telemetry.slow_operation;
-    Ok(Edge { sites, slow_operation, advice: mutation::outcome::how_to_query, ..edge })
+    let trusted = config.trusted.clone();
+    Ok(Edge { sites, trusted, slow_operation, advice: mutation::outcome::how_to_query, ..edge })
 }
 
-fn routes(services: &Services, edge: Edge<Batching>, draining: CancellationToken, metrics: PrometheusHandle) -> Router {
+fn routes(edge: Edge<Batching>, probes: Router) -> Router {
+    let pages = assets::routes(&edge.sites);
+    let routes = router(edge).merge(probes).merge(pages);
+    routes.layer(CatchPanicLayer::new()).layer(from_fn(trace::identify))
+}
+
+fn probes(services: &Services, draining: CancellationToken, metrics: PrometheusHandle) -> Probes {
     let databases = services.executions.databases().clone();
     let readiness = move || {
         let is_down = |database: &&Arc<Database>| database.health().down.is_some();
@@ -220,15 +245,11 @@ fn routes(services: &Services, edge: Edge<Batching>, draining: CancellationToken
         Readiness { ready: !draining.is_cancelled() && databases.cluster().health().down.is_none(), down }
     };
     let outbox = services.outbox.clone();
-    let probes = Probes {
+    Probes {
         readiness: Arc::new(readiness),
         metrics: Arc::new(move || metrics.render()),
         outbox: Arc::new(move || backlog(outbox.clone()).boxed()),
-    };
-    let pages = assets::routes(&edge.sites);
-    let probes = health::routes(probes, &Terms { sites: edge.sites.clone(), admit: edge.admit.clone() });
-    let routes = router(edge).merge(probes).merge(pages);
-    routes.layer(CatchPanicLayer::new()).layer(from_fn(trace::identify))
+    }
 }
 
 async fn backlog(outbox: Outbox) -> Result<OutboxBacklog, String> {

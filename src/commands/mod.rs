@@ -2,6 +2,7 @@
 
 mod demo;
 mod dev;
+mod documents;
 mod maintain;
 mod token;
 
@@ -44,6 +45,9 @@ enum Command {
     /// Make static tokens for callers.
     #[command(subcommand)]
     Token(token::Token),
+    /// Trusted documents.
+    #[command(subcommand)]
+    Documents(documents::Documents),
     /// Take messages from a source and run each through a server that runs already.
     Demo(demo::Options),
 }
@@ -66,6 +70,9 @@ pub enum Failure {
     /// No token was made.
     #[error(transparent)]
     Token(#[from] token::TokenError),
+    /// Trusted documents.
+    #[error(transparent)]
+    Documents(#[from] documents::DocumentsError),
     /// Duties of housekeeping.
     #[error("{0} of the duties failed")]
     Duties(usize),
@@ -127,6 +134,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         }
         Command::Token(command) => Ok(token::run(command)?),
         Command::Demo(options) => Ok(demo::run(options).await?),
+        Command::Documents(command) => Ok(documents::run(command)?),
         Command::Schema => {
             print!("{}", schema::sdl());
             Ok(())

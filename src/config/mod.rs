@@ -7,6 +7,7 @@ mod auth;
 mod broker;
 mod connections;
 mod databases;
+mod documents;
 mod file;
 mod housekeeping;
 mod log;
@@ -19,6 +20,7 @@ use std::collections::BTreeMap;
 
 use async_nats::ServerAddr;
 
+use crate::http::trusted::Trusted;
 use crate::stream::tailer::TailSettings;
 use reader::Reader;
 
@@ -37,6 +39,7 @@ const NAMES: &[&[&str]] = &[
     &auth::NAMES,
     &connections::NAMES,
     &databases::NAMES,
+    &documents::NAMES,
     &broker::NAMES,
     &housekeeping::NAMES,
     &log::NAMES,
@@ -58,6 +61,8 @@ pub struct Config {
     pub auth: AuthSettings,
     /// Connections of the listener.
     pub connections: ConnectionSettings,
+    /// Trusted documents.
+    pub trusted: Trusted,
     /// Databases; `None` where the command starts its own.
     pub databases: Option<DatabaseSettings>,
     /// Addresses of one cluster of brokers; empty: there is no broker.
@@ -134,11 +139,13 @@ impl Sources {
         // Left to its default, relaying is off where there is no broker.
         let asks_to_relay = read.flag("NOETL_OUTBOX_RELAY", false);
         let needs_broker = needs == Needs::Servers && (event_stream.is_some() || asks_to_relay);
+        let trusted = documents::read(&mut read);
         let auth = auth::read(&mut read);
         let config = Config {
             server: server::read(&mut read, auth.is_on()),
             auth,
             connections: connections::read(&mut read),
+            trusted,
             databases: databases::read(&mut read, needs != Needs::Nothing),
             brokers: broker::brokers(&mut read, needs_broker),
             event_stream,

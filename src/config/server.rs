@@ -3,14 +3,20 @@
 //! A server that does not authenticate its callers is for the programs and pages of its own machine: it listens on loopback
 //! and is addressed by loopback's names. Each exception is a setting that names the address or host.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use axum::http::Uri;
 
 use super::reader::Reader;
 
-pub(super) const NAMES: [&str; 5] =
-    ["NOETL_HOST", "NOETL_PORT", "NOETL_UNAUTHENTICATED_HOST", "NOETL_ALLOWED_HOSTS", "NOETL_ALLOWED_ORIGINS"];
+pub(super) const NAMES: [&str; 6] = [
+    "NOETL_HOST",
+    "NOETL_PORT",
+    "NOETL_UNAUTHENTICATED_HOST",
+    "NOETL_ALLOWED_HOSTS",
+    "NOETL_ALLOWED_ORIGINS",
+    "NOETL_HEALTH_LISTEN",
+];
 
 /// Host names of loopback.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
@@ -26,6 +32,8 @@ pub struct ServerSettings {
     pub allowed_hosts: Vec<String>,
     /// Origins of other sites whose pages may use this server, such as `https://console.example.org`.
     pub allowed_origins: Vec<String>,
+    /// Address of a listener for probes, metrics and backlogs alone; `None`: the listener has them too.
+    pub health: Option<SocketAddr>,
 }
 
 /// Reads the settings of a server that authenticates its callers, or does not.
@@ -44,6 +52,7 @@ pub(super) fn read(read: &mut Reader<'_>, authenticated: bool) -> ServerSettings
         port: read.parsed("NOETL_PORT", 8082, "a port from 0 to 65535"),
         allowed_hosts,
         allowed_origins: origins(read),
+        health: health(read),
     }
 }
 
@@ -86,6 +95,15 @@ fn origins(read: &mut Reader<'_>) -> Vec<String> {
         }
     }
     origins
+}
+
+fn health(read: &mut Reader<'_>) -> Option<SocketAddr> {
+    let text = read.sources.text("NOETL_HEALTH_LISTEN")?.to_owned();
+    let address = text.parse();
+    if address.is_err() {
+        read.problem(format!("NOETL_HEALTH_LISTEN is {text:?}; set it to an address and port, such as 127.0.0.1:9082"));
+    }
+    address.ok()
 }
 
 /// Whether a text is written as browsers write origins.

@@ -15,7 +15,7 @@ use super::fault::Fault;
 use super::lexer;
 use super::limits::Limits;
 use super::media;
-use super::operation::Parameters;
+use super::operation::{Given, Parameters};
 use crate::json::{self, Typed};
 
 /// The parameters of a POST.
@@ -37,12 +37,14 @@ pub(super) async fn from_body(
 pub(super) fn from_uri(uri: &Uri) -> Result<Parameters, Fault> {
     let Query(parameters) =
         Query::<QueryParameters>::try_from_uri(uri).map_err(|error| Fault::Malformed(error.body_text()))?;
-    Ok(Parameters {
+    let given = Given {
         query: parameters.query,
+        document_id: parameters.document_id,
         operation_name: parameters.operation_name,
         variables: from_text("variables", parameters.variables.as_deref())?,
         extensions: from_text("extensions", parameters.extensions.as_deref())?,
-    })
+    };
+    Parameters::try_from(given).map_err(|missing| Fault::Malformed(missing.to_string()))
 }
 
 async fn read(headers: &HeaderMap, body: Body, limits: &Limits, slot: &mut Slot) -> Result<BytesMut, Fault> {
@@ -92,7 +94,8 @@ async fn extract(bytes: Bytes) -> Result<async_graphql::Request, Fault> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct QueryParameters {
-    query: String,
+    query: Option<String>,
+    document_id: Option<String>,
     operation_name: Option<String>,
     variables: Option<String>,
     extensions: Option<String>,

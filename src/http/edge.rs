@@ -17,6 +17,7 @@ use super::observe::{self, OpenConnection, Transport};
 use super::outcome::Advice;
 use super::request_id::RequestId;
 use super::sites::Sites;
+use super::trusted::Trusted;
 
 /// An executor and the terms on which it is served.
 #[derive(Clone)]
@@ -36,6 +37,8 @@ pub struct Edge<E> {
     pub slow_operation: Duration,
     /// Admits callers; none admits everybody.
     pub admit: Option<Admit>,
+    /// Documents that clients may select, and the treatment of all others.
+    pub trusted: Trusted,
     /// The sites whose pages may use this server.
     pub sites: Sites,
     /// Cancelled at the soft shutdown: no new connections are taken, live ones are closed with 1012.
@@ -56,6 +59,7 @@ impl<E: Executor> Edge<E> {
             advice: |_| None,
             slow_operation: Duration::ZERO,
             admit: None,
+            trusted: Trusted::default(),
             sites: Sites::default(),
             closing: CancellationToken::new(),
             connections: TaskTracker::new(),
@@ -85,6 +89,7 @@ impl<E: Executor> Gate<E> {
                 slow: edge.slow_operation,
                 request_id: RequestId::fresh(),
                 permits: Permits::ALL,
+                trusted: edge.trusted,
             },
             admit: edge.admit,
             callers: Callers::new(&edge.limits),

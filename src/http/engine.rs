@@ -25,6 +25,7 @@ use super::outcome::{self, Advice};
 use super::reply::Reply;
 use super::request_id::RequestId;
 use super::trace::{self, OperationSpans};
+use super::trusted::Trusted;
 
 /// An executor and what bounds it.
 #[derive(Clone)]
@@ -39,12 +40,14 @@ pub(super) struct Engine<E> {
     /// The request whose operations these are.
     pub(super) request_id: RequestId,
     pub(super) permits: Permits,
+    pub(super) trusted: Trusted,
 }
 
 impl<E: Executor> Engine<E> {
     /// Checks a request of `transport` against the limits.
     pub(super) fn check(&self, parameters: Parameters, transport: Transport) -> Result<Operation, Invalid> {
-        let checked = Operation::check(parameters, &self.limits, &self.types);
+        let resolved = self.trusted.resolve(parameters, self.permits);
+        let checked = resolved.and_then(|parameters| Operation::check(parameters, &self.limits, &self.types));
         checked.and_then(|operation| self.permit(operation)).inspect_err(|invalid| observe::invalid(transport, invalid))
     }
 

@@ -34,6 +34,12 @@ pub enum Invalid {
     /// The caller may not read the schema.
     #[error("This caller may not read the schema by introspection.")]
     Introspection,
+    /// The manifest has no document with the id of the request.
+    #[error("No document has this id; send the id of a document in the server's manifest.")]
+    DocumentNotFound,
+    /// The manifest is enforced and does not have the document of the request.
+    #[error("This document is not in the server's manifest; send the documentId of one that is.")]
+    DocumentNotTrusted,
     /// The document is GraphQL, but breaks rules of validation.
     #[error("{}", .0.first().map(|broken| broken.message.as_str()).unwrap_or_default())]
     Invalid(Vec<Broken>),
@@ -62,8 +68,15 @@ impl Invalid {
             Self::Unholdable(_) => "INVALID_INPUT",
             Self::Unparsable { .. } => "GRAPHQL_PARSE_FAILED",
             Self::Introspection => "FORBIDDEN",
+            Self::DocumentNotFound => "DOCUMENT_NOT_FOUND",
+            Self::DocumentNotTrusted => "DOCUMENT_NOT_TRUSTED",
             Self::Invalid(_) => "GRAPHQL_VALIDATION_FAILED",
         }
+    }
+
+    /// Returns the message of each error.
+    pub(super) fn messages(self) -> impl Iterator<Item = String> {
+        self.into_errors().into_iter().map(|error| error.message)
     }
 
     /// The errors as they go into a response.
@@ -87,9 +100,7 @@ impl Invalid {
         match self {
             Self::Invalid(rules) => rules.into_iter().map(|rule| error(rule.message, rule.positions)).collect(),
             Self::Unparsable { ref positions, .. } => vec![error(self.to_string(), positions.clone())],
-            Self::TooMuch { .. } | Self::Unholdable(_) | Self::Introspection => {
-                vec![error(self.to_string(), Vec::new())]
-            }
+            _ => vec![error(self.to_string(), Vec::new())],
         }
     }
 }

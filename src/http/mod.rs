@@ -57,6 +57,7 @@ mod sites;
 mod sse;
 mod streaming;
 pub mod trace;
+pub mod trusted;
 mod websocket;
 
 pub use admission::{Admit, Admitted, Caller, Permits, Prepare, Refusal};

@@ -11,11 +11,24 @@ use super::invalid::Invalid;
 use super::limits::Limits;
 use crate::json::Typed;
 
-/// The parameters of a request as the GraphQL-over-HTTP specification names them.
+/// The parameters of a request.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "Given")]
+pub(super) struct Parameters {
+    /// Empty where a trusted document is selected.
+    pub(super) query: String,
+    pub(super) document_id: Option<String>,
+    pub(super) operation_name: Option<String>,
+    pub(super) variables: Variables,
+    pub(super) extensions: Extensions,
+}
+
+/// The parameters as the GraphQL-over-HTTP specification names them.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Parameters {
-    pub(super) query: String,
+pub(super) struct Given {
+    pub(super) query: Option<String>,
+    pub(super) document_id: Option<String>,
     pub(super) operation_name: Option<String>,
     #[serde(default)]
     pub(super) variables: Variables,
@@ -23,10 +36,26 @@ pub(super) struct Parameters {
     pub(super) extensions: Extensions,
 }
 
+/// A request without a document.
+#[derive(Debug, thiserror::Error)]
+#[error("missing `query`, or `documentId` of a trusted document")]
+pub(super) struct NoDocument;
+
+impl TryFrom<Given> for Parameters {
+    type Error = NoDocument;
+
+    fn try_from(given: Given) -> Result<Self, NoDocument> {
+        let Given { query, document_id, operation_name, variables, extensions } = given;
+        let selects = document_id.is_some() || extensions.contains_key("persistedQuery");
+        let query = query.or_else(|| selects.then(String::new)).ok_or(NoDocument)?;
+        Ok(Self { query, document_id, operation_name, variables, extensions })
+    }
+}
+
 impl From<Request> for Parameters {
     fn from(request: Request) -> Self {
         let Request { query, operation_name, variables, extensions, .. } = request;
-        Self { query, operation_name, variables, extensions }
+        Self { query, document_id: None, operation_name, variables, extensions }
     }
 }
 

@@ -39,7 +39,18 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("local", &[]),
     ("telemetry", &["config"]),
     ("supervisor", &[]),
-    ("config", &["auth::bearer", "auth::oidc", "auth::tokens", "domain", "stream::publisher", "stream::tailer"]),
+    (
+        "config",
+        &[
+            "auth::bearer",
+            "auth::oidc",
+            "auth::tokens",
+            "domain",
+            "http::trusted",
+            "stream::publisher",
+            "stream::tailer",
+        ],
+    ),
 ];
 
 /// Files that may do what the rest of their layer may not, each with the arrows that are theirs alone.

@@ -23,6 +23,7 @@ mod connections;
 mod dedup;
 mod dedup_crash;
 mod demo;
+mod documents;
 mod edge;
 mod epochs;
 mod executions;

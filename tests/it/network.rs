@@ -1,6 +1,6 @@
 //! A server as it is configured for its network: addresses, host names, origins and the listener of probes.
 
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use reqwest::header::{ACCEPT, CACHE_CONTROL, HOST, ORIGIN, X_CONTENT_TYPE_OPTIONS};
 use reqwest::{Client, RequestBuilder, StatusCode};
@@ -10,7 +10,7 @@ use tokio_tungstenite::tungstenite::Error;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
 use crate::common::server::binary;
-use crate::common::{Deployment, Server, TokenFile};
+use crate::common::{Deployment, Server, TokenFile, eventually};
 
 /// One request for each endpoint and transport; each has another status than 403 if its host is served.
 fn requests(url: &str) -> Vec<(&'static str, RequestBuilder)> {
@@ -159,4 +159,32 @@ async fn authenticated_server_serves_any_host_metrics_to_readers_and_its_schema_
     }
     let data = server.send_as(&viewer, "{ __typename viewer { __typename } }", json!(null)).await;
     assert_eq!(data["data"]["__typename"], "Query", "{data}");
+}
+
+#[tokio::test]
+async fn probes_have_a_listener_of_their_own_where_one_is_configured() {
+    let (deployment, file) = (Deployment::start(0).await, TokenFile::new());
+    file.add(&["--role", "admin"]);
+    let (name, path) = file.setting();
+    let [free, port] = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
+    let mut command = deployment.command("serve");
+    command.env(name, &path).env("NOETL_HEALTH_LISTEN", free.to_string()).env("NOETL_PORT", port.port().to_string());
+    let _serving = command.stdout(Stdio::null()).spawn().unwrap();
+    for path in ["/livez", "/readyz", "/metrics", "/scaler/outbox"] {
+        let probe = eventually("probes are answered", async || {
+            let probe = Client::new().get(format!("http://{free}{path}")).header(HOST, "pod.example");
+            probe.send().await.ok().filter(|probe| probe.status() == StatusCode::OK)
+        })
+        .await;
+        assert_eq!(probe.headers()[CACHE_CONTROL], "no-store", "{path}");
+        let shared = eventually("requests are answered", async || {
+            Client::new().get(format!("http://{port}{path}")).send().await.ok()
+        })
+        .await;
+        assert_eq!(shared.status(), StatusCode::NOT_FOUND, "{path}");
+    }
+    let graphql = Client::new().get(format!("http://{free}/graphql?query=%7B__typename%7D")).send().await.unwrap();
+    assert_eq!(graphql.status(), StatusCode::NOT_FOUND);
+    let output = check_config(&[("NOETL_HEALTH_LISTEN", "9082")]).await;
+    assert!(String::from_utf8_lossy(&output.stderr).contains("NOETL_HEALTH_LISTEN"));
 }

@@ -120,6 +120,16 @@ fn is_introspection(item: &executor::Selection) -> bool {
     matches!(item, executor::Selection::Field(field) if ["__schema", "__type"].contains(&field.node.name.node.as_str()))
 }
 
+/// Validates the text of a document, with all its operations, without values of variables.
+pub(super) fn validate_text(text: &str, types: &TypeSystem, limits: &Limits) -> Result<(), Invalid> {
+    lexer::check(text, limits)?;
+    let positions = Positions::new(text);
+    let syntax = parse(text, &positions, limits)?;
+    bounds::check(&syntax, &positions, limits)?;
+    cost::check(&syntax, &positions, &Variables::default(), limits)?;
+    validate(&syntax, types, &positions, limits).map(drop)
+}
+
 fn parse(text: &str, positions: &Positions<'_>, limits: &Limits) -> Result<ast::Document, Invalid> {
     // The parser counts spaces, commas and comments as well.
     let tokens = limits.tokens.saturating_mul(3).saturating_add(8);

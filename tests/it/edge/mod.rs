@@ -17,3 +17,4 @@ mod sites;
 mod socket;
 mod socket_codes;
 mod socket_pressure;
+mod trusted;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_graphql::Request;
 use futures::FutureExt;
-use noetl_graphql::http::{Admitted, Caller, Edge, Refusal, router};
+use noetl_graphql::http::{Admitted, Caller, Edge, Refusal, TypeSystem, router};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CACHE_CONTROL, HOST, ORIGIN, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS};
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::json;

@@ -1,0 +1,111 @@
+//! `documents extract`: makes a manifest of trusted documents out of a folder of .graphql files.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::app::AppError;
+use crate::domain::page::DEFAULT_PAGE;
+use crate::graphql::schema;
+use crate::http::trusted::Manifest;
+use crate::http::trusted::extract::{Source, extract};
+use crate::http::{Limits, TypeSystem};
+
+/// Commands for trusted documents.
+#[derive(Debug, Subcommand)]
+pub(super) enum Documents {
+    /// Make a manifest of the operations in a folder's .graphql and .gql files, each with the fragments that it uses. Fails
+    /// if the schema would refuse one of them
+    Extract(Options),
+}
+
+/// Options of `documents extract`.
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// Folder with the files; its subfolders are read too
+    folder: PathBuf,
+    /// Format of the manifest
+    #[arg(long, value_enum, default_value_t = Format::Relay)]
+    format: Format,
+    /// File to write instead of the standard output
+    #[arg(long)]
+    output: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Format {
+    /// A map from SHA-256 to document
+    Relay,
+    /// A list with names, as Apollo's tools write it
+    Apollo,
+}
+
+/// Reason why no manifest was made.
+#[derive(Debug, thiserror::Error)]
+pub enum DocumentsError {
+    /// A file or folder can't be read or written.
+    #[error("{path}: {source}")]
+    File {
+        /// Path of it.
+        path: PathBuf,
+        /// Cause.
+        source: std::io::Error,
+    },
+    /// The documents can't be used.
+    #[error("the documents can't be used:\n  - {}", .0.join("\n  - "))]
+    Problems(Vec<String>),
+    /// The folder has no operations.
+    #[error("{0} has no operations in .graphql or .gql files")]
+    Empty(PathBuf),
+    /// The schema of this program is wrong.
+    #[error(transparent)]
+    Schema(#[from] AppError),
+    /// The manifest can't be written as JSON.
+    #[error("the manifest can't be written: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+pub(super) fn run(command: Documents) -> Result<(), DocumentsError> {
+    let Documents::Extract(options) = command;
+    let mut sources = Vec::new();
+    read(&options.folder, &mut sources)?;
+    let types = TypeSystem::from_sdl(&schema::sdl()).map_err(|error| AppError::Schema(error.to_string()))?;
+    let limits = Limits { default_page: DEFAULT_PAGE.into(), ..Limits::default() };
+    let extracted = extract(&sources, &types, &limits).map_err(DocumentsError::Problems)?;
+    if extracted.is_empty() {
+        return Err(DocumentsError::Empty(options.folder));
+    }
+    let manifest = match options.format {
+        Format::Relay => Manifest::relay(&extracted),
+        Format::Apollo => Manifest::apollo(&extracted),
+    };
+    let text = serde_json::to_string_pretty(&manifest)?;
+    match options.output {
+        Some(path) => std::fs::write(&path, text + "\n").map_err(|source| DocumentsError::File { path, source }),
+        None => {
+            println!("{text}");
+            Ok(())
+        }
+    }
+}
+
+/// Reads the files of a folder in the order of their paths.
+fn read(folder: &Path, sources: &mut Vec<Source>) -> Result<(), DocumentsError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| DocumentsError::File { path, source }
+    };
+    let entries = std::fs::read_dir(folder).map_err(failed(folder))?;
+    let paths: Result<Vec<PathBuf>, _> = entries.map(|entry| entry.map(|entry| entry.path())).collect();
+    let mut paths = paths.map_err(failed(folder))?;
+    paths.sort();
+    for path in paths {
+        if path.is_dir() {
+            read(&path, sources)?;
+        } else if path.extension().is_some_and(|extension| extension == "graphql" || extension == "gql") {
+            let text = std::fs::read_to_string(&path).map_err(failed(&path))?;
+            sources.push(Source { path: path.display().to_string(), text });
+        }
+    }
+    Ok(())
+}

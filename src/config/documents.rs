@@ -1,0 +1,30 @@
+//! Trusted documents.
+
+use std::sync::Arc;
+
+use super::reader::Reader;
+use crate::http::trusted::{Manifest, Mode, Trusted};
+
+pub(super) const NAMES: [&str; 2] = ["NOETL_DOCUMENTS", "NOETL_DOCUMENTS_MODE"];
+
+pub(super) fn read(read: &mut Reader<'_>) -> Trusted {
+    let mode = read.parsed("NOETL_DOCUMENTS_MODE", Mode::Off, "off, warn or enforce");
+    let Some(path) = read.sources.text("NOETL_DOCUMENTS").map(str::to_owned) else {
+        if mode != Mode::Off {
+            read.problem(
+                "NOETL_DOCUMENTS_MODE needs NOETL_DOCUMENTS; set it to a manifest, which `noetl-graphql documents extract` \
+                 makes",
+            );
+        }
+        return Trusted::default();
+    };
+    let manifest = std::fs::read_to_string(&path).map_err(|error| error.to_string());
+    let manifest = manifest.and_then(|text| Manifest::from_json(&text).map_err(|error| error.to_string()));
+    match manifest {
+        Ok(manifest) => Trusted { manifest: Arc::new(manifest), mode },
+        Err(problem) => {
+            read.problem(format!("NOETL_DOCUMENTS names {path:?}: {problem}"));
+            Trusted::default()
+        }
+    }
+}
