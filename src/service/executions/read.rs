@@ -19,6 +19,9 @@ use crate::storage::pools::Databases;
 /// A page for each parent, and the shards whose rows they may lack.
 type PagesByParent = (HashMap<i64, Page<ExecutionRow>>, Vec<ShardIndex>);
 
+/// A page of events for each log.
+type PagesByLog = HashMap<Id, Page<Event<Text>>>;
+
 impl Executions {
     /// The executions with these ids, and the shards that could not be read.
     #[tracing::instrument(
@@ -79,7 +82,7 @@ impl Executions {
         filter: &EventFilter,
         columns: &LargeColumns,
         request: &PageRequest<i64>,
-    ) -> (HashMap<Id, Page<Event<Text>>>, BTreeMap<ShardIndex, ServiceError>) {
+    ) -> (PagesByLog, BTreeMap<ShardIndex, ServiceError>) {
         let range = request.oldest_first();
         let query = |shard, ids: Vec<i64>| async move { events::list(shard, &ids, filter, columns, range).await };
         let (rows, failed) = rows_by_ids(&self.databases, executions.iter().copied(), query).await;
