@@ -38,7 +38,7 @@ const LEAN: [&str; 6] = [
     "{ executions(first: 100) { edges { node { id catalogEntry { id path version kind createdAt } } } } }",
     r#"{ execution(id: "1") { events(first: 100) { edges { cursor node { ...Lean } } } } } fragment Lean on Event { id }"#,
     "{ outbox { entries(first: 100) { nodes { id subject status attempts } } } }",
-    r#"{ catalogEntries(first: 100) { nodes { id path kind } } }"#,
+    "{ catalogEntries(first: 100) { nodes { id path kind } } }",
 ];
 
 /// Lists of one row, however its large columns are selected, and the MiB that they read: a page looks one row further, and
@@ -51,9 +51,9 @@ const FULL: [(&str, u64); 9] = [
     ),
     (r#"{ events(executionId: "1", first: 1) { nodes { ... on Event { all: stackTrace error } } } }"#, 4),
     (r#"query($no: Boolean = false) { events(executionId: "1", first: 1) { nodes { id meta @skip(if: $no) } } }"#, 2),
-    (r#"{ executions(first: 1) { nodes { workload } } }"#, 1),
-    (r#"{ executions(first: 1) { nodes { error } } }"#, 1),
-    (r#"{ executions(first: 1) { nodes { catalogEntry { content } } } }"#, 3),
+    ("{ executions(first: 1) { nodes { workload } } }", 1),
+    ("{ executions(first: 1) { nodes { error } } }", 1),
+    ("{ executions(first: 1) { nodes { catalogEntry { content } } } }", 3),
     ("{ outbox { entries(first: 1) { nodes { payload } } } }", 2),
     ("{ catalogEntries(first: 1) { nodes { payload content } } }", 4),
 ];

@@ -1,0 +1,174 @@
+//! JSON from any source is only data: in requests, in rows that other programs wrote, and in messages, no key has a
+//! meaning, values come out as they went in, and what can't be read affects only itself.
+
+mod sources;
+mod unreadable;
+mod values;
+
+use async_nats::jetstream;
+use async_nats::jetstream::consumer::pull::OrderedConfig;
+use futures::StreamExt;
+use noetl_graphql::json;
+use serde_json::{Value, json};
+
+use crate::common::feed::run;
+use crate::common::outbox::NO_RELAY;
+use crate::common::{Deployment, PATIENCE, Server, eventually};
+
+/// The mark of `serde_json` for JSON as text. `serde_json::Value` reads it itself, so responses are read by the server's
+/// own decoder here, too.
+const RAW: &str = "$serde_json::private::RawValue";
+/// Longer than [`RAW`], so that jsonb sorts it behind.
+const LONGER: &str = "abcdefghijklmnopqrstuvwxyzabcdefg";
+
+const EVENTS: &str = "query($id: ID!, $first: Int) { events(executionId: $id, first: $first) {
+    nodes { id context result meta } } }";
+
+/// Sends a body as it is; returns the response.
+async fn post(server: &Server, body: String) -> Value {
+    let request = reqwest::Client::new().post(format!("{}/graphql", server.url)).timeout(PATIENCE);
+    let response = request.header("content-type", "application/json").body(body).send().await.unwrap();
+    json::read(&response.text().await.unwrap()).unwrap()
+}
+
+/// Sends an operation that must not fail; returns its data.
+async fn ask(server: &Server, query: &str, variables: Value) -> Value {
+    let response = post(server, json!({ "query": query, "variables": variables }).to_string()).await;
+    assert_eq!(response.get("errors"), None, "{query}");
+    response["data"].clone()
+}
+
+async fn events(server: &Server, execution: &str) -> Vec<Value> {
+    let page = ask(server, EVENTS, json!({ "id": execution, "first": 100 })).await;
+    page["events"]["nodes"].as_array().unwrap().clone()
+}
+
+async fn claim(server: &Server, limit: usize) -> Vec<Value> {
+    let query = "mutation($limit: Int!) { claimOutbox(input: {limit: $limit, leaseSeconds: 60}) {
+        claims { id executionId payload } unavailableShards userErrors { code message } } }";
+    let payload = ask(server, query, json!({ "limit": limit })).await["claimOutbox"].take();
+    assert_eq!((&payload["unavailableShards"], &payload["userErrors"]), (&json!([]), &json!([])));
+    payload["claims"].as_array().unwrap().clone()
+}
+
+/// The payloads of the workers' messages, in order, as they are in the broker.
+async fn messages(deployment: &Deployment, count: usize) -> Vec<String> {
+    let context = jetstream::new(async_nats::connect(deployment.nats.url()).await.unwrap());
+    let stream = eventually("the stream is there", async || context.get_stream("noetl_commands").await.ok()).await;
+    let consumer = stream.create_consumer(OrderedConfig::default()).await.unwrap();
+    let read = consumer.messages().await.unwrap().take(count);
+    let read = read.map(|message| String::from_utf8(message.unwrap().payload.to_vec()).unwrap());
+    tokio::time::timeout(PATIENCE, read.collect()).await.unwrap()
+}
+
+/// Values of maps whose first key in a jsonb is the mark.
+fn marked() -> [Value; 3] {
+    [json!({ LONGER: 1, RAW: 1 }), json!({ RAW: "[1, 2]" }), json!({ "a": [{ RAW: { RAW: null } }] })]
+}
+
+#[tokio::test]
+async fn a_key_that_serde_json_knows_stops_no_claim_no_relay_and_no_page() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    server.register_entry("run", &json!({ "kind": "playbook", "workload": { "own": marked()[0] } })).await;
+    let start = "mutation($input: ExecuteInput!) { execute(input: $input) {
+        execution { id trace workload } userErrors { message } } }";
+    let mut traces = Vec::new();
+    for trace in marked() {
+        let input = json!({ "path": "run", "trace": trace, "workload": trace, "dedup": { "key": trace.to_string() } });
+        let started = ask(&server, start, json!({ "input": input })).await["execute"]["execution"].take();
+        let mut workload = trace.as_object().unwrap().clone();
+        workload.insert("own".to_owned(), marked()[0].clone());
+        assert_eq!((&started["trace"], &started["workload"]), (&trace, &Value::Object(workload)));
+        let page = events(&server, started["id"].as_str().unwrap()).await;
+        assert_eq!((&page[0]["meta"]["trace"], &page[0]["context"]["workload"]), (&trace, &started["workload"]));
+        // A child inherits it from the row.
+        let child = json!({ "path": "run", "parentExecutionId": started["id"] });
+        let child = ask(&server, start, json!({ "input": child })).await["execute"]["execution"].take();
+        assert_eq!(child["trace"], trace);
+        traces.extend([trace.clone(), trace]);
+    }
+    for (event, value) in marked().into_iter().enumerate() {
+        let text = value.to_string();
+        let insert = format!(
+            "INSERT INTO noetl.outbox (execution_id, event_id, subject, payload)
+             VALUES (9, {event}, 'noetl.commands.test.9', jsonb_build_object('trace', '{text}'::jsonb))"
+        );
+        run(&mut deployment.shard(0).await, &insert).await;
+        traces.push(value);
+    }
+    let claims = claim(&server, 100).await;
+    let shown: Vec<&Value> = claims.iter().map(|claim| &claim["payload"]["trace"]).collect();
+    assert_eq!(shown, traces.iter().collect::<Vec<_>>());
+    let entries = "{ outbox { entries(first: 100) { nodes { payload status } } } }";
+    let mut listed = ask(&server, entries, json!({})).await["outbox"]["entries"]["nodes"].take();
+    let listed = listed.as_array_mut().unwrap();
+    listed.reverse();
+    assert_eq!(listed.iter().map(|row| &row["payload"]["trace"]).collect::<Vec<_>>(), shown);
+
+    run(&mut deployment.shard(0).await, "UPDATE noetl.outbox SET status = 'PENDING', lease_until = NULL").await;
+    let _relaying = deployment.replica().await;
+    let messages = messages(&deployment, traces.len()).await;
+    let mut sent: Vec<String> = messages.iter().map(|text| json::read(text).unwrap()["trace"].to_string()).collect();
+    let mut expected: Vec<String> = traces.iter().map(Value::to_string).collect();
+    sent.sort();
+    expected.sort();
+    assert_eq!(sent, expected);
+}
+
+#[tokio::test]
+async fn a_key_that_serde_json_knows_is_data_in_worker_events_and_in_rows() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    let live = "subscription { events(start: {latest: true}) { __typename ... on EventDelivery {
+        payloadOmitted event { id context result meta } } } }";
+    deployment.feeds_begun().await;
+    let mut live = server.live(live, json!(null)).await;
+    while json::read(&live.text().await.unwrap()).unwrap()["payload"]["data"]["events"]["__typename"] != "CaughtUp" {}
+    let mut batch = Vec::new();
+    for (id, value) in marked().into_iter().enumerate() {
+        let json = json!({ "eventId": (id + 1).to_string(), "executionId": "7", "type": "call.done", "nodeName": "a",
+                           "context": value, "result": value, "meta": value, "extra": value });
+        batch.push(json);
+        let insert = format!(
+            "INSERT INTO noetl.event (execution_id, event_id, event_type, node_name, context, result, meta)
+             VALUES (7, {}, 'call.done', 'b', '{value}', '{value}', '{value}')",
+            id + 11
+        );
+        run(&mut deployment.shard(0).await, &insert).await;
+    }
+    let project = "mutation($events: [EventInput!]!) { projectEvents(input: {events: $events}) {
+        projected rejected { message } } }";
+    let payload = ask(&server, project, json!({ "events": batch })).await;
+    assert_eq!(payload["projectEvents"], json!({ "projected": 3, "rejected": [] }));
+
+    let page = events(&server, "7").await;
+    let (sent, written) = page.split_at(3);
+    for (node, value) in sent.iter().zip(marked()) {
+        let mut meta = value.as_object().unwrap().clone();
+        meta.insert("extra".to_owned(), value.clone());
+        let expected = json!({ "id": node["id"], "context": value, "result": value, "meta": meta });
+        assert_eq!(node, &expected);
+    }
+    for (node, value) in written.iter().zip(marked()) {
+        assert_eq!(node, &json!({ "id": node["id"], "context": value, "result": value, "meta": value }));
+    }
+    let mut delivered = Vec::new();
+    while delivered.len() < 6 {
+        let mut item = json::read(&live.text().await.unwrap()).unwrap()["payload"]["data"]["events"].take();
+        if item["__typename"] == "EventDelivery" {
+            assert_eq!(item["payloadOmitted"], false);
+            delivered.push(item["event"].take());
+        }
+    }
+    delivered.sort_by_key(|event| event["id"].as_str().unwrap().parse::<i64>().unwrap());
+    assert_eq!(delivered, page);
+
+    // The fold keeps them, and reads its own snapshots.
+    let advance = r#"mutation { advanceProjections(input: {executionIds: ["7"]}) { failed { message } } }"#;
+    let state = r#"{ execution(id: "7") { steps { name result } snapshot { behindBy } } }"#;
+    assert_eq!(ask(&server, advance, json!({})).await["advanceProjections"]["failed"], json!([]));
+    let state = ask(&server, state, json!({})).await["execution"].take();
+    let results = json!([{ "name": "a", "result": marked()[2] }, { "name": "b", "result": marked()[2] }]);
+    assert_eq!((&state["steps"], &state["snapshot"]["behindBy"]), (&results, &json!("0")));
+}

@@ -1,0 +1,46 @@
+//! The sources read JSON in one way.
+
+use std::path::{Path, PathBuf};
+
+use noetl_graphql::json;
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] }).collect()
+}
+
+/// Clippy refuses the functions of `serde_json` that read; this finds the types that they must not read.
+#[test]
+fn no_type_and_no_query_reads_json_past_the_decoder() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = Vec::new();
+    for path in sources(&root.join("src")).iter().filter(|path| !path.ends_with("json/read.rs")) {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let text = text.split("#[cfg(test)]").next().unwrap();
+        for derived in text
+            .split("#[derive(")
+            .skip(1)
+            .filter(|derived| derived.split(")]").next().unwrap().contains("Deserialize"))
+        {
+            let body = derived.split("\n}").next().unwrap();
+            let mut attribute = "";
+            for line in body.lines().map(str::trim) {
+                let mut names = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+                let is_any = names.any(|name| name == "Value" || name == "Map");
+                if is_any && line.contains(':') && !attribute.contains("deserialize_with") {
+                    found.push(format!("{}: {line}", path.display()));
+                }
+                attribute = if line.starts_with("#[") { line } else { "" };
+            }
+        }
+    }
+    for path in sources(&root.join(".sqlx")) {
+        let query = json::read(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        for column in query["describe"]["columns"].as_array().unwrap() {
+            if column["type_info"] == "Jsonb" || column["type_info"] == "Json" {
+                found.push(format!("{} in {}", column["name"], query["query"]));
+            }
+        }
+    }
+    assert!(found.is_empty(), "these read JSON by serde_json::Value: {found:#?}");
+}
