@@ -40,6 +40,7 @@ use crate::service::retention::Retention;
 use crate::service::subscriptions::Subscriptions;
 use crate::service::wake::Wakes;
 use crate::service::{clock, fault};
+use crate::storage::budget::BudgetLimits;
 use crate::storage::pools::{Database, Databases};
 use crate::stream::hub::Hub;
 use crate::supervisor::{EndedEarly, Patience, Supervisor};
@@ -95,13 +96,16 @@ impl App {
         let identity = Uuid::new_v4();
         let ids = Arc::new(lease(&databases, identity, config.process.machine_id).await?);
         let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
-        let limits = listener::limits(&config.connections);
+        let budget = BudgetLimits::default();
+        let response_bytes = usize::try_from(budget.response_bytes).unwrap_or(usize::MAX);
+        let limits = Limits { response_bytes, ..listener::limits(&config.connections) };
         let replica = Replica {
             name: format!("{host}-{}-{}", std::process::id(), &identity.simple().to_string()[..8]),
             started_at: clock::now(),
             publishes: config.event_stream.is_some() && !config.brokers.is_empty(),
             relays: config.outbox_relay && !config.brokers.is_empty(),
             limits: edge_limits(&limits),
+            budget,
         };
         let client = match &*config.brokers {
             [] => None,

@@ -2,6 +2,10 @@
 //!
 //! A loader's fetch starts when the operation has gone as far as it can without it: then every row has asked for what it
 //! refers to. The fetches run within the operation's own task, and end with it.
+//!
+//! Each operation, and each item of a subscription, has a budget. A query that passes a limit ends at once: its statements
+//! are cancelled and what it has read is freed. A mutation goes on, since its response says what was written; the fields
+//! that would have read more fail.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,16 +15,19 @@ use std::time::Duration;
 
 use async_graphql::dataloader::DataLoader;
 use async_graphql::futures_util::stream::BoxStream;
-use async_graphql::{Data, Executor, Request, Response};
+use async_graphql::parser::types::OperationType;
+use async_graphql::{Data, Executor, Request, Response, ServerError};
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::task::AtomicWaker;
 use futures::{FutureExt, Stream, StreamExt, stream};
 use tracing::Instrument;
 
+use super::errors::limit_exceeded;
 use super::live::rendered::Selection;
 use super::loaders::{BatchLoader, Loaders};
 use super::schema::{ControlPlane, Services};
+use crate::storage::budget::{Budget, Exceeded};
 
 /// The schema, each operation with loaders of its own.
 #[derive(Clone)]
@@ -45,14 +52,19 @@ impl Batching {
         let loader: BatchLoader = DataLoader::new(Loaders(self.services.clone()), spawn).delay(Duration::ZERO);
         (request.data(loader), fetches)
     }
+
+    fn drive<'a>(&self, operation: BoxStream<'a, Response>, fetches: Fetches, stops: bool) -> Driven<'a> {
+        let budget = Budget::new(self.services.replica.budget);
+        Driven { operation, fetches, bell: Arc::default(), budget, stops }
+    }
 }
 
 impl Executor for Batching {
-    async fn execute(&self, request: Request) -> Response {
+    async fn execute(&self, mut request: Request) -> Response {
+        let stops = is_query(&mut request);
         let (request, fetches) = self.prepare(request);
         let response = stream::once(self.schema.execute(request).boxed());
-        let mut driven = Driven { operation: response.boxed(), fetches, bell: Arc::default() };
-        driven.next().await.unwrap_or_default()
+        self.drive(response.boxed(), fetches, stops).next().await.unwrap_or_default()
     }
 
     fn execute_stream(&self, mut request: Request, session: Option<Arc<Data>>) -> BoxStream<'static, Response> {
@@ -64,8 +76,23 @@ impl Executor for Batching {
         }
         let (request, fetches) = self.prepare(request);
         let operation = self.schema.execute_stream_with_session_data(request, session.unwrap_or_default()).boxed();
-        Driven { operation, fetches, bell: Arc::default() }.boxed()
+        self.drive(operation, fetches, false).boxed()
     }
+}
+
+/// Whether all of a document's operations are queries.
+fn is_query(request: &mut Request) -> bool {
+    let document = request.parsed_query();
+    document.is_ok_and(|document| {
+        document.operations.iter().all(|(_, operation)| operation.node.ty == OperationType::Query)
+    })
+}
+
+/// The response of a query that passed a limit.
+fn stopped(exceeded: Exceeded) -> Response {
+    let error = limit_exceeded(exceeded);
+    let error = ServerError { extensions: error.extensions, ..ServerError::new(error.message, None) };
+    Response::from_errors(vec![error])
 }
 
 /// What an operation's loaders asked for.
@@ -94,6 +121,17 @@ struct Driven<'a> {
     operation: Pin<Box<dyn Stream<Item = Response> + Send + 'a>>,
     fetches: Fetches,
     bell: Arc<Bell>,
+    budget: Arc<Budget>,
+    /// Whether it ends when it passes a limit.
+    stops: bool,
+}
+
+impl Driven<'_> {
+    fn poll_operation(&mut self, cx: &mut Context<'_>) -> Poll<Option<Response>> {
+        let polled = self.budget.enter(|| self.operation.poll_next_unpin(cx));
+        let exceeded = self.budget.check().err().filter(|_| self.stops);
+        exceeded.map_or(polled, |exceeded| Poll::Ready(Some(stopped(exceeded))))
+    }
 }
 
 impl Stream for Driven<'_> {
@@ -104,11 +142,13 @@ impl Stream for Driven<'_> {
         self.bell.task.register(cx.waker());
         loop {
             self.bell.rung.store(false, Ordering::Release);
-            if let Poll::Ready(response) = self.operation.poll_next_unpin(&mut Context::from_waker(&waker)) {
+            if let Poll::Ready(response) = self.poll_operation(&mut Context::from_waker(&waker)) {
+                self.budget.renew();
                 return Poll::Ready(response);
             }
+            let this = &mut *self;
             // What was fetched lets the operation go on.
-            if self.bell.rung.load(Ordering::Acquire) || self.fetches.poll(cx).is_pending() {
+            if this.bell.rung.load(Ordering::Acquire) || this.budget.enter(|| this.fetches.poll(cx)).is_pending() {
                 return Poll::Pending;
             }
         }

@@ -5,6 +5,7 @@ use async_graphql::{Enum, Error, ErrorExtensions, SimpleObject};
 
 use crate::domain::shard::ShardIndex;
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
+use crate::storage::budget::Exceeded;
 use crate::storage::error::DatabaseName;
 
 /// Why a mutation was refused.
@@ -85,6 +86,9 @@ pub fn fault(error: impl Into<ServiceError>) -> Error {
     if let ServiceError::NotOwner(_) = error {
         return coded("FORBIDDEN", error.to_string());
     }
+    if let Some(exceeded) = error.exceeded() {
+        return limit_exceeded(exceeded);
+    }
     if let ServiceError::Rejected(rejection) = error {
         let field = rejection.field.join(".");
         return coded(rejection_name(rejection.code), rejection.message)
@@ -104,6 +108,15 @@ pub fn fault(error: impl Into<ServiceError>) -> Error {
 #[must_use]
 pub fn coded(code: &'static str, message: String) -> Error {
     Error::new(message).extend_with(|_, extensions| extensions.set("code", code))
+}
+
+/// The error of an operation that passed a limit.
+#[must_use]
+pub fn limit_exceeded(exceeded: Exceeded) -> Error {
+    coded("LIMIT_EXCEEDED", exceeded.to_string()).extend_with(|_, extensions| {
+        extensions.set("limit", exceeded.limit.name());
+        extensions.set("allowed", exceeded.allowed);
+    })
 }
 
 /// The answer where a shard is needed that can't be reached.

@@ -4,6 +4,7 @@
 pub mod access;
 pub mod batching;
 pub mod connection;
+mod counted;
 pub mod errors;
 pub mod field_spans;
 pub mod inputs;

@@ -6,6 +6,7 @@ use async_graphql::{Schema, ValidationMode};
 use chrono::{DateTime, Utc};
 
 use super::batching::Batching;
+use super::counted::Counted;
 use super::field_spans::FieldSpans;
 use super::live::Subscription;
 use super::live::rendered::Rendered;
@@ -19,6 +20,7 @@ use crate::service::ingest::Ingest;
 use crate::service::outbox::Outbox;
 use crate::service::projections::Projections;
 use crate::service::subscriptions::Subscriptions;
+use crate::storage::budget::BudgetLimits;
 use crate::stream::hub::Hub;
 
 /// The executable schema.
@@ -60,6 +62,8 @@ pub struct Replica {
     pub relays: bool,
     /// What the transport allows.
     pub limits: EdgeLimits,
+    /// Limits on what one operation reads and returns.
+    pub budget: BudgetLimits,
 }
 
 /// The transport's limits that clients are told.
@@ -82,7 +86,7 @@ pub struct EdgeLimits {
 #[must_use]
 pub fn build(services: Services) -> Batching {
     let schema = Schema::build(Query, Mutation, Subscription).data(services.clone());
-    let mut schema = schema.validation_mode(ValidationMode::Fast).disable_suggestions();
+    let mut schema = schema.validation_mode(ValidationMode::Fast).disable_suggestions().extension(Counted);
     if let Some(spans) = FieldSpans::if_wanted() {
         schema = schema.extension(spans);
     }

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::admission::{Permits, Prepare};
 use super::document::{Shape, TypeSystem};
-use super::invalid::Invalid;
+use super::invalid::{Invalid, Limit};
 use super::limits::Limits;
 use super::observe::{self, Observed, Transport};
 use super::operation::{Operation, Parameters};
@@ -77,7 +77,7 @@ impl<E: Executor> Engine<E> {
         };
         let caught = AssertUnwindSafe(run).catch_unwind();
         let mut reply = match timeout(self.limits.deadline, caught).await {
-            Ok(Ok(response)) => answered(response, &operation.shape),
+            Ok(Ok(response)) => answered(response, &operation.shape, &self.limits, transport),
             Ok(Err(panic)) => panicked(panic.as_ref()),
             Err(_) => advice.map_or_else(Reply::timeout, |advice| Reply::outcome_unknown(&advice)),
         };
@@ -100,7 +100,7 @@ impl<E: Executor> Engine<E> {
         let mut observed = Observed::start(transport, operation.kind);
         let request_id = self.request_id.clone();
         // Made inside the stream, so that a panic while it is made is caught as well; boxed, as it lives only until then.
-        let shape = operation.shape;
+        let (shape, limits) = (operation.shape, self.limits);
         let made = async move {
             let request = (self.prepare)(operation.request);
             self.executor.execute_stream(request, None)
@@ -110,7 +110,7 @@ impl<E: Executor> Engine<E> {
         let caught = AssertUnwindSafe(responses.flatten()).catch_unwind().map(Some).chain(ending);
         caught.filter_map(move |item| {
             let reply = item.map(|result| match result {
-                Ok(response) => answered(response, &shape),
+                Ok(response) => answered(response, &shape, &limits, transport),
                 Err(panic) => panicked(panic.as_ref()),
             });
             let reply = reply.map(|mut reply| {
@@ -137,9 +137,16 @@ fn within<T>(spans: OperationSpans, items: impl Stream<Item = T>) -> impl Stream
     stream::poll_fn(move |context| spans.in_scope(|| items.poll_next_unpin(context)))
 }
 
-fn answered(mut response: Response, shape: &Shape) -> Reply {
+fn answered(mut response: Response, shape: &Shape, limits: &Limits, transport: Transport) -> Reply {
     shape.restore(&mut response);
-    response.into()
+    let reply = Reply::from(response);
+    if reply.fits(limits.response_bytes) {
+        return reply;
+    }
+    let allowed = limits.response_bytes as u64;
+    let invalid = Invalid::TooMuch { limit: Limit::ResponseBytes, allowed, actual: allowed + 1 };
+    observe::invalid(transport, &invalid);
+    invalid.into()
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Reply {

@@ -136,6 +136,8 @@ pub enum Limit {
     ArgumentBytes,
     /// Comparisons of fields with equal response keys.
     Comparisons,
+    /// Bytes of the response, or of one item of a subscription.
+    ResponseBytes,
     /// Operations at once on one socket.
     OperationsPerSocket,
 }
@@ -167,6 +169,7 @@ impl Limit {
             Self::Cost => "cost",
             Self::ArgumentBytes => "argument_bytes",
             Self::Comparisons => "comparisons",
+            Self::ResponseBytes => "response_bytes",
             Self::OperationsPerSocket => "operations_per_socket",
         }
     }
@@ -187,6 +190,7 @@ impl Limit {
             Self::Cost => "estimated number of values in an answer",
             Self::ArgumentBytes => "number of bytes in arguments, with each use of a variable counted,",
             Self::Comparisons => "number of comparisons of fields with the same name or alias",
+            Self::ResponseBytes => "number of bytes in a response",
             Self::OperationsPerSocket => "number of operations at once on a connection",
         }
     }

@@ -47,6 +47,8 @@ pub struct Limits {
     pub errors: usize,
     /// The page that is assumed where a connection is selected without `first` or `last`. Default 20.
     pub default_page: u64,
+    /// Bytes of a response, or of one item of a subscription. Default 32 MiB.
+    pub response_bytes: usize,
     /// How long a query or mutation may run. Default 15 s.
     pub deadline: Duration,
     /// Open HTTP connections and WebSockets of a listener. Default 20,000.
@@ -110,6 +112,7 @@ impl Default for Limits {
             comparisons: 50_000,
             errors: 20,
             default_page: 20,
+            response_bytes: 32 << 20,
             deadline: Duration::from_secs(15),
             connections: 20_000,
             live_connections: 10_000,

@@ -54,6 +54,7 @@ mod reply;
 mod request_id;
 mod router;
 mod sites;
+mod size;
 mod sse;
 mod streaming;
 pub mod trace;

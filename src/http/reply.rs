@@ -10,12 +10,15 @@ use serde::Serialize;
 
 use super::invalid::Invalid;
 use super::request_id::RequestId;
+use super::size;
 use crate::json;
 
 /// Errors of one answer. Those of validation are bounded by [`errors`](super::Limits::errors).
 const MAX_ERRORS: usize = 100;
 /// Bytes of an error's message: the parser's messages quote the line.
 const MAX_MESSAGE: usize = 1_000;
+/// Bytes around the data of a response without errors.
+const ENVELOPE: usize = r#"{"data":}"#.len();
 
 /// An answer; without `data` the operation did not run, or did not run to its end.
 #[derive(Debug, Default, Serialize)]
@@ -68,6 +71,13 @@ impl Reply {
         for error in self.errors.iter_mut().filter(|error| code(error) == Some("INTERNAL")) {
             error.extensions.get_or_insert_default().set("requestId", id.as_str());
         }
+    }
+
+    /// Whether the response has at most `limit` bytes.
+    pub(super) fn fits(&self, limit: usize) -> bool {
+        let bare = self.errors.is_empty() && self.extensions.is_empty();
+        let small = |data: &Value| size::at_most(data) + ENVELOPE <= limit;
+        bare && self.data.as_ref().is_none_or(small) || size::fits(self, limit)
     }
 
     /// Whether the operation ran.

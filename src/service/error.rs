@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::domain::ids::{Id, NoId};
+use crate::storage::budget::Exceeded;
 use crate::storage::error::{DatabaseName, StorageError};
 
 /// Why a request was not carried out.
@@ -109,6 +110,15 @@ impl ServiceError {
     #[must_use]
     pub fn is_rejection(&self) -> bool {
         matches!(self, Self::Rejected(_))
+    }
+
+    /// The limit that the operation passed, where that is the trouble.
+    #[must_use]
+    pub fn exceeded(&self) -> Option<Exceeded> {
+        match self {
+            Self::Storage(error) => error.exceeded(),
+            Self::NoId(_) | Self::Rejected(_) | Self::NotOwner(_) => None,
+        }
     }
 
     /// The database that can't be reached, where that is the trouble.

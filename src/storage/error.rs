@@ -5,6 +5,7 @@ use std::fmt;
 use sqlx::error::DatabaseError;
 use sqlx::postgres::PgDatabaseError;
 
+use super::budget::Exceeded;
 use crate::domain::shard::ShardIndex;
 
 /// Which database.
@@ -51,6 +52,9 @@ pub enum StorageError {
         /// Which one.
         database: DatabaseName,
     },
+    /// The operation passed a limit on what it may read.
+    #[error(transparent)]
+    LimitExceeded(Exceeded),
     /// The database refused the statement: a defect here or in its schema.
     #[error("{database} refused a statement")]
     Refused {
@@ -65,7 +69,9 @@ pub enum StorageError {
 impl StorageError {
     /// Sorts a driver's error.
     pub(super) fn classify(database: DatabaseName, source: sqlx::Error) -> Self {
-        if is_unavailability(&source) {
+        if let Some(exceeded) = exceeded(&source) {
+            Self::LimitExceeded(exceeded)
+        } else if is_unavailability(&source) {
             Self::Unavailable { database, reason: source.to_string() }
         } else if is_unstorable(&source) {
             Self::Unstorable { database }
@@ -81,7 +87,16 @@ impl StorageError {
         match self {
             Self::Unstorable { .. } => Some("a value can't be stored".to_owned()),
             Self::Refused { source, .. } => refused_values(source.as_database_error()?),
-            Self::Unavailable { .. } | Self::Corrupt { .. } => None,
+            Self::Unavailable { .. } | Self::Corrupt { .. } | Self::LimitExceeded(_) => None,
+        }
+    }
+
+    /// The limit that the operation passed, where that is the trouble.
+    #[must_use]
+    pub fn exceeded(&self) -> Option<Exceeded> {
+        match self {
+            Self::LimitExceeded(exceeded) => Some(*exceeded),
+            _ => None,
         }
     }
 
@@ -92,6 +107,14 @@ impl StorageError {
             Self::Unavailable { database, .. } => Some(*database),
             _ => None,
         }
+    }
+}
+
+/// The limit whose passing broke a statement off (see [`super::metered`]).
+fn exceeded(error: &sqlx::Error) -> Option<Exceeded> {
+    match error {
+        sqlx::Error::Decode(source) => source.downcast_ref().copied(),
+        _ => None,
     }
 }
 

@@ -5,8 +5,8 @@
 //! than the last holder's commit). Dropping the guard rolls back.
 
 use serde_json::Value;
-use sqlx::{Postgres, Transaction};
 
+use super::connections::Transaction;
 use super::error::StorageError;
 use super::pools::Database;
 use crate::domain::event::Event;
@@ -16,7 +16,7 @@ use crate::domain::ids::Id;
 #[derive(Debug)]
 pub struct LockedLog<'a> {
     pub(super) shard: &'a Database,
-    pub(super) tx: Transaction<'static, Postgres>,
+    pub(super) tx: Transaction,
     pub(super) execution: Id,
 }
 

@@ -6,7 +6,10 @@
 //!
 //! [`Database`]: pools::Database
 
+pub mod budget;
+mod cancel;
 pub mod catalog;
+mod connections;
 pub mod dedup;
 pub mod error;
 pub mod events;
@@ -16,6 +19,7 @@ pub mod ingest;
 pub mod json;
 pub mod log;
 pub mod machines;
+mod metered;
 pub mod migrate;
 pub mod outbox;
 pub mod partitions;

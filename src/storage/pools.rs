@@ -7,25 +7,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, PgConnection};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
+use super::connections::Pool;
 use super::error::{DatabaseName, StorageError};
 use crate::domain::ids::Id;
 use crate::domain::shard::{ShardIndex, ShardMap};
 
 /// How long an operation may take before the database counts as unavailable; mutations answer within 5 s.
 const OPERATION_DEADLINE: Duration = Duration::from_secs(4);
-const ACQUIRE_DEADLINE: Duration = Duration::from_secs(3);
 const PROBE_DEADLINE: Duration = Duration::from_secs(1);
 
 /// One database: its name, pool and health.
 #[derive(Debug)]
 pub struct Database {
     name: DatabaseName,
-    pool: PgPool,
+    pool: Pool,
     options: PgConnectOptions,
     /// Why it is down; `None` while it is up or not yet known.
     down: RwLock<Option<String>>,
@@ -66,10 +66,7 @@ impl Database {
             ("statement_timeout", "8s"),
             ("idle_in_transaction_session_timeout", "6s"),
         ]);
-        let pool = PgPoolOptions::new()
-            .max_connections(connections)
-            .acquire_timeout(ACQUIRE_DEADLINE)
-            .connect_lazy_with(pooled);
+        let pool = Pool::new(pooled, connections);
         let half = || Semaphore::new((connections as usize / 2).max(1));
         let (holders, long) = (half(), half());
         let (latency_micros, slow_probes) = (AtomicU64::new(u64::MAX), AtomicU64::new(0));
@@ -83,7 +80,7 @@ impl Database {
         self.name
     }
 
-    pub(super) fn pool(&self) -> &PgPool {
+    pub(super) fn pool(&self) -> &Pool {
         &self.pool
     }
 
@@ -118,7 +115,7 @@ impl Database {
     /// Connections in the pool: all, and those of them that nobody uses.
     #[must_use]
     pub fn pool_size(&self) -> (u32, usize) {
-        (self.pool.size(), self.pool.num_idle())
+        self.pool.size()
     }
 
     /// Runs one operation under the deadline and sorts its error.

@@ -4,9 +4,9 @@
 //! names with an intent. If the holder dies, or loses the lock with its connection, the intent stands and the next
 //! holder fulfils the same one: two subscriptions of a path can't both become live.
 
-use sqlx::{Postgres, Transaction};
 use tokio::sync::SemaphorePermit;
 
+use super::connections::Transaction;
 use super::error::StorageError;
 use super::pools::Database;
 use crate::domain::actor::Actor;
@@ -27,7 +27,7 @@ pub struct RegistryRow {
 #[derive(Debug)]
 pub struct PathLock<'a> {
     cluster: &'a Database,
-    tx: Transaction<'static, Postgres>,
+    tx: Transaction,
     path: &'a str,
     _permit: Option<SemaphorePermit<'a>>,
     /// As of the lock.

@@ -17,6 +17,7 @@ use crate::domain::event::Event;
 use crate::domain::ids::Id;
 use crate::domain::shard::ShardIndex;
 use crate::json::{self, Text, Typed, Unreadable};
+use crate::storage::budget::uncharged;
 use crate::storage::events;
 use crate::storage::pools::Databases;
 
@@ -111,7 +112,8 @@ async fn complete(databases: &Databases, payload: Payload, published: DateTime<U
         return live;
     }
     let (execution, event) = (live.event.execution_id, live.event.event_id);
-    match events::get(databases.shard_of(execution), execution, event).await {
+    // A reader may pass by any number of large events before it has one for its subscription.
+    match uncharged(events::get(databases.shard_of(execution), execution, event)).await {
         Ok(Some(whole)) => LiveEvent { event: Arc::new(whole), partial: false },
         Ok(None) => live,
         Err(error) => {

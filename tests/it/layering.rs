@@ -22,6 +22,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
             "domain",
             "json",
             "service",
+            "storage::budget",
             "storage::catalog",
             "storage::events",
             "storage::executions",

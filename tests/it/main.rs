@@ -18,6 +18,7 @@ mod common;
 
 mod broker_loss;
 mod brokers;
+mod budgets;
 mod cli;
 mod connections;
 mod dedup;
@@ -30,6 +31,7 @@ mod executions;
 mod faults;
 mod fold;
 mod foreign_messages;
+mod given_up;
 mod hostile;
 mod json_is_data;
 mod layering;

@@ -61,7 +61,7 @@ pub(super) fn server(services: &Services) -> ServerInfo {
         uptime_seconds: up.as_seconds_f64(),
         replica: replica.name.clone(),
         machine_id: services.ids.machine_id(),
-        limits: (&replica.limits).into(),
+        limits: replica.into(),
         features: features.into_iter().flatten().collect(),
     }
 }

@@ -9,6 +9,7 @@ use crate::auth::principal;
 use crate::domain::page::{DEFAULT_PAGE, MAX_PAGE};
 use crate::graphql::inputs::Permission;
 use crate::graphql::scalars::BigInt;
+use crate::graphql::schema::Replica;
 use crate::service::catalog::MAX_CONTENT_BYTES;
 use crate::service::executions::{MAX_BATCH, MAX_WORKLOAD_BYTES};
 use crate::service::ingest::{MAX_EVENT_BYTES, MAX_EVENTS};
@@ -85,6 +86,12 @@ pub struct ServerLimits {
     pub max_body_bytes: BigInt,
     /// The estimated number of values of an answer.
     pub max_cost: BigInt,
+    /// Maximum number of bytes in one response, or in one item of a subscription.
+    pub max_response_bytes: BigInt,
+    /// Maximum number of bytes that one operation reads from the databases.
+    pub max_read_bytes: BigInt,
+    /// Maximum number of rows that one operation reads from the databases.
+    pub max_read_rows: BigInt,
     /// Fields inside fields.
     pub max_depth: u32,
     /// Seconds that a query or mutation may run.
@@ -93,8 +100,8 @@ pub struct ServerLimits {
     pub max_operations_per_socket: u32,
 }
 
-impl From<&crate::graphql::schema::EdgeLimits> for ServerLimits {
-    fn from(edge: &crate::graphql::schema::EdgeLimits) -> Self {
+impl From<&Replica> for ServerLimits {
+    fn from(Replica { limits: edge, budget, .. }: &Replica) -> Self {
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         Self {
             max_page: MAX_PAGE,
@@ -106,6 +113,9 @@ impl From<&crate::graphql::schema::EdgeLimits> for ServerLimits {
             max_content_bytes: (MAX_CONTENT_BYTES as u64).into(),
             max_body_bytes: (edge.body_bytes as u64).into(),
             max_cost: edge.cost.into(),
+            max_response_bytes: budget.response_bytes.into(),
+            max_read_bytes: budget.read_bytes.into(),
+            max_read_rows: budget.read_rows.into(),
             max_depth: count(edge.depth),
             deadline_seconds: edge.deadline.as_secs_f64(),
             max_operations_per_socket: count(edge.operations_per_socket),

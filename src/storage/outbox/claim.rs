@@ -12,9 +12,9 @@
 //! Rows without an execution have no order; each is locked by itself. Dead letters are not claimed, and hold nothing back.
 
 use chrono::{DateTime, Utc};
-use sqlx::{Postgres, Transaction};
 
 use super::{DEFAULT_LEASE_SECONDS, Marks};
+use crate::storage::connections::Transaction;
 use crate::storage::error::StorageError;
 use crate::storage::json::Received;
 use crate::storage::pools::Database;
@@ -79,7 +79,7 @@ pub async fn claim(shard: &Database, claim: &Claim, from: &Marks) -> Result<Vec<
 /// Rows are looked at one by one: `CASE` locks only what is free, and a scalar subquery, unlike `NOT EXISTS`, is never
 /// turned into a join over a whole index. Of an execution's fresh rows only the first is a candidate, which stands for
 /// all behind it.
-async fn hold(tx: &mut Transaction<'static, Postgres>, claim: &Claim, from: &Marks) -> sqlx::Result<Held> {
+async fn hold(tx: &mut Transaction, claim: &Claim, from: &Marks) -> sqlx::Result<Held> {
     let found = sqlx::query!(
         r#"SELECT candidate.outbox_id AS "outbox_id!", candidate.execution_id
            FROM (SELECT * FROM (
@@ -156,7 +156,7 @@ async fn hold(tx: &mut Transaction<'static, Postgres>, claim: &Claim, from: &Mar
 /// Marks the prefixes of the held executions, and the held loose rows, as in flight. The marks bound only the search for
 /// candidates: of a held execution all open rows are read, so that one that committed below a mark goes ahead of those
 /// above it.
-async fn take(tx: &mut Transaction<'static, Postgres>, claim: &Claim, held: &Held) -> sqlx::Result<Vec<Claimed>> {
+async fn take(tx: &mut Transaction, claim: &Claim, held: &Held) -> sqlx::Result<Vec<Claimed>> {
     if held.executions.is_empty() && held.loose.is_empty() {
         return Ok(Vec::new());
     }

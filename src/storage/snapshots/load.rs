@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 use futures::TryStreamExt;
 use serde_json::Value;
-use sqlx::{Postgres, Transaction};
 
 use super::{AGGREGATE, Defect, Projected, SnapshotInfo};
 use crate::domain::event::Event;
@@ -14,6 +13,8 @@ use crate::domain::projection::{Projection, SHAPE, Watermark, checksum};
 use crate::domain::tx_snapshot::TxSnapshot;
 use crate::domain::workflow::known_types;
 use crate::json;
+use crate::storage::budget::{Budget, Exceeded, uncharged};
+use crate::storage::connections::Transaction;
 use crate::storage::error::StorageError;
 use crate::storage::pools::Database;
 
@@ -34,7 +35,9 @@ pub async fn read(shard: &Database, ids: &[i64]) -> Result<Vec<Projected>, Stora
     let (mut tx, moment, mut stored) = shard.run(begin).await?;
     let start = |id: &i64| (*id, Projected::start(Id::new(*id), stored.remove(&id.to_string()), &moment));
     let mut projections: HashMap<i64, Projected> = ids.iter().map(start).collect();
-    fold(&mut tx, &mut projections).await.map_err(|error| shard.failed(error))?;
+    // A long log's state must stay readable. Its rows are dropped as they are folded; the states are charged instead.
+    uncharged(fold(&mut tx, &mut projections)).await.map_err(|error| shard.failed(error))?;
+    charge(&projections).map_err(StorageError::LimitExceeded)?;
     shard.run(tx.commit()).await?;
     Ok(projections.into_values().collect())
 }
@@ -46,7 +49,7 @@ struct Moment {
 }
 
 /// The moment of a transaction that from here on may take as long as there is to fold.
-async fn moment(tx: &mut Transaction<'static, Postgres>) -> sqlx::Result<Moment> {
+async fn moment(tx: &mut Transaction) -> sqlx::Result<Moment> {
     sqlx::query_as!(
         Moment,
         r#"SELECT pg_current_snapshot()::text AS "snapshot!", system_identifier::text AS "system!"
@@ -69,7 +72,7 @@ struct Stored {
     updated_at: DateTime<Utc>,
 }
 
-async fn stored(tx: &mut Transaction<'static, Postgres>, ids: &[i64]) -> sqlx::Result<HashMap<String, Stored>> {
+async fn stored(tx: &mut Transaction, ids: &[i64]) -> sqlx::Result<HashMap<String, Stored>> {
     let ids: Vec<String> = ids.iter().map(i64::to_string).collect();
     let rows = sqlx::query_as!(
         Stored,
@@ -162,7 +165,7 @@ struct Row {
 /// Ranges stand for equalities, as the planner takes a range for small: where a log is most of the table, or a transaction
 /// wrote most of it, an equality looks as if the index on a log's transactions were of no use, and all of it would be read
 /// for a few events.
-async fn fold(tx: &mut Transaction<'static, Postgres>, projections: &mut HashMap<i64, Projected>) -> sqlx::Result<()> {
+async fn fold(tx: &mut Transaction, projections: &mut HashMap<i64, Projected>) -> sqlx::Result<()> {
     let (ids, bases): (Vec<i64>, Vec<String>) =
         projections.iter().map(|(id, projected)| (*id, projected.base.clone())).unzip();
     let known: Vec<String> = known_types().map(str::to_owned).collect();
@@ -199,6 +202,14 @@ async fn fold(tx: &mut Transaction<'static, Postgres>, projections: &mut HashMap
         }
     }
     Ok(())
+}
+
+/// Charges the states that were folded from events to the operation's budget; a snapshot's bytes were charged as it was
+/// read.
+fn charge(projections: &HashMap<i64, Projected>) -> Result<(), Exceeded> {
+    let Some(budget) = Budget::current() else { return Ok(()) };
+    let folded = projections.values().filter(|projected| projected.folded > 0);
+    folded.into_iter().try_for_each(|projected| budget.charge_row(projected.weight()))
 }
 
 impl From<Row> for Event {

@@ -2,11 +2,11 @@
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
-use sqlx::{Postgres, Transaction};
 
 use super::{AGGREGATE, Projected};
 use crate::domain::ids::Id;
 use crate::domain::projection::{Projection, SHAPE, Watermark, checksum};
+use crate::storage::connections::Transaction;
 use crate::storage::error::StorageError;
 use crate::storage::pools::Database;
 
@@ -95,7 +95,7 @@ impl ReadModel {
     }
 }
 
-async fn store(tx: &mut Transaction<'static, Postgres>, mut rows: Vec<Stored>) -> sqlx::Result<()> {
+async fn store(tx: &mut Transaction, mut rows: Vec<Stored>) -> sqlx::Result<()> {
     let snapshots: Vec<Value> = rows.iter_mut().map(|row| std::mem::take(&mut row.snapshot)).collect();
     macro_rules! column {
         ($row:ident => $value:expr) => {

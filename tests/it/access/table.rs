@@ -97,7 +97,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
         "ServerLimits",
         Open,
         "deadlineSeconds defaultPage maxBatch maxBodyBytes maxContentBytes maxCost maxDepth maxEventBytes maxEvents \
-         maxOperationsPerSocket maxPage maxWorkloadBytes",
+         maxOperationsPerSocket maxPage maxReadBytes maxReadRows maxResponseBytes maxWorkloadBytes",
     ),
     ("Shard", Open, "available buckets error index latencyMs poolIdle poolSize"),
     ("StepIterations", Open, "completed dispatched expected"),

@@ -90,7 +90,8 @@ impl Live {
         }
     }
 
-    async fn send(&mut self, message: Value) -> Option<()> {
+    /// Sends a message of the protocol.
+    pub async fn send(&mut self, message: Value) -> Option<()> {
         self.socket.send(Message::text(message.to_string())).await.ok()
     }
 

@@ -138,3 +138,22 @@ async fn the_introspection_query_of_common_tools_is_within_the_limits() {
     assert_eq!(answer.get("errors"), None);
     assert!(answer["data"]["__schema"]["types"].as_array().is_some_and(|types| !types.is_empty()));
 }
+
+#[tokio::test]
+async fn a_response_beyond_the_limit_is_not_sent_on_any_transport() {
+    let server = Server::limited(Limits { response_bytes: 1_000, ..Limits::default() }).await;
+    let echo = |bytes: usize| format!(r#"{{ echo(text: "{}") }}"#, "x".repeat(bytes));
+    // `{"data":{"echo":"…"}}` has 20 bytes around the text.
+    let (fitting, passing) = (echo(980), echo(981));
+    assert_eq!(server.post(&fitting).await["data"]["echo"].as_str().map(str::len), Some(980));
+    let (status, refused) = server.post_strict(&passing).await;
+    assert_eq!((status, limit(&refused)), (StatusCode::BAD_REQUEST, "response_bytes"));
+    assert_eq!(limit(&answer(server.get(&[("query", &passing)])).await.1), "response_bytes");
+    let mut socket = server.socket().await;
+    socket.send(json!({ "id": "1", "type": "subscribe", "payload": { "query": passing } })).await;
+    let message = socket.next().await;
+    assert_eq!(
+        (&message["type"], &message["payload"][0]["extensions"]["limit"]),
+        (&json!("error"), &json!("response_bytes"))
+    );
+}

@@ -1,0 +1,165 @@
+//! The budget of one operation: the bytes and rows that it may read from the databases, and the bytes of its response.
+//!
+//! A budget belongs to the task that runs the operation ([`Budget::enter`]). Every statement that goes through a pool is
+//! charged for each of its rows while that task is inside; work without a budget, such as a background task's, is not
+//! limited. An operation that has passed a limit starts no further statement.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The limits of one operation, or of one item of a subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BudgetLimits {
+    /// Bytes of the values that the databases return.
+    pub read_bytes: u64,
+    /// Rows that the databases return.
+    pub read_rows: u64,
+    /// Bytes of the response as JSON.
+    pub response_bytes: u64,
+}
+
+impl Default for BudgetLimits {
+    fn default() -> Self {
+        Self { read_bytes: 64 << 20, read_rows: 100_000, response_bytes: 32 << 20 }
+    }
+}
+
+/// A limit of an operation that was passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the {} of one operation are limited to {allowed}; select less, or ask for smaller pages", limit.noun())]
+pub struct Exceeded {
+    /// The limit.
+    pub limit: Resource,
+    /// The number that it allows.
+    pub allowed: u64,
+}
+
+/// A resource that a budget limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resource {
+    /// Bytes of the values that the databases return.
+    ReadBytes,
+    /// Rows that the databases return.
+    ReadRows,
+    /// Bytes of the response.
+    ResponseBytes,
+}
+
+impl Resource {
+    /// The stable name in `extensions.limit`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ReadBytes => "read_bytes",
+            Self::ReadRows => "read_rows",
+            Self::ResponseBytes => "response_bytes",
+        }
+    }
+
+    fn noun(self) -> &'static str {
+        match self {
+            Self::ReadBytes => "bytes read",
+            Self::ReadRows => "rows read",
+            Self::ResponseBytes => "bytes in the response",
+        }
+    }
+}
+
+tokio::task_local! {
+    static CURRENT: Option<Arc<Budget>>;
+}
+
+/// Runs work that is not charged: its rows are dropped as they are read, or were bounded before.
+pub async fn uncharged<T>(work: impl Future<Output = T>) -> T {
+    CURRENT.scope(None, work).await
+}
+
+/// The resources that one operation has used.
+#[derive(Debug)]
+pub struct Budget {
+    limits: BudgetLimits,
+    read_bytes: AtomicU64,
+    read_rows: AtomicU64,
+    response_bytes: AtomicU64,
+}
+
+impl Budget {
+    /// A budget of which nothing is used.
+    #[must_use]
+    pub fn new(limits: BudgetLimits) -> Arc<Self> {
+        let (read_bytes, read_rows, response_bytes) = <(AtomicU64, AtomicU64, AtomicU64)>::default();
+        Arc::new(Self { limits, read_bytes, read_rows, response_bytes })
+    }
+
+    /// Runs `poll` with this budget as the current one.
+    pub fn enter<T>(self: &Arc<Self>, poll: impl FnOnce() -> T) -> T {
+        CURRENT.sync_scope(Some(Arc::clone(self)), poll)
+    }
+
+    /// The budget of the operation that is being polled; `None` outside of operations.
+    #[must_use]
+    pub fn current() -> Option<Arc<Self>> {
+        CURRENT.try_with(Clone::clone).ok().flatten()
+    }
+
+    /// Charges the bytes of a value of the response.
+    pub fn charge_response(&self, bytes: usize) -> Result<(), Exceeded> {
+        self.response_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.check()
+    }
+
+    /// Charges a row that a database returned.
+    pub(super) fn charge_row(&self, bytes: usize) -> Result<(), Exceeded> {
+        self.read_rows.fetch_add(1, Ordering::Relaxed);
+        self.read_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.check()
+    }
+
+    /// Fails once a limit was passed.
+    pub fn check(&self) -> Result<(), Exceeded> {
+        let uses = [
+            (Resource::ReadBytes, &self.read_bytes, self.limits.read_bytes),
+            (Resource::ReadRows, &self.read_rows, self.limits.read_rows),
+            (Resource::ResponseBytes, &self.response_bytes, self.limits.response_bytes),
+        ];
+        let passed = uses.into_iter().find(|(_, used, allowed)| used.load(Ordering::Relaxed) > *allowed);
+        passed.map_or(Ok(()), |(limit, _, allowed)| Err(Exceeded { limit, allowed }))
+    }
+
+    /// Starts over, for the next item of a subscription.
+    pub fn renew(&self) {
+        for used in [&self.read_bytes, &self.read_rows, &self.response_bytes] {
+            used.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn a_passed_limit_stays_passed_until_the_budget_is_renewed() {
+        let limits = BudgetLimits { read_bytes: 10, read_rows: 2, response_bytes: 5 };
+        let budget = Budget::new(limits);
+        assert_eq!(budget.charge_row(5).and(budget.charge_row(5)), Ok(()));
+        assert_eq!(budget.charge_row(0), Err(Exceeded { limit: Resource::ReadRows, allowed: 2 }));
+        assert!(budget.charge_response(0).is_err() && budget.check().is_err());
+        budget.renew();
+        assert_eq!(budget.charge_row(11), Err(Exceeded { limit: Resource::ReadBytes, allowed: 10 }));
+        budget.renew();
+        assert_eq!(budget.charge_response(6), Err(Exceeded { limit: Resource::ResponseBytes, allowed: 5 }));
+    }
+
+    #[test]
+    fn a_budget_is_current_only_while_it_is_entered() {
+        let budget = Budget::new(BudgetLimits::default());
+        assert!(Budget::current().is_none());
+        assert!(budget.enter(|| Arc::ptr_eq(&Budget::current().unwrap(), &budget)));
+        let inside = budget.enter(|| uncharged(async { Budget::current().is_none() }).now_or_never());
+        assert_eq!(inside, Some(true));
+        assert!(Budget::current().is_none());
+    }
+}

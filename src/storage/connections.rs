@@ -1,0 +1,291 @@
+//! The connections of one database: a bounded pool that gives a connection back whatever becomes of its user.
+//!
+//! The future of a statement is dropped when its caller disconnects, its deadline passes or its operation passes a limit.
+//! The driver then only forgets the statement, which runs on in the database and keeps the connection busy. So a
+//! connection that is dropped with a statement on it keeps its place in the pool while the statement is cancelled
+//! ([`super::cancel`]), what it left unread is read, and its transaction is rolled back. No other user has the connection
+//! meanwhile, so the cancellation can't hit another user's statement. A connection that can't be cleaned in time is
+//! closed.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::{Connection as _, Executor};
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
+use tokio_util::task::TaskTracker;
+
+use super::cancel::{Backend, Canceller};
+
+/// Time that a user waits for a connection.
+const ACQUIRE_DEADLINE: Duration = Duration::from_secs(3);
+/// First pause before a server that refuses connections is asked again; it doubles.
+const REFUSED_PAUSE: Duration = Duration::from_millis(10);
+/// Longest pause before a server that refuses connections is asked again.
+const MAX_REFUSED_PAUSE: Duration = Duration::from_millis(600);
+/// Time that cancelling a statement and cleaning its connection may take.
+const CLEANING_DEADLINE: Duration = Duration::from_secs(1);
+/// Attempts at an answer from a connection that is cleaned: the cancelled statement's error comes first.
+const CLEANING_ATTEMPTS: usize = 3;
+/// A connection that was used this recently is taken to be alive without asking.
+const FRESH: Duration = Duration::from_millis(100);
+/// Time after which an unused connection is closed.
+const MAX_IDLE: Duration = Duration::from_mins(10);
+/// Age at which a connection is closed when it is given back.
+const MAX_AGE: Duration = Duration::from_mins(30);
+
+/// The pool. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct Pool(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    options: PgConnectOptions,
+    places: Arc<Semaphore>,
+    /// The most recently used is last.
+    idle: Mutex<Vec<Open>>,
+    open: Arc<AtomicU32>,
+    cleaning: TaskTracker,
+    canceller: Canceller,
+}
+
+/// An open connection and what is known of it.
+#[derive(Debug)]
+struct Open {
+    raw: PgConnection,
+    backend: Backend,
+    opened: Instant,
+    used: Instant,
+    _counted: Counted,
+}
+
+/// Counts an open connection for as long as it lives.
+#[derive(Debug)]
+struct Counted(Arc<AtomicU32>);
+
+impl Counted {
+    fn new(open: &Arc<AtomicU32>) -> Self {
+        open.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(open))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Pool {
+    /// A pool of at most `size` connections, each opened when it is first needed.
+    pub(super) fn new(options: PgConnectOptions, size: u32) -> Self {
+        Self(Arc::new(Shared {
+            canceller: Canceller::new(options.clone()),
+            options,
+            places: Arc::new(Semaphore::new(size as usize)),
+            idle: Mutex::default(),
+            open: Arc::default(),
+            cleaning: TaskTracker::new(),
+        }))
+    }
+
+    /// Open connections, and those of them that are not in use.
+    pub(super) fn size(&self) -> (u32, usize) {
+        (self.0.open.load(Ordering::Relaxed), self.0.idle().len())
+    }
+
+    /// Waits for a connection.
+    pub(super) async fn acquire(&self) -> sqlx::Result<Connection> {
+        let mut refusal = None;
+        let taken = timeout(ACQUIRE_DEADLINE, self.take(&mut refusal)).await;
+        taken.unwrap_or_else(|_| Err(refusal.unwrap_or(sqlx::Error::PoolTimedOut)))
+    }
+
+    async fn take(&self, refusal: &mut Option<sqlx::Error>) -> sqlx::Result<Connection> {
+        // It is never closed.
+        let place = Arc::clone(&self.0.places).acquire_owned().await.map_err(|_| sqlx::Error::PoolClosed)?;
+        loop {
+            let idle = self.0.idle().pop();
+            let mut open = match idle {
+                Some(idle) => idle,
+                None => self.0.connect(refusal).await?,
+            };
+            if open.is_alive().await {
+                let (open, place, pool) = (Some(open), Some(place), Arc::clone(&self.0));
+                return Ok(Connection { open, place, pool, state: State::default() });
+            }
+        }
+    }
+
+    /// Begins a transaction.
+    pub(super) async fn begin(&self) -> sqlx::Result<Transaction> {
+        self.begin_with("BEGIN").await
+    }
+
+    /// Begins a transaction with a statement of the caller's.
+    pub(super) async fn begin_with(&self, begin: &'static str) -> sqlx::Result<Transaction> {
+        let mut connection = self.acquire().await?;
+        connection.state.transaction = true;
+        connection.execute(sqlx::raw_sql(begin)).await?;
+        Ok(Transaction(connection))
+    }
+}
+
+impl Shared {
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Open>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Connects. A server that refuses connections may be coming up, so it is asked again; its `refusal` is kept for the
+    /// caller, whose patience may end meanwhile.
+    async fn connect(&self, refusal: &mut Option<sqlx::Error>) -> sqlx::Result<Open> {
+        let mut pause = REFUSED_PAUSE;
+        loop {
+            let counted = Counted::new(&self.open);
+            match PgConnection::connect_with(&self.options).await {
+                Ok(mut raw) => {
+                    let backend = Backend::of(&mut raw).await?;
+                    let now = Instant::now();
+                    return Ok(Open { raw, backend, opened: now, used: now, _counted: counted });
+                }
+                Err(error) if may_pass(&error) => *refusal = Some(error),
+                Err(error) => return Err(error),
+            }
+            drop(counted);
+            sleep(pause).await;
+            pause = (pause * 2).min(MAX_REFUSED_PAUSE);
+        }
+    }
+
+    /// Takes a connection back that is ready for the next statement.
+    fn give_back(&self, mut open: Open) {
+        let now = Instant::now();
+        open.used = now;
+        let mut idle = self.idle();
+        // The least recently used are first.
+        let stale = idle.iter().take_while(|idle| now.duration_since(idle.used) > MAX_IDLE).count();
+        idle.drain(..stale);
+        if now.duration_since(open.opened) < MAX_AGE {
+            idle.push(open);
+        }
+    }
+
+    /// Makes a connection ready for the next statement.
+    async fn clean(&self, open: &mut Open, state: State) -> sqlx::Result<()> {
+        if state.running {
+            metrics::counter!("noetl_statements_cancelled_total").increment(1);
+            self.canceller.cancel(open.backend).await?;
+        }
+        let mut attempts = 0..CLEANING_ATTEMPTS;
+        loop {
+            let answer = if state.transaction {
+                (&mut open.raw).execute(sqlx::raw_sql("ROLLBACK")).await.map(drop)
+            } else {
+                open.raw.ping().await
+            };
+            match answer {
+                Err(sqlx::Error::Database(_)) if attempts.next().is_some() => {}
+                answer => return answer,
+            }
+        }
+    }
+}
+
+/// Whether the same attempt to connect may soon succeed: SQLSTATE `cannot_connect_now` and `too_many_connections`.
+fn may_pass(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
+        sqlx::Error::Database(error) => error.code().is_some_and(|code| ["57P03", "53300"].contains(&code.as_ref())),
+        _ => false,
+    }
+}
+
+impl Open {
+    async fn is_alive(&mut self) -> bool {
+        self.used.elapsed() < FRESH || self.raw.ping().await.is_ok()
+    }
+}
+
+/// The state in which a connection's user leaves it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct State {
+    /// A statement was sent whose end was not read.
+    pub(super) running: bool,
+    /// The connection failed.
+    pub(super) broken: bool,
+    /// A transaction was begun and not committed.
+    transaction: bool,
+}
+
+/// A connection in use; it goes back to the pool when it is dropped.
+#[derive(Debug)]
+pub(super) struct Connection {
+    open: Option<Open>,
+    place: Option<OwnedSemaphorePermit>,
+    pool: Arc<Shared>,
+    state: State,
+}
+
+impl Connection {
+    /// The driver's connection, and the state that its user keeps up to date.
+    pub(super) fn parts(&mut self) -> sqlx::Result<(&mut PgConnection, &mut State)> {
+        let open = self.open.as_mut().ok_or(sqlx::Error::PoolClosed)?;
+        Ok((&mut open.raw, &mut self.state))
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let (Some(mut open), place) = (self.open.take(), self.place.take()) else { return };
+        let (pool, state) = (Arc::clone(&self.pool), self.state);
+        if state.broken {
+            return;
+        }
+        if !state.running && !state.transaction {
+            pool.give_back(open);
+            return;
+        }
+        // Without a runtime the process is ending.
+        let Ok(runtime) = Handle::try_current() else { return };
+        let clean = async move {
+            match timeout(CLEANING_DEADLINE, pool.clean(&mut open, state)).await {
+                Ok(Ok(())) => pool.give_back(open),
+                Ok(Err(error)) => tracing::debug!(%error, "a connection is closed, as it could not be cleaned"),
+                Err(_) => tracing::warn!("a connection is closed, as its statement could not be cancelled in time"),
+            }
+            drop(place);
+        };
+        self.pool.cleaning.spawn_on(clean, &runtime);
+    }
+}
+
+/// A transaction; dropping it rolls back.
+#[derive(Debug)]
+pub(super) struct Transaction(Connection);
+
+impl Transaction {
+    /// Makes the transaction durable.
+    pub(super) async fn commit(mut self) -> sqlx::Result<()> {
+        self.0.execute(sqlx::raw_sql("COMMIT")).await?;
+        self.0.state.transaction = false;
+        Ok(())
+    }
+}
+
+impl Deref for Transaction {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.0
+    }
+}
+
+impl DerefMut for Transaction {
+    fn deref_mut(&mut self) -> &mut Connection {
+        &mut self.0
+    }
+}

@@ -1,0 +1,149 @@
+//! Statements on pooled connections: each row is charged to the current operation's budget, and the connection knows
+//! whether a statement is under way.
+
+use async_stream::try_stream;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
+use sqlx::postgres::{PgDatabaseError, PgQueryResult, PgRow, PgSeverity, PgStatement, PgTypeInfo, Postgres};
+use sqlx::{Describe, Either, Execute, Executor, Row, SqlStr};
+
+use super::budget::{Budget, Exceeded};
+use super::connections::{Connection, Pool, State};
+
+type Step = Either<PgQueryResult, PgRow>;
+
+impl<'c> Executor<'c> for &'c mut Connection {
+    type Database = Postgres;
+
+    fn fetch_many<'e, 'q: 'e, E>(self, query: E) -> BoxStream<'e, sqlx::Result<Step>>
+    where
+        'c: 'e,
+        E: 'q + Execute<'q, Postgres>,
+    {
+        try_stream! {
+            let budget = Budget::current();
+            budget.as_ref().map_or(Ok(()), |budget| budget.check()).map_err(passed)?;
+            let (raw, state) = self.parts()?;
+            state.running = true;
+            let mut steps = raw.fetch_many(query);
+            while let Some(step) = steps.try_next().await.inspect_err(|error| state.note(error))? {
+                if let (Either::Right(row), Some(budget)) = (&step, &budget) {
+                    budget.charge_row(bytes(row)).map_err(passed)?;
+                }
+                yield step;
+            }
+            state.running = false;
+        }
+        .boxed()
+    }
+
+    fn fetch_optional<'e, 'q: 'e, E>(self, query: E) -> BoxFuture<'e, sqlx::Result<Option<PgRow>>>
+    where
+        'c: 'e,
+        E: 'q + Execute<'q, Postgres>,
+    {
+        Box::pin(first(self.fetch_many(query)))
+    }
+
+    fn prepare_with<'e>(self, sql: SqlStr, parameters: &'e [PgTypeInfo]) -> BoxFuture<'e, sqlx::Result<PgStatement>>
+    where
+        'c: 'e,
+    {
+        Box::pin(async move {
+            let (raw, state) = self.parts()?;
+            state.running = true;
+            let prepared = raw.prepare_with(sql, parameters).await.inspect_err(|error| state.note(error))?;
+            state.running = false;
+            Ok(prepared)
+        })
+    }
+
+    fn describe<'e>(self, sql: SqlStr) -> BoxFuture<'e, sqlx::Result<Describe<Postgres>>>
+    where
+        'c: 'e,
+    {
+        Box::pin(async move {
+            let (raw, state) = self.parts()?;
+            state.running = true;
+            let described = raw.describe(sql).await.inspect_err(|error| state.note(error))?;
+            state.running = false;
+            Ok(described)
+        })
+    }
+}
+
+impl<'p> Executor<'p> for &'p Pool {
+    type Database = Postgres;
+
+    fn fetch_many<'e, 'q: 'e, E>(self, query: E) -> BoxStream<'e, sqlx::Result<Step>>
+    where
+        'p: 'e,
+        E: 'q + Execute<'q, Postgres>,
+    {
+        try_stream! {
+            let mut connection = self.acquire().await?;
+            let mut steps = connection.fetch_many(query);
+            while let Some(step) = steps.try_next().await? {
+                yield step;
+            }
+        }
+        .boxed()
+    }
+
+    fn fetch_optional<'e, 'q: 'e, E>(self, query: E) -> BoxFuture<'e, sqlx::Result<Option<PgRow>>>
+    where
+        'p: 'e,
+        E: 'q + Execute<'q, Postgres>,
+    {
+        Box::pin(first(self.fetch_many(query)))
+    }
+
+    fn prepare_with<'e>(self, sql: SqlStr, parameters: &'e [PgTypeInfo]) -> BoxFuture<'e, sqlx::Result<PgStatement>>
+    where
+        'p: 'e,
+    {
+        Box::pin(async move { self.acquire().await?.prepare_with(sql, parameters).await })
+    }
+
+    fn describe<'e>(self, sql: SqlStr) -> BoxFuture<'e, sqlx::Result<Describe<Postgres>>>
+    where
+        'p: 'e,
+    {
+        Box::pin(async move { self.acquire().await?.describe(sql).await })
+    }
+}
+
+/// The first row of a statement, which is read to its end: a deferred constraint may still fail it.
+async fn first(mut steps: BoxStream<'_, sqlx::Result<Step>>) -> sqlx::Result<Option<PgRow>> {
+    let mut first = None;
+    while let Some(step) = steps.try_next().await? {
+        first = first.or(step.right());
+    }
+    Ok(first)
+}
+
+impl State {
+    /// Notes what an error means for the connection: the database's own error ends the statement.
+    fn note(&mut self, error: &sqlx::Error) {
+        match error {
+            sqlx::Error::Database(error) => {
+                let severity = error.try_downcast_ref().map(PgDatabaseError::severity);
+                self.broken = matches!(severity, Some(PgSeverity::Fatal | PgSeverity::Panic));
+                self.running = false;
+            }
+            sqlx::Error::Io(_) | sqlx::Error::Tls(_) => self.broken = true,
+            _ => {}
+        }
+    }
+}
+
+/// Bytes of a row's values as the database sent them.
+fn bytes(row: &PgRow) -> usize {
+    let values = (0..row.len()).filter_map(|index| row.try_get_raw(index).ok());
+    values.map(|value| value.as_bytes().map_or(0, <[u8]>::len)).sum()
+}
+
+fn passed(exceeded: Exceeded) -> sqlx::Error {
+    sqlx::Error::Decode(Box::new(exceeded))
+}

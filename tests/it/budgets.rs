@@ -1,0 +1,126 @@
+//! One operation reads, holds and returns a bounded number of bytes and rows, whatever the databases hold.
+
+use std::future::poll_fn;
+use std::pin::pin;
+
+use noetl_graphql::domain::page::IdRange;
+use noetl_graphql::storage::budget::{Budget, BudgetLimits, Resource};
+use noetl_graphql::storage::error::{DatabaseName, StorageError};
+use noetl_graphql::storage::executions::{self, ExecutionFilter};
+use noetl_graphql::storage::pools::Database;
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+
+use crate::common::{Deployment, Live, Server, eventually};
+
+const MIB: u64 = 1 << 20;
+const EXECUTIONS: i64 = 100;
+const EVENTS: i64 = 20;
+
+/// Executions whose events hold a MiB each. Compressed they take little room, so that gigabytes can be read.
+async fn fill(database: &mut PgConnection) {
+    let fill = "INSERT INTO noetl.execution (execution_id, catalog_id, status, path)
+                SELECT n, 0, 'RUNNING', 'big' FROM generate_series(1, $1) AS n";
+    sqlx::query(fill).bind(EXECUTIONS).execute(&mut *database).await.unwrap();
+    let big = "CREATE TEMPORARY TABLE big AS SELECT to_jsonb(repeat('x', 1 << 20)) AS value";
+    sqlx::raw_sql(big).execute(&mut *database).await.unwrap();
+    let fill = "INSERT INTO noetl.event (execution_id, event_id, event_type, context)
+                SELECT execution, execution * 1000 + n, 'call.done', value
+                FROM generate_series(1, $1) AS execution, generate_series(1, $2) AS n, big";
+    sqlx::query(fill).bind(EXECUTIONS).bind(EVENTS).execute(database).await.unwrap();
+}
+
+async fn setup() -> (Deployment, Server) {
+    let deployment = Deployment::start(0).await;
+    let quiet =
+        [("NOETL_PROJECTOR", "false"), ("NOETL_OUTBOX_RELAY", "false"), ("NOETL_EVENT_STREAM_ENABLED", "false")];
+    fill(&mut deployment.cluster().await).await;
+    let server = deployment.replica_with(&quiet).await;
+    (deployment, server)
+}
+
+/// The most memory that the server's process has ever held.
+fn peak(server: &Server) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
+}
+
+fn assert_stopped(response: &Value, limit: &str, allowed: u64) {
+    let errors = response["errors"].as_array().unwrap_or_else(|| panic!("{response:.300}"));
+    assert_eq!((errors.len(), response.get("data")), (1, None), "{errors:?}");
+    let extensions = json!({ "code": "LIMIT_EXCEEDED", "limit": limit, "allowed": allowed });
+    assert_eq!(errors[0]["extensions"], extensions, "{errors:?}");
+}
+
+#[tokio::test]
+async fn nested_lists_of_big_rows_are_stopped_near_the_limit() {
+    let (deployment, server) = setup().await;
+    server.data("{ executions(first: 100) { nodes { id } } }", Value::Null).await;
+    let before = peak(&server);
+    let nested = "{ executions(first: 100) { nodes { events(first: 100) { nodes { context } } } } }";
+    let response = server.send(nested, Value::Null).await.unwrap();
+    assert_stopped(&response, "read_bytes", 64 * MIB);
+    // The rows hold 2 GiB.
+    let grown = peak(&server) - before;
+    assert!(grown < 400 * MIB, "the process grew by {} MiB", grown / MIB);
+    let mut observer = deployment.cluster().await;
+    let running = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'active'
+                   AND application_name = 'noetl-graphql' AND query LIKE '%FROM noetl.event%'";
+    eventually("nothing is read any more", async || {
+        let running: i64 = sqlx::query_scalar(running).fetch_one(&mut observer).await.unwrap();
+        (running == 0).then_some(())
+    })
+    .await;
+    server.data("{ executions(first: 100) { nodes { id } } }", Value::Null).await;
+}
+
+#[tokio::test]
+async fn a_big_value_that_is_selected_often_is_not_copied_as_often() {
+    let (_deployment, server) = setup().await;
+    let alone = r#"{ events(executionId: "1", first: 20) { nodes { context } } }"#;
+    let page = server.data(alone, Value::Null).await;
+    assert_eq!(page["events"]["nodes"].as_array().unwrap().len(), 20);
+    let before = peak(&server);
+    let aliases = (0..95).map(|n| format!("a{n}: context")).collect::<Vec<_>>().join(" ");
+    let often = format!(r#"{{ events(executionId: "1", first: 20) {{ nodes {{ {aliases} }} }} }}"#);
+    let response = server.send(&often, Value::Null).await.unwrap();
+    assert_stopped(&response, "response_bytes", 32 * MIB);
+    // Written, the response would have 1.9 GiB.
+    let grown = peak(&server) - before;
+    assert!(grown < 400 * MIB, "the process grew by {} MiB", grown / MIB);
+
+    // The same over a socket, which goes on.
+    let mut live = Live::open(&server.url, &often, Value::Null).await;
+    assert_eq!(live.errors().await[0]["extensions"]["limit"], "response_bytes");
+    live.send(json!({ "type": "ping" })).await.unwrap();
+    assert_eq!(live.message().await.unwrap()["type"], "pong");
+}
+
+#[tokio::test]
+async fn rows_are_counted_over_all_statements_of_an_operation() {
+    let deployment = Deployment::start(0).await;
+    fill(&mut deployment.cluster().await).await;
+    let shard = Database::new(DatabaseName::Shard(0), deployment.cluster_dsn.parse().unwrap(), 1);
+    let budget = Budget::new(BudgetLimits { read_rows: 150, ..BudgetLimits::default() });
+    let range = IdRange { above: 0, below: None, descending: false, limit: 100 };
+    let list = async || {
+        let filter = ExecutionFilter::default();
+        let mut listed = pin!(executions::list(&shard, &filter, range));
+        poll_fn(|cx| budget.enter(|| listed.as_mut().poll(cx))).await
+    };
+    assert_eq!(list().await.unwrap().len(), 100);
+    let Err(StorageError::LimitExceeded(exceeded)) = list().await else { panic!("200 rows were read") };
+    assert_eq!((exceeded.limit, exceeded.allowed), (Resource::ReadRows, 150));
+    budget.renew();
+    assert_eq!(list().await.unwrap().len(), 100);
+}
+
+#[tokio::test]
+async fn the_limits_are_told() {
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica().await;
+    let query = "{ server { limits { maxResponseBytes maxReadBytes maxReadRows } } }";
+    let limits = json!({ "maxResponseBytes": "33554432", "maxReadBytes": "67108864", "maxReadRows": "100000" });
+    assert_eq!(server.data(query, Value::Null).await["server"]["limits"], limits);
+}

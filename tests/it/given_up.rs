@@ -1,0 +1,200 @@
+//! A statement whose caller has gone is cancelled in the database, and its connection is free again.
+//!
+//! The statements here wait for a lock that the test holds. The server's own timeouts would end them after 3.5 seconds at
+//! the earliest, so what ends sooner was cancelled.
+
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::common::{Deployment, Live, Server, eventually};
+
+/// The promise is a second; a busy machine gets another one.
+const SOON: Duration = Duration::from_secs(2);
+/// Its statement reads the table that the test locks, and that no background task reads.
+const SLOW: &str = "query { catalogEntries { nodes { id } } }";
+const QUICK: &str = "{ executions { nodes { id } } }";
+
+struct Setup {
+    deployment: Deployment,
+    server: Server,
+    /// Sees the server's statements.
+    observer: PgConnection,
+}
+
+/// A replica with a pool of that size.
+async fn setup(pool: &str) -> Setup {
+    let deployment = Deployment::start(0).await;
+    let quiet =
+        [("NOETL_PROJECTOR", "false"), ("NOETL_OUTBOX_RELAY", "false"), ("NOETL_EVENT_STREAM_ENABLED", "false")];
+    let settings = [&quiet[..], &[("NOETL_POOL_SIZE", pool)]].concat();
+    let server = deployment.replica_with(&settings).await;
+    let observer = deployment.cluster().await;
+    Setup { deployment, server, observer }
+}
+
+impl Setup {
+    /// A connection that keeps every other one from reading the catalog, until it is dropped.
+    async fn locked(&self) -> PgConnection {
+        let mut holder = self.deployment.cluster().await;
+        sqlx::raw_sql("BEGIN; LOCK TABLE noetl.catalog IN ACCESS EXCLUSIVE MODE").execute(&mut holder).await.unwrap();
+        holder
+    }
+
+    /// Statements on the catalog that run in the database.
+    async fn running(&mut self) -> i64 {
+        let query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'active'
+                     AND pid <> pg_backend_pid() AND application_name = 'noetl-graphql'
+                     AND query LIKE '%FROM noetl.catalog%'";
+        sqlx::query_scalar(query).fetch_one(&mut self.observer).await.unwrap()
+    }
+
+    async fn until_running(&mut self, count: i64) {
+        eventually("the statements run", async || (self.running().await == count).then_some(())).await;
+    }
+
+    /// Checks that from now on nothing runs any more, soon, and that the whole pool is of use.
+    async fn assert_cancelled(&mut self) {
+        let given_up = Instant::now();
+        eventually("the statements are cancelled", async || (self.running().await == 0).then_some(())).await;
+        assert!(given_up.elapsed() < SOON, "{:?}", given_up.elapsed());
+        let quick = join_all((0..4).map(|_| self.server.data(QUICK, Value::Null))).await;
+        assert_eq!(quick.len(), 4);
+        assert!(given_up.elapsed() < SOON, "{:?}", given_up.elapsed());
+    }
+
+    async fn post(&self, query: &str) -> TcpStream {
+        let body = json!({ "query": query }).to_string();
+        self.request("POST /graphql", "application/json", &body).await
+    }
+
+    /// Sends a request on a connection of its own.
+    async fn request(&self, line: &str, accept: &str, body: &str) -> TcpStream {
+        let address = self.server.url.strip_prefix("http://").unwrap();
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let head = format!(
+            "{line} HTTP/1.1\r\nhost: {address}\r\naccept: {accept}\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all((head + body).as_bytes()).await.unwrap();
+        stream
+    }
+}
+
+#[tokio::test]
+async fn callers_that_disconnect_free_a_pool_of_two() {
+    let mut setup = setup("2").await;
+    let _holder = setup.locked().await;
+    let callers = [setup.post(SLOW).await, setup.post(SLOW).await];
+    setup.until_running(2).await;
+    drop(callers);
+    setup.assert_cancelled().await;
+}
+
+#[tokio::test]
+async fn an_event_stream_or_a_socket_that_closes_cancels_its_statement() {
+    let mut setup = setup("2").await;
+    let _holder = setup.locked().await;
+    let body = json!({ "query": SLOW }).to_string();
+    let mut stream = setup.request("POST /graphql/stream", "text/event-stream", &body).await;
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).await.unwrap();
+    assert_eq!(&head, b"HTTP/1.1 200");
+    let socket = Live::open(&setup.server.url, SLOW, Value::Null).await;
+    setup.until_running(2).await;
+    drop((stream, socket));
+    setup.assert_cancelled().await;
+}
+
+#[tokio::test]
+async fn complete_cancels_the_operation_of_a_socket_that_stays_open() {
+    let mut setup = setup("2").await;
+    let _holder = setup.locked().await;
+    let mut sockets = Vec::new();
+    for _ in 0..2 {
+        sockets.push(Live::open(&setup.server.url, SLOW, Value::Null).await);
+    }
+    setup.until_running(2).await;
+    for socket in &mut sockets {
+        socket.send(json!({ "id": "1", "type": "complete" })).await.unwrap();
+    }
+    setup.assert_cancelled().await;
+    for socket in &mut sockets {
+        socket.send(json!({ "type": "ping" })).await.unwrap();
+        assert_eq!(socket.message().await.unwrap()["type"], "pong");
+    }
+}
+
+#[tokio::test]
+async fn a_hundred_callers_that_disconnect_leave_the_pool_whole() {
+    let mut setup = setup("4").await;
+    let holder = setup.locked().await;
+    let mut callers = Vec::new();
+    for _ in 0..100 {
+        callers.push(setup.post(SLOW).await);
+    }
+    setup.until_running(4).await;
+    drop(callers);
+    setup.assert_cancelled().await;
+    drop(holder);
+    setup.server.data(SLOW, Value::Null).await;
+    let pool = eventually("the pool is at rest", async || {
+        let shards = setup.server.data("{ shards { poolSize poolIdle } }", Value::Null).await;
+        let pool = shards["shards"][0].clone();
+        (pool["poolSize"] == pool["poolIdle"]).then_some(pool)
+    })
+    .await;
+    assert!((1..=4).contains(&pool["poolSize"].as_u64().unwrap()), "{pool}");
+}
+
+#[tokio::test]
+async fn a_statement_beyond_its_deadline_is_cancelled() {
+    let mut setup = setup("2").await;
+    setup.server.register_entry("a", &json!({ "kind": "playbook" })).await;
+    // Each row takes longer than any timeout of the server's.
+    let slow = "ALTER TABLE noetl.catalog RENAME TO catalog_kept;
+                CREATE VIEW noetl.catalog AS SELECT * FROM noetl.catalog_kept WHERE pg_sleep(60) IS NOT NULL";
+    sqlx::raw_sql(slow).execute(&mut setup.deployment.cluster().await).await.unwrap();
+    let begun = Instant::now();
+    let response = setup.server.send(SLOW, Value::Null).await.unwrap();
+    assert_eq!(response["errors"][0]["extensions"]["code"], "SHARD_UNAVAILABLE", "{response}");
+    // Left to itself, the statement would go on until its own timeout of 8 seconds.
+    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+    setup.assert_cancelled().await;
+}
+
+#[tokio::test]
+async fn a_transaction_whose_caller_disconnects_is_rolled_back() {
+    let mut setup = setup("2").await;
+    setup.server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
+    let mut holder = setup.deployment.cluster().await;
+    sqlx::raw_sql("BEGIN; LOCK TABLE noetl.event IN ACCESS EXCLUSIVE MODE").execute(&mut holder).await.unwrap();
+    let register = r#"mutation { registerSubscription(input: {path: "inbox"}) { subscription { id } } }"#;
+    let caller = setup.post(register).await;
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+                 AND application_name = 'noetl-graphql'";
+    let open = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND xact_start IS NOT NULL
+                AND application_name = 'noetl-graphql'";
+    let observer = &mut setup.observer;
+    eventually("the mutation waits", async || {
+        let waiting: i64 = sqlx::query_scalar(waits).fetch_one(&mut *observer).await.unwrap();
+        (waiting == 1).then_some(())
+    })
+    .await;
+    drop(caller);
+    let given_up = Instant::now();
+    eventually("no transaction is open", async || {
+        let open: i64 = sqlx::query_scalar(open).fetch_one(&mut *observer).await.unwrap();
+        (open == 0).then_some(())
+    })
+    .await;
+    assert!(given_up.elapsed() < SOON, "{:?}", given_up.elapsed());
+    drop(holder);
+    let registered = setup.server.register("inbox").await;
+    assert_eq!(registered["subscription"]["state"], "REGISTERED", "{registered}");
+}
