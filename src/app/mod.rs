@@ -1,6 +1,7 @@
 //! Wiring: databases, broker, services, schema, routes and tasks of one process.
 
 mod background;
+mod broker;
 mod callers;
 mod databases;
 mod error;
@@ -10,12 +11,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use async_nats::ServerAddr;
 use axum::Router;
 use axum::middleware::from_fn;
 use futures::FutureExt;
 use metrics_exporter_prometheus::PrometheusHandle;
-use percent_encoding::percent_decode_str;
 use tokio::net::TcpListener;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -102,14 +101,14 @@ impl App {
         let replica = Replica {
             name: format!("{host}-{}-{}", std::process::id(), &identity.simple().to_string()[..8]),
             started_at: clock::now(),
-            publishes: config.event_stream.is_some() && !config.brokers.is_empty(),
-            relays: config.outbox_relay && !config.brokers.is_empty(),
+            publishes: config.event_stream.is_some() && !config.broker.addresses.is_empty(),
+            relays: config.outbox_relay && !config.broker.addresses.is_empty(),
             limits: edge_limits(&limits),
             budget,
         };
-        let client = match &*config.brokers {
-            [] => None,
-            brokers => Some(broker(brokers, &replica.name).await?),
+        let client = match &config.broker {
+            broker if broker.addresses.is_empty() => None,
+            broker => Some(broker::connect(broker, &replica.name).await?),
         };
         let wakes = Wakes::new(databases.shards().len());
         let outbox = Outbox::new(databases.clone(), wakes.clone(), config.housekeeping.outbox_retention);
@@ -185,22 +184,6 @@ async fn lease(databases: &Databases, owner: Uuid, pinned: Option<u16>) -> Resul
         }
         sleep(Duration::from_millis(500)).await;
     }
-}
-
-/// A connection that comes up when the broker does, and again whenever it is lost.
-/// A user and password, or a token, in the first address that has any goes for all of them.
-async fn broker(brokers: &[ServerAddr], name: &str) -> Result<async_nats::Client, AppError> {
-    // A request on its way when the broker dies is never answered.
-    let options = async_nats::ConnectOptions::new().name(name).request_timeout(Some(Duration::from_secs(2)));
-    let mut options = options.retry_on_initial_connect();
-    let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
-    let login = brokers.iter().find_map(|broker| Some((decoded(broker.username()?), broker.password().map(decoded))));
-    options = match login {
-        Some((user, Some(password))) => options.user_and_password(user, password),
-        Some((token, None)) => options.token(token),
-        None => options,
-    };
-    Ok(options.max_reconnects(None).connect(brokers).await?)
 }
 
 fn services(

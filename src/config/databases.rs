@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use sqlx::postgres::PgConnectOptions;
 
+use super::database_tls;
 use super::reader::Reader;
 use crate::domain::shard::BUCKETS;
 
@@ -45,5 +46,5 @@ fn dsn(read: &mut Reader<'_>, name: &str, dsn: &str) -> Option<PgConnectOptions>
     if parsed.is_none() {
         read.problem(format!("{name} holds no PostgreSQL URL; write it as postgres://user@host:5432/database"));
     }
-    parsed
+    parsed.map(|options| database_tls::check(read, name, dsn, options))
 }

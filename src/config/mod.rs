@@ -5,12 +5,15 @@
 
 mod auth;
 mod broker;
+mod broker_login;
 mod connections;
+mod database_tls;
 mod databases;
 mod documents;
 mod file;
 mod housekeeping;
 mod log;
+mod pem;
 mod process;
 mod reader;
 mod server;
@@ -18,13 +21,12 @@ mod telemetry;
 
 use std::collections::BTreeMap;
 
-use async_nats::ServerAddr;
-
 use crate::http::trusted::Trusted;
 use crate::stream::tailer::TailSettings;
 use reader::Reader;
 
 pub use auth::AuthSettings;
+pub use broker_login::{BrokerSettings, Login};
 pub use connections::{ConnectionSettings, TlsSettings};
 pub use databases::DatabaseSettings;
 pub use housekeeping::HousekeepingSettings;
@@ -41,6 +43,7 @@ const NAMES: &[&[&str]] = &[
     &databases::NAMES,
     &documents::NAMES,
     &broker::NAMES,
+    &broker_login::NAMES,
     &housekeeping::NAMES,
     &log::NAMES,
     &telemetry::NAMES,
@@ -65,8 +68,8 @@ pub struct Config {
     pub trusted: Trusted,
     /// Databases; `None` where the command starts its own.
     pub databases: Option<DatabaseSettings>,
-    /// Addresses of one cluster of brokers; empty: there is no broker.
-    pub brokers: Vec<ServerAddr>,
+    /// Brokers of one cluster, and the way to connect to them.
+    pub broker: BrokerSettings,
     /// Publishing of events; `None`: not by this replica.
     pub event_stream: Option<TailSettings>,
     /// Whether this replica delivers outbox rows to the broker.
@@ -141,13 +144,14 @@ impl Sources {
         let needs_broker = needs == Needs::Servers && (event_stream.is_some() || asks_to_relay);
         let trusted = documents::read(&mut read);
         let auth = auth::read(&mut read);
+        let brokers = broker::brokers(&mut read, needs_broker);
         let config = Config {
             server: server::read(&mut read, auth.is_on()),
             auth,
             connections: connections::read(&mut read),
             trusted,
             databases: databases::read(&mut read, needs != Needs::Nothing),
-            brokers: broker::brokers(&mut read, needs_broker),
+            broker: broker_login::read(&mut read, &brokers),
             event_stream,
             outbox_relay: read.flag("NOETL_OUTBOX_RELAY", true),
             projector: read.flag("NOETL_PROJECTOR", true),

@@ -24,7 +24,11 @@ mod connections;
 mod dedup;
 mod dedup_crash;
 mod demo;
+<<<<<<< HEAD
 mod documents;
+=======
+mod dependencies;
+>>>>>>> 7885f98 (TLS and logins for PostgreSQL and NATS)
 mod edge;
 mod epochs;
 mod executions;

@@ -1,0 +1,201 @@
+//! TLS and the login at the broker. Files are read at the start, so that what is wrong with them is known before anything
+//! connects. A secret never appears in a problem or in the settings' debug output.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use async_nats::{ConnectOptions, ServerAddr};
+use nkeys::KeyPair;
+use percent_encoding::percent_decode_str;
+
+use super::reader::Reader;
+
+pub(super) const NAMES: [&str; 5] = [
+    "NOETL_NATS_CREDENTIALS",
+    "NOETL_NATS_NKEY",
+    "NOETL_NATS_ROOT_CERTIFICATE",
+    "NOETL_NATS_CERTIFICATE",
+    "NOETL_NATS_KEY",
+];
+
+/// Brokers of one cluster, and the way to connect to them.
+#[derive(Debug, Clone, Default)]
+pub struct BrokerSettings {
+    /// Addresses, without logins; empty: there is no broker.
+    pub addresses: Vec<ServerAddr>,
+    /// Login at every broker.
+    pub login: Option<Login>,
+    /// Whether every connection must use TLS.
+    pub tls: bool,
+    /// PEM file of the authorities that sign the brokers' certificates; `None`: those of the system.
+    pub root_certificate: Option<PathBuf>,
+    /// PEM files of this client's certificate and key.
+    pub client_certificate: Option<(PathBuf, PathBuf)>,
+}
+
+/// A login at a broker.
+#[derive(Clone)]
+pub enum Login {
+    /// User and password.
+    Password(String, String),
+    /// Token.
+    Token(String),
+    /// Seed of a user's nkey.
+    Nkey(String),
+    /// Contents of a credentials file: a user's JWT and the seed of its nkey.
+    Credentials(String),
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Password(..) => "Password(…)",
+            Self::Token(_) => "Token(…)",
+            Self::Nkey(_) => "Nkey(…)",
+            Self::Credentials(_) => "Credentials(…)",
+        })
+    }
+}
+
+/// Reads the way to connect to the brokers at `listed`, whose addresses may hold a login.
+pub(super) fn read(read: &mut Reader<'_>, listed: &[ServerAddr]) -> BrokerSettings {
+    let path = |read: &Reader<'_>, name| read.sources.text(name).map(PathBuf::from);
+    let root_certificate = path(read, "NOETL_NATS_ROOT_CERTIFICATE");
+    if let Some(path) = &root_certificate {
+        read.certificates("NOETL_NATS_ROOT_CERTIFICATE", path);
+    }
+    let client_certificate = match (path(read, "NOETL_NATS_CERTIFICATE"), path(read, "NOETL_NATS_KEY")) {
+        (Some(certificate), Some(key)) => {
+            read.certificates("NOETL_NATS_CERTIFICATE", &certificate);
+            read.private_key("NOETL_NATS_KEY", &key);
+            Some((certificate, key))
+        }
+        (None, None) => None,
+        (certificate, _) => {
+            let (given, missing) = ("NOETL_NATS_CERTIFICATE", "NOETL_NATS_KEY");
+            let (given, missing) = if certificate.is_some() { (given, missing) } else { (missing, given) };
+            read.problem(format!("{given} is set without {missing}; set both, or neither"));
+            None
+        }
+    };
+    // A login must not travel unprotected to one broker of a cluster whose others are asked for TLS.
+    let tls = listed.iter().any(ServerAddr::tls_required) || root_certificate.is_some() || client_certificate.is_some();
+    let addresses = listed.iter().filter_map(|address| without_login(address).ok()).collect();
+    BrokerSettings { addresses, login: login(read, listed), tls, root_certificate, client_certificate }
+}
+
+fn login(read: &mut Reader<'_>, listed: &[ServerAddr]) -> Option<Login> {
+    let in_url = listed.iter().find_map(in_address);
+    let set = |name| read.sources.text(name).is_some();
+    let given = [
+        ("NOETL_NATS_CREDENTIALS", set("NOETL_NATS_CREDENTIALS")),
+        ("NOETL_NATS_NKEY", set("NOETL_NATS_NKEY")),
+        ("NOETL_NATS_URL", in_url.is_some()),
+    ];
+    let names: Vec<&str> = given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect();
+    if names.len() > 1 {
+        read.problem(format!("{} each hold a login at the broker; keep one of them", names.join(" and ")));
+    }
+    let (credentials, nkey) = (credentials(read), nkey(read));
+    credentials.or(nkey).or(in_url)
+}
+
+/// A user and password, or a token, in an address.
+fn in_address(address: &ServerAddr) -> Option<Login> {
+    let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let user = decoded(address.username()?);
+    Some(match address.password() {
+        Some(password) => Login::Password(user, decoded(password)),
+        None => Login::Token(user),
+    })
+}
+
+/// The address as it may be logged.
+fn without_login(address: &ServerAddr) -> std::io::Result<ServerAddr> {
+    let mut url = address.clone().into_inner();
+    // These fail for addresses that can't hold a login.
+    let _: Result<(), ()> = url.set_username("").and(url.set_password(None));
+    ServerAddr::from_url(url)
+}
+
+fn credentials(read: &mut Reader<'_>) -> Option<Login> {
+    let name = "NOETL_NATS_CREDENTIALS";
+    let text = secret(read, name)?;
+    if ConnectOptions::with_credentials(&text).is_err() {
+        read.problem(format!("{name} names a file that holds no user JWT with the seed of its nkey; make it with nsc"));
+        return None;
+    }
+    Some(Login::Credentials(text))
+}
+
+fn nkey(read: &mut Reader<'_>) -> Option<Login> {
+    let name = "NOETL_NATS_NKEY";
+    let seed = secret(read, name)?.trim().to_owned();
+    if KeyPair::from_seed(&seed).is_err() {
+        read.problem(format!("{name} names a file that holds no seed of an nkey, which begins with SU"));
+        return None;
+    }
+    Some(Login::Nkey(seed))
+}
+
+/// The contents of the file that a setting names.
+fn secret(read: &mut Reader<'_>, name: &str) -> Option<String> {
+    let path = PathBuf::from(read.sources.text(name)?);
+    let bytes = read.file(name, &path)?;
+    let text = String::from_utf8(bytes);
+    text.map_err(|_| read.problem(format!("{name} names {}, which is no text", path.display()))).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::{ConfigError, Needs, Sources};
+
+    fn problems(settings: &[(&'static str, &str)]) -> Vec<String> {
+        let base = [("NOETL_CLUSTER_DSN", "postgres://a/b"), ("NOETL_NATS_URL", "nats://broker")];
+        let all = base.into_iter().chain(settings.iter().copied());
+        let sources = Sources::default().with(all.map(|(name, value)| (name, value.to_owned())));
+        sources.check(Needs::Servers).map_or_else(|ConfigError(problems)| problems, |_| Vec::new())
+    }
+
+    #[test]
+    fn wrong_logins_and_files_are_reported_together_and_hold_no_secret() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path.to_str().unwrap().to_owned()
+        };
+        let (seed, pem) = (file("seed", "SUAhem-a-secret"), file("pem", "a-secret"));
+        let found = problems(&[
+            ("NOETL_NATS_URL", "nats://user:a-secret@broker"),
+            ("NOETL_NATS_CREDENTIALS", &seed),
+            ("NOETL_NATS_NKEY", &seed),
+            ("NOETL_NATS_ROOT_CERTIFICATE", &pem),
+            ("NOETL_NATS_CERTIFICATE", &pem),
+        ]);
+        assert_eq!(found.len(), 5, "{found:?}");
+        let about = |start: &str| found.iter().filter(|problem| problem.starts_with(start)).count();
+        assert_eq!(about("NOETL_NATS_CREDENTIALS names a file"), 1, "{found:?}");
+        assert_eq!(about("NOETL_NATS_NKEY names a file"), 1, "{found:?}");
+        assert_eq!(about("NOETL_NATS_ROOT_CERTIFICATE names"), 1, "{found:?}");
+        assert_eq!(about("NOETL_NATS_CERTIFICATE is set without NOETL_NATS_KEY"), 1, "{found:?}");
+        assert_eq!(about("NOETL_NATS_CREDENTIALS and NOETL_NATS_NKEY and NOETL_NATS_URL each"), 1, "{found:?}");
+        assert!(!found.concat().contains("a-secret"), "{found:?}");
+    }
+
+    #[test]
+    fn a_login_is_taken_out_of_the_address_and_not_shown() {
+        let sources = Sources::default().with([
+            ("NOETL_CLUSTER_DSN", "postgres://a/b".to_owned()),
+            ("NOETL_NATS_URL", "tls://user:p%40ss@one:4333,nats://two".to_owned()),
+        ]);
+        let broker = sources.check(Needs::Servers).unwrap().broker;
+        let addresses: Vec<_> = broker.addresses.iter().map(|address| address.as_url_str()).collect();
+        assert_eq!(addresses, ["tls://one:4333", "nats://two"]);
+        assert!(
+            broker.tls
+                && matches!(&broker.login, Some(super::Login::Password(user, password)) if user == "user" && password == "p@ss")
+        );
+        assert!(!format!("{broker:?}").contains("p@ss"));
+    }
+}

@@ -1,0 +1,72 @@
+//! TLS of a database's DSN: the parameters `sslmode`, `sslrootcert`, `sslcert` and `sslkey`, as libpq names them.
+
+use std::path::PathBuf;
+
+use percent_encoding::percent_decode_str;
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
+
+use super::reader::Reader;
+
+/// Checks the TLS parameters of a DSN, and returns the options with a mode that uses them.
+pub(super) fn check(read: &mut Reader<'_>, name: &str, dsn: &str, options: PgConnectOptions) -> PgConnectOptions {
+    let path = |key: &str| parameter(dsn, key).map(PathBuf::from);
+    let (root, certificate, key) = (path("sslrootcert"), path("sslcert"), path("sslkey"));
+    let label = |key: &str| format!("{key} of {name}");
+    if let Some(root) = &root {
+        read.certificates(&label("sslrootcert"), root);
+    }
+    match (&certificate, &key) {
+        (Some(certificate), Some(key)) => {
+            read.certificates(&label("sslcert"), certificate);
+            read.private_key(&label("sslkey"), key);
+        }
+        (None, None) => {}
+        _ => read.problem(format!("{name} has one of sslcert and sslkey; give both, or neither")),
+    }
+    let given = root.is_some() || certificate.is_some() || key.is_some();
+    match options.get_ssl_mode() {
+        PgSslMode::Disable | PgSslMode::Allow | PgSslMode::Prefer if given => {
+            read.problem(format!(
+                "{name} has certificates, but its sslmode does not insist on TLS; add sslmode=verify-full"
+            ));
+            options
+        }
+        // As libpq does: a mode that only encrypts would leave the certificate that was given unused.
+        PgSslMode::Require if root.is_some() => options.ssl_mode(PgSslMode::VerifyCa),
+        _ => options,
+    }
+}
+
+/// A parameter of a URL's query.
+fn parameter(dsn: &str, key: &str) -> Option<String> {
+    let (_, query) = dsn.split_once('?')?;
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let value = pairs.filter(|(name, _)| *name == key).map(|(_, value)| value).last()?;
+    Some(percent_decode_str(value).decode_utf8_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::{ConfigError, Needs, Sources};
+
+    fn problems(dsn: &str) -> Vec<String> {
+        let sources = Sources::default().with([("NOETL_CLUSTER_DSN", dsn.to_owned())]);
+        sources.check(Needs::Databases).map_or_else(|ConfigError(problems)| problems, |_| Vec::new())
+    }
+
+    #[test]
+    fn certificates_that_are_missing_or_not_used_are_reported() {
+        let missing =
+            problems("postgres://u:secret@h/d?sslmode=verify-full&sslrootcert=/not%2Fthere.pem&sslcert=/c.pem");
+        assert_eq!(missing.len(), 2, "{missing:?}");
+        assert!(missing[0].starts_with("sslrootcert of NOETL_CLUSTER_DSN names /not/there.pem:"), "{missing:?}");
+        assert!(missing[1].contains("one of sslcert and sslkey"), "{missing:?}");
+        assert!(!missing.concat().contains("secret"), "{missing:?}");
+        let pem = tempfile::NamedTempFile::new().unwrap();
+        let certificate = rcgen::generate_simple_self_signed(["h".to_owned()]).unwrap().cert.pem();
+        std::fs::write(pem.path(), certificate).unwrap();
+        let with = |mode: &str| problems(&format!("postgres://h/d?{mode}sslrootcert={}", pem.path().display()));
+        assert_eq!(with("sslmode=verify-full&"), [""; 0]);
+        assert!(with("")[0].contains("add sslmode=verify-full"));
+    }
+}
