@@ -110,6 +110,7 @@ pub async fn list(
     let wanted = |id: &&i64| filter.execution_ids.as_ref().is_none_or(|ids| ids.contains(&Id::new(**id)));
     let executions: Vec<i64> = executions.iter().filter(wanted).copied().collect();
     let type_patterns = filter.type_patterns();
+    // Sorted inside, where large values are only referred to: their texts are made row by row, as the rows are sent.
     macro_rules! listed {
         ($order:literal) => {
             sqlx::query_as!(
@@ -123,17 +124,19 @@ pub async fn list(
                           CASE WHEN 'error' = ANY($9) THEN error END AS error,
                           CASE WHEN 'stack_trace' = ANY($9) THEN stack_trace END AS stack_trace,
                           tenant_id, organization_id
-                   FROM unnest($1::bigint[]) AS log (id)
-                   CROSS JOIN LATERAL (
-                       SELECT * FROM noetl.event
-                       WHERE execution_id = log.id AND event_id > $2 AND ($3::bigint IS NULL OR event_id < $3)
-                         AND ($4::text[] IS NULL OR event_type LIKE ANY($4))
-                         AND ($5::text[] IS NULL OR node_name = ANY($5))
-                         AND ($6::text[] IS NULL OR status = ANY($6))
-                         AND ($7::bigint IS NULL OR parent_execution_id = $7)
-                       ORDER BY "# + $order + " LIMIT $8
-                   ) AS page
-                   ORDER BY execution_id, " + $order,
+                   FROM (
+                       SELECT page.* FROM unnest($1::bigint[]) AS log (id)
+                       CROSS JOIN LATERAL (
+                           SELECT * FROM noetl.event
+                           WHERE execution_id = log.id AND event_id > $2 AND ($3::bigint IS NULL OR event_id < $3)
+                             AND ($4::text[] IS NULL OR event_type LIKE ANY($4))
+                             AND ($5::text[] IS NULL OR node_name = ANY($5))
+                             AND ($6::text[] IS NULL OR status = ANY($6))
+                             AND ($7::bigint IS NULL OR parent_execution_id = $7)
+                           ORDER BY "# + $order + " LIMIT $8
+                       ) AS page
+                       ORDER BY execution_id, " + $order + " OFFSET 0
+                   ) AS page",
                 &executions,
                 range.above,
                 range.below,

@@ -24,11 +24,8 @@ mod connections;
 mod dedup;
 mod dedup_crash;
 mod demo;
-<<<<<<< HEAD
-mod documents;
-=======
 mod dependencies;
->>>>>>> 7885f98 (TLS and logins for PostgreSQL and NATS)
+mod documents;
 mod edge;
 mod epochs;
 mod executions;
