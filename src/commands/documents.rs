@@ -80,13 +80,11 @@ pub(super) fn run(command: Documents) -> Result<(), DocumentsError> {
         Format::Apollo => Manifest::apollo(&extracted),
     };
     let text = serde_json::to_string_pretty(&manifest)?;
-    match options.output {
-        Some(path) => std::fs::write(&path, text + "\n").map_err(|source| DocumentsError::File { path, source }),
-        None => {
-            println!("{text}");
-            Ok(())
-        }
+    if let Some(path) = options.output {
+        return std::fs::write(&path, text + "\n").map_err(|source| DocumentsError::File { path, source });
     }
+    println!("{text}");
+    Ok(())
 }
 
 /// Reads the files of a folder in the order of their paths.

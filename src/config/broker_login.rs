@@ -190,7 +190,7 @@ mod tests {
             ("NOETL_NATS_URL", "tls://user:p%40ss@one:4333,nats://two".to_owned()),
         ]);
         let broker = sources.check(Needs::Servers).unwrap().broker;
-        let addresses: Vec<_> = broker.addresses.iter().map(|address| address.as_url_str()).collect();
+        let addresses: Vec<_> = broker.addresses.iter().map(async_nats::ServerAddr::as_url_str).collect();
         assert_eq!(addresses, ["tls://one:4333", "nats://two"]);
         assert!(
             broker.tls

@@ -40,8 +40,8 @@ pub(super) fn check(read: &mut Reader<'_>, name: &str, dsn: &str, options: PgCon
 /// A parameter of a URL's query.
 fn parameter(dsn: &str, key: &str) -> Option<String> {
     let (_, query) = dsn.split_once('?')?;
-    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-    let value = pairs.filter(|(name, _)| *name == key).map(|(_, value)| value).last()?;
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let (_, value) = pairs.rfind(|(name, _)| *name == key)?;
     Some(percent_decode_str(value).decode_utf8_lossy().into_owned())
 }
 

@@ -44,7 +44,9 @@ struct Definitions {
 /// not defined, and operations that a server with these types and limits would refuse.
 pub fn extract(sources: &[Source], types: &TypeSystem, limits: &Limits) -> Result<Vec<Extracted>, Vec<String>> {
     let mut definitions = Definitions::default();
-    sources.iter().for_each(|source| definitions.read(source));
+    for source in sources {
+        definitions.read(source);
+    }
     let Definitions { operations, fragments, mut problems } = definitions;
     let mut extracted = Vec::new();
     for (name, (path, operation)) in operations {
@@ -88,7 +90,8 @@ impl Definitions {
                     define(&mut self.fragments, &mut self.problems, name.as_str(), path, fragment);
                 }
                 _ => {
-                    self.problems.push(format!("{path}: it defines types; only operations and fragments are extracted"))
+                    self.problems
+                        .push(format!("{path}: it defines types; only operations and fragments are extracted"));
                 }
             }
         }

@@ -106,7 +106,7 @@ impl Manifest {
 /// Returns the SHA-256 of a text as lower-case hexadecimal digits.
 #[must_use]
 pub fn sha256(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat()
 }
 
 fn plain(id: &str) -> &str {
