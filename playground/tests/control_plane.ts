@@ -17,10 +17,10 @@ export interface ControlPlane {
 
 export const BINARY = resolve(process.env.NOETL_GRAPHQL_BIN ?? "../target/debug/noetl-graphql");
 
-/** The server under test: the one at NOETL_TEST_URL, or one of our own with a data directory of its own. */
+/** The server under test: the one at NOETL_TEST_URL, or one of our own, with a data directory of its own. Settings need our own. */
 export async function startControlPlane(settings: Record<string, string> = {}): Promise<ControlPlane> {
   const running = process.env.NOETL_TEST_URL;
-  if (running) {
+  if (running && Object.keys(settings).length === 0) {
     return { url: running.replace(/\/$/, ""), stop: async () => {} };
   }
   if (!existsSync(BINARY)) {

@@ -10,8 +10,6 @@ import { Playground } from "./playground";
 let controlPlane: ControlPlane;
 let token: string;
 
-test.skip(!!process.env.NOETL_TEST_URL, "the running server has tokens of its own");
-
 test.beforeAll(async () => {
   test.setTimeout(180_000);
   const tokens = join(mkdtempSync(join(tmpdir(), "noetl-tokens-")), "tokens");

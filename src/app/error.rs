@@ -33,9 +33,9 @@ pub enum AppError {
          written; drop those keys and migrate again"
     )]
     ReferencesCatalog {
-        /// Which one.
+        /// The database.
         database: DatabaseName,
-        /// Which tables.
+        /// Names of the tables.
         tables: String,
     },
     /// The map does not fit the shards.
@@ -44,9 +44,9 @@ pub enum AppError {
     /// A database belongs elsewhere.
     #[error("{database} belongs to {found}; NOETL_CLUSTER_DSN and NOETL_SHARDS must name each database in its place")]
     WrongDatabase {
-        /// Where it is configured.
+        /// Place in which it is configured.
         database: DatabaseName,
-        /// What it says it is.
+        /// Identity that the database states.
         found: String,
     },
     /// All machine ids, or the pinned one, are taken.

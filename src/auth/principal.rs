@@ -194,7 +194,7 @@ pub struct Principal {
     pub subject: Arc<str>,
     /// Roles, without repetition.
     pub roles: Vec<Role>,
-    /// What the caller may do.
+    /// Capabilities of the caller.
     pub capabilities: Capabilities,
     /// Tenant of the caller.
     pub tenant: Option<Arc<str>>,

@@ -63,7 +63,7 @@ pub enum TokenFileError {
     Line {
         /// Number, from 1.
         line: usize,
-        /// What to correct.
+        /// The correction to make.
         problem: String,
     },
 }
@@ -230,7 +230,7 @@ pub fn check_name(field: &str, name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The kind of a JSON error, without the text of the line: somebody may have pasted a token there.
+/// The kind of a JSON error, without the text of the line, which may be a token that was pasted by mistake.
 fn kind_of(error: &serde_json::Error) -> &'static str {
     match error.classify() {
         serde_json::error::Category::Data => "a field is missing, unknown or of another type",

@@ -33,7 +33,7 @@ pub struct Edge<E> {
     pub prepare: Prepare,
     /// Says how to find out the outcome of a mutation that reached its deadline.
     pub advice: Advice,
-    /// How long a query or mutation may take before it is logged as slow; zero: none is.
+    /// Time after which a query or mutation is logged as slow; zero: none is.
     pub slow_operation: Duration,
     /// Admits callers; none admits everybody.
     pub admit: Option<Admit>,

@@ -35,7 +35,7 @@ pub(super) struct Engine<E> {
     pub(super) prepare: Prepare,
     pub(super) types: Arc<TypeSystem>,
     pub(super) advice: Advice,
-    /// How long a query or mutation may take before it is logged as slow; zero: none is.
+    /// Time after which a query or mutation is logged as slow; zero: none is.
     pub(super) slow: Duration,
     /// The request whose operations these are.
     pub(super) request_id: RequestId,

@@ -141,7 +141,7 @@ impl Fault {
     }
 }
 
-/// Why a body is no request, in the terms of async-graphql-axum's extractor.
+/// Converts the reason for which async-graphql-axum's extractor refuses a body.
 impl From<ParseRequestError> for Fault {
     fn from(error: ParseRequestError) -> Self {
         match error {

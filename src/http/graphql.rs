@@ -36,7 +36,7 @@ pub(super) async fn serve<E: Executor>(State(gate): State<Arc<Gate<E>>>, request
 const OFFERED: &str =
     "application/graphql-response+json or application/json, for subscriptions multipart/mixed;subscriptionSpec=1.0";
 
-/// What a client accepts as the response.
+/// Forms of response that a client accepts.
 #[derive(Debug, Clone, Copy)]
 struct Accepted {
     media: Option<Media>,

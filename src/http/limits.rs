@@ -63,14 +63,14 @@ pub struct Limits {
     /// Share of each of the four totals above that one caller may take, in percent. A caller is an authenticated subject,
     /// else an IPv4 address or an IPv6 /64. Default 50.
     pub caller_share: u8,
-    /// How long a request head, or a TLS handshake, may take to arrive; also how long a connection may stay open before its
+    /// Time in which a request head, or a TLS handshake, must arrive; also how long a connection may stay open before its
     /// first request. Default 10 s.
     pub header_timeout: Duration,
     /// Bytes of a request head, at least 8 KiB; it has at most 100 fields. Default 64 KiB.
     pub header_bytes: usize,
-    /// How long a connection may stay open between two requests. Default 75 s.
+    /// Time for which a connection may stay open between two requests. Default 75 s.
     pub keep_alive: Duration,
-    /// How long a client may read nothing of what waits for it before its connection ends. Default 30 s.
+    /// Time for which a client may read nothing of a waiting response before its connection ends. Default 30 s.
     pub write_timeout: Duration,
     /// Requests at once on one HTTP/2 connection. Default 100.
     pub streams_per_connection: u32,

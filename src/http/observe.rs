@@ -81,7 +81,7 @@ pub(super) struct Observed {
     slow: Option<SlowLog>,
 }
 
-/// What the log says of an operation that took at least a given time.
+/// Log line of an operation that took at least a given time.
 struct SlowLog {
     least: Duration,
     request_id: RequestId,

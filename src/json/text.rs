@@ -52,7 +52,7 @@ impl Text {
 }
 
 impl Unreadable {
-    /// What is shown where the JSON would be: `{"error": {"code": "UNREADABLE", "message": …}}`.
+    /// Value that replaces the JSON: `{"error": {"code": "UNREADABLE", "message": …}}`.
     #[must_use]
     pub fn in_place(&self) -> Text {
         Text(marker(&self.to_string()).to_string().into())

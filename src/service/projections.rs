@@ -64,7 +64,8 @@ impl Projections {
         (found.into_iter().map(|projected| (projected.execution_id, projected)).collect(), failed)
     }
 
-    /// How those of these executions ended that did, with `reasons` also why, and the shards that could not be read.
+    /// Returns the ends of those executions that ended, with `reasons` also their reasons, and the shards that could not
+    /// be read.
     #[tracing::instrument(
         level = "debug", name = "projections.ends", skip_all,
         fields(count = ids.len(), first = ids.first().map(tracing::field::display))

@@ -24,7 +24,7 @@ pub struct CatalogEntry {
     pub content: Option<String>,
     /// The parsed content. Of an outline, absent.
     pub payload: Option<Document>,
-    /// What else the registration said. Of an outline, absent.
+    /// Further data of the registration. Absent in an outline.
     pub meta: Option<Text>,
     /// When it was registered.
     pub created_at: DateTime<Utc>,

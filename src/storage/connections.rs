@@ -1,4 +1,4 @@
-//! The connections of one database: a bounded pool that gives a connection back whatever becomes of its user.
+//! The connections of one database: a bounded pool that gives a connection back however its user ends.
 //!
 //! The future of a statement is dropped when its caller disconnects, its deadline passes or its operation passes a limit.
 //! The driver then only forgets the statement, which runs on in the database and keeps the connection busy. So a

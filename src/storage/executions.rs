@@ -114,7 +114,7 @@ pub async fn by_ids(shard: &Database, ids: &[i64]) -> Result<Vec<ExecutionRow>, 
     shard.run(rows.fetch_all(shard.pool())).await
 }
 
-/// Why those of these executions failed or were cancelled that did, in no order.
+/// Returns the reasons of those executions that failed or were cancelled, in no order.
 pub async fn errors(shard: &Database, ids: &[i64]) -> Result<Vec<(i64, String)>, StorageError> {
     let rows = sqlx::query!(
         r#"SELECT execution_id, error AS "error!" FROM noetl.execution WHERE execution_id = ANY($1) AND error IS NOT NULL"#,

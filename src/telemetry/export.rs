@@ -29,11 +29,11 @@ use crate::config::OtlpSettings;
 
 /// Spans that wait to be sent, about 1 KiB each.
 const QUEUE: usize = 8192;
-/// How long a span waits until its batch is sent.
+/// Time that a span waits until its batch is sent.
 const DELAY: Duration = Duration::from_secs(1);
-/// How long a request to the collector may take.
+/// Time that a request to the collector may take.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(5);
-/// How long the spans that are left may take at a shutdown.
+/// Time that sending the remaining spans may take at a shutdown.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(3);
 /// The name under which traces show this server, and where its own spans come from.
 const SERVICE: &str = "noetl-graphql";

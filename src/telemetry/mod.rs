@@ -23,7 +23,7 @@ use export::Export;
 
 /// Where the database driver reports each statement.
 const STATEMENTS: &str = "sqlx::query";
-/// How often samples are folded: a second of a busy server's samples is small.
+/// Interval at which samples are folded: a second of a busy server's samples is small.
 pub const FOLD_EVERY: Duration = Duration::from_secs(1);
 
 /// Logging or metrics could not be set up.
@@ -43,7 +43,7 @@ pub enum TelemetryError {
     Export(#[from] ExporterBuildError),
 }
 
-/// What the process set up; see [`Self::finish`].
+/// Telemetry of the process; see [`Self::finish`].
 pub struct Telemetry {
     /// Renders the metrics.
     pub metrics: PrometheusHandle,

@@ -95,7 +95,7 @@ impl Amount {
     }
 }
 
-/// What a selection set weighs.
+/// Weight of a selection set.
 #[derive(Debug, Clone, Copy, Default)]
 struct Weight {
     /// Fields and fragments.
@@ -211,7 +211,7 @@ impl<'a> Scale<'a> {
         })
     }
 
-    /// How often what is selected in `field` is resolved.
+    /// Number of times that the selection of `field` is resolved.
     fn times(&self, field: &Field, inner: Amount, introspection: bool) -> Times {
         if introspection {
             let list = INTROSPECTION_LISTS.contains(&field.name.as_str());
@@ -252,7 +252,7 @@ impl<'a> Scale<'a> {
         }
     }
 
-    /// What matters of a variable's value: a number, or the sizes within an object.
+    /// The relevant part of a variable's value: a number, or the sizes within an object.
     fn variable(&self, name: &Name) -> Option<Sized> {
         match self.variables.get(name.as_str()) {
             Some(Given::Number(number)) => Some(Sized::Number(number.as_u64().unwrap_or(1).max(1))),
@@ -299,7 +299,7 @@ impl<'a> Scale<'a> {
     }
 }
 
-/// How often the parts of a selection set are resolved.
+/// Number of times that the parts of a selection set are resolved.
 #[derive(Debug, Clone, Copy)]
 struct Times {
     paged: u64,
@@ -312,7 +312,7 @@ impl Times {
     }
 }
 
-/// What a variable says of the length of a list.
+/// Length of a list according to a variable.
 enum Sized {
     Number(u64),
     /// The longest within an input object.

@@ -64,7 +64,7 @@ pub(super) struct Checked {
     pub(super) document: executor::ExecutableDocument,
     /// The values of the variables that it declares, with defaults.
     pub(super) variables: Variables,
-    /// What its answers look like.
+    /// Shape of its responses.
     pub(super) shape: Shape,
     /// Whether it reads the schema: `__schema` or `__type`.
     pub(super) introspects: bool,

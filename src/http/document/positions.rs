@@ -6,7 +6,7 @@ use async_graphql::Pos;
 /// Bytes between two marks, which bound the bytes that one look-up reads.
 const STEP: usize = 256;
 
-/// Where the lines of a document are. Columns count characters, and both start at 1 (GraphQL specification, 7.1.2).
+/// Positions of the lines of a document. Columns count characters, and both start at 1 (GraphQL specification, 7.1.2).
 #[derive(Debug)]
 pub(super) struct Positions<'a> {
     text: &'a [u8],

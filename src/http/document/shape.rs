@@ -14,7 +14,7 @@ use async_graphql::{Name, PathSegment, Pos, Response, ServerError, Value};
 
 use crate::http::reply::{code, set_code};
 
-/// What an operation selects of one object, in the order of the document, with its fields merged.
+/// Selection of one object, in the order of the document, with its fields merged.
 #[derive(Debug, Default)]
 pub(in crate::http) struct Shape {
     members: Vec<Member>,

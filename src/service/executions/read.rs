@@ -109,7 +109,7 @@ impl Executions {
         (found.into_iter().map(|(id, workload)| (Id::new(id), workload)).collect(), failed)
     }
 
-    /// Why those of these executions failed or were cancelled that did, and the shards that could not be read.
+    /// Returns the reasons of those executions that failed or were cancelled, and the shards that could not be read.
     pub async fn errors(&self, ids: &[Id]) -> (HashMap<Id, String>, BTreeMap<ShardIndex, ServiceError>) {
         let query = |shard, ids: Vec<i64>| async move { executions::errors(shard, &ids).await };
         let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;

@@ -5,7 +5,7 @@ use noetl_graphql::auth::principal::Capability::{
     self, Advance, Cancel, Catalog, Execute, Lifecycle, Live, Outbox, OwnLifecycle, Project, Read, Retry,
 };
 
-/// What a caller needs for a field.
+/// Capabilities that a field needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
     /// Nothing: who holds the object may read the field.
