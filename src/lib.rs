@@ -9,7 +9,8 @@
 //!
 //! Data comes in at [`http`], goes down once through [`graphql`] and [`service`] to [`storage`], and comes out through
 //! [`stream`]; no layer calls back up. The row types of [`storage`] are what the services answer with. [`config`] is the
-//! only reader of the environment, [`supervisor`] the only one who starts tasks. Every layer reads JSON with [`json`].
+//! only reader of the environment, [`supervisor`] the only one who starts tasks. Every layer reads JSON with the crate
+//! `noetl-json`.
 //! [`auth`] identifies callers.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests read what they wrote themselves"))]
@@ -21,7 +22,6 @@ pub mod config;
 pub mod domain;
 pub mod graphql;
 pub mod http;
-pub mod json;
 pub mod local;
 pub mod service;
 pub mod storage;

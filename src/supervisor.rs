@@ -59,13 +59,11 @@ pub enum EndedEarly {
     /// By a panic, or because it was aborted.
     #[error("a task panicked")]
     Panic(#[from] JoinError),
-    /// Signals can't be received.
-    #[error("signals can't be received")]
-    Signals(#[from] std::io::Error),
 }
 
-/// The shutdown was interrupted by another signal.
-struct Interrupted;
+/// A signal that asks the process to stop came first.
+#[derive(Debug)]
+pub struct Interrupted;
 
 impl Supervisor {
     /// Returns the token that is cancelled when clients should move to another replica.
@@ -104,10 +102,14 @@ impl Supervisor {
         self.servers.spawn(async move { (name, server.await.map_err(Into::into)) });
     }
 
-    /// Waits for SIGINT, SIGTERM, a task that ends early, or `ended`, which says why the process can't go on; then ends
-    /// all tasks.
-    pub async fn run(mut self, patience: Patience, ended: impl Future<Output = EndedEarly>) -> Result<(), EndedEarly> {
-        let mut signals = Signals::listen()?;
+    /// Waits for a signal, a task that ends early, or `ended`, which returns the reason that the process must end; then
+    /// ends all tasks.
+    pub async fn run(
+        mut self,
+        patience: Patience,
+        mut signals: Signals,
+        ended: impl Future<Output = EndedEarly>,
+    ) -> Result<(), EndedEarly> {
         let (delay, outcome) = tokio::select! {
             kind = signals.next() => (if kind == SignalKind::terminate() { patience.delay } else { Duration::ZERO }, Ok(())),
             Some(ended) = self.servers.join_next() => (Duration::ZERO, Err(early(ended))),
@@ -150,14 +152,16 @@ async fn all_ended(tasks: &mut Tasks, patience: Duration) -> bool {
     tokio::time::timeout(patience, ended).await.is_ok()
 }
 
-/// The signals that ask a process to stop.
-struct Signals {
+/// SIGINT and SIGTERM, which ask a process to stop. From [`listen`](Self::listen) on they no longer kill the process.
+#[derive(Debug)]
+pub struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Signals {
-    fn listen() -> std::io::Result<Self> {
+    /// Begins to listen. A signal that comes before the first wait is not lost.
+    pub fn listen() -> std::io::Result<Self> {
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
@@ -168,10 +172,10 @@ impl Signals {
         }
     }
 
-    /// Waits for `step`, unless another signal comes first.
-    async fn interrupt<T>(&mut self, step: impl Future<Output = T>) -> Result<T, Interrupted> {
+    /// Runs `step` to its end, unless a signal comes first; then `step` is dropped.
+    pub async fn interrupt<T>(&mut self, step: impl Future<Output = T>) -> Result<T, Interrupted> {
         tokio::select! {
-            outcome = step => Ok(outcome),
+            outcome = Box::pin(step) => Ok(outcome),
             _ = self.next() => Err(Interrupted),
         }
     }

@@ -42,7 +42,7 @@ use crate::service::{clock, fault};
 use crate::storage::budget::BudgetLimits;
 use crate::storage::pools::{Database, Databases};
 use crate::stream::hub::Hub;
-use crate::supervisor::{EndedEarly, Patience, Supervisor};
+use crate::supervisor::{EndedEarly, Patience, Signals, Supervisor};
 use crate::tasks::maintain;
 use databases::connect;
 
@@ -141,7 +141,12 @@ impl App {
     }
 
     /// Serves until a signal, or until `ended` says why the process can't go on.
-    pub async fn serve(self, socket: TcpListener, ended: impl Future<Output = EndedEarly>) -> Result<(), AppError> {
+    pub async fn serve(
+        self,
+        socket: TcpListener,
+        signals: Signals,
+        ended: impl Future<Output = EndedEarly>,
+    ) -> Result<(), AppError> {
         let Self { services, mut supervisor, router, health, connections, listener, patience } = self;
         if let Some((address, router)) = health {
             let socket = listen(address).await?;
@@ -155,7 +160,7 @@ impl App {
             connections.wait().await;
             Ok::<(), std::io::Error>(())
         });
-        let outcome = supervisor.run(patience, ended).await;
+        let outcome = supervisor.run(patience, signals, ended).await;
         if let Err(error) = services.ids.release().await {
             tracing::warn!(%error, "the machine id is free when its lease runs out");
         }

@@ -21,14 +21,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::Grant;
 use super::principal::{LOCAL, Principal, Role, UnknownRole};
-use crate::json::{self, Typed};
+use noetl_json::{self as json, Typed};
 
 /// Beginning of every token, by which scanners for leaked secrets recognise one.
 pub const PREFIX: &str = "noetl_";
 /// Subject of the caller that shows `NOETL_INTERNAL_API_TOKEN`.
 pub const INTERNAL: &str = "internal";
 /// Interval at which the file is read. A removed token ends within a second.
-const POLL: Duration = Duration::from_millis(500);
+const POLL: Duration = Duration::from_millis(250);
 /// Longest subject and tenant, in bytes.
 const MAX_NAME_BYTES: usize = 256;
 

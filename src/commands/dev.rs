@@ -4,14 +4,15 @@ use std::path::PathBuf;
 
 use clap::{Args, value_parser};
 use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::net::TcpListener;
 
 use super::Failure;
 use crate::app::{self, App};
-use crate::config::{Needs, Sources};
+use crate::config::{Config, Needs, Sources};
 use crate::local::{LocalOptions, LocalServers};
 use crate::service::catalog::Registration;
 use crate::service::error::ServiceError;
-use crate::supervisor::EndedEarly;
+use crate::supervisor::{EndedEarly, Interrupted, Signals};
 use crate::telemetry;
 
 /// Path and content of the sample catalog.
@@ -35,37 +36,53 @@ pub(super) struct Options {
     shards: u16,
 }
 
-/// Starts the servers, serves, and stops them again.
+/// Starts the servers, serves, and stops them again. A signal stops it in any of its steps.
 pub(super) async fn run(options: Options) -> Result<(), Failure> {
     let sources = Sources::read()?;
     let telemetry = telemetry::start(&sources.log(), sources.otlp().as_ref())?;
     let local = sources.check(Needs::Nothing)?;
+    let mut signals = Signals::listen()?;
     let mut wanted = LocalOptions::new(options.data_dir, options.shards);
     wanted.postgres_bin = local.process.pg_bin;
-    let mut servers = LocalServers::start(&wanted).await?;
-    let port = options.port.unwrap_or(local.server.port);
-    let sources = sources.with([
-        ("NOETL_PORT", port.to_string()),
-        // No balancer stands before it.
-        ("NOETL_SHUTDOWN_DELAY_SECS", "0".to_owned()),
-        ("NOETL_CLUSTER_DSN", servers.cluster_dsn()),
-        ("NOETL_SHARDS", servers.shard_dsns().join(",")),
-        ("NOETL_NATS_URL", servers.nats_url()),
-    ]);
-    let outcome = serve(&sources, telemetry.metrics.clone(), &mut servers).await;
-    servers.stop().await;
+    let outcome = match signals.interrupt(LocalServers::start(&wanted)).await {
+        Ok(servers) => {
+            let mut servers = servers?;
+            let sources = settings(sources, &servers, options.port.unwrap_or(local.server.port));
+            let outcome = Box::pin(serve(&sources, telemetry.metrics.clone(), signals, &mut servers)).await;
+            servers.stop().await;
+            outcome
+        }
+        Err(Interrupted) => Ok(()),
+    };
     telemetry.finish().await;
     outcome?;
     println!("stopped; the data stays for the next start");
     Ok(())
 }
 
-async fn serve(sources: &Sources, metrics: PrometheusHandle, servers: &mut LocalServers) -> Result<(), Failure> {
+/// Adds the settings that name the private servers.
+fn settings(sources: Sources, servers: &LocalServers, port: u16) -> Sources {
+    sources.with([
+        ("NOETL_PORT", port.to_string()),
+        // No balancer stands before it.
+        ("NOETL_SHUTDOWN_DELAY_SECS", "0".to_owned()),
+        ("NOETL_CLUSTER_DSN", servers.cluster_dsn()),
+        ("NOETL_SHARDS", servers.shard_dsns().join(",")),
+        ("NOETL_NATS_URL", servers.nats_url()),
+    ])
+}
+
+async fn serve(
+    sources: &Sources,
+    metrics: PrometheusHandle,
+    mut signals: Signals,
+    servers: &mut LocalServers,
+) -> Result<(), Failure> {
     let config = sources.check(Needs::Servers)?;
-    let listener = app::bind(&config).await?;
-    app::migrate(&config).await?;
-    let app = App::start(&config, metrics).await?;
-    register_samples(&app).await.map_err(app::AppError::from)?;
+    let (app, listener) = match signals.interrupt(start(&config, metrics)).await {
+        Ok(started) => started?,
+        Err(Interrupted) => return Ok(()),
+    };
     let port = listener.local_addr().map_or(config.server.port, |address| address.port());
     servers.publish_port(port)?;
     let url = format!("{}://{}:{port}", config.connections.scheme(), config.server.host);
@@ -74,7 +91,15 @@ async fn serve(sources: &Sources, metrics: PrometheusHandle, servers: &mut Local
     println!("settings  {}", servers.env_file().display());
     println!("Ctrl-C stops everything.");
     let ended = async { EndedEarly::Task { name: "private servers", error: Some(servers.wait_exit().await.into()) } };
-    Ok(app.serve(listener, ended).await?)
+    Ok(app.serve(listener, signals, ended).await?)
+}
+
+async fn start(config: &Config, metrics: PrometheusHandle) -> Result<(App, TcpListener), app::AppError> {
+    let listener = app::bind(config).await?;
+    app::migrate(config).await?;
+    let app = App::start(config, metrics).await?;
+    register_samples(&app).await?;
+    Ok((app, listener))
 }
 
 /// Registers the samples that are not there yet.

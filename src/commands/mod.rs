@@ -15,7 +15,7 @@ use crate::app::{self, App, AppError};
 use crate::config::{Config, ConfigError, Needs, Sources};
 use crate::graphql::schema;
 use crate::local::LocalError;
-use crate::supervisor::EndedEarly;
+use crate::supervisor::{EndedEarly, Interrupted, Signals};
 use crate::telemetry::{self, Telemetry, TelemetryError};
 
 /// The GraphQL control plane of NoETL.
@@ -61,6 +61,9 @@ pub enum Failure {
     /// Logging or metrics could not be set up.
     #[error(transparent)]
     Telemetry(#[from] TelemetryError),
+    /// Signals can't be received.
+    #[error("signals can't be received: {0}")]
+    Signals(#[from] std::io::Error),
     /// The private servers of `dev`.
     #[error(transparent)]
     Local(#[from] LocalError),
@@ -149,9 +152,13 @@ fn start_logging() -> Result<(Sources, Telemetry), Failure> {
 }
 
 async fn serve(config: &Config, metrics: PrometheusHandle) -> Result<(), Failure> {
-    let app = App::start(config, metrics).await?;
-    let listener = app::bind(config).await?;
+    let mut signals = Signals::listen()?;
+    let start = async { Ok::<_, AppError>((App::start(config, metrics).await?, app::bind(config).await?)) };
+    let (app, listener) = match signals.interrupt(start).await {
+        Ok(started) => started?,
+        Err(Interrupted) => return Ok(()),
+    };
     let port = listener.local_addr().map_or(config.server.port, |address| address.port());
     println!("listening on {}://{}", config.connections.scheme(), std::net::SocketAddr::new(config.server.host, port));
-    Ok(app.serve(listener, std::future::pending::<EndedEarly>()).await?)
+    Ok(app.serve(listener, signals, std::future::pending::<EndedEarly>()).await?)
 }

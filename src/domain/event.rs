@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::ids::Id;
-use crate::json::Typed;
+use noetl_json::Typed;
 
 /// An event's place among those of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]

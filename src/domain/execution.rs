@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::actor::{Actor, META_KEY};
 use super::ids::Id;
-use crate::json::{self, Typed};
+use noetl_json::{self as json, Typed};
 
 /// The pool whose workers run an execution unless the request names another.
 pub const DEFAULT_POOL: &str = "shared";

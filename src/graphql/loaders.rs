@@ -13,13 +13,13 @@ use crate::domain::ids::Id;
 use crate::domain::page::{Page, PageRequest};
 use crate::domain::shard::ShardIndex;
 use crate::domain::workflow::End;
-use crate::json::Text;
 use crate::service::error::ServiceError;
 use crate::storage::catalog::CatalogEntry;
 use crate::storage::events::{LargeColumns, LogHead};
 use crate::storage::executions::{ExecutionFilter, ExecutionRow};
 use crate::storage::snapshots::Projected;
 use crate::storage::subscriptions::SubscriptionRow;
+use noetl_json::Text;
 
 /// Fetches what rows refer to.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use async_graphql::{ID, InputValueError, InputValueResult, Scalar, ScalarType, V
 use bytes::Bytes;
 
 use crate::domain::ids::Id;
-use crate::json::Text;
 use crate::service::error::Rejection;
+use noetl_json::Text;
 
 /// A signed 64-bit integer as a decimal string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

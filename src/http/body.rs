@@ -16,7 +16,7 @@ use super::lexer;
 use super::limits::Limits;
 use super::media;
 use super::operation::{Given, Parameters};
-use crate::json::{self, Typed};
+use noetl_json::{self as json, Typed};
 
 /// The parameters of a POST.
 pub(super) async fn from_body(
@@ -101,16 +101,25 @@ struct QueryParameters {
     extensions: Option<String>,
 }
 
-impl Typed for Variables {}
-impl Typed for Extensions {}
+/// A value of the executor that the URL carries as JSON text.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Parameter<T>(T);
+
+impl Typed for Parameter<Variables> {}
+impl Typed for Parameter<Extensions> {}
 
 /// A JSON text in a parameter of the URL; an empty one is absent.
-fn from_text<T: Default + Typed>(name: &str, text: Option<&str>) -> Result<T, Fault> {
+fn from_text<T: Default>(name: &str, text: Option<&str>) -> Result<T, Fault>
+where
+    Parameter<T>: Typed,
+{
     match text.filter(|text| !text.is_empty()) {
         None => Ok(T::default()),
         Some(text) => {
             json::check(name, text.as_bytes())?;
-            json::parse(text.as_bytes()).map_err(|error| Fault::Malformed(format!("{name}: {error}")))
+            let parsed = json::parse(text.as_bytes()).map_err(|error| Fault::Malformed(format!("{name}: {error}")));
+            parsed.map(|Parameter(value)| value)
         }
     }
 }

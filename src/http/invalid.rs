@@ -5,7 +5,7 @@
 
 use async_graphql::{ErrorExtensionValues, Pos, ServerError};
 
-use crate::json::Flaw;
+use noetl_json::Flaw;
 
 /// A request error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::invalid::Invalid;
 use super::request_id::RequestId;
 use super::size;
-use crate::json;
+use noetl_json as json;
 
 /// Errors of one answer. Those of validation are bounded by [`errors`](super::Limits::errors).
 const MAX_ERRORS: usize = 100;

@@ -11,9 +11,9 @@ use super::error::{Rejection, RejectionCode, ServiceError};
 use super::ids::Ids;
 use crate::domain::ids::Id;
 use crate::domain::page::{Page, PageRequest};
-use crate::json::Data;
 use crate::storage::catalog::{self, CatalogEntry, CatalogFilter, CatalogKey, NewEntry};
 use crate::storage::pools::Database;
+use noetl_json::Data;
 
 /// Bytes of content that an entry may have.
 pub const MAX_CONTENT_BYTES: usize = 4 << 20;

@@ -7,7 +7,7 @@ use super::error::StorageError;
 use super::pools::Database;
 use crate::domain::ids::Id;
 use crate::domain::page::PageRequest;
-use crate::json::{Document, Text};
+use noetl_json::{Document, Text};
 
 /// One version of a catalog path.
 #[derive(Debug, Clone)]

@@ -10,7 +10,7 @@ use super::error::StorageError;
 use super::pools::Database;
 use crate::domain::execution::Creation;
 use crate::domain::ids::Id;
-use crate::json;
+use noetl_json as json;
 
 /// A claim of a key under a preallocated execution id.
 #[derive(Debug)]

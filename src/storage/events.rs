@@ -7,7 +7,7 @@ use super::pools::Database;
 use crate::domain::event::{Event, EventFilter};
 use crate::domain::ids::Id;
 use crate::domain::page::IdRange;
-use crate::json::Text;
+use noetl_json::Text;
 
 /// A row as it is read; [`Event`] is what it means.
 pub(super) struct EventRow {

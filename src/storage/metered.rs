@@ -7,9 +7,14 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use sqlx::postgres::{PgDatabaseError, PgQueryResult, PgRow, PgSeverity, PgStatement, PgTypeInfo, Postgres};
 use sqlx::{Describe, Either, Execute, Executor, Row, SqlStr};
+use tokio::task::yield_now;
 
 use super::budget::{Budget, Exceeded};
 use super::connections::{Connection, Pool, State};
+
+/// Bytes of rows after which a statement lets its deadline and other tasks run. A fast database always has the next row
+/// ready, so that the reader would not wait for it.
+const YIELD_BYTES: usize = 256 << 10;
 
 type Step = Either<PgQueryResult, PgRow>;
 
@@ -27,11 +32,18 @@ impl<'c> Executor<'c> for &'c mut Connection {
             let (raw, state) = self.parts()?;
             state.running = true;
             let mut steps = raw.fetch_many(query);
+            let mut since_yield = 0;
             while let Some(step) = steps.try_next().await.inspect_err(|error| state.note(error))? {
-                if let (Either::Right(row), Some(budget)) = (&step, &budget) {
-                    budget.charge_row(bytes(row)).map_err(passed)?;
+                if let Either::Right(row) = &step {
+                    let bytes = bytes(row);
+                    budget.as_ref().map_or(Ok(()), |budget| budget.charge_row(bytes)).map_err(passed)?;
+                    since_yield += bytes;
                 }
                 yield step;
+                if since_yield >= YIELD_BYTES {
+                    since_yield = 0;
+                    yield_now().await;
+                }
             }
             state.running = false;
         }

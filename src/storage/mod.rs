@@ -16,7 +16,6 @@ pub mod events;
 pub mod executions;
 pub mod indexes;
 pub mod ingest;
-pub mod json;
 pub mod log;
 pub mod machines;
 mod metered;

@@ -4,6 +4,7 @@
 //! asked for the acknowledgement of every so many messages, of the first, as only that one tells a repetition from a
 //! message out of step, and of the last. What is on its way is bounded in messages and in bytes.
 
+use serde::Deserialize;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use futures::StreamExt;
 use tokio::time::timeout;
 
 use super::publisher::{PublishError, broker};
-use crate::json::{self, Typed};
+use noetl_json::{self as json, Typed};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Acknowledgements that may be awaited at a time.
@@ -103,13 +104,19 @@ impl Acks {
     }
 }
 
-impl Typed for Response<PublishAck> {}
+/// Reply of the broker to a publish.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Reply(Response<PublishAck>);
+
+impl Typed for Reply {}
 
 fn read(reply: &Message, expected: u64) -> Result<(), PublishError> {
     if reply.status == Some(StatusCode::NO_RESPONDERS) {
         return Err(broker("nobody keeps the stream"));
     }
-    match json::parse::<Response<PublishAck>>(&reply.payload).map_err(broker)? {
+    let Reply(response) = json::parse(&reply.payload).map_err(broker)?;
+    match response {
         Response::Ok(ack) if ack.duplicate => Err(PublishError::Repetition(expected)),
         Response::Ok(ack) if ack.sequence == expected => Ok(()),
         Response::Ok(_) => Err(PublishError::OutOfStep),

@@ -16,10 +16,10 @@ use super::source::ReadError;
 use crate::domain::event::Event;
 use crate::domain::ids::Id;
 use crate::domain::shard::ShardIndex;
-use crate::json::{self, Text, Typed, Unreadable};
 use crate::storage::budget::uncharged;
 use crate::storage::events;
 use crate::storage::pools::Databases;
+use noetl_json::{self as json, Text, Typed, Unreadable};
 
 /// A message of a stream, shared by all readers.
 #[derive(Debug, Clone)]

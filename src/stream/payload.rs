@@ -8,8 +8,8 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use crate::domain::event::EventKey;
-use crate::json;
 use crate::storage::tail_session::EventText;
+use noetl_json as json;
 
 /// Room that headers and protocol may take beside a payload.
 const HEADER_ROOM: usize = 4096;

@@ -18,10 +18,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::domain::ids::Id;
 use crate::domain::shard::ShardIndex;
-use crate::json::{self, Typed};
 use crate::service::fault;
 use crate::service::projections::{Advances, Projections};
 use crate::stream::names;
+use noetl_json::{self as json, Typed};
 
 /// The consumer that all replicas share.
 const CONSUMER: &str = "noetl_projector";

@@ -5,22 +5,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Layer by layer, what it may use beside itself. A layer that is left out may use everything.
-const ARROWS: [(&str, &[&str]); 13] = [
-    // How JSON is read and written, for all.
-    ("json", &[]),
-    ("auth", &["json"]),
-    ("domain", &["json"]),
-    ("storage", &["domain", "json"]),
-    ("service", &["domain", "json", "storage"]),
-    ("stream", &["domain", "json", "service::wake", "storage"]),
-    ("tasks", &["domain", "json", "service", "storage", "stream::names"]),
+const ARROWS: [(&str, &[&str]); 12] = [
+    ("auth", &[]),
+    ("domain", &[]),
+    ("storage", &["domain"]),
+    ("service", &["domain", "storage"]),
+    ("stream", &["domain", "service::wake", "storage"]),
+    ("tasks", &["domain", "service", "storage", "stream::names"]),
     // The resolvers: what services answer with are rows of the storage layer and values of the domain.
     (
         "graphql",
         &[
             "auth::principal",
             "domain",
-            "json",
             "service",
             "storage::budget",
             "storage::catalog",
@@ -36,7 +33,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
         ],
     ),
     // The transport knows the schema only as something that executes requests.
-    ("http", &["json"]),
+    ("http", &[]),
     ("local", &[]),
     ("telemetry", &["config"]),
     ("supervisor", &[]),

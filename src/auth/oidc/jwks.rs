@@ -14,7 +14,7 @@ use serde::Deserialize;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
-use crate::json::{self, Data, Typed};
+use noetl_json::{self as json, Data, Typed};
 
 /// Interval between fetches while nothing asks for one.
 const REFRESH: Duration = Duration::from_mins(5);
@@ -85,9 +85,14 @@ struct KeySet {
     keys: Vec<Data>,
 }
 
+/// A key as the provider publishes it.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct PublishedKey(Jwk);
+
 impl Typed for Discovery {}
 impl Typed for KeySet {}
-impl Typed for Jwk {}
+impl Typed for PublishedKey {}
 
 impl Jwks {
     pub(super) fn new(issuer: &str, url: Option<&str>) -> Result<Self, BadProvider> {
@@ -168,7 +173,7 @@ pub(super) fn address(text: &str) -> Result<Url, BadProvider> {
 
 /// A key that verifies signatures; keys for other uses, of unknown types, and secrets are skipped.
 fn usable(Data(key): Data) -> Option<Key> {
-    let jwk: Jwk = json::fields(key).ok()?;
+    let PublishedKey(jwk) = json::fields(key).ok()?;
     let signs = jwk.common.public_key_use.as_ref().is_none_or(|used| *used == PublicKeyUse::Signature);
     let public = !matches!(jwk.algorithm, AlgorithmParameters::OctetKey(_));
     let decoding = DecodingKey::from_jwk(&jwk).ok().filter(|_| signs && public)?;

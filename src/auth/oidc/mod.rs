@@ -14,8 +14,8 @@ use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation, decode, decode_he
 use tokio_util::sync::CancellationToken;
 
 use super::principal::Principal;
-use crate::json::Data;
 use jwks::Jwks;
+use noetl_json::Data;
 
 pub use jwks::BadProvider;
 

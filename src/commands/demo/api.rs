@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::source::Message;
 use crate::domain::ids::Id;
-use crate::json::{self, Typed};
+use noetl_json::{self as json, Typed};
 
 /// How long an answer may take; the server's own deadline is shorter.
 const TIMEOUT: Duration = Duration::from_secs(20);

@@ -13,8 +13,8 @@ use sha2::{Digest, Sha256};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader};
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::json;
 use crate::service::clock;
+use noetl_json as json;
 
 /// A message and what it is known by.
 #[derive(Debug, Clone, PartialEq)]

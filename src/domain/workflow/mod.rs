@@ -24,8 +24,8 @@ pub use view::{Frame, Iterations, StepStatus};
 use super::event::Event;
 use super::execution::Status;
 use super::ids::Id;
-use crate::json::{self, Data, Typed};
 use fact::Kind;
+use noetl_json::{self as json, Data, Typed};
 
 /// What `playbook_started` said.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

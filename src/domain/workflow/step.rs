@@ -14,7 +14,7 @@ use super::fact::{self, StepKind};
 use super::register::Register;
 use crate::domain::event::Event;
 use crate::domain::ids::Id;
-use crate::json::Data;
+use noetl_json::Data;
 
 /// What a cursor loop's command does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::register::Register;
 use super::step::{Command, Mark, Phase, StepState};
-use crate::json::Data;
+use noetl_json::Data;
 
 /// Where a step stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -18,9 +18,9 @@ use sha2::{Digest, Sha256};
 use crate::auth::principal::{Capabilities, Principal};
 use crate::domain::shard::ShardIndex;
 use crate::graphql::types::feed::EventStreamItem;
-use crate::json::Written;
 use crate::stream::cursor::StreamCursor;
 use crate::stream::reader::Item;
+use noetl_json::Written;
 
 /// Bytes that a replica keeps.
 const KEPT_BYTES: usize = 8 << 20;

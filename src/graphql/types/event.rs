@@ -9,7 +9,7 @@ use crate::domain::event as domain;
 use crate::graphql::access::READ;
 use crate::graphql::scalars::{JsonText, show_id};
 use crate::graphql::schema::Services;
-use crate::json::Text;
+use noetl_json::Text;
 
 /// A committed event.
 #[derive(Debug, Clone)]

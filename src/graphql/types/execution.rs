@@ -24,11 +24,11 @@ use crate::graphql::loaders::{
 };
 use crate::graphql::scalars::{Json, JsonText, show_id};
 use crate::graphql::schema::Services;
-use crate::json::Text;
 use crate::service::error::ServiceError;
 use crate::storage::events::{LargeColumns, LogHead};
 use crate::storage::executions::ExecutionRow;
 use crate::storage::snapshots::Projected;
+use noetl_json::Text;
 
 /// Where an execution stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]

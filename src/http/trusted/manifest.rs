@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::extract::Extracted;
-use crate::json;
+use noetl_json as json;
 
 /// Prefix of a SHA-256 as document id (GraphQL over HTTP, appendix A).
 const PREFIX: &str = "sha256:";

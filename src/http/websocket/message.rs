@@ -9,7 +9,7 @@ use super::super::invalid::Invalid;
 use super::super::operation::Parameters;
 use super::super::reply::Reply;
 use super::close::Close;
-use crate::json::{self, Typed};
+use noetl_json::{self as json, Typed};
 
 /// Bytes of an operation's id; clients use counters and UUIDs.
 const MAX_ID: usize = 256;

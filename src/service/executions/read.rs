@@ -8,13 +8,13 @@ use crate::domain::event::{Event, EventFilter};
 use crate::domain::ids::Id;
 use crate::domain::page::{Page, PageRequest};
 use crate::domain::shard::ShardIndex;
-use crate::json::Text;
 use crate::service::error::ServiceError;
 use crate::service::fan_out::{self, Listing};
 use crate::service::shards::rows_by_ids;
 use crate::storage::events::{self, LargeColumns, LogHead};
 use crate::storage::executions::{self, ExecutionFilter, ExecutionRow};
 use crate::storage::pools::Databases;
+use noetl_json::Text;
 
 /// A page for each parent, and the shards whose rows they may lack.
 type PagesByParent = (HashMap<i64, Page<ExecutionRow>>, Vec<ShardIndex>);

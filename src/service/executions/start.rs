@@ -14,7 +14,6 @@ use crate::domain::actor::Actor;
 use crate::domain::execution::{Creation, overlay};
 use crate::domain::ids::Id;
 use crate::domain::shard::ShardIndex;
-use crate::json::{Document, Text};
 use crate::service::bounds::check_json;
 use crate::service::clock;
 use crate::service::error::{Rejection, ServiceError};
@@ -23,6 +22,7 @@ use crate::service::shards::by_shard;
 use crate::service::trace;
 use crate::storage::error::StorageError;
 use crate::storage::executions;
+use noetl_json::{Document, Text};
 
 impl Executions {
     /// Starts one execution.

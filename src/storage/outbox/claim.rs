@@ -16,8 +16,8 @@ use chrono::{DateTime, Utc};
 use super::{DEFAULT_LEASE_SECONDS, Marks};
 use crate::storage::connections::Transaction;
 use crate::storage::error::StorageError;
-use crate::storage::json::Received;
 use crate::storage::pools::Database;
+use noetl_json::Received;
 
 /// What is to be claimed.
 #[derive(Debug, Clone, Copy)]

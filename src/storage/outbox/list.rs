@@ -4,9 +4,9 @@ use chrono::{DateTime, Utc};
 
 use crate::domain::ids::Id;
 use crate::domain::outbox::OutboxStatus;
-use crate::json::Text;
 use crate::storage::error::StorageError;
 use crate::storage::pools::Database;
+use noetl_json::Text;
 
 /// Which rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -12,11 +12,11 @@ use crate::domain::ids::Id;
 use crate::domain::projection::{Projection, SHAPE, Watermark, checksum};
 use crate::domain::tx_snapshot::TxSnapshot;
 use crate::domain::workflow::known_types;
-use crate::json;
 use crate::storage::budget::{Budget, Exceeded, uncharged};
 use crate::storage::connections::Transaction;
 use crate::storage::error::StorageError;
 use crate::storage::pools::Database;
+use noetl_json as json;
 
 /// The state of each of these logs, in no order. Memory is bounded by the states, whatever the logs' length; it takes as
 /// long as there is to fold.

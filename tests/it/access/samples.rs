@@ -15,13 +15,13 @@ use noetl_graphql::graphql::types::execution::Execution;
 use noetl_graphql::graphql::types::outbox::{Outbox, OutboxClaim, OutboxEntry};
 use noetl_graphql::graphql::types::projection::{Step, steps};
 use noetl_graphql::graphql::types::subscription::SourceSubscription;
-use noetl_graphql::json::Text;
 use noetl_graphql::service::outbox::Leased;
 use noetl_graphql::storage::catalog;
 use noetl_graphql::storage::executions::ExecutionRow;
-use noetl_graphql::storage::json::Received;
 use noetl_graphql::storage::outbox::{Claimed, OutboxRow};
 use noetl_graphql::storage::subscriptions::SubscriptionRow;
+use noetl_json::Received;
+use noetl_json::Text;
 
 const AT: DateTime<Utc> = DateTime::UNIX_EPOCH;
 const OUTBOX_ID: OutboxId = OutboxId { shard: 0, number: 1 };

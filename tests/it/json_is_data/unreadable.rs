@@ -1,6 +1,6 @@
 //! Rows that no parser reads affect only themselves.
 
-use noetl_graphql::json;
+use noetl_json as json;
 use serde_json::{Value, json};
 
 use super::{ask, claim, events, messages};

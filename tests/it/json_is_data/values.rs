@@ -1,7 +1,7 @@
 //! Values come out as they went in, or are refused with their place.
 
 use futures::{SinkExt, StreamExt};
-use noetl_graphql::json;
+use noetl_json as json;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;

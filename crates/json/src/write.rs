@@ -1,6 +1,6 @@
 //! Writing the values of responses. A value of bytes is JSON text and is copied unchanged.
 
-use async_graphql::Value;
+use async_graphql_value::ConstValue as Value;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
@@ -38,7 +38,7 @@ mod tests {
         let inner = Value::from_json(serde_json::json!({ "a": [1, "ß", null], "b": { "c": true } })).unwrap();
         let text = serde_json::to_string(&inner).unwrap();
         let both = [("list", Value::List(vec![Value::Binary(text.clone().into()), inner.clone()]))];
-        let both = Value::Object(both.map(|(name, value)| (async_graphql::Name::new(name), value)).into());
+        let both = Value::Object(both.map(|(name, value)| (async_graphql_value::Name::new(name), value)).into());
         assert_eq!(serde_json::to_string(&Written(&both)).unwrap(), format!(r#"{{"list":[{text},{text}]}}"#));
         assert!(serde_json::to_string(&Written(&Value::Binary("{".into()))).is_err());
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
 
-use super::check::{Flaw, readable};
+use crate::check::{Flaw, readable};
 
 /// JSON as the text that a database or a message holds, which every reader's parser can read. It is passed on unchanged,
 /// with every digit of its numbers, and is read only where something looks inside.

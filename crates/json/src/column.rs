@@ -4,7 +4,7 @@ use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgTypeInfo, PgValueRef};
 use sqlx::{Decode, Postgres, Type};
 
-use crate::json::{Document, Text, Unreadable};
+use crate::text::{Document, Text, Unreadable};
 
 /// A JSON column whose reader has to know whether it can be read.
 #[derive(Debug, Clone)]

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use super::read::MAX_DEPTH;
+use crate::read::MAX_DEPTH;
 
 /// Maps and lists within one another in JSON that is passed on. Parsers stop at 128, and it comes to them within a
 /// response or an event.
@@ -209,7 +209,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::json::read;
+    use crate::read;
 
     fn flaw(text: &str) -> Option<String> {
         check("", text.as_bytes()).err().map(|flaw| flaw.to_string())
