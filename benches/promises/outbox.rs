@@ -75,7 +75,7 @@ async fn bare_statements(deployment: &Deployment) -> f64 {
     while done < ROWS {
         marks = outbox::look(&database, &marks).await.unwrap().marks;
         let limit = i64::try_from(BATCH).unwrap();
-        let claim = Claim { limit, retried: limit / 4, lease_seconds: 30 };
+        let claim = Claim { limit, retried: limit / 4, lease_seconds: 30, payload_bytes: 1 << 20 };
         let rows = outbox::claim(&database, &claim, &marks).await.unwrap();
         let rows: Vec<Ref> =
             rows.iter().map(|row| Ref { outbox_id: row.outbox_id, lease_token: row.lease_token }).collect();

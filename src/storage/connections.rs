@@ -274,6 +274,17 @@ impl Transaction {
         self.0.state.transaction = false;
         Ok(())
     }
+
+    /// Ends the transaction without effect. A statement that still runs is cancelled first.
+    pub(super) async fn rollback(mut self) -> sqlx::Result<()> {
+        let (pool, state) = (Arc::clone(&self.0.pool), std::mem::take(&mut self.0.state));
+        // The connection is not used again unless it was cleaned.
+        self.0.state.broken = true;
+        let open = self.0.open.as_mut().ok_or(sqlx::Error::PoolClosed)?;
+        pool.clean(open, state).await?;
+        self.0.state = State::default();
+        Ok(())
+    }
 }
 
 impl Deref for Transaction {

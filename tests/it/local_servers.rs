@@ -220,6 +220,28 @@ fn ctrl_c_stops_the_servers_and_removes_the_env_file() {
 }
 
 #[test]
+fn ctrl_c_during_the_start_stops_the_servers_too() {
+    let started = ["postgres/data/PG_VERSION", "postgres/data/postmaster.pid", "nats/pid", "env"];
+    for file in started {
+        let folder = scratch();
+        let data_dir = folder.path().join("data");
+        let mut dev = Dev { process: Dev::command(BINARY, &data_dir).spawn().unwrap(), data_dir: data_dir.clone() };
+        wait_until("the start has come so far", || data_dir.join(file).exists());
+        let pids: Vec<Pid> = ["postgres/data/postmaster.pid", "nats/pid"]
+            .iter()
+            .filter_map(|file| first_pid(&data_dir.join(file)))
+            .collect();
+        dev.signal(Signal::SIGINT);
+        assert!(dev.process.wait().unwrap().success(), "{file}");
+        wait_until("the servers end", || !pids.iter().any(|pid| is_alive(*pid)));
+        assert!(!data_dir.join("env").exists(), "{file}");
+
+        let dev = Dev::start(Dev::command(BINARY, &data_dir), &data_dir);
+        assert_eq!(psql(&cluster_dsn(&dev), "SELECT 1"), "1", "a later start works");
+    }
+}
+
+#[test]
 fn kill_9_of_the_owner_stops_the_servers() {
     let folder = scratch();
     let data_dir = folder.path().join("data");

@@ -199,7 +199,10 @@ async fn a_late_row_goes_ahead_of_its_execution_s_later_ones() {
     let database = Database::new(DatabaseName::Shard(0), deployment.shard_dsns[0].parse().unwrap(), 1);
     let lease = chrono::DateTime::from_timestamp(4_000_000_000, 0).unwrap();
     let marks = Marks { pending: 3, lease, ..Marks::START };
-    let rows = outbox::claim(&database, &Claim { limit: 3, retried: 1, lease_seconds: 600 }, &marks).await.unwrap();
+    let rows =
+        outbox::claim(&database, &Claim { limit: 3, retried: 1, lease_seconds: 600, payload_bytes: 1 << 20 }, &marks)
+            .await
+            .unwrap();
     assert_eq!(rows.iter().map(|row| row.outbox_id).collect::<Vec<_>>(), [1, 2, 3]);
 }
 
@@ -299,4 +302,36 @@ async fn a_claim_is_fair_over_the_shards() {
     let ones = join_all((0..30).map(|_| server.claim(json!({ "limit": 1 })))).await;
     let firsts: usize = ones.iter().map(|claimed| per_shard(claimed)[0]).sum();
     assert!((1..30).contains(&firsts), "small claims take turns");
+}
+
+#[tokio::test]
+async fn large_payloads_are_claimed_in_parts_that_fit_into_a_response() {
+    const MIB: usize = 1 << 20;
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    for shard in 0..2 {
+        let insert = "INSERT INTO noetl.outbox (execution_id, event_id, subject, payload)
+                      SELECT n % 3, n, 'noetl.commands.test', to_jsonb(repeat('x', size << 20))
+                      FROM unnest(ARRAY[1, 1, 12, 1, 3, 17, 1, 15, 1, 1, 1, 1, 1, 1, 1, 1]) WITH ORDINALITY AS row (size, n)";
+        deployment.on_shard(shard, insert).await;
+    }
+    let mut claimed = 0;
+    loop {
+        let claims = server.claim(json!({ "limit": 1000, "leaseSeconds": 600 })).await;
+        assert_eq!(claims["userErrors"], json!([]));
+        let rows = claims["claims"].as_array().unwrap();
+        if rows.is_empty() {
+            break;
+        }
+        let bytes: usize = rows.iter().map(|row| row["payload"].as_str().unwrap().len()).sum();
+        assert!(bytes <= 24 * MIB, "{bytes} bytes");
+        claimed += rows.len();
+        server.published(&references(&claims)).await;
+    }
+    // The 17 MiB of each shard are a dead letter with its reason. A claim that was repeated counts once.
+    assert_eq!(claimed, 30);
+    assert_eq!(deployment.outbox_rows("status = 'PUBLISHED' AND attempts = 1").await, 30);
+    let dead =
+        "available_at = 'infinity' AND last_error LIKE 'the payload has 17825794 bytes; the maximum is 16777216'";
+    assert_eq!(deployment.outbox_rows(dead).await, 2);
 }

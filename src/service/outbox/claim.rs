@@ -11,11 +11,13 @@ use crate::domain::outbox::{OutboxId, kept_error};
 use crate::domain::shard::ShardIndex;
 use crate::service::error::{Rejection, ServiceError};
 use crate::storage::error::StorageError;
-use crate::storage::outbox::{self, Claimed, Failure, Ref};
+use crate::storage::outbox::{self, Claimed, Failure, MAX_PAYLOAD_BYTES, Ref};
 
 const MAX_LEASE_SECONDS: i32 = 3600;
 /// One row in so many goes to what was tried before, while fresh rows wait.
 const RETRIED: usize = 4;
+/// Bytes of the payloads of one claim, as JSON text. They fit into one response.
+const PAYLOAD_BYTES: usize = MAX_PAYLOAD_BYTES / 2 * 3;
 
 /// What is to be claimed.
 #[derive(Debug, Clone, Copy)]
@@ -61,12 +63,14 @@ impl Outbox {
         let (first, round) = (turn % open.len(), turn / open.len());
         open.rotate_left(first);
         let (mut claims, mut failures, mut answered) = (Claims::default(), Failures::default(), false);
+        let mut bytes = PAYLOAD_BYTES;
         // Each round fills the claim up, or finds a shard that has no more.
         while claims.rows.len() < limit && !open.is_empty() {
             let shares: Vec<_> = shares(limit - claims.rows.len(), &open).collect();
-            let rounds = shares.iter().map(|(shard, share)| {
+            let rounds = shares.iter().enumerate().map(|(place, (shard, share))| {
                 let (limit, retried) = (count(*share), count(retried(*share, round)));
-                self.claim_from(*shard, outbox::Claim { limit, retried, lease_seconds })
+                let payload_bytes = byte_share(bytes, place, shares.len());
+                self.claim_from(*shard, outbox::Claim { limit, retried, lease_seconds, payload_bytes })
             });
             for ((shard, share), answer) in shares.iter().zip(join_all(rounds).await) {
                 match answer {
@@ -77,6 +81,8 @@ impl Outbox {
                         }
                         let leased =
                             |row: Claimed| Leased { id: OutboxId { shard: *shard, number: row.outbox_id }, row };
+                        let used: usize = rows.iter().map(Claimed::payload_bytes).sum();
+                        bytes = bytes.saturating_sub(used);
                         claims.rows.extend(rows.into_iter().map(leased));
                     }
                     Err(error) => {
@@ -99,12 +105,16 @@ impl Outbox {
         if !sight.open {
             return Ok(Vec::new());
         }
-        let mut rows = Vec::new();
+        let mut rows: Vec<Claimed> = Vec::new();
         loop {
             let limit = claim.limit - count(rows.len());
-            let claimed = outbox::claim(database, &outbox::Claim { limit, ..claim }, &sight.marks).await?;
-            let (readable, dead): (Vec<_>, Vec<_>) = claimed.into_iter().partition(|row| row.payload.0.is_ok());
-            rows.extend(readable);
+            let used: usize = rows.iter().map(Claimed::payload_bytes).sum();
+            let payload_bytes = claim.payload_bytes.saturating_sub(used);
+            let claimed =
+                outbox::claim(database, &outbox::Claim { limit, payload_bytes, ..claim }, &sight.marks).await?;
+            let (deliverable, dead): (Vec<_>, Vec<_>) =
+                claimed.into_iter().partition(|row| row.undeliverable().is_none());
+            rows.extend(deliverable);
             // Rows take the place of those that can't be delivered.
             if dead.is_empty() || !self.bury(shard, &dead).await || count(rows.len()) >= claim.limit {
                 break;
@@ -117,16 +127,22 @@ impl Outbox {
         Ok(rows)
     }
 
-    /// Makes claimed rows that can't be read dead letters. `false`: they come back when their leases pass.
+    /// Makes claimed rows that can't be delivered dead letters. Returns false if that failed; then they become claimable
+    /// when their leases expire.
     async fn bury(&self, shard: ShardIndex, rows: &[Claimed]) -> bool {
         let failure = |row: &Claimed| {
-            let error = row.payload.0.as_ref().err()?.to_string();
+            let error = row.undeliverable()?;
             let reference = Ref { outbox_id: row.outbox_id, lease_token: row.lease_token };
             Some(Failure { row: reference, error: kept_error(&error) })
         };
         let failures: Vec<Failure> = rows.iter().filter_map(failure).collect();
         for Failure { row, error } in &failures {
-            tracing::warn!(shard, outbox_id = row.outbox_id, error, "an outbox row can't be read and is a dead letter");
+            tracing::warn!(
+                shard,
+                outbox_id = row.outbox_id,
+                error,
+                "an outbox row can't be delivered and is a dead letter"
+            );
         }
         let buried = outbox::bury(&self.databases.shards()[usize::from(shard)], &failures).await;
         let labels = [("shard", shard.to_string())];
@@ -156,6 +172,13 @@ fn shares(wanted: usize, shards: &[ShardIndex]) -> impl Iterator<Item = (ShardIn
     shards.iter().enumerate().map(share).filter(|(_, share)| *share > 0)
 }
 
+/// Bytes of payloads that a shard may return. The first one gets two thirds, which hold the largest payload; the first
+/// place changes from claim to claim, so that no shard waits for ever with a large row.
+const fn byte_share(bytes: usize, place: usize, shards: usize) -> usize {
+    let first = if shards == 1 { bytes } else { bytes / 3 * 2 };
+    if place == 0 { first } else { (bytes - first) / (shards - 1) }
+}
+
 /// How many rows of a share go to what was tried before; over [`RETRIED`] rounds also the smallest shares come out right.
 const fn retried(share: usize, round: usize) -> usize {
     (share + round % RETRIED) / RETRIED
@@ -178,6 +201,15 @@ mod tests {
     fn every_shard_has_its_share() {
         assert_eq!(shares(7, &[2, 0, 1]).collect::<Vec<_>>(), [(2, 3), (0, 2), (1, 2)]);
         assert_eq!(shares(1, &[1, 0]).collect::<Vec<_>>(), [(1, 1)]);
+    }
+
+    #[test]
+    fn shares_of_bytes_fit_into_the_claim_and_the_first_holds_the_largest_payload() {
+        for shards in 1..=64 {
+            let total: usize = (0..shards).map(|place| byte_share(PAYLOAD_BYTES, place, shards)).sum();
+            assert!(total <= PAYLOAD_BYTES);
+            assert!(byte_share(PAYLOAD_BYTES, 0, shards) >= MAX_PAYLOAD_BYTES);
+        }
     }
 
     #[test]

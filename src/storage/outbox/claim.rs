@@ -12,8 +12,10 @@
 //! Rows without an execution have no order; each is locked by itself. Dead letters are not claimed, and hold nothing back.
 
 use chrono::{DateTime, Utc};
+use futures::TryStreamExt;
 
 use super::{DEFAULT_LEASE_SECONDS, Marks};
+use crate::storage::budget::uncharged;
 use crate::storage::connections::Transaction;
 use crate::storage::error::StorageError;
 use crate::storage::pools::Database;
@@ -29,7 +31,12 @@ pub struct Claim {
     pub retried: i64,
     /// For so long.
     pub lease_seconds: i32,
+    /// Maximum number of bytes of their payloads, as JSON text.
+    pub payload_bytes: usize,
 }
+
+/// Largest payload that can be delivered, in bytes of its JSON text: two of them fit into one response.
+pub const MAX_PAYLOAD_BYTES: usize = 16 << 20;
 
 /// A row in flight.
 #[derive(Debug, Clone)]
@@ -56,23 +63,69 @@ pub struct Claimed {
     pub retaken: bool,
 }
 
+impl Claimed {
+    /// Returns the reason that the row can't be delivered as it is, if there is one.
+    #[must_use]
+    pub fn undeliverable(&self) -> Option<String> {
+        match &self.payload.0 {
+            Err(unreadable) => Some(unreadable.to_string()),
+            Ok(text) if text.as_str().len() > MAX_PAYLOAD_BYTES => {
+                Some(format!("the payload has {} bytes; the maximum is {MAX_PAYLOAD_BYTES}", text.as_str().len()))
+            }
+            Ok(_) => None,
+        }
+    }
+
+    /// Bytes of the payload that are delivered.
+    #[must_use]
+    pub fn payload_bytes(&self) -> usize {
+        match &self.payload.0 {
+            Ok(text) if text.as_str().len() <= MAX_PAYLOAD_BYTES => text.as_str().len(),
+            _ => 0,
+        }
+    }
+}
+
 /// What may be claimed, its locks held.
 struct Held {
     executions: Vec<i64>,
     loose: Vec<i64>,
 }
 
-/// Claims rows, looking from the marks on; answers them in outbox order.
+/// Claims rows, looking from the marks on; returns them in outbox order.
+///
+/// If the payloads have more bytes than the claim allows, the claim is rolled back and repeated for the rows that fit.
 #[tracing::instrument(level = "debug", name = "sql.outbox.claim", skip_all, fields(database = %shard.name()))]
 pub async fn claim(shard: &Database, claim: &Claim, from: &Marks) -> Result<Vec<Claimed>, StorageError> {
     let work = async {
-        let mut tx = shard.pool().begin().await?;
-        let held = hold(&mut tx, claim, from).await?;
-        let rows = take(&mut tx, claim, &held).await?;
-        tx.commit().await?;
-        Ok(rows)
+        let mut claim = *claim;
+        while claim.limit > 0 {
+            let mut tx = shard.pool().begin().await?;
+            let held = hold(&mut tx, &claim, from).await?;
+            match take(&mut tx, &claim, &held).await? {
+                Taken::All(rows) => {
+                    tx.commit().await?;
+                    return Ok(rows);
+                }
+                Taken::TooMany { fitting } => {
+                    tx.rollback().await?;
+                    claim.limit = fitting;
+                }
+            }
+        }
+        Ok(Vec::new())
     };
-    shard.run(work).await
+    // The claim has its own limit of bytes.
+    shard.run(uncharged(work)).await
+}
+
+/// Result of marking rows as in flight.
+enum Taken {
+    All(Vec<Claimed>),
+    /// Their payloads have more bytes than the claim allows: those of so many rows fit.
+    TooMany {
+        fitting: i64,
+    },
 }
 
 /// Finds claimable rows whose execution is free, and takes the locks of their executions, until these have enough rows.
@@ -156,11 +209,11 @@ async fn hold(tx: &mut Transaction, claim: &Claim, from: &Marks) -> sqlx::Result
 /// Marks the prefixes of the held executions, and the held loose rows, as in flight. The marks bound only the search for
 /// candidates: of a held execution all open rows are read, so that one that committed below a mark goes ahead of those
 /// above it.
-async fn take(tx: &mut Transaction, claim: &Claim, held: &Held) -> sqlx::Result<Vec<Claimed>> {
+async fn take(tx: &mut Transaction, claim: &Claim, held: &Held) -> sqlx::Result<Taken> {
     if held.executions.is_empty() && held.loose.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Taken::All(Vec::new()));
     }
-    sqlx::query_as!(
+    let claimed = sqlx::query_as!(
         Claimed,
         r#"WITH free AS MATERIALIZED (
                SELECT execution_id FROM unnest($1::bigint[]) AS free (execution_id)
@@ -235,7 +288,17 @@ async fn take(tx: &mut Transaction, claim: &Claim, held: &Held) -> sqlx::Result<
         claim.limit,
         f64::from(claim.lease_seconds),
         f64::from(DEFAULT_LEASE_SECONDS),
-    )
-    .fetch_all(&mut **tx)
-    .await
+    );
+    let mut claimed = claimed.fetch(&mut **tx);
+    let (mut rows, mut bytes, mut fitting) = (Vec::new(), 0, 0);
+    while let Some(row) = claimed.try_next().await? {
+        bytes += row.payload_bytes();
+        if bytes > claim.payload_bytes {
+            return Ok(Taken::TooMany { fitting });
+        }
+        rows.push(row);
+        fitting += 1;
+    }
+    drop(claimed);
+    Ok(Taken::All(rows))
 }

@@ -20,7 +20,7 @@ mod watch;
 
 use chrono::{DateTime, Utc};
 
-pub use claim::{Claim, Claimed, claim};
+pub use claim::{Claim, Claimed, MAX_PAYLOAD_BYTES, claim};
 pub use list::{Bounds, OutboxFilter, OutboxRow, list};
 pub use settle::{
     Failure, Purged, Ref, bury, mark_failed, mark_published, purge, release, retry, retryable, settled_under,
