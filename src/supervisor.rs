@@ -1,4 +1,4 @@
-//! Named tasks that live and die together: servers, and the background work that their operations rely on.
+//! Named tasks that start and end together: servers, and the background work that their operations rely on.
 //!
 //! A shutdown has these steps, in this order:
 //!
@@ -45,10 +45,10 @@ pub struct Patience {
     pub drain: Duration,
 }
 
-/// A task ended before it was asked to.
+/// Cause for which the process ends early.
 #[derive(Debug, thiserror::Error)]
 pub enum EndedEarly {
-    /// With an error, or with none.
+    /// A task ended before it was asked to, with or without an error.
     #[error("task {name} ended early{}", .error.as_ref().map(|error| format!(": {error}")).unwrap_or_default())]
     Task {
         /// Name of the task.
@@ -56,7 +56,7 @@ pub enum EndedEarly {
         /// Its error, if it returned one.
         error: Option<TaskError>,
     },
-    /// By a panic, or because it was aborted.
+    /// A task panicked or was aborted.
     #[error("a task panicked")]
     Panic(#[from] JoinError),
     /// Signals can't be received.
@@ -104,8 +104,8 @@ impl Supervisor {
         self.servers.spawn(async move { (name, server.await.map_err(Into::into)) });
     }
 
-    /// Waits for SIGINT, SIGTERM, a task that ends early, or `ended`, which says why the process can't go on; then ends
-    /// all tasks.
+    /// Waits for SIGINT, SIGTERM, a task that ends early, or `ended`, which returns the cause for which the process
+    /// can't continue. Then ends all tasks.
     pub async fn run(mut self, patience: Patience, ended: impl Future<Output = EndedEarly>) -> Result<(), EndedEarly> {
         let mut signals = Signals::listen()?;
         let (delay, outcome) = tokio::select! {
@@ -118,7 +118,7 @@ impl Supervisor {
             tracing::info!(?delay, "stopping");
         }
         if self.stop(delay, patience.drain, &mut signals).await.is_err() {
-            tracing::warn!("interrupted again; tasks are aborted");
+            tracing::warn!("received another signal; tasks are aborted");
         }
         for token in [&self.draining, &self.closing, &self.soft] {
             token.cancel();
@@ -144,7 +144,7 @@ impl Supervisor {
     }
 }
 
-/// Waits until all tasks have ended; returns false if they have not by then.
+/// Waits until all tasks have ended; returns false if this takes longer than `patience`.
 async fn all_ended(tasks: &mut Tasks, patience: Duration) -> bool {
     let ended = async { while tasks.join_next().await.is_some() {} };
     tokio::time::timeout(patience, ended).await.is_ok()

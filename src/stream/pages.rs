@@ -58,8 +58,8 @@ impl Pages {
         Ok(message)
     }
 
-    /// Fails unless the stream holds no more messages. If none was delivered, either the stream removed the remaining
-    /// ones, or the broker forgot the consumer, for example in a restart.
+    /// Fails unless the consumer has no more messages. If it has none, the stream removed the remaining ones. Otherwise
+    /// the broker forgot the consumer, for example in a restart.
     async fn check_nothing_is_left(&self) -> Result<(), ReadError> {
         let consumer = self.consumer.get_info().await.map_err(|error| self.failed(error))?;
         if consumer.num_pending == 0 && consumer.delivered.consumer_sequence == self.given {

@@ -132,7 +132,7 @@ pub(super) async fn since(
         return Ok((stream.end(extent).await?.max(head), None));
     };
     let place = Position { sequence: first.sequence - 1, ..first };
-    // Looked at behind the first message: a busy stream drops others meanwhile.
+    // The extent is read again after the first message was found, because a busy stream removes messages meanwhile.
     let gone = place.sequence > 0
         && stream.may_have_dropped(since.time, since.now)
         && stream.extent().await?.first >= first.sequence;
