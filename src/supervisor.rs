@@ -4,12 +4,14 @@
 //!
 //! 1. [`draining`](Supervisor::draining) is cancelled: the replica is no longer ready.
 //! 2. After SIGTERM, a delay passes in which balancers notice it, while requests are still served.
-//! 3. [`closing`](Supervisor::closing) is cancelled: servers take no more connections and end when their operations have.
-//! 4. When the servers have ended, or their time is over, [`soft`](Supervisor::soft) is cancelled: background work ends.
+//! 3. [`closing`](Supervisor::closing) is cancelled: servers take no more connections and end when their operations
+//!    have.
+//! 4. When the servers have ended, or their time is over, [`soft`](Supervisor::soft) is cancelled: background work
+//!    ends.
 //! 5. Tasks that have not ended within the grace period are aborted.
 //!
-//! Another signal in any of these steps aborts all tasks. A task that ends, fails or panics before it is asked to takes the
-//! whole process down, without the delay.
+//! Another signal in any of these steps aborts all tasks. A task that ends, fails or panics before it is asked to takes
+//! the whole process down, without the delay.
 
 use std::time::Duration;
 

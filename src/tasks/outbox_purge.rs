@@ -9,7 +9,7 @@ use crate::service::outbox::Outbox;
 
 const PERIOD: Duration = Duration::from_mins(1);
 
-/// Purges until `stop`, which cancels a running purge between or within its batches.
+/// Purges until `stop`, which also cancels a running purge.
 pub async fn run(outbox: Outbox, stop: CancellationToken) {
     let mut turns = Turns::every(PERIOD, stop.clone());
     while turns.next().await {
