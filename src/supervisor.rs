@@ -10,8 +10,8 @@
 //!    ends.
 //! 5. Tasks that have not ended within the grace period are aborted.
 //!
-//! Another signal in any of these steps aborts all tasks. A task that ends, fails or panics before it is asked to takes
-//! the whole process down, without the delay.
+//! Another signal in any of these steps aborts all tasks. If a task ends, fails or panics too early, the whole process
+//! stops without the delay.
 
 use std::time::Duration;
 

@@ -157,7 +157,7 @@ impl Hub {
     }
 
     /// Returns the hub's position. If the feed starts, that is after the stream's last message, or before its first if
-    /// the stream did not exist when readers came.
+    /// the stream did not exist when readers joined.
     async fn find_head(&self, shard: ShardIndex, stream: &ShardStream, extent: Extent) -> Result<Position, ReadError> {
         let feed = self.feed(shard);
         if let Some(head) = feed.ring.head() {
