@@ -1,15 +1,17 @@
-//! Named tasks that live and die together: servers, and the background work that their operations rely on.
+//! Named tasks that start and end together: servers, and the background work that their operations rely on.
 //!
 //! A shutdown has these steps, in this order:
 //!
 //! 1. [`draining`](Supervisor::draining) is cancelled: the replica is no longer ready.
 //! 2. After SIGTERM, a delay passes in which balancers notice it, while requests are still served.
-//! 3. [`closing`](Supervisor::closing) is cancelled: servers take no more connections and end when their operations have.
-//! 4. When the servers have ended, or their time is over, [`soft`](Supervisor::soft) is cancelled: background work ends.
+//! 3. [`closing`](Supervisor::closing) is cancelled: servers take no more connections and end when their operations
+//!    have.
+//! 4. When the servers have ended, or their time is over, [`soft`](Supervisor::soft) is cancelled: background work
+//!    ends.
 //! 5. Tasks that have not ended within the grace period are aborted.
 //!
-//! Another signal in any of these steps aborts all tasks. A task that ends, fails or panics before it is asked to takes the
-//! whole process down, without the delay.
+//! Another signal in any of these steps aborts all tasks. If a task ends, fails or panics too early, the whole process
+//! stops without the delay.
 
 use std::time::Duration;
 
@@ -45,10 +47,10 @@ pub struct Patience {
     pub drain: Duration,
 }
 
-/// A task ended before it was asked to.
+/// Cause for which the process ends early.
 #[derive(Debug, thiserror::Error)]
 pub enum EndedEarly {
-    /// With an error, or with none.
+    /// A task ended before it was asked to, with or without an error.
     #[error("task {name} ended early{}", .error.as_ref().map(|error| format!(": {error}")).unwrap_or_default())]
     Task {
         /// Name of the task.
@@ -56,7 +58,7 @@ pub enum EndedEarly {
         /// Its error, if it returned one.
         error: Option<TaskError>,
     },
-    /// By a panic, or because it was aborted.
+    /// A task panicked or was aborted.
     #[error("a task panicked")]
     Panic(#[from] JoinError),
 }
@@ -120,7 +122,7 @@ impl Supervisor {
             tracing::info!(?delay, "stopping");
         }
         if self.stop(delay, patience.drain, &mut signals).await.is_err() {
-            tracing::warn!("interrupted again; tasks are aborted");
+            tracing::warn!("received another signal; tasks are aborted");
         }
         for token in [&self.draining, &self.closing, &self.soft] {
             token.cancel();
@@ -146,7 +148,7 @@ impl Supervisor {
     }
 }
 
-/// Waits until all tasks have ended; returns false if they have not by then.
+/// Waits until all tasks have ended; returns false if this takes longer than `patience`.
 async fn all_ended(tasks: &mut Tasks, patience: Duration) -> bool {
     let ended = async { while tasks.join_next().await.is_some() {} };
     tokio::time::timeout(patience, ended).await.is_ok()

@@ -1,4 +1,4 @@
-//! `execute` with a dedup key, beside the bare three statements that it comes to.
+//! Benchmark of `execute` with a dedup key, compared with its three bare statements.
 
 use std::time::{Duration, Instant};
 
@@ -52,7 +52,7 @@ async fn batch(server: &Server, report: &mut Report) {
     );
 }
 
-/// The statements alone, on the same databases with as many connections.
+/// Runs the statements alone on the same databases. Returns the executions per second.
 async fn bare(deployment: &Deployment) -> f64 {
     let connect = |dsn: String| async move { PgPoolOptions::new().max_connections(8).connect(&dsn).await.unwrap() };
     let cluster = connect(deployment.cluster_dsn.clone()).await;

@@ -1,4 +1,4 @@
-//! What many readers of the live events cost: 1,000 at work, 5,000 idle.
+//! Benchmark of many readers of the live events: 1,000 busy readers, 5,000 idle readers.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ const IDLE: usize = 5_000;
 const EVENTS: i64 = 1_000;
 const GAP: Duration = Duration::from_millis(10);
 const FIRST: i64 = 1 << 40;
-/// Longer than a run may take.
+/// Maximum time of a run.
 const GIVE_UP: Duration = Duration::from_mins(1);
 
 const QUERY: &str = "subscription { events { __typename
@@ -30,12 +30,12 @@ type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
 pub async fn measure(report: &mut Report) {
     let deployment = Deployment::start(1).await;
-    // All readers have one address.
+    // All readers have the same address.
     let alone = [("NOETL_CALLER_SHARE_PERCENT", "100")];
     let server = deployment.replica_with(&alone).await;
     deployment.feeds_begun().await;
     working(&deployment, &server, report).await;
-    // A fresh process, whose memory nobody has used yet.
+    // A second process, whose memory does not include the first measurement.
     let server = deployment.replica_with(&alone).await;
     idle(&server, report).await;
 }
@@ -74,7 +74,7 @@ async fn idle(server: &Server, report: &mut Report) {
     drop(readers);
 }
 
-/// Commits the events one by one; answers when each was.
+/// Commits the events one by one and returns the time of each commit.
 async fn write(deployment: &Deployment) -> HashMap<i64, Instant> {
     let mut writer = deployment.shard(0).await;
     let mut ticks = tokio::time::interval(GAP);
@@ -95,7 +95,7 @@ async fn write(deployment: &Deployment) -> HashMap<i64, Instant> {
     committed
 }
 
-/// Readers that have caught up.
+/// Connects `count` readers and waits until they have caught up.
 async fn connect(server: &Server, count: usize) -> Vec<Socket> {
     stream::iter(0..count).map(|_| open(server)).buffer_unordered(64).collect().await
 }

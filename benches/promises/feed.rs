@@ -1,4 +1,5 @@
-//! From a commit to a GraphQL subscriber, and the tailer beside a raw JetStream publisher.
+//! Benchmark of the event feed: time from a commit to a GraphQL subscriber, and the tailer compared with a raw
+//! JetStream publisher.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -15,10 +16,11 @@ use crate::report::{self, Limit, Report};
 const EVENTS: i64 = 1_000;
 const IDLING: Duration = Duration::from_secs(10);
 pub const BACKLOG: i64 = 200_000;
-/// The id of the first execution that the benchmark writes; ids below belong to others.
+/// Id of the first execution that the benchmark writes; smaller ids belong to other executions.
 const FIRST: i64 = 1 << 40;
 
-/// One writer at 200 events per second that nobody hints at, without and with a transaction held open.
+/// Measures the latency for one writer of 200 events per second that sends no wake-ups, without and with a transaction
+/// held open.
 pub async fn measure_latency(deployment: &Deployment, server: &Server, report: &mut Report) {
     let (first, plain) = latencies(deployment, server, FIRST, 0).await;
     report.figure("commit to subscriber, the first event after a pause", first * 1000.0, "ms", None);
@@ -30,7 +32,7 @@ pub async fn measure_latency(deployment: &Deployment, server: &Server, report: &
     report.quantiles("the same with a transaction held open", held, Some((5.0, 25.0)));
 }
 
-/// What a server of two shards does when nothing happens.
+/// Measures the work of an idle server with two shards.
 pub async fn measure_idling(server: &Server, report: &mut Report) {
     tokio::time::sleep(Duration::from_secs(10)).await;
     let (statements, cpu) = (server.metric("noetl_sql_statements_total").await, report::cpu_seconds(server));
@@ -41,8 +43,8 @@ pub async fn measure_idling(server: &Server, report: &mut Report) {
     report.figure("server of two shards, idle: CPU", 1000.0 * cpu / IDLING.as_secs_f64(), "ms per s", None);
 }
 
-/// The first event's seconds, which begin with the tailer's longest wait, and those of the others.
-/// `after`: event ids are larger than this, as no two logs share one.
+/// Returns the latency in seconds of the first event, which includes up to the tailer's longest poll interval, and the
+/// latencies of the others. `after` is added to the event ids, so that no two logs share one.
 async fn latencies(deployment: &Deployment, server: &Server, execution: i64, after: i64) -> (f64, Vec<f64>) {
     let query = "subscription($id: ID!) { events(filter: {executionIds: [$id]}) {
         __typename ... on EventDelivery { event { id } } } }";
@@ -64,7 +66,7 @@ async fn latencies(deployment: &Deployment, server: &Server, execution: i64, aft
         committed
     };
     let (committed, arrived) = tokio::join!(writing, arrivals(&mut live, EVENTS - 1));
-    // An event may arrive before its writer was told that it committed.
+    // An event may arrive before its writer receives the response to the commit.
     let latency = |(event, at): &(i64, Instant)| at.saturating_duration_since(committed[event]).as_secs_f64();
     (first, arrived.iter().map(latency).collect())
 }
@@ -89,13 +91,13 @@ async fn insert(writer: &mut PgConnection, execution: i64, event: i64) {
         .unwrap();
 }
 
-/// How long until another replica publishes after the leader was killed.
+/// Measures the time from the kill of the leader to the first event that another replica publishes.
 pub async fn measure_takeover(report: &mut Report) {
     let deployment = Deployment::start(1).await;
     let mut longest = Duration::ZERO;
     for event in 0..3 {
         let (one, other) = tokio::join!(deployment.replica(), deployment.replica());
-        let leader = eventually("somebody leads", async || deployment.leader(0).await).await;
+        let leader = eventually("a replica is the leader", async || deployment.leader(0).await).await;
         let (mut leader, _other) = if one.name().await == leader { (one, other) } else { (other, one) };
         let begun = Instant::now();
         leader.kill_9().await;
@@ -108,11 +110,11 @@ pub async fn measure_takeover(report: &mut Report) {
     report.figure("kill -9 of the leader to the next one's first event", longest, "s", Some(Limit::AtMost(5.0)));
 }
 
-/// A backlog of events of about 600 bytes that one transaction commits, drained by the tailer and published raw, on one
-/// broker.
+/// Measures how fast the tailer drains a backlog that one transaction commits, compared with a raw publisher on the
+/// same broker.
 pub async fn measure_backlog(report: &mut Report, events: i64) {
     let deployment = Deployment::start(1).await;
-    // No idle wait is part of it, nor what takes the events from the stream again: nobody takes the raw publisher's.
+    // Short polls, and no projector: the raw publisher's messages have no consumer either.
     let alone = [("NOETL_EVENT_STREAM_POLL_MS", "10"), ("NOETL_PROJECTOR", "false"), ("NOETL_OUTBOX_RELAY", "false")];
     let server = deployment.replica_with(&alone).await;
     deployment.feeds_begun().await;
@@ -162,8 +164,9 @@ pub async fn measure_backlog(report: &mut Report, events: i64) {
     report.figure("tailer / raw publisher with its headers", tailer / guarded, "ratio", None);
 }
 
-/// `message`: headers and bytes of payload of the message behind a sequence. As many acknowledgements are awaited at a time
-/// as the tailer has messages on their way by default.
+/// Publishes messages without the tailer and returns the messages per second. `message` returns the headers and the
+/// payload size of the message after a sequence. At most 500 acknowledgements are pending, as many as the tailer has
+/// messages in flight by default.
 async fn publish_raw(
     context: &jetstream::Context,
     name: &str,

@@ -1,4 +1,4 @@
-//! A dashboard's list over all shards, beside the bare query of one shard.
+//! Benchmark of a dashboard's list over all shards, compared with the bare query of one shard.
 
 use std::time::{Duration, Instant};
 

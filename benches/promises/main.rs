@@ -1,17 +1,18 @@
-//! The measured promises, with what the machine allows beside them: each figure is a ratio to the bare work of the same
-//! run, or a time with its limit. Prints a table, and JSON to `target/bench.json`. With `fanout` as an argument, only that.
+//! Benchmark of the promised figures. Many figures have a limit, or are a ratio to the bare work in the same run, so
+//! that they depend less on the machine. The benchmark prints a table and writes JSON to `target/bench.json`. Arguments
+//! select parts: `fanout` measures only that part.
 //!
-//! It needs `NOETL_TEST_PG`, as the tests do; `make bench` starts one, without fsync.
+//! It needs the Postgres server of `NOETL_TEST_PG`, as the tests do; `make bench` starts one without fsync.
 
-#![allow(clippy::disallowed_methods, reason = "a benchmark is where time begins")]
+#![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a benchmark fails by panicking")]
-#![allow(clippy::cast_precision_loss, reason = "figures for people")]
+#![allow(clippy::cast_precision_loss, reason = "figures are for people")]
 #![allow(
     missing_docs,
     unreachable_pub,
     unused_imports,
     dead_code,
-    reason = "nobody imports a benchmark, and it shares the tests' harness"
+    reason = "no crate imports a benchmark, and it shares the tests' harness"
 )]
 
 #[path = "../../tests/it/common/mod.rs"]
@@ -29,7 +30,7 @@ mod report;
 use common::Deployment;
 use report::Report;
 
-/// `cargo bench -- feed` measures only that part; `huge` only when it is asked for.
+/// Returns true if a part is to be measured: all parts by default, with `cargo bench -- feed` only that part.
 fn wanted(part: &str) -> bool {
     named().is_empty() || named().iter().any(|name| name == part)
 }
@@ -40,7 +41,7 @@ fn named() -> Vec<String> {
 
 #[tokio::main]
 async fn main() {
-    // `cargo bench` passes `--bench`; `cargo test --benches` passes nothing, and there is nothing to test here.
+    // `cargo bench` passes `--bench`; `cargo test --benches` does not, and this program has no tests.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }

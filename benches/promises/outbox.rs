@@ -1,6 +1,6 @@
-//! Claiming and settling outbox rows in batches of 500: through the API, as the same statements over the same driver, and
-//! as the least SQL that could do it, without order and leases. Then with a transaction held open, in which nothing that
-//! is settled can be cleaned up.
+//! Benchmark of claiming and settling outbox rows in batches of 500: through the API, as the same statements over the
+//! same driver, and as minimal SQL without order and leases. Then through the API while an open transaction prevents
+//! Postgres from removing dead row versions.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use crate::report::{Limit, Report};
 
 const BATCH: usize = 500;
 const ROWS: usize = 20_000;
-/// Rows that are settled under an open transaction before its effect is measured.
+/// Number of rows that are settled under an open transaction before its effect is measured.
 const HELD: usize = 60_000;
 
 pub async fn measure(report: &mut Report) {
@@ -46,7 +46,7 @@ async fn held_open(deployment: &Deployment, server: &Server, report: &mut Report
     report.figure("outbox: without / with it", calm / while_held, "ratio", Some(Limit::AtMost(2.0)));
 }
 
-/// Rows of executions that have ten each.
+/// Adds outbox rows of executions with ten rows each.
 async fn fill(deployment: &Deployment, rows: usize) {
     let rows = i64::try_from(rows).unwrap();
     let mut shard = deployment.shard(0).await;

@@ -1,5 +1,5 @@
-//! `projectEvents` in batches of 500, beside the bare statement of the same rows over the same driver. Nobody publishes the
-//! events meanwhile: what that costs is measured by itself.
+//! Benchmark of `projectEvents` in batches of 500, compared with the bare statement for the same rows over the same
+//! driver. The events are not published meanwhile; the cost of that is measured separately.
 
 use std::time::Instant;
 
@@ -13,10 +13,10 @@ use crate::report::Report;
 
 const BATCH: usize = 500;
 const BATCHES: usize = 60;
-/// Executions of a batch, spread over the shards.
+/// Number of executions in a batch, over all shards.
 const EXECUTIONS: usize = 50;
 
-/// A row as both sides insert it.
+/// Row that both sides insert.
 struct Row {
     key: (i64, i64),
     context: Value,
@@ -33,7 +33,7 @@ fn row(execution: i64, event: usize) -> Row {
     }
 }
 
-/// Batches, each split by shard.
+/// Returns the batches, each split by shard.
 fn batches(deployment: &Deployment, from: i64) -> Vec<Vec<Vec<Row>>> {
     let shards = deployment.shard_dsns.len();
     let ids: Vec<Vec<i64>> = (0..shards).map(|shard| deployment.ids_on(shard, from, EXECUTIONS / shards)).collect();
@@ -50,7 +50,7 @@ fn batches(deployment: &Deployment, from: i64) -> Vec<Vec<Vec<Row>>> {
 pub async fn measure(report: &mut Report) {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica_with(&[("NOETL_EVENT_STREAM_ENABLED", "false")]).await;
-    // Each side is warm when it counts.
+    // Both sides are warmed up before they are measured.
     bare(&deployment, &batches(&deployment, 1 << 39)[..5]).await;
     project(&server, &batches(&deployment, 1 << 40)[..5]).await;
     let bare = bare(&deployment, &batches(&deployment, 1 << 41)).await;
@@ -79,7 +79,7 @@ fn input(shards: &[Vec<Row>]) -> Vec<Value> {
     shards.iter().flatten().map(event).collect()
 }
 
-/// The statement alone, one for each shard, in parallel.
+/// Runs the statement alone, once for each shard, in parallel. Returns the events per second.
 async fn bare(deployment: &Deployment, batches: &[Vec<Vec<Row>>]) -> f64 {
     let mut connections = Vec::new();
     for shard in 0..deployment.shard_dsns.len() {

@@ -1,4 +1,4 @@
-//! Reading and advancing an execution with a long log, beside one with a short log of the same workflow.
+//! Benchmark of reading and advancing an execution with a long log, compared with a short log of the same workflow.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ const LONG: i64 = 1_000_000;
 const MORE: i64 = 100;
 const ROUNDS: i64 = 20;
 
-/// A workflow of 20 steps that goes round and round: each run of a step is ten events, three of them of unknown type.
+/// Writes the events of a workflow that repeats 20 steps. Each run of a step has ten events, three of unknown type.
 const WRITE: &str = "
     INSERT INTO noetl.event (execution_id, event_id, event_type, node_name, meta, result, context)
     SELECT $1, $1 + n,
@@ -53,7 +53,7 @@ impl Log {
         self.written = to;
     }
 
-    /// Seconds.
+    /// Advances the projection and returns the time in seconds.
     async fn advance(&self, server: &Server, folded: i64) -> f64 {
         let begun = Instant::now();
         let data = server.data(ADVANCE, json!({ "ids": [self.id.to_string()] })).await;
@@ -63,7 +63,7 @@ impl Log {
         seconds
     }
 
-    /// Seconds.
+    /// Reads status and steps and returns the time in seconds.
     async fn read(&self, server: &Server) -> f64 {
         let begun = Instant::now();
         let data = server.data(READ, json!({ "id": self.id.to_string() })).await;
@@ -72,7 +72,7 @@ impl Log {
         begun.elapsed().as_secs_f64()
     }
 
-    /// The medians of advancing after some more events, and of reading after some more.
+    /// Returns the median times in seconds of advancing and of reading after [`MORE`] more events.
     async fn follow(&mut self, server: &Server) -> (f64, f64) {
         let (mut advances, mut reads) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
@@ -91,7 +91,7 @@ fn median(mut seconds: Vec<f64>) -> f64 {
 
 pub async fn measure(report: &mut Report) {
     let deployment = Deployment::start(0).await;
-    // What publishes and projects meanwhile would be measured too.
+    // Background tasks are off: otherwise their work would be measured too.
     let quiet =
         [("NOETL_PROJECTOR", "false"), ("NOETL_EVENT_STREAM_ENABLED", "false"), ("NOETL_OUTBOX_RELAY", "false")];
     let server = deployment.replica_with(&quiet).await;

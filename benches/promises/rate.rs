@@ -1,6 +1,6 @@
-//! The rate of the cheapest operation at 16 connections, beside that of a bare GraphQL server in the same run: the library
-//! on axum, with a schema of two fields and nothing else. The bare server is this program in a process of its own, and the
-//! two take turns, so the ratio depends little on the machine.
+//! Benchmark of the cheapest operation at 16 connections, compared with a bare GraphQL server in the same run: the
+//! library on axum, with a schema of two fields and nothing else. The bare server is this program in a separate
+//! process. The two servers take turns, so the ratio depends little on the machine.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -19,15 +19,15 @@ use tokio::process::Command;
 use crate::common::{Deployment, Server};
 use crate::report::{self, Limit, Report};
 
-/// The argument with which this program is the bare server.
+/// Argument with which this program runs as the bare server.
 pub const BARE: &str = "bare-server";
 const CONNECTIONS: usize = 16;
 const ROUNDS: usize = 41;
 const ROUND: Duration = Duration::from_millis(250);
 
-/// The ratio at commit 9fd44b5, where callers were not authenticated, by this measurement; a request cost 30.5 µs of CPU.
+/// Reference ratio: that of a server that does not authenticate its callers (30.5 µs of CPU per request).
 const REFERENCE: f64 = 0.65;
-/// The token of the caller.
+/// Token of the caller.
 const TOKEN: &str = "a-token-for-the-benchmark";
 
 /// Measures `{ server { version } }`, sent by an authenticated caller.
@@ -63,7 +63,7 @@ pub async fn measure(deployment: &Deployment, report: &mut Report) {
     );
 }
 
-/// The schema of the bare server.
+/// Schema of the bare server.
 struct Bare;
 
 #[Object]
@@ -95,7 +95,7 @@ pub async fn serve_bare() {
     axum::serve(listener.tap_io(|stream| stream.set_nodelay(true).unwrap()), routes).await.unwrap();
 }
 
-/// Sends requests for a while, counts them, and returns how many there were per second.
+/// Sends requests for one [`ROUND`], adds their number to `requests`, and returns the requests per second.
 async fn round(server: &Server, body: &str, requests: &mut f64) -> f64 {
     let address = server.url.strip_prefix("http://").unwrap();
     let request = format!(
@@ -113,7 +113,7 @@ async fn round(server: &Server, body: &str, requests: &mut f64) -> f64 {
     count / begun.elapsed().as_secs_f64()
 }
 
-/// Sends a request again and again over one connection; the number of responses.
+/// Repeats a request over one connection until `end` and returns the number of responses.
 async fn client(address: String, request: String, end: Instant) -> u32 {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.set_nodelay(true).unwrap();
@@ -133,7 +133,7 @@ async fn client(address: String, request: String, end: Instant) -> u32 {
     count
 }
 
-/// Whether a response is there with the whole of its body.
+/// Returns true if a response with its whole body has been received.
 fn is_whole(response: &[u8]) -> bool {
     let Some(end) = response.windows(4).position(|bytes| bytes == b"\r\n\r\n") else { return false };
     let head = std::str::from_utf8(&response[..end]).unwrap().to_ascii_lowercase();

@@ -1,10 +1,10 @@
-//! Figures, their table and their JSON.
+//! Figures of the benchmark, as a table and as JSON.
 
 use serde_json::json;
 
 use crate::common::Server;
 
-/// What a figure must not exceed, or must reach.
+/// Limit of a figure.
 #[derive(Debug, Clone, Copy)]
 pub enum Limit {
     AtMost(f64),
@@ -27,7 +27,7 @@ impl Report {
         self.0.push(Figure { name: name.to_owned(), value, unit, limit });
     }
 
-    /// The quantiles of some durations in seconds, as milliseconds.
+    /// Adds the quantiles p50 and p99 of durations in seconds, as milliseconds.
     pub fn quantiles(&mut self, name: &str, mut seconds: Vec<f64>, limits: Option<(f64, f64)>) {
         seconds.sort_by(f64::total_cmp);
         let at = |share: usize| seconds[(seconds.len() - 1) * share / 100] * 1000.0;
@@ -35,7 +35,7 @@ impl Report {
         self.figure(&format!("{name}: p99"), at(99), "ms", limits.map(|(_, p99)| Limit::AtMost(p99)));
     }
 
-    /// Prints the table, writes the JSON.
+    /// Prints the table and writes the JSON.
     pub fn print(&self) {
         println!("| measure | value | unit | limit | kept |\n|---|---:|---|---|---|");
         for Figure { name, value, unit, limit } in &self.0 {
@@ -56,22 +56,22 @@ impl Report {
     }
 }
 
-/// The resident memory of a server's process in MiB (Linux).
+/// Returns the resident memory of a server's process in MiB (Linux).
 pub fn resident_mib(server: &Server) -> f64 {
     memory_mib(server, "VmRSS:")
 }
 
-/// The most resident memory since the last [`reset_peak`], in MiB (Linux).
+/// Returns the peak of the resident memory since the last [`reset_peak`], in MiB (Linux).
 pub fn peak_mib(server: &Server) -> f64 {
     memory_mib(server, "VmHWM:")
 }
 
-/// Begins to note the peak of the resident memory anew.
+/// Resets the peak of the resident memory.
 pub fn reset_peak(server: &Server) {
     std::fs::write(format!("/proc/{}/clear_refs", server.pid()), "5").unwrap();
 }
 
-/// The CPU time that a server's process has used (Linux).
+/// Returns the CPU time that a server's process has used, in seconds (Linux).
 pub fn cpu_seconds(server: &Server) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.pid())).unwrap();
     let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();

@@ -1,8 +1,9 @@
 //! Publishing with few acknowledgements.
 //!
-//! Each publish names the sequence that it must follow, so an acknowledged message vouches for all before it: the broker is
-//! asked for the acknowledgement of every so many messages, of the first, as only that one tells a repetition from a
-//! message out of step, and of the last. What is on its way is bounded in messages and in bytes.
+//! Each publish names the sequence that it must follow, so one acknowledgement confirms all messages before it. A run
+//! requests an acknowledgement for the first message, for one message per step, and for the last message. The first is
+//! needed because only its acknowledgement distinguishes a duplicate from a message out of sequence. Messages in flight
+//! are bounded in number and in bytes.
 
 use serde::Deserialize;
 use std::collections::VecDeque;
@@ -20,28 +21,28 @@ use super::publisher::{PublishError, broker};
 use noetl_json::{self as json, Typed};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Acknowledgements that may be awaited at a time.
+/// Maximum number of pending acknowledgements.
 const AWAITED: usize = 8;
-/// Bytes after which the next acknowledgement is asked for.
+/// Bytes after which the next acknowledgement is requested.
 const STEP_BYTES: usize = 256 * 1024;
 
-/// The acknowledgements of one publisher.
+/// Acknowledgements of one publisher.
 #[derive(Debug)]
 pub(super) struct Acks {
     client: Client,
     inbox: String,
     replies: Subscriber,
-    /// Messages after which the next acknowledgement is asked for.
+    /// Number of messages after which the next acknowledgement is requested.
     step: usize,
     most: usize,
-    /// Counts runs: what comes for an earlier one is late.
+    /// Number of the current run; acknowledgements of earlier runs are ignored.
     run: u64,
     awaited: VecDeque<u64>,
     unasked: (usize, usize),
 }
 
 impl Acks {
-    /// At most about `window` messages will be on their way at a time.
+    /// Subscribes to acknowledgements. About `window` messages are in flight at most.
     pub(super) async fn open(client: Client, window: usize) -> Result<Self, PublishError> {
         let inbox = client.new_inbox();
         let replies = client.subscribe(format!("{inbox}.*.*")).await.map_err(broker)?;
@@ -49,14 +50,14 @@ impl Acks {
         Ok(Self { client, inbox, replies, step, most, run: 0, awaited: VecDeque::new(), unasked: (0, 0) })
     }
 
-    /// Begins a run; nothing of an earlier one counts any more.
+    /// Starts a run; acknowledgements of earlier runs are ignored.
     pub(super) fn begin(&mut self) {
         self.run += 1;
         self.awaited.clear();
         self.unasked = (self.step, 0);
     }
 
-    /// Publishes the message that is to get this sequence.
+    /// Publishes a message that is expected to get this sequence.
     pub(super) async fn publish(
         &mut self,
         subject: Subject,
@@ -77,7 +78,7 @@ impl Acks {
         if self.awaited.len() >= self.most { self.confirm().await } else { Ok(()) }
     }
 
-    /// Waits until everything of this run is stored.
+    /// Waits until every message of this run is stored.
     pub(super) async fn finish(&mut self) -> Result<(), PublishError> {
         while !self.awaited.is_empty() {
             self.confirm().await?;
@@ -85,7 +86,7 @@ impl Acks {
         Ok(())
     }
 
-    /// Waits for the oldest acknowledgement that was asked for.
+    /// Waits for the oldest pending acknowledgement.
     async fn confirm(&mut self) -> Result<(), PublishError> {
         let Some(expected) = self.awaited.pop_front() else { return Ok(()) };
         loop {
@@ -113,7 +114,7 @@ impl Typed for Reply {}
 
 fn read(reply: &Message, expected: u64) -> Result<(), PublishError> {
     if reply.status == Some(StatusCode::NO_RESPONDERS) {
-        return Err(broker("nobody keeps the stream"));
+        return Err(broker("no stream received the message"));
     }
     let Reply(response) = json::parse(&reply.payload).map_err(broker)?;
     match response {

@@ -1,34 +1,36 @@
-//! Where a reader stands: per shard the feed's epoch and the last sequence that it has seen. The same on every replica.
+//! Cursor of a reader: for each shard the feed's epoch and the last sequence that the reader has seen. It is valid on
+//! every replica.
 //!
-//! The feed's epoch goes up when sequences lose their meaning: the broker lost messages, so that their sequences are used
-//! again, or a database was restored. Along a stream neither epoch nor sequence goes down, so positions are ordered by
-//! both, and a message is fresh for a reader if its position is above the reader's.
+//! The epoch increases when sequences lose their meaning: the broker lost messages, so that their sequences are used
+//! again, or a database was restored. Along a stream neither epoch nor sequence decreases, so positions are ordered by
+//! both. A message is new to a reader if its position is after the reader's.
 
 use crate::domain::cursor::{BadCursor, CursorKind, decode, encode};
 
-/// A place in one shard's feed.
+/// Position in one shard's feed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// 0: the stream held no event when the place was taken, so whatever it holds later is behind it.
+    /// Epoch of the feed; 0 if the stream held no event when the position was taken, so that all its later events are
+    /// after it.
     pub epoch: u32,
-    /// The last stream sequence that was seen; 0 for none.
+    /// Last stream sequence that was seen; 0 for none.
     pub sequence: u64,
 }
 
 impl Position {
-    /// Whether nothing lies between this place and `next`.
+    /// Returns true if `next` directly follows this position.
     #[must_use]
     pub fn precedes(self, next: Self) -> bool {
         next.sequence.checked_sub(1) == Some(self.sequence) && (self.epoch == 0 || self.epoch == next.epoch)
     }
 }
 
-/// A place in the feeds of all shards, by shard index.
+/// Position in the feeds of all shards, by shard index.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct StreamCursor(pub Vec<Position>);
 
 impl StreamCursor {
-    /// The text that clients keep.
+    /// Returns the text form that clients keep.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut bytes = Vec::with_capacity(self.0.len() * 6);
@@ -39,7 +41,8 @@ impl StreamCursor {
         encode(CursorKind::Stream, &bytes)
     }
 
-    /// The cursor of a deployment with this many shards; shards that it does not know yet stand at their beginning.
+    /// Parses a cursor for a deployment with `shards` shards. Shards that the text does not include start at their
+    /// beginning.
     pub fn parse(text: &str, shards: usize) -> Result<Self, BadCursor> {
         let bytes = decode(CursorKind::Stream, text)?;
         let mut rest = bytes.as_slice();

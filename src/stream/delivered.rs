@@ -1,7 +1,7 @@
-//! Messages of a stream as events, decoded once per replica.
+//! Decoding of stream messages into events. Live messages are decoded once per replica.
 //!
-//! No message stops a feed: what of an event can't be shown is replaced by its error or left out, and a message that is no event only
-//! counts as a place.
+//! No message stops a feed. A field that can't be represented is replaced by its error or left out. A message that is
+//! not an event only advances the position.
 
 use std::sync::Arc;
 
@@ -21,30 +21,31 @@ use crate::storage::events;
 use crate::storage::pools::Databases;
 use noetl_json::{self as json, Text, Typed, Unreadable};
 
-/// A message of a stream, shared by all readers.
+/// Message of a stream, shared by all readers.
 #[derive(Debug, Clone)]
 pub struct Delivered {
-    /// Which shard's.
+    /// Shard of the stream.
     pub shard: ShardIndex,
-    /// Its place.
+    /// Position of the message.
     pub position: Position,
-    /// `None`: not a tailer's message; only its place counts.
+    /// Event in the message; `None` if it is not an event, so that only its position counts.
     pub event: Option<LiveEvent>,
-    /// About as many bytes as it takes in memory.
+    /// Approximate size in memory in bytes.
     pub bytes: usize,
 }
 
-/// An event as readers get it.
+/// Event as readers receive it.
 #[derive(Debug, Clone)]
 pub struct LiveEvent {
     /// The event.
     pub event: Arc<Event<Text>>,
-    /// Whether fields of it are left out: they can't be shown, or were too large for the broker and could not be read from
-    /// the shard.
+    /// True if fields are left out or replaced by an error: they can't be represented, or they were too large for the
+    /// broker and could not be read from the shard.
     pub partial: bool,
 }
 
-/// The payload with its large fields as text: jsonb holds what this program's JSON values can't.
+/// Payload of a message. Its large fields are text, because jsonb can hold values that this program's JSON values
+/// can't.
 #[derive(Debug, Deserialize)]
 struct Payload {
     execution_id: Id,
@@ -74,7 +75,7 @@ struct Payload {
 
 impl Typed for Payload {}
 
-/// Decodes a message whose reader stands at `at`; fetches from the shard what was too large for the stream.
+/// Decodes a message for a reader at `at`. Reads from the shard the fields that were too large for the stream.
 pub(super) async fn decode(
     databases: &Databases,
     shard: ShardIndex,
@@ -85,11 +86,11 @@ pub(super) async fn decode(
     let sequence = info.stream_sequence;
     let published = DateTime::from_timestamp(info.published.unix_timestamp(), info.published.nanosecond());
     let mark = message.headers.as_ref().and_then(Mark::read);
-    // What nobody marked lies in the epoch around it.
+    // A message without a mark belongs to the epoch of the message before it.
     let epoch = mark.as_ref().map_or(at.epoch, |mark| mark.epoch.cast_unsigned());
     let payload = mark.and_then(|_| parse(&message.payload));
     if payload.is_none() {
-        tracing::warn!(shard, sequence, subject = %message.subject, "a message in the event stream is no event");
+        tracing::warn!(shard, sequence, subject = %message.subject, "a message in the event stream is not an event");
         metrics::counter!("noetl_stream_foreign_messages_total", "shard" => shard.to_string()).increment(1);
     }
     let event = match payload {
@@ -112,7 +113,7 @@ async fn complete(databases: &Databases, payload: Payload, published: DateTime<U
         return live;
     }
     let (execution, event) = (live.event.execution_id, live.event.event_id);
-    // A reader may pass by any number of large events before it has one for its subscription.
+    // Not charged to an operation: a reader may skip any number of large events before one that matches its filter.
     match uncharged(events::get(databases.shard_of(execution), execution, event)).await {
         Ok(Some(whole)) => LiveEvent { event: Arc::new(whole), partial: false },
         Ok(None) => live,
@@ -156,7 +157,7 @@ impl Payload {
     }
 }
 
-/// A field's JSON, or its error where parsers can't read it; that is noted.
+/// Returns a field's JSON. If it can't be parsed, returns its error and sets `partial`.
 fn carried(json: Option<&RawValue>, partial: &mut bool) -> Option<Text> {
     let json = json.map(RawValue::get).filter(|json| *json != "null")?;
     let unreadable = |unreadable: Unreadable| {
@@ -166,14 +167,14 @@ fn carried(json: Option<&RawValue>, partial: &mut bool) -> Option<Text> {
     Some(Text::new(json).unwrap_or_else(unreadable))
 }
 
-/// A field's value, or nothing where this program can't hold it; that is noted.
+/// Returns a field's value. If this program can't represent it, returns `None` and sets `partial`.
 fn shown<T: Typed>(text: Option<&RawValue>, partial: &mut bool) -> Option<T> {
     let parsed = json::parse::<Option<T>>(text?.get().as_bytes());
     *partial |= parsed.is_err();
     parsed.ok().flatten()
 }
 
-/// About as many bytes as an event's parts take in memory.
+/// Returns the approximate size of an event's parts in memory in bytes.
 fn weight(event: &Event<Text>) -> usize {
     let texts = [&event.node_id, &event.node_name, &event.node_type, &event.status, &event.error, &event.stack_trace];
     let texts: usize = texts.into_iter().flatten().map(String::capacity).sum();
@@ -186,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_of_an_event_can_be_shown_is_shown() {
+    fn unreadable_fields_of_an_event_do_not_affect_the_others() {
         let deep = format!("{}1{}", "[".repeat(500), "]".repeat(500));
         let text = format!(
             r#"{{"execution_id":1,"event_id":2,"created_at":"infinity","event_type":"a","context":{deep},

@@ -1,4 +1,4 @@
-//! What a message of the stream says: the event as its payload, its place in the feed as its headers.
+//! Headers of a stream message: they hold its place in the feed. The payload holds the event.
 
 use std::str::FromStr;
 
@@ -9,38 +9,39 @@ use crate::domain::tx_snapshot::TxSnapshot;
 const PLACE: &str = "Noetl-Place";
 const DONE: &str = "Noetl-Batch-Done";
 const TARGET: &str = "Noetl-Batch-Target";
-/// Epoch, batch and index in headers of their own, as older messages of a stream have them.
+/// Separate headers for epoch, batch and index, as in older messages of a stream.
 const IN_THREE: [&str; 3] = ["Noetl-Feed-Epoch", "Noetl-Batch", "Noetl-Batch-Index"];
-/// Bytes that a batch's span may take of a message.
+/// Maximum bytes of a batch's span in a message.
 const MAX_SPAN: usize = 2048;
 
-/// A message's place in its shard's feed.
+/// Place of a message in its shard's feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {
-    /// The feed's epoch when it was published.
+    /// Epoch of the feed when the message was published.
     pub epoch: i32,
-    /// The batch that it belongs to.
+    /// Number of its batch.
     pub batch: i64,
-    /// Its place in the batch, from 0.
+    /// Index in the batch, from 0.
     pub index: u64,
-    /// On a batch's first message, where the batch begins and ends: enough to read it again.
+    /// Snapshots at which the batch starts and ends, on its first message only. They suffice to read the batch again.
     pub span: Option<(TxSnapshot, TxSnapshot)>,
 }
 
-/// A message that says that it is a tailer's, and then what no tailer says.
+/// Failure to read a header that only tailers set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a message's header {0} can't be read")]
 pub struct MalformedMark(String);
 
 impl Mark {
-    /// The headers that say so.
+    /// Returns the headers that carry the mark.
     #[must_use]
     pub fn headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         headers.insert(HeaderName::from_static(PLACE), format!("{} {} {}", self.epoch, self.batch, self.index));
         if let Some((done, target)) = &self.span {
             let (done, target) = (done.to_string(), target.to_string());
-            // With very many open transactions they don't fit; going back after a loss then starts at an earlier batch.
+            // With very many open transactions the span does not fit. After a loss, the leader then goes back to an
+            // earlier batch.
             if done.len() + target.len() <= MAX_SPAN {
                 headers.insert(HeaderName::from_static(DONE), done);
                 headers.insert(HeaderName::from_static(TARGET), target);
@@ -49,7 +50,7 @@ impl Mark {
         headers
     }
 
-    /// The mark of a message. `None`: no tailer published it, or it is broken, which is logged.
+    /// Returns the mark of a message. `None` if no tailer published it, or if it is malformed, which is logged.
     #[must_use]
     pub fn read(headers: &HeaderMap) -> Option<Self> {
         Self::parse(headers).unwrap_or_else(|error| {
@@ -58,7 +59,7 @@ impl Mark {
         })
     }
 
-    /// The mark of a message. `Ok(None)`: no tailer published it.
+    /// Parses the mark of a message. `Ok(None)` if no tailer published it.
     pub fn parse(headers: &HeaderMap) -> Result<Option<Self>, MalformedMark> {
         let Some([epoch, batch, index]) = place(headers)? else {
             return Ok(None);
@@ -101,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_survives_the_headers() {
+    fn mark_round_trips_through_headers() {
         let span = Some(("5:9:7".parse().unwrap(), "9:12:".parse().unwrap()));
         let mark = Mark { epoch: 2, batch: 7, index: 0, span };
         assert_eq!(Mark::parse(&mark.headers()), Ok(Some(mark)));
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn older_messages_can_be_read_and_malformed_ones_are_no_one_else_s() {
+    fn older_headers_are_read_and_malformed_ones_are_errors() {
         let mut headers = HeaderMap::new();
         headers.insert("Noetl-Feed-Epoch", "2");
         assert!(Mark::parse(&headers).is_err());

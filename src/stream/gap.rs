@@ -1,20 +1,20 @@
-//! What a reader must be told between two places: what is gone, and that sequences have lost their meaning.
+//! Gaps between two positions of a feed: missing events and changes of the epoch.
 
 use super::cursor::Position;
 
-/// Why a part of the feed is missing, or may come again.
+/// Cause of a gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GapReason {
-    /// The stream no longer holds it.
+    /// The stream no longer holds the events.
     Retention,
-    /// The reader was too slow, and the stream no longer holds it.
+    /// The reader was too slow, and the stream no longer holds the events.
     SlowConsumer,
-    /// The feed began anew; events behind the gap may have been seen before.
+    /// The feed started a new epoch. Events after the gap may have been delivered before.
     EpochChanged,
 }
 
 impl GapReason {
-    /// Its label in metrics.
+    /// Returns its label in metrics.
     pub(super) fn label(self) -> &'static str {
         match self {
             Self::Retention => "retention",
@@ -24,29 +24,29 @@ impl GapReason {
     }
 }
 
-/// A gap in one shard's feed.
+/// Gap in one shard's feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gap {
-    /// The first missing sequence.
+    /// First sequence of the gap.
     pub from: u64,
-    /// The last one; below `from` when nothing is missing.
+    /// Last sequence of the gap; less than `from` if no event is missing.
     pub to: u64,
-    /// Why.
+    /// Cause.
     pub reason: GapReason,
-    /// The place behind it.
+    /// Position after the gap.
     pub position: Position,
 }
 
-/// The gaps between a reader at `at` and the next message. `first`: the first that the stream holds. `missing`: why a part
-/// is missing that the stream does not hold.
+/// Returns the gaps between a reader at `at` and the next message. `first` is the first sequence that the stream holds.
+/// `missing` is the cause for messages that the stream no longer holds.
 pub(super) fn between(at: Position, next: Position, first: u64, missing: GapReason) -> Vec<Gap> {
     let renewed = if at.epoch == 0 { next.sequence <= at.sequence } else { next.epoch > at.epoch };
     let before = next.sequence.saturating_sub(1);
     let mut gaps = Vec::new();
     let mut reached = at.sequence;
-    // Of an epoch whose beginning is no longer there nobody knows how much is gone.
-    let beheaded = renewed && first == next.sequence && before > 0;
-    if before > at.sequence || beheaded {
+    // If the start of an epoch has expired, the number of missing events is unknown.
+    let start_expired = renewed && first == next.sequence && before > 0;
+    if before > at.sequence || start_expired {
         let from = (at.sequence + 1).min(before);
         gaps.push(Gap { from, to: before, reason: missing, position: Position { sequence: before, ..at } });
         reached = reached.max(before);
@@ -68,27 +68,27 @@ mod tests {
         Position { epoch, sequence }
     }
 
-    fn told(at: Position, next: Position, first: u64) -> Vec<(u64, u64, GapReason)> {
+    fn ranges(at: Position, next: Position, first: u64) -> Vec<(u64, u64, GapReason)> {
         between(at, next, first, Retention).into_iter().map(|gap| (gap.from, gap.to, gap.reason)).collect()
     }
 
     #[test]
-    fn nothing_is_skipped_silently_and_nothing_is_made_up() {
-        assert_eq!(told(place(1, 4), place(1, 5), 1), []);
-        assert_eq!(told(place(0, 0), place(1, 1), 1), []);
-        assert_eq!(told(place(0, 4), place(3, 5), 5), []);
-        assert_eq!(told(place(0, 0), place(1, 5), 5), [(1, 4, Retention)]);
-        assert_eq!(told(place(1, 4), place(1, 9), 9), [(5, 8, Retention)]);
-        assert_eq!(told(place(1, 60), place(2, 51), 1), [(51, 60, EpochChanged)]);
-        assert_eq!(told(place(1, 60), place(2, 61), 1), [(61, 60, EpochChanged)]);
-        assert_eq!(told(place(1, 60), place(2, 1), 1), [(1, 60, EpochChanged)]);
-        assert_eq!(told(place(1, 60), place(2, 81), 81), [(61, 80, Retention), (81, 80, EpochChanged)]);
-        assert_eq!(told(place(1, 200), place(2, 61), 61), [(60, 60, Retention), (61, 200, EpochChanged)]);
-        assert_eq!(told(place(0, 60), place(1, 3), 3), [(2, 2, Retention), (3, 60, EpochChanged)]);
+    fn every_missing_event_is_in_a_gap_and_no_other() {
+        assert_eq!(ranges(place(1, 4), place(1, 5), 1), []);
+        assert_eq!(ranges(place(0, 0), place(1, 1), 1), []);
+        assert_eq!(ranges(place(0, 4), place(3, 5), 5), []);
+        assert_eq!(ranges(place(0, 0), place(1, 5), 5), [(1, 4, Retention)]);
+        assert_eq!(ranges(place(1, 4), place(1, 9), 9), [(5, 8, Retention)]);
+        assert_eq!(ranges(place(1, 60), place(2, 51), 1), [(51, 60, EpochChanged)]);
+        assert_eq!(ranges(place(1, 60), place(2, 61), 1), [(61, 60, EpochChanged)]);
+        assert_eq!(ranges(place(1, 60), place(2, 1), 1), [(1, 60, EpochChanged)]);
+        assert_eq!(ranges(place(1, 60), place(2, 81), 81), [(61, 80, Retention), (81, 80, EpochChanged)]);
+        assert_eq!(ranges(place(1, 200), place(2, 61), 61), [(60, 60, Retention), (61, 200, EpochChanged)]);
+        assert_eq!(ranges(place(0, 60), place(1, 3), 3), [(2, 2, Retention), (3, 60, EpochChanged)]);
     }
 
     #[test]
-    fn the_place_behind_the_last_gap_is_right_before_the_next_message() {
+    fn position_after_the_last_gap_precedes_the_next_message() {
         for (at, next, first) in [(place(1, 60), place(2, 51), 1), (place(1, 60), place(2, 81), 81)] {
             let gaps = between(at, next, first, Retention);
             assert!(gaps.last().unwrap().position.precedes(next));

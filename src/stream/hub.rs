@@ -1,9 +1,8 @@
-//! One consumer per replica and shard: the hub takes each event from the broker once and shares it with every reader.
+//! One consumer per replica and shard: the hub reads each event from the broker once and shares it with every reader.
 //!
-//! A reader registers and learns in the same moment where the hub stands, so what it replays and what it is then handed
-//! meet without gap or overlap. Positions only grow, also across a broker that lost messages: the hub then goes back to
-//! the first message of the new epoch. While nobody reads, nothing is taken: a replica without readers costs the broker
-//! nothing.
+//! Registration returns the hub's head at the same moment, so the replayed events and the live events meet without gap
+//! or overlap. Positions only grow, even if the broker lost messages: the hub then goes back to the first message of
+//! the new epoch. Without readers the hub reads nothing from the broker.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,16 +20,16 @@ use super::source::{self, Extent, ReadError, ShardStream};
 use crate::domain::shard::ShardIndex;
 use crate::storage::pools::Databases;
 
-/// Bytes of events that all rings of a replica keep together for readers that are behind.
+/// Total size of the rings of a replica in bytes of events; they keep the events for readers that lag.
 const RING_BYTES: usize = 32 << 20;
 const AFTER_FAILURE: Duration = Duration::from_millis(250);
-/// How long a feed goes on without readers: one who reconnects should find it running.
+/// Time that a feed keeps running without readers, so that a reader that reconnects finds it running.
 const REST_AFTER: Duration = Duration::from_secs(10);
 const LOOK_AT_CONNECTION: Duration = Duration::from_millis(500);
-/// Quiet looks at the connection after which the stream itself is looked at.
+/// Number of checks without a message after which the stream itself is checked.
 const LOOKS_PER_CHECK: u32 = 4;
 
-/// The live feeds of all shards on this replica.
+/// Live feeds of all shards on this replica.
 #[derive(Debug, Clone)]
 pub struct Hub {
     client: async_nats::Client,
@@ -41,13 +40,13 @@ pub struct Hub {
 #[derive(Debug)]
 struct Feed {
     ring: Arc<Ring>,
-    /// Whether the broker said to those who wait that there is no stream: what it holds when there is one was published
-    /// since.
+    /// True if the broker responded, while readers waited, that the stream does not exist. All events of a stream that
+    /// is created later are then new to these readers.
     missing: AtomicBool,
 }
 
 impl Hub {
-    /// A hub that takes no events before [`Hub::run`].
+    /// Creates a hub. It reads no events before [`Hub::run`].
     #[must_use]
     pub fn new(client: async_nats::Client, databases: Databases) -> Self {
         let each = RING_BYTES / databases.shards().len().max(1);
@@ -56,53 +55,53 @@ impl Hub {
         Self { client, databases, feeds }
     }
 
-    /// How many shards there are.
+    /// Returns the number of shards.
     #[must_use]
     pub fn shards(&self) -> ShardIndex {
         ShardIndex::try_from(self.feeds.len()).unwrap_or(ShardIndex::MAX)
     }
 
-    /// Whether the broker is connected.
+    /// Returns true if the broker is connected.
     #[must_use]
     pub fn connected(&self) -> bool {
         self.client.connection_state() == async_nats::connection::State::Connected
     }
 
-    /// Where a shard's feed stands on this replica; `None` while nobody reads it, or its stream was not found.
+    /// Returns the position of a shard's feed on this replica; `None` without readers, and until the stream was found.
     #[must_use]
     pub fn head(&self, shard: ShardIndex) -> Option<Position> {
         self.feed(shard).ring.head()
     }
 
-    /// Whether the broker said that there is no such stream.
+    /// Returns true if the broker responded that the stream does not exist.
     pub(super) fn is_missing(&self, shard: ShardIndex) -> bool {
         self.feed(shard).missing.load(Ordering::Relaxed)
     }
 
-    /// Registers a reader; waits until the hub has found the shard's stream. Answers the last event before the first that
-    /// the place hands out.
+    /// Registers a reader; waits until the hub has found the shard's stream. Returns the position before the first
+    /// event that the place delivers.
     pub(super) async fn register(&self, shard: ShardIndex) -> (Position, Place) {
         self.feed(shard).ring.join().await
     }
 
-    /// The shard's stream, to replay from.
+    /// Opens the shard's stream for a replay.
     pub(super) async fn stream(&self, shard: ShardIndex) -> Result<ShardStream, ReadError> {
         ShardStream::open(self.client.clone(), shard).await
     }
 
-    /// The databases that complete what was too large for a stream.
+    /// Returns the databases that hold the fields that were too large for a stream.
     pub(super) fn databases(&self) -> &Databases {
         &self.databases
     }
 
-    /// Feeds one shard's readers until `stop`.
+    /// Delivers live events to one shard's readers until `stop`.
     pub async fn run(self, shard: ShardIndex, stop: CancellationToken) {
         let feed = self.feed(shard);
         let following = async {
             loop {
                 feed.begin_when_wanted().await;
                 if let Err(error) = self.follow(shard).await {
-                    tracing::debug!(shard, %error, "the live feed pauses");
+                    tracing::debug!(shard, %error, "the live feed was interrupted and will be retried");
                     feed.missing.fetch_or(error.missing, Ordering::Relaxed);
                     sleep(AFTER_FAILURE).await;
                 }
@@ -111,7 +110,7 @@ impl Hub {
         let _: Option<std::convert::Infallible> = stop.run_until_cancelled(following).await;
     }
 
-    /// Takes events until nobody has read them for a while.
+    /// Reads events until the shard has had no readers for [`REST_AFTER`].
     async fn follow(&self, shard: ShardIndex) -> Result<(), ReadError> {
         let connects = source::connects(&self.client);
         let stream = self.stream(shard).await?;
@@ -130,15 +129,18 @@ impl Hub {
             }
             let Some(message) = next(shard, &mut messages).await? else {
                 if vigil.finds_change(head).await? {
-                    return Err(ReadError::of(shard, "the stream is not what it was"));
+                    return Err(ReadError::of(
+                        shard,
+                        "the stream was recreated, lost messages, or holds messages that were not delivered",
+                    ));
                 }
                 continue;
             };
             vigil.overdue = false;
             let delivered = decode(&self.databases, shard, head, &message).await?;
-            // A consumer that is made anew before it has given anything begins with the stream.
+            // A consumer that is recreated before its first message starts with the stream's first message.
             if delivered.position.sequence <= start {
-                return Err(ReadError::of(shard, "its consumer began anew"));
+                return Err(ReadError::of(shard, "the consumer restarted at the stream's first message"));
             }
             if delivered.position <= head {
                 continue;
@@ -154,7 +156,8 @@ impl Hub {
         Ok(())
     }
 
-    /// Where the hub stands; when it begins, behind the stream's last message.
+    /// Returns the hub's position. If the feed starts, that is after the stream's last message, or before its first if
+    /// the stream did not exist when readers joined.
     async fn find_head(&self, shard: ShardIndex, stream: &ShardStream, extent: Extent) -> Result<Position, ReadError> {
         let feed = self.feed(shard);
         if let Some(head) = feed.ring.head() {
@@ -175,7 +178,7 @@ impl Hub {
 }
 
 impl Feed {
-    /// Rests while nobody reads.
+    /// Resets the ring if it has no readers, and waits for one.
     async fn begin_when_wanted(&self) {
         if self.ring.rest() {
             self.missing.store(false, Ordering::Relaxed);
@@ -184,7 +187,7 @@ impl Feed {
     }
 }
 
-/// The next message; `None` when none came for a while.
+/// Returns the next message; `None` if none came within [`LOOK_AT_CONNECTION`].
 async fn next(shard: ShardIndex, messages: &mut Ordered) -> Result<Option<async_nats::jetstream::Message>, ReadError> {
     let Ok(next) = timeout(LOOK_AT_CONNECTION, messages.try_next()).await else {
         return Ok(None);
@@ -193,19 +196,19 @@ async fn next(shard: ShardIndex, messages: &mut Ordered) -> Result<Option<async_
     message.map(Some).ok_or_else(|| ReadError::of(shard, "the consumer ended"))
 }
 
-/// Whether a consumer that gives nothing has nothing to give.
+/// Check of a consumer that delivers nothing: compares it with the stream.
 struct Vigil<'a> {
     stream: &'a ShardStream,
-    /// What the stream held when the consumer was made.
+    /// Extent of the stream when the consumer was created.
     begun: Extent,
-    /// Looks since then that found no message.
+    /// Number of waits since then without a message.
     quiet: u32,
-    /// Whether the last one found that the stream holds messages that did not come.
+    /// True if the last check found messages in the stream that were not delivered.
     overdue: bool,
 }
 
 impl Vigil<'_> {
-    /// Whether the stream was made anew, became shorter, or twice in a row held what did not come.
+    /// Returns true if the stream was recreated, became shorter, or held undelivered messages in two checks in a row.
     async fn finds_change(&mut self, head: Position) -> Result<bool, ReadError> {
         self.quiet += 1;
         if !self.overdue && !self.quiet.is_multiple_of(LOOKS_PER_CHECK) {

@@ -1,16 +1,16 @@
-//! How long a leader that found nothing waits before it looks again.
+//! Poll interval of a leader that finds no events. It grows with the idle time.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The shortest wait.
+/// Shortest interval.
 const SHORTEST: Duration = Duration::from_millis(2);
-/// A wait is this part of the time that has passed since something was found, so an event comes late by a small part of
-/// the silence before it.
+/// The interval is the idle time divided by this number, so the delay of an event is small compared with the idle time
+/// before it.
 const PART: u32 = 16;
 
-/// The time since something was found.
+/// Time since events were last found.
 #[derive(Debug)]
 pub(super) struct Idle {
     since: Instant,
@@ -18,17 +18,17 @@ pub(super) struct Idle {
 }
 
 impl Idle {
-    /// Something was just found. No wait will be longer than `longest`.
+    /// Starts the idle time. Intervals are at most `longest`.
     pub(super) fn new(longest: Duration) -> Self {
         Self { since: Instant::now(), longest }
     }
 
-    /// Something was found.
+    /// Restarts the idle time.
     pub(super) fn over(&mut self) {
         self.since = Instant::now();
     }
 
-    /// How long to wait before the next look.
+    /// Returns the time to wait before the next poll.
     pub(super) fn wait(&self) -> Duration {
         after(self.since.elapsed(), self.longest)
     }
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_grow_with_the_silence_up_to_the_longest() {
+    fn intervals_grow_with_the_idle_time_up_to_the_longest() {
         let longest = Duration::from_millis(500);
         assert_eq!(after(Duration::ZERO, longest), SHORTEST);
         assert_eq!(after(Duration::from_secs(4), longest), Duration::from_millis(250));

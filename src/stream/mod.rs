@@ -1,9 +1,9 @@
-//! The committed events on their way to readers: a tailer per shard publishes them to JetStream, a hub per replica and
-//! shard takes them back once, and readers replay and follow.
+//! Delivery of committed events to readers: a tailer per shard publishes them to JetStream, a hub per replica and shard
+//! reads the stream once, and readers replay stored events and then receive live ones.
 //!
-//! Exactly once: the cursor in the shard says which batch is under way, the stream's last message says how much of it is
-//! stored, and each publish names the sequence that it must follow. A message that is lost makes the broker refuse all
-//! behind it, and a stale leader is refused the same way, so what is stored is always a strict prefix of the feed.
+//! Each event is stored exactly once. The cursor in the shard names the current batch, the stream's last message shows
+//! how much of it is stored, and each publish names the sequence that it must follow. So the broker refuses every
+//! message after a lost one, and every message of a stale leader. The stream always holds a strict prefix of the feed.
 
 mod acks;
 pub mod cursor;

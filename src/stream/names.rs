@@ -1,28 +1,28 @@
-//! Names on the broker (SPEC, "Event stream").
+//! Names of streams and subjects on the broker. They are NoETL's.
 
 use crate::domain::shard::ShardIndex;
 
-/// Bytes of an event's type that its subject holds; the broker ends the connection over a line of 4 KiB.
+/// Maximum bytes of an event's type in its subject; the broker closes a connection that sends a line over 4 KiB.
 const MAX_TYPE_BYTES: usize = 512;
 
-/// The stream that holds a shard's events.
+/// Returns the name of the stream that holds a shard's events.
 #[must_use]
 pub fn stream(shard: ShardIndex) -> String {
     if shard == 0 { "noetl_events".to_owned() } else { format!("noetl_events_{shard}") }
 }
 
-/// What the subjects of a shard's events begin with.
+/// Returns the common prefix of the subjects of a shard's events.
 fn prefix(shard: ShardIndex) -> String {
     if shard == 0 { "noetl.events".to_owned() } else { format!("noetl.events_{shard}") }
 }
 
-/// All subjects of a shard's events.
+/// Returns the pattern of all subjects of a shard's events.
 #[must_use]
 pub fn subjects(shard: ShardIndex) -> String {
     format!("{}.>", prefix(shard))
 }
 
-/// The subject of an event. What a subject can't hold becomes `_`; of a very long type it holds the beginning.
+/// Returns the subject of an event. Characters that a subject can't hold become `_`. A very long type is cut.
 #[must_use]
 pub fn subject(shard: ShardIndex, event_type: &str) -> String {
     let token = |part: &str| -> String {
@@ -34,7 +34,7 @@ pub fn subject(shard: ShardIndex, event_type: &str) -> String {
     format!("{}.{}", prefix(shard), tokens.join("."))
 }
 
-/// Where a replica tells the leader that a shard has fresh events.
+/// Returns the subject of the wake-ups for a shard's leader.
 #[must_use]
 pub fn wake(shard: ShardIndex) -> String {
     format!("noetl.wake.{shard}")
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_the_spec_s_and_every_type_makes_a_valid_subject() {
+    fn names_are_noetl_s_and_every_type_makes_a_valid_subject() {
         assert_eq!((stream(0), stream(2)), ("noetl_events".to_owned(), "noetl_events_2".to_owned()));
         assert_eq!(subject(0, "subscription.paused"), "noetl.events.subscription.paused");
         assert_eq!(subject(3, "call done*"), "noetl.events_3.call_done_");

@@ -1,4 +1,5 @@
-//! What is strange about a stream, said for a while and not with every batch.
+//! Notice of foreign messages in a stream. The cursor shows it for a while, and it is logged only if it is not shown
+//! yet.
 
 use std::time::Duration;
 
@@ -6,10 +7,11 @@ use tokio::time::Instant;
 
 use crate::domain::shard::ShardIndex;
 
-/// For how long the cursor says so.
+/// Time for which the cursor shows the notice after the last foreign message.
 const SAID_FOR: Duration = Duration::from_mins(1);
 
-/// Messages that no tailer published. They harm nobody: the feed goes on behind them, and readers skip them.
+/// Messages in a stream that no tailer published. They do no harm: the tailer appends after them, and readers skip
+/// them.
 #[derive(Debug, Default)]
 pub(super) struct ForeignMessages {
     count: u64,
@@ -17,22 +19,26 @@ pub(super) struct ForeignMessages {
 }
 
 impl ForeignMessages {
-    /// Some were found.
+    /// Counts `count` foreign messages that were found.
     pub(super) fn found(&mut self, shard: ShardIndex, count: u64) {
         if count == 0 {
             return;
         }
         metrics::counter!("noetl_tailer_foreign_messages_total", "shard" => shard.to_string()).increment(count);
         if self.text().is_none() {
-            tracing::warn!(shard, count, "somebody else publishes on the event stream; going on behind it");
+            tracing::warn!(
+                shard,
+                count,
+                "another client publishes to the event stream; the feed continues after its messages"
+            );
         }
         self.count += count;
         self.last = Some(Instant::now());
     }
 
-    /// What the cursor is to say.
+    /// Returns the notice for the cursor, if foreign messages were found recently.
     pub(super) fn text(&self) -> Option<String> {
         self.last.filter(|last| last.elapsed() < SAID_FOR)?;
-        Some(format!("somebody else publishes on the event stream: {} foreign messages so far", self.count))
+        Some(format!("another client publishes to the event stream: {} foreign messages so far", self.count))
     }
 }

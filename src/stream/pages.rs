@@ -1,4 +1,5 @@
-//! A replay's messages, fetched page by page: a reader that does not read holds one page, whose bytes the broker counts.
+//! Messages of a replay, fetched page by page. A reader that pauses holds one page, whose size in bytes the broker
+//! limits.
 
 use std::time::Duration;
 
@@ -11,20 +12,20 @@ use super::source::{ReadError, connects};
 use crate::domain::shard::ShardIndex;
 
 const PAGE_MESSAGES: usize = 256;
-/// Bytes of a page, unless one message alone is larger.
+/// Maximum bytes of a page, unless one message alone is larger.
 const PAGE_BYTES: usize = 256 << 10;
 const LOOK_AT_CONNECTION: Duration = Duration::from_millis(500);
-/// How often the connection is looked at before an answer counts as lost.
+/// Number of checks of the connection after which a response counts as lost.
 const LOOKS: usize = 10;
 
-/// What is left of a stream for one reader.
+/// Remaining messages of a stream for one reader.
 #[derive(Debug)]
 pub(super) struct Pages {
     shard: ShardIndex,
     client: async_nats::Client,
     connects: u64,
     consumer: Consumer<pull::Config>,
-    /// Messages that the consumer has given.
+    /// Number of messages that the consumer has delivered.
     given: u64,
     exhausted: bool,
 }
@@ -35,17 +36,17 @@ impl Pages {
         Self { shard, connects: connects(&client), client, consumer, given: 0, exhausted }
     }
 
-    /// The next messages in order; empty when the stream holds no more.
+    /// Returns the next messages in order; empty if the stream holds no more.
     pub(super) async fn next(&mut self) -> Result<Vec<Message>, ReadError> {
         if self.exhausted {
             return Ok(Vec::new());
         }
         let page = self.fetch(PAGE_MESSAGES, PAGE_BYTES).await?;
-        // The first message may be larger than a page; without a limit the broker gives it alone.
+        // The first message may be larger than a page. It is then fetched alone, without a limit.
         if page.is_empty() { Ok(Vec::from_iter(self.one().await?)) } else { Ok(page) }
     }
 
-    /// The next message.
+    /// Returns the next message; `None` if the stream holds no more.
     pub(super) async fn one(&mut self) -> Result<Option<Message>, ReadError> {
         if self.exhausted {
             return Ok(None);
@@ -57,13 +58,14 @@ impl Pages {
         Ok(message)
     }
 
-    /// Nothing came: either the stream dropped what was left, or the broker forgot the consumer, as when it restarts.
+    /// Fails unless the consumer has no more messages. If it has none, the stream removed the remaining ones. Otherwise
+    /// the broker forgot the consumer, for example in a restart.
     async fn check_nothing_is_left(&self) -> Result<(), ReadError> {
         let consumer = self.consumer.get_info().await.map_err(|error| self.failed(error))?;
         if consumer.num_pending == 0 && consumer.delivered.consumer_sequence == self.given {
             return Ok(());
         }
-        Err(self.failed("the broker did not give what is left"))
+        Err(self.failed("the broker did not deliver the remaining messages"))
     }
 
     async fn fetch(&mut self, messages: usize, bytes: usize) -> Result<Vec<Message>, ReadError> {
@@ -78,13 +80,13 @@ impl Pages {
                 }
                 continue;
             };
-            // An error is the broker's word that the page is full.
+            // An error means that the page is full.
             let Some(Ok(message)) = next else { break };
             let info = message.info().map_err(|error| self.failed(error))?;
             self.given += 1;
             self.exhausted = info.pending == 0;
             if info.consumer_sequence != self.given {
-                return Err(self.failed("a message was lost on its way"));
+                return Err(self.failed("a message was lost in transit"));
             }
             page.push(message);
         }

@@ -1,8 +1,7 @@
-//! The payload of a message: the event's row as JSON, or, where that is more than the broker takes, all but its large
-//! fields.
+//! Payload of a message: the event's row as JSON. If that exceeds the broker's limit, large fields are left out.
 //!
-//! It is written from the texts that Postgres gives, so it holds whatever a row holds: JSON nested deeper and numbers
-//! larger than a reader here can represent, times without end.
+//! It is written from the texts that Postgres returns, so it can hold every value of a row: also deeply nested JSON,
+//! large numbers and infinite times that a reader can't represent.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -11,10 +10,10 @@ use crate::domain::event::EventKey;
 use crate::storage::tail_session::EventText;
 use noetl_json as json;
 
-/// Room that headers and protocol may take beside a payload.
+/// Bytes of the broker's limit that are reserved for headers and protocol.
 const HEADER_ROOM: usize = 4096;
 
-/// Which of an event's fields a payload holds.
+/// Fields of an event that a payload leaves out.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 enum Without {
     Nothing,
@@ -22,10 +21,10 @@ enum Without {
     AllOfAnySize,
 }
 
-/// Bytes that are left of a name in a payload without anything of any size.
+/// Bytes that remain of each name in a payload that leaves out [`Without::AllOfAnySize`].
 const NAME_BYTES: usize = 1024;
 
-/// The payload of an event within the broker's `max_payload` bytes, and whether it had to leave fields out.
+/// Returns the payload of an event within the broker's `max_payload` bytes, and true if fields were left out.
 pub fn encode(event: &EventText, max_payload: usize) -> serde_json::Result<(Bytes, bool)> {
     let room = max_payload.saturating_sub(HEADER_ROOM);
     for without in [Without::Nothing, Without::LargeFields] {
@@ -39,13 +38,13 @@ pub fn encode(event: &EventText, max_payload: usize) -> serde_json::Result<(Byte
     Ok((write(event, Without::AllOfAnySize)?.into(), true))
 }
 
-/// The key of the event that a payload carries.
+/// Returns the key of the event in a payload.
 pub fn key(payload: &[u8]) -> serde_json::Result<EventKey> {
     json::parse(payload)
 }
 
 impl EventText {
-    /// At least so many bytes of JSON.
+    /// Returns a lower bound for the size of the JSON in bytes.
     fn json_bytes(&self, without: Without) -> usize {
         let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         let large = length(&self.context) + length(&self.result) + length(&self.stack_trace);
@@ -54,7 +53,7 @@ impl EventText {
     }
 }
 
-/// The fields in the order of [`Event`]'s. JSON columns are copied as they are: Postgres wrote them.
+/// Writes the fields in the order of `Event`. JSON columns are copied unchanged, because Postgres wrote them.
 fn write(event: &EventText, without: Without) -> serde_json::Result<Vec<u8>> {
     let mut out = Object(Vec::with_capacity(640 + event.json_bytes(without)));
     let (large, rest) = (without == Without::Nothing, without < Without::AllOfAnySize);
@@ -85,12 +84,12 @@ fn write(event: &EventText, without: Without) -> serde_json::Result<Vec<u8>> {
     Ok(out.0)
 }
 
-/// The beginning of a text.
+/// Returns the beginning of a text, at most `bytes` bytes.
 fn begin(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }
 
-/// A JSON object that is being written.
+/// JSON object that is being written.
 struct Object(Vec<u8>);
 
 impl Object {
@@ -105,7 +104,7 @@ impl Object {
         serde_json::to_writer(&mut self.0, value)
     }
 
-    /// Postgres's ISO form of a time in UTC as RFC 3339; what has no such form stays as it is.
+    /// Writes a UTC time in Postgres's ISO form as RFC 3339. A time that RFC 3339 can't express stays unchanged.
     fn time(&mut self, name: &str, text: &str) -> serde_json::Result<()> {
         let is_plain =
             text.len() >= 19 && text.as_bytes()[4] == b'-' && text.ends_with(|last: char| last.is_ascii_digit());
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_says_all_that_the_row_holds() {
+    fn payload_holds_every_field_of_the_row() {
         let text = event(r#"{"a": [1, 2.5, "x"]}"#, "2026-11-21 06:06:19.4734");
         let (payload, omitted) = encode(&text, 1 << 20).unwrap();
         let value = parsed(&payload);
@@ -161,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_reader_can_hold_is_carried_as_it_is() {
+    fn values_that_readers_can_t_represent_are_copied_unchanged() {
         let deep = format!("{}1{}", "[".repeat(5_000), "]".repeat(5_000));
         let wide = "9".repeat(400);
         for (context, created_at) in
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_broker_would_refuse_is_left_out() {
+    fn fields_over_the_broker_s_limit_are_left_out() {
         let mut text = event(&format!("\"{}\"", "x".repeat(20_000)), "2026-11-21 06:06:19");
         let (payload, omitted) = encode(&text, 16_384).unwrap();
         assert!(omitted && payload.len() <= 16_384);

@@ -1,9 +1,9 @@
-//! Appending batches to a shard's stream, exactly once.
+//! Appends batches to a shard's stream, exactly once.
 //!
-//! Each publish carries the sequence that it must follow, so the broker refuses everything behind a message that it lost,
-//! and everything of a leader that was replaced. It carries the id of the message that it must follow too, or somebody
-//! else's message in the place of a refused one would let the next through. After any doubt, [`Publisher::end`] tells what
-//! is stored.
+//! Each publish names the sequence that it must follow, so the broker refuses every message after a lost one, and every
+//! message of a replaced leader. It also names the id of the message that it must follow. Otherwise, if a foreign
+//! message took the sequence of a refused one, the next message would be accepted. After any failure,
+//! [`Publisher::end`] returns what is stored.
 
 use std::time::Duration;
 
@@ -23,102 +23,104 @@ use crate::domain::tx_snapshot::TxSnapshot;
 use crate::storage::error::StorageError;
 use crate::storage::tail_session::EventText;
 
-/// How streams are created; one that exists is left as it is.
+/// Settings of streams that are created; an existing stream is left unchanged.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamSettings {
-    /// For how long the broker recognises a message id.
+    /// Time for which the broker recognises a message id.
     pub dedup: Duration,
-    /// For how long events stay in the stream.
+    /// Time for which events stay in the stream.
     pub retention: Duration,
-    /// How many servers of a cluster keep it.
+    /// Number of servers of a NATS cluster that store the stream.
     pub replicas: usize,
 }
 
-/// Why a batch, or the look at the stream, failed.
+/// Failure to publish a batch or to read the stream.
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
-    /// The broker can't be reached, or said no.
-    #[error("the broker: {0}")]
+    /// The broker can't be reached, or refused the request.
+    #[error("broker error: {0}")]
     Broker(String),
-    /// The stream is not where it should be: somebody else appended, or a message was lost. Look, and go on from there.
-    #[error("the stream did not stand at the expected sequence")]
+    /// The stream does not end at the expected sequence: another client appended, or a message was lost. The caller
+    /// reads the stream's end and continues from there.
+    #[error("the stream did not end at the expected sequence")]
     OutOfStep,
-    /// The broker took the event that was to get this sequence for one that it has.
-    #[error("the broker took the event for sequence {0} for a repetition")]
+    /// The broker treated the event for this sequence as a duplicate.
+    #[error("the broker treated the event for sequence {0} as a duplicate")]
     Repetition(u64),
     /// The batch could not be read.
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// An event has no JSON form.
-    #[error("an event has no JSON form")]
+    /// An event can't be written as JSON.
+    #[error("an event can't be written as JSON")]
     Unserialisable(#[from] serde_json::Error),
-    /// A message of the stream says that it is a tailer's, but can't be.
+    /// A message of the stream has a tailer's headers, but is malformed.
     #[error("message {sequence} of the event stream is broken: {reason}; publishing stops until it is deleted")]
     Broken {
-        /// Which one.
+        /// Sequence of the message.
         sequence: u64,
-        /// What is wrong.
+        /// Cause.
         reason: String,
     },
 }
 
-/// A fixed batch.
+/// Batch that is fixed in the cursor.
 #[derive(Debug, Clone)]
 pub struct Batch {
-    /// The feed's epoch.
+    /// Epoch of the feed.
     pub epoch: i32,
-    /// Counts batches.
+    /// Number of the batch.
     pub number: i64,
-    /// Where it begins.
+    /// Snapshot at which it starts.
     pub done: TxSnapshot,
-    /// Where it ends.
+    /// Snapshot at which it ends.
     pub target: TxSnapshot,
 }
 
-/// A tailer's message in the stream.
+/// Message of a tailer in the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
-    /// Where it stands.
+    /// Sequence in the stream.
     pub sequence: u64,
-    /// Its place in the feed.
+    /// Place in the feed.
     pub mark: Mark,
-    /// Which event it carries.
+    /// Key of its event.
     pub key: EventKey,
 }
 
-/// The end of a stream.
+/// End of a stream, found by searching back to a floor: the argument of [`Publisher::end`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamEnd {
-    /// The last sequence that was given out.
+    /// Last sequence that was assigned.
     pub sequence: u64,
-    /// The last message of a tailer. `None`: none after the sequence that was asked about is left.
+    /// Last message of a tailer; `None` if none is left after the floor.
     pub last: Option<Stored>,
-    /// Messages behind it, or after the sequence that was asked about, that are no tailer's.
+    /// Number of foreign messages after `last`, or after the floor if that is `None`.
     pub foreign: u64,
-    /// Sequences after the one that was asked about whose messages the stream no longer keeps.
+    /// Number of sequences directly after the floor whose messages have expired.
     pub expired: u64,
 }
 
 impl StreamEnd {
-    /// A stream that ends at this sequence, with nothing behind the place that was asked about.
+    /// Returns an end at this sequence with no message after the floor.
     #[must_use]
     pub fn at(sequence: u64) -> Self {
         Self { sequence, last: None, foreign: 0, expired: 0 }
     }
 }
 
-/// Where to go on in a batch.
+/// Point in a batch at which publishing continues.
 #[derive(Debug, Clone, Copy)]
 pub struct Resume {
-    /// The place in the batch of the next event.
+    /// Index of the next event in the batch.
     pub index: u64,
-    /// The sequence to append behind.
+    /// Sequence after which the event is appended.
     pub after: u64,
-    /// From this sequence on, message ids name the log and the epoch too, as the broker has seen the event's id before.
+    /// Sequence from which on message ids also contain the execution id and the epoch, because the broker has seen the
+    /// event's id before.
     pub distinct: Option<u64>,
 }
 
-/// Appends to one shard's stream.
+/// Publisher to one shard's stream.
 #[derive(Debug)]
 pub struct Publisher {
     shard: ShardIndex,
@@ -128,8 +130,7 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Opens the shard's stream, and creates it first if there is none. About `window` messages will be on their way at a
-    /// time.
+    /// Opens the shard's stream, and creates it if it does not exist. About `window` messages are in flight at most.
     pub async fn open(
         client: Client,
         shard: ShardIndex,
@@ -152,12 +153,12 @@ impl Publisher {
         Ok(Self { shard, client, stream, acks })
     }
 
-    /// The last sequence that was given out.
+    /// Returns the last sequence that was assigned.
     pub async fn sequence(&self) -> Result<u64, PublishError> {
         Ok(self.stream.get_info().await.map_err(broker)?.state.last_sequence)
     }
 
-    /// Where the stream ends, looking for a tailer's message back to the one after `floor`.
+    /// Returns the end of the stream. Searches for a tailer's message from there back to the sequence after `floor`.
     pub async fn end(&self, floor: u64) -> Result<StreamEnd, PublishError> {
         let state = self.stream.get_info().await.map_err(broker)?.state;
         let first = (floor + 1).max(state.first_sequence);
@@ -171,7 +172,7 @@ impl Publisher {
         Ok(end)
     }
 
-    /// The last message of a tailer in a range of sequences, and how many messages behind it are no tailer's.
+    /// Returns the last message of a tailer in a range of sequences, and the number of foreign messages after it.
     pub async fn last_stored(&self, first: u64, last: u64) -> Result<(Option<Stored>, u64), PublishError> {
         let mut foreign = 0;
         let held = self.stream.get_info().await.map_err(broker)?.state.first_sequence;
@@ -192,7 +193,7 @@ impl Publisher {
         Ok((None, foreign))
     }
 
-    /// Appends a batch's events. Answers the last sequence. The span is linked to the traces that the events belong to.
+    /// Appends a batch's events and returns the last sequence. The span is linked to the events' traces.
     #[tracing::instrument(
         level = "debug", name = "publish", skip_all,
         fields(shard = self.shard, batch = batch.number, epoch = batch.epoch, otel.kind = "producer")
@@ -237,7 +238,7 @@ impl Publisher {
     }
 }
 
-/// The subject of an event's type, kept from one event to the next of the same type.
+/// Subject of an event's type, reused for consecutive events of the same type.
 struct TypeSubject {
     event_type: String,
     subject: Subject,

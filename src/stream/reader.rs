@@ -1,6 +1,7 @@
-//! What one reader of the live feed gets: what is stored from where it starts, then the hub's events, over all shards.
+//! Feed of one reader over all shards: stored events from its start position, then live events from the hub.
 //!
-//! Per shard, in order and once, with a word on what is missing. Its cursor goes on on any replica.
+//! The events of a shard are delivered in order and once. Missing events are reported as gaps. A cursor is valid on
+//! every replica.
 
 use std::time::Duration;
 
@@ -21,57 +22,57 @@ pub use super::source::ReadError;
 use crate::domain::event::EventFilter;
 use crate::domain::shard::ShardIndex;
 
-/// Seconds between heartbeats.
+/// Time between heartbeats.
 const HEARTBEAT: Duration = Duration::from_secs(10);
-/// How long a reader waits for all shards' streams, as when the whole deployment has just started. It begins with those
-/// that are there by then.
+/// Time that a reader waits for the streams of all shards, for example after the whole deployment started. It then
+/// starts with the streams that were found.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Where a reader starts.
+/// Start position of a reader.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Start {
-    /// With the oldest event that the streams hold.
+    /// The oldest event that the streams hold.
     Beginning,
-    /// With what is published from now on.
+    /// The first event that is published after the reader joined.
     #[default]
     Latest,
-    /// Behind a cursor.
+    /// The first event after a cursor.
     After(StreamCursor),
-    /// With what was published from a time on.
+    /// The first event that was published at a time or later.
     Since(Since),
 }
 
-/// What a reader gets.
+/// Item that a reader receives.
 #[derive(Debug, Clone)]
 pub enum Item {
     /// An event that matches the filter.
     Event {
-        /// The place behind it.
+        /// Position after the event.
         cursor: StreamCursor,
-        /// Which shard's.
+        /// Shard of the event.
         shard: ShardIndex,
         /// The event.
         live: LiveEvent,
     },
-    /// Everything that was published before the reader came has been handed out.
+    /// Every event that was published before the reader joined has been delivered.
     CaughtUp {
-        /// The place behind it.
+        /// Position after those events.
         cursor: StreamCursor,
     },
-    /// Events are missing, or may come again.
+    /// Events are missing, or may be delivered again.
     Gap {
-        /// The place behind the gap.
+        /// Position after the gap.
         cursor: StreamCursor,
-        /// Which shard's events.
+        /// Shard of the gap.
         shard: ShardIndex,
         /// The gap.
         gap: Gap,
     },
-    /// A sign of life.
+    /// Periodic report of position and lag.
     Heartbeat {
-        /// Where the reader stands.
+        /// Position of the reader.
         cursor: StreamCursor,
-        /// Published events that the reader was not handed yet.
+        /// Number of published messages after the reader's position.
         lag: u64,
     },
 }
@@ -87,7 +88,7 @@ impl Start {
     }
 }
 
-/// Counts readers for as long as they live.
+/// Counts a reader in `noetl_stream_readers` until it is dropped.
 struct Counted;
 
 impl Counted {
@@ -103,7 +104,7 @@ impl Drop for Counted {
     }
 }
 
-/// Reads all shards. Ends only with an error.
+/// Returns the items of all shards. The stream ends only with an error.
 pub fn read(hub: Hub, start: Start, filter: EventFilter) -> impl Stream<Item = Result<Item, ReadError>> + Send {
     try_stream! {
         let _counted = Counted::new();
@@ -112,7 +113,7 @@ pub fn read(hub: Hub, start: Start, filter: EventFilter) -> impl Stream<Item = R
         let mut shards = SelectAll::new();
         let joined = join_all((0..hub.shards()).map(|shard| timeout(PATIENCE, join(&hub, shard, start.on(shard))))).await;
         if joined.iter().all(Result::is_err) {
-            Err(ReadError::of(0, "there are no streams yet"))?;
+            Err(ReadError::of(0, "no stream was found in time"))?;
         }
         for (shard, joined) in (0..).zip(joined) {
             let (from, joined) = (start.on(shard), joined.ok());
@@ -120,9 +121,9 @@ pub fn read(hub: Hub, start: Start, filter: EventFilter) -> impl Stream<Item = R
                 (Some(joined), _) => joined.at,
                 (None, From::After(position)) => position,
                 (None, From::Beginning) => Position::default(),
-                // Whatever there will be is behind its beginning.
+                // The stream does not exist yet, so all its events will be after its beginning.
                 (None, _) if hub.is_missing(shard) => Position::default(),
-                (None, _) => Err(ReadError::of(shard, "where it stands can't be told now"))?,
+                (None, _) => Err(ReadError::of(shard, "its position can't be determined"))?,
             };
             shards.push(read_shard(hub.clone(), shard, from, joined));
         }

@@ -1,10 +1,13 @@
-//! Where a leader goes on: what the stream holds of the batch under way, and whether stream and database still belong to
-//! one history.
+//! Recovery of a leader: it finds how much of the current batch the stream holds, and checks that stream and database
+//! still have the same history.
 //!
-//! Three things break it, and each raises the feed's epoch, which so never goes down along a stream. The broker lost
-//! acknowledged messages: back to the batch of the last one that is left. The database went back in time, or went over to
-//! a standby: the stream holds batches that the cursor does not know, and what follows the cursor's place is published
-//! again. The database was restored from a dump: transaction ids start over, so the rows are numbered anew first.
+//! Three faults break that history. Each raises the feed's epoch, so the epoch never decreases along a stream.
+//!
+//! - The broker lost acknowledged messages. The leader goes back to the batch of the last message that is left.
+//! - The database went back in time, or failed over to a standby, so the stream holds batches that the cursor does not
+//!   know. The leader publishes the events after the cursor's position again.
+//! - The database was restored from a dump, so transaction ids start over. The leader first gives the rows new
+//!   transaction ids.
 
 use std::time::Duration;
 
@@ -16,13 +19,13 @@ use crate::domain::tx_snapshot::TxSnapshot;
 use crate::storage::tail::{self, History, TailCursor};
 use crate::storage::tail_restore;
 
-/// How long after a first look a second one confirms that the broker lost messages.
+/// Delay before a second check confirms that the broker lost messages.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// Messages behind which an earlier feed's last message is not looked for.
+/// Number of messages at the end of the stream that are searched for an earlier feed's last message.
 const LOOK_BACK: u64 = 10_000;
 
 impl Tailer {
-    /// The cursor and the stream's end, made to fit each other.
+    /// Makes the cursor and the stream's end consistent and returns both.
     pub(super) async fn recover(
         &self,
         publisher: &Publisher,
@@ -32,7 +35,7 @@ impl Tailer {
             let end = publisher.sequence().await?;
             let (last, _) = publisher.last_stored(end.saturating_sub(LOOK_BACK).max(1), end).await?;
             if cursor.batch == 0 && cursor.history == History::Same && last.is_none() {
-                // Nothing of ours can be in the stream yet, whatever others put there.
+                // No tailer has published yet, so all messages in the stream are foreign.
                 cursor.last_sequence = end.cast_signed();
             } else {
                 cursor = self.begin_epoch(cursor, end, last.as_ref()).await?;
@@ -55,20 +58,20 @@ impl Tailer {
         }
     }
 
-    /// Where the stream ends, which can't be below what the cursor knows to be in it.
+    /// Returns the end of the stream. Fails if it is below the last sequence in the cursor: the broker lost messages.
     pub(super) async fn look(&self, publisher: &Publisher, cursor: &TailCursor) -> Result<StreamEnd, LeadError> {
         let floor = cursor.last_sequence.cast_unsigned();
         let mut end = publisher.end(floor).await?;
         if end.sequence < floor {
-            // A broker that has just begun to lead a replicated stream may answer before it has read all of it.
+            // A server that just became the leader of a replicated stream may respond before it has read all of it.
             sleep(LOOK_AGAIN).await;
             end = publisher.end(floor).await?;
         }
         if end.sequence < floor { Err(LeadError::BrokerLost) } else { Ok(end) }
     }
 
-    /// The stream holds what another history of the database put there. What follows the cursor's place is published
-    /// behind it under a new epoch.
+    /// Starts a new epoch after the stream's last message, because the stream holds messages from another history of
+    /// the database. The events after the cursor's position are published in the new epoch.
     async fn begin_epoch(
         &self,
         mut cursor: TailCursor,
@@ -77,7 +80,7 @@ impl Tailer {
     ) -> Result<TailCursor, LeadError> {
         if cursor.history == History::Other {
             let rows = tail_restore::renumber(&self.database, &cursor).await?;
-            tracing::warn!(shard = self.shard, rows, "numbered the transactions of a restored database anew");
+            tracing::warn!(shard = self.shard, rows, "gave the events of a restored database new transaction ids");
             (cursor.origin, cursor.done) = tail_restore::numbered();
         }
         let (epoch, batch) = last.map_or((0, 0), |last| (last.mark.epoch, last.mark.batch));
@@ -92,13 +95,13 @@ impl Tailer {
             shard = self.shard,
             history = ?cursor.history,
             epoch = cursor.feed_epoch,
-            "the database was restored or failed over; publishing what follows the cursor's place"
+            "the database was restored or failed over; publishing the events after the cursor's position in a new epoch"
         );
         self.go_to(cursor, "database").await
     }
 
-    /// The broker lost messages that it had acknowledged. Goes back to where its stream ends, under a new epoch: to the
-    /// batch of its last message, or, if none is left, to the feed's beginning.
+    /// Goes back after the broker lost acknowledged messages, and starts a new epoch. Continues with the batch of the
+    /// stream's last message, or, if none is left, with the beginning of the feed.
     async fn rewind(&self, publisher: &Publisher, cursor: TailCursor) -> Result<TailCursor, LeadError> {
         let (end, recorded) = (publisher.sequence().await?, cursor.last_sequence);
         let (last, _) = publisher.last_stored(1, end).await?;
@@ -131,14 +134,14 @@ impl Tailer {
     }
 }
 
-/// Whether the stream holds a message that the cursor can't have led to: of a later batch or epoch, or behind a batch that
-/// was done.
+/// Returns true if the stream holds a message that a tailer with this cursor can't have published: one of a later batch
+/// or epoch, or one after a completed batch.
 fn is_ahead(last: &Stored, cursor: &TailCursor) -> bool {
     last.mark.epoch > cursor.feed_epoch || last.mark.batch > cursor.batch || cursor.target.is_none()
 }
 
-/// The last first message of a batch that says where its batch begins and ends, at or before a message. Foreign messages
-/// may stand between a batch's own.
+/// Returns the last message at or before `at` that carries the span of its batch, and this span. Foreign messages may
+/// lie between the messages of a batch.
 async fn with_span(
     publisher: &Publisher,
     mut at: Option<Stored>,

@@ -1,4 +1,4 @@
-//! One shard's stored messages from a place up to another, with a word on each that is missing.
+//! Replay of one shard's stored messages between two positions. Missing messages are reported as gaps.
 
 use std::sync::Arc;
 
@@ -14,18 +14,18 @@ use super::hub::Hub;
 use super::source::{Extent, ReadError, ShardStream};
 use crate::domain::shard::ShardIndex;
 
-/// What is to be replayed.
+/// Range to replay.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Range {
-    /// Where the reader stands.
+    /// Position of the reader.
     pub(super) at: Position,
-    /// The last place.
+    /// Last position.
     pub(super) until: Position,
-    /// What to say of messages that the stream does not hold.
+    /// Cause to report for messages that the stream does not hold.
     pub(super) missing: GapReason,
 }
 
-/// What a replay gives.
+/// Item of a replay.
 #[derive(Debug)]
 pub(super) enum Replayed {
     Delivered(Arc<Delivered>),
@@ -41,8 +41,8 @@ impl Replayed {
     }
 }
 
-/// Replays a range, as far as the stream holds it. What belongs to a later epoch than the range's end is left for those who
-/// know of that epoch.
+/// Replays a range, as far as the stream holds it. Ends before the first message of a later epoch than the range's: the
+/// hub delivers that epoch next.
 pub(super) fn replay(
     hub: &Hub,
     shard: ShardIndex,
@@ -58,8 +58,8 @@ pub(super) fn replay(
         loop {
             let page = pages.next().await?;
             if page.is_empty() {
-                // Where the stream goes beyond the range, what did not come is gone; else the broker lost it, and says so
-                // under its next epoch.
+                // If the stream reaches the end of the range, the messages that were not delivered are gone. Otherwise
+                // the broker lost them, and the next epoch reports that.
                 if extent.last >= until.sequence {
                     stream.check_gone(at, until).await?;
                     let end = Position { sequence: until.sequence + 1, ..until };
@@ -93,7 +93,8 @@ pub(super) fn replay(
     }
 }
 
-/// Behind which sequence a reader at `at` goes on: its own, or, where later epochs began below it, their beginning.
+/// Returns the sequence after which a reader at `at` continues: its own, or, if a later epoch begins below it, the
+/// sequence before that epoch's first message.
 async fn resume(stream: &ShardStream, at: Position, until: Position, extent: Extent) -> Result<u64, ReadError> {
     if at.epoch >= until.epoch {
         return Ok(at.sequence);
@@ -101,23 +102,24 @@ async fn resume(stream: &ShardStream, at: Position, until: Position, extent: Ext
     stream.resume(at, extent).await
 }
 
-/// The place before the first message that the stream holds.
+/// Returns the position before the first message that the stream holds.
 pub(super) async fn beginning(hub: &Hub, shard: ShardIndex) -> Result<Position, ReadError> {
     let extent = hub.stream(shard).await?.extent().await?;
     Ok(Position { epoch: 0, sequence: extent.first - 1 })
 }
 
-/// A time from which on a reader wants what was published.
+/// Time of publication from which a reader starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Since {
-    /// The time.
+    /// Earliest time of publication.
     pub time: DateTime<Utc>,
-    /// The time at which it is asked for.
+    /// Time of the request.
     pub now: DateTime<Utc>,
 }
 
-/// The place before the first message that was published at a time or later, the stream's end when there is none; with a
-/// gap before it if messages from that time on may be gone. The hub, which stands at `head`, may be behind.
+/// Returns the position before the first message that was published at a time or later, with a gap if earlier ones from
+/// that time on may have expired. If the stream holds no such message, returns the later of its end and `head`, the
+/// hub's position.
 pub(super) async fn since(
     hub: &Hub,
     shard: ShardIndex,
@@ -130,7 +132,7 @@ pub(super) async fn since(
         return Ok((stream.end(extent).await?.max(head), None));
     };
     let place = Position { sequence: first.sequence - 1, ..first };
-    // Looked at behind the first message: a busy stream drops others meanwhile.
+    // The extent is read again after the first message was found, because a busy stream removes messages meanwhile.
     let gone = place.sequence > 0
         && stream.may_have_dropped(since.time, since.now)
         && stream.extent().await?.first >= first.sequence;

@@ -1,7 +1,8 @@
-//! The latest events of one shard's feed, shared by all readers of a replica and bounded in bytes.
+//! Latest events of one shard's feed, shared by all readers of a replica and bounded in bytes.
 //!
-//! A reader holds a place in the ring and no events of its own. One whose place was overwritten is told so. A ring that
-//! nobody reads can rest: it then has no head, and who joins waits until the feed has begun again.
+//! A reader holds a place in the ring and no events of its own. A reader whose next event was overwritten gets
+//! [`FellOut`]. A ring without readers can be reset. It then has no head, and a reader that joins waits until the feed
+//! has started again.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,20 +16,20 @@ use super::delivered::Delivered;
 #[derive(Debug)]
 pub(super) struct Ring {
     kept: Mutex<Kept>,
-    /// How many events were ever put in; readers wait for it to change.
+    /// Number of events that were ever put in; readers wait for it to change.
     put: watch::Sender<u64>,
-    /// Told of each reader that finds no head.
+    /// Notified by each reader that finds no head.
     wanted: Notify,
     capacity: usize,
 }
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// Where the feed stands; `None` while it rests, and until its stream was found.
+    /// Position of the feed; `None` after a reset, until the stream was found.
     head: Option<Position>,
     events: VecDeque<Arc<Delivered>>,
     bytes: usize,
-    /// How many events were ever put in.
+    /// Number of events that were ever put in.
     put: u64,
 }
 
@@ -36,7 +37,7 @@ struct Kept {
 #[derive(Debug)]
 pub(super) struct Place {
     ring: Arc<Ring>,
-    /// How many events were put in before the next that this reader takes.
+    /// Number of events that were put in before this reader's next event.
     next: u64,
     put: watch::Receiver<u64>,
 }
@@ -46,32 +47,32 @@ pub(super) struct Place {
 pub(super) struct FellOut;
 
 impl Ring {
-    /// An empty ring of about so many bytes; it always keeps the last event.
+    /// Creates an empty ring of about `capacity` bytes. It keeps the last event even if that is larger.
     pub(super) fn new(capacity: usize) -> Self {
         Self { kept: Mutex::default(), put: watch::Sender::new(0), wanted: Notify::new(), capacity }
     }
 
-    /// Where the feed stands; `None` while it rests, and until its stream was found.
+    /// Returns the position of the feed; `None` after a reset, until the stream was found.
     pub(super) fn head(&self) -> Option<Position> {
         self.kept().head
     }
 
-    /// The stream was found.
+    /// Sets the head after the stream was found.
     pub(super) fn begin(&self, head: Position) {
         let mut kept = self.kept();
         kept.head = Some(head);
         self.put.send_replace(kept.put);
     }
 
-    /// Whether somebody reads, or waits to.
+    /// Returns true if the ring has a reader, or one that waits for the head.
     pub(super) fn is_read(&self) -> bool {
         self.put.receiver_count() > 0
     }
 
-    /// Forgets everything, unless somebody reads. Answers whether it did.
+    /// Resets the ring if it has no readers. Returns true if it did.
     pub(super) fn rest(&self) -> bool {
         let mut kept = self.kept();
-        // Who subscribes behind this line finds no head, and waits.
+        // A reader that subscribes after this check finds no head, and waits.
         if self.is_read() {
             return false;
         }
@@ -79,14 +80,14 @@ impl Ring {
         true
     }
 
-    /// Waits until somebody reads.
+    /// Waits until the ring has a reader.
     pub(super) async fn wanted(&self) {
         while !self.is_read() {
             self.wanted.notified().await;
         }
     }
 
-    /// Shares an event, which becomes the head. Answers how many bytes the ring holds.
+    /// Shares an event, which becomes the head. Returns the number of bytes that the ring holds.
     pub(super) fn put(&self, delivered: Arc<Delivered>) -> usize {
         let mut kept = self.kept();
         kept.head = Some(delivered.position);
@@ -105,11 +106,11 @@ impl Ring {
         kept.bytes
     }
 
-    /// A place at the head, and where that is; waits until the stream was found.
+    /// Waits until the stream was found. Returns the head and a place after it.
     pub(super) async fn join(self: &Arc<Self>) -> (Position, Place) {
         let mut put = self.put.subscribe();
         loop {
-            // The lock makes head and place agree.
+            // The lock keeps head and place consistent.
             let joined = {
                 let kept = self.kept();
                 kept.head.map(|head| (head, kept.put))
@@ -130,7 +131,7 @@ impl Ring {
 }
 
 impl Place {
-    /// The next event, once there is one.
+    /// Waits for the next event and returns it.
     pub(super) async fn next(&mut self) -> Result<Arc<Delivered>, FellOut> {
         loop {
             if let Some(taken) = self.take() {
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reader_gets_each_event_once_or_learns_that_it_fell_out() {
+    async fn reader_gets_each_event_once_or_an_error_if_it_was_overwritten() {
         let ring = Arc::new(Ring::new(100));
         ring.begin(Position { epoch: 1, sequence: 7 });
         let (head, mut place) = ring.join().await;
@@ -183,13 +184,13 @@ mod tests {
         assert!(place.next().await.is_err());
         let (head, mut place) = ring.join().await;
         assert_eq!(head.sequence, 28);
-        // The last one is kept whatever its size.
+        // The last event is kept at any size.
         assert_eq!(ring.put(event(29, 1000)), 1000);
         assert_eq!(place.next().await.unwrap().position.sequence, 29);
     }
 
     #[tokio::test]
-    async fn a_ring_rests_only_while_nobody_reads_and_whoever_comes_waits_for_its_beginning() {
+    async fn ring_resets_only_without_readers_and_the_next_reader_waits_for_the_feed() {
         let ring = Arc::new(Ring::new(100));
         ring.begin(Position { epoch: 1, sequence: 7 });
         let (_, place) = ring.join().await;
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_readers_nothing_is_kept() {
+    async fn ring_without_readers_keeps_no_events() {
         let ring = Arc::new(Ring::new(100));
         ring.begin(Position::default());
         drop(ring.join().await);

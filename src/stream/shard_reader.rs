@@ -1,7 +1,8 @@
-//! One shard's feed for one reader: stored messages up to where the hub stood, then the hub's.
+//! Feed of one shard for one reader: stored messages up to the hub's head, then live events from the hub.
 //!
-//! Whatever does not follow on what the reader has is fetched from the stream, which alone knows what is gone: a reader
-//! that fell out of the hub's ring, a hole, a new epoch. A broker that can't be reached makes the reader wait.
+//! If the hub's next event does not directly follow the reader's position, the reader replays from the stream. This
+//! happens when its next event was overwritten in the hub's ring, when events are missing, or when the epoch changed.
+//! Only the stream shows which events are gone. While the broker can't be reached, the reader waits.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use crate::domain::shard::ShardIndex;
 
 const AFTER_FAILURE: Duration = Duration::from_millis(250);
 
-/// Where a reader of a shard starts.
+/// Start position of a reader in one shard.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum From {
     Beginning,
@@ -29,7 +30,7 @@ pub(super) enum From {
     Since(Since),
 }
 
-/// What one shard gives.
+/// Item of one shard's feed.
 #[derive(Debug)]
 pub(super) enum ShardItem {
     Replayed(Replayed),
@@ -37,7 +38,7 @@ pub(super) enum ShardItem {
 }
 
 impl ShardItem {
-    /// The place behind it.
+    /// Returns the position after the item.
     pub(super) fn position(&self) -> Position {
         match self {
             Self::Replayed(replayed) => replayed.position(),
@@ -46,14 +47,14 @@ impl ShardItem {
     }
 }
 
-/// A reader that has its place: at the hub, and where it starts.
+/// Reader that has joined the hub and has a start position.
 #[derive(Debug)]
 pub(super) struct Joined {
     live: Place,
     head: Position,
-    /// Where the reader stands.
+    /// Position of the reader.
     pub(super) at: Position,
-    /// What it must be told before anything else.
+    /// Gap that is delivered before the first event.
     gap: Option<Gap>,
 }
 
@@ -64,8 +65,8 @@ pub(super) async fn join(hub: &Hub, shard: ShardIndex, from: From) -> Joined {
     Joined { live, head, at, gap }
 }
 
-/// Reads one shard for ever. Says once that it has caught up. `None`: the stream was not found yet, and the other shards
-/// don't wait for it.
+/// Returns the items of one shard, without end and with one [`ShardItem::CaughtUp`]. If `joined` is `None`, the stream
+/// was not found yet; the reader then waits for it without delaying the other shards.
 pub(super) fn read_shard(
     hub: Hub,
     shard: ShardIndex,
@@ -87,7 +88,8 @@ pub(super) fn read_shard(
             while at < until {
                 let before = at;
                 let range = Range { at, until, missing };
-                // On the heap only as long as it takes: readers are live for most of their time, and many.
+                // Boxed, so that it uses memory only during a replay: readers are many, and live for most of their
+                // time.
                 let mut replayed = replay::replay(&hub, shard, range).boxed();
                 let ended = loop {
                     match replayed.try_next().await {
@@ -133,7 +135,7 @@ pub(super) fn read_shard(
     items.map(move |item| (shard, item)).boxed()
 }
 
-/// Where a reader stands at first, and the gap that it is told of before anything else.
+/// Returns the start position of a reader, and the gap that is delivered before the first event.
 async fn start(hub: &Hub, shard: ShardIndex, from: From, head: Position) -> (Position, Option<Gap>) {
     loop {
         let found = match from {
@@ -150,7 +152,7 @@ async fn start(hub: &Hub, shard: ShardIndex, from: From, head: Position) -> (Pos
 }
 
 async fn wait(error: &ReadError, advanced: bool) {
-    tracing::debug!(%error, advanced, "a replay pauses");
+    tracing::debug!(%error, advanced, "a replay was interrupted and will be retried");
     if !advanced {
         sleep(AFTER_FAILURE).await;
     }

@@ -1,4 +1,5 @@
-//! The stream of one shard: what it holds, where its epochs begin, and its messages from a place on.
+//! Access to the stream of one shard: the range of its sequences, the first message of an epoch, and the messages from
+//! a position on.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -16,22 +17,22 @@ use super::names;
 use super::pages::Pages;
 use crate::domain::shard::ShardIndex;
 
-/// Messages that the live feed's consumer asks for at a time; each may be as large as the broker allows.
+/// Messages that the live feed's consumer requests at a time; each may be as large as the broker allows.
 const LIVE_BATCH: i64 = 32;
-/// How long the broker keeps the consumer of a replay whose reader has gone.
+/// Time after which the broker removes the consumer of a replay that is no longer read.
 const FORGET_AFTER: Duration = Duration::from_secs(30);
-/// Messages at a stream's end among which a marked one is looked for.
+/// Number of messages at the end of a stream that are searched for one with a mark.
 const LOOK_BACK: u64 = 1000;
 
-/// Why a stream can't be read now.
+/// Failure to read a stream.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the event stream of shard {shard} can't be read: {reason}")]
 pub struct ReadError {
-    /// Which shard's.
+    /// Shard of the stream.
     pub shard: ShardIndex,
-    /// For the log.
+    /// Cause, for the log.
     pub reason: String,
-    /// Whether the broker answered that it has no such stream.
+    /// True if the broker responded that the stream does not exist.
     pub missing: bool,
 }
 
@@ -41,7 +42,7 @@ impl ReadError {
     }
 }
 
-/// Reads the stream of one shard.
+/// Stream of one shard, for reading.
 #[derive(Debug, Clone)]
 pub(super) struct ShardStream {
     shard: ShardIndex,
@@ -49,14 +50,15 @@ pub(super) struct ShardStream {
     stream: Stream,
 }
 
-/// What a stream holds: the sequences from the first to the last; none when `first > last`.
+/// Range of the sequences that a stream holds; empty if `first > last`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Extent {
-    /// The first sequence that is still there.
+    /// First sequence that is still stored.
     pub(super) first: u64,
-    /// The last that was given out.
+    /// Last sequence that was assigned.
     pub(super) last: u64,
-    /// When the stream was made, in nanoseconds since 1970: a stream made anew begins anew.
+    /// Creation time of the stream in nanoseconds since 1970. It changes if the stream is deleted and created again,
+    /// and sequences then start over.
     pub(super) created: i128,
 }
 
@@ -70,14 +72,14 @@ impl ShardStream {
         Ok(Self { shard, client, stream })
     }
 
-    /// What the stream holds now.
+    /// Returns the range of the sequences that the stream holds.
     pub(super) async fn extent(&self) -> Result<Extent, ReadError> {
         let info = self.stream.get_info().await.map_err(|error| self.failed(error))?;
         let (state, created) = (info.state, info.created.unix_timestamp_nanos());
         Ok(Extent { first: state.first_sequence.max(1), last: state.last_sequence, created })
     }
 
-    /// Whether messages of a time may have been dropped by the stream's limits.
+    /// Returns true if the stream's limits may have removed messages that were published at `since` or later.
     pub(super) fn may_have_dropped(&self, since: DateTime<Utc>, now: DateTime<Utc>) -> bool {
         let config = &self.stream.cached_info().config;
         let age = (now - since).to_std().unwrap_or_default();
@@ -85,7 +87,8 @@ impl ShardStream {
         limited || (!config.max_age.is_zero() && age > config.max_age)
     }
 
-    /// The place behind the last message.
+    /// Returns the position after the last message. Its epoch is that of the last mark, or 0 if no message near the end
+    /// has one.
     pub(super) async fn end(&self, extent: Extent) -> Result<Position, ReadError> {
         for sequence in (extent.first.max(extent.last.saturating_sub(LOOK_BACK))..=extent.last).rev() {
             match self.stream.get_raw_message(sequence).await {
@@ -101,9 +104,9 @@ impl ShardStream {
         Ok(Position { epoch: 0, sequence: extent.last })
     }
 
-    /// The first message of a later epoch than `epoch`, by binary search over the headers.
+    /// Returns the sequence of the first message of a later epoch than `epoch`, by binary search over the headers.
     pub(super) async fn first_after(&self, epoch: u32, extent: Extent) -> Result<Option<u64>, ReadError> {
-        // What is below `low` is of no later epoch; `found` is the first of one from `high` on.
+        // Messages below `low` have no later epoch. `found` is the first message from `high` on that has one.
         let (mut low, mut high, mut found) = (extent.first, extent.last + 1, None);
         let mut middle = extent.last;
         while low < high {
@@ -117,10 +120,10 @@ impl ShardStream {
         Ok(found)
     }
 
-    /// Behind which sequence one who stands at `at` goes on: its own, or, where later epochs began below it, their
-    /// beginning.
+    /// Returns the sequence after which a reader at `at` continues: its own, or, if a later epoch begins below it, the
+    /// sequence before that epoch's first message.
     pub(super) async fn resume(&self, at: Position, extent: Extent) -> Result<u64, ReadError> {
-        // All that is there is behind it, whatever epochs it has.
+        // Every stored message is after `at`, whatever its epoch.
         if at.sequence < extent.first {
             return Ok(at.sequence);
         }
@@ -128,26 +131,29 @@ impl ShardStream {
         Ok(renewed.map_or(at.sequence, |first| at.sequence.min(first - 1)))
     }
 
-    /// Fails when `next` is of a later epoch than `at` and not the first of those: the consumer was made anew behind it.
+    /// Fails if `next` has a later epoch than `at` but is not the first message that has one: the consumer was
+    /// recreated and skipped that message. Returns the stream's extent.
     pub(super) async fn check_epoch(&self, at: Position, next: Position) -> Result<Extent, ReadError> {
         let extent = self.extent().await?;
         if next.epoch > at.epoch && self.first_after(at.epoch, extent).await?.is_some_and(|first| first < next.sequence)
         {
-            return Err(self.failed("an epoch began before its message"));
+            return Err(self.failed("the consumer skipped the first message of an epoch"));
         }
         Ok(extent)
     }
 
-    /// Fails when the stream holds an event between two places that a consumer did not give: of a stream that several
-    /// brokers keep, it may have been with one that is behind.
+    /// Fails if the stream holds an event between two positions that the consumer did not deliver. The consumer of a
+    /// replicated stream may have been on a server that lagged.
     pub(super) async fn check_gone(&self, at: Position, until: Position) -> Result<(), ReadError> {
         match self.mark_within(at.sequence + 1, until.sequence + 1).await? {
-            Some((_, epoch)) if epoch <= until.epoch => Err(self.failed("a consumer did not give all that is there")),
+            Some((_, epoch)) if epoch <= until.epoch => {
+                Err(self.failed("the consumer did not deliver every stored message"))
+            }
             _ => Ok(()),
         }
     }
 
-    /// The place of the first message that was published at a time or later.
+    /// Returns the position of the first message that was published at `time` or later.
     pub(super) async fn first_since(&self, time: DateTime<Utc>, extent: Extent) -> Result<Option<Position>, ReadError> {
         let nanos = i128::from(time.timestamp()) * 1_000_000_000 + i128::from(time.timestamp_subsec_nanos());
         let start_time = async_nats::datetime::from_nanos(nanos).map_err(|error| self.failed(error))?;
@@ -158,7 +164,7 @@ impl ShardStream {
             }
             return match self.stream.get_raw_message(extent.last).await {
                 Ok(last) if last.time.unix_timestamp_nanos() >= nanos => {
-                    Err(self.failed("a consumer did not give what is there"))
+                    Err(self.failed("the consumer did not deliver every stored message"))
                 }
                 Err(error) if error.kind() != RawMessageErrorKind::NoMessageFound => Err(self.failed(error)),
                 _ => Ok(None),
@@ -169,7 +175,7 @@ impl ShardStream {
         Ok(marked.map(|(_, epoch)| Position { epoch, sequence }))
     }
 
-    /// The first marked message from `from` on, below `end`.
+    /// Returns sequence and epoch of the first message with a mark from `from` on, below `end`.
     async fn mark_within(&self, mut from: u64, end: u64) -> Result<Option<(u64, u32)>, ReadError> {
         let subjects = names::subjects(self.shard);
         while from < end {
@@ -186,7 +192,7 @@ impl ShardStream {
         Ok(None)
     }
 
-    /// The messages from a sequence on, without end, as they come.
+    /// Returns the messages from a sequence on, including future ones.
     pub(super) async fn follow(&self, start_sequence: u64) -> Result<Ordered, ReadError> {
         let config = OrderedConfig {
             deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: start_sequence.max(1) },
@@ -197,7 +203,7 @@ impl ShardStream {
         consumer.messages().await.map_err(|error| self.failed(error))
     }
 
-    /// The messages from a place on, page by page as they are asked for.
+    /// Returns the messages from a position on, which are fetched page by page on request.
     pub(super) async fn pages(&self, deliver_policy: DeliverPolicy) -> Result<Pages, ReadError> {
         let config = pull::Config {
             deliver_policy,
@@ -216,8 +222,8 @@ impl ShardStream {
     }
 }
 
-/// How often the broker's connection has come up. The broker forgets consumers when it restarts, and the client is slow to
-/// notice.
+/// Returns the number of times that the client has connected to the broker. If it grows, consumers may be gone: the
+/// broker forgets them when it restarts, and the client notices this late.
 pub(super) fn connects(client: &async_nats::Client) -> u64 {
     client.statistics().connects.load(Ordering::Relaxed)
 }

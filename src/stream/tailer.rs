@@ -1,9 +1,9 @@
-//! Publishing a shard's committed events: one leader per shard in the whole deployment.
+//! Publishing of a shard's committed events, by one leader per shard in the whole deployment.
 //!
-//! A turn of the leader: find what committed, fix the batch in the cursor row, append it to the stream, note it as done.
-//! The fence in every cursor write and the expected sequence in every publish make a stale leader harmless; the lease
-//! only decides who tries. On taking over, and after any failure, the stream's last message says how much of the fixed
-//! batch is stored, and the rest is appended.
+//! In each turn the leader finds the committed events, fixes the batch in the cursor row, appends it to the stream, and
+//! marks it as done. The fence in every cursor write and the expected sequence in every publish make a stale leader
+//! harmless; the lease only decides which replica tries. After a takeover, and after any failure, the stream's last
+//! message shows how much of the fixed batch is stored, and the leader appends the rest.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,7 +26,8 @@ use crate::storage::pools::Database;
 use crate::storage::tail::{self, TailCursor};
 use crate::storage::tail_session::TailSession;
 
-/// How long leadership holds without renewal. A killed leader is followed within this and one [`STANDBY_POLL`].
+/// Duration of the lease. After a leader is killed, another replica takes over within this time plus one
+/// [`STANDBY_POLL`].
 const LEASE: Duration = Duration::from_secs(3);
 const RENEW_EVERY: Duration = Duration::from_secs(1);
 const REPORT_EVERY: Duration = Duration::from_secs(5);
@@ -34,46 +35,46 @@ const STANDBY_POLL: Duration = Duration::from_secs(1);
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 const LOOK_AT_CONNECTION: Duration = Duration::from_millis(100);
 
-/// How a tailer works.
+/// Settings of a tailer.
 #[derive(Debug, Clone, Copy)]
 pub struct TailSettings {
-    /// Events that may be on their way to the broker at a time.
+    /// Approximate maximum number of events in flight to the broker.
     pub batch: usize,
-    /// The longest idle poll.
+    /// Longest poll interval of an idle leader.
     pub poll: Duration,
-    /// Whether a feed that starts for the first time begins with the oldest event.
+    /// True if a feed that starts for the first time begins with the oldest event.
     pub backfill: bool,
-    /// How streams are created.
+    /// Settings of streams that are created.
     pub stream: StreamSettings,
 }
 
-/// One shard's tailer on this replica.
+/// Tailer of one shard on this replica.
 #[derive(Debug)]
 pub struct Tailer {
-    /// Which shard.
+    /// Shard whose events it publishes.
     pub shard: ShardIndex,
-    /// Its database.
+    /// Database of the shard.
     pub database: Arc<Database>,
-    /// The broker.
+    /// Connection to the broker.
     pub client: async_nats::Client,
-    /// What the lease is held under; unique to this process.
+    /// Holder of the lease; unique to this process.
     pub owner: String,
-    /// How it works.
+    /// Settings.
     pub settings: TailSettings,
-    /// Rung by writers of this replica.
+    /// Wake-ups from writers on this replica.
     pub local: Wakes,
-    /// Rung by writers elsewhere.
+    /// Wake-ups from writers on other replicas.
     pub remote: Wakes,
 }
 
-/// Why a leader stopped leading.
+/// Cause for which a leader stops.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LeadError {
     #[error("another replica took over")]
     Fenced,
     #[error("the broker lost acknowledged events")]
     BrokerLost,
-    #[error("the broker's connection was lost, and with it acknowledgements")]
+    #[error("the connection to the broker was lost, and acknowledgements with it")]
     Reconnected,
     #[error(transparent)]
     Storage(#[from] StorageError),
@@ -82,7 +83,7 @@ pub(super) enum LeadError {
 }
 
 impl Tailer {
-    /// Leads or stands by until `stop`; then gives the lease back.
+    /// Publishes as the leader, or stands by, until `stop`. Then releases the lease.
     pub async fn run(self, stop: CancellationToken) {
         let mut begun = false;
         while !stop.is_cancelled() {
@@ -97,14 +98,14 @@ impl Tailer {
                 Ok(Some(cursor)) => self.lead(cursor, &stop).await,
                 Ok(None) => self.stand_by(&stop).await,
                 Err(error) => {
-                    tracing::debug!(shard = self.shard, %error, "no lease");
+                    tracing::debug!(shard = self.shard, %error, "the lease can't be requested now");
                     pause(AFTER_FAILURE, &stop).await;
                 }
             }
         }
     }
 
-    /// Passes hints on to the leader until it is time to ask for the lease again.
+    /// Forwards wake-ups to the leader until it is time to request the lease again.
     async fn stand_by(&self, stop: &CancellationToken) {
         let passing_on = async {
             loop {
@@ -121,7 +122,7 @@ impl Tailer {
 
     async fn lead(&self, cursor: TailCursor, stop: &CancellationToken) {
         let fence = cursor.fence;
-        tracing::info!(shard = self.shard, fence, batch = cursor.batch, "leading the event feed");
+        tracing::info!(shard = self.shard, fence, batch = cursor.batch, "became the leader of the event feed");
         metrics::counter!("noetl_tailer_takeovers_total", "shard" => self.shard.to_string()).increment(1);
         let outcome = tokio::select! {
             () = stop.cancelled() => None,
@@ -131,10 +132,10 @@ impl Tailer {
         };
         let failure = outcome.as_ref().map(ToString::to_string);
         if let Some(error) = &failure {
-            tracing::warn!(shard = self.shard, fence, error, "stopped leading the event feed");
+            tracing::warn!(shard = self.shard, fence, error, "stopped being the leader of the event feed");
         }
         if let Err(error) = tail::release(&self.database, fence, failure.as_deref()).await {
-            tracing::debug!(shard = self.shard, %error, "the lease runs out by itself");
+            tracing::debug!(shard = self.shard, %error, "the lease was not released and will expire");
         }
         if failure.is_some() {
             pause(AFTER_FAILURE, stop).await;
@@ -154,7 +155,7 @@ impl Tailer {
         }
     }
 
-    /// Shows what waits to be published as metrics, again and again. The lease does not wait for it.
+    /// Reports the lag as metrics every [`REPORT_EVERY`]. The renewal of the lease does not wait for it.
     async fn report_lag(&self) -> std::convert::Infallible {
         loop {
             sleep(REPORT_EVERY).await;
@@ -175,11 +176,11 @@ impl Tailer {
         let mut connects = self.connects();
         let epoch = cursor.feed_epoch;
         let (mut cursor, mut end) = self.recover(&publisher, cursor).await?;
-        // What had been published before is in the batch gone back to, and in the one behind it.
+        // After a rewind, only the batch gone back to and the next one can hold events that were published before.
         let again = if cursor.feed_epoch > epoch { cursor.batch + 1 } else { 0 };
         let (mut idle, mut foreign) = (Idle::new(settings.poll), ForeignMessages::default());
         loop {
-            // Behind a connection that was lost there may be a broker that lost its data, also when nothing commits.
+            // After a reconnect the broker may have lost data, so the stream is checked even if nothing was committed.
             let seen = self.connects();
             if seen != connects {
                 (connects, end) = (seen, self.look(&publisher, &cursor).await?);
@@ -196,7 +197,7 @@ impl Tailer {
             }
             match session.committed_since(&cursor.done).await? {
                 Some(target) => {
-                    // Where the batch begins in the stream, so that nobody looks for it among older messages.
+                    // The batch begins after this sequence, so older messages are never searched for it.
                     cursor.last_sequence = end.sequence.cast_signed();
                     let fixed = session.fix_target(&target, cursor.last_sequence).await?;
                     cursor.batch = fixed.ok_or(LeadError::Fenced)?;
@@ -208,19 +209,19 @@ impl Tailer {
         }
     }
 
-    /// How often the broker's connection has come up.
+    /// Returns the number of times that the client has connected to the broker.
     fn connects(&self) -> u64 {
         self.client.statistics().connects.load(Ordering::Relaxed)
     }
 
-    /// Returns when the broker's connection has come up again.
+    /// Waits until the client has reconnected to the broker.
     async fn reconnected(&self, connects: u64) {
         while self.connects() == connects {
             sleep(LOOK_AT_CONNECTION).await;
         }
     }
 
-    /// Waits for a hint, or until it is time to look again.
+    /// Waits for a wake-up, or until it is time to poll again.
     async fn wait(&self, idle: &mut Idle) {
         tokio::select! {
             () = self.local.rung(self.shard) => idle.over(),
@@ -229,8 +230,8 @@ impl Tailer {
         }
     }
 
-    /// Appends what of the fixed batch is not in the stream, as often as it takes, and notes it as done. Answers the
-    /// stream's last sequence.
+    /// Appends the events of the fixed batch that are not in the stream yet, retries if the broker refuses them, and
+    /// marks the batch as done. Returns the stream's last sequence.
     async fn finish_batch(
         &self,
         turn: &mut Turn<'_>,
@@ -265,7 +266,7 @@ impl Tailer {
         }
     }
 
-    /// Notes that a batch is done, of which `before` events were stored earlier and `appended` were appended now.
+    /// Marks a batch as done: `before` of its events were stored earlier, `appended` were appended by this attempt.
     async fn complete(
         &self,
         turn: &mut Turn<'_>,
@@ -290,22 +291,22 @@ impl Tailer {
     }
 }
 
-/// What a turn works with.
+/// State of the leader that a turn uses.
 struct Turn<'a> {
     publisher: &'a mut Publisher,
     session: &'a mut TailSession,
     foreign: &'a mut ForeignMessages,
-    /// The last batch that may hold events which had been published before.
+    /// Number of the last batch that may hold events that were published before.
     again: i64,
 }
 
-/// How far a batch is in the stream.
+/// Progress of a batch in the stream.
 struct Stand {
-    /// The place in the batch of the next event.
+    /// Index of the next event in the batch.
     index: u64,
-    /// The last event that is stored.
+    /// Key of the last event that is stored.
     behind: Option<EventKey>,
-    /// Events that were stored and are gone, so that only their number is known.
+    /// Number of events that were stored and have expired, so that their keys are unknown.
     gone: u64,
 }
 
@@ -315,8 +316,8 @@ impl Stand {
             Some(last) if last.mark.batch == batch => {
                 Self { index: last.mark.index + 1, behind: Some(last.key), gone: 0 }
             }
-            // What followed the batch's beginning was the batch's own, unless somebody else publishes too; rather
-            // publish an event again than never.
+            // The expired messages were the batch's own, unless another client publishes too. In that case the batch is
+            // published from its start: a duplicate is better than a lost event.
             None if end.foreign == 0 => Self { index: end.expired, behind: None, gone: end.expired },
             _ => Self { index: 0, behind: None, gone: 0 },
         }

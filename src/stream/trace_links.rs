@@ -1,7 +1,7 @@
 //! Links from the span of a publish to the traces of the requests whose events it publishes.
 //!
-//! An event names its trace in its meta, as its writer may have been another replica. A batch can have millions of events
-//! and a span only so many links, so events are searched only while a link would be kept.
+//! An event names its trace in its meta, because another replica may have written it. A batch can have millions of
+//! events but a span only [`MAX_LINKS`] links, so the search ends when the span has them.
 
 use opentelemetry::propagation::{Extractor, TextMapPropagator};
 use opentelemetry::trace::TraceContextExt;
@@ -10,14 +10,14 @@ use opentelemetry_sdk::propagation::TraceContextPropagator;
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-/// Links of one span.
+/// Maximum number of links of one span.
 const MAX_LINKS: usize = 64;
-/// The key in an event's meta.
+/// Key of the trace context in an event's meta.
 const TRACEPARENT: &str = "traceparent";
-/// Bytes of a trace context of version 00 (W3C Trace Context, section 3.2).
+/// Length in bytes of a trace context of version 00 (W3C Trace Context, section 3.2).
 const LENGTH: usize = 55;
 
-/// The links of one span.
+/// Links of one span.
 pub(super) struct TraceLinks {
     span: Span,
     left: usize,
@@ -25,14 +25,14 @@ pub(super) struct TraceLinks {
 }
 
 impl TraceLinks {
-    /// Links of the current span; none where it is not exported.
+    /// Returns the links of the current span. They stay empty if the span is not exported.
     pub(super) fn of_current_span() -> Self {
         let span = Span::current();
         let sampled = !span.is_disabled() && span.context().span().span_context().is_sampled();
         Self { span, left: if sampled { MAX_LINKS } else { 0 }, last: TraceId::INVALID }
     }
 
-    /// Adds the trace of an event, unless it is that of the event before it.
+    /// Adds the trace of an event, unless it is the trace that was added last.
     pub(super) fn add(&mut self, meta: Option<&str>) {
         if self.left == 0 {
             return;
@@ -48,7 +48,7 @@ impl TraceLinks {
     }
 }
 
-/// The text after the first key `traceparent` of an event's meta.
+/// Returns the trace context after the first key `traceparent` of an event's meta.
 fn traceparent(meta: &str) -> Option<&str> {
     let (_, rest) = meta.split_once("\"traceparent\"")?;
     rest.trim_start_matches([':', ' ']).strip_prefix('"')?.get(..LENGTH)

@@ -1,5 +1,5 @@
-//! Wake hints across replicas. A replica that does not lead a shard passes its writers' hints on over the broker; the
-//! leader hears them. Hints may be lost: the leader polls anyway.
+//! Wake-ups across replicas. A replica that is not the leader of a shard forwards its writers' wake-ups over the
+//! broker, and the leader receives them. Wake-ups may be lost: the leader polls anyway.
 
 use async_nats::Client;
 use futures::StreamExt;
@@ -8,14 +8,15 @@ use super::names;
 use crate::domain::shard::ShardIndex;
 use crate::service::wake::Wakes;
 
-/// Tells whoever leads a shard that it has fresh events.
+/// Notifies a shard's leader of new events.
 pub async fn pass_on(client: &Client, shard: ShardIndex) {
     if let Err(error) = client.publish(names::wake(shard), bytes::Bytes::new()).await {
-        tracing::debug!(shard, %error, "wake hint not passed on");
+        tracing::debug!(shard, %error, "a wake-up was not forwarded");
     }
 }
 
-/// Rings the bell of each shard that another replica hints at. Returns when the connection is closed for good.
+/// Wakes the tailer of each shard for which another replica sends a wake-up. Returns when the connection is closed for
+/// good.
 pub async fn listen(client: Client, heard: Wakes) -> Result<(), async_nats::SubscribeError> {
     let mut hints = client.subscribe("noetl.wake.*").await?;
     while let Some(hint) = hints.next().await {

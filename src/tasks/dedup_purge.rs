@@ -1,5 +1,5 @@
-//! Removes dedup claims that are created and expired. No claim waits for it: an expired one is free whether or not its row
-//! is still there.
+//! Deletes expired dedup claims whose execution exists. No claim waits for this task: an expired claim can be replaced
+//! while its row still exists.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::storage::error::StorageError;
 use crate::storage::pools::{Database, Databases};
 
 const PERIOD: Duration = Duration::from_mins(1);
-/// Rows of one statement.
+/// Maximum rows of one statement.
 const BATCH: i64 = 1000;
 
 /// Purges until `stop`.
@@ -24,7 +24,7 @@ pub async fn run(databases: Databases, stop: CancellationToken) {
     }
 }
 
-/// Removes all that have expired by now, batch after batch. Answers how many.
+/// Deletes all claims that have expired by now, batch after batch. Returns their number.
 pub async fn purge(cluster: &Database) -> Result<u64, StorageError> {
     let mut purged = 0;
     loop {

@@ -1,5 +1,5 @@
-//! Finishes what callers that died left behind: reserved dedup claims, whose executions are created, and intents of the
-//! subscription registry, which are fulfilled.
+//! Finishes the work of callers that crashed: creates the executions of reserved dedup claims, and fulfils the intents
+//! in the subscription registry.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Keeps this replica's machine id. It is given back when everything else has ended: requests that are still under way
-//! make ids.
+//! Renews the lease on this replica's machine id. The lease is released only after all tasks have ended, because
+//! requests in progress generate ids.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub async fn run(ids: Arc<Ids>, stop: CancellationToken) {
     let mut turns = Turns::every(LEASE / 3, stop);
     while turns.next().await {
         if let Err(error) = ids.renew().await {
-            tracing::warn!(%error, "the machine id's lease could not be renewed");
+            tracing::warn!(%error, "the lease on the machine id could not be renewed");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Every duty of housekeeping, once, on every database that it concerns. One that fails keeps no other from being done.
+//! Runs every housekeeping task once, on every database that it applies to. A task that fails does not stop the others.
 
 use super::partitions::Partitions;
 use super::{dedup_purge, partitions};
@@ -9,38 +9,38 @@ use crate::service::retention::Retention;
 use crate::service::subscriptions::Subscriptions;
 use crate::storage::error::DatabaseName;
 
-/// Why a duty was not done.
+/// Failure of a housekeeping task.
 #[derive(Debug, thiserror::Error)]
 pub enum DutyError {
-    /// It met a fault.
+    /// The task met a fault.
     #[error(transparent)]
     Service(#[from] ServiceError),
-    /// An operator has to make room.
+    /// An operator must first move rows out of the default partition.
     #[error(
-        "events of that time in noetl.event_default keep {blocked} from being made (made {made}). Their ids are often of \
-         a clock that was far ahead: in one transaction, move the rows of that range out of noetl.event_default, create the \
-         partition, and insert them again; or delete them if nobody needs them"
+        "can't create {blocked}, because noetl.event_default holds events of their time (made {made}). Such ids often \
+         come from a clock that was far ahead. In one transaction, move the rows of that range out of \
+         noetl.event_default, create the partition, and insert the rows again; or delete them if they are not needed"
     )]
     Blocked {
-        /// Partitions that can't be made.
+        /// Names of the partitions that can't be created.
         blocked: String,
-        /// Partitions that were.
+        /// Names of the partitions that were created.
         made: String,
     },
 }
 
-/// What a duty did on a database.
+/// Result of a housekeeping task on one database.
 #[derive(Debug)]
 pub struct Done {
-    /// Which duty.
+    /// Name of the task.
     pub duty: &'static str,
-    /// Where.
+    /// Database on which the task ran.
     pub database: DatabaseName,
-    /// What it did, or why it could not.
+    /// Summary of the work that was done, or the failure.
     pub outcome: Result<String, DutyError>,
 }
 
-/// Does every duty, and tells of each as it is done.
+/// Runs every housekeeping task, and passes each result to `tell` at once.
 pub async fn once(
     executions: &Executions,
     subscriptions: &Subscriptions,
@@ -72,7 +72,7 @@ pub async fn once(
 
 fn said(Partitions { made, blocked }: &Partitions) -> Result<String, DutyError> {
     if blocked.is_empty() {
-        return Ok(format!("made {}", if made.is_empty() { "none, as all are there".to_owned() } else { list(made) }));
+        return Ok(format!("made {}", if made.is_empty() { "none, because all exist".to_owned() } else { list(made) }));
     }
     Err(DutyError::Blocked { blocked: list(blocked), made: list(made) })
 }

@@ -1,4 +1,4 @@
-//! Background work. Each takes no input, is idempotent, and may run on every replica at once.
+//! Background tasks. Each task takes no input, is idempotent, and may run on every replica at once.
 
 pub mod dedup_purge;
 pub mod dedup_sweeper;
@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-/// Turns of a task: one now, then one every period, until the process stops.
+/// Turns of a task: one at once, then one every period, until the process stops.
 struct Turns {
     ticks: Interval,
     stop: CancellationToken,
@@ -29,7 +29,7 @@ impl Turns {
         Self { ticks, stop }
     }
 
-    /// Waits for the next turn. `false`: there is none.
+    /// Waits for the next turn. Returns false if the process stops.
     async fn next(&mut self) -> bool {
         self.stop.run_until_cancelled(self.ticks.tick()).await.is_some()
     }

@@ -1,4 +1,4 @@
-//! Deletes outbox rows that were delivered longer ago than they are kept.
+//! Deletes delivered outbox rows after their retention time.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::service::outbox::Outbox;
 
 const PERIOD: Duration = Duration::from_mins(1);
 
-/// Purges until `stop`; a purge that is under way then ends with its batch.
+/// Purges until `stop`, which also cancels a running purge.
 pub async fn run(outbox: Outbox, stop: CancellationToken) {
     let mut turns = Turns::every(PERIOD, stop.clone());
     while turns.next().await {

@@ -1,4 +1,4 @@
-//! Makes the event table's partitions for this quarter and the next two, on every shard.
+//! Creates the event table's partitions for this quarter and the next two, on every shard.
 
 use std::time::Duration;
 
@@ -14,28 +14,28 @@ use crate::storage::pools::{Database, Databases};
 const PERIOD: Duration = Duration::from_hours(6);
 const AHEAD: usize = 3;
 
-/// What became of the quarters' partitions in one database, by name.
+/// Names of the partitions that were created in one database, and of those that could not be.
 #[derive(Debug, Default)]
 pub struct Partitions {
-    /// The ones that were missing.
+    /// Partitions that were missing and were created.
     pub made: Vec<String>,
-    /// The ones that rows in the default partition keep from being made.
+    /// Partitions that can't be created, because the default partition holds rows of their range.
     pub blocked: Vec<String>,
 }
 
-/// Looks ahead until `stop`.
+/// Creates missing partitions until `stop`.
 pub async fn run(databases: Databases, stop: CancellationToken) {
     let mut turns = Turns::every(PERIOD, stop);
     while turns.next().await {
         for database in databases.shards() {
             if let Err(error) = ensure(database).await {
-                tracing::warn!(database = %database.name(), %error, "event partitions could not be made");
+                tracing::warn!(database = %database.name(), %error, "event partitions could not be created");
             }
         }
     }
 }
 
-/// Makes what is missing in one database, and warns of what can't be made.
+/// Creates the missing partitions in one database, and warns of those that can't be created.
 pub async fn ensure(database: &Database) -> Result<Partitions, StorageError> {
     let (mut quarter, mut done) = (Quarter::of(clock::now()), Partitions::default());
     for _ in 0..AHEAD {
@@ -43,7 +43,7 @@ pub async fn ensure(database: &Database) -> Result<Partitions, StorageError> {
         match partitions::ensure(database, quarter).await? {
             Ensured::Present => {}
             Ensured::Made => {
-                tracing::info!(database = %name, partition, "made an event partition");
+                tracing::info!(database = %name, partition, "created an event partition");
                 metrics::counter!("noetl_event_partitions_made_total").increment(1);
                 done.made.push(partition);
             }

@@ -1,4 +1,4 @@
-//! Looks after one database's health: now and then, at once when an operation failed, and often while it is down.
+//! Probes one database: at an interval, at once after an operation failed, and more often while it is down.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! Keeps executions' snapshots and the list of executions current: for every event of a shard's stream it advances the
-//! execution, then acknowledges.
+//! execution, then acknowledges the message.
 //!
-//! A message only says whose log has grown; the events come from the shard. So a message that comes again, or to two
-//! replicas, or late, or for which the process died before it acknowledged, does no harm. What could not be advanced is
-//! given back and comes again later.
+//! A message only names the execution whose log has grown; the events are read from the shard. So a message does no
+//! harm if it is a duplicate, late, or delivered to two replicas, or if the process crashes before it acknowledges. If
+//! an execution could not be advanced, its messages are returned to the broker and delivered again later.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,37 +23,39 @@ use crate::service::projections::{Advances, Projections};
 use crate::stream::names;
 use noetl_json::{self as json, Typed};
 
-/// The consumer that all replicas share.
+/// Consumer that all replicas share.
 const CONSUMER: &str = "noetl_projector";
-/// Messages that are taken at a time.
+/// Maximum number of messages in a batch.
 const BATCH: usize = 1000;
-/// Bytes of messages on their way at a time.
+/// Maximum bytes of messages that are requested at a time.
 const MAX_BYTES: usize = 4 << 20;
-/// The shortest time from one batch to the next: an execution whose events come one by one is not stored for each.
+/// Shortest time from one batch to the next, so that an execution whose events arrive one by one is not stored for
+/// each.
 const PACE: Duration = Duration::from_millis(50);
-/// After how long a message that nobody answered comes again.
+/// Time after which an unacknowledged message is delivered again.
 const ACK_WAIT: Duration = Duration::from_secs(30);
-/// How long the broker holds a request for messages; it gives a sign of life ten times.
+/// Time for which the broker holds a request for messages; it sends ten heartbeats in this time.
 const PULL: Duration = Duration::from_secs(20);
-/// How often an execution is tried whose state can't be stored for a reason of its own.
+/// Number of deliveries after which a message is given up if its execution can't be stored although the databases are
+/// available.
 const ATTEMPTS: u32 = 8;
 const RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_mins(5);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The projector of one shard.
+/// Projector of one shard.
 #[derive(Debug, Clone)]
 pub struct Projector {
-    /// Whose stream.
+    /// Shard whose stream it reads.
     pub shard: ShardIndex,
-    /// The broker.
+    /// Connection to the broker.
     pub client: async_nats::Client,
-    /// What advances executions.
+    /// Service that advances executions.
     pub projections: Projections,
 }
 
-/// All that it reads of a message.
+/// Part of a message that the projector reads.
 #[derive(Debug, Deserialize)]
 struct Whose {
     execution_id: Id,
@@ -61,13 +63,13 @@ struct Whose {
 
 impl Typed for Whose {}
 
-/// A message without its payload, which may be large.
+/// Message without its payload, which may be large.
 struct Told {
-    /// Whose log has grown; `None`: no execution's.
+    /// Execution whose log has grown; `None` if the message is not an event.
     execution: Option<Id>,
-    /// How often the message was handed out.
+    /// Number of times that the message was delivered.
     delivered: u32,
-    /// How many messages are behind it.
+    /// Number of messages after it in the stream.
     pending: u64,
     acker: Acker,
 }
@@ -83,10 +85,11 @@ impl Told {
         Self { execution: whose.map(|whose| whose.execution_id), delivered, pending, acker: message.split().1 }
     }
 
-    /// Done, unless the execution could not be advanced for a reason that may pass.
+    /// Returns the acknowledgement: positive unless the execution could not be advanced for a reason that may be
+    /// temporary.
     fn answer(&self, advances: &Advances) -> AckKind {
         match self.execution.and_then(|id| advances.get(&id)) {
-            // Its state is still read exactly, from the log; a later event tries again.
+            // Reads still return the exact state, from the log. A later event tries again.
             Some(Err(error)) if error.unavailable().is_none() && self.delivered >= ATTEMPTS => {
                 metrics::counter!("noetl_projector_given_up_messages_total").increment(1);
                 AckKind::Ack
@@ -108,21 +111,21 @@ impl Told {
 impl Projector {
     /// Projects until `stop`.
     pub async fn run(self, stop: CancellationToken) {
-        let mut told = None;
+        let mut logged = None;
         while let Some(ended) = stop.run_until_cancelled(self.consume()).await {
             let reason = ended.err().map(|error| error.to_string());
-            if reason.is_some() && reason != told {
-                tracing::info!(shard = self.shard, reason, "the projector has no stream now");
+            if reason.is_some() && reason != logged {
+                tracing::info!(shard = self.shard, reason, "the projector can't read its stream now");
             }
-            told = reason;
+            logged = reason;
             stop.run_until_cancelled(sleep(RETRY)).await;
         }
     }
 
-    /// Takes messages until the broker has none to give any more.
+    /// Processes messages until the consumer ends or fails.
     async fn consume(&self) -> Result<(), BoxError> {
         let consumer = self.consumer().await?;
-        // A message larger than what was asked for would never come.
+        // A message larger than the request would never be delivered.
         let bytes = MAX_BYTES.max(2 * self.client.server_info().max_payload);
         let pulled = consumer.stream().max_messages_per_batch(BATCH).max_bytes_per_batch(bytes);
         let messages = pulled.expires(PULL).heartbeat(PULL / 10).messages().await?;

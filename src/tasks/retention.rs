@@ -10,7 +10,7 @@ use crate::storage::pools::Databases;
 
 const PERIOD: Duration = Duration::from_hours(1);
 
-/// Looks for what may go until `stop`.
+/// Drops expired partitions until `stop`.
 pub async fn run(databases: Databases, retention: Retention, stop: CancellationToken) {
     let mut turns = Turns::every(PERIOD, stop.clone());
     while turns.next().await {

@@ -1,7 +1,7 @@
 //! Export of spans to an OpenTelemetry collector (OTLP over HTTP, protobuf).
 //!
-//! Spans wait in a queue of bounded length, which a thread of its own sends in batches. A span that finds the queue full is
-//! dropped, so a slow or dead collector costs spans and never time.
+//! Spans wait in a bounded queue, and a separate thread sends them in batches. A span that finds the queue full is
+//! dropped, so a slow or unreachable collector causes lost spans but no delays.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -27,7 +27,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::config::OtlpSettings;
 
-/// Spans that wait to be sent, about 1 KiB each.
+/// Maximum number of spans that wait to be sent, about 1 KiB each.
 const QUEUE: usize = 8192;
 /// Time that a span waits until its batch is sent.
 const DELAY: Duration = Duration::from_secs(1);
@@ -35,11 +35,12 @@ const DELAY: Duration = Duration::from_secs(1);
 const REQUEST_DEADLINE: Duration = Duration::from_secs(5);
 /// Time that sending the remaining spans may take at a shutdown.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(3);
-/// The name under which traces show this server, and where its own spans come from.
+/// Name of this server in traces.
 const SERVICE: &str = "noetl-graphql";
+/// Prefix of the targets of this server's own spans.
 const TARGET: &str = "noetl_graphql";
 
-/// The exporter of one process.
+/// Exporter of one process.
 pub(super) struct Export {
     provider: SdkTracerProvider,
     abandoned: CancellationToken,
@@ -69,7 +70,7 @@ impl Export {
         Ok(Self { provider, abandoned })
     }
 
-    /// Hands this server's spans to the exporter, with what was logged in them at level info or above.
+    /// Returns the layer that exports this server's spans, with the log events in them at level info or above.
     pub(super) fn layer<S>(&self) -> impl Layer<S> + use<S>
     where
         S: Subscriber + for<'span> LookupSpan<'span>,
@@ -86,7 +87,7 @@ impl Export {
         layer.with_filter(FilterFn::new(exported).with_max_level_hint(LevelFilter::DEBUG))
     }
 
-    /// Sends the spans that are left, and gives up those that take too long. Blocks its thread.
+    /// Sends the remaining spans, and drops them after [`FLUSH_DEADLINE`]. Blocks its thread.
     pub(super) fn finish(&self) -> OTelSdkResult {
         let outcome = self.provider.shutdown_with_timeout(FLUSH_DEADLINE);
         self.abandoned.cancel();
@@ -94,7 +95,7 @@ impl Export {
     }
 }
 
-/// Begins traces with requests and with publishes only: every timer of the server would begin one otherwise.
+/// Sampler that starts traces only with requests and publishes. Otherwise every timer of the server would start one.
 #[derive(Debug, Clone)]
 struct Roots(Sampler);
 
@@ -116,12 +117,12 @@ impl ShouldSample for Roots {
     }
 }
 
-/// An exporter whose requests are polled within a runtime, as the thread that sends the batches has none.
+/// Exporter whose requests are polled within a runtime, because the thread that sends the batches has none.
 #[derive(Debug)]
 struct OnRuntime {
     exporter: opentelemetry_otlp::SpanExporter,
     runtime: Handle,
-    /// Cancelled before the runtime ends: polled after that, a request would panic.
+    /// Cancelled before the runtime ends, because a request that is polled after that would panic.
     abandoned: CancellationToken,
 }
 

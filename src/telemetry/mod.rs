@@ -1,7 +1,7 @@
 //! Logs, metrics and traces of the process.
 //!
-//! A histogram keeps each sample until a scrape or [`keep_small`] folds it into its summary, so a server that no scraper
-//! reads needs the latter.
+//! A histogram keeps each sample until a scrape or [`keep_small`] folds it into its summary, so a server without a
+//! scraper needs [`keep_small`].
 
 mod export;
 
@@ -21,24 +21,24 @@ use tracing_subscriber::{EnvFilter, Layer};
 use crate::config::{LogSettings, OtlpSettings};
 use export::Export;
 
-/// Where the database driver reports each statement.
+/// Target under which the database driver logs each statement.
 const STATEMENTS: &str = "sqlx::query";
 /// Interval at which samples are folded: a second of a busy server's samples is small.
 pub const FOLD_EVERY: Duration = Duration::from_secs(1);
 
-/// Logging or metrics could not be set up.
+/// Failure to set up logging, metrics or the export of spans.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     /// The filter can't be parsed.
-    #[error("NOETL_LOG is no filter; write it as info,noetl_graphql=debug")]
+    #[error("NOETL_LOG is not a valid filter; an example is info,noetl_graphql=debug")]
     Filter(#[from] tracing_subscriber::filter::ParseError),
-    /// Something else is set up already.
+    /// Logging was set up before.
     #[error("logging is set up already")]
     Logging(#[from] TryInitError),
-    /// The metrics recorder.
+    /// The metrics recorder can't be installed.
     #[error("metrics can't be recorded")]
     Metrics(#[from] BuildError),
-    /// The exporter of spans.
+    /// The exporter of spans can't be built.
     #[error("spans can't be exported to NOETL_OTLP_ENDPOINT")]
     Export(#[from] ExporterBuildError),
 }
@@ -51,17 +51,18 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Sends the spans that wait to be exported, within a few seconds. To be called when the work is done.
+    /// Sends the spans that wait to be exported, within a few seconds. Call this after all other work has ended.
     pub async fn finish(self) {
         let Some(export) = self.export else { return };
-        // It blocks its thread, and the exporter needs the runtime meanwhile.
+        // `finish` blocks its thread, and the exporter needs the runtime meanwhile.
         if let Ok(Err(error)) = tokio::task::spawn_blocking(move || export.finish()).await {
             tracing::warn!(%error, "the last spans were not exported");
         }
     }
 }
 
-/// Folds the samples of histograms again and again until `stop`, so that their memory does not depend on scrapes.
+/// Folds the samples of histograms at the interval `every` until `stop`, so that their memory does not depend on
+/// scrapes.
 pub async fn keep_small(metrics: PrometheusHandle, every: Duration, stop: CancellationToken) {
     while stop.run_until_cancelled(sleep(every)).await.is_some() {
         metrics.run_upkeep();
@@ -69,10 +70,10 @@ pub async fn keep_small(metrics: PrometheusHandle, every: Duration, stop: Cancel
 }
 
 /// Sets up logging to standard error, the metrics registry of `/metrics`, and the export of spans if it is configured.
-/// To be called within a Tokio runtime.
+/// Must be called within a Tokio runtime.
 pub fn start(settings: &LogSettings, otlp: Option<&OtlpSettings>) -> Result<Telemetry, TelemetryError> {
     let format = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
-    // On a terminal the library's default holds: colours, unless NO_COLOR is set.
+    // On a terminal the library's default applies: colours, unless NO_COLOR is set.
     let format = if std::io::stderr().is_terminal() { format } else { format.with_ansi(false) };
     let format = if settings.json { format.json().boxed() } else { format.boxed() };
     let filter = EnvFilter::try_new(&settings.filter)?;
@@ -98,7 +99,7 @@ impl<S: Subscriber> Layer<S> for StatementCounter {
 mod tests {
     use super::*;
 
-    /// Memory that is resident, in KiB (Linux).
+    /// Returns the resident memory in KiB (Linux).
     fn resident_kib() -> usize {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();

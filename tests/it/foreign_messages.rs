@@ -28,7 +28,7 @@ async fn foreign_messages_inside_a_batch_are_reported_and_shift_nothing() {
     assert_eq!(deployment.messages().await.len(), deployment.committed().await.len() + 101);
     eventually("the feed says so", async || {
         let error = deployment.last_error().await?;
-        error.contains("somebody else publishes on the event stream").then_some(())
+        error.contains("another client publishes to the event stream").then_some(())
     })
     .await;
     let metrics = server.get("/metrics").await.unwrap().text().await.unwrap();

@@ -197,7 +197,7 @@ async fn a_row_that_can_t_be_delivered_fails_with_a_reason() {
         done.then_some(rows)
     })
     .await;
-    let reasons = ["no subject", "no subject that can", "no subject that can", "no stream", "msgpack", "over 1048576"];
+    let reasons = ["no subject", "can't be published", "can't be published", "no stream", "msgpack", "over 1048576"];
     for (row, reason) in rows.iter().zip(reasons) {
         assert!(row.last_error.as_ref().unwrap().contains(reason), "{row:?}");
     }

@@ -1,10 +1,12 @@
 //! Delivers one shard's outbox rows to the broker, as any worker would: claims a batch, publishes it, settles it.
 //!
-//! At least once: a row is settled as published when a stream has acknowledged it. The row's id is the message's, so a
-//! row that is published again, since its relay died before it settled, is recognised by the stream for as long as that
-//! remembers ids. Rows of one execution are published one after the other, and one that is refused holds back those
-//! behind it; executions don't wait for each other. Nothing is claimed while the broker can't be reached, and a row that
-//! was refused waits as the backoff says. Every replica relays; claims keep them apart.
+//! Delivery is at least once: a row is settled as published when a stream has acknowledged it. The row's id is the
+//! message id. If a relay crashes before it settles a row, the row is published again, and the stream recognises the
+//! duplicate for as long as it remembers ids.
+//!
+//! Rows of one execution are published one after the other, and a refused row holds back the rows after it; executions
+//! don't wait for each other. A refused row waits for its backoff. While the broker can't be reached, nothing is
+//! claimed. Every replica runs a relay, and no two relays hold the same claim.
 
 mod publisher;
 
@@ -22,19 +24,20 @@ use crate::service::outbox::{Claim, ClaimRef, Leased, Outbox};
 use crate::service::wake::Wakes;
 use publisher::Publisher;
 
-/// Rows of one claim.
+/// Maximum rows of one claim.
 const BATCH: i64 = 500;
 const LEASE_SECONDS: i64 = 30;
-/// For how long rows of a batch are published; the others are given back, so that all are settled within the lease.
+/// Time in which rows of a batch are published. The remaining rows are released, so that all are settled within the
+/// lease.
 const TURN: Duration = Duration::from_secs(10);
-/// Executions whose rows are on their way to the broker at a time.
+/// Maximum number of executions whose rows are in flight to the broker.
 const WINDOW: usize = 256;
-/// The shortest idle poll; it doubles up to the longest.
+/// Shortest idle poll interval; it doubles up to [`IDLE_POLL`].
 const BUSY_POLL: Duration = Duration::from_millis(20);
 const IDLE_POLL: Duration = Duration::from_secs(1);
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 
-/// The relay of one shard on this replica.
+/// Relay of one shard on this replica.
 #[derive(Debug)]
 pub struct Relay {
     shard: ShardIndex,
@@ -43,23 +46,23 @@ pub struct Relay {
     publisher: Publisher,
 }
 
-/// What became of a batch.
+/// Result of publishing a batch.
 #[derive(Debug, Default)]
 struct Delivered {
     published: Vec<ClaimRef>,
     refused: Vec<(ClaimRef, String)>,
-    /// Held back by a refused row of their execution, or by the turn's end.
+    /// Rows that were held back by a refused row of their execution, or by the end of the turn.
     untried: Vec<ClaimRef>,
 }
 
 impl Relay {
-    /// The relay of a shard; `wakes` are rung by writers of this replica.
+    /// Creates the relay of a shard. `wakes` are the wake-ups from writers on this replica.
     #[must_use]
     pub fn new(shard: ShardIndex, outbox: Outbox, wakes: Wakes, client: async_nats::Client) -> Self {
         Self { shard, outbox, wakes, publisher: Publisher::new(client) }
     }
 
-    /// Relays until `stop`; what is on its way to the broker then is settled first, and the rest of its batch given back.
+    /// Relays until `stop`. Then settles the rows in flight to the broker, and releases the rest of the batch.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut idle = BUSY_POLL;
         while !stop.is_cancelled() {
@@ -75,7 +78,7 @@ impl Relay {
         }
     }
 
-    /// Claims, publishes and settles a batch; answers how many rows it had. `Err` says why nothing can be done now.
+    /// Claims, publishes and settles a batch. Returns its number of rows; `Err` is the reason why the relay must pause.
     async fn turn(&mut self, stop: &CancellationToken) -> Result<usize, String> {
         self.publisher.ready().await?;
         let claim = Claim { limit: BATCH, lease_seconds: LEASE_SECONDS, shard: Some(self.shard.into()) };
@@ -91,7 +94,7 @@ impl Relay {
             fault::reach("relay.published");
             let settled = self.settle(delivered).await;
             gauge.set(0.0);
-            settled.map_err(|error| format!("rows come back when their leases pass: {error}"))?;
+            settled.map_err(|error| format!("rows become claimable again when their leases expire: {error}"))?;
         }
         Ok(count)
     }
@@ -125,7 +128,7 @@ impl Relay {
         published?.failed.into_values().next().map_or(Ok(()), Err)
     }
 
-    /// Waits for a hint, or for the idle poll. Answers the next idle poll.
+    /// Waits for a wake-up or for the idle poll. Returns the next idle poll interval.
     async fn wait(&self, idle: Duration, stop: &CancellationToken) -> Duration {
         tokio::select! {
             () = stop.cancelled() => idle,
@@ -135,7 +138,7 @@ impl Relay {
     }
 }
 
-/// The rows by execution, each in their order; a row without one is by itself.
+/// Groups the rows by execution and keeps their order. A row without an execution is a group of its own.
 fn by_execution(rows: Vec<Leased>) -> Vec<Vec<Leased>> {
     let mut groups: Vec<Vec<Leased>> = Vec::new();
     let mut places = std::collections::HashMap::new();

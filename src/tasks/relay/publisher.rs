@@ -1,4 +1,4 @@
-//! Publishing outbox rows, each acknowledged by a stream.
+//! Publishes outbox rows; a stream acknowledges each of them.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,22 +14,24 @@ use bytes::Bytes;
 use crate::domain::outbox::is_publishable;
 use crate::service::outbox::Leased;
 
-/// Long enough for a broker that works; a batch is settled well within its lease and within a shutdown's grace.
+/// Time to wait for an acknowledgement. It is short enough to settle a batch within its lease and within the grace
+/// period of a shutdown.
 const ACK_TIMEOUT: Duration = Duration::from_secs(2);
-/// The stream of the workers' notifications, which is created where none captures their subjects; one that exists is
-/// left as it is. Workers that only listen don't take messages out of it, so age is what ends them.
+/// Stream of the workers' notifications. It is created if no stream captures their subjects; an existing one is left
+/// unchanged. Workers that only listen remove no messages, so messages expire by age.
 const STREAM: &str = "noetl_commands";
 const SUBJECTS: &str = "noetl.commands.>";
 const RETENTION: Duration = Duration::from_hours(24);
-/// Longer than a lease and the longest backoff: a row that is published again is recognised.
+/// Dedup window, longer than a lease and the longest backoff, so that the stream recognises a row that is published
+/// again.
 const DEDUP: Duration = Duration::from_mins(10);
 
-/// Publishes over the replica's connection.
+/// Publisher over the replica's connection.
 #[derive(Debug)]
 pub(super) struct Publisher {
     client: Client,
     context: Context,
-    /// The connection, as the count of connects, on which the stream was seen last.
+    /// Number of connects at the last time that the stream was seen.
     seen_on: Option<u64>,
 }
 
@@ -39,7 +41,8 @@ impl Publisher {
         Self { client, context, seen_on: None }
     }
 
-    /// Whether messages can be published now: the broker is connected, and has a stream for notifications.
+    /// Checks that the broker is connected, and creates the stream of notifications after each connect if none exists.
+    /// `Err` is the reason why messages can't be published now.
     pub(super) async fn ready(&mut self) -> Result<(), String> {
         if self.client.connection_state() != State::Connected {
             return Err("the broker is not connected".to_owned());
@@ -52,7 +55,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Says that the stream may be gone.
+    /// Makes [`Self::ready`] check the stream again, because it may be gone.
     pub(super) fn doubt(&mut self) {
         self.seen_on = None;
     }
@@ -74,16 +77,16 @@ impl Publisher {
             ..Config::default()
         };
         self.context.get_or_create_stream(config).await.map_err(|error| error.to_string())?;
-        tracing::info!(stream = STREAM, "the stream of the workers' notifications is there");
+        tracing::info!(stream = STREAM, "the stream of the workers' notifications is ready");
         Ok(())
     }
 
-    /// Publishes a row; returns when a stream has it, or with what is wrong.
+    /// Publishes a row and waits until a stream has acknowledged it. `Err` is the reason why it was not published.
     pub(super) async fn publish(&self, leased: &Leased) -> Result<(), String> {
         let row = &leased.row;
         let subject = row.subject.as_deref().ok_or("the row has no subject")?;
         if !is_publishable(subject) {
-            return Err(format!("{subject:?} is no subject that can be published to"));
+            return Err(format!("subject {subject:?} can't be published to"));
         }
         let payload = row.payload.0.as_ref().map_err(ToString::to_string)?;
         if row.payload_codec != "json" || payload.is_null() {
@@ -95,12 +98,12 @@ impl Publisher {
         let refusal = |kind: PublishErrorKind, error: &dyn std::fmt::Display| match kind {
             PublishErrorKind::StreamNotFound => format!("no stream captures {subject}; create one"),
             PublishErrorKind::TimedOut => format!("no stream acknowledged {subject} in time"),
-            PublishErrorKind::MaxPayloadExceeded => format!("the broker takes no message over {max_payload} bytes"),
-            _ => format!("the broker: {error}"),
+            PublishErrorKind::MaxPayloadExceeded => format!("the broker accepts no message over {max_payload} bytes"),
+            _ => format!("broker error: {error}"),
         };
         let sent = self.context.send_publish(subject.to_owned(), message).await;
         let ack = sent.map_err(|error| refusal(error.kind(), &error))?;
-        // Whether the stream had it before does not matter.
+        // A duplicate counts as published, too.
         ack.await.map_err(|error| refusal(error.kind(), &error))?;
         Ok(())
     }
