@@ -27,7 +27,7 @@ use crate::storage::pools::Database;
 pub struct Claim {
     /// Maximum number of rows.
     pub limit: i64,
-    /// Number of candidates from failed rows, and from rows with an expired lease, that are considered before PENDING
+    /// Number of candidates, each of failed rows and of rows with an expired lease, that are considered before PENDING
     /// rows. The others follow after them, so rows that fail again and again don't starve the PENDING ones.
     pub retried: i64,
     /// Duration of the lease in seconds.

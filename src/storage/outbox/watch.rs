@@ -36,7 +36,7 @@ pub struct Counts {
     pub failed: i64,
 }
 
-/// Probes for the first open rows from `from` on. A row that commits later than its id or time was assigned may still
+/// Probes for the first open rows from `from` on. Ids and times are assigned before a row commits, so rows may still
 /// appear below the returned marks.
 #[tracing::instrument(level = "debug", name = "sql.outbox.look", skip_all, fields(database = %shard.name()))]
 pub async fn look(shard: &Database, from: &Marks) -> Result<Sight, StorageError> {
