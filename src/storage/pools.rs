@@ -55,12 +55,13 @@ impl Database {
         let options = options.application_name("noetl-graphql");
         // The timeouts bound how long the locks of a lost client are held, and how long an abandoned statement runs.
         let pooled = options.clone().options([
-            // Commits of the tail cursor and the claims must survive a crash, whatever the server's default is.
+            // Commits of the tail cursor and the claims must survive a crash, so they do not rely on the server's
+            // default.
             ("synchronous_commit", "on"),
             // JIT compilation would take longer than any statement here, even if the planner estimates a high cost.
             ("jit", "off"),
             // Every statement finds its rows by an index. Plans are cached: a plan that was made while a table was
-            // empty could choose a sequential scan, and keep it when the table is large.
+            // empty could use a sequential scan, and would keep it when the table is large.
             ("enable_seqscan", "off"),
             ("lock_timeout", "3500ms"),
             ("statement_timeout", "8s"),

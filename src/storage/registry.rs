@@ -149,8 +149,8 @@ pub async fn stale(cluster: &Database, age_seconds: f64, after: &str, limit: i64
     cluster.run(rows.fetch_all(cluster.pool())).await
 }
 
-/// Adds live subscriptions (path, id) that NoETL's own server registered, and returns the number added. A path that has
-/// a row keeps it; of several subscriptions of a path, the one with the largest id is added.
+/// Adds live subscriptions (path, id) that another server registered, and returns the number added. A path that has a
+/// row keeps it; of several subscriptions of a path, the one with the largest id is added.
 #[tracing::instrument(
     level = "debug", name = "sql.registry.adopt", skip_all,
     fields(database = %cluster.name(), count = live.len())

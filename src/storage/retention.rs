@@ -40,7 +40,7 @@ pub enum Kept {
     /// No cursor says which events are published.
     #[error("no feed has begun on this shard, so nothing of it is published")]
     FeedNeverBegan,
-    /// The feed's cursor was written in another database.
+    /// The database was restored or failed over after the feed's cursor was written.
     #[error("the database changed since the feed's cursor was written")]
     DatabaseChanged,
     /// The feed has not published all its events.

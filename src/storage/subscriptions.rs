@@ -76,7 +76,7 @@ struct RawRow {
 impl RawRow {
     fn parse(self, shard: &Database) -> Result<SubscriptionRow, StorageError> {
         let state = self.state.parse().map_err(|unknown| {
-            shard.corrupt(format!("event {} of subscription {}: {unknown}", self.last_event_id, self.id))
+            shard.corrupt(format!("an invalid event {} of subscription {}: {unknown}", self.last_event_id, self.id))
         })?;
         Ok(SubscriptionRow {
             id: Id::new(self.id),
@@ -180,8 +180,8 @@ impl LockedLog<'_> {
         Ok(found.flatten().map(Actor::from))
     }
 
-    /// Returns id and time of the first event after `after` that made the subscription live, even if a later event
-    /// deactivated it.
+    /// Returns the id and the time of the first event after `after` that made the subscription live, even if a later
+    /// event deactivated it.
     #[tracing::instrument(
         level = "debug", name = "sql.subscriptions.made_live_after", skip_all,
         fields(database = %self.shard.name(), execution = %self.execution, after = %after)

@@ -210,5 +210,5 @@ pub(super) fn in_progress(snapshot: &TxSnapshot) -> Vec<String> {
 }
 
 pub(super) fn parse(shard: &Database, text: &str) -> Result<TxSnapshot, StorageError> {
-    text.parse().map_err(|malformed| shard.corrupt(format!("a tail cursor with {malformed}")))
+    text.parse().map_err(|malformed| shard.corrupt(format!("an invalid tail cursor: {malformed}")))
 }

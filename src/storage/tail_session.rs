@@ -19,7 +19,7 @@ use crate::domain::tx_snapshot::TxSnapshot;
 
 /// Settings of a session. One cached plan reads small and large batches: JIT compilation would take longer than most
 /// runs, and a plan that was made while the newest partition was empty must not use a sequential scan. Commits of the
-/// cursor must survive a crash, whatever the server's default is.
+/// cursor must survive a crash, so they do not rely on the server's default.
 const SETTINGS: [(&str, &str); 6] = [
     ("jit", "off"),
     ("enable_seqscan", "off"),
@@ -96,8 +96,8 @@ impl TailSession {
     /// Returns the end of the next batch after `done`, which covers everything committed so far. `Ok(None)`: no event
     /// has been committed.
     ///
-    /// A batch is never limited by a transaction id. Transactions get their ids at their first write, so such a batch
-    /// would not follow the order of commits, and two batches could contain the events of a log in the wrong order.
+    /// A batch never ends at a transaction id. Transactions get their ids at their first write, so such a batch would
+    /// not follow the order of commits, and two batches could contain the events of a log in the wrong order.
     ///
     /// This is one round trip, which reads the log only if a transaction has ended since the last check.
     pub async fn committed_since(&mut self, done: &TxSnapshot) -> Result<Option<TxSnapshot>, StorageError> {

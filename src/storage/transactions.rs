@@ -13,7 +13,7 @@ pub struct Prepared {
     pub oldest_seconds: Option<f64>,
 }
 
-/// Returns number and age of the transactions that are prepared and neither committed nor rolled back.
+/// Returns the number and the age of the transactions that are prepared and neither committed nor rolled back.
 pub async fn prepared(shard: &Database) -> Result<Prepared, StorageError> {
     let query = sqlx::query_as!(
         Prepared,

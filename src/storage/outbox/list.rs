@@ -67,7 +67,7 @@ pub struct Bounds {
 
 /// Returns the candidates of a page, in the direction of its bounds. Payloads are read only if `payloads` is set.
 ///
-/// A filter on an execution, or on more than one claim, uses an index for it; otherwise one page is read per status.
+/// One page is read per status. A filter on an execution, or on a minimum above one claim, uses an index of its own.
 #[tracing::instrument(level = "debug", name = "sql.outbox.list", skip_all, fields(database = %shard.name()))]
 pub async fn list(
     shard: &Database,

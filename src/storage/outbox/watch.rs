@@ -27,7 +27,7 @@ pub struct Backlog {
     pub oldest_seconds: Option<f64>,
 }
 
-/// Numbers of rows in flight and failed rows, up to [`COUNTED`] of each.
+/// Numbers of rows in flight and of failed rows, up to [`COUNTED`] of each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Number of claimed rows that are not settled, including those with an expired lease.

@@ -205,8 +205,8 @@ async fn fold(tx: &mut Transaction, projections: &mut HashMap<i64, Projected>) -
     Ok(())
 }
 
-/// Charges the states that were folded from events to the operation's budget. A snapshot without later events was
-/// charged when it was read.
+/// Charges the states to the operation's budget, except those without folded events: their snapshots were charged when
+/// they were read.
 fn charge(projections: &HashMap<i64, Projected>) -> Result<(), Exceeded> {
     let Some(budget) = Budget::current() else { return Ok(()) };
     let folded = projections.values().filter(|projected| projected.folded > 0);
