@@ -1,8 +1,8 @@
 //! The budget of one operation: the bytes and rows that it may read from the databases, and the bytes of its response.
 //!
-//! A budget belongs to the task that runs the operation ([`Budget::enter`]). Every statement that goes through a pool is
-//! charged for each of its rows while that task is inside; work without a budget, such as a background task's, is not
-//! limited. An operation that has passed a limit starts no further statement.
+//! A budget is the current one while its operation is polled ([`Budget::enter`]). Each row that a statement returns
+//! through a pool is charged to the current budget; work without a budget, such as a background task's, is not limited.
+//! An operation that has exceeded a limit starts no further statement.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,13 +24,13 @@ impl Default for BudgetLimits {
     }
 }
 
-/// A limit of an operation that was passed.
+/// An exceeded limit of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the {} of one operation are limited to {allowed}; select less, or ask for smaller pages", limit.noun())]
 pub struct Exceeded {
-    /// The limit.
+    /// The limited resource.
     pub limit: Resource,
-    /// The number that it allows.
+    /// Maximum amount, in the limit's unit.
     pub allowed: u64,
 }
 
@@ -46,7 +46,7 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// The stable name in `extensions.limit`.
+    /// Returns the stable name for `extensions.limit`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -69,12 +69,12 @@ tokio::task_local! {
     static CURRENT: Option<Arc<Budget>>;
 }
 
-/// Runs work that is not charged: its rows are dropped as they are read, or were bounded before.
+/// Runs work whose rows are not charged, because they are dropped as they are read, or are bounded otherwise.
 pub async fn uncharged<T>(work: impl Future<Output = T>) -> T {
     CURRENT.scope(None, work).await
 }
 
-/// The resources that one operation has used.
+/// Limits of one operation and the resources that it has used.
 #[derive(Debug)]
 pub struct Budget {
     limits: BudgetLimits,
@@ -84,7 +84,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A budget of which nothing is used.
+    /// Creates an unused budget.
     #[must_use]
     pub fn new(limits: BudgetLimits) -> Arc<Self> {
         let (read_bytes, read_rows, response_bytes) = <(AtomicU64, AtomicU64, AtomicU64)>::default();
@@ -96,7 +96,7 @@ impl Budget {
         CURRENT.sync_scope(Some(Arc::clone(self)), poll)
     }
 
-    /// The budget of the operation that is being polled; `None` outside of operations.
+    /// Returns the budget of the operation that is being polled; `None` outside of operations.
     #[must_use]
     pub fn current() -> Option<Arc<Self>> {
         CURRENT.try_with(Clone::clone).ok().flatten()
@@ -115,7 +115,7 @@ impl Budget {
         self.check()
     }
 
-    /// Fails once a limit was passed.
+    /// Returns an error if a limit is exceeded.
     pub fn check(&self) -> Result<(), Exceeded> {
         let uses = [
             (Resource::ReadBytes, &self.read_bytes, self.limits.read_bytes),
@@ -126,7 +126,7 @@ impl Budget {
         passed.map_or(Ok(()), |(limit, _, allowed)| Err(Exceeded { limit, allowed }))
     }
 
-    /// Starts over, for the next item of a subscription.
+    /// Sets all used amounts to zero, for the next item of a subscription.
     pub fn renew(&self) {
         for used in [&self.read_bytes, &self.read_rows, &self.response_bytes] {
             used.store(0, Ordering::Relaxed);
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_passed_limit_stays_passed_until_the_budget_is_renewed() {
+    fn exceeded_limit_stays_exceeded_until_the_budget_is_renewed() {
         let limits = BudgetLimits { read_bytes: 10, read_rows: 2, response_bytes: 5 };
         let budget = Budget::new(limits);
         assert_eq!(budget.charge_row(5).and(budget.charge_row(5)), Ok(()));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_is_current_only_while_it_is_entered() {
+    fn budget_is_current_only_while_it_is_entered() {
         let budget = Budget::new(BudgetLimits::default());
         assert!(Budget::current().is_none());
         assert!(budget.enter(|| Arc::ptr_eq(&Budget::current().unwrap(), &budget)));

@@ -1,13 +1,14 @@
-//! Cancelling a statement from beside: over a connection per database that is kept for this purpose.
+//! Cancellation of running statements, over a separate connection per database that is kept for this purpose.
 //!
-//! Only the user of a connection may cancel what runs on it, and only while it keeps the connection.
+//! Relies on its caller: only the user of a connection may cancel its statement, and only while it keeps the
+//! connection.
 
 use chrono::{DateTime, Utc};
 use sqlx::Connection as _;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use tokio::sync::Mutex;
 
-/// A database server's process that serves one connection. Process ids come round again, so its start belongs to it.
+/// The server process of one connection. Process ids are reused, so the start time is part of its identity.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Backend {
     pid: i32,
@@ -15,7 +16,7 @@ pub(super) struct Backend {
 }
 
 impl Backend {
-    /// The process that serves `connection`.
+    /// Returns the process that serves `connection`.
     pub(super) async fn of(connection: &mut PgConnection) -> sqlx::Result<Self> {
         sqlx::query_as!(
             Self,
@@ -37,7 +38,7 @@ impl Backend {
     }
 }
 
-/// Cancels statements of one database.
+/// Canceller of one database's statements.
 #[derive(Debug)]
 pub(super) struct Canceller {
     options: PgConnectOptions,
@@ -45,16 +46,16 @@ pub(super) struct Canceller {
 }
 
 impl Canceller {
-    /// A canceller that connects when it is first needed.
+    /// Creates a canceller that connects on its first use.
     pub(super) fn new(options: PgConnectOptions) -> Self {
         Self { options, connection: Mutex::default() }
     }
 
-    /// Cancels what runs on a backend's connection. When this returns, the signal was sent; a backend that has nothing to
-    /// do ignores it.
+    /// Cancels the statement that runs on a backend's connection. The signal is sent when this returns; an idle backend
+    /// ignores it.
     pub(super) async fn cancel(&self, backend: Backend) -> sqlx::Result<()> {
         let mut kept = self.connection.lock().await;
-        // Taken out, so that a connection whose use was broken off is not used again.
+        // Taken out, so that a connection is not used again after this future is dropped in the middle of a use.
         if let Some(mut connection) = kept.take()
             && backend.cancel(&mut connection).await.is_ok()
         {

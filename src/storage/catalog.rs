@@ -1,4 +1,4 @@
-//! Catalog entries (cluster database). An entry is immutable once written; versions count up per path.
+//! Catalog entries (cluster database). A stored entry never changes. Versions count up from 1 for each path.
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
@@ -12,57 +12,57 @@ use noetl_json::{Document, Text};
 /// One version of a catalog path.
 #[derive(Debug, Clone)]
 pub struct CatalogEntry {
-    /// Snowflake.
+    /// Catalog id, a snowflake.
     pub catalog_id: i64,
-    /// What users call it.
+    /// Path, the name that users give it.
     pub path: String,
-    /// From 1 up, per path.
+    /// Version, from 1, per path.
     pub version: i16,
-    /// `playbook`, `subscription`, …; older servers wrote it in any case.
+    /// Kind, such as `playbook` or `subscription`; NoETL's own server writes it in any case.
     pub kind: String,
-    /// As it was registered. Of an outline, absent.
+    /// Content as registered; absent in an outline.
     pub content: Option<String>,
-    /// The parsed content. Of an outline, absent.
+    /// Parsed content; absent in an outline.
     pub payload: Option<Document>,
-    /// Further data of the registration. Absent in an outline.
+    /// Further data of the registration; absent in an outline.
     pub meta: Option<Text>,
-    /// When it was registered.
+    /// Time of the registration.
     pub created_at: DateTime<Utc>,
 }
 
-/// What a registration writes.
+/// A catalog entry to be registered.
 #[derive(Debug)]
 pub struct NewEntry {
-    /// Preallocated.
+    /// Preallocated catalog id.
     pub catalog_id: Id,
-    /// What users call it.
+    /// Path, the name that users give it.
     pub path: String,
-    /// Lower case.
+    /// Kind, in lower case.
     pub kind: String,
-    /// As it was sent.
+    /// Content as sent.
     pub content: String,
-    /// The parsed content.
+    /// Parsed content.
     pub payload: Value,
-    /// What else was said.
+    /// Further data of the registration.
     pub meta: Option<Value>,
 }
 
-/// Which entries a list wants.
+/// Conditions of a list; an entry must meet all that are set.
 #[derive(Debug, Clone, Default)]
 pub struct CatalogFilter {
-    /// Lower case.
+    /// Kinds to include, in lower case; default: all.
     pub kinds: Option<Vec<String>>,
-    /// Only paths that begin so.
+    /// Prefix of the path.
     pub path_prefix: Option<String>,
-    /// Only each path's newest version.
+    /// Whether only the newest version of each path is included.
     pub latest_only: bool,
 }
 
-/// A list position: path, then version, ascending.
+/// Position in a list: path, then version, ascending.
 pub type CatalogKey = (String, i16);
 
-/// Writes the next version of a path. A lock on the path makes versions count up without a race. `Ok(None)`: the
-/// versions that the column can count are used up.
+/// Stores the next version of a path. An advisory lock on the path serialises concurrent registrations. `Ok(None)`: the
+/// path has the maximum number of versions, 32767.
 #[tracing::instrument(level = "debug", name = "sql.catalog.register", skip_all, fields(database = %cluster.name()))]
 pub async fn register(cluster: &Database, entry: &NewEntry) -> Result<Option<CatalogEntry>, StorageError> {
     let work = async {
@@ -94,7 +94,7 @@ pub async fn register(cluster: &Database, entry: &NewEntry) -> Result<Option<Cat
     cluster.run(work).await
 }
 
-/// The entries with these ids, in no order.
+/// Returns the entries with these ids, in no order.
 #[tracing::instrument(
     level = "debug", name = "sql.catalog.by_ids", skip_all,
     fields(database = %cluster.name(), count = ids.len(), first = ids.first())
@@ -110,7 +110,7 @@ pub async fn by_ids(cluster: &Database, ids: &[i64]) -> Result<Vec<CatalogEntry>
     cluster.run(rows.fetch_all(cluster.pool())).await
 }
 
-/// The outlines of the entries with these ids, in no order: without content, payload and meta.
+/// Returns the outlines of the entries with these ids, in no order. An outline has no content, payload and meta.
 #[tracing::instrument(
     level = "debug", name = "sql.catalog.outlines", skip_all,
     fields(database = %cluster.name(), count = ids.len(), first = ids.first())
@@ -126,7 +126,7 @@ pub async fn outlines(cluster: &Database, ids: &[i64]) -> Result<Vec<CatalogEntr
     cluster.run(rows.fetch_all(cluster.pool())).await
 }
 
-/// The ids of these paths' newest entries, in no order; a path without entries is left out.
+/// Returns the ids of these paths' newest entries, in no order. A path without entries is left out.
 #[tracing::instrument(
     level = "debug", name = "sql.catalog.newest_ids", skip_all,
     fields(database = %cluster.name(), count = paths.len())
@@ -141,7 +141,7 @@ pub async fn newest_ids(cluster: &Database, paths: &[String]) -> Result<Vec<(Str
     Ok(rows.into_iter().map(|row| (row.path, row.catalog_id)).collect())
 }
 
-/// A path's entry: this version, or the newest.
+/// Returns a path's entry in this version, or in the newest. `Ok(None)`: it does not exist.
 #[tracing::instrument(level = "debug", name = "sql.catalog.find", skip_all, fields(database = %cluster.name(), path))]
 pub async fn find(cluster: &Database, path: &str, version: Option<i16>) -> Result<Option<CatalogEntry>, StorageError> {
     let row = sqlx::query_as!(
@@ -157,8 +157,8 @@ pub async fn find(cluster: &Database, path: &str, version: Option<i16>) -> Resul
     cluster.run(row.fetch_optional(cluster.pool())).await
 }
 
-/// A page's candidates, read in the page's direction; outlines, unless these columns are wanted: `content`, `payload`,
-/// `meta`.
+/// Returns the candidates of a page, in the page's direction. They are outlines, plus those of the columns `content`,
+/// `payload` and `meta` that `wanted` names.
 #[tracing::instrument(level = "debug", name = "sql.catalog.list", skip_all, fields(database = %cluster.name()))]
 pub async fn list(
     cluster: &Database,

@@ -1,11 +1,11 @@
-//! The connections of one database: a bounded pool that gives a connection back however its user ends.
+//! The connections of one database: a bounded pool that gets each connection back in a clean state or closes it.
 //!
-//! The future of a statement is dropped when its caller disconnects, its deadline passes or its operation passes a limit.
-//! The driver then only forgets the statement, which runs on in the database and keeps the connection busy. So a
-//! connection that is dropped with a statement on it keeps its place in the pool while the statement is cancelled
-//! ([`super::cancel`]), what it left unread is read, and its transaction is rolled back. No other user has the connection
-//! meanwhile, so the cancellation can't hit another user's statement. A connection that can't be cleaned in time is
-//! closed.
+//! The future of a statement is dropped when its caller disconnects, its deadline passes or its operation passes a
+//! limit. The driver then only forgets the statement, which continues in the database and keeps the connection busy. So
+//! a connection that is dropped during a statement keeps its place in the pool while the statement is cancelled
+//! ([`super::cancel`]), its unread result is read, and its transaction is rolled back. No other user has the connection
+//! during this time, so the cancellation can't hit another user's statement. A connection that can't be cleaned in time
+//! is closed.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,17 +21,17 @@ use tokio_util::task::TaskTracker;
 
 use super::cancel::{Backend, Canceller};
 
-/// Time that a user waits for a connection.
+/// Maximum time that a user waits for a connection.
 const ACQUIRE_DEADLINE: Duration = Duration::from_secs(3);
-/// First pause before a server that refuses connections is asked again; it doubles.
+/// First pause before the next attempt to connect to a server that refuses connections; it doubles each time.
 const REFUSED_PAUSE: Duration = Duration::from_millis(10);
-/// Longest pause before a server that refuses connections is asked again.
+/// Longest pause before the next attempt to connect to a server that refuses connections.
 const MAX_REFUSED_PAUSE: Duration = Duration::from_millis(600);
 /// Time that cancelling a statement and cleaning its connection may take.
 const CLEANING_DEADLINE: Duration = Duration::from_secs(1);
-/// Attempts at an answer from a connection that is cleaned: the cancelled statement's error comes first.
+/// Errors that are skipped while a connection is cleaned: the cancelled statement's error is received first.
 const CLEANING_ATTEMPTS: usize = 3;
-/// A connection that was used this recently is taken to be alive without asking.
+/// Time after its last use within which a connection is used again without a ping.
 const FRESH: Duration = Duration::from_millis(100);
 /// Time after which an unused connection is closed.
 const MAX_IDLE: Duration = Duration::from_mins(10);
@@ -46,14 +46,14 @@ pub(super) struct Pool(Arc<Shared>);
 struct Shared {
     options: PgConnectOptions,
     places: Arc<Semaphore>,
-    /// The most recently used is last.
+    /// Idle connections, the most recently used last.
     idle: Mutex<Vec<Open>>,
     open: Arc<AtomicU32>,
     cleaning: TaskTracker,
     canceller: Canceller,
 }
 
-/// An open connection and what is known of it.
+/// An open connection with its backend and times.
 #[derive(Debug)]
 struct Open {
     raw: PgConnection,
@@ -63,7 +63,7 @@ struct Open {
     _counted: Counted,
 }
 
-/// Counts an open connection for as long as it lives.
+/// Share of one open connection in the count; released on drop.
 #[derive(Debug)]
 struct Counted(Arc<AtomicU32>);
 
@@ -81,7 +81,7 @@ impl Drop for Counted {
 }
 
 impl Pool {
-    /// A pool of at most `size` connections, each opened when it is first needed.
+    /// Creates a pool of at most `size` connections, which are opened on demand.
     pub(super) fn new(options: PgConnectOptions, size: u32) -> Self {
         Self(Arc::new(Shared {
             canceller: Canceller::new(options.clone()),
@@ -93,12 +93,12 @@ impl Pool {
         }))
     }
 
-    /// Open connections, and those of them that are not in use.
+    /// Returns the number of open connections and the number of idle ones.
     pub(super) fn size(&self) -> (u32, usize) {
         (self.0.open.load(Ordering::Relaxed), self.0.idle().len())
     }
 
-    /// Waits for a connection.
+    /// Waits for a connection, up to [`ACQUIRE_DEADLINE`].
     pub(super) async fn acquire(&self) -> sqlx::Result<Connection> {
         let mut refusal = None;
         let taken = timeout(ACQUIRE_DEADLINE, self.take(&mut refusal)).await;
@@ -106,7 +106,7 @@ impl Pool {
     }
 
     async fn take(&self, refusal: &mut Option<sqlx::Error>) -> sqlx::Result<Connection> {
-        // It is never closed.
+        // The semaphore is never closed.
         let place = Arc::clone(&self.0.places).acquire_owned().await.map_err(|_| sqlx::Error::PoolClosed)?;
         loop {
             let idle = self.0.idle().pop();
@@ -126,7 +126,7 @@ impl Pool {
         self.begin_with("BEGIN").await
     }
 
-    /// Begins a transaction with a statement of the caller's.
+    /// Begins a transaction with the caller's `BEGIN` statement.
     pub(super) async fn begin_with(&self, begin: &'static str) -> sqlx::Result<Transaction> {
         let mut connection = self.acquire().await?;
         connection.state.transaction = true;
@@ -140,8 +140,8 @@ impl Shared {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Connects. A server that refuses connections may be coming up, so it is asked again; its `refusal` is kept for the
-    /// caller, whose patience may end meanwhile.
+    /// Connects. A server that refuses connections may be starting, so the attempt is repeated; `refusal` keeps the
+    /// last error for the caller, whose deadline may pass first.
     async fn connect(&self, refusal: &mut Option<sqlx::Error>) -> sqlx::Result<Open> {
         let mut pause = REFUSED_PAUSE;
         loop {
@@ -161,7 +161,7 @@ impl Shared {
         }
     }
 
-    /// Takes a connection back that is ready for the next statement.
+    /// Takes back a clean connection, and closes idle connections that are unused for too long.
     fn give_back(&self, mut open: Open) {
         let now = Instant::now();
         open.used = now;
@@ -195,7 +195,8 @@ impl Shared {
     }
 }
 
-/// Whether the same attempt to connect may soon succeed: SQLSTATE `cannot_connect_now` and `too_many_connections`.
+/// Returns whether the same attempt to connect may succeed soon: connection refused, or SQLSTATE `cannot_connect_now`
+/// or `too_many_connections`.
 fn may_pass(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
@@ -210,18 +211,18 @@ impl Open {
     }
 }
 
-/// The state in which a connection's user leaves it.
+/// State of a connection in use; decides how it is given back.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct State {
-    /// A statement was sent whose end was not read.
+    /// A statement was sent, and the end of its result was not read.
     pub(super) running: bool,
-    /// The connection failed.
+    /// The connection failed and can't be used again.
     pub(super) broken: bool,
-    /// A transaction was begun and not committed.
+    /// A transaction is open.
     transaction: bool,
 }
 
-/// A connection in use; it goes back to the pool when it is dropped.
+/// A connection in use; dropping it returns it to the pool.
 #[derive(Debug)]
 pub(super) struct Connection {
     open: Option<Open>,
@@ -231,7 +232,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// The driver's connection, and the state that its user keeps up to date.
+    /// Returns the driver's connection and the state, which its user keeps up to date.
     pub(super) fn parts(&mut self) -> sqlx::Result<(&mut PgConnection, &mut State)> {
         let open = self.open.as_mut().ok_or(sqlx::Error::PoolClosed)?;
         Ok((&mut open.raw, &mut self.state))
@@ -249,13 +250,13 @@ impl Drop for Connection {
             pool.give_back(open);
             return;
         }
-        // Without a runtime the process is ending.
+        // Without a runtime, the process is shutting down.
         let Ok(runtime) = Handle::try_current() else { return };
         let clean = async move {
             match timeout(CLEANING_DEADLINE, pool.clean(&mut open, state)).await {
                 Ok(Ok(())) => pool.give_back(open),
-                Ok(Err(error)) => tracing::debug!(%error, "a connection is closed, as it could not be cleaned"),
-                Err(_) => tracing::warn!("a connection is closed, as its statement could not be cancelled in time"),
+                Ok(Err(error)) => tracing::debug!(%error, "connection closed: it could not be cleaned"),
+                Err(_) => tracing::warn!("connection closed: its statement could not be cancelled in time"),
             }
             drop(place);
         };
@@ -268,7 +269,7 @@ impl Drop for Connection {
 pub(super) struct Transaction(Connection);
 
 impl Transaction {
-    /// Makes the transaction durable.
+    /// Commits the transaction.
     pub(super) async fn commit(mut self) -> sqlx::Result<()> {
         self.0.execute(sqlx::raw_sql("COMMIT")).await?;
         self.0.state.transaction = false;

@@ -1,8 +1,8 @@
-//! Dedup claims (cluster database): which execution owns a key within its window.
+//! Dedup claims (cluster database): the execution that owns a key within its window.
 //!
-//! A claim is reserved until its execution is created. A reserved claim never expires and carries the request, so
-//! whoever meets it can finish it; a created one is free for a fresh request once its window has passed. Nothing here
-//! depends on old rows being pruned.
+//! A claim is reserved until its execution is created. A reserved claim never expires and carries the request, so any
+//! server can finish it. The key of a created claim is free again when its window has passed. Correctness does not
+//! depend on the purge of expired rows.
 
 use serde_json::Value;
 
@@ -15,34 +15,34 @@ use noetl_json as json;
 /// A claim of a key under a preallocated execution id.
 #[derive(Debug)]
 pub struct NewClaim<'a> {
-    /// The parent execution, or 0.
+    /// Scope of the key: the parent execution, or 0.
     pub scope: i64,
-    /// At most 1024 bytes.
+    /// Key, at most 1024 bytes.
     pub key: &'a str,
-    /// What tells two requests apart.
+    /// Hash of the request, by which different requests with the same key are detected.
     pub request_hash: [u8; 32],
-    /// Seconds from now until the key is free again.
+    /// Dedup window in seconds, from the database's time of the claim.
     pub window_seconds: i32,
-    /// The request, whose execution id is the claim's.
+    /// Request; its execution id is the claim's.
     pub creation: &'a Creation,
 }
 
-/// The claim that stands after an attempt: the caller's own if `creation` has the caller's id.
+/// Claim that holds a key after an attempt: the caller's own if `execution_id` is the caller's.
 #[derive(Debug)]
 pub struct StandingClaim {
-    /// The parent execution, or 0.
+    /// Scope of the key: the parent execution, or 0.
     pub scope: i64,
     /// The key.
     pub key: String,
-    /// Who owns the key.
+    /// Execution that owns the key.
     pub execution_id: Id,
-    /// `None` on rows of older servers.
+    /// Hash of its request; `None` on rows that NoETL's own server wrote.
     pub request_hash: Option<Vec<u8>>,
-    /// The request while it is reserved, `None` once its execution is created.
+    /// Request of a reserved claim; `None` if the execution is created.
     pub reserved: Option<Creation>,
 }
 
-/// Claims keys, all in one statement; keys are distinct. Answers with the standing claim of each, in no order.
+/// Claims distinct keys in one statement, and returns for each key the claim that holds it, in no order.
 #[tracing::instrument(
     level = "debug", name = "sql.dedup.claim", skip_all,
     fields(database = %cluster.name(), count = claims.len())
@@ -93,7 +93,8 @@ pub async fn claim(cluster: &Database, claims: &[NewClaim<'_>]) -> Result<Vec<St
     standing.collect()
 }
 
-/// Marks claims as created, locking them in the order in which claiming does; ones that are created already, or gone to another execution, are left alone.
+/// Marks the reserved claims of these executions as created. Rows are locked in the same order as by [`claim`], to
+/// avoid deadlocks.
 #[tracing::instrument(
     level = "debug", name = "sql.dedup.settle", skip_all,
     fields(database = %cluster.name(), count = executions.len(), first = executions.first())
@@ -114,11 +115,11 @@ pub async fn settle(cluster: &Database, executions: &[i64]) -> Result<(), Storag
     Ok(())
 }
 
-/// An execution, and what creates it, or why that can't be read.
+/// Execution id and request of a stale claim, or the error if the request can't be read.
 pub type StaleClaim = (Id, Result<Creation, StorageError>);
 
-/// Reserved claims older than `age_seconds` of executions behind `after`, by execution: what crashed claimants left
-/// behind. One that can't be read comes as the error that says so.
+/// Returns up to `limit` reserved claims that are older than `age_seconds`, which crashed servers left, for executions
+/// after `after`, in the order of the execution ids. A request that can't be read is returned as an error.
 #[tracing::instrument(
     level = "debug", name = "sql.dedup.stale", skip_all,
     fields(database = %cluster.name(), after = %after)
@@ -142,8 +143,8 @@ pub async fn stale(
     Ok(rows.into_iter().map(|row| claim((row.execution_id, row.request))).collect())
 }
 
-/// Removes up to `limit` claims that are created and whose window has passed; reserved ones stay for ever. What somebody
-/// claims anew at this moment is passed over. Answers how many went.
+/// Deletes up to `limit` created claims whose window has passed, and returns their number. Reserved claims are never
+/// deleted, and rows that another transaction has locked are skipped.
 #[tracing::instrument(
     level = "debug", name = "sql.dedup.purge_expired", skip_all,
     fields(database = %cluster.name())

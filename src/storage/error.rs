@@ -1,4 +1,4 @@
-//! What can go wrong with a database, told apart by what the caller can do about it.
+//! Errors of database operations, divided by what the caller can do about them.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use sqlx::postgres::PgDatabaseError;
 use super::budget::Exceeded;
 use crate::domain::shard::ShardIndex;
 
-/// Which database.
+/// Name of a database in a deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DatabaseName {
-    /// The one that holds what is not per execution.
+    /// The database of all data that does not belong to one execution.
     Cluster,
     /// The shard with this index.
     Shard(ShardIndex),
@@ -29,36 +29,36 @@ impl fmt::Display for DatabaseName {
 /// A failed database operation.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
-    /// The database can't be reached or did not answer in time; whether a write took place is unknown. Trying again
-    /// later may help.
+    /// The database can't be reached or did not respond in time. A write may have taken place. A later attempt may
+    /// succeed.
     #[error("{database} is unavailable: {reason}")]
     Unavailable {
-        /// Which one.
+        /// The database.
         database: DatabaseName,
-        /// For the log, not for users.
+        /// Reason, for the log and not for users.
         reason: String,
     },
     /// Stored data that this server can't read.
     #[error("{database} holds {what}")]
     Corrupt {
-        /// Which one.
+        /// The database.
         database: DatabaseName,
-        /// What was found.
+        /// Description of the data.
         what: String,
     },
-    /// A value is one that the database can't store: a text with a NUL character, a year that it does not know.
+    /// A value that the database can't store, such as a text with a NUL character or a year out of range.
     #[error("{database} can't store a value")]
     Unstorable {
-        /// Which one.
+        /// The database.
         database: DatabaseName,
     },
-    /// The operation passed a limit on what it may read.
+    /// The operation exceeded a limit of its budget.
     #[error(transparent)]
     LimitExceeded(Exceeded),
     /// The database refused the statement: a defect here or in its schema.
     #[error("{database} refused a statement")]
     Refused {
-        /// Which one.
+        /// The database.
         database: DatabaseName,
         /// The driver's error.
         #[source]
@@ -67,7 +67,7 @@ pub enum StorageError {
 }
 
 impl StorageError {
-    /// Sorts a driver's error.
+    /// Classifies a driver's error.
     pub(super) fn classify(database: DatabaseName, source: sqlx::Error) -> Self {
         if let Some(exceeded) = exceeded(&source) {
             Self::LimitExceeded(exceeded)
@@ -80,8 +80,8 @@ impl StorageError {
         }
     }
 
-    /// What the values of a statement were refused for, where that is the trouble and the others' are not to blame: a
-    /// constraint, a type, a size, a trigger. Says what of it users may know.
+    /// Returns the reason, in words for users, if the database refused the statement's values: by a constraint, a type,
+    /// a size limit or a trigger. The same statement with other values may succeed.
     #[must_use]
     pub fn refused_values(&self) -> Option<String> {
         match self {
@@ -91,7 +91,7 @@ impl StorageError {
         }
     }
 
-    /// The limit that the operation passed, where that is the trouble.
+    /// Returns the exceeded limit, if that is the error.
     #[must_use]
     pub fn exceeded(&self) -> Option<Exceeded> {
         match self {
@@ -100,7 +100,7 @@ impl StorageError {
         }
     }
 
-    /// The shard that can't be reached, where that is the trouble.
+    /// Returns the unavailable database, if that is the error.
     #[must_use]
     pub fn unavailable(&self) -> Option<DatabaseName> {
         match self {
@@ -110,7 +110,7 @@ impl StorageError {
     }
 }
 
-/// The limit whose passing broke a statement off (see [`super::metered`]).
+/// Returns the exceeded limit that ended a statement early (see [`super::metered`]).
 fn exceeded(error: &sqlx::Error) -> Option<Exceeded> {
     match error {
         sqlx::Error::Decode(source) => source.downcast_ref().copied(),
@@ -118,15 +118,16 @@ fn exceeded(error: &sqlx::Error) -> Option<Exceeded> {
     }
 }
 
-/// SQLSTATE `character_not_in_repertoire` (a NUL in a text), `untranslatable_character` (one in a JSON text) and
-/// `datetime_field_overflow`.
+/// Returns whether the SQLSTATE is `character_not_in_repertoire` (a NUL in a text), `untranslatable_character` (a NUL
+/// in a JSON text) or `datetime_field_overflow`.
 fn is_unstorable(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(DatabaseError::code);
     code.is_some_and(|code| ["22021", "22P05", "22008"].contains(&code.as_ref()))
 }
 
-/// SQLSTATE classes of PostgreSQL's manual, appendix A: data exceptions, integrity constraints, check options of views,
-/// exceptions raised by triggers, limits such as the size of an index's row.
+/// Returns a description for users if the SQLSTATE class concerns the values (PostgreSQL manual, appendix A): data
+/// exceptions, integrity constraints, check options of views, exceptions raised by triggers, and limits such as the
+/// size of an index row.
 fn refused_values(error: &dyn DatabaseError) -> Option<String> {
     let code = error.code()?;
     if !["22", "23", "44", "P0", "54"].iter().any(|class| code.starts_with(class)) {
@@ -135,8 +136,8 @@ fn refused_values(error: &dyn DatabaseError) -> Option<String> {
     let column = error.try_downcast_ref::<PgDatabaseError>().and_then(PgDatabaseError::column);
     Some(match (error.constraint(), column) {
         (Some(constraint), _) => format!("the database's constraint {constraint:?} does not allow it"),
-        (None, Some(column)) => format!("the database does not allow its {column:?}"),
-        (None, None) => format!("the database does not allow a value of it (SQLSTATE {code})"),
+        (None, Some(column)) => format!("the database does not allow this value of column {column:?}"),
+        (None, None) => format!("the database does not allow one of its values (SQLSTATE {code})"),
     })
 }
 
@@ -152,9 +153,9 @@ fn is_unavailability(error: &sqlx::Error) -> bool {
     }
 }
 
-/// SQLSTATE classes of PostgreSQL's manual, appendix A: connection exceptions, too many connections, the server going
-/// down or coming up, a disk that is full, a standby that takes no writes, a lock or a statement that took too long, a
-/// deadlock, a serialization failure.
+/// Returns whether the SQLSTATE means that the database is unavailable (PostgreSQL manual, appendix A): connection
+/// exceptions, too many connections, a server that is starting or stopping, a full disk, a read-only standby, a lock or
+/// statement timeout, a deadlock, a serialization failure.
 fn is_unavailable_state(code: &str) -> bool {
     code.starts_with("08")
         || code.starts_with("57P")

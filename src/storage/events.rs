@@ -1,4 +1,4 @@
-//! Reading the event log. Appending is [`super::log`]'s and [`super::executions`]'.
+//! Reads of the event log. Appends are in [`super::log`], [`super::executions`] and [`super::ingest`].
 
 use chrono::{DateTime, Utc};
 
@@ -9,7 +9,7 @@ use crate::domain::ids::Id;
 use crate::domain::page::IdRange;
 use noetl_json::Text;
 
-/// A row as it is read; [`Event`] is what it means.
+/// Row of an event as it is read, before it becomes an [`Event`].
 pub(super) struct EventRow {
     pub(super) execution_id: i64,
     pub(super) event_id: i64,
@@ -58,7 +58,7 @@ impl From<EventRow> for Event<Text> {
     }
 }
 
-/// One event.
+/// Returns one event. `Ok(None)`: it does not exist.
 #[tracing::instrument(
     level = "debug", name = "sql.events.get", skip_all,
     fields(database = %shard.name(), execution = %execution, event = %event)
@@ -79,23 +79,23 @@ pub async fn get(shard: &Database, execution: Id, event: Id) -> Result<Option<Ev
     Ok(row.map(Event::from))
 }
 
-/// The columns of an event that may be large, which a list reads only if it is to show them.
+/// Set of an event's large columns that a list reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct LargeColumns(Vec<String>);
 
 impl LargeColumns {
-    /// Their names.
+    /// Names of all large columns.
     pub const NAMES: [&'static str; 5] = ["context", "result", "meta", "error", "stack_trace"];
 
-    /// Those of them that are wanted.
+    /// Creates the set of the columns for which `is_wanted` returns true.
     #[must_use]
     pub fn wanted(is_wanted: impl Fn(&str) -> bool) -> Self {
         Self(Self::NAMES.into_iter().filter(|name| is_wanted(name)).map(str::to_owned).collect())
     }
 }
 
-/// A page's candidates of each of these logs, read in the range's direction, grouped by log. A large column that is not
-/// wanted is absent.
+/// Returns the candidates of a page for each of these logs, in the range's direction, grouped by log. Large columns
+/// that are not in `columns` are absent.
 #[tracing::instrument(
     level = "debug", name = "sql.events.list", skip_all,
     fields(database = %shard.name(), count = executions.len(), first = executions.first())
@@ -110,7 +110,7 @@ pub async fn list(
     let wanted = |id: &&i64| filter.execution_ids.as_ref().is_none_or(|ids| ids.contains(&Id::new(**id)));
     let executions: Vec<i64> = executions.iter().filter(wanted).copied().collect();
     let type_patterns = filter.type_patterns();
-    // Sorted inside, where large values are only referred to: their texts are made row by row, as the rows are sent.
+    // The inner query sorts, where large values are references; their texts are made row by row as rows are sent.
     macro_rules! listed {
         ($order:literal) => {
             sqlx::query_as!(
@@ -158,20 +158,20 @@ pub async fn list(
     Ok(rows.into_iter().map(Event::from).collect())
 }
 
-/// What the first landmark of a log says: what kind of log it is, its catalog entry, its start.
+/// First event of a log that registers a subscription or starts an execution.
 #[derive(Debug, Clone)]
 pub struct LogHead {
-    /// Whose log.
+    /// Execution or subscription of the log.
     pub execution_id: i64,
-    /// `subscription.registered` or `playbook_started`.
+    /// Event type: `subscription.registered` or `playbook_started`.
     pub event_type: String,
-    /// The entry that it runs.
+    /// Catalog entry of the execution or subscription.
     pub catalog_id: i64,
-    /// W3C trace context of the started event.
+    /// W3C trace context in the event's meta.
     pub trace: Option<Text>,
 }
 
-/// The heads of these logs, in no order; a log without a landmark is left out.
+/// Returns the heads of these logs, in no order. A log without a registered or started event is left out.
 #[tracing::instrument(
     level = "debug", name = "sql.events.heads", skip_all,
     fields(database = %shard.name(), count = executions.len(), first = executions.first())
@@ -189,7 +189,8 @@ pub async fn heads(shard: &Database, executions: &[i64]) -> Result<Vec<LogHead>,
     shard.run(rows.fetch_all(shard.pool())).await
 }
 
-/// The workloads that these logs' first landmarks name, in no order; a log without one is left out.
+/// Returns the workloads in the first registered or started event of these logs, in no order. A log without a workload
+/// is left out.
 #[tracing::instrument(
     level = "debug", name = "sql.events.workloads", skip_all,
     fields(database = %shard.name(), count = executions.len(), first = executions.first())
@@ -206,8 +207,8 @@ pub async fn workloads(shard: &Database, executions: &[i64]) -> Result<Vec<(i64,
     Ok(rows.into_iter().filter_map(|row| Some((row.execution_id, row.workload?))).collect())
 }
 
-/// The latest ending event of each of these logs, in no order; a log that has none is left out. Of its error and JSON only
-/// what says why the execution ended is read, and that only with `reasons`.
+/// Returns the latest ending event of each of these logs, in no order. A log without one is left out. With `reasons`,
+/// the events include the error and the JSON fields that contain the reason; without, no error and no JSON.
 #[tracing::instrument(
     level = "debug", name = "sql.events.ends", skip_all,
     fields(database = %shard.name(), count = executions.len(), first = executions.first())

@@ -1,4 +1,4 @@
-//! Executions: their creation, and the list read model.
+//! Executions: their creation, and the read model for lists.
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
@@ -10,42 +10,42 @@ use crate::domain::execution::{Creation, Status};
 use crate::domain::ids::Id;
 use crate::domain::page::IdRange;
 
-/// A row of the list read model.
+/// Row of the read model for lists.
 #[derive(Debug, Clone)]
 pub struct ExecutionRow {
-    /// Snowflake.
+    /// Execution id, a snowflake.
     pub execution_id: i64,
-    /// The entry that it runs.
+    /// Catalog entry that it runs.
     pub catalog_id: i64,
     /// The subscription or execution that started it.
     pub parent_execution_id: Option<i64>,
-    /// As stored; [`Status::from_stored`] tells what it means.
+    /// Status as stored; [`Status::from_stored`] parses it.
     pub status: String,
-    /// The entry's path; `None` on rows of older servers.
+    /// Path of the catalog entry; `None` on rows that NoETL's own server wrote.
     pub path: Option<String>,
-    /// When it began.
+    /// Start time.
     pub start_time: Option<DateTime<Utc>>,
-    /// When it ended.
+    /// End time; `None` while it is running.
     pub end_time: Option<DateTime<Utc>>,
 }
 
-/// Which executions a list wants.
+/// Conditions of a list; an execution must meet all that are set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct ExecutionFilter {
-    /// Only these.
+    /// Statuses to include; default: all.
     pub statuses: Option<Vec<Status>>,
-    /// Only paths that begin so.
+    /// Prefix of the path.
     pub path_prefix: Option<String>,
-    /// Only those started by this one.
+    /// Subscription or execution that started it.
     pub parent_execution_id: Option<Id>,
-    /// Only those that began later.
+    /// Exclusive lower bound of the start time.
     pub started_after: Option<DateTime<Utc>>,
-    /// Only those that began earlier.
+    /// Exclusive upper bound of the start time.
     pub started_before: Option<DateTime<Utc>>,
 }
 
-/// Creates executions of one shard: each one's row, started event and outbox row, all in one statement. One that is
-/// there already is left as it is, so creating again under the same id is harmless.
+/// Creates executions of one shard in one statement: for each the execution row, the started event and the outbox row.
+/// Idempotent: an execution whose row exists is skipped.
 #[tracing::instrument(
     level = "debug", name = "sql.executions.create", skip_all,
     fields(database = %shard.name(), count = creations.len(),
@@ -97,7 +97,7 @@ pub async fn create(shard: &Database, creations: &[&Creation]) -> Result<(), Sto
     Ok(())
 }
 
-/// The executions with these ids, in no order.
+/// Returns the executions with these ids, in no order.
 #[tracing::instrument(
     level = "debug", name = "sql.executions.by_ids", skip_all,
     fields(database = %shard.name(), count = ids.len(), first = ids.first())
@@ -124,7 +124,7 @@ pub async fn errors(shard: &Database, ids: &[i64]) -> Result<Vec<(i64, String)>,
     Ok(rows.into_iter().map(|row| (row.execution_id, row.error)).collect())
 }
 
-/// A page's candidates, read in the range's direction.
+/// Returns the candidates of a page, in the range's direction.
 #[tracing::instrument(level = "debug", name = "sql.executions.list", skip_all, fields(database = %shard.name()))]
 pub async fn list(
     shard: &Database,
@@ -168,8 +168,8 @@ pub async fn list(
     }
 }
 
-/// A page's candidates of what each of these parents started, read in the range's direction, grouped by parent. A parent
-/// that the filter's own excludes has none.
+/// Returns the candidates of a page for the children of each of these parents, in the range's direction, grouped by
+/// parent. A parent that the filter excludes has none.
 #[tracing::instrument(
     level = "debug", name = "sql.executions.children", skip_all,
     fields(database = %shard.name(), count = parents.len(), first = parents.first())
@@ -229,8 +229,8 @@ fn stored_names(wanted: &[Status]) -> Vec<String> {
 }
 
 impl LockedLog<'_> {
-    /// The status of the execution whose log this is, as of the lock: a terminal event counts even where the read model
-    /// lags behind. `None`: there is no such execution.
+    /// Returns the status of this log's execution, read under the lock. An ending event in the log takes precedence
+    /// over the read model, which may lag. `Ok(None)`: the execution does not exist.
     #[tracing::instrument(
         level = "debug", name = "sql.executions.execution_status", skip_all,
         fields(database = %self.shard.name(), execution = %self.execution)
@@ -250,7 +250,7 @@ impl LockedLog<'_> {
         Ok(row.map(|row| row.ended_by.map_or_else(|| Status::from_stored(&row.status), |last| ended_by(&last))))
     }
 
-    /// Brings the read model to the cancellation that was appended.
+    /// Updates the read model after the cancellation `event` was appended.
     #[tracing::instrument(
         level = "debug", name = "sql.executions.mark_cancelled", skip_all,
         fields(database = %self.shard.name(), execution = %self.execution, event = %event)

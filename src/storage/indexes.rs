@@ -1,16 +1,16 @@
-//! Indexes on tables that may be large already: built concurrently, so that writers go on.
+//! Indexes on tables that may be large already. They are built concurrently, so they do not block writers.
 //!
-//! A plain table's index is created concurrently; one that an interrupted build left invalid is dropped first. An index
-//! of the partitioned event table exists on the parent by migration; here each partition gets its own and is attached.
-//! All of it can be repeated. It runs on a connection of its own, outside any transaction, by one process at a time: the
-//! caller holds the migration lock.
+//! An index of a plain table is created concurrently; an invalid index that an interrupted build left is dropped first.
+//! The migrations create the indexes of the partitioned event table on the parent only; here each partition gets its
+//! own index, which is attached to the parent's. Every step can be repeated. The build uses a connection of its own,
+//! outside any transaction. It relies on the caller to hold the migration lock, so that one process builds at a time.
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::error::StorageError;
 use super::pools::Database;
 
-/// (name, table, what follows the table's name) of the indexes on plain tables.
+/// Indexes on plain tables: name, table, and the rest of the definition.
 const PLAIN: &[(&str, &str, &str)] = &[
     (
         "execution_parent_idx",
@@ -20,9 +20,9 @@ const PLAIN: &[(&str, &str, &str)] = &[
     ("execution_status_idx", "noetl.execution", "(upper(status), execution_id)"),
     ("subscription_dedup_expiry_idx", "noetl.subscription_dedup", "(expires_at) WHERE state = 1"),
     ("subscription_dedup_reserved_idx", "noetl.subscription_dedup", "(execution_id) WHERE state = 0"),
-    // What is claimable, by status and of which execution. The conditions that always hold keep the planner from taking
-    // an index that orders all rows for one execution's, or the other way round: while few rows have a status, both look
-    // alike to it, and one of them walks over everything that was settled.
+    // Claimable rows by status, over all executions and per execution. `attempts >= 0` and `execution_id IS NOT NULL`
+    // exclude no row that their queries want. They bind each query to one of the two indexes: while few rows have a
+    // status, the planner estimates the same cost for both, but one of them would read the entries of all settled rows.
     ("outbox_pending_idx", "noetl.outbox", "(outbox_id) WHERE status = 'PENDING' AND attempts >= 0"),
     (
         "outbox_pending_execution_idx",
@@ -41,17 +41,17 @@ const PLAIN: &[(&str, &str, &str)] = &[
         "noetl.outbox",
         "(execution_id, lease_until) WHERE status = 'IN_FLIGHT' AND execution_id IS NOT NULL",
     ),
-    // For the purge, and for people. With the collation, the planner can't take the lists' indexes for a claim: it may
-    // believe that a status is rare while its settled rows are many.
+    // For the purge, and for the lists of the API. The collation keeps the planner from using the list indexes for a
+    // claim: it may estimate few rows with a status although the index holds many entries of settled rows.
     ("outbox_published_idx", "noetl.outbox", "(published_at) WHERE status = 'PUBLISHED'"),
     ("outbox_newest_idx", "noetl.outbox", "(status COLLATE \"C\", created_at, outbox_id)"),
     ("outbox_retried_idx", "noetl.outbox", "(status COLLATE \"C\", created_at, outbox_id) WHERE attempts > 1"),
 ];
 
-/// The indexes of the event table, whose definitions are in the migrations.
+/// Indexes of the event table; the migrations define them.
 const EVENT: [&str; 4] = ["event_tx_idx", "event_landmark_idx", "event_registered_idx", "event_log_tx_idx"];
 
-/// Builds what is missing. Takes as long as the tables are large; writers go on.
+/// Builds the missing indexes without blocking writers. The duration grows with the size of the tables.
 pub async fn build(database: &Database) -> Result<(), StorageError> {
     let work = async {
         let mut connection = database.connect().await?;
@@ -71,7 +71,8 @@ async fn build_plain(connection: &mut PgConnection, name: &str, table: &str, def
     run(connection, format!("CREATE INDEX CONCURRENTLY IF NOT EXISTS {name} ON {table} {definition}")).await
 }
 
-/// A partition's index is the parent's definition with another name and table.
+/// Builds and attaches the missing partition indexes of a parent index, from the parent's definition with another name
+/// and table.
 async fn build_on_partitions(connection: &mut PgConnection, parent: &str) -> sqlx::Result<()> {
     let missing = sqlx::query!(
         r#"SELECT partition.relname AS "partition!", pg_get_indexdef(parent.oid) AS "definition!"
@@ -114,7 +115,7 @@ async fn drop_invalid(connection: &mut PgConnection, name: &str) -> sqlx::Result
     if invalid { run(connection, format!("DROP INDEX CONCURRENTLY noetl.\"{name}\"")).await } else { Ok(()) }
 }
 
-/// The text is made of the names above and of names that the catalog gave, quoted.
+/// Runs a statement whose text consists of the constants above and of quoted names from PostgreSQL's catalog.
 async fn run(connection: &mut PgConnection, statement: String) -> sqlx::Result<()> {
     sqlx::query(AssertSqlSafe(statement)).execute(connection).await?;
     Ok(())

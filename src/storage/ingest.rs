@@ -1,5 +1,5 @@
-//! Inserting events that were made elsewhere: set-based and idempotent. What this server itself appends to a log goes
-//! through [`super::log`].
+//! Inserts of worker events: set-based and idempotent. Events of this server are appended by [`super::log`] and
+//! [`super::executions`].
 
 use chrono::{DateTime, Utc};
 
@@ -7,49 +7,49 @@ use super::error::StorageError;
 use super::pools::Database;
 use crate::domain::ids::Id;
 
-/// An event as a worker made it, within all bounds. JSON comes as its text.
+/// A validated event of a worker. Its JSON is text.
 #[derive(Debug, Clone)]
 pub struct NewEvent {
-    /// Whose log.
+    /// Execution to whose log the event belongs.
     pub execution_id: Id,
-    /// Made by the worker.
+    /// Event id, made by the worker.
     pub event_id: Id,
-    /// Absent: the execution's, where that is known, else 0.
+    /// Catalog entry; default: the execution's if it is known, else 0.
     pub catalog_id: Option<Id>,
     /// The event that caused this one.
     pub parent_event_id: Option<Id>,
-    /// Absent: the execution's, where that is known.
+    /// Execution that started this one; default: the stored parent if the execution is known.
     pub parent_execution_id: Option<Id>,
-    /// Absent: the database's time.
+    /// Time of the event; default: the database's time.
     pub created_at: Option<DateTime<Utc>>,
-    /// What happened.
+    /// Type of the event, such as `command.completed`.
     pub event_type: String,
-    /// The node that it happened at.
+    /// Id of the node at which it occurred.
     pub node_id: Option<String>,
-    /// The node's name.
+    /// Name of the node.
     pub node_name: Option<String>,
-    /// The node's kind.
+    /// Type of the node.
     pub node_type: Option<String>,
-    /// The state after it.
+    /// Status after the event.
     pub status: Option<String>,
-    /// Seconds.
+    /// Duration in seconds.
     pub duration: Option<f64>,
-    /// What it was given.
+    /// Input, as JSON.
     pub context: Option<String>,
-    /// What it gave.
+    /// Output, as JSON.
     pub result: Option<String>,
-    /// About the event itself.
+    /// Metadata of the event, as JSON.
     pub meta: Option<String>,
-    /// What went wrong.
+    /// Error message.
     pub error: Option<String>,
-    /// Where it went wrong.
+    /// Stack trace of the error.
     pub stack_trace: Option<String>,
 }
 
-/// Inserts events of one shard, all in one statement; known ones are left as they are. Answers how many it inserted.
+/// Inserts events of one shard in one statement and returns the number inserted. Events whose ids are stored are
+/// skipped.
 ///
-/// Rows go in by (execution id, event id): two statements that hold some of the same ids wait for one another in one
-/// order, and don't deadlock.
+/// Rows are inserted in the order of (execution id, event id), so concurrent statements with common ids don't deadlock.
 #[tracing::instrument(
     level = "debug", name = "sql.ingest.insert", skip_all,
     fields(database = %shard.name(), count = events.len())

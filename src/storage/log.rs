@@ -1,8 +1,8 @@
-//! Appending to one log while nobody else does: a transaction that holds the log's advisory lock.
+//! Exclusive appends to one log: a transaction that holds the log's advisory lock.
 //!
-//! The lock is on the execution id, in the shard, for the transaction; every append of this server that must see what it
-//! follows takes it first and then reads, in a statement of its own (a snapshot taken before the lock could be older
-//! than the last holder's commit). Dropping the guard rolls back.
+//! The lock is on the execution id, in the shard, until the transaction ends. An append that depends on the events
+//! before it takes the lock first and then reads in a separate statement, because a snapshot from before the lock could
+//! be older than the last holder's commit. Dropping the guard rolls back.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use super::pools::Database;
 use crate::domain::event::Event;
 use crate::domain::ids::Id;
 
-/// An exclusively held log.
+/// A log whose lock is held.
 #[derive(Debug)]
 pub struct LockedLog<'a> {
     pub(super) shard: &'a Database,
@@ -21,7 +21,7 @@ pub struct LockedLog<'a> {
 }
 
 impl<'a> LockedLog<'a> {
-    /// Waits for the log and takes it.
+    /// Waits for the log's lock and takes it.
     #[tracing::instrument(
         level = "debug", name = "sql.log.lock", skip_all,
         fields(database = %shard.name(), execution = %execution)
@@ -36,7 +36,7 @@ impl<'a> LockedLog<'a> {
         Ok(Self { shard, tx, execution })
     }
 
-    /// The largest event id of the log; what the next one must exceed.
+    /// Returns the largest event id of the log, which the next event's id must exceed. `Ok(None)`: the log is empty.
     #[tracing::instrument(
         level = "debug", name = "sql.log.last_event_id", skip_all,
         fields(database = %self.shard.name(), execution = %self.execution)
@@ -49,7 +49,7 @@ impl<'a> LockedLog<'a> {
         Ok(self.shard.run(last.fetch_optional(&mut *self.tx)).await?.map(Id::new))
     }
 
-    /// Adds events of this log; their time is the database's, whatever `created_at` says.
+    /// Appends events to this log. The database sets their time; `created_at` of the arguments is ignored.
     #[tracing::instrument(
         level = "debug", name = "sql.log.append", skip_all,
         fields(database = %self.shard.name(), execution = %self.execution, count = events.len())
@@ -85,7 +85,7 @@ impl<'a> LockedLog<'a> {
         Ok(())
     }
 
-    /// Makes the appended events durable and releases the log.
+    /// Commits the appended events and releases the log.
     #[tracing::instrument(
         level = "debug", name = "sql.log.commit", skip_all,
         fields(database = %self.shard.name(), execution = %self.execution)

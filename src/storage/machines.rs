@@ -5,18 +5,19 @@ use uuid::Uuid;
 use super::error::StorageError;
 use super::pools::Database;
 
-/// A granted machine id and the range of milliseconds (since 2024-01-01T00:00:00Z) that its ids may lie in.
+/// A leased machine id, and the range of milliseconds (since 2024-01-01T00:00:00Z) from which its holder makes ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
-    /// 0 to 1023.
+    /// Machine id, 0 to 1023.
     pub machine_id: u16,
-    /// Ids lie above this: the ceiling of the last holder.
+    /// Exclusive lower bound: the ceiling of the last holder.
     pub floor_ms: u64,
-    /// Ids lie at or below this.
+    /// Inclusive upper bound.
     pub ceiling_ms: u64,
 }
 
-/// Takes a machine id that nobody holds: `pinned`, or any. One whose last holder's range lies in the past comes first.
+/// Takes the lease on a free machine id for `seconds`: on `pinned`, or on any. Prefers an id whose last holder's range
+/// is before `now_ms`. The granted range ends `ahead_ms` after `now_ms`, or after the last range if that ends later.
 /// `Ok(None)`: none is free.
 pub async fn acquire(
     cluster: &Database,
@@ -51,7 +52,7 @@ pub async fn acquire(
     }))
 }
 
-/// Keeps a lease for another `seconds`, with a ceiling of at least `ceiling_ms`. `Ok(false)`: it is no longer ours.
+/// Renews a lease for `seconds` and raises its ceiling to at least `ceiling_ms`. `Ok(false)`: the lease is lost.
 pub async fn renew(
     cluster: &Database,
     owner: Uuid,
@@ -71,7 +72,7 @@ pub async fn renew(
     Ok(cluster.run(update.execute(cluster.pool())).await?.rows_affected() == 1)
 }
 
-/// Gives a lease back, with the last position as its ceiling.
+/// Releases a lease and sets its ceiling to the last position, so that the next holder starts above it.
 pub async fn release(cluster: &Database, owner: Uuid, machine_id: u16, position_ms: u64) -> Result<(), StorageError> {
     let update = sqlx::query!(
         "UPDATE noetl.machine_lease SET owner = NULL, expires_at = '-infinity', ceiling_ms = $3

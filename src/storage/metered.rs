@@ -1,5 +1,5 @@
-//! Statements on pooled connections: each row is charged to the current operation's budget, and the connection knows
-//! whether a statement is under way.
+//! Statements on pooled connections. Each row is charged to the current operation's budget, and the connection's state
+//! notes whether a statement is running.
 
 use async_stream::try_stream;
 use futures::future::BoxFuture;
@@ -126,7 +126,7 @@ impl<'p> Executor<'p> for &'p Pool {
     }
 }
 
-/// The first row of a statement, which is read to its end: a deferred constraint may still fail it.
+/// Returns the first row of a statement. Reads the statement to its end, since a later error may still fail it.
 async fn first(mut steps: BoxStream<'_, sqlx::Result<Step>>) -> sqlx::Result<Option<PgRow>> {
     let mut first = None;
     while let Some(step) = steps.try_next().await? {
@@ -136,7 +136,7 @@ async fn first(mut steps: BoxStream<'_, sqlx::Result<Step>>) -> sqlx::Result<Opt
 }
 
 impl State {
-    /// Notes what an error means for the connection: the database's own error ends the statement.
+    /// Updates the state after an error. An error from the database ends the statement.
     fn note(&mut self, error: &sqlx::Error) {
         match error {
             sqlx::Error::Database(error) => {
@@ -150,7 +150,7 @@ impl State {
     }
 }
 
-/// Bytes of a row's values as the database sent them.
+/// Returns the size of a row's values in bytes, as the database sent them.
 fn bytes(row: &PgRow) -> usize {
     let values = (0..row.len()).filter_map(|index| row.try_get_raw(index).ok());
     values.map(|value| value.as_bytes().map_or(0, <[u8]>::len)).sum()

@@ -1,5 +1,5 @@
-//! Bringing databases to the shape that this server needs: additive over what is there, repeatable, safe to run from
-//! several replicas at once.
+//! Migration of databases to the schema that this server needs. Migrations only add to an existing schema, can be
+//! repeated, and can be run by several replicas at once.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -12,30 +12,30 @@ use super::error::StorageError;
 use super::pools::Database;
 use super::{indexes, registry};
 
-/// What is applied is noted in our own schema: which schema comes first without a name depends on the user's name, and
-/// on whether that schema exists yet.
+/// The migrations. The table of applied ones names its schema, because the default schema depends on the user's name
+/// and on the schemas that exist.
 static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
     let mut migrator = sqlx::migrate!("./migrations");
     migrator.dangerous_set_table_name("noetl._sqlx_migrations");
     migrator.create_schema("noetl");
     migrator
 });
-/// How long a process waits that found another one migrating.
+/// Pause between two attempts to take the migration lock.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 
-/// Why a database could not be migrated.
+/// A failed migration.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrationError {
     /// A migration failed, or the applied ones are not the known ones.
     #[error("{database} could not be migrated")]
     Migration {
-        /// Which one.
+        /// The database.
         database: super::error::DatabaseName,
-        /// Which migration and why.
+        /// The driver's error, which names the migration.
         #[source]
         source: MigrateError,
     },
-    /// Around the migrations.
+    /// A database operation before or after the migrations failed.
     #[error(transparent)]
     Storage(#[from] StorageError),
 }
@@ -50,10 +50,11 @@ pub async fn apply(database: &Database) -> Result<(), MigrationError> {
     Ok(())
 }
 
-/// Waits until no other process migrates this database; the connection holds the lock until it is closed.
+/// Waits until no other process migrates this database, and takes the migration lock. The connection holds it until it
+/// is closed.
 ///
-/// It asks again and again rather than wait in the database: a statement that waits there holds a snapshot, and the
-/// holder's `CREATE INDEX CONCURRENTLY` waits for every snapshot, so the two would wait for each other.
+/// It polls and does not wait in the database: a waiting statement holds a snapshot, and the holder's
+/// `CREATE INDEX CONCURRENTLY` waits for every snapshot, so the two would deadlock.
 async fn lock(connection: &mut PgConnection) -> sqlx::Result<()> {
     let ask = "SELECT pg_try_advisory_lock(hashtextextended('noetl.migrate', 0))";
     while !sqlx::query_scalar::<_, bool>(ask).fetch_one(&mut *connection).await? {
@@ -62,7 +63,7 @@ async fn lock(connection: &mut PgConnection) -> sqlx::Result<()> {
     Ok(())
 }
 
-/// Whether every migration that this server knows is applied.
+/// Returns whether every migration of this server is applied.
 pub async fn is_current(database: &Database) -> Result<bool, StorageError> {
     let exists = sqlx::query_scalar!(r#"SELECT to_regclass('noetl._sqlx_migrations') IS NOT NULL AS "exists!""#);
     if !database.run(exists.fetch_one(database.pool())).await? {
@@ -73,7 +74,8 @@ pub async fn is_current(database: &Database) -> Result<bool, StorageError> {
     Ok(usize::try_from(applied).is_ok_and(|applied| applied >= MIGRATIONS.iter().count()))
 }
 
-/// The tables that reference the catalog, as NoETL's own databases have them: a shard without the catalog takes no row.
+/// Returns the tables with a foreign key to the catalog, as databases of NoETL's own server have. A shard without
+/// catalog entries refuses every row of such a table.
 pub async fn references_to_catalog(shard: &Database) -> Result<Vec<String>, StorageError> {
     let tables = sqlx::query_scalar!(
         r#"SELECT DISTINCT conrelid::regclass::text AS "table!" FROM pg_constraint
@@ -83,7 +85,7 @@ pub async fn references_to_catalog(shard: &Database) -> Result<Vec<String>, Stor
     shard.run(tables.fetch_all(shard.pool())).await
 }
 
-/// Enters a shard's live subscriptions that the registry does not know. Answers how many.
+/// Adds a shard's live subscriptions to the registry where their path has no row. Returns the number of rows added.
 pub async fn adopt_subscriptions(cluster: &Database, shard: &Database) -> Result<u64, StorageError> {
     let live = sqlx::query!(
         r#"SELECT id AS "id!", path AS "path!" FROM noetl.source_subscription

@@ -1,8 +1,8 @@
-//! The only SQL. A file per table or aggregate; functions take a [`Database`] and answer with domain types.
+//! All SQL of the server. Each table or aggregate has a file; functions take a [`Database`] and return domain types.
 //!
-//! What joins a caller's transaction is a method of a guard that holds it ([`registry::PathLock`],
-//! [`log::LockedLog`]). Lock order: a path's row in the cluster database, then a log's advisory lock in its shard;
-//! nobody takes a path's row while holding a log.
+//! A function that joins a caller's transaction is a method of the guard that holds it ([`registry::PathLock`],
+//! [`log::LockedLog`]). Lock order: first a path's row in the cluster database, then a log's advisory lock in its
+//! shard. No code takes a path's row while it holds a log's lock.
 //!
 //! [`Database`]: pools::Database
 

@@ -1,4 +1,4 @@
-//! Partitions of the event table, made ahead of time: one a quarter.
+//! Partitions of the event table, created in advance: one per quarter.
 
 use sqlx::AssertSqlSafe;
 
@@ -6,18 +6,18 @@ use super::error::StorageError;
 use super::pools::Database;
 use crate::domain::quarter::Quarter;
 
-/// What became of a quarter's partition.
+/// Result of ensuring a quarter's partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ensured {
-    /// It was made.
+    /// The partition was created.
     Made,
-    /// A partition holds its range already: it, or one of NoETL's own.
+    /// An existing partition covers some of its range: the quarter's own, or one that NoETL's server created.
     Present,
-    /// Rows of its range are in the default partition; as long as they are, it can't be made.
+    /// The default partition holds rows of its range, so it can't be created.
     Blocked,
 }
 
-/// Makes the partition of a quarter unless something holds its range already.
+/// Creates the partition of a quarter, unless an existing partition covers some of its range.
 pub async fn ensure(database: &Database, quarter: Quarter) -> Result<Ensured, StorageError> {
     let (from, to) = (quarter.first_id(), quarter.next().first_id());
     let work = async {

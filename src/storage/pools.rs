@@ -1,7 +1,7 @@
-//! The cluster database and the shards, each with a pool, a deadline per operation, and a health that fails fast.
+//! The cluster database and the shards, each with a pool, a deadline per operation, and a health state.
 //!
-//! A database that refused a connection is down until its prober reached it again, so a list over shards does not wait
-//! for a dead one, and a mutation learns of it at once. An operation that only ran out of time asks the prober to look.
+//! The prober marks a database that it can't reach as down. Until a probe succeeds, operations on it fail at once, so
+//! lists and mutations do not wait for it. An operation that finds a database unavailable requests a probe.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
@@ -17,7 +17,7 @@ use super::error::{DatabaseName, StorageError};
 use crate::domain::ids::Id;
 use crate::domain::shard::{ShardIndex, ShardMap};
 
-/// How long an operation may take before the database counts as unavailable; mutations answer within 5 s.
+/// Time after which an operation fails as unavailable. It is below 5 s, the time within which a mutation responds.
 const OPERATION_DEADLINE: Duration = Duration::from_secs(4);
 const PROBE_DEADLINE: Duration = Duration::from_secs(1);
 
@@ -27,10 +27,10 @@ pub struct Database {
     name: DatabaseName,
     pool: Pool,
     options: PgConnectOptions,
-    /// Why it is down; `None` while it is up or not yet known.
+    /// Reason that the database is down; `None` while it is up or was not probed.
     down: RwLock<Option<String>>,
     latency_micros: AtomicU64,
-    /// Probes in a row that got no answer.
+    /// Number of probes that timed out since the last successful one.
     slow_probes: AtomicU64,
     suspected: Notify,
     /// See [`Self::may_hold`].
@@ -39,28 +39,29 @@ pub struct Database {
     long: Semaphore,
 }
 
-/// What the prober last saw.
+/// Health of a database according to its probes.
 #[derive(Debug, Clone)]
 pub struct Health {
-    /// Why it is down, `None` when it is up.
+    /// Reason that the database is down; `None` if it is up.
     pub down: Option<String>,
-    /// Round trip of the last probe; `None` before the first.
+    /// Round-trip time of the last successful probe; `None` before the first.
     pub latency: Option<Duration>,
 }
 
 impl Database {
-    /// A database that connects when it is first used. `connections` bounds the pool.
+    /// Creates a database that connects on its first use, with a pool of at most `connections`.
     #[must_use]
     pub fn new(name: DatabaseName, options: PgConnectOptions, connections: u32) -> Self {
         let options = options.application_name("noetl-graphql");
-        // A peer that vanished holds its locks no longer than this, and a statement whose caller gave up ends.
+        // The timeouts bound how long the locks of a lost client are held, and how long an abandoned statement runs.
         let pooled = options.clone().options([
-            // What the tail cursor and the claims noted must outlive a crash, whatever the server's default is.
+            // Commits of the tail cursor and the claims must survive a crash, so they do not rely on the server's
+            // default.
             ("synchronous_commit", "on"),
-            // No statement here runs for as long as compiling it takes, whatever the planner fears.
+            // JIT compilation would take longer than any statement here, even if the planner estimates a high cost.
             ("jit", "off"),
-            // Every statement finds its rows by an index. Plans are kept, and one that was made while a table was empty,
-            // when reading all of it looked as cheap, would go on reading all of it.
+            // Every statement finds its rows by an index. Plans are cached: a plan that was made while a table was
+            // empty could use a sequential scan, and would keep it when the table is large.
             ("enable_seqscan", "off"),
             ("lock_timeout", "3500ms"),
             ("statement_timeout", "8s"),
@@ -74,7 +75,7 @@ impl Database {
         Self { name, pool, options, down, latency_micros, slow_probes, suspected, holders, long }
     }
 
-    /// Which one it is.
+    /// Returns the database's name.
     #[must_use]
     pub fn name(&self) -> DatabaseName {
         self.name
@@ -84,27 +85,27 @@ impl Database {
         &self.pool
     }
 
-    /// Waits until the caller may keep a connection while it asks for another one, of any database: that may be this one
-    /// under another name, and a pool whose connections are all kept by such callers would stand still. To be awaited
-    /// within [`Self::run`], before the first connection is asked for.
+    /// Waits until the caller may keep a connection while it acquires another one, of any database. The other database
+    /// may be this one under another name, and such callers would deadlock if they held all connections of its pool. To
+    /// be awaited within [`Self::run`], before the first connection is acquired.
     pub(super) async fn may_hold(&self) -> Option<SemaphorePermit<'_>> {
-        // It is never closed.
+        // The semaphore is never closed.
         self.holders.acquire().await.ok()
     }
 
-    /// Waits until the caller may keep a connection of the pool for as long as its work takes: whoever only asks something
-    /// finds one meanwhile.
+    /// Waits until the caller may keep a connection of the pool without a time limit. Such callers hold at most half of
+    /// the pool, so short operations can still get a connection.
     pub(super) async fn may_take_long(&self) -> Option<SemaphorePermit<'_>> {
-        // It is never closed.
+        // The semaphore is never closed.
         self.long.acquire().await.ok()
     }
 
-    /// A connection of its own, outside the pool and its deadlines, for work that may take long.
+    /// Opens a separate connection, without the pool and its timeouts, for work that may take long.
     pub(super) async fn connect(&self) -> sqlx::Result<PgConnection> {
         PgConnection::connect_with(&self.options).await
     }
 
-    /// The same with settings of its own.
+    /// Opens a separate connection with these settings.
     pub(super) async fn connect_with(
         &self,
         settings: impl IntoIterator<Item = (&str, &str)>,
@@ -112,25 +113,25 @@ impl Database {
         PgConnection::connect_with(&self.options.clone().options(settings)).await
     }
 
-    /// Connections in the pool: all, and those of them that nobody uses.
+    /// Returns the number of open connections in the pool and the number of idle ones.
     #[must_use]
     pub fn pool_size(&self) -> (u32, usize) {
         self.pool.size()
     }
 
-    /// Runs one operation under the deadline and sorts its error.
+    /// Runs one operation under the deadline and classifies its error. Fails at once if the database is down.
     pub(super) async fn run<T>(&self, work: impl Future<Output = sqlx::Result<T>>) -> Result<T, StorageError> {
         if let Some(reason) = self.health().down {
             return Err(self.unavailable(reason));
         }
         let Ok(done) = timeout(OPERATION_DEADLINE, work).await else {
             self.suspected.notify_one();
-            return Err(self.unavailable(format!("no answer within {OPERATION_DEADLINE:?}")));
+            return Err(self.unavailable(format!("no response within {OPERATION_DEADLINE:?}")));
         };
         done.map_err(|error| self.failed(error))
     }
 
-    /// Sorts an error and notes what it says of the database's health.
+    /// Classifies an error, and requests a probe if the database is unavailable.
     pub(super) fn failed(&self, error: sqlx::Error) -> StorageError {
         let error = StorageError::classify(self.name, error);
         if let StorageError::Unavailable { reason, .. } = &error {
@@ -148,7 +149,7 @@ impl Database {
         StorageError::Unavailable { database: self.name, reason }
     }
 
-    /// What the prober last saw.
+    /// Returns the health according to the probes.
     #[must_use]
     pub fn health(&self) -> Health {
         let down = self.down.read().map_or_else(|poisoned| poisoned.into_inner().clone(), |down| down.clone());
@@ -156,8 +157,9 @@ impl Database {
         Health { down, latency: (micros != u64::MAX).then(|| Duration::from_micros(micros)) }
     }
 
-    /// Connects anew, bypassing the pool, and notes whether that worked. A server that answers with a refusal of its own
-    /// (too many connections, say) is up; one that is only slow is down when it is slow twice.
+    /// Opens a connection outside the pool and stores the result as the health state. A server that refuses with an
+    /// error of its own, such as too many connections, is up, unless it is starting or stopping. A timeout marks the
+    /// database as down from the second one without a success in between.
     pub async fn probe(&self) {
         let outcome = match timeout(PROBE_DEADLINE, self.ping()).await {
             Ok(Ok(latency)) => {
@@ -170,7 +172,7 @@ impl Database {
             }
             Ok(Err(error)) => Some(error.to_string()),
             Err(_) if self.slow_probes.fetch_add(1, Ordering::Relaxed) == 0 => self.health().down,
-            Err(_) => Some(format!("no answer within {PROBE_DEADLINE:?}")),
+            Err(_) => Some(format!("no response within {PROBE_DEADLINE:?}")),
         };
         let mut down = self.down.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         if down.is_some() != outcome.is_some() {
@@ -192,7 +194,7 @@ impl Database {
         Ok(latency)
     }
 
-    /// Returns when an operation failed in a way that a probe should look into.
+    /// Waits until a probe is requested.
     pub async fn suspected(&self) {
         self.suspected.notified().await;
     }
@@ -207,43 +209,43 @@ pub struct Databases {
 }
 
 impl Databases {
-    /// The databases and the bucket map that spreads executions over the shards.
+    /// Creates the set from its databases and the bucket map, which assigns executions to shards.
     #[must_use]
     pub fn new(cluster: Arc<Database>, shards: Vec<Arc<Database>>, map: ShardMap) -> Self {
         Self { cluster, shards: shards.into(), map: Arc::new(map) }
     }
 
-    /// The database of what is not per execution.
+    /// Returns the cluster database, which holds all data that does not belong to one execution.
     #[must_use]
     pub fn cluster(&self) -> &Arc<Database> {
         &self.cluster
     }
 
-    /// All shards, by index.
+    /// Returns all shards, by index.
     #[must_use]
     pub fn shards(&self) -> &[Arc<Database>] {
         &self.shards
     }
 
-    /// Every distinct database once: the cluster's may also be the only shard.
+    /// Returns each database once; the cluster database may also be a shard.
     pub fn distinct(&self) -> impl Iterator<Item = &Arc<Database>> {
         let alone = self.shards.iter().all(|shard| !Arc::ptr_eq(shard, &self.cluster));
         alone.then_some(&self.cluster).into_iter().chain(self.shards.iter())
     }
 
-    /// Which shard holds an execution's log.
+    /// Returns the index of the shard that holds an execution's log.
     #[must_use]
     pub fn index_of(&self, execution: Id) -> ShardIndex {
         self.map.shard_of(execution)
     }
 
-    /// The shard that holds an execution's log.
+    /// Returns the shard that holds an execution's log.
     #[must_use]
     pub fn shard_of(&self, execution: Id) -> &Arc<Database> {
         &self.shards[usize::from(self.index_of(execution))]
     }
 
-    /// The bucket map.
+    /// Returns the bucket map.
     #[must_use]
     pub fn map(&self) -> &ShardMap {
         &self.map

@@ -1,8 +1,8 @@
-//! The subscription registry (cluster database): per path, the only subscription that may be live.
+//! The subscription registry (cluster database): for each path, the only subscription that may be live.
 //!
-//! Whatever makes a subscription live does so while it holds the path's row, and only for the id that a committed row
-//! names with an intent. If the holder dies, or loses the lock with its connection, the intent stands and the next
-//! holder fulfils the same one: two subscriptions of a path can't both become live.
+//! A subscription is made live only by the holder of its path's row, and only if the committed row names its id with an
+//! intent. If the holder dies, or loses the lock with its connection, the intent remains and the next holder fulfils
+//! it. So a path never has two live subscriptions.
 
 use tokio::sync::SemaphorePermit;
 
@@ -12,30 +12,31 @@ use super::pools::Database;
 use crate::domain::actor::Actor;
 use crate::domain::ids::Id;
 
-/// What the registry says of a path.
+/// Registry entry of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegistryRow {
-    /// The only subscription of the path that may be live.
+    /// Only subscription of the path that may be live.
     pub subscription_id: Id,
-    /// `Some`: it is to become live by an event after this one, and whoever reads this finishes that.
+    /// Intent: the subscription is to become live by an event after this one, and the holder of the row appends that
+    /// event. `None`: no intent is open.
     pub intent_after: Option<Id>,
-    /// Caller that left the intent; `None`: the caller was not identified.
+    /// Caller that stored the intent; `None` if the caller was not identified.
     pub intent_actor: Option<Actor>,
 }
 
-/// A held path row.
+/// The locked row of a path.
 #[derive(Debug)]
 pub struct PathLock<'a> {
     cluster: &'a Database,
     tx: Transaction,
     path: &'a str,
     _permit: Option<SemaphorePermit<'a>>,
-    /// As of the lock.
+    /// The row, read under the lock.
     pub row: RegistryRow,
 }
 
 impl<'a> PathLock<'a> {
-    /// Waits for the path's row and takes it. `Ok(None)`: the path has none; [`reserve`] makes it.
+    /// Waits for the lock on the path's row and takes it. `Ok(None)`: the path has no row; [`reserve`] creates it.
     #[tracing::instrument(
         level = "debug", name = "sql.registry.take", skip_all,
         fields(database = %cluster.name(), path)
@@ -64,8 +65,8 @@ impl<'a> PathLock<'a> {
         }))
     }
 
-    /// Points the path at a subscription that is to become live by an event after `after`, and releases the row: the
-    /// intent must be committed before anybody acts on it.
+    /// Stores the intent to make a subscription live by an event after `after`, commits it, and releases the row. An
+    /// intent must be committed before it is fulfilled.
     #[tracing::instrument(
         level = "debug", name = "sql.registry.intend", skip_all,
         fields(database = %self.cluster.name(), path = self.path, subscription = %subscription, after = %after)
@@ -84,7 +85,7 @@ impl<'a> PathLock<'a> {
         self.cluster.run(self.tx.commit()).await
     }
 
-    /// Notes that the intent is fulfilled and releases the row.
+    /// Marks the intent as fulfilled and releases the row.
     #[tracing::instrument(
         level = "debug", name = "sql.registry.settle", skip_all,
         fields(database = %self.cluster.name(), path = self.path)
@@ -99,8 +100,8 @@ impl<'a> PathLock<'a> {
     }
 }
 
-/// Makes the row of a path that has none: `subscription` is to become live by an event after `after`. `Ok(false)`:
-/// somebody else made it.
+/// Creates the row of a path, with the intent to make `subscription` live by an event after `after`. `Ok(false)`: the
+/// row exists.
 #[tracing::instrument(
     level = "debug", name = "sql.registry.reserve", skip_all,
     fields(database = %cluster.name(), path, subscription = %subscription, after = %after)
@@ -124,7 +125,7 @@ pub async fn reserve(
     Ok(cluster.run(insert.execute(cluster.pool())).await?.rows_affected() == 1)
 }
 
-/// The subscription that a path's row names.
+/// Returns the subscription in a path's row. `Ok(None)`: the path has no row.
 #[tracing::instrument(
     level = "debug", name = "sql.registry.find", skip_all,
     fields(database = %cluster.name(), path)
@@ -134,7 +135,7 @@ pub async fn find(cluster: &Database, path: &str) -> Result<Option<Id>, StorageE
     Ok(cluster.run(row.fetch_optional(cluster.pool())).await?.map(Id::new))
 }
 
-/// Paths behind `after`, in order, whose intent is older than `age_seconds`.
+/// Returns up to `limit` paths after `after`, in order, whose intent is older than `age_seconds`.
 #[tracing::instrument(level = "debug", name = "sql.registry.stale", skip_all, fields(database = %cluster.name()))]
 pub async fn stale(cluster: &Database, age_seconds: f64, after: &str, limit: i64) -> Result<Vec<String>, StorageError> {
     let rows = sqlx::query_scalar!(
@@ -148,7 +149,8 @@ pub async fn stale(cluster: &Database, age_seconds: f64, after: &str, limit: i64
     cluster.run(rows.fetch_all(cluster.pool())).await
 }
 
-/// Adopts live subscriptions that another server registered, as (path, id); a path that has a row keeps it.
+/// Adds live subscriptions (path, id) that another server registered, and returns the number added. A path that has a
+/// row keeps it; of several subscriptions of a path, the one with the largest id is added.
 #[tracing::instrument(
     level = "debug", name = "sql.registry.adopt", skip_all,
     fields(database = %cluster.name(), count = live.len())

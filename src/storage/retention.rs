@@ -1,9 +1,10 @@
-//! Dropping partitions of the event table that are past their time, and what was derived from their events.
+//! Retention of the event table: drops partitions that are older than the retention, and the rows derived from their
+//! events.
 //!
-//! A partition is judged without a lock, as that may read much, and dropped under a short one. In between, nothing may
-//! have been written to it: the judge notes a transaction snapshot first, and the dropper, holding the lock, looks for
-//! rows that the snapshot does not see. So the verdict still holds when the partition goes: an event that is young,
-//! unpublished or of a log that goes on would be such a row.
+//! A partition is checked without a lock, as the check may read many rows, and dropped under a short lock. The check
+//! first takes a transaction snapshot. The drop, under the lock, verifies that this snapshot sees every row of the
+//! partition. So the result of the check is still valid when the partition is dropped: a later event would be a row
+//! that the snapshot does not see.
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
@@ -12,58 +13,58 @@ use super::pools::Database;
 use crate::domain::ids::{EPOCH_UNIX_MS, Id};
 use crate::domain::tx_snapshot::TxSnapshot;
 
-/// Executions whose derived rows one statement looks at.
+/// Maximum number of executions that one statement checks for derived rows.
 const PAGE: i64 = 500;
-/// How long writers may have to wait: behind the wish for the lock, and while it is held.
+/// Bounds on the time that writers wait: while the lock is requested, and while it is held.
 const PATIENCE: &str = "SET LOCAL lock_timeout = '250ms'; SET LOCAL statement_timeout = '1s'";
-/// One question of the judge may take long, and is planned for the snapshot that it asks about: with a general plan, the
-/// rows that there are not would be looked for in the whole partition.
+/// Settings of the connection. A check may take long. Each statement is planned for its own parameters: a generic plan
+/// would search the whole partition for rows that do not exist.
 const SETTINGS: &str = "SET statement_timeout = '5min'; SET plan_cache_mode = force_custom_plan";
-/// SQLSTATE `lock_not_available` and `query_canceled`.
+/// SQLSTATEs of a busy table: `lock_not_available` and `query_canceled`.
 const BUSY: [&str; 2] = ["55P03", "57014"];
 
 /// A partition of the event table with bounds on both sides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partition {
-    /// Schema and table, quoted.
+    /// Quoted names of schema and table.
     pub name: String,
-    /// The smallest execution id that it takes.
+    /// Inclusive lower bound of its execution ids.
     pub from: i64,
-    /// The smallest execution id above those that it takes.
+    /// Exclusive upper bound of its execution ids.
     pub to: i64,
 }
 
-/// Why a partition stays.
+/// Reason that a partition is kept.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Kept {
-    /// What is published can't be told.
+    /// No cursor says which events are published.
     #[error("no feed has begun on this shard, so nothing of it is published")]
     FeedNeverBegan,
-    /// The cursor tells of another database.
+    /// The database was restored or failed over after the feed's cursor was written.
     #[error("the database changed since the feed's cursor was written")]
     DatabaseChanged,
-    /// The feed is not past it.
+    /// The feed has not published all its events.
     #[error("it holds events that are not published")]
     Unpublished,
-    /// A subscription's state is its log.
+    /// It holds the log of a live subscription, which is that subscription's state.
     #[error("it holds the log of source subscription {0}, which is not deactivated")]
     LiveSubscription(i64),
-    /// An execution's state is its log.
+    /// It holds the log of a running execution, which is that execution's state.
     #[error("it holds the log of execution {0}, which has not ended")]
     RunningExecution(i64),
-    /// A log may go on for long after the time that its id tells of.
+    /// A log in it has a recent event. Logs may grow long after the time in their id.
     #[error("it holds an event of log {0} that is younger than the retention")]
     YoungEvent(i64),
-    /// The verdict may be outdated.
-    #[error("it was written to a moment ago")]
+    /// An event was inserted after the check began.
+    #[error("events were written to it after its check began")]
     JustWritten,
-    /// Dropping it would hold writers up.
+    /// The table's lock was not available in time.
     #[error("the event table is in use by a long transaction")]
     Busy,
 }
 
 impl Kept {
-    /// The reason as a metric's label.
+    /// Returns the reason as the label of a metric.
     #[must_use]
     pub const fn label(&self) -> &'static str {
         match self {
@@ -79,31 +80,31 @@ impl Kept {
     }
 }
 
-/// A turn at a shard's retention, which one process has at a time. The lock on it ends with the connection.
+/// The exclusive lock on a shard's retention, which one process holds at a time. It ends with the connection.
 #[derive(Debug)]
 pub struct Turn<'a> {
     shard: &'a Database,
     connection: PgConnection,
 }
 
-/// A partition that may go, as of a snapshot of before the verdict.
+/// A partition that may be dropped, with the snapshot taken before its check.
 #[derive(Debug, Clone)]
 pub struct Judged {
     partition: Partition,
     snapshot: TxSnapshot,
 }
 
-/// What one statement removed.
+/// Result of one purge statement.
 #[derive(Debug, Clone, Copy)]
 pub struct Purged {
-    /// The last execution that was looked at; `None`: there was none.
+    /// Largest execution id that was checked; `None` if the range is empty.
     pub last: Option<i64>,
-    /// Executions, each with its snapshot and settled outbox rows.
+    /// Number of executions whose derived rows were deleted.
     pub executions: i64,
 }
 
 impl<'a> Turn<'a> {
-    /// Takes the turn. `Ok(None)`: another process has it.
+    /// Takes the lock. `Ok(None)`: another process holds it.
     #[tracing::instrument(level = "debug", name = "sql.retention.take", skip_all, fields(database = %shard.name()))]
     pub async fn take(shard: &'a Database) -> Result<Option<Self>, StorageError> {
         let work = async {
@@ -117,7 +118,7 @@ impl<'a> Turn<'a> {
         Ok(shard.run(work).await?.map(|connection| Self { shard, connection }))
     }
 
-    /// The smallest execution id that is younger than `days`, on the database's clock.
+    /// Returns the smallest id of the last `days` days, on the database's clock.
     #[tracing::instrument(
         level = "debug", name = "sql.retention.cutoff", skip_all,
         fields(database = %self.shard.name())
@@ -132,7 +133,7 @@ impl<'a> Turn<'a> {
         Ok(Id::first_of(ms).get())
     }
 
-    /// All partitions with bounds, by their bounds.
+    /// Returns all partitions with bounds, in the order of their bounds.
     #[tracing::instrument(
         level = "debug", name = "sql.retention.partitions", skip_all,
         fields(database = %self.shard.name())
@@ -159,7 +160,7 @@ impl<'a> Turn<'a> {
         Ok(partitions)
     }
 
-    /// Whether a partition may go, as far as its events say; `cutoff` is the smallest id that is young.
+    /// Checks whether a partition may be dropped. Events with an id from `cutoff` on are younger than the retention.
     #[tracing::instrument(
         level = "debug", name = "sql.retention.judge", skip_all,
         fields(database = %self.shard.name())
@@ -178,7 +179,7 @@ impl<'a> Turn<'a> {
             if let Some(id) = running_execution(connection, &partition).await? {
                 return Ok(Err(Kept::RunningExecution(id)));
             }
-            // Last, as it reads the whole partition.
+            // The last check, as it reads the whole partition.
             if let Some(id) = young_event(connection, &partition, cutoff).await? {
                 return Ok(Err(Kept::YoungEvent(id)));
             }
@@ -188,7 +189,8 @@ impl<'a> Turn<'a> {
         verdict.map_err(|error| self.shard.failed(error))
     }
 
-    /// Drops a partition, if nothing was written to it since the verdict and nobody holds the table for long.
+    /// Drops a partition, unless an event was written to it since the check or the table's lock is not available in
+    /// time. Returns the reason if the partition is kept.
     #[tracing::instrument(
         level = "debug", name = "sql.retention.drop_partition", skip_all,
         fields(database = %self.shard.name())
@@ -202,7 +204,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Gives the turn back.
+    /// Releases the lock.
     #[tracing::instrument(
         level = "debug", name = "sql.retention.end", skip_all,
         fields(database = %self.shard.name())
@@ -212,16 +214,16 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// Rolls back unless it answers `None`.
+/// Drops the partition in one transaction, or returns the reason to keep it and rolls back.
 async fn drop_partition(connection: &mut PgConnection, judged: &Judged) -> sqlx::Result<Option<Kept>> {
     let mut tx = connection.begin().await?;
     sqlx::raw_sql(PATIENCE).execute(&mut *tx).await?;
-    // The parent first, as everybody else does; its other partitions are left alone.
+    // The parent is locked first, as in every other statement. `ONLY` leaves its other partitions unlocked.
     sqlx::query("LOCK TABLE ONLY noetl.event IN ACCESS EXCLUSIVE MODE").execute(&mut *tx).await?;
     if holds_unseen(&mut tx, &judged.partition, &judged.snapshot).await? {
         return Ok(Some(Kept::JustWritten));
     }
-    // A feed that lost its stream may have gone back meanwhile.
+    // A feed that lost messages of its stream may have been rewound since the check.
     if let Some(kept) = unpublished(&mut tx, &judged.partition).await? {
         return Ok(Some(kept));
     }
@@ -230,7 +232,7 @@ async fn drop_partition(connection: &mut PgConnection, judged: &Judged) -> sqlx:
     Ok(None)
 }
 
-/// Why the feed keeps a partition, if it does.
+/// Returns the reason to keep a partition that follows from the feed's cursor, if any.
 async fn unpublished(connection: &mut PgConnection, partition: &Partition) -> sqlx::Result<Option<Kept>> {
     let feed = sqlx::query!(
         r#"SELECT done::text AS "done!",
@@ -248,7 +250,7 @@ async fn unpublished(connection: &mut PgConnection, partition: &Partition) -> sq
     Ok(holds_unseen(connection, partition, &parse(&feed.done)?).await?.then_some(Kept::Unpublished))
 }
 
-/// Whether a partition holds rows that a snapshot does not see: two looks into the index on the writing transaction.
+/// Returns whether a partition holds rows that a snapshot does not see: two lookups in the index on the transaction id.
 async fn holds_unseen(
     connection: &mut PgConnection,
     partition: &Partition,
@@ -287,7 +289,7 @@ async fn live_subscription(connection: &mut PgConnection, partition: &Partition)
     .await
 }
 
-/// An execution that did not end, neither by its log nor by the read model; the read model may lack it, or lag.
+/// Returns an execution that has ended neither by its log nor by the read model, which may lag or lack the execution.
 async fn running_execution(connection: &mut PgConnection, partition: &Partition) -> sqlx::Result<Option<i64>> {
     sqlx::query_scalar!(
         r#"SELECT execution_id AS "id!" FROM (
@@ -312,7 +314,8 @@ async fn running_execution(connection: &mut PgConnection, partition: &Partition)
     .await
 }
 
-/// A log with an event that is young by its id or by its time: workers make their own ids.
+/// Returns a log with an event that is younger than the retention by its id or by its time. Both are checked, since
+/// workers make their own ids.
 async fn young_event(connection: &mut PgConnection, partition: &Partition, cutoff: i64) -> sqlx::Result<Option<i64>> {
     let unix_ms = EPOCH_UNIX_MS.saturating_add(Id::new(cutoff).millis());
     sqlx::query_scalar!(
@@ -329,8 +332,8 @@ async fn young_event(connection: &mut PgConnection, partition: &Partition, cutof
     .await
 }
 
-/// Removes what was derived from logs that are gone, of the first executions in a range of ids: the row of the read
-/// model, the snapshot, the outbox rows that are settled.
+/// Deletes the rows derived from dropped logs, for the first executions in a range of ids: the row of the read model,
+/// the snapshot, and the published outbox rows.
 #[tracing::instrument(
     level = "debug", name = "sql.retention.purge_derived", skip_all,
     fields(database = %shard.name())

@@ -6,14 +6,14 @@ use super::error::StorageError;
 use super::pools::Database;
 use crate::domain::shard::{ShardIndex, ShardMap};
 
-/// The stored shard of each bucket, in bucket order; empty before the first migration.
+/// Returns the stored shard of each bucket, in bucket order; empty until a map is stored.
 pub async fn load(cluster: &Database) -> Result<Vec<ShardIndex>, StorageError> {
     let rows = sqlx::query_scalar!("SELECT shard FROM noetl.shard_bucket ORDER BY bucket");
     let rows = cluster.run(rows.fetch_all(cluster.pool())).await?;
     Ok(rows.into_iter().map(i16::cast_unsigned).collect())
 }
 
-/// Stores a map where there is none yet.
+/// Stores a map, unless one is stored already.
 pub async fn store_first(cluster: &Database, map: &ShardMap) -> Result<(), StorageError> {
     let shards: Vec<i16> = map.as_slice().iter().map(|shard| shard.cast_signed()).collect();
     let insert = sqlx::query!(
@@ -26,16 +26,16 @@ pub async fn store_first(cluster: &Database, map: &ShardMap) -> Result<(), Stora
     Ok(())
 }
 
-/// What a database says it is: the deployment, and which shard of it.
+/// Stored identity of a database: its deployment and its place in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
-    /// The same in all databases of a deployment.
+    /// Id of the deployment, the same in all its databases.
     pub cluster_id: Uuid,
-    /// `None` in a database that holds no executions.
+    /// Index of the shard; `None` in a database that holds no executions.
     pub shard: Option<ShardIndex>,
 }
 
-/// The identity of a database; on its first use it becomes `wanted`.
+/// Returns the stored identity of a database; stores `wanted` first if the database has none.
 pub async fn identify(database: &Database, wanted: Identity) -> Result<Identity, StorageError> {
     let row = sqlx::query!(
         "INSERT INTO noetl.database_identity AS standing (cluster_id, shard) VALUES ($1, $2)

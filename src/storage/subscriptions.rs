@@ -1,6 +1,5 @@
-//! Source subscriptions as their lifecycle events tell them: state is the latest lifecycle event's status.
-//!
-//! The view `noetl.source_subscription` reads that from the log.
+//! Source subscriptions. The state of a subscription is the status of its latest lifecycle event, which the view
+//! `noetl.source_subscription` reads from the log.
 
 use chrono::{DateTime, Utc};
 
@@ -13,48 +12,48 @@ use crate::domain::lifecycle::State;
 use crate::domain::page::IdRange;
 use crate::domain::subscription_log::SubscriptionLog;
 
-/// A subscription and where it stands.
+/// A subscription and its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubscriptionRow {
-    /// Its own log's execution id.
+    /// Subscription id, which is the execution id of its log.
     pub id: Id,
-    /// The catalog path.
+    /// Catalog path.
     pub path: String,
-    /// The catalog entry that it was registered with.
+    /// Catalog entry with which it was registered.
     pub catalog_id: Id,
-    /// The latest lifecycle event's status.
+    /// State: the status of the latest lifecycle event.
     pub state: State,
-    /// The latest lifecycle event.
+    /// Latest lifecycle event.
     pub last_event_id: Id,
-    /// Its type.
+    /// Type of the latest lifecycle event.
     pub last_event_type: String,
-    /// Of the registered event.
+    /// Time of the registered event.
     pub registered_at: DateTime<Utc>,
-    /// Of the latest lifecycle event.
+    /// Time of the latest lifecycle event.
     pub updated_at: DateTime<Utc>,
 }
 
 impl SubscriptionRow {
-    /// The subscription's log, to write events that a caller causes.
+    /// Returns the subscription's log, for events that `by` causes.
     #[must_use]
     pub fn log<'a>(&'a self, by: Option<&'a Actor>) -> SubscriptionLog<'a> {
         SubscriptionLog { id: self.id, path: &self.path, catalog_id: self.catalog_id, by }
     }
 }
 
-/// Which subscriptions a list wants.
+/// Conditions of a list; a subscription must meet all that are set.
 #[derive(Debug, Clone, Default)]
 pub struct SubscriptionFilter {
-    /// Only these states.
+    /// States to include; default: all.
     pub states: Option<Vec<State>>,
-    /// Only paths that begin so.
+    /// Prefix of the path.
     pub path_prefix: Option<String>,
-    /// Only these.
+    /// Ids to include; default: all.
     pub ids: Option<Vec<Id>>,
 }
 
 impl SubscriptionFilter {
-    /// Whether the subscription fulfils every condition.
+    /// Returns whether the subscription meets all conditions.
     #[must_use]
     pub fn matches(&self, row: &SubscriptionRow) -> bool {
         self.states.as_ref().is_none_or(|states| states.contains(&row.state))
@@ -77,7 +76,7 @@ struct RawRow {
 impl RawRow {
     fn parse(self, shard: &Database) -> Result<SubscriptionRow, StorageError> {
         let state = self.state.parse().map_err(|unknown| {
-            shard.corrupt(format!("event {} of subscription {}: {unknown}", self.last_event_id, self.id))
+            shard.corrupt(format!("an invalid event {} of subscription {}: {unknown}", self.last_event_id, self.id))
         })?;
         Ok(SubscriptionRow {
             id: Id::new(self.id),
@@ -92,7 +91,7 @@ impl RawRow {
     }
 }
 
-/// The subscriptions with these ids, in no order; an id that is none is left out.
+/// Returns the subscriptions with these ids, in no order. Ids without a subscription are left out.
 #[tracing::instrument(
     level = "debug", name = "sql.subscriptions.by_ids", skip_all,
     fields(database = %shard.name(), count = ids.len(), first = ids.first())
@@ -110,7 +109,7 @@ pub async fn by_ids(shard: &Database, ids: &[i64]) -> Result<Vec<SubscriptionRow
     rows.into_iter().map(|row| row.parse(shard)).collect()
 }
 
-/// A page's candidates, read in the range's direction.
+/// Returns the candidates of a page, in the range's direction.
 #[tracing::instrument(level = "debug", name = "sql.subscriptions.list", skip_all, fields(database = %shard.name()))]
 pub async fn list(
     shard: &Database,
@@ -150,7 +149,7 @@ pub async fn list(
 }
 
 impl LockedLog<'_> {
-    /// The subscription whose log this is, as of the lock. `None`: the log has no registered event.
+    /// Returns the subscription of this log, read under the lock. `Ok(None)`: the log has no registered event.
     #[tracing::instrument(
         level = "debug", name = "sql.subscriptions.subscription", skip_all,
         fields(database = %self.shard.name(), execution = %self.execution)
@@ -169,7 +168,7 @@ impl LockedLog<'_> {
         row.map(|row| row.parse(self.shard)).transpose()
     }
 
-    /// Returns the caller that registered the subscription; `None`: the event names none.
+    /// Returns the caller that registered the subscription. `Ok(None)`: the event names none.
     pub async fn registered_by(&mut self) -> Result<Option<Actor>, StorageError> {
         let found = sqlx::query_scalar!(
             "SELECT meta ->> 'actor' FROM noetl.event
@@ -181,8 +180,8 @@ impl LockedLog<'_> {
         Ok(found.flatten().map(Actor::from))
     }
 
-    /// The first event after `after` that made the subscription live, even if a later one ended it again: its id and
-    /// its time.
+    /// Returns the id and the time of the first event after `after` that made the subscription live, even if a later
+    /// event deactivated it.
     #[tracing::instrument(
         level = "debug", name = "sql.subscriptions.made_live_after", skip_all,
         fields(database = %self.shard.name(), execution = %self.execution, after = %after)

@@ -1,9 +1,11 @@
-//! The tail cursor of a shard: which transactions' events are published, and who publishes.
+//! The tail cursor of a shard: the transactions whose events are published, and the lease of the replica that
+//! publishes.
 //!
-//! `done` and `target` are transaction snapshots; a batch is what `target` sees and `done` does not. Each commit falls in
-//! exactly one batch, a rolled-back one in none, one that commits late in a later one; a fixed batch reads the same every
-//! time. Every write carries the fence that taking the lease raised, and counts for nothing if the fence has moved on.
-//! What the leader does turn by turn is [`super::tail_session`]'s.
+//! `done` and `target` are transaction snapshots; a batch is the set of events that `target` sees and `done` does not.
+//! Each committed transaction is in exactly one batch; one that commits late is in a later batch. A fixed batch returns
+//! the same events each time it is read. Taking the lease raises the fence. Every write carries the fence of its
+//! leader, and has no effect if the stored fence differs. [`super::tail_session`] holds the leader's operations on
+//! batches.
 
 use chrono::{DateTime, Utc};
 
@@ -14,59 +16,60 @@ use crate::domain::tx_snapshot::TxSnapshot;
 /// A cursor whose lease was just taken.
 #[derive(Debug, Clone)]
 pub struct TailCursor {
-    /// What every write must carry.
+    /// Fence that every write of the leader carries.
     pub fence: i64,
-    /// Where the feed began.
+    /// Snapshot at which the feed began; the events that it sees are not published.
     pub origin: TxSnapshot,
-    /// What is published.
+    /// Snapshot that sees all published events.
     pub done: TxSnapshot,
-    /// The end of the batch under way.
+    /// End of the batch that is being published; `None` between batches.
     pub target: Option<TxSnapshot>,
-    /// Counts batches.
+    /// Number of the latest batch.
     pub batch: i64,
-    /// Goes up when positions of the stream lose their meaning.
+    /// Epoch of the feed. It is raised when positions in the stream become invalid.
     pub feed_epoch: i32,
-    /// The stream's last sequence when the last batch was done.
+    /// Last sequence of the stream when the last batch was completed.
     pub last_sequence: i64,
-    /// Whether the database is the one that the cursor was made in.
+    /// Relation of the database to the one in which the cursor was written.
     pub history: History,
 }
 
-/// How a database came from the one that a cursor was made in.
+/// Relation of a database to the one in which a cursor was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum History {
-    /// It is the same.
+    /// The same database.
     Same,
-    /// A standby was promoted, or an archive replayed up to some point: transaction ids go on from there.
+    /// A promoted standby, or a recovery to a point in time. Transaction ids continue from there.
     Continued,
-    /// Its transaction ids have nothing to do with the cursor's: a dump was restored.
+    /// Another database, such as a restored dump. Its transaction ids are unrelated to the cursor's.
     Other,
 }
 
-/// What the status query shows of a shard's cursor.
+/// Status of a shard's feed.
 #[derive(Debug, Clone)]
 pub struct TailStatus {
-    /// Who publishes, while the lease holds.
+    /// Replica that holds the lease; `None` if it has expired.
     pub leader: Option<String>,
-    /// When the lease ends unless it is renewed.
+    /// Time at which the lease expires unless it is renewed.
     pub lease_until: Option<DateTime<Utc>>,
-    /// The stream's last sequence when the last batch was done.
+    /// Last sequence of the stream when the last batch was completed.
     pub last_sequence: i64,
-    /// Events published since the feed began.
+    /// Number of events published since the feed began.
     pub published_events: i64,
     /// The feed's epoch.
     pub feed_epoch: i32,
-    /// What last went wrong, until something goes right.
+    /// Last error or notice; the next completed batch replaces it.
     pub last_error: Option<String>,
-    /// Committed events that are not published, counted up to 100,000.
+    /// Number of committed events that are not published, counted up to 100,000.
     pub lag_events: i64,
-    /// Age of the oldest of them in seconds.
+    /// Age in seconds of the oldest of the counted events; 0 if there is none.
     pub lag_seconds: f64,
-    /// Age in seconds of the oldest transaction that may still write.
+    /// Age in seconds of the oldest open transaction that has written to the database.
     pub oldest_open_transaction_seconds: Option<f64>,
 }
 
-/// Makes the cursor if there is none: from the beginning with `backfill`, else from what commits from now on.
+/// Creates the cursor if the shard has none. With `backfill` the feed starts before the first event, else it starts
+/// with the next commits.
 #[tracing::instrument(level = "debug", name = "sql.tail.begin", skip_all, fields(database = %shard.name()))]
 pub async fn begin(shard: &Database, backfill: bool) -> Result<(), StorageError> {
     let insert = sqlx::query!(
@@ -82,7 +85,8 @@ pub async fn begin(shard: &Database, backfill: bool) -> Result<(), StorageError>
     Ok(())
 }
 
-/// Takes the lease for `seconds` if nobody holds it, and raises the fence. `Ok(None)`: somebody holds it.
+/// Takes the lease for `seconds` if it has expired or `owner` holds it, and raises the fence. `Ok(None)`: another owner
+/// holds it.
 #[tracing::instrument(level = "debug", name = "sql.tail.acquire", skip_all, fields(database = %shard.name()))]
 pub async fn acquire(shard: &Database, owner: &str, seconds: f64) -> Result<Option<TailCursor>, StorageError> {
     let update = sqlx::query!(
@@ -118,7 +122,7 @@ pub async fn acquire(shard: &Database, owner: &str, seconds: f64) -> Result<Opti
     }))
 }
 
-/// Keeps the lease. `Ok(false)`: the fence has moved on.
+/// Renews the lease for `seconds`. `Ok(false)`: the fence was raised.
 #[tracing::instrument(level = "debug", name = "sql.tail.renew", skip_all, fields(database = %shard.name(), fence))]
 pub async fn renew(shard: &Database, fence: i64, seconds: f64) -> Result<bool, StorageError> {
     let update = sqlx::query!(
@@ -129,7 +133,7 @@ pub async fn renew(shard: &Database, fence: i64, seconds: f64) -> Result<bool, S
     Ok(shard.run(update.execute(shard.pool())).await?.rows_affected() == 1)
 }
 
-/// Gives the lease back, with what went wrong if anything did.
+/// Releases the lease, and stores the error if there was one.
 #[tracing::instrument(level = "debug", name = "sql.tail.release", skip_all, fields(database = %shard.name(), fence))]
 pub async fn release(shard: &Database, fence: i64, error: Option<&str>) -> Result<(), StorageError> {
     let update = sqlx::query!(
@@ -143,7 +147,7 @@ pub async fn release(shard: &Database, fence: i64, error: Option<&str>) -> Resul
     Ok(())
 }
 
-/// Goes to another place under a new epoch, in the database as it is. `Ok(false)`: the fence has moved on.
+/// Sets the cursor to another position and epoch, and binds it to this database. `Ok(false)`: the fence was raised.
 #[tracing::instrument(level = "debug", name = "sql.tail.rewind", skip_all, fields(database = %shard.name()))]
 pub async fn rewind(shard: &Database, back: &TailCursor) -> Result<bool, StorageError> {
     let update = sqlx::query!(
@@ -164,7 +168,7 @@ pub async fn rewind(shard: &Database, back: &TailCursor) -> Result<bool, Storage
     Ok(shard.run(update.execute(shard.pool())).await?.rows_affected() == 1)
 }
 
-/// How far a shard's feed is, read without taking part in it. `Ok(None)`: it never began.
+/// Returns the status of a shard's feed, without the lease. `Ok(None)`: the feed never began.
 #[tracing::instrument(level = "debug", name = "sql.tail.status", skip_all, fields(database = %shard.name()))]
 pub async fn status(shard: &Database) -> Result<Option<TailStatus>, StorageError> {
     let cursor = sqlx::query!(
@@ -206,5 +210,5 @@ pub(super) fn in_progress(snapshot: &TxSnapshot) -> Vec<String> {
 }
 
 pub(super) fn parse(shard: &Database, text: &str) -> Result<TxSnapshot, StorageError> {
-    text.parse().map_err(|malformed| shard.corrupt(format!("a tail cursor with {malformed}")))
+    text.parse().map_err(|malformed| shard.corrupt(format!("an invalid tail cursor: {malformed}")))
 }

@@ -1,10 +1,11 @@
-//! A database that was restored from a dump: its rows keep the transaction ids of the old server, whose counter the new
-//! one does not share. A new transaction may get an id that old rows hold, and old rows may lie above the counter.
+//! Repair of the transaction ids in a database that was restored from a dump. Its rows keep the transaction ids of the
+//! old server, but the new server has a counter of its own. A new transaction may get an id that old rows hold, and old
+//! rows may have ids above the counter.
 //!
-//! [`renumber`] gives the old rows ids that fit: [`BEFORE`] to what committed before the feed began, [`PUBLISHED`] to what
-//! the dump's cursor knew as published, and an id of the new server's to the rest, as if it were committed just then.
-//! It can be stopped and repeated at any place: the cursor stays as it is until all is done, and a row that has its number
-//! is left alone.
+//! [`renumber`] gives the old rows ids that fit the new server: [`BEFORE`] to rows that committed before the feed
+//! began, [`PUBLISHED`] to rows that the dump's cursor knew as published, and the id of a transaction of the new server
+//! to the others, as if they had been committed in it. It can be interrupted at any point and repeated: it does not
+//! change the cursor, and it skips rows that it has renumbered.
 
 use sqlx::PgConnection;
 
@@ -13,20 +14,20 @@ use super::pools::Database;
 use super::tail::TailCursor;
 use crate::domain::tx_snapshot::TxSnapshot;
 
-/// The id of rows that committed before the feed began: the first that a transaction can have.
+/// Transaction id given to rows that committed before the feed began: the smallest that a transaction can have.
 const BEFORE: &str = "3";
-/// The id of rows that were published.
+/// Transaction id given to rows that were published.
 const PUBLISHED: &str = "4";
-/// Rows that one statement renumbers.
+/// Maximum number of rows that one statement renumbers.
 const PAGE: i64 = 10_000;
 
-/// Where the feed began, and what is published, of a log that was renumbered.
+/// Returns the cursor's `origin` and `done` for a database whose rows were renumbered.
 #[must_use]
 pub fn numbered() -> (TxSnapshot, TxSnapshot) {
     (TxSnapshot::below(4), TxSnapshot::below(5))
 }
 
-/// Renumbers the rows of the old server and answers how many there were.
+/// Renumbers the rows of the old server and returns their number.
 #[tracing::instrument(
     level = "debug", name = "sql.tail_restore.renumber", skip_all,
     fields(database = %shard.name())
@@ -41,14 +42,16 @@ pub async fn renumber(shard: &Database, cursor: &TailCursor) -> Result<u64, Stor
             if renumbered == 0 {
                 return Ok(rows);
             }
-            tracing::info!(database = %shard.name(), rows, "numbering the transactions of a restored database anew");
+            tracing::info!(database = %shard.name(), rows, "renumbering the transaction ids of a restored database");
         }
     };
     work.await.map_err(|error| shard.failed(error))
 }
 
-/// A row is the new server's own if its transaction is younger than the restored table, and wrote the row itself or by a
-/// subtransaction, whose ids are larger.
+/// Renumbers up to [`PAGE`] rows of the old server and returns their number.
+///
+/// A row belongs to the new server if its transaction is younger than the restored table, and if that transaction or
+/// one of its subtransactions, whose ids are larger, wrote the row.
 async fn renumber_page(connection: &mut PgConnection, cursor: &TailCursor) -> sqlx::Result<u64> {
     let update = sqlx::query!(
         "WITH next AS (

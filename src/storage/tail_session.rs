@@ -1,8 +1,8 @@
-//! What a shard's leader does on a connection of its own: find what committed, fix a batch, read it, note it as done.
+//! The operations of a shard's leader on a connection of its own: find new commits, fix a batch, read it, complete it.
 //!
-//! A batch is what `target` sees and `done` does not (see [`super::tail`]). A turn costs no connection and waits for no
-//! pool; a batch is streamed without a deadline, as a backlog takes as long as it takes. A session whose call failed, or
-//! was given up, is done with.
+//! A batch is the set of events that `target` sees and `done` does not (see [`super::tail`]). The operations never wait
+//! for the pool. A batch is streamed without a deadline, as a backlog may be long. A session can't be used again after
+//! a call that failed or whose future was dropped.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ use super::tail::{in_progress, parse};
 use crate::domain::event::EventKey;
 use crate::domain::tx_snapshot::TxSnapshot;
 
-/// A batch reads a few rows or very many by one plan, which is kept: compiling it would take longer than most runs, and one
-/// that was made while the newest partition was empty must not read all of it. What the cursor notes must outlive a crash,
-/// whatever the server's default is.
+/// Settings of a session. One cached plan reads small and large batches: JIT compilation would take longer than most
+/// runs, and a plan that was made while the newest partition was empty must not use a sequential scan. Commits of the
+/// cursor must survive a crash, so they do not rely on the server's default.
 const SETTINGS: [(&str, &str); 6] = [
     ("jit", "off"),
     ("enable_seqscan", "off"),
@@ -29,12 +29,12 @@ const SETTINGS: [(&str, &str); 6] = [
     ("synchronous_commit", "on"),
 ];
 
-/// An event's row with its JSON and its time as the texts that Postgres writes: no row is beyond those.
+/// Row of an event, with JSON and time in the text form of PostgreSQL, which can represent every stored value.
 #[derive(Debug, Clone, Default)]
 pub struct EventText {
-    /// The log that the event belongs to.
+    /// Execution to whose log the event belongs.
     pub execution_id: i64,
-    /// Grows along the log.
+    /// Event id, ascending in the log.
     pub event_id: i64,
     /// The catalog entry.
     pub catalog_id: i64,
@@ -42,33 +42,33 @@ pub struct EventText {
     pub parent_event_id: Option<i64>,
     /// The execution that started this one.
     pub parent_execution_id: Option<i64>,
-    /// When it was written, in UTC: ISO form, or `infinity`.
+    /// Time of the event in UTC: ISO form, or `infinity`.
     pub created_at: String,
-    /// What happened.
+    /// Type of the event, such as `playbook_started`.
     pub event_type: String,
-    /// The node that it happened at.
+    /// Id of the node at which it occurred.
     pub node_id: Option<String>,
-    /// The node's name.
+    /// Name of the node.
     pub node_name: Option<String>,
-    /// The node's kind.
+    /// Type of the node.
     pub node_type: Option<String>,
-    /// The state after it.
+    /// Status after the event.
     pub status: Option<String>,
-    /// Seconds.
+    /// Duration in seconds.
     pub duration: Option<f64>,
-    /// What it was given, as JSON.
+    /// Input, as JSON.
     pub context: Option<String>,
-    /// What it gave, as JSON.
+    /// Output, as JSON.
     pub result: Option<String>,
-    /// About the event itself, as JSON.
+    /// Metadata of the event, as JSON.
     pub meta: Option<String>,
-    /// What went wrong.
+    /// Error message.
     pub error: Option<String>,
-    /// Where it went wrong.
+    /// Stack trace of the error.
     pub stack_trace: Option<String>,
-    /// Whose.
+    /// Tenant of the event.
     pub tenant_id: String,
-    /// Whose.
+    /// Organization of the event.
     pub organization_id: String,
 }
 
@@ -78,12 +78,12 @@ pub struct TailSession {
     shard: Arc<Database>,
     connection: PgConnection,
     fence: i64,
-    /// The snapshot at which nothing was found, with what it was compared with.
+    /// Last check that found no events: its `done`, and the database's snapshot at that time.
     nothing: Option<(TxSnapshot, String)>,
 }
 
 impl TailSession {
-    /// Connects for the leader that took the lease with this fence.
+    /// Opens the session of the leader that holds the lease with this fence.
     #[tracing::instrument(
         level = "debug", name = "sql.tail_session.open", skip_all,
         fields(database = %shard.name(), fence)
@@ -93,12 +93,13 @@ impl TailSession {
         Ok(Self { shard, connection, fence, nothing: None })
     }
 
-    /// The end of a next batch after `done`: everything that has committed by then. `Ok(None)`: nothing has.
+    /// Returns the end of the next batch after `done`, which covers everything committed so far. `Ok(None)`: no event
+    /// has been committed.
     ///
-    /// It is never cut at a transaction id. Ids are given out when transactions begin to write, so a cut one would no
-    /// longer be in the order of commits, and a log's events could be split over two batches the wrong way round.
+    /// A batch never ends at a transaction id. Transactions get their ids at their first write, so such a batch would
+    /// not follow the order of commits, and two batches could contain the events of a log in the wrong order.
     ///
-    /// One round trip, which looks at the log only when a transaction has ended since the last look.
+    /// This is one round trip, which reads the log only if a transaction has ended since the last check.
     pub async fn committed_since(&mut self, done: &TxSnapshot) -> Result<Option<TxSnapshot>, StorageError> {
         let looked = self.nothing.as_ref().filter(|(since, _)| since == done).map(|(_, at)| at.as_str());
         let row = sqlx::query!(
@@ -119,8 +120,8 @@ impl TailSession {
         Ok(None)
     }
 
-    /// Fixes the batch that ends at `target`, to be appended behind `last_sequence`, before anything of it is published.
-    /// Answers the batch's number, `Ok(None)` if the fence has moved on.
+    /// Stores the end of the next batch, before any of its events is published. The batch is to be appended to the
+    /// stream after `last_sequence`. Returns the batch's number. `Ok(None)`: the fence was raised.
     #[tracing::instrument(
         level = "debug", name = "sql.tail_session.fix_target", skip_all,
         fields(database = %self.shard.name())
@@ -137,10 +138,10 @@ impl TailSession {
         self.shard.run(update.fetch_optional(&mut self.connection)).await
     }
 
-    /// The events of a batch in the order of their keys, those behind a key if there is one.
+    /// Returns the events of a batch in the order of their keys, only those after `behind` if it is set.
     ///
-    /// They are sorted once, inside: so the texts are made as rows are fetched, while others are published, not before the
-    /// first.
+    /// The inner query sorts, so the JSON texts are made row by row as rows are fetched, and not all before the first
+    /// row.
     pub fn read_batch<'a>(
         &'a mut self,
         done: &'a TxSnapshot,
@@ -183,7 +184,8 @@ impl TailSession {
         rows.map_err(|error: sqlx::Error| shard.failed(error)).boxed()
     }
 
-    /// Notes that the batch is in the stream, and what was strange about the stream if anything was. `Ok(false)`: the fence has moved on.
+    /// Marks the batch as published, and stores a notice about the stream if there is one. `Ok(false)`: the fence was
+    /// raised.
     #[tracing::instrument(
         level = "debug", name = "sql.tail_session.complete", skip_all,
         fields(database = %self.shard.name())

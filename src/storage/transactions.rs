@@ -1,18 +1,19 @@
-//! Transactions of a shard that hold back nothing but may surprise: prepared ones stay until somebody settles them.
+//! Prepared transactions of a shard. They do not delay the events of other transactions, but their own events are not
+//! published until an operator commits or rolls them back.
 
 use super::error::StorageError;
 use super::pools::Database;
 
-/// The prepared transactions of a database.
+/// Number and age of a database's prepared transactions.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Prepared {
-    /// How many there are.
+    /// Number of prepared transactions.
     pub count: i64,
-    /// The age of the oldest in seconds.
+    /// Age of the oldest in seconds; `None` if none is prepared.
     pub oldest_seconds: Option<f64>,
 }
 
-/// The transactions that are prepared and neither committed nor rolled back.
+/// Returns the number and the age of the transactions that are prepared and neither committed nor rolled back.
 pub async fn prepared(shard: &Database) -> Result<Prepared, StorageError> {
     let query = sqlx::query_as!(
         Prepared,

@@ -1,4 +1,4 @@
-//! JSON columns, read as their text: `column::text AS "column: Text"`.
+//! JSON columns, which are read as text: `column::text AS "column: Text"`.
 
 use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgTypeInfo, PgValueRef};
@@ -6,12 +6,12 @@ use sqlx::{Decode, Postgres, Type};
 
 use crate::text::{Document, Text, Unreadable};
 
-/// A JSON column whose reader has to know whether it can be read.
+/// Value of a JSON column, or its error if this server can't read it.
 #[derive(Debug, Clone)]
 pub struct Received(pub Result<Text, Unreadable>);
 
 impl Received {
-    /// The JSON; in place of what can't be read, its error.
+    /// Returns the JSON, or a JSON value that describes the error.
     #[must_use]
     pub fn shown(&self) -> Text {
         self.0.clone().unwrap_or_else(|unreadable| unreadable.in_place())

@@ -1,15 +1,18 @@
-//! Claiming, so that no execution is ever in flight with two claimants and each one's rows are handed out in order.
+//! Claims of outbox rows. They guarantee that an execution is never in flight with two lease holders, and that its rows
+//! are claimed in outbox order.
 //!
-//! One transaction of two statements. The first finds claimable rows and takes the advisory locks of their executions,
-//! skipping those that another claim holds: nobody waits. The second has a fresh snapshot, which sees everything that
-//! earlier holders of these locks committed (in one statement the snapshot would be older than the locks, and two
-//! claims could split an execution). It leaves out executions with a row under a live lease, and takes of each other one
-//! a prefix of its open rows: up to the first that is not claimable, or that somebody holds, such as a late settlement.
+//! A claim is one transaction of two statements. The first finds claimable rows and tries to take the advisory locks of
+//! their executions; it skips executions whose lock another claim holds, so claims never wait. The second has its own
+//! snapshot, which sees all commits of earlier lock holders. (In a single statement, the snapshot would be older than
+//! the locks, and two claims could split an execution.) It skips executions with a row under a live lease. Of each
+//! other execution it takes a prefix of the open rows: those before the first that is not claimable, or that another
+//! transaction has locked, such as a late settlement.
 //!
 //! The locks are on 2048 buckets of executions, so that claims of many executions can't fill the server's lock table
-//! (some 7000 locks by default). Two claims that meet in a bucket skip each other's executions, until the first commits.
+//! (about 7000 locks by default). While a claim holds a bucket, other claims skip all executions of that bucket.
 //!
-//! Rows without an execution have no order; each is locked by itself. Dead letters are not claimed, and hold nothing back.
+//! Rows without an execution have no order; each is locked on its own. Dead letters are not claimed and delay no other
+//! row.
 
 use chrono::{DateTime, Utc};
 use futures::TryStreamExt;
@@ -21,15 +24,15 @@ use crate::storage::error::StorageError;
 use crate::storage::pools::Database;
 use noetl_json::Received;
 
-/// What is to be claimed.
+/// Parameters of a claim.
 #[derive(Debug, Clone, Copy)]
 pub struct Claim {
-    /// At most so many rows.
+    /// Maximum number of rows.
     pub limit: i64,
-    /// So many of them go to rows that were tried before, while others wait: whatever fails again and again, fresh rows
-    /// keep their turn.
+    /// Number of candidates, each of failed rows and of rows with an expired lease, that are considered before PENDING
+    /// rows. The others follow after them, so rows that fail again and again don't starve the PENDING ones.
     pub retried: i64,
-    /// For so long.
+    /// Duration of the lease in seconds.
     pub lease_seconds: i32,
     /// Maximum number of bytes of their payloads, as JSON text.
     pub payload_bytes: usize,
@@ -38,28 +41,28 @@ pub struct Claim {
 /// Largest payload that can be delivered, in bytes of its JSON text: two of them fit into one response.
 pub const MAX_PAYLOAD_BYTES: usize = 16 << 20;
 
-/// A row in flight.
+/// A claimed row.
 #[derive(Debug, Clone)]
 pub struct Claimed {
-    /// The row.
+    /// Id of the row in its shard.
     pub outbox_id: i64,
-    /// What settles it.
+    /// Token that settles the row.
     pub lease_token: i64,
-    /// Until when nobody else may claim it.
+    /// Time at which the lease expires.
     pub lease_until: DateTime<Utc>,
-    /// Whose row it is.
+    /// Execution of the event; `None` on rows without an order.
     pub execution_id: Option<i64>,
-    /// The event that it tells of.
+    /// Event that the message is about.
     pub event_id: i64,
-    /// Where to.
+    /// Subject to publish to.
     pub subject: Option<String>,
-    /// The message, unless it can't be read.
+    /// The message, or its error if it can't be read.
     pub payload: Received,
-    /// How the payload is to be written.
+    /// Codec in which the payload is published.
     pub payload_codec: String,
-    /// How often it was claimed, this time included.
+    /// Number of claims of the row, this one included.
     pub attempts: i32,
-    /// Whether an earlier lease ran out.
+    /// Whether the row was in flight under an expired lease before this claim.
     pub retaken: bool,
 }
 
@@ -86,13 +89,13 @@ impl Claimed {
     }
 }
 
-/// What may be claimed, its locks held.
+/// Candidates of a claim, whose locks it holds: executions, and rows without an execution.
 struct Held {
     executions: Vec<i64>,
     loose: Vec<i64>,
 }
 
-/// Claims rows, looking from the marks on; returns them in outbox order.
+/// Claims rows, searching from the marks, and returns them in outbox order.
 ///
 /// If the payloads have more bytes than the claim allows, the claim is rolled back and repeated for the rows that fit.
 #[tracing::instrument(level = "debug", name = "sql.outbox.claim", skip_all, fields(database = %shard.name()))]
@@ -116,7 +119,7 @@ pub async fn claim(shard: &Database, claim: &Claim, from: &Marks) -> Result<Vec<
         Ok(Vec::new())
     };
     // The claim has its own limit of bytes.
-    shard.run(uncharged(work)).await
+    shard.run(Box::pin(uncharged(work))).await
 }
 
 /// Result of marking rows as in flight.
@@ -128,10 +131,12 @@ enum Taken {
     },
 }
 
-/// Finds claimable rows whose execution is free, and takes the locks of their executions, until these have enough rows.
-/// Rows are looked at one by one: `CASE` locks only what is free, and a scalar subquery, unlike `NOT EXISTS`, is never
-/// turned into a join over a whole index. Of an execution's fresh rows only the first is a candidate, which stands for
-/// all behind it.
+/// Finds claimable rows of executions that are not in flight, and takes the locks of these executions until they have
+/// enough rows.
+///
+/// Rows are checked one by one. `CASE` takes a lock only after the checks before it; a scalar subquery, unlike
+/// `NOT EXISTS`, is never planned as a join over a whole index. Of an execution's PENDING rows only the first is a
+/// candidate; it represents the later ones.
 async fn hold(tx: &mut Transaction, claim: &Claim, from: &Marks) -> sqlx::Result<Held> {
     let found = sqlx::query!(
         r#"SELECT candidate.outbox_id AS "outbox_id!", candidate.execution_id
@@ -210,6 +215,12 @@ async fn hold(tx: &mut Transaction, claim: &Claim, from: &Marks) -> sqlx::Result
 /// candidates: of a held execution all open rows are read, so that one that committed below a mark goes ahead of those
 /// above it.
 async fn take(tx: &mut Transaction, claim: &Claim, held: &Held) -> sqlx::Result<Taken> {
+=======
+/// Marks the prefixes of the locked executions, and the rows without an execution, as in flight.
+///
+/// The marks limit only the search for candidates. Of a locked execution all open rows are read, so a row that
+/// committed below a mark is claimed before those above it.
+async fn take(tx: &mut Transaction, claim: &Claim, held: &Held) -> sqlx::Result<Vec<Claimed>> {
     if held.executions.is_empty() && held.loose.is_empty() {
         return Ok(Taken::All(Vec::new()));
     }

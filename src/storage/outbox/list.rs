@@ -1,4 +1,4 @@
-//! Outbox rows for people: newest first, by time and number.
+//! Lists of outbox rows for the API, in the order of creation time and id.
 
 use chrono::{DateTime, Utc};
 
@@ -8,65 +8,66 @@ use crate::storage::error::StorageError;
 use crate::storage::pools::Database;
 use noetl_json::Text;
 
-/// Which rows.
+/// Conditions of a list; a row must meet all that are set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OutboxFilter {
-    /// Only these.
+    /// Statuses to include; default: all.
     pub statuses: Option<Vec<OutboxStatus>>,
-    /// Only this execution's.
+    /// Execution of the rows.
     pub execution_id: Option<Id>,
-    /// Only rows that were claimed at least so often.
+    /// Minimum number of claims of a row.
     pub min_attempts: Option<i32>,
 }
 
 /// A row of the outbox.
 #[derive(Debug, Clone)]
 pub struct OutboxRow {
-    /// Counts up in the shard.
+    /// Id of the row, ascending in its shard.
     pub outbox_id: i64,
-    /// Whose row it is.
+    /// Execution of the event.
     pub execution_id: Option<i64>,
-    /// The event that it tells of.
+    /// Event that the message is about.
     pub event_id: i64,
-    /// Where to.
+    /// Subject to publish to.
     pub subject: Option<String>,
-    /// The message; absent if it was not wanted.
+    /// The message; `None` if the caller did not ask for payloads.
     pub payload: Option<Text>,
-    /// How the payload is to be written.
+    /// Codec in which the payload is published.
     pub payload_codec: String,
-    /// As stored.
+    /// Status, as stored.
     pub status: String,
-    /// How often it was claimed.
+    /// Number of claims of the row.
     pub attempts: i32,
-    /// From when on it may be claimed, unless it is in flight.
+    /// Time from which the row is claimable, unless it is in flight.
     pub available_at: DateTime<Utc>,
-    /// Whether it can't be delivered as it is.
+    /// Whether the row is a dead letter.
     pub dead: bool,
-    /// Until when its last claim holds.
+    /// Time at which the lease of the last claim expires.
     pub lease_until: Option<DateTime<Utc>>,
-    /// Why it failed last.
+    /// Error of the last failed delivery.
     pub last_error: Option<String>,
-    /// When it was written.
+    /// Time at which the row was written.
     pub created_at: DateTime<Utc>,
-    /// When it was delivered.
+    /// Time at which the row was delivered.
     pub published_at: Option<DateTime<Utc>>,
 }
 
-/// A page as one shard reads it.
+/// Bounds of a page for one shard.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// Only rows above this time and number.
+    /// Exclusive lower bound: creation time and id.
     pub above: (DateTime<Utc>, i64),
-    /// Only rows below this time and number.
+    /// Exclusive upper bound: creation time and id.
     pub below: (DateTime<Utc>, i64),
-    /// Read the newest first.
+    /// Whether the newest rows are read first.
     pub descending: bool,
-    /// Rows to read.
+    /// Maximum number of rows.
     pub limit: i64,
 }
 
-/// A page's candidates, read in the bounds' direction. One execution's rows come from their own index, rows that were
-/// claimed again from theirs, and all others from one page of each status. Payloads are read only if they are wanted.
+/// Returns the candidates of a page, in the direction of its bounds. Payloads are read only if `payloads` is set.
+///
+/// One page is read per status. A filter on an execution, or on a minimum above one claim, uses an index of its own.
 #[tracing::instrument(level = "debug", name = "sql.outbox.list", skip_all, fields(database = %shard.name()))]
 pub async fn list(
     shard: &Database,

@@ -1,17 +1,17 @@
-//! The outbox of a shard: messages written in the transaction of the event that they tell of, claimed under a lease,
-//! delivered by their claimant, and settled.
+//! The outbox of a shard: messages that are written in the transaction of their event, claimed under a lease, delivered
+//! by the lease holder, and settled.
 //!
-//! A row is *claimable* when it is PENDING or FAILED and its `available_at` has passed, or `IN_FLIGHT` and its lease has;
-//! the row of a server that knows no leases has one of [`DEFAULT_LEASE_SECONDS`] from `locked_at`. All of it is on the
-//! database's clock.
+//! A row is *claimable* when it is PENDING or FAILED and its `available_at` has passed, or when it is `IN_FLIGHT` and
+//! its lease has expired. A row that was claimed without a lease, by NoETL's own server, has an implied lease of
+//! [`DEFAULT_LEASE_SECONDS`] from `locked_at`. All times are on the database's clock.
 //!
-//! A *dead letter* is FAILED with an `available_at` of infinity: it can't be delivered as it is, and is claimed again only
-//! after a retry. The other rows of its execution don't wait for it.
+//! A *dead letter* is FAILED with an `available_at` of infinity: it can't be delivered, and is claimed again only after
+//! a retry. The other rows of its execution don't wait for it.
 //!
-//! Each status has partial indexes of its own: PENDING in outbox order, FAILED and `IN_FLIGHT` by the time at which they
-//! become claimable, and each by execution. While some transaction stays open, the entries that settled rows leave in
-//! them can't be cleaned up, and a reader walks over all of them. [`Marks`] say where the first living entries are, so
-//! that what a claim reads does not grow with what was settled since.
+//! Each status has its own partial indexes: PENDING in outbox order, FAILED and `IN_FLIGHT` by the time at which the
+//! row becomes claimable, and each by execution. While a long transaction is open, the index entries of settled rows
+//! can't be cleaned up, and a reader scans all of them. [`Marks`] are low watermarks below which no open row was seen.
+//! Claims read from there, so their cost does not grow with the number of rows settled before.
 
 mod claim;
 mod list;
@@ -27,23 +27,23 @@ pub use settle::{
 };
 pub use watch::{Backlog, COUNTED, Counts, Sight, backlog, counts, look};
 
-/// The lease of a claim that names none, and of a claim by a server that knows no leases.
+/// Default lease in seconds; also the implied lease of rows that were claimed without one.
 pub const DEFAULT_LEASE_SECONDS: i32 = 30;
 
-/// Where reading the open rows begins: below these, all that could be seen at some time was settled or is claimed. They
-/// are hints. Ids and times are given out before they are committed, so a row may turn up below a mark; whoever uses
-/// marks looks from [`Marks::START`] now and then.
+/// Low watermarks of the open rows, one per status: below them, every visible row was settled or under a live lease
+/// when they were determined. They are hints. Ids and times are assigned before they are committed, so a row may later
+/// appear below a mark; users of marks also read from [`Marks::START`] from time to time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Marks {
-    /// The first PENDING row.
+    /// Id of the first PENDING row.
     pub pending: i64,
-    /// When the first FAILED row became claimable.
+    /// Time at which the first FAILED row became claimable.
     pub failed: DateTime<Utc>,
-    /// When the first lease ran out.
+    /// Time at which the first lease expired.
     pub lease: DateTime<Utc>,
 }
 
 impl Marks {
-    /// Below every row.
+    /// Marks below every row.
     pub const START: Self = Self { pending: 0, failed: DateTime::UNIX_EPOCH, lease: DateTime::UNIX_EPOCH };
 }

@@ -1,11 +1,11 @@
-//! Settling claimed rows, and what happens to settled ones.
+//! Settlement of claimed rows; retry of failed rows and purge of published ones.
 //!
-//! A row is settled by the token of its last claim, while it is in flight. A lease that has passed still settles as long
-//! as nobody claimed the row again: the work was done, and nobody else is at it. Rows are locked in the order of their
-//! ids, so that two who settle the same rows don't wait for each other.
+//! A row is settled with the token of its last claim, while it is in flight. An expired lease can still be settled as
+//! long as no other claim has taken the row. Rows are locked in the order of their ids, so concurrent settlements of
+//! the same rows don't deadlock.
 //!
-//! A row that becomes claimable again forgets its lease: a server that knows no leases sets none when it claims the row,
-//! and what an earlier claim left would pass for that server's.
+//! The lease of a row is removed when the row becomes claimable again. NoETL's own server sets no lease when it claims
+//! a row, so a lease of an earlier claim would be taken for the lease of that server.
 
 use chrono::{DateTime, Utc};
 
@@ -14,21 +14,21 @@ use crate::domain::outbox::OutboxStatus;
 use crate::storage::error::StorageError;
 use crate::storage::pools::Database;
 
-/// A row as its claimant knows it.
+/// Reference to a claimed row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ref {
-    /// The row.
+    /// Id of the row in its shard.
     pub outbox_id: i64,
-    /// The token of the claim.
+    /// Token of the claim.
     pub lease_token: i64,
 }
 
 /// A row that could not be delivered.
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// Which one.
+    /// The row.
     pub row: Ref,
-    /// Why, at most 2000 characters.
+    /// Error message, at most 2000 characters.
     pub error: String,
 }
 
@@ -36,7 +36,7 @@ fn columns(refs: impl Iterator<Item = Ref>) -> (Vec<i64>, Vec<i64>) {
     refs.map(|one| (one.outbox_id, one.lease_token)).unzip()
 }
 
-/// Marks rows as delivered; answers those that were in flight under these tokens.
+/// Marks the rows that are in flight under these tokens as delivered, and returns their ids.
 #[tracing::instrument(
     level = "debug", name = "sql.outbox.mark_published", skip_all,
     fields(database = %shard.name(), count = refs.len())
@@ -62,7 +62,7 @@ pub async fn mark_published(shard: &Database, refs: &[Ref]) -> Result<Vec<i64>, 
     shard.run(moved.fetch_all(shard.pool())).await
 }
 
-/// Those of the rows that were delivered under these very tokens.
+/// Returns the ids of those rows that were delivered under these tokens.
 #[tracing::instrument(
     level = "debug", name = "sql.outbox.settled_under", skip_all,
     fields(database = %shard.name(), count = refs.len())
@@ -82,8 +82,8 @@ pub async fn settled_under(shard: &Database, refs: &[Ref]) -> Result<Vec<i64>, S
     shard.run(settled.fetch_all(shard.pool())).await
 }
 
-/// Marks rows as failed; each waits for the entry of `delays` (in seconds) that its number of attempts names. Answers the
-/// rows that were in flight under these tokens, with their delays.
+/// Marks the rows that are in flight under these tokens as failed, and returns their ids and delays in seconds. The
+/// delay of a row is the entry of `delays` at its number of attempts, or the last entry.
 #[tracing::instrument(
     level = "debug", name = "sql.outbox.mark_failed", skip_all,
     fields(database = %shard.name(), count = failures.len(), count = delays.len())
@@ -121,7 +121,7 @@ pub async fn mark_failed(
     Ok(moved.into_iter().map(|row| (row.outbox_id, row.delay)).collect())
 }
 
-/// Makes rows dead letters that were in flight under these tokens; answers which.
+/// Turns the rows that are in flight under these tokens into dead letters, and returns their ids.
 pub async fn bury(shard: &Database, failures: &[Failure]) -> Result<Vec<i64>, StorageError> {
     let (ids, tokens) = columns(failures.iter().map(|failure| failure.row));
     let errors: Vec<String> = failures.iter().map(|failure| failure.error.clone()).collect();
@@ -148,7 +148,7 @@ pub async fn bury(shard: &Database, failures: &[Failure]) -> Result<Vec<i64>, St
     shard.run(moved.fetch_all(shard.pool())).await
 }
 
-/// Gives rows back that were not tried: as they were before the claim, and due.
+/// Releases rows whose delivery was not tried: undoes the claim and makes them claimable at once.
 #[tracing::instrument(
     level = "debug", name = "sql.outbox.release", skip_all,
     fields(database = %shard.name(), count = refs.len())
@@ -175,12 +175,12 @@ pub async fn release(shard: &Database, refs: &[Ref]) -> Result<(), StorageError>
     Ok(())
 }
 
-/// Whether the filter can match a failed row.
+/// Returns whether the filter can match a failed row.
 fn wants_failed(filter: &OutboxFilter) -> bool {
     filter.statuses.as_ref().is_none_or(|wanted| wanted.contains(&OutboxStatus::Failed))
 }
 
-/// How many matching rows are backing off.
+/// Returns the number of matching rows that wait for their next attempt, dead letters included.
 #[tracing::instrument(level = "debug", name = "sql.outbox.retryable", skip_all, fields(database = %shard.name()))]
 pub async fn retryable(shard: &Database, filter: &OutboxFilter) -> Result<i64, StorageError> {
     if !wants_failed(filter) {
@@ -196,7 +196,8 @@ pub async fn retryable(shard: &Database, filter: &OutboxFilter) -> Result<i64, S
     shard.run(count.fetch_one(shard.pool())).await
 }
 
-/// Makes up to `limit` matching rows due that are backing off; answers how many.
+/// Makes up to `limit` matching rows that wait for their next attempt claimable at once, dead letters included. Returns
+/// their number.
 #[tracing::instrument(level = "debug", name = "sql.outbox.retry", skip_all, fields(database = %shard.name()))]
 pub async fn retry(shard: &Database, filter: &OutboxFilter, limit: i64) -> Result<u64, StorageError> {
     if !wants_failed(filter) {
@@ -216,12 +217,12 @@ pub async fn retry(shard: &Database, filter: &OutboxFilter, limit: i64) -> Resul
     Ok(shard.run(update.execute(shard.pool())).await?.rows_affected())
 }
 
-/// What a purge deleted.
+/// Result of a purge.
 #[derive(Debug, Clone, Copy)]
 pub struct Purged {
-    /// How many rows.
+    /// Number of deleted rows.
     pub rows: i64,
-    /// When the last of them was published; the next batch begins there. `None`: there was none.
+    /// Time at which the last of them was published, where the next batch starts; `None` if no row was deleted.
     pub up_to: Option<DateTime<Utc>>,
 }
 

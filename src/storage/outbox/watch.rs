@@ -1,4 +1,4 @@
-//! Looking at what is open without claiming it.
+//! Probes and counts of open rows, without claiming them.
 
 use chrono::{DateTime, Utc};
 
@@ -6,38 +6,38 @@ use super::{DEFAULT_LEASE_SECONDS, Marks};
 use crate::storage::error::StorageError;
 use crate::storage::pools::Database;
 
-/// Whether anything may be claimable, and where reading begins.
+/// Result of a probe for open rows.
 #[derive(Debug, Clone, Copy)]
 pub struct Sight {
-    /// Whether there is anything to claim, or to wait for in its execution's order.
+    /// Whether rows may be claimable. Open rows that must wait for earlier rows of their execution count too.
     pub open: bool,
-    /// Where the first living entries are.
+    /// Low watermarks of the open rows.
     pub marks: Marks,
 }
 
-/// Rows of one kind that are counted at most, so that a look costs tens of milliseconds however many there are.
+/// Maximum count of rows of one kind. It keeps the cost of counting at tens of milliseconds.
 pub const COUNTED: i64 = 100_000;
 
-/// How many rows are claimable, and since when the oldest of those counted waits.
+/// Number of claimable rows and age of the oldest of those counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Backlog {
-    /// Rows that are claimable now, up to [`COUNTED`].
+    /// Number of rows that are claimable now, up to [`COUNTED`].
     pub pending: i64,
-    /// Seconds since the oldest of them was written.
+    /// Seconds since the oldest of the counted rows was written.
     pub oldest_seconds: Option<f64>,
 }
 
-/// How many rows are in flight and failed, up to [`COUNTED`] of each.
+/// Numbers of rows in flight and of failed rows, up to [`COUNTED`] of each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Claimed and not settled, also those whose lease has passed.
+    /// Number of claimed rows that are not settled, including those with an expired lease.
     pub in_flight: i64,
-    /// Failed at their last attempt, also those that are due again.
+    /// Number of rows that failed at their last attempt, including those that are claimable again.
     pub failed: i64,
 }
 
-/// Looks for the first living entries from `from` on. What was given a time or an id up to a second ago may still turn
-/// up below the marks that are answered.
+/// Probes for the first open rows from `from` on. Ids and times are assigned before a row commits, so rows may still
+/// appear below the returned marks.
 #[tracing::instrument(level = "debug", name = "sql.outbox.look", skip_all, fields(database = %shard.name()))]
 pub async fn look(shard: &Database, from: &Marks) -> Result<Sight, StorageError> {
     let row = sqlx::query!(
@@ -72,7 +72,7 @@ pub async fn look(shard: &Database, from: &Marks) -> Result<Sight, StorageError>
     })
 }
 
-/// Counts the rows that are claimable, from the marks on: first those that never were in flight, by their numbers.
+/// Counts the claimable rows from the marks on: first the PENDING rows, in the order of their ids.
 #[tracing::instrument(level = "debug", name = "sql.outbox.backlog", skip_all, fields(database = %shard.name()))]
 pub async fn backlog(shard: &Database, from: &Marks) -> Result<Backlog, StorageError> {
     let row = sqlx::query_as!(
@@ -102,7 +102,7 @@ pub async fn backlog(shard: &Database, from: &Marks) -> Result<Backlog, StorageE
     shard.run(row.fetch_one(shard.pool())).await
 }
 
-/// Counts the rows in flight and the failed ones.
+/// Counts the rows in flight and the failed rows.
 #[tracing::instrument(level = "debug", name = "sql.outbox.counts", skip_all, fields(database = %shard.name()))]
 pub async fn counts(shard: &Database) -> Result<Counts, StorageError> {
     let row = sqlx::query_as!(

@@ -1,4 +1,4 @@
-//! Loading snapshots and folding what is not in them.
+//! Loads snapshots and folds the events that are not in them.
 
 use std::collections::HashMap;
 
@@ -18,8 +18,8 @@ use crate::storage::error::StorageError;
 use crate::storage::pools::Database;
 use noetl_json as json;
 
-/// The state of each of these logs, in no order. Memory is bounded by the states, whatever the logs' length; it takes as
-/// long as there is to fold.
+/// Returns the state of each of these logs, in no order. Memory is bounded by the size of the states and not by the
+/// length of the logs. There is no deadline.
 #[tracing::instrument(
     level = "debug", name = "sql.snapshots.read", skip_all,
     fields(database = %shard.name(), count = ids.len(), first = ids.first())
@@ -35,20 +35,21 @@ pub async fn read(shard: &Database, ids: &[i64]) -> Result<Vec<Projected>, Stora
     let (mut tx, moment, mut stored) = shard.run(begin).await?;
     let start = |id: &i64| (*id, Projected::start(Id::new(*id), stored.remove(&id.to_string()), &moment));
     let mut projections: HashMap<i64, Projected> = ids.iter().map(start).collect();
-    // A long log's state must stay readable. Its rows are dropped as they are folded; the states are charged instead.
+    // The state of a long log must be readable, so the states are charged and not the rows, which are dropped when
+    // folded.
     uncharged(fold(&mut tx, &mut projections)).await.map_err(|error| shard.failed(error))?;
     charge(&projections).map_err(StorageError::LimitExceeded)?;
     shard.run(tx.commit()).await?;
     Ok(projections.into_values().collect())
 }
 
-/// What the transaction sees, and of which database cluster.
+/// Transaction snapshot of a read, and the database cluster to which it belongs.
 struct Moment {
     snapshot: String,
     system: String,
 }
 
-/// The moment of a transaction that from here on may take as long as there is to fold.
+/// Returns the moment of a transaction, and removes the transaction's statement timeout.
 async fn moment(tx: &mut Transaction) -> sqlx::Result<Moment> {
     sqlx::query_as!(
         Moment,
@@ -59,7 +60,7 @@ async fn moment(tx: &mut Transaction) -> sqlx::Result<Moment> {
     .await
 }
 
-/// A stored snapshot, good or not.
+/// A stored snapshot before its checks.
 struct Stored {
     id: String,
     version: i64,
@@ -92,7 +93,7 @@ async fn stored(tx: &mut Transaction, ids: &[i64]) -> sqlx::Result<HashMap<Strin
 }
 
 impl Projected {
-    /// Where the fold begins: at the stored snapshot if it is good, else before the first event.
+    /// Returns the start of the fold: the stored snapshot if it is valid, else the empty state.
     fn start(execution_id: Id, stored: Option<Stored>, moment: &Moment) -> Self {
         let mut projected = Self {
             execution_id,
@@ -119,7 +120,7 @@ impl Projected {
 }
 
 impl Stored {
-    /// The state, what is known of the snapshot, and what it was folded at.
+    /// Checks the snapshot and returns its state, its metadata and its transaction snapshot.
     fn open(&self, of_system: &str) -> Result<(Projection, SnapshotInfo, String), Defect> {
         if self.schema != Some(SHAPE) {
             return Err(Defect::Shape);
@@ -144,7 +145,7 @@ impl Stored {
     }
 }
 
-/// What the fold reads of an event. JSON comes as text: a foreign writer's may be more than a [`Value`] can hold.
+/// Columns of an event that the fold reads. JSON is text, as other writers may store JSON that a [`Value`] can't hold.
 struct Row {
     execution_id: i64,
     event_id: i64,
@@ -160,11 +161,11 @@ struct Row {
     error: Option<String>,
 }
 
-/// Folds what the snapshots do not see. The order does not matter, so nothing is sorted.
+/// Folds the events that the snapshots do not see. The fold does not depend on the order, so the query does not sort.
 ///
-/// Ranges stand for equalities, as the planner takes a range for small: where a log is most of the table, or a transaction
-/// wrote most of it, an equality looks as if the index on a log's transactions were of no use, and all of it would be read
-/// for a few events.
+/// The query uses ranges in place of equalities, because the planner expects few rows from a range. Where one log, or
+/// one transaction, makes up most of the table, the planner would not use the index on a log's transactions for an
+/// equality, and would read the whole log for a few events.
 async fn fold(tx: &mut Transaction, projections: &mut HashMap<i64, Projected>) -> sqlx::Result<()> {
     let (ids, bases): (Vec<i64>, Vec<String>) =
         projections.iter().map(|(id, projected)| (*id, projected.base.clone())).unzip();
@@ -204,8 +205,8 @@ async fn fold(tx: &mut Transaction, projections: &mut HashMap<i64, Projected>) -
     Ok(())
 }
 
-/// Charges the states that were folded from events to the operation's budget; a snapshot's bytes were charged as it was
-/// read.
+/// Charges the states to the operation's budget, except those without folded events: their snapshots were charged when
+/// they were read.
 fn charge(projections: &HashMap<i64, Projected>) -> Result<(), Exceeded> {
     let Some(budget) = Budget::current() else { return Ok(()) };
     let folded = projections.values().filter(|projected| projected.folded > 0);
@@ -228,7 +229,8 @@ impl From<Row> for Event {
     }
 }
 
-/// The value, or, where one is nested too deeply or has a number beyond what a [`Value`] holds, its text.
+/// Returns the JSON value, or its text as a string if a [`Value`] can't hold it: too many levels, or a number out of
+/// range.
 fn readable(text: String) -> Value {
     json::read(&text).unwrap_or(Value::String(text))
 }

@@ -1,11 +1,11 @@
-//! Executions' projections: the stored snapshot, and exactly what is not in it yet.
+//! Projections of executions: a stored snapshot plus a fold of exactly the events that are not in it.
 //!
-//! A snapshot notes the `pg_snapshot` that it was folded at; the delta is what that does not see of the log. So each event
-//! is folded once, whatever its id and however late its transaction committed. Reading takes one repeatable-read
-//! transaction: the snapshots, the deltas and the transaction snapshot that the result is as of are of one moment.
+//! A snapshot carries the `pg_snapshot` at which it was folded; the delta is the set of the log's events that this does
+//! not see. So each event is folded once, for any id and any commit time. A read is one repeatable-read transaction, so
+//! the snapshots, the deltas and the transaction snapshot of the result belong to the same point in time.
 //!
-//! Transaction ids mean something only within one database cluster: a snapshot of another one (a dump that was restored)
-//! is not used. A physical copy that took over has a prefix of the same history, so its snapshots hold.
+//! Transaction ids are valid only within one database cluster, so a snapshot from another one (a restored dump) is not
+//! used. A promoted physical copy has a prefix of the same history, so its snapshots are valid.
 
 mod load;
 mod save;
@@ -18,67 +18,67 @@ use crate::domain::projection::Projection;
 pub use load::read;
 pub use save::save;
 
-/// The aggregate that executions' states are stored as.
+/// Aggregate type under which the states of executions are stored.
 const AGGREGATE: &str = "orchestrator_workflow_state";
 
-/// A stored snapshot that was found good.
+/// A valid stored snapshot.
 #[derive(Debug, Clone)]
 pub struct SnapshotInfo {
-    /// The highest event id in it.
+    /// Highest event id in the snapshot.
     pub version: Id,
-    /// How many events are in it.
+    /// Number of events in the snapshot.
     pub applied_count: i64,
-    /// SHA-256 in hexadecimal.
+    /// SHA-256 checksum in hexadecimal.
     pub checksum: String,
-    /// The version of the state's shape.
+    /// Version of the state's shape.
     pub schema: i32,
-    /// When it was stored.
+    /// Time at which it was stored.
     pub updated_at: DateTime<Utc>,
 }
 
-/// An execution's state at one moment.
+/// State of an execution at one point in time.
 #[derive(Debug, Clone)]
 pub struct Projected {
-    /// Whose.
+    /// Execution of the state.
     pub execution_id: Id,
-    /// All committed events of its log, folded.
+    /// Fold of all committed events of its log.
     pub projection: Projection,
-    /// The snapshot that it began with; `None`: all of the log was read.
+    /// Stored snapshot at which the fold started; `None` if the whole log was read.
     pub snapshot: Option<SnapshotInfo>,
-    /// How many events were not in the snapshot.
+    /// Number of events that were not in the snapshot.
     pub folded: i64,
-    /// Why a stored snapshot was not used.
+    /// Reason that a stored snapshot was not used.
     pub defect: Option<Defect>,
-    /// What is in the snapshot.
+    /// Transaction snapshot of the stored snapshot, in text form.
     base: String,
-    /// What is in the projection.
+    /// Transaction snapshot of the projection, in text form.
     as_of: String,
     system: String,
-    /// The checksum of a stored snapshot that was not used.
+    /// Checksum of a stored snapshot that was not used.
     unusable: Option<String>,
 }
 
 impl Projected {
-    /// Roughly how many bytes storing it takes.
+    /// Returns the approximate size of the stored state in bytes.
     #[must_use]
     pub fn weight(&self) -> usize {
         serde_json::to_vec(&self.projection.state).map_or(usize::MAX, |text| text.len())
     }
 }
 
-/// Why a stored snapshot can't be used.
+/// Reason that a stored snapshot can't be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Defect {
-    /// Its state has another shape, or none that this server knows.
+    /// Its state has another or unknown shape.
     Shape,
-    /// It was changed since it was stored.
+    /// It was changed after it was stored.
     Checksum,
-    /// Its transaction ids are those of another database.
+    /// Its transaction ids belong to another database cluster.
     OtherDatabase,
 }
 
 impl Defect {
-    /// A name for metrics and logs.
+    /// Returns the name for metrics and logs.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

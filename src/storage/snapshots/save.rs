@@ -1,4 +1,4 @@
-//! Storing projections: forward only, with the list read model that follows from them.
+//! Stores projections and updates the read model for lists from them. An older state never replaces a newer one.
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
@@ -10,10 +10,12 @@ use crate::storage::connections::Transaction;
 use crate::storage::error::StorageError;
 use crate::storage::pools::Database;
 
-/// Stores projections of one shard, each only if it is of a later moment than what stands, and brings `noetl.execution`
-/// to each that it stored. Two who store the same ones do so in one order.
+/// Stores projections of one shard, each only if it is later than the stored one, and updates the row of
+/// `noetl.execution` for each that it stored. Rows are written in the order of their ids, so concurrent calls don't
+/// deadlock.
 ///
-/// Of two transaction snapshots of a database the later has the larger `xmax`, or the same and fewer in progress.
+/// Of two transaction snapshots of a database, the later one has the larger `xmax`, or the same `xmax` and fewer
+/// transactions in progress.
 #[tracing::instrument(
     level = "debug", name = "sql.snapshots.save", skip_all,
     fields(database = %shard.name(), count = projections.len())
@@ -38,12 +40,12 @@ struct Stored {
     applied_count: i64,
     as_of: String,
     system: String,
-    /// The checksum of what stands there, if that can't be used.
+    /// Checksum of the stored snapshot that this row replaces because it can't be used.
     unusable: Option<String>,
     read_model: ReadModel,
 }
 
-/// What `noetl.execution` says of an execution.
+/// Columns of `noetl.execution` that follow from a projection.
 struct ReadModel {
     catalog_id: Option<i64>,
     parent: Option<i64>,
@@ -57,7 +59,7 @@ struct ReadModel {
 }
 
 impl Stored {
-    /// `None`: there is nothing to store.
+    /// Creates the row of a projection; `None` if no event was folded.
     fn new(projected: &Projected) -> Option<Self> {
         let Projected { projection, as_of, system, .. } = projected;
         let (version, applied_count) = (projection.version?.get(), projection.applied_count);
