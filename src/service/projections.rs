@@ -2,7 +2,7 @@
 //! read has fewer events to fold.
 //!
 //! Both load the latest valid snapshot and fold exactly the events that are not in it. So the state includes every
-//! event committed before the read, and repeated or concurrent advances store the same state.
+//! event committed before the read, and an advance over the same events always stores the same state.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
