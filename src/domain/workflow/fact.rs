@@ -65,7 +65,8 @@ const KINDS: [(&str, Kind); 25] = [
     ("loop.done", Kind::Step(StepKind::LoopDone)),
 ];
 
-/// Returns the event types that the fold reads. It needs no content of other events: it only counts them.
+/// Returns the event types whose JSON columns the fold reads. Of other events, it needs only the id, type, node and
+/// time.
 pub fn known_types() -> impl Iterator<Item = &'static str> {
     KINDS.into_iter().map(|(name, _)| name)
 }

@@ -12,7 +12,7 @@ use crate::json::Data;
 /// Status of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StepStatus {
-    /// Not entered.
+    /// Known, not entered.
     Pending,
     /// Entered.
     Entered,

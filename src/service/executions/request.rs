@@ -41,8 +41,8 @@ pub struct ExecuteRequest {
 pub struct Dedup {
     /// Key that identifies a message within its parent (1 to 1024 bytes).
     pub key: String,
-    /// Time in seconds for which the key is kept (1 to 2592000); absent: the subscription's `dedup.window_secs`, else
-    /// 300.
+    /// Time in seconds for which the key is kept (1 to 2592000, default: the subscription's `dedup.window_secs`, else
+    /// 300).
     pub window_seconds: Option<i64>,
 }
 
