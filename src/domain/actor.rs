@@ -1,14 +1,14 @@
-//! Causes of events.
+//! Callers that cause events.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Key of an event's `meta` that names the caller that caused the event.
+/// Key of an event's `meta` for the caller that caused the event.
 pub const META_KEY: &str = "actor";
 
-/// Caller that causes events, by its subject.
+/// Caller that causes events, identified by its subject.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct Actor(Arc<str>);
@@ -32,13 +32,13 @@ impl Actor {
         Self(subject.into())
     }
 
-    /// Subject of the caller.
+    /// Returns the subject of the caller.
     #[must_use]
     pub fn subject(&self) -> &str {
         &self.0
     }
 
-    /// Names the caller in the JSON text of an event's `meta`, which must be a map without a caller.
+    /// Adds the caller to the JSON text of an event's `meta`, which must be a map without a caller.
     #[must_use]
     pub fn sign(&self, meta: Option<&str>) -> String {
         let subject = Value::from(self.subject());
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signed_meta_is_the_same_map_and_the_caller() {
+    fn sign_adds_only_the_caller() {
         let actor = Actor::new("ann \"the\" worker");
         for meta in [json!({}), json!({"a": 1}), json!({"a": {"actor": 2}, "b": []})] {
             let mut expected = meta.clone();

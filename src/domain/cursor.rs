@@ -1,5 +1,5 @@
-//! Opaque cursors: a version, the kind of list, the position and a checksum, in base64url. A cursor of another list, of
-//! another version, cut short or changed is refused, never misread.
+//! Opaque cursors: a version, the kind of list, the position and a checksum, in base64url. A cursor of another list or
+//! version is refused, and so is one that was truncated or changed.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -7,9 +7,10 @@ use xxhash_rust::xxh64::xxh64;
 
 const VERSION: u8 = 1;
 const CHECKSUM_BYTES: usize = 4;
+/// Maximum size of a cursor's text in bytes.
 const MAX_TEXT: usize = 16 * 1024;
 
-/// What a cursor points into.
+/// Kind of list of a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum CursorKind {
@@ -21,18 +22,18 @@ pub enum CursorKind {
     Event = 3,
     /// Catalog entries, by path and version.
     Catalog = 4,
-    /// The live event stream, a position per shard.
+    /// The live event stream, by a position per shard.
     Stream = 5,
     /// Outbox rows, by time, shard and number.
     Outbox = 6,
 }
 
-/// A text that is no cursor of the list it was given to.
+/// A text that is not a cursor of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a cursor of this list; pass one that this list returned, unchanged")]
 pub struct BadCursor;
 
-/// The text of a cursor.
+/// Returns the text of a cursor.
 #[must_use]
 pub fn encode(kind: CursorKind, position: &[u8]) -> String {
     let mut bytes = vec![VERSION, kind as u8];
@@ -41,7 +42,7 @@ pub fn encode(kind: CursorKind, position: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// The position in a cursor's text.
+/// Returns the position in a cursor's text.
 pub fn decode(kind: CursorKind, text: &str) -> Result<Vec<u8>, BadCursor> {
     if text.len() > MAX_TEXT {
         return Err(BadCursor);
@@ -66,7 +67,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn only_an_unchanged_cursor_of_the_kind_decodes(position: Vec<u8>, cut in 0usize..8, flip: prop::sample::Index) {
+        fn only_unchanged_cursors_of_the_kind_decode(position: Vec<u8>, cut in 0usize..8, flip: prop::sample::Index) {
             let text = encode(CursorKind::Event, &position);
             prop_assert_eq!(decode(CursorKind::Event, &text), Ok(position));
             prop_assert_eq!(decode(CursorKind::Stream, &text), Err(BadCursor));

@@ -1,4 +1,4 @@
-//! An event: the immutable row of `noetl.event`, the only truth.
+//! Events: immutable rows of `noetl.event`, the only source of truth.
 
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
@@ -7,62 +7,62 @@ use serde_json::Value;
 use super::ids::Id;
 use noetl_json::Typed;
 
-/// An event's place among those of a batch.
+/// Position of an event in a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub struct EventKey {
-    /// Grows along a log.
+    /// Event id; it increases within a log.
     pub event_id: i64,
-    /// The log.
+    /// Execution id of the log.
     pub execution_id: i64,
 }
 
 impl Typed for EventKey {}
 
-/// A committed event. Its JSON is values where something looks inside, and text where it is passed on.
+/// An event. `J` is the type of its JSON columns: parsed values where code reads them, text where they are passed on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event<J = Value> {
-    /// The log that the event belongs to.
+    /// Execution id of the log that the event belongs to.
     pub execution_id: Id,
-    /// Grows along the log.
+    /// Event id; it increases within the log.
     pub event_id: Id,
-    /// The catalog entry, 0 when unknown.
+    /// Catalog entry; 0 if unknown.
     pub catalog_id: Id,
-    /// The event that caused this one.
+    /// Event that caused this one.
     pub parent_event_id: Option<Id>,
-    /// The execution or subscription that started this one.
+    /// Execution or subscription that started this execution.
     pub parent_execution_id: Option<Id>,
-    /// When it was written.
+    /// Time at which the event was written.
     pub created_at: DateTime<Utc>,
-    /// What happened, such as `playbook_started`.
+    /// Type, such as `playbook_started`.
     pub event_type: String,
-    /// The node that it happened at.
+    /// Id of the node at which the event happened.
     pub node_id: Option<String>,
-    /// The node's name.
+    /// Name of the node.
     pub node_name: Option<String>,
-    /// The node's kind.
+    /// Kind of the node.
     pub node_type: Option<String>,
-    /// The state after it.
+    /// Status after the event.
     pub status: Option<String>,
-    /// Seconds.
+    /// Duration in seconds.
     pub duration: Option<f64>,
-    /// What it was given.
+    /// Input of the node.
     pub context: Option<J>,
-    /// What it gave.
+    /// Output of the node.
     pub result: Option<J>,
-    /// About the event itself.
+    /// Metadata of the event.
     pub meta: Option<J>,
-    /// What went wrong.
+    /// Error message.
     pub error: Option<String>,
-    /// Where it went wrong.
+    /// Stack trace of the error.
     pub stack_trace: Option<String>,
-    /// `default` unless said otherwise.
+    /// Tenant; `default` unless set.
     pub tenant_id: String,
-    /// `default` unless said otherwise.
+    /// Organization; `default` unless set.
     pub organization_id: String,
 }
 
 impl<J> Event<J> {
-    /// An event that says nothing but what happened, where and when.
+    /// Creates an event with only its ids, type and time.
     #[must_use]
     pub fn bare(execution_id: Id, event_id: Id, catalog_id: Id, event_type: &str, created_at: DateTime<Utc>) -> Self {
         Self {
@@ -89,23 +89,23 @@ impl<J> Event<J> {
     }
 }
 
-/// Which events a reader wants; an absent condition holds for every event.
+/// Filter of events. An absent condition matches every event.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct EventFilter {
-    /// Only these logs.
+    /// Execution ids of the logs.
     pub execution_ids: Option<Vec<Id>>,
-    /// Only logs started by this one.
+    /// Parent execution or subscription of the logs.
     pub parent_execution_id: Option<Id>,
-    /// Only these types; a trailing `*` stands for any rest.
+    /// Event types; a trailing `*` matches any rest.
     pub types: Option<Vec<String>>,
-    /// Only these nodes.
+    /// Names of nodes.
     pub node_names: Option<Vec<String>>,
-    /// Only these states.
+    /// Statuses.
     pub statuses: Option<Vec<String>>,
 }
 
 impl EventFilter {
-    /// Whether the event fulfils every condition.
+    /// Returns whether the event meets every condition.
     #[must_use]
     pub fn matches<J>(&self, event: &Event<J>) -> bool {
         let wants = |listed: &Option<Vec<String>>, value: Option<&String>| {
@@ -121,7 +121,7 @@ impl EventFilter {
             && wants(&self.statuses, event.status.as_ref())
     }
 
-    /// The types as `LIKE` patterns of SQL, with `\` as the escape.
+    /// Returns the types as SQL `LIKE` patterns with `\` as the escape character.
     #[must_use]
     pub fn type_patterns(&self) -> Option<Vec<String>> {
         let like = |wanted: &String| {
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trailing_star_matches_any_rest_and_nothing_else_is_special() {
+    fn only_a_trailing_star_is_a_wildcard() {
         assert!(type_matches("subscription.*", "subscription.paused"));
         assert!(type_matches("*", "anything"));
         assert!(!type_matches("subscription.*", "subscriptions"));

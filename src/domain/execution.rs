@@ -1,4 +1,4 @@
-//! What it takes to start an execution, and the rows that say it started (SPEC, "Execute, with an opt-in dedup window").
+//! Executions: their statuses, and the data that starts one.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
@@ -9,32 +9,32 @@ use super::actor::{Actor, META_KEY};
 use super::ids::Id;
 use noetl_json::{self as json, Typed};
 
-/// The pool whose workers run an execution unless the request names another.
+/// Pool of the workers that run an execution if the request names none.
 pub const DEFAULT_POOL: &str = "shared";
-/// The dedup window in seconds when neither the request nor the subscription names one.
+/// Dedup window in seconds if neither the request nor the subscription sets one.
 pub const DEFAULT_WINDOW_SECONDS: u32 = 300;
-/// Who wrote the events of this server, as their `meta.emitter`.
+/// Value of `meta.emitter` in the events of this server.
 pub const EMITTER: &str = "control_plane";
-/// The first event of an execution.
+/// Type of an execution's first event.
 pub const STARTED: &str = "playbook_started";
-/// The event that ends an execution from outside.
+/// Type of the event that cancels an execution.
 pub const CANCELLED: &str = "playbook.cancelled";
 
 /// Catalog kinds that can be executed.
 pub const EXECUTABLE_KINDS: [&str; 2] = ["playbook", "agent"];
 
-/// Where an execution stands.
+/// Status of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Status {
-    /// Accepted, not begun.
+    /// Accepted, not started.
     Pending,
-    /// Begun, not ended.
+    /// Started, not ended.
     Running,
-    /// Ended as intended.
+    /// Ended successfully.
     Completed,
-    /// Ended by a failure.
+    /// Ended with a failure.
     Failed,
-    /// Ended from outside.
+    /// Cancelled by a caller or another server.
     Cancelled,
 }
 
@@ -42,13 +42,14 @@ impl Status {
     /// Every status.
     pub const ALL: [Self; 5] = [Self::Pending, Self::Running, Self::Completed, Self::Failed, Self::Cancelled];
 
-    /// The name that this server stores.
+    /// Returns the name that this server stores.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         self.stored_names()[0]
     }
 
-    /// The names that stored rows use for it, in capitals; the first is ours, the others are of NoETL's servers.
+    /// Returns the names of the status in stored rows, in capitals. This server writes the first one; NoETL's servers
+    /// also write the others.
     #[must_use]
     pub const fn stored_names(self) -> &'static [&'static str] {
         match self {
@@ -60,7 +61,8 @@ impl Status {
         }
     }
 
-    /// The status that a stored name means; an unknown name is read as running, as it does not say that it ended.
+    /// Returns the status with a stored name, in any case. An unknown name means running, because it is not known to be
+    /// an end.
     #[must_use]
     pub fn from_stored(name: &str) -> Self {
         let name = name.to_ascii_uppercase();
@@ -68,37 +70,37 @@ impl Status {
         Self::ALL.into_iter().find(meant).unwrap_or(Self::Running)
     }
 
-    /// Whether nothing follows.
+    /// Returns whether the status is final.
     #[must_use]
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
 }
 
-/// Everything that creates one execution. A dedup claim stores it, so that anybody can finish what its claimant began.
+/// All data that creates one execution. A dedup claim stores it, so that any replica can finish the creation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Creation {
-    /// Preallocated.
+    /// Preallocated id of the execution.
     pub execution_id: Id,
-    /// Preallocated, of the started event.
+    /// Preallocated id of the started event.
     pub event_id: Id,
-    /// The subscription or execution that it belongs to.
+    /// The parent: a subscription or an execution.
     pub parent_execution_id: Option<Id>,
-    /// The resolved catalog entry.
+    /// Id of the resolved catalog entry.
     pub catalog_id: Id,
-    /// The entry's path.
+    /// Path of the entry.
     pub path: String,
-    /// The entry's workload overlaid by the request's.
+    /// Workload of the entry, overlaid with the request's.
     #[serde(deserialize_with = "json::map")]
     pub workload: Map<String, Value>,
-    /// The pool that the request named.
+    /// Pool that the request named.
     pub pool: Option<String>,
-    /// W3C trace context, the request's or the parent's.
+    /// W3C trace context: the request's, the parent's, or that of the span that started the execution.
     #[serde(default, deserialize_with = "json::option")]
     pub trace: Option<Value>,
-    /// When it was asked for.
+    /// Time of the request.
     pub emitted_at: DateTime<Utc>,
-    /// Caller that asked for it; `None`: it was not identified.
+    /// Caller of the request; `None`: it was not identified.
     #[serde(default)]
     pub actor: Option<Actor>,
 }
@@ -106,7 +108,7 @@ pub struct Creation {
 impl Typed for Creation {}
 
 impl Creation {
-    /// The started event's context.
+    /// Returns the context of the started event.
     #[must_use]
     pub fn context(&self) -> Value {
         json!({
@@ -117,7 +119,7 @@ impl Creation {
         })
     }
 
-    /// The started event's meta.
+    /// Returns the meta of the started event.
     #[must_use]
     pub fn meta(&self) -> Value {
         let mut meta = emitted(self.emitted_at, self.actor.as_ref());
@@ -126,13 +128,13 @@ impl Creation {
         Value::Object(meta)
     }
 
-    /// The subject that the pool's workers listen on.
+    /// Returns the subject to which the pool's workers listen.
     #[must_use]
     pub fn command_subject(&self) -> String {
         format!("noetl.commands.{}.{}", self.pool(), self.execution_id)
     }
 
-    /// The workers' notification.
+    /// Returns the message that notifies the workers.
     #[must_use]
     pub fn command(&self) -> Value {
         let Value::Object(mut command) = json!({
@@ -159,7 +161,7 @@ fn insert_present(map: &mut Map<String, Value>, key: &str, value: Option<Value>)
     }
 }
 
-/// The `meta` that every event of this server carries, with the caller that caused the event, if it is identified.
+/// Returns the `meta` that is common to the events of this server, with the caller if it is identified.
 #[must_use]
 pub fn emitted(at: DateTime<Utc>, by: Option<&Actor>) -> Map<String, Value> {
     let mut meta = Map::new();
@@ -169,7 +171,7 @@ pub fn emitted(at: DateTime<Utc>, by: Option<&Actor>) -> Map<String, Value> {
     meta
 }
 
-/// The catalog entry's `workload` map overlaid, key by key, by the request's.
+/// Returns the catalog entry's `workload` map, overlaid key by key with the request's.
 #[must_use]
 pub fn overlay(catalog_payload: Option<&Value>, request: Map<String, Value>) -> Map<String, Value> {
     let defaults = catalog_payload.and_then(|payload| payload.get("workload")).and_then(Value::as_object);
@@ -178,13 +180,14 @@ pub fn overlay(catalog_payload: Option<&Value>, request: Map<String, Value>) -> 
     workload
 }
 
-/// The digest that tells whether two requests under one dedup key are the same: SHA-256 of the JSON with sorted keys.
+/// Returns the hash that distinguishes different requests under one dedup key: SHA-256 of the JSON with sorted keys.
 #[must_use]
 pub fn request_hash(request: &Value) -> [u8; 32] {
     Sha256::digest(request.to_string()).into()
 }
 
-/// A pool name becomes a token of a NATS subject: 1 to 64 letters, digits, `-` and `_`.
+/// Returns whether a text is a pool name: 1 to 64 ASCII letters, digits, `-` and `_`. It becomes a token of a NATS
+/// subject.
 #[must_use]
 pub fn is_pool_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
@@ -199,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_request_overlays_the_catalog_key_by_key() {
+    fn request_overlays_the_catalog_entry_key_by_key() {
         let payload = json!({"workload": {"a": 1, "b": {"c": 2}}});
         let merged = overlay(Some(&payload), map(json!({"b": {"d": 3}, "e": 4})));
         assert_eq!(Value::Object(merged), json!({"a": 1, "b": {"d": 3}, "e": 4}));
@@ -207,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_does_not_depend_on_the_order_of_keys() {
+    fn hash_does_not_depend_on_the_order_of_keys() {
         let one: Value = serde_json::from_str(r#"{"a":1,"b":{"x":1,"y":2}}"#).unwrap();
         let same: Value = serde_json::from_str(r#"{"b":{"y":2,"x":1},"a":1}"#).unwrap();
         assert_eq!(request_hash(&one), request_hash(&same));
@@ -217,7 +220,7 @@ mod tests {
     #[test]
     fn unknown_stored_statuses_do_not_end_an_execution() {
         assert_eq!(Status::from_stored("started"), Status::Running);
-        assert_eq!(Status::from_stored("whatever"), Status::Running);
+        assert_eq!(Status::from_stored("unknown"), Status::Running);
         assert_eq!(Status::from_stored("Canceled"), Status::Cancelled);
     }
 }

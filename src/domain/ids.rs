@@ -1,10 +1,9 @@
-//! Snowflake ids: 41 bits of milliseconds since 2024-01-01T00:00:00Z, 10 bits of machine id, 12 bits of sequence
-//! (SPEC, "Data").
+//! Snowflake ids: 41 bits of milliseconds since 2024-01-01T00:00:00Z, 10 bits of machine id, 12 bits of sequence.
 //!
-//! The generator is a hybrid logical clock: it never goes back, whatever the wall clock does, and
-//! [`next_after`] lifts it above an id made elsewhere, so an event appended after another one gets the larger id on any
-//! replica. It makes no id past a ceiling that its lease reserved; the next holder of the machine id starts above that
-//! ceiling.
+//! The generator is a hybrid logical clock. It never goes back, regardless of the wall clock. [`next_after`] raises it
+//! above an id that another replica made, so an event that is appended after another event gets the larger id on any
+//! replica. It makes no id above the ceiling that its lease reserved. The next holder of the machine id starts above
+//! that ceiling.
 //!
 //! [`next_after`]: Snowflakes::next_after
 
@@ -13,49 +12,49 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Milliseconds from the Unix epoch to 2024-01-01T00:00:00Z, where snowflake time starts.
+/// Milliseconds from the Unix epoch to 2024-01-01T00:00:00Z, the start of snowflake time.
 pub const EPOCH_UNIX_MS: u64 = 1_704_067_200_000;
-/// The largest machine id.
+/// Largest machine id.
 pub const MAX_MACHINE_ID: u16 = 1023;
 
 const MACHINE_BITS: u32 = 10;
 const SEQUENCE_BITS: u32 = 12;
 const MAX_MS: u64 = (1 << 41) - 1;
-/// How far ahead a clock may be that ids are compared with: a day.
+/// Distance in milliseconds after the current time from which an id no longer raises the generator: one day.
 const FAR_MS: u64 = 24 * 3600 * 1000;
 const MAX_SEQUENCE: u64 = (1 << SEQUENCE_BITS) - 1;
 
-/// A 63-bit snowflake id; in the API its decimal string.
+/// A 63-bit snowflake id. The API uses its decimal string.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Id(i64);
 
 impl Id {
-    /// The id with this number, which storage or the generator vouches for.
+    /// Creates an id from a number, which must come from storage or the generator.
     #[must_use]
     pub const fn new(raw: i64) -> Self {
         Self(raw)
     }
 
-    /// The smallest id of a millisecond (since 2024-01-01T00:00:00Z).
+    /// Returns the smallest id of a millisecond (since 2024-01-01T00:00:00Z).
     #[must_use]
     pub const fn first_of(ms: u64) -> Self {
         Self((ms << (MACHINE_BITS + SEQUENCE_BITS)).cast_signed() & i64::MAX)
     }
 
-    /// The id as the number that the tables hold.
+    /// Returns the id as the number that the tables store.
     #[must_use]
     pub const fn get(self) -> i64 {
         self.0
     }
 
-    /// Whether a generator can make a larger id; a log that ends with one that can't be followed takes no more events.
+    /// Returns whether a generator can make a larger id. No event can be appended after an id for which this is false.
     #[must_use]
     pub const fn can_be_followed(self) -> bool {
         self.millis() < MAX_MS
     }
 
-    /// Milliseconds since 2024-01-01T00:00:00Z at which the id was made.
+    /// Returns the time at which the id was made, in milliseconds since 2024-01-01T00:00:00Z.
     #[must_use]
     pub const fn millis(self) -> u64 {
         self.0.cast_unsigned() >> (MACHINE_BITS + SEQUENCE_BITS)
@@ -74,7 +73,7 @@ impl fmt::Debug for Id {
     }
 }
 
-/// A text that is no id: an id is a decimal number from 0 to 9223372036854775807, without sign or leading zeros.
+/// A text that is not an id. An id is a decimal number from 0 to 9223372036854775807, without sign or leading zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not an id: an id is a decimal number from 0 to 9223372036854775807")]
 pub struct MalformedId;
@@ -92,59 +91,59 @@ impl FromStr for Id {
     }
 }
 
-/// Why no id could be made.
+/// Reasons for which the generator can't make an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoId {
-    /// The generator stands at its ceiling; the lease must reserve more first.
+    /// The generator has reached its ceiling. The lease must reserve more ids first.
     #[error("the reserved id range ends at {ceiling_ms} ms")]
     CeilingReached {
-        /// Milliseconds since 2024-01-01T00:00:00Z.
+        /// The ceiling in milliseconds since 2024-01-01T00:00:00Z.
         ceiling_ms: u64,
     },
-    /// The id to follow leaves no larger id in 63 bits.
+    /// No larger id than this one fits in 63 bits.
     #[error("the id {0} can't be followed by a larger one")]
     Exhausted(Id),
 }
 
-/// The generator of one replica.
+/// Id generator of one replica.
 #[derive(Debug)]
 pub struct Snowflakes {
     machine_id: u16,
     ceiling_ms: u64,
-    /// Where the last id stands: (milliseconds, sequence).
+    /// Milliseconds and sequence of the last id.
     last: (u64, u64),
-    /// Tells ids above far floors apart.
+    /// Sequence of ids after distant floors, which keeps them distinct.
     stray: u64,
 }
 
 impl Snowflakes {
-    /// A generator whose first id lies above `floor_ms` and whose last lies at or below `ceiling_ms`, both in
-    /// milliseconds since 2024-01-01T00:00:00Z.
+    /// Creates a generator of ids after `floor_ms` and up to `ceiling_ms`, both in milliseconds since
+    /// 2024-01-01T00:00:00Z.
     #[must_use]
     pub fn new(machine_id: u16, floor_ms: u64, ceiling_ms: u64) -> Self {
         Self { machine_id: machine_id & MAX_MACHINE_ID, ceiling_ms, last: (floor_ms, MAX_SEQUENCE), stray: 0 }
     }
 
-    /// Allows ids up to `ceiling_ms`; a lower ceiling than the one that stands is ignored.
+    /// Allows ids up to `ceiling_ms`. A value below the current ceiling is ignored.
     pub fn raise_ceiling(&mut self, ceiling_ms: u64) {
         self.ceiling_ms = self.ceiling_ms.max(ceiling_ms.min(MAX_MS));
     }
 
-    /// Makes no id at or below a millisecond any more.
+    /// Restricts later ids to milliseconds after `floor_ms`.
     pub fn start_above(&mut self, floor_ms: u64) {
         if floor_ms > self.last.0 {
             self.last = (floor_ms, MAX_SEQUENCE);
         }
     }
 
-    /// The millisecond of the last id, in snowflake time: what the next ceiling must lie above.
+    /// Returns the millisecond of the last id, in snowflake time. The next ceiling must be above it.
     #[must_use]
     pub fn position_ms(&self) -> u64 {
         self.last.0
     }
 
-    /// The next id at `now_ms` (milliseconds since 2024-01-01T00:00:00Z), larger than every id made or observed. A clock
-    /// that leapt past the ceiling is not followed.
+    /// Returns the next id at `now_ms` (milliseconds since 2024-01-01T00:00:00Z). It is larger than every id made or
+    /// observed. A clock above the ceiling counts as the ceiling.
     pub fn next(&mut self, now_ms: u64) -> Result<Id, NoId> {
         let (ms, sequence) = self.last;
         let now_ms = now_ms.min(self.ceiling_ms);
@@ -162,8 +161,8 @@ impl Snowflakes {
         Ok(self.compose(next))
     }
 
-    /// The next id larger than `floor`. A floor that lies far ahead of the clock (of a log whose ids were made otherwise)
-    /// is exceeded for its log alone, and does not take this generator, and all ids after, along.
+    /// Returns the next id larger than `floor`. A floor more than a day after the clock, in a log with ids of another
+    /// origin, does not raise the generator: the returned id is larger, but later ids follow the clock.
     pub fn next_after(&mut self, floor: Id, now_ms: u64) -> Result<Id, NoId> {
         let ms = floor.millis();
         if !floor.can_be_followed() {
@@ -173,7 +172,7 @@ impl Snowflakes {
             self.stray = (self.stray + 1) & MAX_SEQUENCE;
             return Ok(self.compose((ms + 1, self.stray)));
         }
-        // The generator stays where it may make ids until the range up to there is reserved.
+        // The generator is not raised above its ceiling: it could not make ids until a larger range is reserved.
         if ms >= self.ceiling_ms {
             return Err(NoId::CeilingReached { ceiling_ms: self.ceiling_ms });
         }
@@ -204,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_millisecond_borrows_the_next() {
+    fn ids_of_a_full_millisecond_continue_in_the_next() {
         let mut ids = Snowflakes::new(1, 0, MAX_MS);
         let made: Vec<Id> = (0..5_000).map(|_| ids.next(7).unwrap()).collect();
         assert!(made.windows(2).all(|pair| pair[0] < pair[1]));
@@ -212,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn no_id_past_the_ceiling() {
+    fn no_id_is_made_above_the_ceiling() {
         let mut ids = Snowflakes::new(1, 0, 10);
         let made: Vec<Id> = std::iter::from_fn(|| ids.next(11).ok()).collect();
         assert_eq!((made.len(), made.last().unwrap().millis()), (4096, 10));
@@ -222,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_floor_past_the_ceiling_leaves_the_generator_where_it_is() {
+    fn a_floor_above_the_ceiling_does_not_raise_the_generator() {
         let mut ids = Snowflakes::new(1, 0, 10);
         assert_eq!(ids.next_after(Id::first_of(20), 5), Err(NoId::CeilingReached { ceiling_ms: 10 }));
         assert_eq!(ids.next(5).unwrap().millis(), 5);
@@ -231,13 +230,13 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_time_is_an_error() {
+    fn the_largest_id_cannot_be_followed() {
         let mut ids = Snowflakes::new(1, 0, MAX_MS);
         assert_eq!(ids.next_after(Id::new(i64::MAX), 1), Err(NoId::Exhausted(Id::new(i64::MAX))));
     }
 
     #[test]
-    fn a_log_from_the_future_keeps_its_order_and_takes_nobody_along() {
+    fn a_log_far_in_the_future_keeps_its_order_and_does_not_raise_the_generator() {
         let mut ids = Snowflakes::new(7, 0, MAX_MS);
         let far = Id::first_of(FAR_MS * 400);
         let above = ids.next_after(far, 1_000).unwrap();
@@ -256,7 +255,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ids_increase_whatever_clocks_and_observations_do(
+        fn ids_increase_regardless_of_clocks_and_observed_ids(
             machine in 0u16..1024,
             steps in prop::collection::vec((0u64..10_000, prop::option::of(0i64..(10_000 << 22))), 1..200),
         ) {

@@ -1,58 +1,58 @@
-//! The lifecycle of a source subscription (SPEC, "Source subscription lifecycle"): a state table and nothing else.
+//! The lifecycle of a source subscription, as a state table.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Where a source subscription stands; the status of its latest lifecycle event.
+/// State of a source subscription: the status of its latest lifecycle event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Known, never activated.
+    /// Registered, never activated.
     Registered,
-    /// Taking messages.
+    /// Receives messages.
     Active,
-    /// Not taking messages until it is resumed.
+    /// Receives no messages until it is resumed or activated.
     Paused,
-    /// Finishing what it took, taking no more.
+    /// Finishes the messages that it received, and receives no more.
     Draining,
-    /// Ended; its path is free for another registration.
+    /// Ended. Its path is free for another registration.
     Deactivated,
 }
 
-/// What a caller can ask of a registered subscription.
+/// Action on a registered subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Start taking messages.
+    /// Starts to receive messages.
     Activate,
-    /// Stop taking messages for a while.
+    /// Stops receiving messages until it is resumed.
     Pause,
-    /// Go on after a pause.
+    /// Receives messages again after a pause.
     Resume,
-    /// Finish what was taken and take no more.
+    /// Finishes the received messages and receives no more.
     Drain,
-    /// End the subscription.
+    /// Ends the subscription.
     Deactivate,
 }
 
-/// The event type of a registration.
+/// Event type of a registration.
 pub const REGISTERED: &str = "subscription.registered";
-/// The event type of an activation: like a registration, it makes a subscription live.
+/// Event type of an activation. Like a registration, it makes a subscription live.
 pub const ACTIVATED: &str = "subscription.activated";
-/// The audit event of a duplicate message on a subscription's log; no lifecycle event.
+/// Event type of the audit event for a duplicate message. It is not a lifecycle event.
 pub const DEDUPLICATED: &str = "subscription.message.deduplicated";
 
-/// Whether events of this type are what a subscription's state is read from.
+/// Returns whether events of this type are lifecycle events, which determine a subscription's state.
 #[must_use]
 pub fn is_lifecycle(event_type: &str) -> bool {
     event_type == REGISTERED || Action::ALL.iter().any(|action| action.event_type() == event_type)
 }
 
-/// A transition that the state table does not have.
+/// A transition that the state table does not allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a subscription that is {from} can't be {}; allowed: {}", action.participle(), Allowed(*from))]
 pub struct InvalidTransition {
-    /// The state it is in.
+    /// Current state.
     pub from: State,
-    /// What was asked.
+    /// Requested action.
     pub action: Action,
 }
 
@@ -68,10 +68,10 @@ impl fmt::Display for Allowed {
 }
 
 impl State {
-    /// Every state, in the order of a life.
+    /// Every state, in the order of the lifecycle.
     pub const ALL: [Self; 5] = [Self::Registered, Self::Active, Self::Paused, Self::Draining, Self::Deactivated];
 
-    /// The name that the event's status holds.
+    /// Returns the name in the status of events.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -83,13 +83,13 @@ impl State {
         }
     }
 
-    /// Whether the subscription occupies its path.
+    /// Returns whether the subscription is live: it occupies its path.
     #[must_use]
     pub const fn is_live(self) -> bool {
         !matches!(self, Self::Deactivated)
     }
 
-    /// The state after an action, or why there is none.
+    /// Returns the state after an action, or an error if the action is not allowed.
     pub const fn after(self, action: Action) -> Result<Self, InvalidTransition> {
         use Action::{Activate, Deactivate, Drain, Pause, Resume};
         use State::{Active, Deactivated, Draining, Paused, Registered};
@@ -102,7 +102,7 @@ impl State {
         }
     }
 
-    /// The actions allowed here.
+    /// Returns the actions that this state allows.
     #[must_use]
     pub fn available_actions(self) -> Vec<Action> {
         Action::ALL.into_iter().filter(|action| self.after(*action).is_ok()).collect()
@@ -113,7 +113,7 @@ impl Action {
     /// Every action.
     pub const ALL: [Self; 5] = [Self::Activate, Self::Pause, Self::Resume, Self::Drain, Self::Deactivate];
 
-    /// The type of the event that the action writes.
+    /// Returns the type of the event that the action writes.
     #[must_use]
     pub const fn event_type(self) -> &'static str {
         match self {
@@ -154,9 +154,9 @@ impl fmt::Display for Action {
     }
 }
 
-/// A status that names no lifecycle state.
+/// A status that is not a lifecycle state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no lifecycle state")]
+#[error("{0:?} is not a lifecycle state")]
 pub struct UnknownState(String);
 
 impl FromStr for State {
@@ -171,7 +171,7 @@ impl FromStr for State {
 mod tests {
     use super::{Action::*, State::*, *};
 
-    /// SPEC's table, written down again: state, then where each action of `Action::ALL` leads.
+    /// The required table: each state, then the next state for each action of `Action::ALL`.
     const TABLE: [(State, [Option<State>; 5]); 5] = [
         (Registered, [Some(Active), None, None, None, Some(Deactivated)]),
         (Active, [Some(Active), Some(Paused), Some(Active), Some(Draining), Some(Deactivated)]),
@@ -181,7 +181,7 @@ mod tests {
     ];
 
     #[test]
-    fn the_state_table_is_the_spec() {
+    fn every_transition_matches_the_required_table() {
         for (from, targets) in TABLE {
             for (action, target) in Action::ALL.into_iter().zip(targets) {
                 assert_eq!(from.after(action).ok(), target, "{from} {action}");
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_state_and_what_is_allowed() {
+    fn refusal_names_the_state_and_the_allowed_actions() {
         let refusal = Draining.after(Resume).unwrap_err().to_string();
         assert_eq!(refusal, "a subscription that is DRAINING can't be resumed; allowed: DRAIN, DEACTIVATE");
     }

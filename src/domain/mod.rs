@@ -1,5 +1,5 @@
-//! The rules of the product, pure: no async, no database, no GraphQL, no clock, no environment. What depends on time
-//! takes it as an argument.
+//! The rules of the product. They are pure: no async, no database, no GraphQL, no clock, no environment. Functions that
+//! depend on the time take it as an argument.
 
 pub mod actor;
 pub mod backoff;

@@ -1,4 +1,4 @@
-//! What an outbox row is called, where it stands, and which subjects it can be published to (SPEC, "Outbox").
+//! Outbox rows: their ids, their statuses, and the subjects that they can be published to.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,17 +8,17 @@ use chrono::{DateTime, Utc};
 use super::ids::Id;
 use super::shard::ShardIndex;
 
-/// Characters of an error that are kept.
+/// Maximum number of characters of a stored error.
 pub const MAX_ERROR_CHARS: usize = 2000;
-/// Bytes of a subject; the broker ends the connection over a line of 4 KiB.
+/// Maximum size of a subject in bytes. The broker closes a connection that sends a line of more than 4 KiB.
 const MAX_SUBJECT_BYTES: usize = 1024;
 
-/// A row's name: the shard that holds it and its number there, in the API `<shard>-<number>`.
+/// Id of a row over all shards; in the API `<shard>-<number>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OutboxId {
-    /// The shard.
+    /// Shard that holds the row.
     pub shard: ShardIndex,
-    /// Counts up in the shard.
+    /// The row's `outbox_id` in the shard.
     pub number: i64,
 }
 
@@ -28,9 +28,9 @@ impl fmt::Display for OutboxId {
     }
 }
 
-/// A text that names no outbox row.
+/// A text that is not an outbox id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not an outbox id: one is written <shard>-<number>, such as 0-17")]
+#[error("not an outbox id: an outbox id is <shard>-<number>, such as 0-17")]
 pub struct MalformedOutboxId;
 
 impl FromStr for OutboxId {
@@ -44,16 +44,16 @@ impl FromStr for OutboxId {
     }
 }
 
-/// Where a row stands.
+/// Status of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OutboxStatus {
-    /// Not claimed yet.
+    /// Not claimed.
     Pending,
     /// Claimed under a lease.
     InFlight,
     /// Delivered.
     Published,
-    /// Not delivered at the last attempt; it is due again later.
+    /// The last attempt failed; the row is claimable again after a backoff.
     Failed,
 }
 
@@ -61,7 +61,7 @@ impl OutboxStatus {
     /// Every status.
     pub const ALL: [Self; 4] = [Self::Pending, Self::InFlight, Self::Published, Self::Failed];
 
-    /// The name that rows store.
+    /// Returns the name as stored in rows.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -72,30 +72,32 @@ impl OutboxStatus {
         }
     }
 
-    /// The status that a stored name means; the table takes no other names than these.
+    /// Returns the status with a stored name. The table allows no other names than these.
     #[must_use]
     pub fn from_stored(name: &str) -> Self {
         Self::ALL.into_iter().find(|status| status.as_str() == name).unwrap_or(Self::Failed)
     }
 }
 
-/// A row's place in the list over all shards.
+/// Position of a row in the list over all shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OutboxPlace {
-    /// When it was written.
+    /// Time at which the row was written.
     pub created_at: DateTime<Utc>,
-    /// The row.
+    /// Id of the row.
     pub id: OutboxId,
 }
 
-/// An error's text as it is kept: at most [`MAX_ERROR_CHARS`] characters, without NUL, which a text can't hold there.
+/// Returns an error's text as it is stored: at most [`MAX_ERROR_CHARS`] characters. NUL is replaced, because PostgreSQL
+/// can't store it.
 #[must_use]
 pub fn kept_error(text: &str) -> String {
     text.chars().take(MAX_ERROR_CHARS).map(|c| if c == '\0' { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
-/// Whether a message can be published to a subject: dot-separated tokens without space, control characters and
-/// wildcards, and not one of the broker's own, which begin with `$` or `_INBOX`.
+/// Returns whether a message can be published to a subject. A subject consists of dot-separated tokens without white
+/// space, control characters and wildcards. The broker's own subjects, which begin with `$` or `_INBOX.`, are not
+/// allowed.
 #[must_use]
 pub fn is_publishable(subject: &str) -> bool {
     let plain = |c: char| !c.is_whitespace() && !c.is_control() && !"*>".contains(c);
@@ -109,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_reads_back_and_nothing_else_is_one() {
+    fn only_canonical_texts_are_outbox_ids() {
         let id = OutboxId { shard: 3, number: 17 };
         assert_eq!((id.to_string().as_str(), "3-17".parse()), ("3-17", Ok(id)));
         for text in
@@ -120,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_cut_by_characters() {
+    fn errors_are_truncated_by_characters() {
         assert_eq!(kept_error(&"ß".repeat(5000)), "ß".repeat(MAX_ERROR_CHARS));
         assert_eq!(kept_error("a\0b"), "a\u{fffd}b");
     }

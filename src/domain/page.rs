@@ -1,31 +1,31 @@
-//! Pages of a list in one total order, cut by keys (Relay, "GraphQL Cursor Connections Specification").
+//! Pages of a totally ordered list, bounded by keys (Relay, "GraphQL Cursor Connections Specification").
 
-/// The largest page.
+/// Maximum number of items in a page.
 pub const MAX_PAGE: u32 = 100;
-/// The page when the caller names no size.
+/// Number of items in a page if the caller sets none.
 pub const DEFAULT_PAGE: u32 = 25;
 
-/// Which page of a list: what lies strictly between two keys, from its start or, backwards, from its end.
+/// Request for a page: the first or the last items strictly between two keys.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PageRequest<K> {
-    /// 1 to [`MAX_PAGE`] items.
+    /// Maximum number of items (1 to [`MAX_PAGE`]).
     pub limit: u32,
-    /// Take the last items rather than the first.
+    /// Whether to return the last items instead of the first.
     pub backwards: bool,
-    /// Only items behind this key in the list's order.
+    /// Key after which the items lie in the list's order.
     pub after: Option<K>,
-    /// Only items ahead of this key in the list's order.
+    /// Key before which the items lie in the list's order.
     pub before: Option<K>,
 }
 
-/// One page, in the list's order.
+/// One page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T> {
-    /// At most as many as asked for.
+    /// Items in the list's order, at most the requested number.
     pub items: Vec<T>,
-    /// Whether items follow.
+    /// Whether there are items after this page.
     pub has_next: bool,
-    /// Whether items precede.
+    /// Whether there are items before this page.
     pub has_previous: bool,
 }
 
@@ -36,14 +36,14 @@ impl<T> Default for Page<T> {
 }
 
 impl<K> PageRequest<K> {
-    /// How many rows a source must give so that the page is right and it is known whether more follow.
+    /// Returns the number of rows to read: one more than the page has, to find out whether there are further items.
     #[must_use]
     pub fn probe(&self) -> i64 {
         i64::from(self.limit) + 1
     }
 
-    /// The page from candidates that begin where the request says, read in its direction: forwards the list's order,
-    /// backwards its reverse.
+    /// Returns the page from candidate rows, which must be read between the request's keys and in its direction: in the
+    /// list's order, or in reverse order if `backwards` is set.
     #[must_use]
     pub fn cut<T>(&self, mut candidates: Vec<T>) -> Page<T> {
         let limit = self.limit as usize;
@@ -57,27 +57,27 @@ impl<K> PageRequest<K> {
     }
 }
 
-/// The ids of a page as a range and a direction of reading, as SQL takes them.
+/// Range of ids and reading direction of a page, as SQL parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdRange {
-    /// Exclusive.
+    /// Exclusive lower bound.
     pub above: i64,
-    /// Exclusive; `None` for no bound, as the largest id is a valid one.
+    /// Exclusive upper bound; `None`: no bound, because the largest number is a valid id.
     pub below: Option<i64>,
-    /// Read from the largest id down.
+    /// Whether to read from the largest id to the smallest.
     pub descending: bool,
-    /// Rows to read.
+    /// Maximum number of rows to read.
     pub limit: i64,
 }
 
 impl PageRequest<i64> {
-    /// For a list with the smallest id first.
+    /// Returns the range for a list with the smallest id first.
     #[must_use]
     pub fn oldest_first(&self) -> IdRange {
         IdRange { above: self.after.unwrap_or(-1), below: self.before, descending: self.backwards, limit: self.probe() }
     }
 
-    /// For a list with the largest id first.
+    /// Returns the range for a list with the largest id first.
     #[must_use]
     pub fn newest_first(&self) -> IdRange {
         IdRange {

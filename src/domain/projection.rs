@@ -1,4 +1,4 @@
-//! A folded log with its watermark, and the stored form of it (SPEC, "Projection and snapshots").
+//! Projections: a folded log with its watermark, and the checksum of the stored form.
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -7,30 +7,30 @@ use super::event::Event;
 use super::ids::Id;
 use super::workflow::WorkflowState;
 
-/// The version of the state's stored shape. To be raised when [`WorkflowState`] changes: snapshots of another version are
-/// rebuilt from the log.
+/// Version of the state's stored shape. Raise it when [`WorkflowState`] changes: snapshots with another version are
+/// ignored, and the log is folded instead.
 pub const SHAPE: i32 = 1;
 
-/// An execution's state and what went into it.
+/// State of an execution, with its watermark.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Projection {
-    /// The fold of its events.
+    /// Fold of the execution's events.
     pub state: WorkflowState,
-    /// The highest event id folded; `None` before the first.
+    /// Highest event id folded; `None`: no event is folded.
     pub version: Option<Id>,
-    /// How many events were folded.
+    /// Number of events folded.
     pub applied_count: i64,
 }
 
 impl Projection {
-    /// Takes one more event into account, which must not be in yet.
+    /// Folds one more event, which must not be folded yet.
     pub fn fold(&mut self, event: &Event) {
         self.state.fold(event);
         self.version = self.version.max(Some(event.event_id));
         self.applied_count += 1;
     }
 
-    /// Whether this is the log of an execution, rather than of a source subscription.
+    /// Returns whether the log is an execution's, not a source subscription's.
     #[must_use]
     pub fn is_execution(&self) -> bool {
         let state = &self.state;
@@ -38,20 +38,20 @@ impl Projection {
     }
 }
 
-/// What a checksum covers beside the state: where a flipped byte would make a delta inexact.
+/// Position of a snapshot in its log. The checksum covers it, because a wrong value would lose or repeat events.
 #[derive(Debug, Clone, Copy)]
 pub struct Watermark<'a> {
-    /// The text of the `pg_snapshot` that the state was folded at.
+    /// Text of the `pg_snapshot` at which the state was folded.
     pub as_of: &'a str,
-    /// The database cluster whose transactions that counts.
+    /// Identifier of the PostgreSQL cluster whose transaction ids `as_of` contains.
     pub system: &'a str,
-    /// The highest event id folded.
+    /// Highest event id folded.
     pub version: i64,
-    /// How many events were folded.
+    /// Number of events folded.
     pub applied_count: i64,
 }
 
-/// SHA-256, in hexadecimal, of the canonical JSON (sorted keys, no spaces) of the state and its watermark.
+/// Returns the SHA-256, in hexadecimal, of the canonical JSON (sorted keys, no spaces) of the state and its watermark.
 #[must_use]
 pub fn checksum(state: &Value, watermark: Watermark<'_>) -> String {
     let Watermark { as_of, system, version, applied_count } = watermark;

@@ -1,4 +1,4 @@
-//! Quarters of the year as ranges of snowflake ids: what a partition of the event table holds.
+//! Quarters of the year as ranges of snowflake ids. A partition of the event table holds one quarter.
 
 use chrono::{DateTime, Datelike, Months, NaiveDate, Utc};
 
@@ -11,20 +11,20 @@ pub struct Quarter {
 }
 
 impl Quarter {
-    /// The quarter that holds a time.
+    /// Returns the quarter that contains a time.
     #[must_use]
     pub fn of(at: DateTime<Utc>) -> Self {
         let first_month = at.month0() / 3 * 3 + 1;
         Self { first_day: NaiveDate::from_ymd_opt(at.year(), first_month, 1).unwrap_or_default() }
     }
 
-    /// The quarter after it.
+    /// Returns the next quarter.
     #[must_use]
     pub fn next(self) -> Self {
         Self { first_day: self.first_day.checked_add_months(Months::new(3)).unwrap_or(self.first_day) }
     }
 
-    /// The smallest id of the quarter.
+    /// Returns the smallest id of the quarter.
     #[must_use]
     pub fn first_id(self) -> Id {
         let unix_ms = self.first_day.and_time(chrono::NaiveTime::MIN).and_utc().timestamp_millis();
@@ -32,7 +32,7 @@ impl Quarter {
         Id::first_of(ms)
     }
 
-    /// The partition's table name, such as `event_p2026q4`.
+    /// Returns the name of the quarter's partition, such as `event_p2026q4`.
     #[must_use]
     pub fn partition_name(self) -> String {
         format!("event_p{}q{}", self.first_day.year(), self.first_day.month0() / 3 + 1)
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quarter_ends_where_the_next_begins() {
+    fn quarters_are_adjacent_and_begin_on_their_first_day() {
         let quarter = Quarter::of("2026-11-21T02:00:00Z".parse().unwrap());
         assert_eq!(quarter.partition_name(), "event_p2026q4");
         assert_eq!(quarter.next().partition_name(), "event_p2027q1");

@@ -1,24 +1,24 @@
-//! Which shard holds an execution: its id hashes to one of 5040 buckets, and a map names each bucket's shard (SPEC,
-//! "Data"). 5040 is divisible by 1 to 10, 12, 14, 15 and 16, so for those counts the default map equals `hash mod count`.
+//! The shard of an execution: the id hashes to one of 5040 buckets, and a map gives the shard of each bucket. 5040 is
+//! divisible by 1 to 10, 12, 14, 15 and 16, so for these shard counts the default map equals `hash mod count`.
 
 use xxhash_rust::xxh64::xxh64;
 
 use super::ids::Id;
 
-/// How many buckets there are.
+/// Number of buckets.
 pub const BUCKETS: u16 = 5040;
 
-/// A shard's index, counted from 0.
+/// Index of a shard, counted from 0.
 pub type ShardIndex = u16;
 
-/// The bucket of an execution.
+/// Returns the bucket of an execution.
 #[must_use]
 pub fn bucket_of(execution: Id) -> u16 {
     let hash = xxh64(&execution.get().to_le_bytes(), 0);
     u16::try_from(hash % u64::from(BUCKETS)).unwrap_or_default()
 }
 
-/// The bucket map of a deployment.
+/// Bucket map of a deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShardMap {
     shard_of_bucket: Vec<ShardIndex>,
@@ -27,27 +27,27 @@ pub struct ShardMap {
 /// A map that does not fit the configured shards.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadShardMap {
-    /// A bucket has no shard, or there are too many.
+    /// The number of buckets is wrong.
     #[error("the bucket map has {0} buckets, not {BUCKETS}")]
     Size(usize),
-    /// A bucket's shard is not configured.
+    /// The shard of a bucket is not configured.
     #[error("the bucket map names shard {named}, but only {configured} shards are configured")]
     Shard {
-        /// The shard that the map names.
+        /// Index of the shard in the map.
         named: ShardIndex,
-        /// How many shards are configured.
+        /// Number of configured shards.
         configured: u16,
     },
 }
 
 impl ShardMap {
-    /// `bucket mod shards`, the map of a fresh deployment.
+    /// Returns the map `bucket mod shards`, the default of a deployment.
     #[must_use]
     pub fn even(shards: u16) -> Self {
         Self { shard_of_bucket: (0..BUCKETS).map(|bucket| bucket % shards.max(1)).collect() }
     }
 
-    /// The stored map: the shard of each bucket, in bucket order.
+    /// Returns the map from its stored form: the shard of each bucket, in bucket order.
     pub fn from_stored(shard_of_bucket: Vec<ShardIndex>, configured: u16) -> Result<Self, BadShardMap> {
         if shard_of_bucket.len() != usize::from(BUCKETS) {
             return Err(BadShardMap::Size(shard_of_bucket.len()));
@@ -58,19 +58,19 @@ impl ShardMap {
         }
     }
 
-    /// The shard that holds an execution.
+    /// Returns the shard that holds an execution.
     #[must_use]
     pub fn shard_of(&self, execution: Id) -> ShardIndex {
         self.shard_of_bucket[usize::from(bucket_of(execution))]
     }
 
-    /// How many buckets a shard holds.
+    /// Returns the number of buckets that a shard holds.
     #[must_use]
     pub fn buckets_of(&self, shard: ShardIndex) -> usize {
         self.shard_of_bucket.iter().filter(|held_by| **held_by == shard).count()
     }
 
-    /// The shard of each bucket, in bucket order.
+    /// Returns the shard of each bucket, in bucket order.
     #[must_use]
     pub fn as_slice(&self) -> &[ShardIndex] {
         &self.shard_of_bucket

@@ -1,4 +1,4 @@
-//! The events of a source subscription's log (SPEC, "Source subscription lifecycle").
+//! The events that this server writes to a source subscription's log.
 
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
@@ -9,33 +9,33 @@ use super::execution::emitted;
 use super::ids::Id;
 use super::lifecycle::{Action, DEDUPLICATED, REGISTERED, State};
 
-/// Whose log.
+/// Log of a source subscription.
 #[derive(Debug, Clone, Copy)]
 pub struct SubscriptionLog<'a> {
-    /// The subscription.
+    /// Id of the subscription.
     pub id: Id,
-    /// Its catalog path.
+    /// Catalog path of the subscription.
     pub path: &'a str,
-    /// The catalog entry that it was registered with.
+    /// Id of the catalog entry with which the subscription was registered.
     pub catalog_id: Id,
     /// Caller that causes the events; `None`: it is not identified.
     pub by: Option<&'a Actor>,
 }
 
 impl SubscriptionLog<'_> {
-    /// The first event.
+    /// Returns the first event.
     #[must_use]
     pub fn registered(&self, event_id: Id, at: DateTime<Utc>) -> Event {
         self.lifecycle(event_id, REGISTERED, State::Registered, None, at)
     }
 
-    /// The event of a transition into `state`.
+    /// Returns the event of a transition to `state`.
     #[must_use]
     pub fn moved(&self, event_id: Id, action: Action, state: State, reason: Option<&str>, at: DateTime<Utc>) -> Event {
         self.lifecycle(event_id, action.event_type(), state, reason, at)
     }
 
-    /// The audit of a message that repeats the one that `execution` runs.
+    /// Returns the audit event of a duplicate of the message that `execution` runs.
     #[must_use]
     pub fn deduplicated(&self, event_id: Id, key: &str, execution: Id, at: DateTime<Utc>) -> Event {
         let mut context = self.context();

@@ -1,11 +1,11 @@
-//! Postgres's `pg_snapshot`: which transactions had ended when it was taken. Text form `xmin:xmax:xip,xip,…`
-//! (PostgreSQL manual, "Transaction ID and Snapshot Information Functions").
+//! PostgreSQL's `pg_snapshot`: the set of transactions that had ended when it was taken. Its text form is
+//! `xmin:xmax:xip,xip,…` (PostgreSQL manual, "Transaction ID and Snapshot Information Functions").
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A transaction snapshot: every transaction below `xmin` had ended, none from `xmax` on had, and of those between only
-/// the ones in `in_progress` had not.
+/// A transaction snapshot. All transactions below `xmin` had ended, and none from `xmax` on. Between them, all had
+/// ended except those in `in_progress`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TxSnapshot {
     xmin: u64,
@@ -13,31 +13,31 @@ pub struct TxSnapshot {
     in_progress: Vec<u64>,
 }
 
-/// A text that is no snapshot.
+/// A text that is not a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no transaction snapshot")]
+#[error("{0:?} is not a transaction snapshot")]
 pub struct MalformedSnapshot(String);
 
 impl TxSnapshot {
-    /// The snapshot before every transaction.
+    /// Returns the snapshot before all transactions.
     #[must_use]
     pub fn beginning() -> Self {
         Self::below(3)
     }
 
-    /// The snapshot at which every transaction below this id had ended, and no other.
+    /// Returns the snapshot at which exactly the transactions below this id had ended.
     #[must_use]
     pub fn below(xid: u64) -> Self {
         Self { xmin: xid, xmax: xid, in_progress: Vec::new() }
     }
 
-    /// The first transaction id that had not been given out.
+    /// Returns the first transaction id that was not assigned yet.
     #[must_use]
     pub fn xmax(&self) -> u64 {
         self.xmax
     }
 
-    /// The transactions below `xmax` that had not ended.
+    /// Returns the transactions below `xmax` that had not ended.
     #[must_use]
     pub fn in_progress(&self) -> &[u64] {
         &self.in_progress

@@ -1,22 +1,22 @@
-//! Bounds on what callers send: a size, and no NUL character, which JSON can say but PostgreSQL's text and jsonb can't
-//! hold.
+//! Bounds on the values that callers send: a maximum size, and no NUL character. JSON can contain NUL, but PostgreSQL's
+//! text and jsonb can't.
 
 use serde_json::Value;
 
 use super::error::{Rejection, RejectionCode};
 
-/// Bytes of a reason.
+/// Maximum size of a reason in bytes.
 const MAX_REASON_BYTES: usize = 4096;
-/// Brackets within brackets of JSON. The parsers of readers stop at 128, and what is stored comes to them wrapped: in an
-/// event, a snapshot, an answer.
+/// Maximum nesting depth of JSON. Readers' parsers stop at 128 levels, and they receive stored JSON inside other JSON:
+/// an event, a snapshot or a response.
 const MAX_JSON_DEPTH: usize = 100;
 
-/// A text that can be stored and looked for.
+/// Checks that a text can be stored and searched for.
 pub fn check_text(field: &str, text: &str) -> Result<(), Rejection> {
     if text.contains('\0') { Err(nul(field)) } else { Ok(()) }
 }
 
-/// Why something is done, for the log.
+/// Checks the reason that a caller gives for an action.
 pub(super) fn check_reason(reason: Option<&str>) -> Result<(), Rejection> {
     let reason = reason.unwrap_or_default();
     if reason.len() > MAX_REASON_BYTES {
@@ -25,12 +25,12 @@ pub(super) fn check_reason(reason: Option<&str>) -> Result<(), Rejection> {
     check_text("reason", reason)
 }
 
-/// JSON of at most `max_bytes` that can be stored, and read again.
+/// Checks that JSON has at most `max_bytes`, and can be stored and read again.
 pub(super) fn check_json(field: &str, value: &Value, max_bytes: usize) -> Result<(), Rejection> {
     json_text(field, value, max_bytes).map(drop)
 }
 
-/// The text of JSON of at most `max_bytes` that can be stored, and read again.
+/// Returns the JSON text of a value that has at most `max_bytes`, and can be stored and read again.
 pub(super) fn json_text(field: &str, value: &Value, max_bytes: usize) -> Result<String, Rejection> {
     let text = value.to_string();
     if text.len() > max_bytes {
@@ -38,10 +38,10 @@ pub(super) fn json_text(field: &str, value: &Value, max_bytes: usize) -> Result<
         return Err(Rejection::new(RejectionCode::PayloadTooLarge, field, message));
     }
     if is_deeper_than(MAX_JSON_DEPTH, value) {
-        let message = format!("{field} has more than {MAX_JSON_DEPTH} maps or lists within one another");
+        let message = format!("{field} has maps or lists nested more than {MAX_JSON_DEPTH} levels deep");
         return Err(Rejection::invalid(field, message));
     }
-    // Most JSON does not have these letters, and then need not be walked.
+    // Most JSON does not contain this escape sequence, so it is not walked.
     if text.contains("\\u0000") && holds_nul(value) { Err(nul(field)) } else { Ok(text) }
 }
 
@@ -63,5 +63,5 @@ fn holds_nul(value: &Value) -> bool {
 }
 
 fn nul(field: &str) -> Rejection {
-    Rejection::invalid(field, format!("{field} holds a NUL character, which can't be stored"))
+    Rejection::invalid(field, format!("{field} contains a NUL character, which can't be stored"))
 }

@@ -1,4 +1,4 @@
-//! Registering and finding catalog entries. An entry never changes, so entries are cached by id.
+//! The catalog: registering, finding and listing entries. An entry never changes, so entries are cached by id.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,16 +15,17 @@ use crate::storage::catalog::{self, CatalogEntry, CatalogFilter, CatalogKey, New
 use crate::storage::pools::Database;
 use noetl_json::Data;
 
-/// Bytes of content that an entry may have.
+/// Maximum size of an entry's content in bytes.
 pub const MAX_CONTENT_BYTES: usize = 4 << 20;
-/// Bytes of an entry's meta as JSON.
+/// Maximum size in bytes of an entry's meta as JSON.
 const MAX_META_BYTES: usize = 1 << 20;
-/// Bytes of a path.
+/// Maximum size of a path in bytes.
 pub const MAX_PATH_BYTES: usize = 512;
 const KINDS: [&str; 6] = ["playbook", "subscription", "agent", "credential", "mcp", "memory"];
+/// Capacity of the cache in bytes.
 const CACHED_BYTES: u64 = 64 << 20;
 
-/// The catalog's use cases.
+/// Use cases of the catalog.
 #[derive(Debug, Clone)]
 pub struct Catalog {
     cluster: Arc<Database>,
@@ -32,21 +33,21 @@ pub struct Catalog {
     cached: Cache<i64, Arc<CatalogEntry>>,
 }
 
-/// What a registration asks for.
+/// Request to register an entry.
 #[derive(Debug, Clone)]
 pub struct Registration {
-    /// What users call it.
+    /// Path of the entry.
     pub path: String,
-    /// `None`: the content's `kind`.
+    /// Kind of the entry; `None`: the `kind` in the content.
     pub kind: Option<String>,
-    /// YAML or JSON.
+    /// The document, as YAML or JSON.
     pub content: String,
-    /// What else is to be kept.
+    /// Additional metadata, stored with the entry.
     pub meta: Option<Value>,
 }
 
 impl Catalog {
-    /// The catalog of a deployment.
+    /// Creates the use cases.
     #[must_use]
     pub fn new(cluster: Arc<Database>, ids: Arc<Ids>) -> Self {
         let weight = |_: &i64, entry: &Arc<CatalogEntry>| {
@@ -57,13 +58,13 @@ impl Catalog {
         Self { cluster, ids, cached }
     }
 
-    /// Writes the next version of a path.
+    /// Stores the next version of a path.
     #[tracing::instrument(level = "debug", name = "catalog.register", skip_all, fields(path = registration.path))]
     pub async fn register(&self, registration: Registration) -> Result<Arc<CatalogEntry>, ServiceError> {
         let entry = self.parse(registration)?;
         let registered = catalog::register(&self.cluster, &entry).await?;
         let registered = registered
-            .ok_or_else(|| Rejection::invalid("path", "this path has 32767 versions and can take no more"))?;
+            .ok_or_else(|| Rejection::invalid("path", "this path has 32767 versions, which is the maximum"))?;
         let registered = Arc::new(registered);
         self.cached.insert(registered.catalog_id, Arc::clone(&registered)).await;
         Ok(registered)
@@ -83,7 +84,7 @@ impl Catalog {
         Ok(NewEntry { catalog_id: self.ids.next()?, path, kind, content, payload, meta })
     }
 
-    /// The entries with these ids; unknown ids are left out.
+    /// Returns the entries with these ids, without unknown ids.
     #[tracing::instrument(
         level = "debug", name = "catalog.by_ids", skip_all,
         fields(count = ids.len(), first = ids.first())
@@ -106,7 +107,8 @@ impl Catalog {
         Ok(found)
     }
 
-    /// The outlines of the entries with these ids, or all of them where that is known; unknown ids are left out.
+    /// Returns the outlines of the entries with these ids, or the complete entries if they are cached, without unknown
+    /// ids.
     pub async fn outlines(&self, ids: &[i64]) -> Result<HashMap<i64, Arc<CatalogEntry>>, ServiceError> {
         let (mut found, mut missing) = (HashMap::new(), Vec::new());
         for id in ids {
@@ -122,7 +124,7 @@ impl Catalog {
         Ok(found)
     }
 
-    /// The newest entry of each of these paths; a path without entries is left out.
+    /// Returns the newest entry of each path, without paths that have none.
     #[tracing::instrument(level = "debug", name = "catalog.newest", skip_all, fields(count = paths.len()))]
     pub async fn newest(&self, paths: &[String]) -> Result<HashMap<String, Arc<CatalogEntry>>, ServiceError> {
         let newest = catalog::newest_ids(&self.cluster, paths).await?;
@@ -134,24 +136,24 @@ impl Catalog {
             .collect())
     }
 
-    /// The newest entry of a path, if it has one.
+    /// Returns the newest entry of a path.
     pub async fn newest_of(&self, path: &str) -> Result<Option<Arc<CatalogEntry>>, ServiceError> {
         Ok(self.newest(&[path.to_owned()]).await?.remove(path))
     }
 
-    /// An entry by path: this version, or the newest.
+    /// Returns an entry by path: the given version, or the newest.
     #[tracing::instrument(level = "debug", name = "catalog.find", skip_all, fields(path))]
     pub async fn find(&self, path: &str, version: Option<i16>) -> Result<Option<Arc<CatalogEntry>>, ServiceError> {
         Ok(catalog::find(&self.cluster, path, version).await?.map(Arc::new))
     }
 
-    /// An entry by id.
+    /// Returns an entry by id.
     #[tracing::instrument(level = "debug", name = "catalog.get", skip_all, fields(id = %id))]
     pub async fn get(&self, id: Id) -> Result<Option<Arc<CatalogEntry>>, ServiceError> {
         Ok(self.by_ids(&[id.get()]).await?.remove(&id.get()))
     }
 
-    /// A page in path order, each path's oldest version first; outlines with these columns.
+    /// Returns a page of outlines with the `wanted` columns, by path, then by version.
     #[tracing::instrument(level = "debug", name = "catalog.list", skip_all)]
     pub async fn list(
         &self,
@@ -163,13 +165,13 @@ impl Catalog {
     }
 }
 
-/// A path is 1 to 512 bytes, without control characters or space at its ends.
+/// Checks a path: 1 to 512 bytes, without control characters, and without white space at its ends.
 pub fn check_path(path: &str) -> Result<(), Rejection> {
     if path.is_empty() || path.len() > MAX_PATH_BYTES {
         return Err(Rejection::invalid("path", format!("a path has 1 to {MAX_PATH_BYTES} bytes")));
     }
     if path.trim() != path || path.chars().any(char::is_control) {
-        return Err(Rejection::invalid("path", "a path has no control characters and no space at its ends"));
+        return Err(Rejection::invalid("path", "a path has no control characters and no white space at its ends"));
     }
     Ok(())
 }
@@ -190,6 +192,6 @@ fn kind_of(given: Option<String>, payload: &Value) -> Result<String, Rejection> 
     if KINDS.contains(&kind.as_str()) {
         return Ok(kind);
     }
-    let message = format!("the kind, given or as `kind` in the content, must be one of: {}", KINDS.join(", "));
+    let message = format!("the kind (the argument, or `kind` in the content) must be one of: {}", KINDS.join(", "));
     Err(Rejection::invalid(field, message))
 }

@@ -1,4 +1,4 @@
-//! What a use case answers when it does not succeed: a rejection, which is the caller's to mend, or a fault, which is not.
+//! Errors of use cases: a rejection, which the caller can correct, or a fault, which it can't.
 
 use std::sync::Arc;
 
@@ -6,88 +6,88 @@ use crate::domain::ids::{Id, NoId};
 use crate::storage::budget::Exceeded;
 use crate::storage::error::{DatabaseName, StorageError};
 
-/// Why a request was not carried out.
+/// Reasons for a rejection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RejectionCode {
     /// A field is missing, malformed or out of bounds.
     InvalidInput,
-    /// What a field names does not exist.
+    /// A field names an object that does not exist.
     NotFound,
-    /// What a field names exists, but is of another kind.
+    /// A field names an object of the wrong kind.
     WrongKind,
-    /// The state does not allow it.
+    /// The current state does not allow the action.
     InvalidTransition,
-    /// Something happened since the version that the caller expected.
+    /// The object changed after the version that the caller expected.
     StaleVersion,
     /// The dedup key belongs to a different request.
     IdempotencyMismatch,
-    /// The lease no longer settles what it was given for.
+    /// The lease no longer settles its row.
     StaleLease,
     /// A field is too large.
     PayloadTooLarge,
     /// A database can't be reached; the same request may succeed later.
     ShardUnavailable,
-    /// The server failed at one item of several; the log says why.
+    /// One item of several failed because of a fault of the server; the log has the cause.
     Internal,
 }
 
-/// A refusal that the caller can act on; nothing was written.
+/// A refusal that the caller can correct; nothing was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Rejection {
-    /// What kind of refusal.
+    /// Reason for the refusal.
     pub code: RejectionCode,
-    /// A sentence that says what to do.
+    /// Sentence for the caller.
     pub message: String,
-    /// The input field that it is about, outermost first.
+    /// Path of the input field at fault, outermost field first.
     pub field: Vec<String>,
 }
 
 impl Rejection {
-    /// A rejection that is about `field`, a dotted path into the input.
+    /// Creates a rejection of `field`, a dotted path into the input.
     #[must_use]
     pub fn new(code: RejectionCode, field: &str, message: impl Into<String>) -> Self {
         let field = field.split('.').filter(|part| !part.is_empty()).map(str::to_owned).collect();
         Self { code, message: message.into(), field }
     }
 
-    /// [`RejectionCode::InvalidInput`].
+    /// Creates a rejection with the code [`RejectionCode::InvalidInput`].
     #[must_use]
     pub fn invalid(field: &str, message: impl Into<String>) -> Self {
         Self::new(RejectionCode::InvalidInput, field, message)
     }
 
-    /// [`RejectionCode::NotFound`].
+    /// Creates a rejection with the code [`RejectionCode::NotFound`].
     #[must_use]
     pub fn not_found(field: &str, message: impl Into<String>) -> Self {
         Self::new(RejectionCode::NotFound, field, message)
     }
 }
 
-/// What went wrong in a use case. Cheap to clone: in a batch one fault may befall many items.
+/// Error of a use case. It is cheap to clone, because one fault can fail many items of a batch.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ServiceError {
-    /// The caller's to mend.
+    /// The caller can correct this.
     #[error(transparent)]
     Rejected(#[from] Rejection),
-    /// The caller may move only the subscriptions that it registered, and did not register this one.
-    #[error("subscription {0} was registered by another caller; moving it needs the capability LIFECYCLE")]
+    /// The caller may change only the subscriptions that it registered, and another caller registered this one.
+    #[error("subscription {0} was registered by another caller; changing its state needs the capability LIFECYCLE")]
     NotOwner(Id),
     /// A database failed.
     #[error("storage failed")]
     Storage(#[source] Arc<StorageError>),
-    /// No id can be made: this replica holds no machine lease, or an id to follow leaves no room.
+    /// No id can be made: this replica holds no machine-id lease, or no larger id than the given one exists.
     #[error("no id can be made")]
     NoId(#[from] NoIdReason),
 }
 
-/// Why a replica can't make ids.
+/// Reasons for which a replica can't make an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoIdReason {
-    /// The lease on the machine id ran out and could not be renewed.
-    #[error("the machine id's lease is lost")]
+    /// The lease on the machine id expired and could not be renewed.
+    #[error("the lease on the machine id is lost")]
     LeaseLost,
-    /// See [`NoId`].
+    /// The generator can't make it.
     #[error(transparent)]
     Generator(#[from] NoId),
 }
@@ -97,7 +97,7 @@ impl From<StorageError> for ServiceError {
         if matches!(error, StorageError::Unstorable { .. }) {
             return Rejection::invalid(
                 "",
-                "a value can't be stored or looked for: a text with a NUL character, or a year out of range",
+                "a value can't be stored or searched for: it has a NUL character, or a year out of range",
             )
             .into();
         }
@@ -106,13 +106,13 @@ impl From<StorageError> for ServiceError {
 }
 
 impl ServiceError {
-    /// Whether the same request would be refused again.
+    /// Returns whether this is a rejection: the same request would be refused again.
     #[must_use]
     pub fn is_rejection(&self) -> bool {
         matches!(self, Self::Rejected(_))
     }
 
-    /// The limit that the operation passed, where that is the trouble.
+    /// Returns the limit that the operation exceeded, if that is the cause.
     #[must_use]
     pub fn exceeded(&self) -> Option<Exceeded> {
         match self {
@@ -121,7 +121,7 @@ impl ServiceError {
         }
     }
 
-    /// The database that can't be reached, where that is the trouble.
+    /// Returns the database that can't be reached, if that is the cause.
     #[must_use]
     pub fn unavailable(&self) -> Option<DatabaseName> {
         match self {

@@ -1,4 +1,4 @@
-//! One list over all shards: each is asked for one page beyond the cursor, and the answers are merged by id.
+//! Lists over all shards. Each shard returns at most one page after the cursor, and the rows are merged by id.
 
 use std::collections::HashMap;
 
@@ -10,16 +10,16 @@ use crate::domain::shard::ShardIndex;
 use crate::storage::error::StorageError;
 use crate::storage::pools::{Database, Databases};
 
-/// A page, and the shards whose rows it may lack.
+/// A page, and the shards whose rows may be missing from it.
 #[derive(Debug)]
 pub struct Listing<T> {
-    /// What the reachable shards gave.
+    /// Rows of the reachable shards.
     pub page: Page<T>,
     /// Shards that could not be reached.
     pub unavailable: Vec<ShardIndex>,
 }
 
-/// A page with the largest id first, over every shard.
+/// Reads a page over all shards, largest id first. An unreachable shard is reported; any other error fails the list.
 pub async fn newest_first<'a, T, Rows: Future<Output = Result<Vec<T>, StorageError>>>(
     databases: &'a Databases,
     request: &PageRequest<i64>,
@@ -31,7 +31,7 @@ pub async fn newest_first<'a, T, Rows: Future<Output = Result<Vec<T>, StorageErr
     Ok(Listing { page: request.cut(rows), unavailable })
 }
 
-/// A page with the largest id first for each of many groups, over every shard: one query per shard for all of them.
+/// Reads one page per group over all shards, largest id first, with one query per shard for all groups.
 pub async fn newest_first_grouped<'a, T, Rows: Future<Output = Result<Vec<T>, StorageError>>>(
     databases: &'a Databases,
     request: &PageRequest<i64>,
@@ -69,7 +69,7 @@ async fn everywhere<'a, T, Rows: Future<Output = Result<Vec<T>, StorageError>>>(
     Ok((rows, unavailable))
 }
 
-/// Into the order in which the request reads.
+/// Sorts rows by id in the direction in which the request reads.
 fn sort<T>(rows: &mut [T], request: &PageRequest<i64>, id: impl Fn(&T) -> i64) {
     rows.sort_unstable_by_key(id);
     if request.newest_first().descending {

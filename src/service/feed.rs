@@ -1,4 +1,4 @@
-//! How publishing goes, read from the shards.
+//! Status of event publishing, read from the shards.
 
 use futures::future::join_all;
 
@@ -9,16 +9,16 @@ use crate::storage::pools::{Database, Databases};
 use crate::storage::tail::{self, TailStatus};
 use crate::storage::transactions::{self, Prepared};
 
-/// How publishing one shard's events goes.
+/// Publishing status of one shard.
 #[derive(Debug, Clone)]
 pub struct FeedStatus {
-    /// The feed; `None`: nobody has published yet.
+    /// Status of the feed; `None`: the feed has not begun.
     pub tail: Option<TailStatus>,
-    /// Transactions whose events wait for somebody to settle them.
+    /// Prepared transactions. Their events are published only after each is committed.
     pub prepared: Prepared,
 }
 
-/// Each shard's feed.
+/// Reads the publishing status of every shard, in parallel.
 pub async fn status(databases: &Databases) -> Vec<(ShardIndex, Result<FeedStatus, ServiceError>)> {
     let shards = databases.shards().iter().zip(0..);
     join_all(shards.map(async |(shard, index)| (index, of(shard).await.map_err(ServiceError::from)))).await

@@ -1,9 +1,10 @@
 //! Ids under a leased machine id.
 //!
-//! Guarantee: no two live replicas make the same id, and this replica's ids increase. The lease is held in the cluster
-//! database; an id is only made while the lease is known to hold (by the monotonic clock, counted from before the renewal
-//! was asked for) and only up to the millisecond that the lease reserved. A replica that lost its lease makes no ids
-//! until it has another.
+//! Guarantee: no two live replicas make the same id, and the ids of one replica increase.
+//!
+//! The lease is a row of the cluster database. An id is made only while the lease is known to be valid, and only up to
+//! the millisecond that the lease reserved. The validity is measured on the monotonic clock, from before the renewal
+//! was sent. A replica that lost its lease makes no ids until it has another lease.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,12 +17,12 @@ use crate::domain::ids::{Id, NoId, Snowflakes};
 use crate::storage::machines::{self, Grant};
 use crate::storage::pools::Database;
 
-/// How long a lease holds without renewal.
+/// Time for which a lease is valid without renewal.
 pub const LEASE: Duration = Duration::from_secs(15);
-/// How far ahead of the clock a lease reserves ids; several renewals may fail before it matters.
+/// Milliseconds after the current time up to which a lease reserves ids. Ids stay within it if several renewals fail.
 const AHEAD_MS: u64 = 120_000;
 
-/// Makes ids.
+/// Generator of ids under a leased machine id.
 #[derive(Debug)]
 pub struct Ids {
     cluster: Arc<Database>,
@@ -38,8 +39,8 @@ struct Leased {
 }
 
 impl Ids {
-    /// Takes a machine id: `pinned`, or any that is free. `Ok(None)`: none is free now.
-    /// `owner` is unique to this process.
+    /// Leases a machine id: `pinned`, or any free one. Returns `Ok(None)` if none is free. `owner` must be unique to
+    /// this process.
     pub async fn lease(cluster: Arc<Database>, owner: Uuid, pinned: Option<u16>) -> Result<Option<Self>, ServiceError> {
         let Some(leased) = acquire(&cluster, owner, pinned, 0).await? else {
             return Ok(None);
@@ -47,12 +48,12 @@ impl Ids {
         Ok(Some(Self { cluster, owner, pinned, leased: Mutex::new(leased) }))
     }
 
-    /// The next id.
+    /// Returns the next id.
     pub fn next(&self) -> Result<Id, ServiceError> {
         Ok(self.make(Snowflakes::next)?)
     }
 
-    /// An id larger than `floor`, whatever the clocks of the replicas say.
+    /// Returns an id larger than `floor`, regardless of the replicas' clocks.
     pub async fn next_after(&self, floor: Id) -> Result<Id, ServiceError> {
         let next = |snowflakes: &mut Snowflakes, now_ms| snowflakes.next_after(floor, now_ms);
         match self.make(next) {
@@ -72,12 +73,13 @@ impl Ids {
         Ok(next(&mut leased.snowflakes, clock::snowflake_ms())?)
     }
 
-    /// Keeps the lease, or takes another machine id if it is lost. To be called every third of [`LEASE`].
+    /// Renews the lease, or leases another machine id if the lease is lost. The caller repeats this every third of
+    /// [`LEASE`].
     pub async fn renew(&self) -> Result<(), ServiceError> {
         self.renew_past(0).await
     }
 
-    /// The same, so that ids may lie past `floor_ms` too.
+    /// Renews the lease so that it also reserves ids after `floor_ms`.
     async fn renew_past(&self, floor_ms: u64) -> Result<(), ServiceError> {
         let (machine_id, position_ms) = {
             let leased = self.leased();
@@ -91,7 +93,7 @@ impl Ids {
             leased.snowflakes.raise_ceiling(ceiling_ms);
             return Ok(());
         }
-        tracing::warn!(machine_id, "machine id lease lost; taking another");
+        tracing::warn!(machine_id, "the lease on the machine id is lost; leasing another");
         self.leased().valid_until = asked_at;
         let mut taken =
             acquire(&self.cluster, self.owner, self.pinned, position_ms).await?.ok_or(NoIdReason::LeaseLost)?;
@@ -101,7 +103,7 @@ impl Ids {
         Ok(())
     }
 
-    /// Gives the machine id back; no ids are made after.
+    /// Returns the machine id to the cluster database. No ids are made afterwards.
     pub async fn release(&self) -> Result<(), ServiceError> {
         let (machine_id, position_ms) = {
             let mut leased = self.leased();
@@ -111,7 +113,7 @@ impl Ids {
         Ok(machines::release(&self.cluster, self.owner, machine_id, position_ms).await?)
     }
 
-    /// The machine id that ids carry.
+    /// Returns the machine id that the ids contain.
     #[must_use]
     pub fn machine_id(&self) -> u16 {
         self.leased().machine_id

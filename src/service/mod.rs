@@ -1,4 +1,4 @@
-//! Use cases: load, decide (in `domain`), write. The only place that joins databases.
+//! Use cases. Each loads rows, decides with the rules of `domain`, and writes. Only this layer joins databases.
 
 pub mod bounds;
 pub mod catalog;

@@ -1,7 +1,8 @@
-//! Executions' states: read as of now, and advanced, that is stored so that the next read has less to fold.
+//! Projections of executions. A read folds the current state; an advance also stores it as a snapshot, so that the next
+//! read has fewer events to fold.
 //!
-//! Reading and advancing take the same way: the latest good snapshot, and exactly what is not in it. So a state that is
-//! read is never behind the log, and whoever advances, however often and at once, stores the same thing.
+//! Both load the latest valid snapshot and fold exactly the events that are not in it. So the state includes every
+//! event committed before the read, and an advance over the same events always stores the same state.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -18,42 +19,42 @@ use crate::storage::events;
 use crate::storage::pools::{Database, Databases};
 use crate::storage::snapshots::{self, Projected};
 
-/// The most executions that one request advances.
+/// Maximum number of executions that one request advances.
 pub const MAX_ADVANCE: usize = 1000;
-/// Executions whose states are in memory at a time, for each shard of a request.
+/// Number of states in memory at the same time, for each shard of a request.
 const AT_ONCE: usize = 100;
 
-/// Bytes of states that one statement stores, unless a single one has more.
+/// Maximum size in bytes of the states that one statement stores. A larger state is stored alone.
 const MAX_STORED_BYTES: usize = 4 << 20;
 
-/// The projections' use cases.
+/// Use cases of projections.
 #[derive(Debug, Clone)]
 pub struct Projections {
     databases: Databases,
 }
 
-/// A projection that is stored.
+/// Result of an advance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Advanced {
-    /// The highest event id folded.
+    /// Highest event id folded.
     pub version: Id,
-    /// How many events are folded.
+    /// Number of events folded in total.
     pub applied_count: i64,
-    /// How many of them were not in the snapshot before.
+    /// Number of events that were not in the previous snapshot.
     pub folded: i64,
 }
 
-/// What came of each execution that was to be advanced.
+/// Results of an advance, by execution.
 pub type Advances = BTreeMap<Id, Result<Advanced, ServiceError>>;
 
 impl Projections {
-    /// The projections of a deployment.
+    /// Creates the use cases.
     #[must_use]
     pub fn new(databases: Databases) -> Self {
         Self { databases }
     }
 
-    /// The states of these executions as of now, and the shards that could not be read.
+    /// Returns the current states of these executions, and the error of each shard that could not be read.
     #[tracing::instrument(
         level = "debug", name = "projections.read", skip_all,
         fields(count = ids.len(), first = ids.first().map(tracing::field::display))
@@ -64,8 +65,8 @@ impl Projections {
         (found.into_iter().map(|projected| (projected.execution_id, projected)).collect(), failed)
     }
 
-    /// Returns the ends of those executions that ended, with `reasons` also their reasons, and the shards that could not
-    /// be read.
+    /// Returns the ends of the executions that ended, and the error of each shard that could not be read. Reads the
+    /// reasons only if `reasons` is set.
     #[tracing::instrument(
         level = "debug", name = "projections.ends", skip_all,
         fields(count = ids.len(), first = ids.first().map(tracing::field::display))
@@ -76,7 +77,7 @@ impl Projections {
         (found.iter().map(|event| (event.execution_id, End::of(event))).collect(), failed)
     }
 
-    /// Advances 1 to [`MAX_ADVANCE`] executions, each on its own; one that is named twice is advanced once.
+    /// Advances 1 to [`MAX_ADVANCE`] distinct executions. One failure does not stop the others.
     #[tracing::instrument(level = "debug", name = "projections.advance", skip_all)]
     pub async fn advance(&self, ids: impl IntoIterator<Item = Id>) -> Result<Advances, ServiceError> {
         let ids: BTreeSet<Id> = ids.into_iter().collect();
@@ -105,7 +106,8 @@ async fn read(shard: &Database, ids: &[i64]) -> Result<Vec<Projected>, StorageEr
     Ok(found)
 }
 
-/// Together; where that fails, one by one, so that only those fail that must.
+/// Advances executions of one shard together. If that fails, advances them one by one, so that one faulty execution
+/// does not fail the others.
 async fn advance_each(shard: &Database, ids: &[Id]) -> Advances {
     let error = match advance(shard, ids).await {
         Ok(advances) => return advances,
@@ -138,7 +140,8 @@ async fn advance(shard: &Database, ids: &[Id]) -> Result<Advances, StorageError>
     Ok(advances)
 }
 
-/// In groups that one statement stores well within its deadline; a large state is alone.
+/// Splits projections into groups that one statement can store within its deadline. A large state is alone in its
+/// group.
 fn groups(projections: Vec<Projected>) -> Vec<Vec<Projected>> {
     let (mut groups, mut room): (Vec<Vec<Projected>>, usize) = (Vec::new(), 0);
     for projected in projections {
@@ -155,7 +158,7 @@ fn groups(projections: Vec<Projected>) -> Vec<Vec<Projected>> {
     groups
 }
 
-/// Together; where that fails, one by one. Answers those that could not be stored.
+/// Stores a group together. If that fails, stores the projections one by one. Returns those that could not be stored.
 async fn save(shard: &Database, group: &[Projected]) -> Vec<(Id, StorageError)> {
     let mut failed = Vec::new();
     match snapshots::save(shard, group).await {
@@ -188,6 +191,6 @@ fn note_defect(projected: &Projected) {
     tracing::warn!(
         execution_id = %projected.execution_id,
         reason = defect.as_str(),
-        "a stored snapshot is not used; the state comes from the whole log"
+        "a stored snapshot is ignored; the whole log is folded instead"
     );
 }

@@ -1,8 +1,10 @@
-//! Making a subscription live, at most one per path.
+//! Making subscriptions live: at most one per path.
 //!
-//! The order is always: commit an intent under the path's row lock, fulfil it on the shard while holding that lock,
-//! settle. Whoever finds an unsettled intent fulfils it first, so a crash between any two steps leaves nothing that the
-//! next caller, or the sweeper, does not finish.
+//! The steps are always: commit an intent under the lock on the path's row, fulfil it on the shard while holding that
+//! lock, settle it. A caller that finds an unsettled intent fulfils it first. So after a crash between any two steps,
+//! the next caller or the sweeper finishes the work.
+//!
+//! Lock order: the path's row in the cluster database, then the log on the shard.
 
 use std::sync::Arc;
 
@@ -20,26 +22,26 @@ use crate::storage::pools::{Database, Databases};
 use crate::storage::registry::{self, PathLock, RegistryRow};
 use crate::storage::subscriptions::{self, SubscriptionRow};
 
-/// What is to become live.
+/// Subscription that a caller wants to make live.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Wanted<'a> {
-    /// Any subscription of the path; a fresh one if none is live.
+    /// Any subscription of the path; another one is registered if none is live.
     Any,
-    /// This deactivated one, if nothing happened to it since the expected event.
+    /// This deactivated subscription, if the expected event is still its latest one.
     This { id: Id, expected: Option<Id>, reason: Option<&'a str> },
 }
 
-/// What came of it.
+/// Result of [`Registry::make_live`].
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// The wanted subscription is live by an event that this call, or a helper for it, wrote; or it was live before
-    /// where any would do.
+    /// A subscription is live. For [`Wanted::This`], the event that made it live fulfils this call's own intent, even
+    /// if another caller wrote it.
     Live(SubscriptionRow),
-    /// The wanted subscription is live through somebody else's doing.
+    /// The wanted subscription is live because of another call.
     AlreadyLive,
 }
 
-/// Makes subscriptions live.
+/// Use case that makes subscriptions live.
 #[derive(Debug, Clone)]
 pub(super) struct Registry {
     databases: Databases,
@@ -52,14 +54,14 @@ impl Registry {
         Self { databases, ids, wakes }
     }
 
-    /// Makes a subscription of `entry`'s path live.
+    /// Makes a subscription of the path of `entry` live.
     pub(super) async fn make_live(
         &self,
         entry: &CatalogEntry,
         wanted: Wanted<'_>,
         by: Option<&Actor>,
     ) -> Result<Outcome, ServiceError> {
-        // What this call's own intent follows, once it is committed: whoever fulfilled it did so for this call.
+        // The event that this call's own intent follows, once the intent is committed. Another caller may fulfil it.
         let mut intended = None;
         loop {
             let Some(lock) = PathLock::take(self.cluster(), &entry.path).await? else {
@@ -101,8 +103,8 @@ impl Registry {
         }
     }
 
-    /// Fulfils the intent that a caller left on `entry`'s path, and makes nothing else live: what the intent made live
-    /// may have ended since.
+    /// Fulfils an intent that a caller left on the path of `entry`. It makes no other subscription live, even if the
+    /// one that the intent made live has ended since.
     pub(super) async fn finish(&self, entry: &CatalogEntry) -> Result<(), ServiceError> {
         let Some(lock) = PathLock::take(self.cluster(), &entry.path).await? else {
             return Ok(());
@@ -114,7 +116,7 @@ impl Registry {
         Ok(())
     }
 
-    /// A subscription as the first activation after an event left it.
+    /// Returns a subscription in its state right after the first activation that follows the event `after`.
     async fn activated(&self, id: Id, after: Id) -> Result<Option<SubscriptionRow>, ServiceError> {
         let mut log = LockedLog::lock(self.databases.shard_of(id), id).await?;
         let (made, current) = (log.made_live_after(after).await?, log.subscription().await?);
@@ -145,7 +147,8 @@ impl Registry {
         Ok((id, current.last_event_id))
     }
 
-    /// Writes the event that an intent asks for unless it is written. `None`: what the intent made live has ended since.
+    /// Writes the event that an intent asks for, unless it is already written. Returns `None` if the subscription that
+    /// the intent made live has ended since.
     async fn fulfil(
         &self,
         entry: &CatalogEntry,
@@ -178,25 +181,25 @@ impl Registry {
     }
 }
 
-/// A subscription that does not exist.
+/// Creates the rejection of an id that no subscription has.
 pub(super) fn unknown(id: Id) -> Rejection {
     Rejection::not_found("id", format!("there is no subscription {id}"))
 }
 
 fn occupied(live: &SubscriptionRow) -> Rejection {
     let message = format!(
-        "path {:?} has another live subscription, {}, which is {}; deactivate that one first",
+        "path {:?} has another live subscription: {}, in state {}; deactivate it first",
         live.path, live.id, live.state
     );
     Rejection::new(RejectionCode::InvalidTransition, "id", message)
 }
 
-/// The optimistic check of `expectedLastEventId`.
+/// Checks `expectedLastEventId`: the caller expects this event to be the latest lifecycle event.
 pub(super) fn check_expected(current: &SubscriptionRow, expected: Option<Id>) -> Result<(), Rejection> {
     match expected {
         Some(expected) if expected != current.last_event_id => {
             let message = format!(
-                "the subscription's last lifecycle event is {} ({}), not {expected}; read it again and decide anew",
+                "the subscription's last lifecycle event is {} ({}), not {expected}; read it again before you retry",
                 current.last_event_id, current.state
             );
             Err(Rejection::new(RejectionCode::StaleVersion, "expectedLastEventId", message))

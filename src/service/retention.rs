@@ -1,8 +1,11 @@
-//! How long events are kept. Whole partitions go, each when every event in it is older than the retention, published, and
-//! of a log that has ended; with them goes what was derived from their events. What keeps a partition is logged and counted.
+//! Retention of events.
 //!
-//! It can be done again at any time, and after a crash between any two steps: what is left of logs that are gone is found
-//! by the ranges of ids that no partition holds any more. Outbox rows that are not settled stay, whatever their age.
+//! Whole partitions are dropped. A partition is dropped if all its events are older than the retention and published,
+//! and all its logs have ended. Then the rows derived from these events are deleted. If a partition is kept, the reason
+//! is logged and counted.
+//!
+//! The work is idempotent and can be repeated after a crash between any two steps: derived rows without a log are found
+//! by the ranges of ids that no partition holds. Unsettled outbox rows are never deleted.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,42 +17,42 @@ use crate::storage::error::StorageError;
 use crate::storage::pools::Database;
 use crate::storage::retention::{self, Kept, Partition, Turn};
 
-/// How often the lock on a busy table is wished for.
+/// Attempts to take the table lock before the partition is kept until the next run.
 const ATTEMPTS: usize = 3;
-/// How long the table is left alone in between.
+/// Pause between two attempts.
 const BUSY_PAUSE: Duration = Duration::from_millis(500);
 
-/// What a deployment decided about its events.
+/// Retention settings of a deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// `None`: they are kept for ever.
+    /// Number of days for which events are kept; `None`: forever.
     pub days: Option<u32>,
-    /// Whether events are published: nothing goes that could not be.
+    /// Whether events are published. If not, no partition is dropped.
     pub publishes: bool,
 }
 
-/// What became of one shard's old events.
+/// Result of a retention run on one shard.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Enforced {
     /// No retention is set.
     Unlimited,
     /// Events are not published.
     NotPublished,
-    /// Another process is at it.
+    /// Another process runs the retention of this shard.
     Elsewhere,
-    /// This much.
+    /// The run is complete.
     Done {
-        /// The partitions that went.
+        /// Names of the dropped partitions.
         dropped: Vec<String>,
-        /// The ones that are old enough and stay.
+        /// Partitions that are old enough and were kept, with the reasons.
         kept: Vec<(String, Kept)>,
-        /// Executions whose derived rows went.
+        /// Number of executions whose derived rows were deleted.
         executions: u64,
     },
 }
 
 impl Retention {
-    /// Drops what may go of one shard.
+    /// Drops the expired partitions of one shard, and deletes their derived rows.
     #[tracing::instrument(level = "debug", name = "retention.enforce", skip_all, fields(database = %shard.name()))]
     pub async fn enforce(self, shard: &Database) -> Result<Enforced, ServiceError> {
         let Some(days) = self.days else {
@@ -82,7 +85,7 @@ impl Retention {
     }
 }
 
-/// Drops a partition, or says what keeps it.
+/// Drops a partition. Returns the reason if it is kept.
 async fn retire(turn: &mut Turn<'_>, partition: Partition, cutoff: i64) -> Result<Option<Kept>, StorageError> {
     let judged = match turn.judge(partition, cutoff).await? {
         Ok(judged) => judged,
@@ -113,7 +116,7 @@ async fn purge(shard: &Database, ranges: &[(i64, i64)]) -> Result<u64, StorageEr
     Ok(executions)
 }
 
-/// The ranges of ids below `cutoff` that no partition with bounds holds.
+/// Returns the ranges of ids below `cutoff` that no partition with bounds holds.
 fn uncovered(partitions: &[Partition], cutoff: i64) -> Vec<(i64, i64)> {
     let (mut ranges, mut covered) = (Vec::new(), 0);
     for partition in partitions {
@@ -128,12 +131,12 @@ fn uncovered(partitions: &[Partition], cutoff: i64) -> Vec<(i64, i64)> {
 impl fmt::Display for Enforced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unlimited => f.write_str("events are kept for ever; NOETL_EVENT_RETENTION_DAYS is not set"),
-            Self::NotPublished => f.write_str("nothing goes while NOETL_EVENT_STREAM_ENABLED is false"),
-            Self::Elsewhere => f.write_str("another process is at it"),
+            Self::Unlimited => f.write_str("events are kept forever: NOETL_EVENT_RETENTION_DAYS is not set"),
+            Self::NotPublished => f.write_str("no partition is dropped while NOETL_EVENT_STREAM_ENABLED is false"),
+            Self::Elsewhere => f.write_str("another process runs the retention of this shard"),
             Self::Done { dropped, kept, executions } => {
-                write!(f, "dropped {} partitions and what was derived for {executions} executions", dropped.len())?;
-                dropped.iter().try_for_each(|name| write!(f, "; {name} is gone"))?;
+                write!(f, "dropped {} partitions and the derived rows of {executions} executions", dropped.len())?;
+                dropped.iter().try_for_each(|name| write!(f, "; {name} was dropped"))?;
                 kept.iter().try_for_each(|(name, reason)| write!(f, "; {name} stays: {reason}"))
             }
         }
@@ -145,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_no_partition_holds_is_found_up_to_the_cutoff() {
+    fn uncovered_ranges_end_at_the_cutoff() {
         let partition = |from, to| Partition { name: String::new(), from, to };
         let partitions = [partition(i64::MIN, 10), partition(20, 30), partition(30, 40), partition(60, 70)];
         assert_eq!(uncovered(&partitions, 55), [(10, 20), (40, 55)]);

@@ -1,4 +1,4 @@
-//! Grouping work by the shard that holds it.
+//! Grouping of work by shard.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::domain::shard::ShardIndex;
 use crate::storage::error::StorageError;
 use crate::storage::pools::{Database, Databases};
 
-/// What is to be done, by shard.
+/// Groups items by the shard of their execution.
 pub fn by_shard<T>(
     databases: &Databases,
     items: impl IntoIterator<Item = T>,
@@ -23,7 +23,8 @@ pub fn by_shard<T>(
     groups
 }
 
-/// Rows of many executions: one query per shard, in parallel; a shard that fails fails only its own, with the ids.
+/// Reads rows of many executions with one query per shard, in parallel. Returns the rows, and the error of each shard
+/// that failed.
 pub async fn rows_by_ids<'a, T, Rows: Future<Output = Result<Vec<T>, StorageError>>>(
     databases: &'a Databases,
     ids: impl IntoIterator<Item = Id>,

@@ -1,7 +1,7 @@
 //! Source subscriptions: register, the five transitions, bulk transitions, reads.
 //!
-//! Transitions of one subscription are serialised by its log's lock, and each is validated against the state it follows.
-//! What makes a subscription live goes through [`super::registry`].
+//! The lock on a subscription's log serialises its transitions, and each is validated against the state that it
+//! follows. A call that makes a subscription live goes through [`super::registry`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,16 +28,16 @@ use crate::storage::pools::{Database, Databases};
 use crate::storage::registry;
 use crate::storage::subscriptions::{self, SubscriptionFilter, SubscriptionRow};
 
-/// Subscriptions that one bulk transition may touch.
+/// Maximum number of subscriptions in one bulk transition.
 const MAX_BULK: usize = 1000;
-/// Transitions of a bulk that are under way at a time.
+/// Number of transitions of one bulk that run at the same time.
 const BULK_CONCURRENCY: usize = 8;
-/// How old an intent must be before the sweeper finishes it.
+/// Age in seconds from which the sweeper finishes an intent.
 const STALE_INTENT_SECONDS: f64 = 5.0;
-/// Intents that one query of the sweeper reads.
+/// Number of intents that one query of the sweeper reads.
 const SWEEP_PAGE: i64 = 100;
 
-/// The subscriptions' use cases.
+/// Use cases of source subscriptions.
 #[derive(Debug, Clone)]
 pub struct Subscriptions {
     databases: Databases,
@@ -47,33 +47,33 @@ pub struct Subscriptions {
     registry: Registry,
 }
 
-/// A transition that was asked for.
+/// Request for a transition.
 #[derive(Debug, Clone)]
 pub struct Transition {
-    /// Which subscription.
+    /// The subscription.
     pub id: Id,
-    /// What to do.
+    /// The action.
     pub action: Action,
-    /// The last lifecycle event that the caller knows, if it must still be the last.
+    /// Lifecycle event that must still be the latest one; `None`: no check.
     pub expected_last_event_id: Option<Id>,
-    /// Why, for the log.
+    /// Reason, stored in the event.
     pub reason: Option<String>,
-    /// Caller that asks; `None`: it is not identified.
+    /// The caller; `None`: it is not identified.
     pub by: Option<Actor>,
-    /// Whether the caller may move only the subscriptions that it registered.
+    /// Whether the caller may change only the subscriptions that it registered.
     pub only_own: bool,
 }
 
-/// What a bulk transition did, or would do, to one subscription.
+/// Result of a bulk transition for one subscription.
 #[derive(Debug)]
 pub struct BulkItem {
-    /// As it stood when it was matched.
+    /// The subscription at the time of the match.
     pub matched: SubscriptionRow,
-    /// As it stands after, or why it was left alone.
+    /// The subscription after the transition, or the reason that it was not changed. A dry run returns it unchanged.
     pub outcome: Result<SubscriptionRow, ServiceError>,
 }
 
-/// What a bulk transition did.
+/// Result of a bulk transition.
 #[derive(Debug)]
 pub struct Bulk {
     /// The matched subscriptions, newest first.
@@ -83,14 +83,14 @@ pub struct Bulk {
 }
 
 impl Subscriptions {
-    /// The subscriptions of a deployment.
+    /// Creates the use cases.
     #[must_use]
     pub fn new(databases: Databases, ids: Arc<Ids>, catalog: Catalog, wakes: Wakes) -> Self {
         let registry = Registry::new(databases.clone(), Arc::clone(&ids), wakes.clone());
         Self { databases, ids, catalog, wakes, registry }
     }
 
-    /// Registers the path's newest catalog entry, or finds the path's live subscription.
+    /// Returns the path's live subscription. Registers the path's newest catalog entry if none is live.
     #[tracing::instrument(level = "debug", name = "subscriptions.register", skip_all, fields(path))]
     pub async fn register(&self, path: &str, by: Option<&Actor>) -> Result<SubscriptionRow, ServiceError> {
         let entry = self.entry(path).await?;
@@ -100,7 +100,7 @@ impl Subscriptions {
         }
     }
 
-    /// Carries out a transition.
+    /// Carries out one transition.
     #[tracing::instrument(
         level = "debug", name = "subscriptions.transition", skip_all,
         fields(subscription = %asked.id, action = ?asked.action)
@@ -146,7 +146,7 @@ impl Subscriptions {
         Ok(row)
     }
 
-    /// Carries out, or with `dry_run` only judges, an action on all matching subscriptions.
+    /// Carries out an action on all matching subscriptions. With `dry_run`, only checks whether the action is allowed.
     #[tracing::instrument(level = "debug", name = "subscriptions.transition_all", skip_all, fields(action = ?action))]
     pub async fn transition_all(
         &self,
@@ -193,14 +193,14 @@ impl Subscriptions {
         }
     }
 
-    /// A subscription by id.
+    /// Returns a subscription by id.
     #[tracing::instrument(level = "debug", name = "subscriptions.get", skip_all, fields(id = %id))]
     pub async fn get(&self, id: Id) -> Result<Option<SubscriptionRow>, ServiceError> {
         let rows = subscriptions::by_ids(self.databases.shard_of(id), &[id.get()]).await?;
         Ok(rows.into_iter().next())
     }
 
-    /// The subscriptions with these ids, and the shards that could not be read.
+    /// Returns the subscriptions with these ids, and the error of each shard that could not be read.
     #[tracing::instrument(
         level = "debug", name = "subscriptions.by_ids", skip_all,
         fields(count = ids.len(), first = ids.first().map(tracing::field::display))
@@ -210,7 +210,7 @@ impl Subscriptions {
         rows_by_ids(&self.databases, ids.iter().copied(), query).await
     }
 
-    /// The path's subscription: the live one, else the last one that was.
+    /// Returns the path's subscription: the live one, else the one that was live last.
     #[tracing::instrument(level = "debug", name = "subscriptions.by_path", skip_all, fields(path))]
     pub async fn by_path(&self, path: &str) -> Result<Option<SubscriptionRow>, ServiceError> {
         match registry::find(self.cluster(), path).await? {
@@ -219,7 +219,7 @@ impl Subscriptions {
         }
     }
 
-    /// A page, newest first.
+    /// Returns a page, newest first.
     #[tracing::instrument(level = "debug", name = "subscriptions.list", skip_all)]
     pub async fn list(
         &self,
@@ -230,8 +230,8 @@ impl Subscriptions {
         fan_out::newest_first(&self.databases, request, |row: &SubscriptionRow| row.id.get(), query).await
     }
 
-    /// Finishes intents that crashed callers left behind; one that can't be finished now keeps nobody else waiting.
-    /// Answers how many there were.
+    /// Finishes the intents of crashed callers. One that can't be finished does not delay the others. Returns the
+    /// number of intents found.
     #[tracing::instrument(level = "debug", name = "subscriptions.sweep", skip_all)]
     pub async fn sweep(&self) -> Result<usize, ServiceError> {
         let (mut found, mut last) = (0, String::new());
@@ -240,7 +240,7 @@ impl Subscriptions {
             for path in &paths {
                 match self.finish(path).await {
                     Ok(()) => tracing::info!(path, "finished an abandoned registration"),
-                    Err(error) => tracing::warn!(path, %error, "an abandoned registration can't be finished yet"),
+                    Err(error) => tracing::warn!(path, %error, "could not finish an abandoned registration"),
                 }
             }
             found += paths.len();

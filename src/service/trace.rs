@@ -1,4 +1,4 @@
-//! The trace that the current span belongs to, to be stored with what the span causes.
+//! Trace context of the current span, to be stored with the events that the span causes.
 
 use std::collections::HashMap;
 
@@ -9,8 +9,8 @@ use serde_json::Value;
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-/// Returns the W3C trace context of the current span, as a map such as `{"traceparent": "00-…"}`; `None` where the span is
-/// not exported.
+/// Returns the W3C trace context of the current span, as a map such as `{"traceparent": "00-…"}`. Returns `None` if the
+/// span is not sampled.
 pub(super) fn current() -> Option<Value> {
     let context = Span::current().context();
     if !context.span().span_context().is_sampled() {

@@ -1,5 +1,7 @@
-//! Hints that a shard has fresh events, or fresh outbox rows. A hint is only ever a shortcut: whoever waits for it polls
-//! as well.
+//! Wake-ups for tasks that wait for a shard's events or outbox rows.
+//!
+//! A wake-up only saves time. It can be missed, for example if another process wrote the rows, so its receiver must
+//! also poll.
 
 use std::sync::Arc;
 
@@ -7,8 +9,8 @@ use tokio::sync::Notify;
 
 use crate::domain::shard::ShardIndex;
 
-/// Bells per shard, one for its feed and one for its outbox; ringing wakes the one who waits, or the next who comes to
-/// wait.
+/// Two wake-up signals per shard: one for its feed, one for its outbox. A signal wakes one waiting task. If none waits,
+/// the next wait returns at once.
 #[derive(Debug, Clone)]
 pub struct Wakes {
     feeds: Arc<[Notify]>,
@@ -16,29 +18,29 @@ pub struct Wakes {
 }
 
 impl Wakes {
-    /// Bells for this many shards.
+    /// Creates the signals for this many shards.
     #[must_use]
     pub fn new(shards: usize) -> Self {
         let bells = || (0..shards).map(|_| Notify::new()).collect();
         Self { feeds: bells(), outboxes: bells() }
     }
 
-    /// Says that a shard has fresh events.
+    /// Signals that a shard has events to publish.
     pub fn ring(&self, shard: ShardIndex) {
         ring(&self.feeds, shard);
     }
 
-    /// Says that a shard has fresh outbox rows.
+    /// Signals that a shard has outbox rows to claim.
     pub fn ring_outbox(&self, shard: ShardIndex) {
         ring(&self.outboxes, shard);
     }
 
-    /// Returns when a shard's feed has been rung since the last time.
+    /// Waits until a shard's feed is signalled. Returns at once if it was signalled since the last wait.
     pub async fn rung(&self, shard: ShardIndex) {
         rung(&self.feeds, shard).await;
     }
 
-    /// Returns when a shard's outbox has been rung since the last time.
+    /// Waits until a shard's outbox is signalled. Returns at once if it was signalled since the last wait.
     pub async fn outbox_rung(&self, shard: ShardIndex) {
         rung(&self.outboxes, shard).await;
     }

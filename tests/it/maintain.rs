@@ -311,7 +311,7 @@ async fn runs_at_once_do_it_once_and_what_a_crash_left_is_found() {
     let mut dropped = 0;
     for (output, said) in &runs {
         assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
-        dropped += said.matches(" is gone").count();
+        dropped += said.matches(" was dropped").count();
     }
     assert_eq!(dropped, 5, "{runs:?}");
     for shard in 0..2 {

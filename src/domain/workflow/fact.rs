@@ -1,17 +1,17 @@
-//! What an event says to the fold (SPEC, "Projection and snapshots"): its kind, and values by the places in which
-//! NoETL's servers and workers put them.
+//! Reading events for the fold: the kind of an event, and its values. NoETL's servers and workers write the same value
+//! in different places, so each function here checks all known places of its value.
 
 use serde_json::{Map, Value};
 
 use super::step::Phase;
 use crate::domain::event::Event;
 
-/// NoETL's servers run their own planning as commands under this name; those are no steps of the workflow.
+/// Step name under which NoETL's servers run their own planning as commands. It is not a step of the workflow.
 const ORCHESTRATION: &str = "__orchestrate__";
-/// What every server prefixes durable variables with, or does not.
+/// Prefix that some servers write before the names of durable variables.
 const CTX_PREFIX: &str = "ctx.";
 
-/// The kinds of events that the fold knows.
+/// Kinds of events that the fold knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Started,
@@ -22,7 +22,7 @@ pub(super) enum Kind {
     Step(StepKind),
 }
 
-/// The kinds of events that are about a step.
+/// Kinds of events of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StepKind {
     Entered,
@@ -36,7 +36,7 @@ pub(super) enum StepKind {
     LoopDone,
 }
 
-/// Every event type that the fold knows, with what it means.
+/// Every event type that the fold knows, with its kind.
 const KINDS: [(&str, Kind); 25] = [
     ("playbook_started", Kind::Started),
     ("playbook_completed", Kind::Completed),
@@ -65,23 +65,24 @@ const KINDS: [(&str, Kind); 25] = [
     ("loop.done", Kind::Step(StepKind::LoopDone)),
 ];
 
-/// The event types that the fold reads; of all others it needs no more than that they are there.
+/// Returns the event types whose JSON columns the fold reads. Of other events, it needs only the id, type, node and
+/// time.
 pub fn known_types() -> impl Iterator<Item = &'static str> {
     KINDS.into_iter().map(|(name, _)| name)
 }
 
-/// What the type means; `None`: nothing to the fold.
+/// Returns the kind of an event type; `None`: the fold does not know the type.
 pub(super) fn kind(event_type: &str) -> Option<Kind> {
     KINDS.iter().find(|(name, _)| *name == event_type).map(|(_, kind)| *kind)
 }
 
-/// The step that an event is about.
+/// Returns the step that an event belongs to.
 pub(super) fn step_name(event: &Event) -> Option<&str> {
     let name = event.node_name.as_deref().or(event.node_id.as_deref())?;
     (!name.is_empty() && name != ORCHESTRATION).then_some(name)
 }
 
-/// The command that an event is about.
+/// Returns the id of the command that an event belongs to.
 pub(super) fn command_id(event: &Event) -> Option<String> {
     let result = event.result.as_ref();
     let within = |part: &str| text(result?.get(part)?.get("command_id")?);
@@ -89,7 +90,7 @@ pub(super) fn command_id(event: &Event) -> Option<String> {
     meta.or_else(|| within("context")).or_else(|| within("data"))
 }
 
-/// A name, which some write as a number; an empty one is none.
+/// Returns an id as text. Some writers use a number; an empty text counts as absent.
 fn text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) if !text.is_empty() => Some(text.clone()),
@@ -98,25 +99,25 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// A value of the event's own making: in `result.context`, else in `context`.
+/// Returns a value of `result.context`, else of `context`.
 pub(super) fn said<'a>(event: &'a Event, key: &str) -> Option<&'a Value> {
     let enveloped = event.result.as_ref().and_then(|result| result.get("context")?.get(key));
     let own = || event.context.as_ref().and_then(|context| context.get(key));
     enveloped.filter(|value| !value.is_null()).or_else(own)
 }
 
-/// Whether a marker such as `__cursor_loop` is set.
+/// Returns whether a marker such as `__cursor_loop` is set.
 pub(super) fn is_marked(event: &Event, marker: &str) -> bool {
     said(event, marker).is_some_and(|value| value == &Value::Bool(true))
 }
 
-/// Which attempt an event belongs to, where it says so.
+/// Returns the number of the attempt that an event belongs to, if the event contains it.
 pub(super) fn attempt(event: &Event) -> Option<i64> {
     let meta = event.meta.as_ref().and_then(|meta| meta.get("attempt"));
     meta.or_else(|| said(event, "attempt")).and_then(Value::as_i64)
 }
 
-/// What went wrong, from wherever the writer put it.
+/// Returns the error message of an event: its `error` column, else `result.error`, else the `error` of its context.
 pub(super) fn error(event: &Event) -> Option<String> {
     let result = event.result.as_ref();
     let own = event.error.as_ref().filter(|error| !error.is_empty()).cloned();
@@ -128,14 +129,14 @@ pub(super) fn error(event: &Event) -> Option<String> {
     })
 }
 
-/// Durable variables of a `ctx.updated` event: the object under `values`, else all that was said.
+/// Returns the durable variables of a `ctx.updated` event: the map `values`, else the whole context.
 pub(super) fn variables(event: &Event) -> impl Iterator<Item = (&str, &Value)> {
     let all = || event.result.as_ref().and_then(|result| result.get("context")).or(event.context.as_ref());
     let values = said(event, "values").or_else(all).and_then(Value::as_object);
     values.into_iter().flat_map(Map::iter).map(|(key, value)| (key.strip_prefix(CTX_PREFIX).unwrap_or(key), value))
 }
 
-/// Where in a cursor loop a command belongs.
+/// Returns the phase and the frame number of a cursor loop's command.
 pub(super) fn cursor(event: &Event) -> Option<(Phase, i64)> {
     let cursor = event.meta.as_ref()?.get("cursor")?;
     let phase = match cursor.get("phase")?.as_str()? {

@@ -1,9 +1,9 @@
-//! The fold: an execution's events to its state (SPEC, "Projection and snapshots").
+//! The fold of an execution's events to its state.
 //!
-//! The state is a function of the *set* of events: whatever order they are folded in, and however often, it comes out the
-//! same, so stragglers, redeliveries and the split between a snapshot and what came after can't corrupt it. Where events
-//! disagree, the one with the larger id is right. Its size is bounded by the workflow: steps, the commands of each step's
-//! current run, variables; not by the length of the log.
+//! The state depends only on the *set* of events, not on their order or on repetition. So late events, redeliveries,
+//! and folding on from a snapshot can't corrupt it. If events contradict each other, the one with the largest id wins.
+//! The size of the state is bounded by the workflow (steps, the commands of each step's current run, variables), not by
+//! the length of the log.
 
 mod fact;
 mod register;
@@ -27,44 +27,44 @@ use super::ids::Id;
 use fact::Kind;
 use noetl_json::{self as json, Data, Typed};
 
-/// What `playbook_started` said.
+/// Start of an execution, from its started event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Start {
-    /// When.
+    /// Time of the start.
     pub at: DateTime<Utc>,
-    /// The catalog entry that runs.
+    /// Id of the catalog entry that runs.
     pub catalog_id: Id,
-    /// The subscription or execution that started it.
+    /// Subscription or execution that started it.
     pub parent_execution_id: Option<Id>,
-    /// The entry's path.
+    /// Path of the entry.
     pub path: Option<String>,
-    /// The entry's version, where the writer said so.
+    /// Version of the entry, if the event contains it.
     pub version: Option<String>,
-    /// The entry's workload overlaid by the request's.
+    /// Workload of the entry, overlaid with the request's.
     #[serde(default, deserialize_with = "json::option")]
     pub workload: Option<Value>,
 }
 
-/// How an execution ended.
+/// End of an execution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct End {
-    /// When.
+    /// Time of the end.
     pub at: DateTime<Utc>,
-    /// The event type that said so.
+    /// Type of the ending event.
     pub event_type: String,
-    /// What went wrong, or why it was cancelled.
+    /// Error message, or reason of the cancellation.
     pub error: Option<String>,
 }
 
 impl End {
-    /// What an ending event says.
+    /// Returns the end that an ending event describes.
     #[must_use]
     pub fn of(event: &Event) -> Self {
         let reason = || fact::said(event, "reason").and_then(Value::as_str).map(str::to_owned);
         Self { at: event.created_at, event_type: event.event_type.clone(), error: fact::error(event).or_else(reason) }
     }
 
-    /// Where an execution stands that ended so.
+    /// Returns the status of an execution with this end.
     #[must_use]
     pub fn status(&self) -> Status {
         match fact::kind(&self.event_type) {
@@ -78,22 +78,22 @@ impl End {
 /// The last event of a log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Last {
-    /// Its type.
+    /// Event type.
     pub event_type: String,
-    /// The node that it happened at.
+    /// Name of the node at which the event happened.
     pub node_name: Option<String>,
 }
 
-/// An execution's state.
+/// State of an execution.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkflowState {
-    /// How it began.
+    /// Start, if a started event is folded.
     #[serde(default, skip_serializing_if = "Register::is_empty")]
     pub started: Register<Start>,
-    /// How it ended.
+    /// End, if an ending event is folded.
     #[serde(default, skip_serializing_if = "Register::is_empty")]
     pub ended: Register<End>,
-    /// The last event of any type.
+    /// Last event, of any type.
     #[serde(default, skip_serializing_if = "Register::is_empty")]
     pub last: Register<Last>,
     /// Durable variables, without their `ctx.` prefix.
@@ -106,7 +106,7 @@ pub struct WorkflowState {
 impl Typed for WorkflowState {}
 
 impl WorkflowState {
-    /// Takes one more event of the log into account.
+    /// Folds one event of the log.
     pub fn fold(&mut self, event: &Event) {
         let last = || Last { event_type: event.event_type.clone(), node_name: event.node_name.clone() };
         if self.last.event() < Some(event.event_id) {
@@ -130,7 +130,7 @@ impl WorkflowState {
         }
     }
 
-    /// Where the execution stands: how it ended, if it did, whatever came after.
+    /// Returns the status of the execution. An end determines it, regardless of later events.
     #[must_use]
     pub fn status(&self) -> Status {
         let begun = !self.started.is_empty() || !self.steps.is_empty();
@@ -138,7 +138,7 @@ impl WorkflowState {
         self.ended.get().map_or(standing, End::status)
     }
 
-    /// The steps with their names, in the order of their first events.
+    /// Returns the steps with their names, in the order of their first events.
     #[must_use]
     pub fn steps(&self) -> Vec<(&str, &StepState)> {
         let mut steps: Vec<_> = self.steps.iter().map(|(name, step)| (name.as_str(), step)).collect();
@@ -146,7 +146,7 @@ impl WorkflowState {
         steps
     }
 
-    /// Durable variables as they stand.
+    /// Returns the current durable variables.
     pub fn ctx(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.ctx.iter().filter_map(|(name, value)| Some((name.as_str(), &value.get()?.0)))
     }

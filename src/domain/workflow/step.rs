@@ -1,9 +1,11 @@
-//! A step's state. It tells of the step's current run: a `step.enter` that names no command, or that begins a loop, opens
-//! a run, and what earlier events of the step said is forgotten. (A worker's own `step.enter` names its command.) So a
-//! step that a workflow comes back to, however often, takes no more room than one that ran once.
+//! State of a step in its current run.
 //!
-//! Whatever is kept is either what the latest event said, or a set of commands of the run, so the order of folding does
-//! not matter, and folding an event twice changes nothing.
+//! A `step.enter` event that names no command, or that starts a loop, opens a run. (A worker's own `step.enter` names
+//! its command.) Values from earlier events of the step are cleared, so the size of the state does not grow with the
+//! number of runs.
+//!
+//! The state consists of registers and of a set of the run's commands. So the order of folding does not matter, and
+//! folding an event again changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -16,17 +18,17 @@ use crate::domain::event::Event;
 use crate::domain::ids::Id;
 use noetl_json::Data;
 
-/// What a cursor loop's command does.
+/// Phase of a cursor loop's command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Phase {
-    /// Takes the next rows.
+    /// Takes the next rows of the cursor.
     Claim,
-    /// Works on one of them.
+    /// Processes one of these rows.
     Body,
 }
 
-/// What happened to a step, to one of its commands or to itself; the latest of each counts.
+/// Kind of progress of a step or of one of its commands. Of each kind, the latest event counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Mark {
@@ -36,7 +38,7 @@ pub(super) enum Mark {
     Started,
     CommandCompleted,
     CommandFailed,
-    /// The step itself completed: the event names no command.
+    /// The step itself completed; the event names no command.
     Completed,
     Failed,
     Skipped,
@@ -47,7 +49,7 @@ pub(super) enum Mark {
 /// A command of a step's current run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Command {
-    /// The latest event that names it.
+    /// Latest event that names the command.
     seen: Register<()>,
     #[serde(default, skip_serializing_if = "Register::is_empty")]
     completed: Register<()>,
@@ -62,7 +64,7 @@ impl Command {
         !self.completed.is_empty()
     }
 
-    /// Whether a failure is the last that is known of its outcome.
+    /// Returns whether the latest known outcome is a failure.
     pub(super) fn is_failed(&self) -> bool {
         self.failed.event() > self.completed.event()
     }
@@ -83,23 +85,23 @@ impl Command {
     }
 }
 
-/// A step of a workflow, as its events tell it.
+/// State of a step, folded from its events.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepState {
-    /// Its first event: steps are shown in this order.
+    /// First event of the step. Steps are listed in this order.
     pub(super) first: Id,
-    /// The event that opened the current run.
+    /// Event that opened the current run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     run: Option<Id>,
     #[serde(default)]
     pub(super) marks: BTreeMap<Mark, Register<DateTime<Utc>>>,
-    /// What a command's `call.done` gave.
+    /// Result in a command's `call.done`.
     #[serde(default, skip_serializing_if = "Register::is_empty")]
     pub(super) called: Register<Data>,
-    /// What a command's completion gave.
+    /// Result in a command's completion.
     #[serde(default, skip_serializing_if = "Register::is_empty")]
     pub(super) completion: Register<Data>,
-    /// What the step itself gave: its own completion, or its loop's end.
+    /// Result in the completion of the step itself, or in the end of its loop.
     #[serde(default, skip_serializing_if = "Register::is_empty")]
     pub(super) outcome: Register<Data>,
     #[serde(default, skip_serializing_if = "Register::is_empty")]
@@ -225,7 +227,7 @@ fn opens_run(event: &Event) -> bool {
     begins_loop || fact::command_id(event).is_none()
 }
 
-/// What an event says of the status; `None`: no more than what a call gave.
+/// Returns the progress that an event reports; `None`: the event only carries the result of a call.
 fn mark(kind: StepKind, of_command: bool, event: &Event) -> Option<Mark> {
     Some(match (kind, of_command) {
         (StepKind::Entered, _) => Mark::Entered,

@@ -1,4 +1,4 @@
-//! What a step's state comes to: status, attempt, iterations, frames.
+//! Values derived from a step's state: status, result, attempt, iterations, frames.
 
 use std::collections::BTreeMap;
 
@@ -9,48 +9,48 @@ use super::register::Register;
 use super::step::{Command, Mark, Phase, StepState};
 use noetl_json::Data;
 
-/// Where a step stands.
+/// Status of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StepStatus {
     /// Known, not entered.
     Pending,
     /// Entered.
     Entered,
-    /// A command was handed out.
+    /// A command was issued.
     CommandIssued,
-    /// A worker took it.
+    /// A worker claimed the command.
     CommandClaimed,
-    /// A worker began it.
+    /// A worker started the command.
     CommandStarted,
-    /// It ended as intended.
+    /// The step ended successfully.
     Completed,
-    /// It ended by a failure.
+    /// The step ended with a failure.
     Failed,
-    /// Its condition left it out.
+    /// The step was skipped, because its condition did not hold.
     Skipped,
 }
 
-/// How far a loop is.
+/// Progress of a loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Iterations {
-    /// How many there will be; of a loop that did not say so, how many are known.
+    /// Expected number of iterations; if the loop's events do not contain it, the number issued.
     pub expected: i64,
-    /// How many were handed out.
+    /// Number of iterations issued.
     pub dispatched: i64,
-    /// How many completed.
+    /// Number of iterations completed.
     pub completed: i64,
 }
 
-/// How far one frame of a cursor loop is.
+/// Progress of one frame of a cursor loop.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Frame {
-    /// Its number, from 0.
+    /// Number of the frame, from 0.
     pub index: i64,
-    /// Whether its rows were taken.
+    /// Whether the command that takes the frame's rows has completed.
     pub claim_completed: bool,
-    /// Rows handed out.
+    /// Number of rows issued.
     pub body_issued: i64,
-    /// Rows done.
+    /// Number of rows completed.
     pub body_completed: i64,
 }
 
@@ -69,26 +69,27 @@ impl Mark {
 }
 
 impl StepState {
-    /// Where it stands.
+    /// Returns the status.
     #[must_use]
     pub fn status(&self) -> StepStatus {
         self.decisive().map_or(StepStatus::Pending, |(mark, _)| mark.status())
     }
 
-    /// When its current run was entered.
+    /// Returns the time at which the current run was entered.
     #[must_use]
     pub fn entered_at(&self) -> Option<DateTime<Utc>> {
         self.marks.get(&Mark::Entered).and_then(Register::get).copied()
     }
 
-    /// When it completed, failed or was skipped; `None` while it goes on.
+    /// Returns the time at which the step completed, failed or was skipped; `None`: it has not ended.
     #[must_use]
     pub fn ended_at(&self) -> Option<DateTime<Utc>> {
         let (mark, at) = self.decisive()?;
         matches!(mark.status(), StepStatus::Completed | StepStatus::Failed | StepStatus::Skipped).then_some(at)
     }
 
-    /// What it gave; a loop's is what its end gave, as each iteration's own result is in the log.
+    /// Returns the result of the step. For a loop, this is the result in its end; the results of iterations are only in
+    /// the log.
     #[must_use]
     pub fn result(&self) -> Option<&Value> {
         if self.is_loop() {
@@ -99,13 +100,13 @@ impl StepState {
         self.called.get().or(completion.get()).map(|Data(value)| value)
     }
 
-    /// What went wrong last, until it completed.
+    /// Returns the latest error message. A completion clears it.
     #[must_use]
     pub fn error(&self) -> Option<&str> {
         self.error.get().and_then(Option::as_deref)
     }
 
-    /// How often it was tried in its current run; 0 before its first command.
+    /// Returns the number of attempts in the current run; 0 before the first command.
     #[must_use]
     pub fn attempt(&self) -> i64 {
         let begun = self.marks.keys().any(|mark| !matches!(mark, Mark::Entered | Mark::Skipped));
@@ -113,7 +114,7 @@ impl StepState {
         self.attempt.get().copied().unwrap_or(if begun { counted } else { 0 })
     }
 
-    /// How far the loop is; `None`: it is none.
+    /// Returns the progress of the loop; `None`: the step is not a loop.
     #[must_use]
     pub fn iterations(&self) -> Option<Iterations> {
         let dispatched = count(self.commands.len());
@@ -121,7 +122,7 @@ impl StepState {
         self.is_loop().then_some(Iterations { expected, dispatched, completed: self.completed() })
     }
 
-    /// The frames of a cursor loop in order; `None`: it is none.
+    /// Returns the frames of a cursor loop in order; `None`: the step is not a cursor loop.
     #[must_use]
     pub fn frames(&self) -> Option<Vec<Frame>> {
         let mut frames: BTreeMap<i64, Frame> = BTreeMap::new();
@@ -148,7 +149,7 @@ impl StepState {
         self.is_cursor() || !self.expected.is_empty() || self.marks.contains_key(&Mark::LoopEnded)
     }
 
-    /// What decides on the status, and when it happened.
+    /// Returns the progress that determines the status, and its time.
     fn decisive(&self) -> Option<(Mark, DateTime<Utc>)> {
         if !self.is_loop() {
             return self.latest(|_| true);
@@ -158,7 +159,7 @@ impl StepState {
         let all_done = self.expected.get().is_none_or(|expected| *expected <= self.completed());
         let ended = self.latest(|mark| match mark {
             Mark::LoopEnded | Mark::Skipped | Mark::Failed => true,
-            // A cursor loop ends by being drained, whatever its commands do.
+            // A cursor loop ends when it is drained, regardless of its commands.
             Mark::Completed | Mark::CommandCompleted => all_done && !self.is_cursor(),
             Mark::CommandFailed => failed_alone,
             Mark::Entered | Mark::Issued | Mark::Claimed | Mark::Started => false,

@@ -1,25 +1,25 @@
-//! What a request to execute comes to.
+//! Result of a request to execute.
 
 use crate::domain::ids::Id;
 use crate::service::error::ServiceError;
 
-/// An execution that runs because of a request, now or earlier.
+/// The execution of a request. This request or an earlier one started it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Executed {
-    /// Which one.
+    /// The execution.
     pub execution_id: Id,
     /// Whether this request started it.
     pub outcome: Outcome,
 }
 
-/// What a request came to.
+/// Outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It started the execution.
+    /// The request started the execution.
     Started,
-    /// Its dedup key belongs to an execution that an earlier request started.
+    /// The dedup key belongs to an execution that an earlier request started.
     Duplicate,
 }
 
-/// The answer to one request.
+/// Result of one request.
 pub type Answer = Result<Executed, ServiceError>;

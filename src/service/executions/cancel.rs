@@ -14,7 +14,7 @@ use crate::storage::executions::{self, ExecutionRow};
 use crate::storage::log::LockedLog;
 
 impl Executions {
-    /// Ends an execution that has not ended.
+    /// Cancels an execution that has not ended.
     #[tracing::instrument(level = "debug", name = "executions.cancel", skip_all, fields(id = %id))]
     pub async fn cancel(&self, id: Id, reason: Option<String>, by: Option<&Actor>) -> Result<(), ServiceError> {
         check_reason(reason.as_deref())?;

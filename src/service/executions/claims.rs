@@ -1,4 +1,4 @@
-//! Claiming dedup keys, and finishing what other claimants began.
+//! Claiming dedup keys, and finishing the claims of other callers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -18,27 +18,27 @@ use crate::storage::dedup::{self, NewClaim, StandingClaim};
 use crate::storage::error::StorageError;
 use crate::storage::log::LockedLog;
 
-/// How old a reserved claim must be before the sweeper finishes it. A claimant that still lives is not disturbed: both
-/// create under the same id.
+/// Age in seconds from which the sweeper finishes a reserved claim. This is safe while the claimant is alive: both
+/// create the execution idempotently under the same id.
 const STALE_CLAIM_SECONDS: f64 = 6.0;
-/// Claims that one query of the sweeper reads.
+/// Number of claims that one query of the sweeper reads.
 const SWEEP_PAGE: i64 = 200;
-/// How long noting duplicates may take before it is given up.
+/// Maximum time for writing the audit events of one subscription.
 const AUDIT_PATIENCE: Duration = Duration::from_secs(2);
 
-/// An execution, and who asked for it.
+/// An execution, and the requests for it.
 #[derive(Debug)]
 pub(super) struct Claimed {
     pub(super) execution_id: Id,
-    /// What is to be created (again, where another claimant may have); `None`: it exists.
+    /// The execution to create. Another claimant may have created it already. `None`: it is known to exist.
     pub(super) creation: Option<Creation>,
-    /// Whether a claim must be settled once it is created.
+    /// Whether a claim must be settled after the creation.
     reserved: bool,
-    /// The position of the request that starts it; `None`: another call's.
+    /// Position of the request that starts the execution; `None`: a request of another call starts it.
     pub(super) starter: Option<usize>,
-    /// The positions of the requests that repeat it.
+    /// Positions of the duplicate requests.
     pub(super) duplicates: Vec<usize>,
-    /// The key under its scope, for the audit.
+    /// Scope and dedup key, for the audit.
     key: Option<(i64, String)>,
 }
 
@@ -46,7 +46,8 @@ type Answers = BTreeMap<usize, Answer>;
 type Key = (i64, String);
 
 impl Executions {
-    /// Claims the keys of those that have one. Answers what is to be created, and what is answered already.
+    /// Claims the dedup keys of the requests that have one. Returns the executions to create, and the results of
+    /// requests that already failed.
     pub(super) async fn claim(&self, ready: Vec<Ready>) -> (Vec<Claimed>, Answers) {
         let (keyed, plain): (Vec<Ready>, Vec<Ready>) = ready.into_iter().partition(|one| one.dedup.is_some());
         let mut claimed: Vec<Claimed> = plain.into_iter().map(Claimed::without_key).collect();
@@ -74,7 +75,7 @@ impl Executions {
         (claimed, answers)
     }
 
-    /// The standing claim of each key, after its first request tried to claim it.
+    /// Claims each key for its first request. Returns the claim that holds each key afterwards.
     async fn standing(&self, groups: &BTreeMap<Key, Vec<Ready>>) -> Result<HashMap<Key, StandingClaim>, ServiceError> {
         let first = |((scope, key), group): (&Key, &Vec<Ready>)| {
             let first = group.first()?;
@@ -95,7 +96,7 @@ impl Executions {
         Ok(standing.into_iter().map(|claim| ((claim.scope, claim.key.clone()), claim)).collect())
     }
 
-    /// Settles the claims whose executions are created. One that fails to settle is finished by whoever meets it.
+    /// Settles the claims whose executions are created. If that fails, the next duplicate or the sweeper settles them.
     pub(super) async fn settle(&self, claimed: &[Claimed], failed: &BTreeMap<ShardIndex, ServiceError>) {
         let created = claimed.iter().filter(|one| one.reserved).map(|one| one.execution_id);
         let created = created.filter(|id| !failed.contains_key(&self.databases.index_of(*id)));
@@ -107,12 +108,12 @@ impl Executions {
             return;
         }
         if let Err(error) = dedup::settle(self.databases.cluster(), created).await {
-            tracing::warn!(%error, claims = created.len(), "claims stay reserved until they are swept");
+            tracing::warn!(%error, claims = created.len(), "could not settle dedup claims; the sweeper will");
         }
     }
 
-    /// Creates the executions of claims that nobody finished; those of a shard that is down keep nobody else waiting.
-    /// Answers how many claims there were.
+    /// Finishes abandoned claims: creates their executions and settles them. Claims of an unreachable shard do not
+    /// delay the others. Returns the number of claims found.
     #[tracing::instrument(level = "debug", name = "executions.sweep", skip_all)]
     pub async fn sweep(&self) -> Result<usize, ServiceError> {
         let (mut found, mut last) = (0, Id::new(-1));
@@ -142,7 +143,8 @@ impl Executions {
         tracing::info!(claims = creations.len(), created = created.len(), "finished abandoned dedup claims");
     }
 
-    /// Notes duplicates on their subscriptions' logs; best effort, as the answer does not depend on it.
+    /// Writes an audit event for each duplicate to its subscription's log. This is best effort: the response does not
+    /// depend on it.
     pub(super) async fn audit_duplicates(&self, claimed: &[Claimed], by: Option<&Actor>) {
         let mut by_scope: BTreeMap<i64, Vec<&Claimed>> = BTreeMap::new();
         for one in claimed.iter().filter(|one| !one.duplicates.is_empty()) {
@@ -154,7 +156,7 @@ impl Executions {
             let audit = timeout(AUDIT_PATIENCE, self.audit(Id::new(scope), &duplicates, by)).await;
             if !matches!(audit, Ok(Ok(()))) {
                 metrics::counter!("noetl_duplicate_audits_lost_total").increment(1);
-                tracing::warn!(subscription = scope, ?audit, "duplicates were not noted on the subscription's log");
+                tracing::warn!(subscription = scope, ?audit, "could not write audit events of duplicates");
             }
         }
     }
@@ -195,7 +197,8 @@ impl Claimed {
     }
 }
 
-/// Sorts the requests under one key by the claim that stands: who starts, who repeats, who asks for something else.
+/// Compares the requests under one key with the claim that holds the key: one may start the execution, the others are
+/// duplicates. A different request under the same key fails.
 fn judge(key: Key, group: Vec<Ready>, claim: StandingClaim, answers: &mut Answers) -> Claimed {
     let execution_id = claim.execution_id;
     let (same, other): (Vec<Ready>, Vec<Ready>) =
@@ -213,7 +216,7 @@ fn fail(group: &[Ready], error: &ServiceError, answers: &mut Answers) {
 
 fn mismatch((_, key): &Key, owner: Id) -> Rejection {
     let shown: String = key.chars().take(64).collect();
-    let message = format!("the dedup key {shown:?} belongs to execution {owner}, which was asked for differently");
+    let message = format!("the dedup key {shown:?} belongs to execution {owner}, which a different request started");
     Rejection::new(RejectionCode::IdempotencyMismatch, "dedup.key", message)
 }
 

@@ -1,9 +1,9 @@
 //! Executions: start (with an opt-in dedup window), cancel, read.
 //!
-//! Order of a start: validate, resolve the catalog and the parent, reserve ids, claim, create, settle. A bad request
-//! never burns a key. A claim is reserved in the cluster database under the id that the execution will have, the
-//! execution is created on its shard idempotently under that id, and the claim is settled; a process that dies between
-//! two steps leaves a reserved claim that the next duplicate, or [`Executions::sweep`], finishes.
+//! A start has these steps: validate, resolve the catalog entry and the parent, make ids, claim, create, settle. An
+//! invalid request never uses up a key. The claim is reserved in the cluster database under the future execution's id,
+//! the execution is created idempotently on its shard under that id, and then the claim is settled. If the process dies
+//! between two steps, the next duplicate or [`Executions::sweep`] finishes the reserved claim.
 
 mod answer;
 mod cancel;
@@ -27,10 +27,10 @@ use crate::storage::pools::Databases;
 pub use answer::{Answer, Executed, Outcome};
 pub use request::{Dedup, ExecuteRequest, MAX_BATCH, MAX_WORKLOAD_BYTES};
 
-/// Bytes of logs' heads that are kept: a subscription's messages share their parent's.
+/// Capacity in bytes of the cache of log heads. All messages of a subscription share the head of their parent's log.
 const CACHED_HEADS_BYTES: u64 = 32 << 20;
 
-/// The executions' use cases.
+/// Use cases of executions.
 #[derive(Debug, Clone)]
 pub struct Executions {
     databases: Databases,
@@ -41,7 +41,7 @@ pub struct Executions {
 }
 
 impl Executions {
-    /// The executions of a deployment.
+    /// Creates the use cases.
     #[must_use]
     pub fn new(databases: Databases, ids: Arc<Ids>, catalog: Catalog, wakes: Wakes) -> Self {
         let weight = |_: &Id, head: &Arc<LogHead>| {

@@ -16,14 +16,14 @@ use crate::storage::executions::{self, ExecutionFilter, ExecutionRow};
 use crate::storage::pools::Databases;
 use noetl_json::Text;
 
-/// A page for each parent, and the shards whose rows they may lack.
+/// A page for each parent, and the shards whose rows may be missing from the pages.
 type PagesByParent = (HashMap<i64, Page<ExecutionRow>>, Vec<ShardIndex>);
 
 /// A page of events for each log.
 type PagesByLog = HashMap<Id, Page<Event<Text>>>;
 
 impl Executions {
-    /// The executions with these ids, and the shards that could not be read.
+    /// Returns the executions with these ids, and the error of each shard that could not be read.
     #[tracing::instrument(
         level = "debug", name = "executions.by_ids", skip_all,
         fields(count = ids.len(), first = ids.first().map(tracing::field::display))
@@ -34,7 +34,7 @@ impl Executions {
         (rows.into_iter().map(|row| (Id::new(row.execution_id), row)).collect(), failed)
     }
 
-    /// A page over all shards, newest first.
+    /// Returns a page over all shards, newest first.
     #[tracing::instrument(level = "debug", name = "executions.list", skip_all)]
     pub async fn list(
         &self,
@@ -45,7 +45,7 @@ impl Executions {
         fan_out::newest_first(&self.databases, request, |row: &ExecutionRow| row.execution_id, query).await
     }
 
-    /// One event.
+    /// Returns one event.
     #[tracing::instrument(
         level = "debug", name = "executions.event", skip_all,
         fields(execution = %execution, event = %event)
@@ -54,7 +54,7 @@ impl Executions {
         Ok(events::get(self.databases.shard_of(execution), execution, event).await?)
     }
 
-    /// A page of what each of these parents started, newest first, and the shards whose rows they may lack.
+    /// Returns a page of the child executions of each parent, newest first, and the shards whose rows may be missing.
     #[tracing::instrument(
         level = "debug", name = "executions.children", skip_all,
         fields(count = parents.len(), first = parents.first().map(tracing::field::display))
@@ -71,7 +71,8 @@ impl Executions {
         fan_out::newest_first_grouped(&self.databases, request, |row| row.execution_id, parent, query).await
     }
 
-    /// A page of each of these logs, oldest first and with these large columns, and the shards that could not be read.
+    /// Returns a page of events of each log, oldest first and with these large columns, and the error of each shard
+    /// that could not be read.
     #[tracing::instrument(
         level = "debug", name = "executions.events", skip_all,
         fields(count = executions.len(), first = executions.first().map(tracing::field::display))
@@ -93,7 +94,7 @@ impl Executions {
         (logs.into_iter().map(|(id, events)| (id, request.cut(events))).collect(), failed)
     }
 
-    /// What these logs' first landmarks say, and the shards that could not be read.
+    /// Returns the heads of these logs, and the error of each shard that could not be read.
     #[tracing::instrument(
         level = "debug", name = "executions.log_heads", skip_all,
         fields(count = ids.len(), first = ids.first().map(tracing::field::display))
@@ -102,21 +103,22 @@ impl Executions {
         self.heads(ids.iter().copied()).await
     }
 
-    /// The workloads of these executions, and the shards that could not be read.
+    /// Returns the workloads of these executions, and the error of each shard that could not be read.
     pub async fn workloads(&self, ids: &[Id]) -> (HashMap<Id, Text>, BTreeMap<ShardIndex, ServiceError>) {
         let query = |shard, ids: Vec<i64>| async move { events::workloads(shard, &ids).await };
         let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
         (found.into_iter().map(|(id, workload)| (Id::new(id), workload)).collect(), failed)
     }
 
-    /// Returns the reasons of those executions that failed or were cancelled, and the shards that could not be read.
+    /// Returns the error or cancellation reason of each execution that has one, and the error of each shard that could
+    /// not be read.
     pub async fn errors(&self, ids: &[Id]) -> (HashMap<Id, String>, BTreeMap<ShardIndex, ServiceError>) {
         let query = |shard, ids: Vec<i64>| async move { executions::errors(shard, &ids).await };
         let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
         (found.into_iter().map(|(id, error)| (Id::new(id), error)).collect(), failed)
     }
 
-    /// The databases and the shard map.
+    /// Returns the databases and the shard map.
     #[must_use]
     pub fn databases(&self) -> &Databases {
         &self.databases

@@ -1,4 +1,4 @@
-//! What a caller may ask for, and the bounds that are checked before anything else happens.
+//! Requests to start executions, and their validation, which comes before all other steps.
 
 use serde_json::{Map, Value, json};
 
@@ -8,51 +8,52 @@ use crate::service::bounds::{check_json, check_text};
 use crate::service::catalog::check_path;
 use crate::service::error::Rejection;
 
-/// Requests in one batch.
+/// Maximum number of requests in one batch.
 pub const MAX_BATCH: usize = 1000;
-/// Bytes of a workload or a trace as JSON.
+/// Maximum size in bytes of a workload or a trace as JSON.
 pub const MAX_WORKLOAD_BYTES: usize = 4 << 20;
-/// Bytes of a dedup key.
+/// Maximum size of a dedup key in bytes.
 const MAX_KEY_BYTES: usize = 1024;
-/// Seconds of a dedup window: 30 days.
+/// Longest dedup window in seconds: 30 days.
 const MAX_WINDOW_SECONDS: i64 = 30 * 24 * 3600;
 
 /// A request to start an execution.
 #[derive(Debug, Clone, Default)]
 pub struct ExecuteRequest {
-    /// What to run, by its newest version; or `catalog_id`.
+    /// Path of the catalog entry, of which the newest version runs. Exactly one of `path` and `catalog_id` is set.
     pub path: Option<String>,
-    /// What to run, exactly; or `path`.
+    /// Id of the catalog entry to run.
     pub catalog_id: Option<Id>,
-    /// A map that overlays the catalog entry's.
+    /// Map that overlays the catalog entry's workload, key by key.
     pub workload: Option<Value>,
-    /// The subscription or execution that it belongs to.
+    /// The parent: a subscription or an execution.
     pub parent_execution_id: Option<Id>,
-    /// Whose workers run it.
+    /// Pool of the workers that run the execution; absent: the default pool.
     pub execution_pool: Option<String>,
-    /// W3C trace context; absent: the parent's.
+    /// W3C trace context; absent: the parent's, else that of the current span.
     pub trace: Option<Value>,
-    /// Run once per key and window.
+    /// Dedup key and window; absent: no deduplication.
     pub dedup: Option<Dedup>,
 }
 
-/// A dedup window.
+/// A dedup key with its window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dedup {
-    /// What makes two requests the same message, within the parent.
+    /// Key that identifies a message within its parent (1 to 1024 bytes).
     pub key: String,
-    /// How long the key is remembered; absent: the subscription's `dedup.window_secs`, else 300.
+    /// Time in seconds for which the key is kept (1 to 2592000, default: the subscription's `dedup.window_secs`, else
+    /// 300).
     pub window_seconds: Option<i64>,
 }
 
-/// What is to run.
+/// Reference to the catalog entry to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Target {
     Path(String),
     Catalog(Id),
 }
 
-/// A request within all bounds.
+/// A valid request.
 #[derive(Debug, Clone)]
 pub(super) struct ValidRequest {
     pub(super) target: Target,
@@ -61,11 +62,11 @@ pub(super) struct ValidRequest {
     pub(super) pool: Option<String>,
     pub(super) trace: Option<Value>,
     pub(super) dedup: Option<Dedup>,
-    /// Of the request as it was asked, so that a later catalog version does not make it another one.
+    /// Hash of the request before the catalog entry is resolved, so a later catalog version does not change it.
     pub(super) hash: [u8; 32],
 }
 
-/// A request that is ready to run.
+/// A resolved request with the ids of its execution.
 #[derive(Debug)]
 pub(super) struct Ready {
     pub(super) position: usize,
@@ -92,7 +93,7 @@ impl ExecuteRequest {
             Target::Path(path) => json!({ "path": path }),
             Target::Catalog(id) => json!({ "catalog_id": id }),
         };
-        // Without the trace: a message that is delivered again may come under another one.
+        // Without the trace, which can differ when the same message is delivered again.
         let hash = request_hash(&json!([named, workload, self.parent_execution_id, self.execution_pool]));
         Ok(ValidRequest {
             target,

@@ -1,4 +1,4 @@
-//! Finding what requests name: catalog entries, and the parents with their trace and dedup window.
+//! Resolving the references of requests: catalog entries, and parents with their trace and dedup window.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::service::shards::rows_by_ids;
 use crate::storage::catalog::CatalogEntry;
 use crate::storage::events::{self, LogHead};
 
-/// Everything that a batch of requests names.
+/// Catalog entries and parents of a batch of requests.
 #[derive(Debug, Default)]
 pub(super) struct Resolved {
     by_path: HashMap<String, Arc<CatalogEntry>>,
@@ -22,17 +22,18 @@ pub(super) struct Resolved {
     failed: BTreeMap<ShardIndex, ServiceError>,
 }
 
-/// What one request names.
+/// Catalog entry and parent of one request.
 #[derive(Debug)]
 pub(super) struct Named {
     pub(super) entry: Arc<CatalogEntry>,
     pub(super) parent: Option<Arc<LogHead>>,
-    /// Seconds.
+    /// Dedup window in seconds if the request sets none.
     pub(super) default_window: i64,
 }
 
 impl Executions {
-    /// Looks everything up: a query for paths, one for ids, one per shard for parents.
+    /// Reads the catalog entries and parents of all requests: one query for paths, one for ids, one per shard for
+    /// parents.
     pub(super) async fn resolve(&self, requests: &[&ValidRequest]) -> Result<Resolved, ServiceError> {
         let mut paths = BTreeSet::new();
         let mut ids = BTreeSet::new();
@@ -54,7 +55,8 @@ impl Executions {
         Ok(Resolved { by_path, by_id, parents, failed })
     }
 
-    /// The first landmarks of these logs. They never change, so they are cached.
+    /// Returns the heads of these logs, and the error of each shard that could not be read. A head never changes, so
+    /// heads are cached.
     pub(super) async fn heads(
         &self,
         ids: impl IntoIterator<Item = Id>,
@@ -76,7 +78,7 @@ impl Executions {
         (found, failed)
     }
 
-    /// What one of the resolved requests names, or why it can't run.
+    /// Returns the catalog entry and parent of one request, or the reason that it can't run.
     pub(super) fn named(&self, request: &ValidRequest, resolved: &Resolved) -> Result<Named, ServiceError> {
         let entry = match &request.target {
             Target::Path(path) => resolved
@@ -118,7 +120,7 @@ fn check_executable(entry: &CatalogEntry, target: &Target) -> Result<(), Rejecti
     Err(Rejection::new(RejectionCode::WrongKind, field, message))
 }
 
-/// The window that the parent's catalog entry names as `dedup.window_secs`, else 300 s.
+/// Returns `dedup.window_secs` of the parent's catalog entry, else 300 seconds.
 fn default_window(parent: Option<&Arc<CatalogEntry>>) -> i64 {
     let named = parent.and_then(|entry| entry.payload.as_ref()?.value().get("dedup")?.get("window_secs")?.as_i64());
     named.filter(|seconds| *seconds > 0).unwrap_or(i64::from(DEFAULT_WINDOW_SECONDS))

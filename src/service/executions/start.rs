@@ -1,4 +1,4 @@
-//! Starting executions, one or a batch: result i belongs to request i.
+//! Starting executions, one or a batch. Result i belongs to request i.
 
 use std::collections::BTreeMap;
 
@@ -32,10 +32,11 @@ impl Executions {
     )]
     pub async fn execute(&self, request: ExecuteRequest, by: Option<&Actor>) -> Answer {
         let mut answers = self.execute_batch(vec![Ok(request)], by).await?;
-        answers.pop().unwrap_or_else(|| Err(Rejection::invalid("", "nothing was asked for").into()))
+        answers.pop().unwrap_or_else(|| Err(Rejection::invalid("", "there is no request").into()))
     }
 
-    /// Starts a batch of 1 to 1000; each request succeeds or fails on its own, also one that could not be read.
+    /// Starts a batch of 1 to 1000 executions. Each request succeeds or fails independently. An `Err` in the input is
+    /// returned at its position.
     #[tracing::instrument(
         level = "debug", name = "executions.execute_batch", skip_all,
         fields(count = requests.len())
@@ -66,7 +67,7 @@ impl Executions {
         Ok(answers.into_values().collect())
     }
 
-    /// Validates and resolves; answers the refused, and the ready with their ids.
+    /// Validates and resolves the requests. Returns the errors of the refused ones, and the ready ones with their ids.
     async fn prepare(
         &self,
         requests: Vec<Result<ExecuteRequest, Rejection>>,
@@ -117,13 +118,13 @@ impl Executions {
         Ok(Ready { position, creation, dedup: request.dedup, window_seconds, hash: request.hash })
     }
 
-    /// Creates executions, one statement per shard, in parallel. Answers the shards that failed.
+    /// Creates executions with one statement per shard, in parallel. Returns the error of each shard that failed.
     pub(super) async fn create<'a>(
         &self,
         creations: impl Iterator<Item = &'a Creation>,
     ) -> BTreeMap<ShardIndex, ServiceError> {
         let mut groups = by_shard(&self.databases, creations, |creation| creation.execution_id);
-        // One order for everybody, so that two who create the same executions don't wait for each other.
+        // All callers use the same order, so two calls that create the same executions can't deadlock.
         for group in groups.values_mut() {
             group.sort_by_key(|creation| creation.execution_id);
         }
@@ -138,14 +139,14 @@ impl Executions {
     }
 }
 
-/// The trace context of a parent, if it can be passed on.
+/// Returns the trace context of a parent, if it is a map within the bounds.
 fn inherited(trace: &Text) -> Option<Value> {
     let trace = trace.read();
     (trace.is_object() && check_json("trace", &trace, MAX_WORKLOAD_BYTES).is_ok()).then_some(trace)
 }
 
 impl Claimed {
-    /// The answers to everybody who asked for this execution.
+    /// Returns the results of all requests for this execution.
     fn answers(&self, failed: Option<&ServiceError>) -> impl Iterator<Item = (usize, Answer)> {
         let execution_id = self.execution_id;
         let started = self.starter.map(|position| (position, Outcome::Started));

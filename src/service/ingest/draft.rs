@@ -1,4 +1,4 @@
-//! An event as a worker sent it, and the bounds within which it is one.
+//! Events as workers send them, and their validation.
 
 use serde_json::{Map, Value};
 
@@ -9,70 +9,70 @@ use crate::service::bounds::json_text;
 use crate::service::error::{Rejection, RejectionCode};
 use crate::storage::ingest::NewEvent;
 
-/// Bytes of one event's JSON and texts together.
+/// Maximum total size in bytes of one event's JSON values and texts.
 pub const MAX_EVENT_BYTES: usize = 8 << 20;
-/// Bytes of an event's type, and of the other texts by which events are looked for.
+/// Maximum size of an event's type in bytes.
 const MAX_NAME_BYTES: usize = 255;
-/// What `meta` keeps that the table has no column for.
+/// Key of `meta` for the fields that the table has no column for.
 const EXTRA: &str = "extra";
-/// Name under `extra` of what a worker sent as the caller: the server alone says which caller it was.
+/// Key of `extra` for a caller that a worker sent. Only the server sets the caller of an event.
 const SENT_ACTOR: &str = "sent_actor";
-/// Where a value is kept that is no map where a map is needed.
+/// Key under which a value that is not a map is stored where a map is required.
 const BARE: &str = "value";
 
-/// What a worker says of an event; nothing of it is checked. Of ids, durations and times an empty text counts as absent,
-/// and of every field a JSON null.
+/// An event from a worker, not validated. An empty text counts as absent for ids, durations and times. A JSON null
+/// counts as absent for every field.
 #[derive(Debug, Clone, Default)]
 pub struct EventDraft {
-    /// Needed.
+    /// Id of the event; required.
     pub event_id: Option<String>,
-    /// Needed.
+    /// Id of the execution; required.
     pub execution_id: Option<String>,
-    /// Absent, or 0: the execution's, where that is known, else 0.
+    /// Catalog entry; absent or 0: the execution's if known, else 0.
     pub catalog_id: Option<String>,
-    /// The event that caused this one.
+    /// Event that caused this one.
     pub parent_event_id: Option<String>,
-    /// Absent: the execution's, where that is known.
+    /// Parent execution or subscription; absent: the execution's if known.
     pub parent_execution_id: Option<String>,
-    /// Needed; no lifecycle event of a source subscription.
+    /// Type; required. Lifecycle events of source subscriptions are not allowed.
     pub event_type: Option<String>,
-    /// The node that it happened at.
+    /// Id of the node at which the event happened.
     pub node_id: Option<String>,
-    /// The node's name.
+    /// Name of the node.
     pub node_name: Option<String>,
-    /// The node's kind.
+    /// Kind of the node.
     pub node_type: Option<String>,
-    /// The state after it.
+    /// Status after the event.
     pub status: Option<String>,
-    /// Seconds: a number, or its decimal text.
+    /// Duration in seconds: a number, or its decimal text.
     pub duration: Option<Value>,
-    /// When it happened, as RFC 3339 text; absent: `created_at`, else the database's time.
+    /// Time of the event as RFC 3339 text; absent: `created_at`, else the database's time.
     pub timestamp: Option<Value>,
-    /// See `timestamp`.
+    /// Time of the event if `timestamp` is absent.
     pub created_at: Option<Value>,
-    /// What it was given.
+    /// Input of the node.
     pub context: Option<Value>,
-    /// What it gave.
+    /// Output of the node.
     pub result: Option<Value>,
-    /// About the event itself; what is no map is kept as its `value`.
+    /// Metadata of the event. A value that is not a map is stored as `{"value": …}`.
     pub meta: Option<Value>,
-    /// What went wrong.
+    /// Error message.
     pub error: Option<String>,
-    /// Where it went wrong.
+    /// Stack trace of the error.
     pub stack_trace: Option<String>,
-    /// Kept as `meta.extra.trace_component`.
+    /// Stored as `meta.extra.trace_component`.
     pub trace_component: Option<Value>,
-    /// A map, kept under `meta.extra`.
+    /// Map, stored under `meta.extra`.
     pub extra: Option<Value>,
 }
 
 impl EventDraft {
-    /// The event with its caller, or what is wrong with it.
+    /// Validates the event and adds the caller to its meta.
     pub(super) fn read(self, by: Option<&Actor>) -> Result<NewEvent, Rejection> {
         let execution_id = id("executionId", self.execution_id)?.ok_or_else(|| missing("executionId"))?;
         let event_id = id("eventId", self.event_id)?.ok_or_else(|| missing("eventId"))?;
         if !event_id.can_be_followed() {
-            return Err(Rejection::invalid("eventId", "eventId leaves no room for a later event of its log"));
+            return Err(Rejection::invalid("eventId", "eventId is too large: no id of a later event could follow it"));
         }
         let mut event = NewEvent {
             execution_id,
@@ -112,7 +112,7 @@ fn event_type(given: Option<String>) -> Result<String, Rejection> {
         return Err(Rejection::invalid("type", message));
     }
     if is_lifecycle(&given) {
-        let message = format!("{given} events are written by the transitions of source subscriptions alone");
+        let message = format!("only transitions of source subscriptions write {given} events");
         return Err(Rejection::invalid("type", message));
     }
     Ok(given)
@@ -122,7 +122,7 @@ fn json(field: &str, value: Option<Value>) -> Result<Option<String>, Rejection> 
     value.filter(|value| !value.is_null()).map(|value| json_text(field, &value, MAX_EVENT_BYTES)).transpose()
 }
 
-/// `meta` with what the table has no column for. Nothing that was sent is lost.
+/// Returns `meta` with the fields that the table has no column for. No value of the worker is lost.
 fn meta(
     meta: Option<Value>,
     extra: Option<Value>,

@@ -1,8 +1,8 @@
-//! Getting a shard's events into its log: one statement, unless the database refuses values of some.
+//! Inserting events of one shard: one statement, unless the database refuses values of some events.
 //!
-//! A table of an existing NoETL database may have constraints of its own. A refused statement is cut in halves until each
-//! offender stands alone, and the others land. The work is bounded: past a number of statements, or a time, what is left
-//! is answered as not tried.
+//! The table of an existing NoETL database can have additional constraints. The events of a refused statement are split
+//! in halves until each refused event is alone, and the others are inserted. The work is bounded: after a maximum
+//! number of statements or a maximum time, the remaining events are reported as not tried.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -11,25 +11,25 @@ use crate::service::error::{Rejection, RejectionCode, ServiceError};
 use crate::storage::ingest::{self, NewEvent};
 use crate::storage::pools::Database;
 
-/// Statements for one shard's events: enough to single out 60 offenders anywhere among 5000 events.
+/// Maximum number of statements for one shard's events. It is enough to find any 60 refused events among 5000.
 const MAX_STATEMENTS: usize = 1000;
-/// How long offenders are looked for.
+/// Time after which no further statement is tried.
 const PATIENCE: Duration = Duration::from_secs(6);
 
-/// What became of one shard's events.
+/// Result of inserting one shard's events.
 #[derive(Debug, Default)]
 pub(super) struct Landing {
-    /// How many were stored.
+    /// Number of events inserted.
     pub(super) inserted: usize,
-    /// Why one was not, by its position.
+    /// Positions and errors of the events that were not inserted.
     pub(super) refused: Vec<(usize, ServiceError)>,
 }
 
 impl Landing {
-    /// Inserts the events, which are of one shard.
+    /// Inserts events, which must all belong to `shard`.
     pub(super) async fn of(shard: &Database, events: &[NewEvent]) -> Self {
         let (mut landing, begun) = (Self::default(), Instant::now());
-        // The part to try next is the last one.
+        // A stack: the last part is tried next.
         let mut parts: Vec<Range<usize>> = std::iter::once(0..events.len()).collect();
         for _ in 0..MAX_STATEMENTS {
             let Some(part) = parts.pop() else {
@@ -54,7 +54,7 @@ impl Landing {
                 break;
             }
         }
-        tracing::warn!(database = %shard.name(), found = landing.refused.len(), "gave up looking for refused events");
+        tracing::warn!(database = %shard.name(), found = landing.refused.len(), "stopped searching for refused events");
         landing.refuse(parts, &not_tried(shard));
         landing
     }
@@ -65,12 +65,12 @@ impl Landing {
 }
 
 fn refusal(why: &str) -> ServiceError {
-    Rejection::invalid("", format!("{why}; the event can't be stored as it is")).into()
+    Rejection::invalid("", format!("{why}; the event can't be stored")).into()
 }
 
 fn not_tried(shard: &Database) -> ServiceError {
     let message = format!(
-        "{} refused so many events of this batch that this one was not tried; leave those out and send it again",
+        "{} refused so many events of this batch that this one was not tried; send it again without the refused ones",
         shard.name()
     );
     Rejection::new(RejectionCode::ShardUnavailable, "", message).into()

@@ -1,9 +1,9 @@
-//! Taking in events that workers made: 1 to 5000 at a time, of any executions.
+//! Storing events of workers: 1 to 5000 per batch, of any executions.
 //!
-//! A batch is idempotent: an event whose id is known, to the log or to the batch itself, is skipped and counted. Each
-//! event stands for itself: one that is malformed, that a database refuses, or whose shard is down is answered by its
-//! index, and the others land. Events are not checked against what their log says: workers report what happened, in
-//! whatever order it reaches us. Only the lifecycle of source subscriptions is written by transitions alone.
+//! A batch is idempotent: an event whose id is in the log, or earlier in the batch, is skipped and counted. An event
+//! that is malformed, that a database refuses or whose shard is down is reported by its index, and the other events are
+//! stored. Events are not checked against their log, because workers can report them in any order. Lifecycle events of
+//! source subscriptions are refused: only transitions write them.
 
 mod draft;
 mod landing;
@@ -24,41 +24,41 @@ use landing::Landing;
 
 pub use draft::{EventDraft, MAX_EVENT_BYTES};
 
-/// Events in one batch.
+/// Maximum number of events in one batch.
 pub const MAX_EVENTS: usize = 5000;
 
-/// The use case of taking in events.
+/// Use case that stores events of workers.
 #[derive(Debug, Clone)]
 pub struct Ingest {
     databases: Databases,
     wakes: Wakes,
 }
 
-/// What became of a batch; every event is counted once.
+/// Result of a batch. Every event is counted once.
 #[derive(Debug, Default)]
 pub struct Projected {
-    /// Events that were stored.
+    /// Number of events stored.
     pub projected: usize,
-    /// Events that were known.
+    /// Number of duplicates skipped.
     pub duplicates: usize,
-    /// Why an event was not taken in, by its index in the batch.
+    /// Errors of the events that were not stored, by index in the batch.
     pub rejected: BTreeMap<usize, ServiceError>,
 }
 
-/// An event of the batch, and every index at which its id occurs; the first one's content counts.
+/// An event of the batch, and all indexes at which its id occurs. The content of the first one is stored.
 struct Entry {
     event: NewEvent,
     indexes: Vec<usize>,
 }
 
 impl Ingest {
-    /// Takes events into the logs of a deployment's shards.
+    /// Creates the use case.
     #[must_use]
     pub fn new(databases: Databases, wakes: Wakes) -> Self {
         Self { databases, wakes }
     }
 
-    /// Takes in a batch of a caller, which the stored events name if it is identified.
+    /// Stores a batch. The stored events name the caller if it is identified.
     #[tracing::instrument(level = "debug", name = "ingest.project", skip_all, fields(count = drafts.len()))]
     pub async fn project(&self, drafts: Vec<EventDraft>, by: Option<&Actor>) -> Result<Projected, ServiceError> {
         if drafts.is_empty() || drafts.len() > MAX_EVENTS {
@@ -97,7 +97,7 @@ impl Projected {
     }
 }
 
-/// The well-formed events, each id once, and why the others are none, by index.
+/// Validates the events. Returns the valid ones, each id once, and the errors of the others by index.
 fn read(drafts: Vec<EventDraft>, by: Option<&Actor>) -> (Vec<Entry>, BTreeMap<usize, ServiceError>) {
     let (mut entries, mut rejected) = (BTreeMap::<(Id, Id), Entry>::new(), BTreeMap::new());
     for (index, draft) in drafts.into_iter().enumerate() {

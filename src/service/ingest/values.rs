@@ -1,4 +1,5 @@
-//! Reading the values that workers write in more than one way. An empty text counts as absent.
+//! Parsing of values that workers write in more than one form. An empty text counts as absent for ids, durations and
+//! times.
 
 use chrono::{DateTime, Datelike, Utc};
 use serde_json::Value;
@@ -7,18 +8,18 @@ use crate::domain::ids::{Id, MalformedId};
 use crate::service::bounds::check_text;
 use crate::service::error::Rejection;
 
-/// The years that PostgreSQL and RFC 3339 both know.
+/// Years that both PostgreSQL and RFC 3339 support.
 const YEARS: std::ops::RangeInclusive<i32> = 1..=9999;
 
-/// An id: a decimal number from 1 to 9223372036854775807.
+/// Parses an id: a decimal number from 1 to 9223372036854775807.
 pub(super) fn id(field: &str, given: Option<String>) -> Result<Option<Id>, Rejection> {
     match known_or_zero(field, given)? {
-        Some(id) if id.get() == 0 => Err(Rejection::invalid(field, format!("{field} is 0, which is no id"))),
+        Some(id) if id.get() == 0 => Err(Rejection::invalid(field, format!("{field} is 0, which is not an id"))),
         id => Ok(id),
     }
 }
 
-/// An id for which 0 stands for an unknown one.
+/// Parses an id for which 0 means unknown.
 pub(super) fn known_id(field: &str, given: Option<String>) -> Result<Option<Id>, Rejection> {
     Ok(known_or_zero(field, given)?.filter(|id| id.get() != 0))
 }
@@ -29,12 +30,12 @@ fn known_or_zero(field: &str, given: Option<String>) -> Result<Option<Id>, Rejec
     given.map(|given| given.parse().map_err(malformed)).transpose()
 }
 
-/// A text that can be stored.
+/// Checks that a text can be stored.
 pub(super) fn text(field: &str, given: Option<String>) -> Result<Option<String>, Rejection> {
     given.map(|given| check_text(field, &given).map(|()| given)).transpose()
 }
 
-/// A finite number of seconds: a number, or its decimal text.
+/// Parses a finite number of seconds: a number, or its decimal text.
 pub(super) fn seconds(field: &str, given: Option<Value>) -> Result<Option<f64>, Rejection> {
     let number = match given.unwrap_or_default() {
         Value::Null => return Ok(None),
@@ -48,7 +49,7 @@ pub(super) fn seconds(field: &str, given: Option<Value>) -> Result<Option<f64>, 
     finite.map(Some).ok_or_else(refusal)
 }
 
-/// A time as RFC 3339 text.
+/// Parses a time as RFC 3339 text.
 pub(super) fn time(field: &str, given: Option<Value>) -> Result<Option<DateTime<Utc>>, Rejection> {
     let read = match given.unwrap_or_default() {
         Value::Null => return Ok(None),

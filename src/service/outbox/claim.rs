@@ -1,4 +1,5 @@
-//! Claiming from all shards: each has its share, and what one lacks goes to the others.
+//! Claiming rows from all shards. Each shard gets a share of the limit. If a shard has fewer rows than its share, the
+//! other shards get the rest.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -13,43 +14,44 @@ use crate::service::error::{Rejection, ServiceError};
 use crate::storage::error::StorageError;
 use crate::storage::outbox::{self, Claimed, Failure, MAX_PAYLOAD_BYTES, Ref};
 
+/// Longest lease in seconds.
 const MAX_LEASE_SECONDS: i32 = 3600;
-/// One row in so many goes to what was tried before, while fresh rows wait.
+/// One row in this many is reserved for rows that were tried before, even if untried rows wait.
 const RETRIED: usize = 4;
 /// Bytes of the payloads of one claim, as JSON text. They fit into one response.
 const PAYLOAD_BYTES: usize = MAX_PAYLOAD_BYTES / 2 * 3;
 
-/// What is to be claimed.
+/// Request to claim rows.
 #[derive(Debug, Clone, Copy)]
 pub struct Claim {
-    /// 1 to 1000 rows.
+    /// Maximum number of rows (1 to 1000).
     pub limit: i64,
-    /// 1 to 3600.
+    /// Time in seconds until the lease expires (1 to 3600).
     pub lease_seconds: i64,
-    /// Only from this shard.
+    /// Index of the only shard to claim from; `None`: all shards.
     pub shard: Option<i64>,
 }
 
-/// A claimed row.
+/// A claimed row with its id over all shards.
 #[derive(Debug, Clone)]
 pub struct Leased {
-    /// The row.
+    /// Id of the row.
     pub id: OutboxId,
-    /// What it says, and what settles it.
+    /// Content of the row, and its lease token.
     pub row: Claimed,
 }
 
-/// What was claimed.
+/// Result of a claim.
 #[derive(Debug, Default)]
 pub struct Claims {
-    /// Shard by shard in outbox order.
+    /// Claimed rows, by shard and then in outbox order.
     pub rows: Vec<Leased>,
-    /// Shards that could not be reached or failed: nothing was claimed there, or nobody knows.
+    /// Shards that could not be reached or that failed. Nothing was claimed there, or the outcome is unknown.
     pub unavailable: Vec<ShardIndex>,
 }
 
 impl Outbox {
-    /// Claims rows under one lease per shard.
+    /// Claims rows under a lease, from one shard or from all.
     #[tracing::instrument(level = "debug", name = "outbox.claim", skip_all, fields(limit = claim.limit))]
     pub async fn claim(&self, claim: Claim) -> Result<Claims, ServiceError> {
         let limit = within("limit", claim.limit, 1, MAX_ROWS)?;
@@ -64,7 +66,7 @@ impl Outbox {
         open.rotate_left(first);
         let (mut claims, mut failures, mut answered) = (Claims::default(), Failures::default(), false);
         let mut bytes = PAYLOAD_BYTES;
-        // Each round fills the claim up, or finds a shard that has no more.
+        // Each round fills the claim, or removes a shard that has no more rows.
         while claims.rows.len() < limit && !open.is_empty() {
             let shares: Vec<_> = shares(limit - claims.rows.len(), &open).collect();
             let rounds = shares.iter().enumerate().map(|(place, (shard, share))| {
@@ -115,7 +117,7 @@ impl Outbox {
             let (deliverable, dead): (Vec<_>, Vec<_>) =
                 claimed.into_iter().partition(|row| row.undeliverable().is_none());
             rows.extend(deliverable);
-            // Rows take the place of those that can't be delivered.
+            // Claims further rows in place of those that can't be delivered.
             if dead.is_empty() || !self.bury(shard, &dead).await || count(rows.len()) >= claim.limit {
                 break;
             }
@@ -127,8 +129,8 @@ impl Outbox {
         Ok(rows)
     }
 
-    /// Makes claimed rows that can't be delivered dead letters. Returns false if that failed; then they become claimable
-    /// when their leases expire.
+    /// Marks claimed rows that can't be delivered as dead letters. Returns `false` if that failed: the rows are
+    /// claimable again after their leases expire.
     async fn bury(&self, shard: ShardIndex, rows: &[Claimed]) -> bool {
         let failure = |row: &Claimed| {
             let error = row.undeliverable()?;
@@ -141,13 +143,13 @@ impl Outbox {
                 shard,
                 outbox_id = row.outbox_id,
                 error,
-                "an outbox row can't be delivered and is a dead letter"
+                "an outbox row can't be delivered and becomes a dead letter"
             );
         }
         let buried = outbox::bury(&self.databases.shards()[usize::from(shard)], &failures).await;
         let labels = [("shard", shard.to_string())];
         metrics::counter!("noetl_outbox_dead_total", &labels).increment(buried.as_ref().map_or(0, Vec::len) as u64);
-        buried.inspect_err(|error| tracing::warn!(shard, %error, "dead letters could not be settled")).is_ok()
+        buried.inspect_err(|error| tracing::warn!(shard, %error, "could not store dead letters")).is_ok()
     }
 
     pub(super) fn shard_named(&self, field: &str, index: i64) -> Result<ShardIndex, Rejection> {
@@ -155,7 +157,7 @@ impl Outbox {
         known.ok_or_else(|| Rejection::invalid(field, format!("there is no shard {index}")))
     }
 
-    /// Work by the shard that it is about.
+    /// Groups items by the shard of their row.
     pub(super) fn by_shard<T>(items: impl IntoIterator<Item = (OutboxId, T)>) -> BTreeMap<ShardIndex, Vec<T>> {
         let mut groups: BTreeMap<ShardIndex, Vec<T>> = BTreeMap::new();
         for (id, item) in items {
@@ -165,7 +167,7 @@ impl Outbox {
     }
 }
 
-/// How many rows each shard is asked for; the first ones get what does not divide.
+/// Returns the number of rows to claim from each shard. The first shards get the remainder of the division.
 fn shares(wanted: usize, shards: &[ShardIndex]) -> impl Iterator<Item = (ShardIndex, usize)> {
     let (each, rest) = (wanted / shards.len(), wanted % shards.len());
     let share = move |(place, shard): (usize, &ShardIndex)| (*shard, each + usize::from(place < rest));
@@ -179,7 +181,8 @@ const fn byte_share(bytes: usize, place: usize, shards: usize) -> usize {
     if place == 0 { first } else { (bytes - first) / (shards - 1) }
 }
 
-/// How many rows of a share go to what was tried before; over [`RETRIED`] rounds also the smallest shares come out right.
+/// Returns the number of rows of a share that are reserved for rows that were tried before. The rounding depends on the
+/// round, so that the ratio is exact over [`RETRIED`] rounds even for the smallest shares.
 const fn retried(share: usize, round: usize) -> usize {
     (share + round % RETRIED) / RETRIED
 }
@@ -198,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_shard_has_its_share() {
+    fn limit_is_divided_among_the_shards() {
         assert_eq!(shares(7, &[2, 0, 1]).collect::<Vec<_>>(), [(2, 3), (0, 2), (1, 2)]);
         assert_eq!(shares(1, &[1, 0]).collect::<Vec<_>>(), [(1, 1)]);
     }
@@ -212,8 +215,7 @@ mod tests {
         }
     }
 
-    #[test]
-    fn one_row_in_four_is_one_that_was_tried_before() {
+    fn one_row_in_four_is_reserved_for_rows_tried_before() {
         for share in [1, 2, 3, 4, 100] {
             assert_eq!((0..4).map(|round| retried(share, round)).sum::<usize>(), share);
         }

@@ -1,20 +1,20 @@
-//! Shards that failed: a shard's failure is its own, and hides nothing of what the others answered.
+//! Failures of single shards. A failed shard does not hide the results of the other shards.
 
 use crate::domain::shard::ShardIndex;
 use crate::storage::error::StorageError;
 
-/// Which shards failed, and why.
+/// Failed shards with their errors.
 #[derive(Debug, Default)]
 pub(super) struct Failures(Vec<(ShardIndex, StorageError)>);
 
 impl Failures {
-    /// Notes that a shard failed.
+    /// Adds a failed shard.
     pub(super) fn add(&mut self, shard: ShardIndex, error: StorageError) {
         self.0.push((shard, error));
     }
 
-    /// The shards that an answer goes without. Where none answered, a fault is the answer; that none can be reached is no
-    /// fault.
+    /// Returns the shards that are missing from a response. If no shard `answered` and one had a fault, returns that
+    /// fault. An unreachable shard is not a fault.
     pub(super) fn shards(mut self, answered: bool) -> Result<Vec<ShardIndex>, StorageError> {
         let faults = self.0.iter().position(|(_, error)| !is_unavailability(error)).filter(|_| !answered);
         if let Some(fault) = faults {
@@ -29,7 +29,7 @@ impl Failures {
         Ok(shards)
     }
 
-    /// The failure of one of them.
+    /// Returns the error of the shard that was added last.
     pub(super) fn last(mut self) -> Option<StorageError> {
         self.0.pop().map(|(_, error)| error)
     }
@@ -45,7 +45,7 @@ mod tests {
     use crate::storage::error::DatabaseName;
 
     #[test]
-    fn a_fault_is_the_answer_only_where_no_shard_answered() {
+    fn fault_is_returned_only_if_no_shard_answered() {
         let both = || {
             let mut failures = Failures::default();
             failures.add(2, StorageError::Unstorable { database: DatabaseName::Shard(2) });

@@ -1,9 +1,9 @@
-//! The outbox over all shards: claim, settle, retry, look, purge. Workers come through the API, the built-in relay comes
-//! directly; both get the same.
+//! The outbox over all shards: claim, settle, retry, list, purge. Workers use it through the API and the built-in relay
+//! directly, with the same guarantees.
 //!
-//! A claim is a lease: until it passes nobody else holds the rows, and only its token settles them. Who crashes holds
-//! them until then. Rows are delivered at least once: a worker that delivers and then fails to settle in time delivers
-//! again, under the same id.
+//! A claim is a lease. Until it expires, no other caller can claim the rows, and only its token settles them. Rows
+//! claimed by a crashed worker become claimable when their lease expires. Rows are delivered at least once: if a worker
+//! delivers a row and does not settle it in time, the row is delivered again under the same id.
 
 mod claim;
 mod failures;
@@ -26,32 +26,33 @@ pub use claim::{Claim, Claims, Leased};
 pub use read::{Stats, place};
 pub use settle::{ClaimRef, Published, Retried};
 
-/// Rows of one claim, and of one settlement.
+/// Maximum number of rows in one claim and in one settlement.
 pub const MAX_ROWS: usize = 1000;
 
-/// The outbox's use cases.
+/// Use cases of the outbox.
 #[derive(Debug, Clone)]
 pub struct Outbox {
     databases: Databases,
     wakes: Wakes,
     retention: Duration,
+    /// By shard.
     sights: Arc<[Mutex<Seen>]>,
-    /// Which shard gets the larger share of the next claim.
+    /// Number of claims so far. It rotates the shard that gets the larger share.
     turn: Arc<AtomicUsize>,
 }
 
-/// What this replica knows of a shard's open rows.
+/// Low watermarks of a shard's open rows, as this replica last saw them.
 #[derive(Debug)]
 struct Seen {
     marks: Marks,
-    /// Looking for what is to be claimed, from the start.
+    /// Pace of probes for claimable rows that read from the start.
     looks: Pace,
-    /// Counting it, from the start.
+    /// Pace of counts of claimable rows that read from the start.
     counts: Pace,
 }
 
 impl Outbox {
-    /// The outbox of a deployment; delivered rows are kept for `retention`.
+    /// Creates the use cases. Published rows are kept for `retention`.
     #[must_use]
     pub fn new(databases: Databases, wakes: Wakes, retention: Duration) -> Self {
         let unseen = || Mutex::new(Seen { marks: Marks::START, looks: Pace::default(), counts: Pace::default() });
@@ -59,14 +60,15 @@ impl Outbox {
         Self { databases, wakes, retention, sights, turn: Arc::default() }
     }
 
-    /// The shards.
+    /// Returns the indexes of all shards.
     #[must_use]
     pub fn shards(&self) -> std::ops::Range<ShardIndex> {
         0..ShardIndex::try_from(self.databases.shards().len()).unwrap_or(ShardIndex::MAX)
     }
 
-    /// Reads from the start as often as the pace of it allows, and else from the marks. So it does where the start can't
-    /// be read in time, which counts as a cost like any other: what is open above the marks stays within reach.
+    /// Reads from the start if the pace allows it, else from the low watermarks. If the read from the start fails
+    /// because it takes too long, reads from the low watermarks too, so the rows above them stay claimable. The failed
+    /// read counts as a cost for the pace.
     async fn read_paced<T, Answer: Future<Output = Result<T, StorageError>>>(
         &self,
         shard: ShardIndex,
@@ -102,7 +104,7 @@ mod tests {
     use crate::storage::pools::Database;
 
     #[tokio::test]
-    async fn where_the_start_cannot_be_read_in_time_reading_goes_on_from_the_marks() {
+    async fn reading_continues_from_the_watermarks_if_the_start_cannot_be_read_in_time() {
         let database = DatabaseName::Shard(0);
         let shard = Arc::new(Database::new(database, "postgres://127.0.0.1".parse().unwrap(), 1));
         let databases = Databases::new(Arc::clone(&shard), vec![shard], ShardMap::even(1));

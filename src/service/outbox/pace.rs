@@ -1,13 +1,13 @@
-//! How often something may be done whose cost can grow without bound: so rarely that it takes a small share of the time.
+//! Rate limit for work whose cost can grow without bound: the work takes at most about one twentieth of the time.
 
 use std::time::{Duration, Instant};
 
-/// What costs no more than this is done whenever it is wanted.
+/// Cost up to which the work is not limited.
 const CHEAP: Duration = Duration::from_millis(5);
-/// What costs more pauses for this many times its cost.
+/// Multiple of the cost that must pass between two starts of more expensive work.
 const PAUSE: u32 = 20;
 
-/// When something was done last, and what it cost the last two times.
+/// Start of the last run, and the cost of the last two runs.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Pace {
     begun: Option<Instant>,
@@ -15,13 +15,14 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Whether it may be done at this time. The smaller of the last two costs counts: once, it may have had to wait.
+    /// Returns whether the work may run at this time. The smaller of the last two costs counts, because one of them can
+    /// include a wait.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         let cost = self.costs[0].min(self.costs[1]);
         self.begun.is_none_or(|begun| cost <= CHEAP || now.duration_since(begun) >= cost * PAUSE)
     }
 
-    /// Notes that it was begun and ended.
+    /// Records a run.
     pub(super) fn note(&mut self, begun: Instant, ended: Instant) {
         self.begun = Some(begun);
         self.costs = [self.costs[1], ended.duration_since(begun)];
@@ -33,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_cheap_is_always_due_and_what_is_dear_takes_a_twentieth_of_the_time() {
+    fn cheap_work_is_always_due_and_expensive_work_takes_a_twentieth_of_the_time() {
         let start = Instant::now();
         let mut pace = Pace::default();
         assert!(pace.is_due(start));
@@ -42,7 +43,7 @@ mod tests {
         assert!(pace.is_due(start + CHEAP));
         let cost = Duration::from_millis(300);
         pace.note(start, start + cost);
-        assert!(pace.is_due(start + cost), "one that had to wait");
+        assert!(pace.is_due(start + cost), "one expensive run does not limit the next");
         pace.note(start, start + cost * 2);
         assert!(!pace.is_due(start + cost * 19));
         assert!(pace.is_due(start + cost * 20));

@@ -1,4 +1,4 @@
-//! How much is waiting, and the rows themselves.
+//! Backlog, statistics and lists of outbox rows.
 
 use std::cmp::Ordering;
 
@@ -15,17 +15,17 @@ use crate::service::fan_out::Listing;
 use crate::storage::error::StorageError;
 use crate::storage::outbox::{self, Backlog, Bounds, Counts, OutboxFilter, OutboxRow};
 
-/// What waits on the shards that could be asked.
+/// Statistics of the shards that could be read.
 #[derive(Debug, Default)]
 pub struct Stats<T> {
-    /// By shard.
+    /// Values by shard.
     pub shards: Vec<(ShardIndex, T)>,
-    /// Shards that could not be asked.
+    /// Shards that could not be read.
     pub unavailable: Vec<ShardIndex>,
 }
 
 impl Outbox {
-    /// How many rows are claimable now. Fails only where no shard could be asked.
+    /// Returns the number of rows that are claimable now. Fails only if no shard could be read.
     #[tracing::instrument(level = "debug", name = "outbox.backlog", skip_all)]
     pub async fn backlog(&self) -> Result<Stats<Backlog>, ServiceError> {
         let stats = self.ask(|shard| self.backlog_of(shard)).await?;
@@ -36,7 +36,7 @@ impl Outbox {
         Ok(stats)
     }
 
-    /// The same with what is in flight and what failed.
+    /// Returns the backlog, and the numbers of rows in flight and failed. Fails only if no shard could be read.
     #[tracing::instrument(level = "debug", name = "outbox.stats", skip_all)]
     pub async fn stats(&self) -> Result<Stats<(Backlog, Counts)>, ServiceError> {
         let both = |shard: ShardIndex| async move {
@@ -46,8 +46,8 @@ impl Outbox {
         self.ask(both).await
     }
 
-    /// Counting is paced as claiming is: from the start as long as that is cheap, else mostly from where the first open
-    /// row was seen.
+    /// Counts the claimable rows of a shard. As for claims, the count reads from the start while that is cheap, else
+    /// mostly from the low watermarks.
     async fn backlog_of(&self, shard: ShardIndex) -> Result<Backlog, StorageError> {
         let database = &self.databases.shards()[usize::from(shard)];
         let count = |from| async move { outbox::backlog(database, &from).await };
@@ -74,7 +74,8 @@ impl Outbox {
         Ok(Stats { shards, unavailable: failures.shards(true)? })
     }
 
-    /// A page over all shards, newest first: by time, then shard, then number; with payloads only if they are wanted.
+    /// Returns a page over all shards, newest first: by time, then shard, then number. Reads payloads only if
+    /// `payloads` is set.
     #[tracing::instrument(level = "debug", name = "outbox.list", skip_all)]
     pub async fn list(
         &self,
@@ -103,14 +104,14 @@ impl Outbox {
     }
 }
 
-/// A row's place in the list.
+/// Returns a row's position in the list.
 #[must_use]
 pub fn place((id, row): &(OutboxId, OutboxRow)) -> OutboxPlace {
     OutboxPlace { created_at: row.created_at, id: *id }
 }
 
-/// The part of a page that a shard's rows can be in. Among rows of one time, those of a shard with a smaller index come
-/// below all of a larger one.
+/// Returns the bounds of a page for the rows of one shard. Rows with the same time are ordered by shard index, then by
+/// number.
 fn bounds(shard: ShardIndex, request: &PageRequest<OutboxPlace>) -> Bounds {
     let cut = |place: &OutboxPlace| {
         let number = match shard.cmp(&place.id.shard) {
@@ -120,7 +121,7 @@ fn bounds(shard: ShardIndex, request: &PageRequest<OutboxPlace>) -> Bounds {
         };
         (place.created_at, number)
     };
-    // Within what a row's time can be; both databases and this program can hold it.
+    // Bounds outside the times of all rows. Both PostgreSQL and this program can represent them.
     let year = |first: i64| DateTime::<Utc>::from_timestamp(first, 0).unwrap_or(DateTime::UNIX_EPOCH);
     Bounds {
         above: request.before.as_ref().map_or((year(-62_135_596_800), -1), cut),

@@ -1,8 +1,8 @@
-//! Settling claims, retrying what failed, purging what was delivered.
+//! Settling claims, retrying failed rows, purging published rows.
 //!
-//! A settlement must carry the token of the row's last claim. Under it, a row is settled once: marking it as published
-//! again is harmless and counts nothing, anything else is stale. A lease that passed still settles if nobody has
-//! claimed the row since.
+//! A settlement must carry the token of the row's latest claim. A token settles its row once. Marking the row as
+//! published again with the same token changes nothing and is not counted; any other repetition is stale. An expired
+//! lease still settles its row until another claim takes the row.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,45 +18,46 @@ use crate::service::error::{Rejection, RejectionCode, ServiceError};
 use crate::storage::error::StorageError;
 use crate::storage::outbox::{self, Failure, OutboxFilter, Ref};
 
+/// Upper limit in seconds of the caller's maximum delay: one day.
 const MAX_DELAY_SECONDS: i64 = 86_400;
-/// Rows that one statement retries or purges.
+/// Number of rows that one statement retries or purges.
 const BATCH: i64 = 1000;
-/// Statements of one retry per shard; what is left is for the next one.
+/// Maximum number of statements of one retry per shard. The caller must retry again for the rows that remain.
 const RETRY_BATCHES: usize = 100;
 
-/// A claim as its holder knows it.
+/// Reference to a claim, as its holder sends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClaimRef {
-    /// The row.
+    /// The claimed row.
     pub id: OutboxId,
-    /// The lease's token.
+    /// Token of the lease.
     pub lease: i64,
 }
 
-/// What came of marking rows as published.
+/// Result of marking rows as published.
 #[derive(Debug, Default)]
 pub struct Published {
-    /// How many were moved by this call.
+    /// Number of rows whose status this call changed.
     pub published: u64,
-    /// Those whose lease does not settle them, or does no longer.
+    /// Rows that the given lease does not settle, or no longer settles.
     pub stale: Vec<OutboxId>,
-    /// Shards where nothing is known to have been done.
+    /// Shards that failed. Their rows may or may not be settled.
     pub failed: BTreeMap<ShardIndex, ServiceError>,
 }
 
-/// What a retry found and did.
+/// Result of a retry.
 #[derive(Debug, Default)]
 pub struct Retried {
-    /// Matching rows that were backing off.
+    /// Number of matching FAILED rows that were not due, including dead letters.
     pub matched: u64,
-    /// Those of them that are due now.
+    /// Number of rows that this call made claimable.
     pub retried: u64,
-    /// Shards that could not be reached or failed.
+    /// Shards that could not be reached or that failed.
     pub unavailable: Vec<ShardIndex>,
 }
 
 impl Outbox {
-    /// Marks up to 1000 rows as delivered.
+    /// Marks up to 1000 rows as published.
     #[tracing::instrument(level = "debug", name = "outbox.mark_published", skip_all, fields(count = claims.len()))]
     pub async fn mark_published(&self, claims: &[ClaimRef]) -> Result<Published, ServiceError> {
         let groups = self.checked(claims)?;
@@ -76,7 +77,7 @@ impl Outbox {
         Ok(outcome)
     }
 
-    /// How many rows were moved, and which ones are stale.
+    /// Marks rows of one shard as published. Returns the number of changed rows and the numbers of the stale ones.
     async fn publish_on(&self, shard: ShardIndex, refs: &[Ref]) -> Result<(u64, Vec<i64>), StorageError> {
         let database = &self.databases.shards()[usize::from(shard)];
         let moved: BTreeSet<i64> = outbox::mark_published(database, refs).await?.into_iter().collect();
@@ -90,7 +91,7 @@ impl Outbox {
         Ok((moved.len() as u64, stale.into_iter().collect()))
     }
 
-    /// Marks a row as not delivered; answers in how many seconds it is due again.
+    /// Marks a row as failed. Returns the delay in seconds after which it is claimable again.
     #[tracing::instrument(level = "debug", name = "outbox.mark_failed", skip_all, fields(row = %claim.id))]
     pub async fn mark_failed(&self, claim: ClaimRef, error: &str, max_delay_seconds: i64) -> Result<i32, ServiceError> {
         if !(1..=MAX_DELAY_SECONDS).contains(&max_delay_seconds) {
@@ -101,13 +102,14 @@ impl Outbox {
         let max_delay = i32::try_from(max_delay_seconds).unwrap_or(i32::MAX);
         let (_, delay) =
             self.fail_on(claim.id.shard, &[(claim, error.to_owned())], max_delay).await?.pop().ok_or_else(|| {
-                let message = "this lease no longer settles the row: it was settled, or somebody else has claimed it";
+                let message = "this lease no longer settles the row: it is settled, or another caller has claimed it";
                 Rejection::new(RejectionCode::StaleLease, "lease", message)
             })?;
         Ok(delay)
     }
 
-    /// Marks rows of one shard as not delivered; answers those that were in flight under these leases, and their delays.
+    /// Marks rows of one shard as failed. Returns those that were in flight under these leases, with their delays in
+    /// seconds.
     #[tracing::instrument(level = "debug", name = "outbox.fail_on", skip_all, fields(shard, count = failures.len()))]
     pub async fn fail_on(
         &self,
@@ -124,7 +126,7 @@ impl Outbox {
         Ok(moved.into_iter().map(|(number, delay)| (OutboxId { shard, number }, delay)).collect())
     }
 
-    /// Gives rows back that were not tried.
+    /// Releases claimed rows that were not tried. They are claimable at once.
     #[tracing::instrument(level = "debug", name = "outbox.release", skip_all, fields(count = claims.len()))]
     pub async fn release(&self, claims: &[ClaimRef]) -> Result<(), ServiceError> {
         let groups = self.checked(claims)?;
@@ -140,7 +142,7 @@ impl Outbox {
         failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// Makes matching rows due at once that are backing off; in a dry run only counts them.
+    /// Makes matching FAILED rows claimable at once, including dead letters. A dry run only counts them.
     #[tracing::instrument(level = "debug", name = "outbox.retry", skip_all)]
     pub async fn retry(&self, filter: &OutboxFilter, dry_run: bool) -> Result<Retried, ServiceError> {
         let answers = self.shards().map(async |shard| (shard, self.retry_on(shard, filter, dry_run).await));
@@ -181,7 +183,8 @@ impl Outbox {
         Ok((matched.max(retried), retried))
     }
 
-    /// Deletes a shard's rows that were published longer ago than they are kept, in small batches; answers how many.
+    /// Deletes a shard's published rows that are older than the retention, in small batches. Returns the number of
+    /// deleted rows.
     #[tracing::instrument(level = "debug", name = "outbox.purge", skip_all, fields(shard))]
     pub async fn purge(&self, shard: ShardIndex) -> Result<u64, ServiceError> {
         let database = &self.databases.shards()[usize::from(shard)];
@@ -197,10 +200,10 @@ impl Outbox {
         }
     }
 
-    /// The refs by shard, each once.
+    /// Checks the number of claims and their shards. Returns the distinct claims by shard.
     fn checked(&self, claims: &[ClaimRef]) -> Result<BTreeMap<ShardIndex, Vec<Ref>>, Rejection> {
         if claims.len() > MAX_ROWS {
-            let message = format!("at most {MAX_ROWS} claims are settled at once, not {}", claims.len());
+            let message = format!("at most {MAX_ROWS} claims can be settled at once, not {}", claims.len());
             return Err(Rejection::invalid("claims", message));
         }
         for (position, claim) in claims.iter().enumerate() {
