@@ -83,9 +83,9 @@ pub struct Limits {
     pub operations_per_socket: usize,
     /// Time in which a client must read a message of a WebSocket or an event stream. Default 10 s.
     pub send_timeout: Duration,
-    /// Interval of pings and heartbeats on live connections; not a maximum. Default 12 s.
+    /// Interval of WebSocket pings, HTTP/2 pings and stream heartbeats; not a maximum. Default 12 s.
     pub keepalive: Duration,
-    /// Time without any message or pong from the client after which a WebSocket is closed. Default 30 s.
+    /// Time without any message or pong from the client after which a WebSocket or HTTP/2 connection is closed. Default 30 s.
     pub idle_timeout: Duration,
     /// Time for which a closing WebSocket waits for the client's closing handshake. Default 5 s.
     pub close_timeout: Duration,
