@@ -26,7 +26,8 @@ pub struct Admitted {
     pub subject: Option<Arc<str>>,
     /// Time at which the caller's sockets close with 4403 and its event streams end.
     pub expires_at: Option<Instant>,
-    /// Cancelled when the admission is withdrawn, such as when a token is removed. Live connections then end as on expiry.
+    /// Cancelled when the admission is withdrawn, such as when a token is removed. Live connections then end as on
+    /// expiry.
     pub revoked: CancellationToken,
     /// Permissions for restricted parts of the transport.
     pub permits: Permits,

@@ -1,5 +1,5 @@
-//! The browser console, embedded in the binary. The content security policy ensures that no page sends a request to another
-//! host.
+//! The browser console, embedded in the binary. The content security policy ensures that no page sends a request to
+//! another host.
 
 use axum::Router;
 use axum::extract::Path;

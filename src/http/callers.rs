@@ -1,4 +1,5 @@
-//! Resources that callers take. They are counted in total and per caller. A request beyond a cap is refused; it never waits.
+//! Resources that callers take. They are counted in total and per caller. A request beyond a cap is refused; it never
+//! waits.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -178,8 +179,8 @@ impl Slot {
         self.bytes.grow(bytes)
     }
 
-    /// Returns the slot for an operation whose replies are streamed; `None` for a subscription, which takes the place of its
-    /// connection instead.
+    /// Returns the slot for an operation whose replies are streamed; `None` for a subscription, which takes the place
+    /// of its connection instead.
     pub(super) fn unless_live(self, kind: OperationType) -> Option<Self> {
         (kind != OperationType::Subscription).then_some(self)
     }

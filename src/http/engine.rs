@@ -1,7 +1,7 @@
 //! Runs checked operations, for every transport.
 //!
-//! A query or mutation ends by its deadline. A panic in a resolver ends only its own operation, with `INTERNAL`. The panic
-//! is logged here, once; its text is not sent to the client. Dropping the result of [`Engine::run`] or
+//! A query or mutation ends by its deadline. A panic in a resolver ends only its own operation, with `INTERNAL`. The
+//! panic is logged here, once; its text is not sent to the client. Dropping the result of [`Engine::run`] or
 //! [`Engine::replies`] cancels the operation.
 
 use std::any::Any;

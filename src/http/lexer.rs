@@ -1,9 +1,9 @@
 //! Counts a document's tokens and brackets before it is parsed.
 //!
-//! The parser is recursive and builds a tree, so its input is limited here: in one pass over the bytes, without allocation,
-//! which stops at the first byte beyond a limit. The count of a document that is not GraphQL has no meaning; the parser
-//! refuses such a document. Tokens are those of the GraphQL specification (section 2.1), except that a number with a sign,
-//! a fraction or an exponent counts as several tokens.
+//! The parser is recursive and builds a tree, so its input is limited here: in one pass over the bytes, without
+//! allocation, which stops at the first byte beyond a limit. The count of a document that is not GraphQL has no
+//! meaning; the parser refuses such a document. Tokens are those of the GraphQL specification (section 2.1), except
+//! that a number with a sign, a fraction or an exponent counts as several tokens.
 
 use super::invalid::{Invalid, Limit};
 use super::limits::Limits;
@@ -66,8 +66,8 @@ impl Lexer<'_> {
         self.at += rest.iter().position(|byte| !matches(*byte)).unwrap_or(rest.len());
     }
 
-    /// Skips the rest of a string or block string. An unterminated string ends with its line. An unterminated block string
-    /// ends with the document.
+    /// Skips the rest of a string or block string. An unterminated string ends with its line. An unterminated block
+    /// string ends with the document.
     fn skip_string(&mut self) {
         let block = self.bytes[self.at..].starts_with(b"\"\"");
         if block {
@@ -87,7 +87,8 @@ impl Lexer<'_> {
     }
 }
 
-/// Returns the approximate number of values and keys in a JSON text. For a text that is not JSON the number has no meaning.
+/// Returns the approximate number of values and keys in a JSON text. For a text that is not JSON the number has no
+/// meaning.
 pub(super) fn json_values(text: &[u8]) -> usize {
     let (mut count, mut quoted, mut escaped) = (0, false, false);
     for byte in text {

@@ -38,8 +38,8 @@ pub struct Limits {
     pub aliases: u64,
     /// Estimated number of values in a response; see the module `cost`. Default 100,000.
     pub cost: u64,
-    /// Bytes of the arguments' values. The first use of each variable does not count. Each further use counts, and so does
-    /// each element of a list in which the variable is used. Default 1 MiB.
+    /// Bytes of the arguments' values. The first use of each variable does not count. Each further use counts, and so
+    /// does each element of a list in which the variable is used. Default 1 MiB.
     pub argument_bytes: usize,
     /// Comparisons that validation may make to find fields that can't be merged. Default 50,000.
     pub comparisons: u64,
@@ -55,17 +55,17 @@ pub struct Limits {
     pub connections: usize,
     /// Open WebSockets and event streams together. Default 10,000.
     pub live_connections: usize,
-    /// Requests in flight: HTTP requests, and queries and mutations on WebSockets, from admission until the response has
-    /// been sent. Default 1,024.
+    /// Requests in flight: HTTP requests, and queries and mutations on WebSockets, from admission until the response
+    /// has been sent. Default 1,024.
     pub requests: usize,
     /// Bytes of request bodies and unsent responses together. The same number separately limits the bytes of incomplete
     /// WebSocket messages, in total only. Default 256 MiB.
     pub buffered_bytes: usize,
-    /// Share of each of the four totals above that one caller may take, in percent. A caller is an authenticated subject,
-    /// else an IPv4 address or an IPv6 /64. Default 50.
+    /// Share of each of the four totals above that one caller may take, in percent. A caller is an authenticated
+    /// subject, else an IPv4 address or an IPv6 /64. Default 50.
     pub caller_share: u8,
-    /// Time in which a request head, or a TLS handshake, must arrive. Also the time for which a connection may stay open
-    /// before its first request. Default 10 s.
+    /// Time in which a request head, or a TLS handshake, must arrive. Also the time for which a connection may stay
+    /// open before its first request. Default 10 s.
     pub header_timeout: Duration,
     /// Bytes of a request head; a value below 8 KiB counts as 8 KiB. A head has at most 100 fields. Default 64 KiB.
     pub header_bytes: usize,
@@ -85,7 +85,8 @@ pub struct Limits {
     pub send_timeout: Duration,
     /// Interval of WebSocket pings, HTTP/2 pings and stream heartbeats; not a maximum. Default 12 s.
     pub keepalive: Duration,
-    /// Time without any message or pong from the client after which a WebSocket or HTTP/2 connection is closed. Default 30 s.
+    /// Time without any message or pong from the client after which a WebSocket or HTTP/2 connection is closed. Default
+    /// 30 s.
     pub idle_timeout: Duration,
     /// Time for which a closing WebSocket waits for the client's closing handshake. Default 5 s.
     pub close_timeout: Duration,

@@ -1,7 +1,7 @@
 //! Content types of requests, and negotiation of the content type of responses.
 //!
-//! These follow the GraphQL-over-HTTP specification (sections 4 and 6). A request must be `application/json` in UTF-8. So
-//! types that a browser sends to other sites without a preflight are refused. A response is
+//! These follow the GraphQL-over-HTTP specification (sections 4 and 6). A request must be `application/json` in UTF-8.
+//! So types that a browser sends to other sites without a preflight are refused. A response is
 //! `application/graphql-response+json`, or `application/json` if the client has no preference.
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -16,8 +16,8 @@ pub(super) enum Media {
 }
 
 impl Media {
-    /// Returns the media type that the client prefers: by the highest quality, then the most specific range, then the order
-    /// in `Accept`. `None` if the client accepts neither.
+    /// Returns the media type that the client prefers: by the highest quality, then the most specific range, then the
+    /// order in `Accept`. `None` if the client accepts neither.
     pub(super) fn negotiate(headers: &HeaderMap) -> Option<Self> {
         let ranges = ranges(headers);
         if ranges.is_empty() {
@@ -68,8 +68,8 @@ impl Media {
     }
 }
 
-/// One element of `Accept`: a lower-case type or range, its quality in thousandths, and its place. Earlier elements have a
-/// greater place.
+/// One element of `Accept`: a lower-case type or range, its quality in thousandths, and its place. Earlier elements
+/// have a greater place.
 struct Range {
     name: String,
     quality: u16,

@@ -12,19 +12,20 @@
 //! - Every error has an `extensions.code` and contains no internal detail.
 //! - A page of another site can't use this server through its visitor's browser.
 //!
-//! The module relies on the application in three ways. [`Edge::admit`] admits callers. [`Edge::prepare`] attaches the data
-//! that operations need. At a shutdown the application cancels [`Edge::closing`], then waits for [`Edge::connections`].
+//! The module relies on the application in three ways. [`Edge::admit`] admits callers. [`Edge::prepare`] attaches the
+//! data that operations need. At a shutdown the application cancels [`Edge::closing`], then waits for
+//! [`Edge::connections`].
 //!
-//! Only the request extractor of async-graphql-axum is used, on a body that was read within its limits. The rest of that
-//! crate does not give the guarantees above (`tests/it/edge/integration.rs` shows each difference):
+//! Only the request extractor of async-graphql-axum is used, on a body that was read within its limits. The rest of
+//! that crate does not give the guarantees above (`tests/it/edge/integration.rs` shows each difference):
 //!
 //! - Its responses always have the status 200. Its GET runs mutations and ignores `operationName`. Its POST takes any
 //!   content type. [`graphql`] and [`media`] replace these parts.
-//! - Its multipart stream lacks the wrapper `payload` and omits an item that can't be serialised. It sends the delimiter of
-//!   a part with the next part, so a client sees each item one item late. [`multipart`] replaces it.
+//! - Its multipart stream lacks the wrapper `payload` and omits an item that can't be serialised. It sends the
+//!   delimiter of a part with the next part, so a client sees each item one item late. [`multipart`] replaces it.
 //! - Its WebSocket has no back-pressure, timeouts or limits, and uses wrong close codes. It has no server-sent events.
-//!   [`websocket`] and [`sse`] replace these parts. They can send an item that was serialised once for many readers (bytes
-//!   in a reply's data).
+//!   [`websocket`] and [`sse`] replace these parts. They can send an item that was serialised once for many readers
+//!   (bytes in a reply's data).
 //!
 //! ```text
 //! router → post/get → body, media ┐

@@ -3,7 +3,8 @@
 //!
 //! A part is one JSON object: `{"payload": …}` with a GraphQL response, `{}` as heartbeat, or
 //! `{"payload": null, "errors": […]}` when the server ends the stream before the operation has ended. The delimiter is
-//! sent together with the part before it, because a client considers a part complete only when the delimiter has arrived.
+//! sent together with the part before it, because a client considers a part complete only when the delimiter has
+//! arrived.
 
 use bytes::Bytes;
 

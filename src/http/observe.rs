@@ -1,6 +1,7 @@
 //! Metrics of the transport, and the log of slow operations.
 //!
-//! The outcome of an operation is one of ok, error (of a resolver), refused (by the executor), timeout, internal, cancelled.
+//! The outcome of an operation is one of ok, error (of a resolver), refused (by the executor), timeout, internal,
+//! cancelled.
 //!
 //! A slow query or mutation is logged with the SHA-256 of its document. Its variables are not logged, because they may
 //! contain sensitive data.

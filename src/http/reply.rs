@@ -1,8 +1,8 @@
 //! The response to one operation, in the form that every transport sends. Bytes in its data are JSON text.
 //!
-//! Each error has an `extensions.code`. A code that a resolver set is kept. An error without a code and without a path comes
-//! from the executor, which found it in the request. An error without a code but with a path is an unexpected error of a
-//! resolver: it is logged here, once, and the client gets `INTERNAL`.
+//! Each error has an `extensions.code`. A code that a resolver set is kept. An error without a code and without a path
+//! comes from the executor, which found it in the request. An error without a code but with a path is an unexpected
+//! error of a resolver: it is logged here, once, and the client gets `INTERNAL`.
 
 use async_graphql::{ErrorExtensionValues, Response, ServerError, Value};
 use axum::http::{HeaderMap, StatusCode};
@@ -39,7 +39,8 @@ impl Reply {
         Self::fault("TIMEOUT", "The operation did not finish in time; ask for less, or try again later.")
     }
 
-    /// Returns the reply for a mutation that reached its deadline and may have taken effect. `advice` tells how to find out.
+    /// Returns the reply for a mutation that reached its deadline and may have taken effect. `advice` tells how to find
+    /// out.
     pub(super) fn outcome_unknown(advice: &[&str]) -> Self {
         let unknown = "The mutation did not finish in time, so its outcome is unknown: it may have taken effect.";
         let mut reply = Self::fault("TIMEOUT", [&[unknown], advice].concat().join(" "));

@@ -1,7 +1,7 @@
 //! Request ids, by which an operator finds the log lines and spans of a request.
 //!
-//! A caller may choose the id of an HTTP request. The id appears in logs and responses, so it is kept only if it is short
-//! and has only plain characters. Otherwise the server generates one.
+//! A caller may choose the id of an HTTP request. The id appears in logs and responses, so it is kept only if it is
+//! short and has only plain characters. Otherwise the server generates one.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,9 +1,9 @@
 //! Host names under which the server is reached, and sites whose pages may use it.
 //!
 //! A browser sends `Origin` with every WebSocket handshake and every cross-site POST, and `Sec-Fetch-Site` with every
-//! request; programs send neither. So a page of another site can't use this server through its visitor's browser, unless
-//! its origin is allowed. An attacker may also let a name of its own resolve to this server's address (DNS rebinding). Its
-//! pages then count as the same site, and only the list of host names keeps them out.
+//! request; programs send neither. So a page of another site can't use this server through its visitor's browser,
+//! unless its origin is allowed. An attacker may also let a name of its own resolve to this server's address (DNS
+//! rebinding). Its pages then count as the same site, and only the list of host names keeps them out.
 //!
 //! [`Sites`] is the only definition of both lists. The checks of requests and the CORS headers use it.
 
@@ -31,8 +31,8 @@ use super::observe::Transport;
 pub struct Sites {
     /// Origins of other sites whose pages may use this server, such as `https://console.example.org`.
     pub origins: Vec<String>,
-    /// Host names that are served, without ports; empty serves any name. A server that does not authenticate its callers
-    /// needs this list.
+    /// Host names that are served, without ports; empty serves any name. A server that does not authenticate its
+    /// callers needs this list.
     pub hosts: Vec<String>,
 }
 
@@ -135,8 +135,8 @@ enum Addressed<'a> {
 }
 
 impl<'a> Addressed<'a> {
-    /// Reads the host from `:authority` or an absolute target, and from `Host`. `None` if they differ, if `Host` is repeated,
-    /// or if it contains user info, because a proxy may read such a request differently.
+    /// Reads the host from `:authority` or an absolute target, and from `Host`. `None` if they differ, if `Host` is
+    /// repeated, or if it contains user info, because a proxy may read such a request differently.
     fn of(parts: &'a Parts) -> Option<Self> {
         let target = parts.uri.authority().map(Authority::as_str);
         let mut headers = parts.headers.get_all(header::HOST).iter();

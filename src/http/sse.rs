@@ -1,9 +1,10 @@
 //! GraphQL over server-sent events: the distinct connections mode of the graphql-sse protocol.
 //!
-//! A request is one operation of any kind. Its response is the stream of its replies: an event `next` for each reply, and
-//! `complete` at the end. Errors of the operation are sent as replies, because a browser's `EventSource` can't read the
-//! body of an error response. GET does not run mutations. At a shutdown a subscription's stream ends without `complete`,
-//! and clients reconnect. When the caller's admission ends, the last reply is an error with the code `UNAUTHENTICATED`.
+//! A request is one operation of any kind. Its response is the stream of its replies: an event `next` for each reply,
+//! and `complete` at the end. Errors of the operation are sent as replies, because a browser's `EventSource` can't read
+//! the body of an error response. GET does not run mutations. At a shutdown a subscription's stream ends without
+//! `complete`, and clients reconnect. When the caller's admission ends, the last reply is an error with the code
+//! `UNAUTHENTICATED`.
 
 use std::sync::Arc;
 

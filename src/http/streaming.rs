@@ -60,8 +60,8 @@ impl End {
     }
 }
 
-/// Returns a response that streams the replies of an operation. `place` is held until the stream ends. A shutdown ends only
-/// subscriptions; other operations continue until their deadline.
+/// Returns a response that streams the replies of an operation. `place` is held until the stream ends. A shutdown ends
+/// only subscriptions; other operations continue until their deadline.
 pub(super) fn respond<E: Executor>(
     gate: &Gate<E>,
     framing: Framing,

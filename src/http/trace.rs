@@ -1,5 +1,5 @@
-//! Request ids and spans. Each HTTP response carries the id of its request, and all log lines of a request are in a span
-//! with that id. A span continues the caller's trace if the caller sends one (W3C Trace Context).
+//! Request ids and spans. Each HTTP response carries the id of its request, and all log lines of a request are in a
+//! span with that id. A span continues the caller's trace if the caller sends one (W3C Trace Context).
 //!
 //! A small span of level info adds the id to log lines. The spans of a trace have the level debug, so that they cost
 //! nothing unless they are exported or logged. An operation on a socket runs outside any HTTP request, so it gets both

@@ -1,7 +1,8 @@
-//! Counts operations, variables, arguments and directives, in one pass over the syntax tree without spreading fragments.
+//! Counts operations, variables, arguments and directives, in one pass over the syntax tree without spreading
+//! fragments.
 //!
-//! Validation compares each argument, directive and variable with the others of the same element, and reports each invalid
-//! one. The limits here keep this work proportional to the length of the document.
+//! Validation compares each argument, directive and variable with the others of the same element, and reports each
+//! invalid one. The limits here keep this work proportional to the length of the document.
 
 use apollo_compiler::Node;
 use apollo_compiler::ast::{Argument, Definition, DirectiveList, Document, Selection};
@@ -10,8 +11,8 @@ use super::positions::Positions;
 use crate::http::invalid::{Invalid, Limit};
 use crate::http::limits::Limits;
 
-/// Refuses a document with too many operations, with too many arguments, directives or variables on one element, or with
-/// definitions of types.
+/// Refuses a document with too many operations, with too many arguments, directives or variables on one element, or
+/// with definitions of types.
 pub(super) fn check(document: &Document, positions: &Positions<'_>, limits: &Limits) -> Result<(), Invalid> {
     let operations = document.definitions.iter().filter(|definition| definition.as_operation_definition().is_some());
     Limit::Operations.check(operations.count() as u64, limits.operations as u64)?;

@@ -1,9 +1,9 @@
 //! Bounds the search for fields that can't be merged (GraphQL specification, section 5.3.2).
 //!
 //! Validation merges the selection sets of fields with equal response keys, once for each possible object type, and
-//! compares the fields' arguments. Below interfaces the number of such sets can multiply with each level, so a limit on the
-//! document's length does not bound it. This module visits the same sets in the same order without comparing, and stops
-//! when a budget is used up.
+//! compares the fields' arguments. Below interfaces the number of such sets can multiply with each level, so a limit on
+//! the document's length does not bound it. This module visits the same sets in the same order without comparing, and
+//! stops when a budget is used up.
 
 use std::collections::{HashMap, HashSet};
 
@@ -87,8 +87,8 @@ impl<'a> Count<'a> {
     }
 }
 
-/// Returns the maximum number of comparisons for the arguments of a field. Each key of an object is compared with each key
-/// of the other object.
+/// Returns the maximum number of comparisons for the arguments of a field. Each key of an object is compared with each
+/// key of the other object.
 fn arguments(field: &Field) -> u64 {
     field.arguments.iter().map(|argument| value(&argument.value)).sum()
 }

@@ -1,17 +1,17 @@
 //! Estimates the cost of validating and executing a document, from the document and its variables alone.
 //!
 //! The weight of a fragment is computed once and reused at every spread. So the time is linear in the length of the
-//! document, also if fragments spread each other many times. Sums saturate. All operations and fragments of the document
-//! are weighed, used or not, because all of them are validated. A fragment that is not defined, or that spreads itself, is
-//! refused before any other code follows it.
+//! document, also if fragments spread each other many times. Sums saturate. All operations and fragments of the
+//! document are weighed, used or not, because all of them are validated. A fragment that is not defined, or that
+//! spreads itself, is refused before any other code follows it.
 //!
 //! The cost of a field is one plus the cost of its selections. The selections of a connection's `nodes` and `edges` are
-//! multiplied by `first` or `last`, or by an assumed page size if both are absent. A field without `nodes` or `edges` that
-//! takes `first`, `last` or `limit`, directly or in an input object, counts as a list of that length. Lists of the
+//! multiplied by `first` or `last`, or by an assumed page size if both are absent. A field without `nodes` or `edges`
+//! that takes `first`, `last` or `limit`, directly or in an input object, counts as a list of that length. Lists of the
 //! introspection schema count as ten elements.
 //!
-//! The bytes of the arguments' values are weighed in the same way, because the executor copies the value of a variable at
-//! each use, and for each element of a list.
+//! The bytes of the arguments' values are weighed in the same way, because the executor copies the value of a variable
+//! at each use, and for each element of a list.
 
 use std::collections::HashMap;
 
@@ -129,8 +129,8 @@ impl Weight {
     }
 }
 
-/// Weights of fragments, by name and by whether the fragment is inside introspection, where it weighs more. `None` marks a
-/// fragment that is being weighed.
+/// Weights of fragments, by name and by whether the fragment is inside introspection, where it weighs more. `None`
+/// marks a fragment that is being weighed.
 type Fragments<'a> = HashMap<(&'a str, bool), Option<Weight>>;
 
 struct Scale<'a> {
@@ -159,7 +159,8 @@ impl<'a> Scale<'a> {
         self.selections(&operation.selection_set, 0, false)
     }
 
-    /// Returns the weight of a selection set. `level` is the number of enclosing selection sets; it bounds the recursion.
+    /// Returns the weight of a selection set. `level` is the number of enclosing selection sets; it bounds the
+    /// recursion.
     fn selections(&mut self, set: &'a [Selection], level: u64, introspection: bool) -> Result<Weight, Invalid> {
         Limit::Nesting.check(level, self.limits.nesting as u64)?;
         let mut weight = Weight::default();

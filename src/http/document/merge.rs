@@ -1,9 +1,9 @@
 //! Merges the fields of an operation that have equal response keys (GraphQL specification, section 6.3.2,
 //! `CollectFields` and `MergeSelectionSets`), so that the executor runs each of them once.
 //!
-//! The values of the variables are known, so the result has no directives. It has fragments only if a selection set of an
-//! interface or union depends on the object type: then one fragment per object type. The budget of comparisons bounds its
-//! size.
+//! The values of the variables are known, so the result has no directives. It has fragments only if a selection set of
+//! an interface or union depends on the object type: then one fragment per object type. The budget of comparisons
+//! bounds its size.
 
 use std::collections::HashSet;
 
@@ -176,8 +176,8 @@ impl<'a> Merge<'a> {
         Ok((executor::SelectionSet { items }, Shape::new(members)))
     }
 
-    /// Refuses fields of one object that have equal response keys but differ. Validation finds most of these conflicts, but
-    /// not lists of different lengths in arguments.
+    /// Refuses fields of one object that have equal response keys but differ. Validation finds most of these conflicts,
+    /// but not lists of different lengths in arguments.
     fn compare(&self, first: &Node<Field>, other: &Node<Field>) -> Result<(), Invalid> {
         let named = |argument: &Node<Argument>| {
             let known = other.arguments.iter().find(|known| known.name == argument.name);

@@ -1,19 +1,19 @@
 //! Turns a document's text into an operation that may run. This is all the work before the first resolver.
 //!
-//! For every input, the document is either refused, or valid (GraphQL specification, section 5) and merged. This takes at
-//! most 50 ms of CPU and 8 MiB of memory, plus time and memory proportional to the variables. Before any code follows a
-//! fragment, all fragments are checked to exist and not to spread themselves.
+//! For every input, the document is either refused, or valid (GraphQL specification, section 5) and merged. This takes
+//! at most 50 ms of CPU and 8 MiB of memory, plus time and memory proportional to the variables. Before any code
+//! follows a fragment, all fragments are checked to exist and not to spread themselves.
 //!
 //! The cheapest checks come first, and each bounds the next:
 //!
 //! 1. `lexer` counts tokens and brackets, without allocating memory.
 //! 2. `apollo-compiler` parses the text.
-//! 3. `bounds` counts operations, variables, arguments and directives; `cost` estimates the cost of fields with fragments
-//!    spread.
+//! 3. `bounds` counts operations, variables, arguments and directives; `cost` estimates the cost of fields with
+//!    fragments spread.
 //! 4. The fields get their types from the schema; `comparisons` bounds the search for fields that can't be merged.
 //! 5. `apollo-compiler` validates the document.
-//! 6. `variables` checks the values of the variables; `merge` builds the operation for the executor, whose own validation
-//!    is not needed.
+//! 6. `variables` checks the values of the variables; `merge` builds the operation for the executor, whose own
+//!    validation is not needed.
 
 mod bounds;
 mod comparisons;

@@ -6,7 +6,8 @@ use apollo_compiler::Node;
 use apollo_compiler::ast::{Argument, Definition, DirectiveList, Document, Selection, Value};
 use apollo_compiler::parser::SourceSpan;
 
-/// Returns the path to the argument value at a byte, such as `filter.states[0]`; `None` if no argument contains the byte.
+/// Returns the path to the argument value at a byte, such as `filter.states[0]`; `None` if no argument contains the
+/// byte.
 pub(super) fn argument(document: &Document, offset: usize) -> Option<String> {
     let around = document.definitions.iter().find(|definition| holds(definition.location(), offset))?;
     match around {

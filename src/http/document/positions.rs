@@ -1,4 +1,4 @@
-//! Finds line and column of a byte in a document, in constant time.
+//! Finds line and column of a byte in a document, in constant time per look-up.
 
 use apollo_compiler::parser::SourceSpan;
 use async_graphql::Pos;

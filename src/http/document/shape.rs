@@ -5,8 +5,8 @@
 //! Fields have the order of the document. A failed field is null. If the field is non-null, the null moves up to the
 //! nearest enclosing value that is nullable.
 //!
-//! The types of the schema determine which values are nullable. Validation ensures that fields of different types with the
-//! same response key have the same nullability.
+//! The types of the schema determine which values are nullable. Validation ensures that fields of different types with
+//! the same response key have the same nullability.
 
 use std::collections::HashMap;
 
@@ -83,8 +83,8 @@ impl Shape {
         self.members.iter().find(|member| member.key.as_str() == key)
     }
 
-    /// Returns whether an error without a code is about an argument's value, found just before the field ran. Such an error
-    /// is not located at its field, as a resolver's own error is.
+    /// Returns whether an error without a code is about an argument's value, found just before the field ran. Such an
+    /// error is not located at its field, as a resolver's own error is.
     fn blames_an_argument(&self, error: &ServerError) -> bool {
         let mut keys = error.path.iter().filter_map(|segment| match segment {
             PathSegment::Field(key) => Some(key.as_str()),
@@ -120,8 +120,8 @@ impl Shape {
         member.shape.fill(value, rest);
     }
 
-    /// Returns whether all fields of an object have allowed values. Inserts null for omitted fields first, because an error
-    /// without a path does not name the field that it caused to be omitted.
+    /// Returns whether all fields of an object have allowed values. Inserts null for omitted fields first, because an
+    /// error without a path does not name the field that it caused to be omitted.
     fn complete(&self, value: &mut Value) -> bool {
         let Value::Object(fields) = value else {
             return true;
@@ -161,8 +161,8 @@ impl Shape {
 }
 
 impl Member {
-    /// Returns whether the value of a field, or of an element at a level of its lists, is allowed. Sets the value to null
-    /// first if a part of it is null but not nullable.
+    /// Returns whether the value of a field, or of an element at a level of its lists, is allowed. Sets the value to
+    /// null first if a part of it is null but not nullable.
     fn complete(&self, value: &mut Value, level: usize) -> bool {
         let complete = match &mut *value {
             Value::Null => false,

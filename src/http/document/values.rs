@@ -1,7 +1,7 @@
 //! Converts values in a document to values of the executor.
 //!
-//! Validation has compared each value with the expected type. This module checks the rest: repeated keys, `@oneOf` input
-//! objects, variables inside lists and objects, and numbers that no number type can represent.
+//! Validation has compared each value with the expected type. This module checks the rest: repeated keys, `@oneOf`
+//! input objects, variables inside lists and objects, and numbers that no number type can represent.
 
 use std::collections::HashSet;
 
@@ -27,8 +27,8 @@ pub(super) struct Values<'a> {
 }
 
 impl Values<'_> {
-    /// Returns the value of an argument or input field. Returns `None` for a variable without a value: the argument then
-    /// counts as absent (GraphQL specification, section 6.4.1).
+    /// Returns the value of an argument or input field. Returns `None` for a variable without a value: the argument
+    /// then counts as absent (GraphQL specification, section 6.4.1).
     ///
     /// Recursive. The depth is bounded because the lexer limits the depth of brackets.
     pub(super) fn value(&self, written: &Node<Written>, place: Place<'_>) -> Result<Option<Literal>, Invalid> {

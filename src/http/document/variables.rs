@@ -1,7 +1,7 @@
 //! The values of an operation's variables (GraphQL specification, section 6.1.2, `CoerceVariableValues`).
 //!
-//! Values are checked in place, without a copy. Variables that the operation does not declare are dropped. The first value
-//! that does not fit its type refuses the operation with one error, which names the place inside the value.
+//! Values are checked in place, without a copy. Variables that the operation does not declare are dropped. The first
+//! value that does not fit its type refuses the operation with one error, which names the place inside the value.
 
 use apollo_compiler::ast::{Type, VariableDefinition};
 use apollo_compiler::schema::{ExtendedType, InputObjectType};

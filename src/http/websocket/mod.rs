@@ -3,8 +3,8 @@
 //! A socket is one task, and its operations run inside it. So all events of a socket are in one order: no message of an
 //! operation follows its `complete` or `error`, and its id is free again when that message is sent.
 //!
-//! The socket applies back-pressure. It takes more replies from the operations only after the operating system has taken
-//! the previous ones. While a client does not read, the server reads nothing from it. If that lasts for
+//! The socket applies back-pressure. It takes more replies from the operations only after the operating system has
+//! taken the previous ones. While a client does not read, the server reads nothing from it. If that lasts for
 //! [`send_timeout`](super::Limits::send_timeout), the socket is closed with 1013.
 
 mod close;
@@ -52,8 +52,8 @@ async fn upgrade<E: Executor>(gate: Arc<Gate<E>>, request: Request) -> Result<Re
     let upgrade: Result<_, WebSocketUpgradeRejection> = WebSocketUpgrade::from_request_parts(&mut parts, &()).await;
     let upgrade = upgrade.map_err(|_| Fault::Handshake)?;
     let peer = parts.extensions.get::<Peer>().cloned();
-    // The socket takes its place when its caller is admitted. If the address has no free place, the handshake already fails
-    // with an HTTP status.
+    // The socket takes its place when its caller is admitted. If the address has no free place, the handshake already
+    // fails with an HTTP status.
     drop(gate.connect(Transport::WebSocket, &CallerKey::of(peer.as_ref()))?);
     let caller = (&parts).into();
     let (tracker, token) = (gate.connections.clone(), gate.connections.token());

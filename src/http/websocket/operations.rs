@@ -12,8 +12,8 @@ use futures::{FutureExt, Stream, StreamExt};
 use super::super::reply::Reply;
 use super::message::Outgoing;
 
-/// Operations that run on one socket. An id is in use from `start` until `stop`, or until the last message of its operation
-/// is returned.
+/// Operations that run on one socket. An id is in use from `start` until `stop`, or until the last message of its
+/// operation is returned.
 #[derive(Default)]
 pub(super) struct Operations {
     running: SelectAll<Abortable<Running>>,

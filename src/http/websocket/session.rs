@@ -1,7 +1,7 @@
 //! One socket, from its handshake to its close.
 //!
-//! A server has many sockets, and most of them are idle, so a session is small. It is one heap allocation, and the futures
-//! of rare actions are boxed, so they take memory only while they run.
+//! A server has many sockets, and most of them are idle, so a session is small. It is one heap allocation, and the
+//! futures of rare actions are boxed, so they take memory only while they run.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -281,8 +281,8 @@ impl<E: Executor> Session<E> {
     }
 }
 
-/// Waits for the end of a socket's admission. Before the admission, waits for the deadline of `connection_init` or for the
-/// eviction of the connection.
+/// Waits for the end of a socket's admission. Before the admission, waits for the deadline of `connection_init` or for
+/// the eviction of the connection.
 async fn admission<E>(member: Option<&Member<E>>, peer: Option<&Peer>, init_deadline: Instant) -> Event {
     if let Some(member) = member {
         member.guest.admitted.ended().await;
