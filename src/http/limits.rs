@@ -1,5 +1,5 @@
-//! Limits on the requests of one client. A field of [`Limits`] bounds every buffer, queue and wait of the transport. An
-//! operation beyond a limit is refused with `LIMIT_EXCEEDED` and the limit's name before it runs.
+//! Limits on the requests of one client. A field of [`Limits`] bounds every buffer, queue and wait of the transport. A
+//! request beyond a size limit is refused with `LIMIT_EXCEEDED` and the limit's name.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ pub struct Limits {
     pub header_bytes: usize,
     /// Time for which a connection may stay open between two requests. Default 75 s.
     pub keep_alive: Duration,
-    /// Time for which a client may read nothing of a waiting response before its connection ends. Default 30 s.
+    /// Time without progress in sending a response after which the connection ends. Default 30 s.
     pub write_timeout: Duration,
     /// Requests at once on one HTTP/2 connection. Default 100.
     pub streams_per_connection: u32,
@@ -85,8 +85,8 @@ pub struct Limits {
     pub send_timeout: Duration,
     /// Interval of WebSocket pings, HTTP/2 pings and stream heartbeats; not a maximum. Default 12 s.
     pub keepalive: Duration,
-    /// Time without any message or pong from the client after which a WebSocket or HTTP/2 connection is closed. Default
-    /// 30 s.
+    /// Time without any message or pong from the client after which a WebSocket is closed. Also the time in which the
+    /// pong of an HTTP/2 ping must arrive. Default 30 s.
     pub idle_timeout: Duration,
     /// Time for which a closing WebSocket waits for the client's closing handshake. Default 5 s.
     pub close_timeout: Duration,

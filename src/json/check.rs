@@ -281,7 +281,7 @@ mod tests {
         }
 
         #[test]
-        fn json_that_passes_the_check_can_be_read(text in r#"[\[\]{}:,"\\0-9eE.ud8-f -]{0,40}"#, string in r"(\\u[dD][89a-dA-D][0-9]{2}|x){0,4}") {
+        fn json_that_passes_can_be_read(text in r#"[\[\]{}:,"\\0-9eE.ud8-f -]{0,40}"#, string in r"(\\u[dD][89a-dA-D][0-9]{2}|x){0,4}") {
             for text in [text, format!("[\"{string}\"]")] {
                 let is_json = serde_json::from_str::<serde::de::IgnoredAny>(&text).is_ok();
                 if is_json && check("", text.as_bytes()).is_ok() {

@@ -9,7 +9,7 @@ use axum::extract::ws::{CloseFrame, Message};
 use tungstenite::Error;
 use tungstenite::error::ProtocolError;
 
-/// Bytes of a close frame's reason (RFC 6455, section 5.5: 125 with the code).
+/// Maximum number of bytes of a close frame's reason (RFC 6455, section 5.5: 125 with the code).
 const MAX_REASON: usize = 123;
 
 /// The end of a socket.

@@ -40,7 +40,7 @@ pub(super) struct Session<E> {
     socket: WebSocket,
     operations: Operations,
     caller: Caller,
-    /// The admitted client; none before its `connection_init`.
+    /// The admitted client; `None` before its `connection_init`.
     member: Option<Member<E>>,
     init_deadline: Instant,
     keepalive: Interval,
