@@ -10,7 +10,7 @@
 //! - Connections, requests in flight and buffered bytes are capped, in total and per caller ([`listener`]). A request
 //!   beyond a cap is refused at once with 503.
 //! - Every error has an `extensions.code` and contains no internal detail.
-//! - A page of another site can't use this server through its visitor's browser.
+//! - A page of another site can't use this server through its visitor's browser, unless its origin is allowed.
 //!
 //! The module relies on the application in three ways. [`Edge::admit`] admits callers. [`Edge::prepare`] attaches the
 //! data that operations need. At a shutdown the application cancels [`Edge::closing`], then waits for
