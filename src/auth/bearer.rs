@@ -1,28 +1,29 @@
-//! The token of a request: where it may stand, and nowhere else.
+//! Reads the token of a request.
 //!
-//! A token comes in the header `Authorization: Bearer <token>` (RFC 6750, section 2.1), or, on a WebSocket, in the payload
-//! of `connection_init`. Cookies and URLs are never read: a browser attaches cookies for other sites, and URLs are logged.
+//! A token is in the header `Authorization: Bearer <token>` (RFC 6750, section 2.1), or, on a WebSocket, in the payload
+//! of `connection_init`. Tokens in cookies and URLs are ignored, because a browser sends cookies also for requests of
+//! other sites, and URLs are logged.
 
 use axum::http::{HeaderMap, header};
 use serde_json::{Map, Value};
 
-/// Longest token that is looked at, in bytes.
+/// Maximum number of bytes of a token.
 pub const MAX_TOKEN_BYTES: usize = 16 << 10;
-/// Keys of a `connection_init` payload that may hold the token, the scheme in front where the key names the header.
+/// Keys of a `connection_init` payload that may contain the token. The scheme `Bearer` is optional only under `token`.
 const PAYLOAD_KEYS: [&str; 3] = ["Authorization", "authorization", "token"];
 
-/// Reason why a request shows no usable token.
+/// Reason why a request has no usable token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoToken {
-    /// There is none.
+    /// The request has no token.
     #[error("there is no token")]
     Missing,
-    /// There are several, or it is not written as `Bearer <token>`.
+    /// The request has several tokens, or one that is not written as `Bearer <token>`.
     #[error("the token is not written as `Bearer <token>`, or there are several")]
     Malformed,
 }
 
-/// Returns the token of the headers and of a `connection_init` payload. Where both have one, they must be equal.
+/// Returns the token of the headers and of a `connection_init` payload. If both have one, the two must be equal.
 pub fn token<'a>(headers: &'a HeaderMap, init: Option<&'a Map<String, Value>>) -> Result<&'a str, NoToken> {
     let mut found = headers
         .get_all(header::AUTHORIZATION)
@@ -51,7 +52,7 @@ fn plain(text: &str) -> Option<&str> {
     Some(text).filter(|text| is_token(text))
 }
 
-/// Returns whether a text may be a token: a token68 (RFC 9110, section 11.2) of bounded length.
+/// Returns whether a text has the form of a token: a token68 (RFC 9110, section 11.2) of bounded length.
 #[must_use]
 pub fn is_token(text: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_holds_a_token() {
+    fn malformed_tokens_and_other_sources_are_refused() {
         let null = Value::Null;
         assert_eq!(read(&[("cookie", "authorization=abc; token=abc")], &null), Err(NoToken::Missing));
         assert_eq!(read(&[("x-authorization", "Bearer abc")], &json!({})), Err(NoToken::Missing));

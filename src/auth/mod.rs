@@ -1,8 +1,8 @@
-//! Callers: who asks, and what they may do.
+//! Authentication of callers.
 //!
-//! A caller shows a token ([`bearer`]): a static one ([`tokens`]), or a JWT of an OpenID provider ([`oidc`]). What it gets
-//! is a [`Principal`] ([`principal`]), which holds until the token expires or is revoked. This module decides nothing
-//! about fields; the guards of `graphql` do. A token never reaches the log.
+//! A caller sends a token ([`bearer`]): a static one ([`tokens`]), or a JWT of an OpenID provider ([`oidc`]). It gets a
+//! [`Principal`] ([`principal`]), which is valid until the token expires or is revoked. This module does not decide
+//! about access to fields; the guards of `graphql` do. Tokens are never logged.
 
 pub mod bearer;
 pub mod oidc;
@@ -18,7 +18,7 @@ use oidc::{BadJwt, Oidc};
 use principal::Principal;
 use tokens::Tokens;
 
-/// A caller's rights, as long as its token is valid.
+/// Authentication of a caller by a valid token.
 #[derive(Debug, Clone)]
 pub struct Grant {
     /// The caller.
@@ -33,31 +33,31 @@ impl From<Principal> for Grant {
     }
 }
 
-/// Reason why a token is refused. Only the log names it.
+/// Reason why a token is refused. It is logged, but not sent to the caller.
 #[derive(Debug, thiserror::Error)]
 pub enum Denied {
-    /// Neither a static token nor, where JWTs are accepted, one of those.
+    /// The token is not a known static token, nor a JWT if JWTs are accepted.
     #[error("the token is unknown")]
     Unknown,
-    /// It was valid once.
+    /// The token has expired.
     #[error("the token has expired")]
     Expired,
-    /// A JWT that does not hold.
+    /// The JWT is invalid.
     #[error(transparent)]
     Jwt(#[from] BadJwt),
 }
 
-/// Everything that a server accepts as proof of identity.
+/// Verifier of all tokens that a server accepts.
 #[derive(Debug)]
 pub struct Authenticator {
     /// Static tokens.
     pub tokens: Arc<Tokens>,
-    /// Provider of JWTs.
+    /// Verifier of JWTs; `None` if JWTs are not accepted.
     pub oidc: Option<Arc<Oidc>>,
 }
 
 impl Authenticator {
-    /// Identifies the caller that shows `token` at a time.
+    /// Identifies the caller that sends `token` at the time `at`.
     pub async fn authenticate(&self, token: &str, at: DateTime<Utc>) -> Result<Grant, Denied> {
         let grant = match (self.tokens.find(token), &self.oidc) {
             (Some(grant), _) => grant,

@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 /// Permission to use one part of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Capability {
-    /// Read all stored data, payloads included.
+    /// Read all stored data, including payloads.
     Read,
     /// Open live subscriptions.
     Live,
@@ -21,19 +21,19 @@ pub enum Capability {
     Project,
     /// Store the states of executions.
     Advance,
-    /// Register source subscriptions, and move those that the same subject registered.
+    /// Register source subscriptions, and change the state of those that the same subject registered.
     OwnLifecycle,
-    /// Register and move every source subscription.
+    /// Register source subscriptions, and change the state of all of them.
     Lifecycle,
     /// Cancel executions.
     Cancel,
-    /// Make failed outbox rows due again.
+    /// Make failed outbox rows claimable again.
     Retry,
     /// Register catalog entries.
     Catalog,
-    /// Introspect the schema where that is restricted.
+    /// Introspect the schema if introspection is restricted.
     Introspect,
-    /// Run documents that are not in the manifest where it is enforced.
+    /// Run documents that are not in the manifest if the manifest is enforced.
     AnyDocument,
 }
 
@@ -55,13 +55,13 @@ impl Capability {
         Self::AnyDocument,
     ];
 
-    /// Returns whether the capability is about the form of requests, and permits no access by itself.
+    /// Returns whether the capability is about the form of requests and gives no access to data by itself.
     #[must_use]
     pub const fn is_about_requests(self) -> bool {
         matches!(self, Self::Introspect | Self::AnyDocument)
     }
 
-    /// Name in messages and in the API, such as `OWN_LIFECYCLE`.
+    /// Returns the name in messages and in the API, such as `OWN_LIFECYCLE`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -125,16 +125,16 @@ impl Capabilities {
     }
 }
 
-/// Preset of capabilities, which a token names.
+/// Named set of capabilities. Tokens contain the names of roles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     /// Reads data and follows it live.
     Viewer,
     /// Runs executions: a worker, or the runtime of a source subscription.
     Worker,
-    /// Watches and controls what runs.
+    /// Monitors and controls executions and source subscriptions.
     Operator,
-    /// May do everything.
+    /// Has all capabilities.
     Admin,
 }
 
@@ -142,7 +142,7 @@ impl Role {
     /// All roles.
     pub const ALL: [Self; 4] = [Self::Viewer, Self::Worker, Self::Operator, Self::Admin];
 
-    /// Name in token files, claims and the command line.
+    /// Returns the name in token files, claims and the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -153,7 +153,7 @@ impl Role {
         }
     }
 
-    /// Returns what the role may do.
+    /// Returns the capabilities of the role.
     #[must_use]
     pub const fn capabilities(self) -> Capabilities {
         use Capability::{
@@ -174,9 +174,9 @@ impl fmt::Display for Role {
     }
 }
 
-/// Name that is no role.
+/// Name that is not a role.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no role; the roles are viewer, worker, operator and admin")]
+#[error("{0:?} is not a role; the roles are viewer, worker, operator and admin")]
 pub struct UnknownRole(String);
 
 impl FromStr for Role {
@@ -190,7 +190,8 @@ impl FromStr for Role {
 /// An identified caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Principal {
-    /// Name of the caller, unique among the callers of a deployment. Events carry it as `meta.actor` if the caller is authenticated.
+    /// Name of the caller, unique among the callers of a deployment. Events have it as `meta.actor` if the caller is
+    /// authenticated.
     pub subject: Arc<str>,
     /// Roles, without repetition.
     pub roles: Vec<Role>,
@@ -198,13 +199,13 @@ pub struct Principal {
     pub capabilities: Capabilities,
     /// Tenant of the caller.
     pub tenant: Option<Arc<str>>,
-    /// End of the caller's token.
+    /// Time at which the caller's token expires.
     pub expires_at: Option<DateTime<Utc>>,
-    /// Whether the caller showed a token; false only where the server asks for none.
+    /// Whether the caller sent a valid token; false only on a server without authentication.
     pub authenticated: bool,
 }
 
-/// Subject of every caller of a server that asks for no tokens. No token can name it.
+/// Subject of every caller of a server without authentication. No token can have it.
 pub const LOCAL: &str = "local";
 
 impl Principal {
@@ -224,7 +225,7 @@ impl Principal {
         }
     }
 
-    /// Returns the caller of a server that asks for no tokens: it may do everything.
+    /// Returns the caller of a server without authentication. It has all capabilities.
     #[must_use]
     pub fn local() -> Self {
         Self { authenticated: false, ..Self::new(LOCAL, &[Role::Admin]) }
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn roles_have_the_capabilities_of_their_table() {
+    fn roles_have_their_documented_capabilities() {
         assert_eq!(names(Role::Viewer), ["READ", "LIVE"]);
         assert_eq!(names(Role::Worker), ["EXECUTE", "OUTBOX", "PROJECT", "ADVANCE", "OWN_LIFECYCLE"]);
         assert_eq!(names(Role::Operator), ["READ", "LIVE", "LIFECYCLE", "CANCEL", "RETRY", "CATALOG"]);
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn several_roles_add_up() {
+    fn several_roles_give_the_union_of_their_capabilities() {
         let both = Principal::new("runtime", &[Role::Worker, Role::Viewer, Role::Worker]);
         assert_eq!(both.roles, [Role::Viewer, Role::Worker]);
         assert_eq!(both.capabilities, Role::Viewer.capabilities().union(Role::Worker.capabilities()));

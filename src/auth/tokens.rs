@@ -1,9 +1,9 @@
-//! Static tokens: 256 random bits each, known to the server only by their SHA-256.
+//! Static tokens of 256 random bits. The server stores only their SHA-256.
 //!
-//! The token file has one JSON object per line; empty lines, and lines that begin with `#`, are skipped. The file is read
-//! again when it changes. One that can't be read, or has a wrong line, changes nothing: the tokens of its last good
-//! content stay valid, and the log names the problem. A token that is no longer in the file ends at once, together with
-//! its live connections: their [`Grant::revoked`] is cancelled.
+//! The token file has one JSON object per line; empty lines, and lines that begin with `#`, are skipped. The file is
+//! reloaded when it changes. A file that can't be read, or that has an invalid line, changes nothing: the tokens of its
+//! last valid content stay valid, and the problem is logged. A token that was removed from the file is revoked,
+//! together with its live connections: their [`Grant::revoked`] is cancelled.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -23,13 +23,13 @@ use super::Grant;
 use super::principal::{LOCAL, Principal, Role, UnknownRole};
 use noetl_json::{self as json, Typed};
 
-/// Beginning of every token, by which scanners for leaked secrets recognise one.
+/// Prefix of every token, by which scanners for leaked secrets recognise tokens.
 pub const PREFIX: &str = "noetl_";
-/// Subject of the caller that shows `NOETL_INTERNAL_API_TOKEN`.
+/// Subject of the caller that sends `NOETL_INTERNAL_API_TOKEN`.
 pub const INTERNAL: &str = "internal";
-/// Interval at which the file is read. A removed token ends within a second.
+/// Interval at which the file is read. A removed token is revoked within a second.
 const POLL: Duration = Duration::from_millis(250);
-/// Longest subject and tenant, in bytes.
+/// Maximum number of bytes of a subject or tenant.
 const MAX_NAME_BYTES: usize = 256;
 
 /// Line of the token file.
@@ -45,7 +45,7 @@ pub struct TokenLine {
     /// Tenant of the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// Time from which on the token is refused.
+    /// Time at which the token expires; absent if it never expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<DateTime<Utc>>,
 }
@@ -55,26 +55,26 @@ impl Typed for TokenLine {}
 /// Reason why a token file can't be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenFileError {
-    /// It can't be read.
+    /// The file can't be read.
     #[error("it can't be read: {0}")]
     Unreadable(String),
-    /// A line is wrong.
+    /// A line is invalid.
     #[error("line {line}: {problem}")]
     Line {
-        /// Number, from 1.
+        /// Number of the line, starting at 1.
         line: usize,
-        /// The correction to make.
+        /// Description of the problem.
         problem: String,
     },
 }
 
-/// Writes random bytes as a token.
+/// Returns random bytes as the text of a token.
 #[must_use]
 pub fn render(random: [u8; 32]) -> String {
     format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random))
 }
 
-/// Returns what the server stores of a token.
+/// Returns the SHA-256 of a token, which the server stores.
 #[must_use]
 pub fn digest(token: &str) -> [u8; 32] {
     Sha256::digest(token).into()
@@ -86,10 +86,10 @@ struct Entry {
     grant: Grant,
 }
 
-/// Static tokens that are valid.
+/// Valid static tokens.
 #[derive(Debug)]
 pub struct Tokens {
-    /// Valid as long as the process lives.
+    /// Tokens that are valid until the process ends.
     fixed: Vec<Entry>,
     path: Option<PathBuf>,
     loaded: RwLock<Loaded>,
@@ -97,13 +97,13 @@ pub struct Tokens {
 
 #[derive(Debug, Default)]
 struct Loaded {
-    /// Text that was read last, whether it was good or not.
+    /// Text that was read last, valid or not.
     text: String,
     entries: Arc<Vec<Entry>>,
 }
 
 impl Tokens {
-    /// Reads a token file; `internal` is the digest of a further token, of a worker.
+    /// Reads a token file. `internal` is the digest of an additional token with the role `worker`.
     pub fn open(path: Option<&Path>, internal: Option<[u8; 32]>) -> Result<Self, TokenFileError> {
         let worker = |digest| Entry { digest, grant: Principal::new(INTERNAL, &[Role::Worker]).into() };
         let fixed = internal.map(worker).into_iter().collect();
@@ -116,7 +116,7 @@ impl Tokens {
         Ok(Self { fixed, path: path.map(Path::to_owned), loaded })
     }
 
-    /// Finds the grant of a token. Every entry is compared in constant time, whether or not an earlier one was equal.
+    /// Finds the grant of a token. Every entry is compared in constant time, also after a match.
     #[must_use]
     pub fn find(&self, token: &str) -> Option<Grant> {
         let (digest, mut found) = (digest(token), None);
@@ -129,7 +129,7 @@ impl Tokens {
         found
     }
 
-    /// Applies changes of the file until `stop`.
+    /// Applies changes of the token file until `stop` is cancelled.
     pub async fn watch(self: Arc<Self>, stop: CancellationToken) {
         let Some(path) = self.path.clone() else { return };
         let (mut ticks, mut readable) = (interval(POLL), true);
@@ -142,7 +142,11 @@ impl Tokens {
                 }
                 Err(error) if readable => {
                     readable = false;
-                    tracing::error!(path = %path.display(), %error, "the token file can't be read; its tokens stay valid");
+                    tracing::error!(
+                        path = %path.display(),
+                        %error,
+                        "the token file can't be read; its tokens stay valid"
+                    );
                 }
                 Err(_) => {}
             }
@@ -160,10 +164,14 @@ impl Tokens {
                 loaded.entries = Arc::new(after);
                 let ended = before.iter().filter(|old| !loaded.entries.iter().any(|entry| entry.is(old)));
                 let ended = ended.inspect(|old| old.grant.revoked.cancel()).count();
-                tracing::info!(path = %path.display(), tokens = loaded.entries.len(), ended, "read the token file again");
+                tracing::info!(path = %path.display(), tokens = loaded.entries.len(), ended, "reloaded the token file");
             }
             Err(error) => {
-                tracing::error!(path = %path.display(), %error, "the token file is wrong; its last good content stays valid");
+                tracing::error!(
+                    path = %path.display(),
+                    %error,
+                    "the token file is invalid; its last valid content stays in use"
+                );
             }
         }
         loaded.text = text;
@@ -171,13 +179,13 @@ impl Tokens {
 }
 
 impl Entry {
-    /// Returns whether both grant the same to the same token.
+    /// Returns whether both entries have the same token and principal.
     fn is(&self, other: &Self) -> bool {
         self.digest == other.digest && self.grant.principal == other.grant.principal
     }
 }
 
-/// The entries of a file, the live connections of unchanged ones with them.
+/// Returns the entries that were read. An unchanged entry keeps its grant, so that its live connections continue.
 fn carry_over(before: &[Entry], read: Vec<Entry>) -> Vec<Entry> {
     let kept = |entry: Entry| before.iter().find(|old| old.is(&entry)).cloned().unwrap_or(entry);
     read.into_iter().map(kept).collect()
@@ -202,7 +210,7 @@ fn parse(text: &str) -> Result<Vec<Entry>, TokenFileError> {
 
 fn entry(line: &str) -> Result<Entry, String> {
     let line: TokenLine = json::parse(line.as_bytes())
-        .map_err(|error| format!("it is no line of `noetl-graphql token new` ({})", kind_of(&error)))?;
+        .map_err(|error| format!("it is not a line from `noetl-graphql token new` ({})", kind_of(&error)))?;
     let digest = unhex(&line.sha256).ok_or("sha256 must be the 64 hexadecimal digits of a SHA-256")?;
     let roles: Result<Vec<Role>, UnknownRole> = line.roles.iter().map(|name| name.parse()).collect();
     let roles = roles.map_err(|unknown| unknown.to_string())?;
@@ -219,26 +227,26 @@ fn entry(line: &str) -> Result<Entry, String> {
     Ok(Entry { digest, grant: principal.into() })
 }
 
-/// Checks a subject or a tenant: 1 to 256 bytes without control characters, and none of the server's own subjects.
+/// Checks a subject or a tenant: 1 to 256 bytes, no control characters, and not a reserved subject.
 pub fn check_name(field: &str, name: &str) -> Result<(), String> {
     if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
         return Err(format!("{field} must have 1 to {MAX_NAME_BYTES} bytes and no control characters"));
     }
     if field == "subject" && [LOCAL, INTERNAL].contains(&name) {
-        return Err(format!("the subjects {LOCAL} and {INTERNAL} are the server's own; take another"));
+        return Err(format!("the subjects {LOCAL} and {INTERNAL} are reserved for the server; choose another"));
     }
     Ok(())
 }
 
-/// The kind of a JSON error, without the text of the line, which may be a token that was pasted by mistake.
+/// Returns the kind of a JSON error, without the text of the line: the text may be a token that was pasted by mistake.
 fn kind_of(error: &serde_json::Error) -> &'static str {
     match error.classify() {
-        serde_json::error::Category::Data => "a field is missing, unknown or of another type",
-        _ => "it is no JSON object",
+        serde_json::error::Category::Data => "a field is missing, unknown or of the wrong type",
+        _ => "it is not a JSON object",
     }
 }
 
-/// Writes bytes in hexadecimal.
+/// Returns bytes as lower-case hexadecimal digits.
 #[must_use]
 pub fn hex(bytes: [u8; 32]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -273,13 +281,13 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_or_changed_token_is_revoked_and_the_others_are_not() {
+    fn removed_or_changed_token_is_revoked_and_others_are_not() {
         let lines = [line("one", "viewer"), line("two", "viewer"), line("three", "viewer")];
         let (tokens, file) = opened(&format!("# tokens\n\n{}\n", lines.join("\n")));
         let [one, two, three] = ["one", "two", "three"].map(|token| tokens.find(token).unwrap());
         tokens.apply(format!("{}\n{}\n", lines[0], line("two", "admin")), file.path());
         assert!(tokens.find("three").is_none() && three.revoked.is_cancelled());
-        assert!(two.revoked.is_cancelled(), "it may do other things than before");
+        assert!(two.revoked.is_cancelled(), "its role has changed");
         assert_eq!(tokens.find("two").unwrap().principal.roles, [Role::Admin]);
         assert!(!one.revoked.is_cancelled() && !tokens.find("one").unwrap().revoked.is_cancelled());
         assert_eq!(tokens.find("a token of NoETL's workers").unwrap().principal.roles, [Role::Worker]);
@@ -287,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_file_changes_nothing() {
+    fn invalid_file_changes_nothing() {
         let (tokens, file) = opened(&line("one", "viewer"));
         let one = tokens.find("one").unwrap();
         for wrong in ["nonsense", &format!("{}\n{{}}", line("two", "admin")), &line("two", "god")] {
@@ -300,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_lines_are_named_without_their_text() {
+    fn errors_of_invalid_lines_do_not_contain_their_text() {
         let good = line("one", "viewer");
         let wrong = [
             "noetl_secret".to_owned(),
@@ -320,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_recognisable_and_carry_all_their_bits() {
+    fn tokens_have_the_prefix_and_encode_all_bits() {
         let (one, other) = (render([255; 32]), render([254; 32]));
         assert!(one.starts_with(PREFIX) && one.len() == PREFIX.len() + 43 && one != other);
         assert_eq!(unhex(&hex(digest(&one))), Some(digest(&one)));

@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// Attaches to a request what lives for one operation, such as loaders. Called once per operation, just before it runs.
+/// Attaches the data of one operation to its request, such as loaders. Called once per operation, just before it runs.
 pub type Prepare = Arc<dyn Fn(Request) -> Request + Send + Sync>;
 
 /// Admits a caller: once per HTTP request, and once per WebSocket at its `connection_init`.
@@ -21,14 +21,15 @@ pub type Admit = Arc<dyn Fn(Caller) -> BoxFuture<'static, Result<Admitted, Refus
 pub struct Admitted {
     /// Applied to each of the caller's operations, before the edge's own [`Prepare`].
     pub prepare: Prepare,
-    /// Stable name under which the caller's requests and live connections are counted, such as its subject. Without one
+    /// Stable name under which the caller's requests and live connections are counted, such as its subject. If absent,
     /// they are counted under the peer's address.
     pub subject: Option<Arc<str>>,
     /// Time at which the caller's sockets close with 4403 and its event streams end.
     pub expires_at: Option<Instant>,
-    /// Cancelled when the admission is withdrawn, such as when a token is removed; it ends live connections like the expiry.
+    /// Cancelled when the admission is withdrawn, such as when a token is removed. Live connections then end as on
+    /// expiry.
     pub revoked: CancellationToken,
-    /// Parts of the transport that not every caller may use.
+    /// Permissions for restricted parts of the transport.
     pub permits: Permits,
 }
 
@@ -44,12 +45,12 @@ pub struct Permits {
 }
 
 impl Permits {
-    /// All of them.
+    /// All permissions.
     pub const ALL: Self = Self { introspection: true, any_document: true, metrics: true };
 }
 
 impl Admitted {
-    /// An anonymous caller, admitted without an end and with all permits.
+    /// Returns the admission of an anonymous caller: without expiry and with all permits.
     #[must_use]
     pub fn anonymous(prepare: Prepare) -> Self {
         Self { prepare, subject: None, expires_at: None, revoked: CancellationToken::new(), permits: Permits::ALL }
@@ -70,30 +71,30 @@ impl Admitted {
     }
 }
 
-/// What a transport knows of who is calling.
+/// Data from which the application identifies a caller.
 #[derive(Debug, Clone, Default)]
 pub struct Caller {
     /// The headers of the HTTP request or the WebSocket handshake.
     pub headers: HeaderMap,
-    /// What outer layers attached to the request, such as the peer's address.
+    /// Data that outer layers attached to the request, such as the peer's address.
     pub extensions: Extensions,
     /// The payload of a WebSocket's `connection_init`.
     pub init: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
-/// Why a caller is not admitted. Over HTTP 401 and 403, on a WebSocket the close code 4403.
+/// Reason a caller is not admitted. Sent as status 401 or 403 over HTTP, and as close code 4403 on a WebSocket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The caller did not show who it is, or what it showed is not valid.
+    /// The caller sent no credentials, or invalid ones.
     #[error("Authenticate with a valid token.")]
     Unauthenticated,
-    /// The caller is known and may not use this server.
+    /// The caller is identified, but may not use this server.
     #[error("This caller may not use this server.")]
     Forbidden,
 }
 
 impl Refusal {
-    /// The stable code of `errors[].extensions.code`.
+    /// Returns the stable code for `errors[].extensions.code`.
     #[must_use]
     pub fn code(self) -> &'static str {
         match self {

@@ -1,4 +1,5 @@
-//! The browser console, embedded in the binary. No page asks any other host for anything; the policy sees to it.
+//! The browser console, embedded in the binary. The content security policy ensures that no page sends a request to
+//! another host.
 
 use axum::Router;
 use axum::extract::Path;
@@ -19,13 +20,13 @@ struct Console;
 const POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; \
      base-uri 'none'; object-src 'none'; frame-ancestors 'none'; form-action 'none'";
 
-/// Files under `assets/` have their content's hash in their name.
+/// Caching of files under `assets/`, whose names contain the hash of their content.
 const FOREVER: &str = "public, max-age=31536000, immutable";
 
 const NOT_BUILT: &str =
     "The console is not part of this build. Run `make playground`, build the server again, and reload.\n";
 
-/// The console's routes.
+/// Returns the console's routes.
 pub fn routes(sites: &Sites) -> Router {
     let routes = Router::new()
         .route("/", get(page))

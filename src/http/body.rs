@@ -1,5 +1,4 @@
-//! Reads a request's parameters, never holding more of a body than its limit and never waiting for it longer than its
-//! time.
+//! Reads a request's parameters. [`Limits`] bounds the size of a body and the time for its arrival.
 
 use async_graphql::{Extensions, Variables};
 use async_graphql_axum::GraphQLRequest;
@@ -18,7 +17,7 @@ use super::media;
 use super::operation::{Given, Parameters};
 use noetl_json::{self as json, Typed};
 
-/// The parameters of a POST.
+/// Reads the parameters of a POST.
 pub(super) async fn from_body(
     headers: &HeaderMap,
     body: Body,
@@ -33,7 +32,7 @@ pub(super) async fn from_body(
     parameters(bytes.freeze(), limits).await
 }
 
-/// The parameters of a GET.
+/// Reads the parameters of a GET.
 pub(super) fn from_uri(uri: &Uri) -> Result<Parameters, Fault> {
     let Query(parameters) =
         Query::<QueryParameters>::try_from_uri(uri).map_err(|error| Fault::Malformed(error.body_text()))?;
@@ -78,15 +77,15 @@ pub(super) async fn parameters(bytes: Bytes, limits: &Limits) -> Result<Paramete
     json::check("", &bytes)?;
     match extract(bytes.clone()).await {
         Ok(request) if !request.query.is_empty() => Ok(request.into()),
-        // The extractor's errors name neither field nor place, and it knows no request without `query`.
+        // The extractor's errors name neither field nor position, and it refuses a request without `query`.
         _ => json::parse(&bytes).map_err(|error| Fault::Malformed(error.to_string())),
     }
 }
 
-/// Reads a bounded JSON body by the extractor of async-graphql-axum.
+/// Reads a JSON body with the extractor of async-graphql-axum.
 async fn extract(bytes: Bytes) -> Result<async_graphql::Request, Fault> {
     let mut request = Request::new(Body::from(bytes));
-    // The extractor reads a GET's URL, and takes a body without a content-type for JSON.
+    // The extractor reads the URL of a GET, so this is a POST. It reads a body without a content-type as JSON.
     *request.method_mut() = Method::POST;
     Ok(GraphQLRequest::<Fault>::from_request(request, &()).await?.into_inner())
 }
@@ -109,7 +108,7 @@ struct Parameter<T>(T);
 impl Typed for Parameter<Variables> {}
 impl Typed for Parameter<Extensions> {}
 
-/// A JSON text in a parameter of the URL; an empty one is absent.
+/// Reads JSON from a parameter of the URL. An empty parameter counts as absent.
 fn from_text<T: Default>(name: &str, text: Option<&str>) -> Result<T, Fault>
 where
     Parameter<T>: Typed,

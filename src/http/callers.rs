@@ -1,4 +1,5 @@
-//! Resources that callers take: counted in total and per caller, refused beyond a cap, never waited for.
+//! Resources that callers take. They are counted in total and per caller. A request beyond a cap is refused; it never
+//! waits.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,18 +21,18 @@ pub(super) enum CallerKey {
     Subject(Arc<str>),
     /// Address of an anonymous caller.
     Network(Network),
-    /// All callers together that came in without a [`Peer`].
+    /// All callers without a [`Peer`] together.
     Unknown,
 }
 
 impl CallerKey {
-    /// The key of an anonymous caller.
+    /// Returns the key of an anonymous caller.
     pub(super) fn of(peer: Option<&Peer>) -> Self {
         peer.map_or(Self::Unknown, |peer| Self::Network(peer.network()))
     }
 }
 
-/// Something that callers share.
+/// Resource that callers share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Resource {
     Requests,
@@ -40,7 +41,7 @@ pub(super) enum Resource {
 }
 
 impl Resource {
-    /// Name of the limit, as a field of [`Limits`].
+    /// Returns the name of the limit's field in [`Limits`].
     pub(super) fn limit(self) -> &'static str {
         match self {
             Self::Requests => "requests",
@@ -58,10 +59,10 @@ impl Resource {
     }
 }
 
-/// Bytes from which on a message counts as buffered: smaller ones are bounded by the number of connections.
+/// Size in bytes above which a message counts as buffered. The number of connections bounds the smaller ones.
 pub(super) const LARGE: usize = 64 << 10;
 
-/// Amounts by resource.
+/// Amount of each resource that is taken, indexed by [`Resource`].
 type Usage = [usize; 3];
 
 /// Resources of one transport.
@@ -85,7 +86,7 @@ impl Callers {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes `amount` of a resource, or says that it is used up, for this caller or for all.
+    /// Takes `amount` of a resource. Fails if the resource is used up, for this caller or in total.
     pub(super) fn take(
         self: &Arc<Self>,
         caller: &CallerKey,
@@ -98,7 +99,7 @@ impl Callers {
     }
 }
 
-/// Part of a resource; given back when dropped.
+/// Amount of a resource that a caller has taken. Dropping it returns the amount.
 pub(super) struct Taken {
     callers: Arc<Callers>,
     caller: CallerKey,
@@ -107,20 +108,20 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// Takes buffered bytes for the same caller; none for a message that is not large.
+    /// Takes buffered bytes for the same caller; `None` for a message of at most [`LARGE`] bytes.
     pub(super) fn buffer(&self, bytes: usize) -> Result<Option<Self>, Resource> {
         let take = || self.callers.take(&self.caller, Resource::BufferedBytes, bytes);
         (bytes > LARGE).then(take).transpose()
     }
 
-    /// Takes more.
+    /// Takes a further amount.
     pub(super) fn grow(&mut self, amount: usize) -> Result<(), Resource> {
         let limits = &self.callers.limits;
         let total = self.resource.total(limits);
         self.grow_within(amount, total, limits.per_caller(total))
     }
 
-    /// Takes more, even if the resource is used up then.
+    /// Takes a further amount, even beyond the caps.
     pub(super) fn grow_beyond(&mut self, amount: usize) {
         let _: Result<(), Resource> = self.grow_within(amount, usize::MAX, usize::MAX);
     }
@@ -173,19 +174,19 @@ impl Slot {
         Ok(Self { bytes, _request: request })
     }
 
-    /// Counts bytes that the request holds.
+    /// Counts further bytes that the request buffers.
     pub(super) fn buffer(&mut self, bytes: usize) -> Result<(), Resource> {
         self.bytes.grow(bytes)
     }
 
-    /// Returns the slot for as long as an operation's replies are streamed; a subscription has none, as it has the place of
-    /// its connection.
+    /// Returns the slot for an operation whose replies are streamed; `None` for a subscription, which takes the place
+    /// of its connection instead.
     pub(super) fn unless_live(self, kind: OperationType) -> Option<Self> {
         (kind != OperationType::Subscription).then_some(self)
     }
 
-    /// Returns a response's text, which counts as buffered and keeps the slot until it has been sent. A response that
-    /// `must_leave`, because its operation had an effect, is never refused.
+    /// Returns the bytes of a response's text. They count as buffered and keep the slot until they have been sent. With
+    /// `must_leave`, for an operation that may have had an effect, the response is never refused.
     pub(super) fn send(mut self, text: String, must_leave: bool) -> Result<Bytes, Resource> {
         if must_leave {
             self.bytes.grow_beyond(text.len());
@@ -196,7 +197,7 @@ impl Slot {
     }
 }
 
-/// Keeps a slot until the last of the replies has been taken.
+/// Keeps a slot until the stream of replies is dropped.
 pub(super) fn keep(slot: Option<Slot>, replies: BoxStream<'static, Reply>) -> BoxStream<'static, Reply> {
     replies.inspect(move |_| _ = &slot).boxed()
 }
@@ -207,7 +208,7 @@ impl Drop for Slot {
     }
 }
 
-/// Text that waits for its client, with what it holds until it has been sent.
+/// Text that has not been sent yet, with the resource that it holds until then.
 struct Unsent<T, H> {
     text: T,
     _held: H,
@@ -219,7 +220,7 @@ impl<T: AsRef<[u8]>, H> AsRef<[u8]> for Unsent<T, H> {
     }
 }
 
-/// Returns bytes that keep a resource until they have been sent.
+/// Returns bytes that hold a resource until they have been sent.
 pub(super) fn holding(bytes: Bytes, taken: Option<Taken>) -> Bytes {
     match taken {
         Some(taken) => Bytes::from_owner(Unsent { text: bytes, _held: taken }),
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn one_caller_takes_its_share_and_another_has_the_rest() {
+    fn caller_at_its_share_does_not_block_another_caller() {
         let callers = Callers::new(&Limits { requests: 4, ..Limits::default() });
         let take = |name: &str| Slot::take(&callers, &subject(name));
         let (first, second) = (take("greedy").ok(), take("greedy").ok());
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_keeps_its_slot_until_it_is_sent() {
+    fn response_keeps_its_slot_until_it_is_sent() {
         let callers = Callers::new(&Limits { buffered_bytes: 100, ..Limits::default() });
         let slot = || Slot::take(&callers, &subject("a")).unwrap_or_else(|_| panic!("a slot is free"));
         let unsent = slot().send("x".repeat(50), false).unwrap();

@@ -1,4 +1,4 @@
-//! What the transport is given, and the state its handlers share.
+//! Inputs of the transport, and the state that its handlers share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,33 +22,33 @@ use super::trusted::Trusted;
 /// An executor and the terms on which it is served.
 #[derive(Clone)]
 pub struct Edge<E> {
-    /// Runs the operations. They are validated before, so its own validation should be the least
+    /// Executor of the operations. The transport validates them first, so its own validation should be the minimum
     /// ([`ValidationMode::Fast`](async_graphql::ValidationMode::Fast)).
     pub executor: E,
-    /// The types that documents are validated against; those of the executor's schema.
+    /// Types of the executor's schema. Documents are validated against them.
     pub types: Arc<TypeSystem>,
-    /// What a client may ask for.
+    /// Limits on the requests of clients.
     pub limits: Limits,
-    /// Attaches to each operation what lives as long as it.
+    /// Attaches the data of one operation to its request.
     pub prepare: Prepare,
-    /// Says how to find out the outcome of a mutation that reached its deadline.
+    /// Returns the sentence that tells how to find out the outcome of a mutation that reached its deadline.
     pub advice: Advice,
-    /// Time after which a query or mutation is logged as slow; zero: none is.
+    /// Time after which a query or mutation is logged as slow; zero turns the log off.
     pub slow_operation: Duration,
-    /// Admits callers; none admits everybody.
+    /// Admits callers; `None` admits every caller.
     pub admit: Option<Admit>,
     /// Documents that clients may select, and the treatment of all others.
     pub trusted: Trusted,
-    /// The sites whose pages may use this server.
+    /// Host names that are served, and sites whose pages may use this server.
     pub sites: Sites,
-    /// Cancelled at the soft shutdown: no new connections are taken, live ones are closed with 1012.
+    /// Cancelled at the soft shutdown: new live connections are refused, and live WebSockets are closed with 1012.
     pub closing: CancellationToken,
-    /// Every live WebSocket and event stream; wait for it after `closing`.
+    /// All live WebSockets and event streams; to be awaited after `closing` is cancelled.
     pub connections: TaskTracker,
 }
 
 impl<E: Executor> Edge<E> {
-    /// An edge with default limits that admits everybody and attaches nothing.
+    /// Returns an edge with default limits that admits every caller and attaches nothing.
     #[must_use]
     pub fn new(executor: E, types: TypeSystem) -> Self {
         Self {
@@ -67,7 +67,7 @@ impl<E: Executor> Edge<E> {
     }
 }
 
-/// The state of the handlers.
+/// State that the handlers share.
 pub(super) struct Gate<E> {
     engine: Engine<E>,
     admit: Option<Admit>,
@@ -121,12 +121,12 @@ impl<E: Executor> Gate<E> {
         Ok(Guest { engine, admitted, key })
     }
 
-    /// A slot for a request of an admitted caller.
+    /// Takes a slot for a request of an admitted caller.
     pub(super) fn slot(&self, key: &CallerKey) -> Result<Slot, Resource> {
         Slot::take(&self.callers, key)
     }
 
-    /// A place for one more long-lived connection.
+    /// Takes a place for one more long-lived connection.
     pub(super) fn connect(&self, transport: Transport, key: &CallerKey) -> Result<Place, Fault> {
         if self.closing.is_cancelled() {
             return Err(Fault::Closing);
@@ -138,21 +138,21 @@ impl<E: Executor> Gate<E> {
 
 /// An admitted caller.
 pub(super) struct Guest<E> {
-    /// The engine as the caller uses it.
+    /// The engine with the caller's permits and request id.
     pub(super) engine: Engine<E>,
     pub(super) admitted: Admitted,
-    /// Name under which the caller is counted.
+    /// Key under which the caller's resources are counted.
     pub(super) key: CallerKey,
 }
 
-/// A long-lived connection's place, free again when dropped.
+/// Place of a long-lived connection. Dropping it frees the place.
 pub(super) struct Place {
     _open: OpenConnection,
     taken: Taken,
 }
 
 impl Place {
-    /// Counts a large message until it has been sent: clients that do not read would hold one each.
+    /// Counts a large message as buffered until the result is dropped. This bounds what clients leave unread.
     pub(super) fn buffer(&self, bytes: usize) -> Result<Option<Taken>, Resource> {
         self.taken.buffer(bytes)
     }

@@ -1,8 +1,8 @@
-//! Runs checked operations: the one engine behind every transport.
+//! Runs checked operations, for every transport.
 //!
-//! A query or mutation ends by its deadline. A panic in a resolver ends its operation with `INTERNAL` and nothing else: it
-//! is logged here, once, and its text stays in the log. Dropping what [`Engine::run`] or [`Engine::replies`] returns
-//! cancels the operation.
+//! A query or mutation ends by its deadline. A panic in a resolver ends only its own operation, with `INTERNAL`. The
+//! panic is logged here, once; its text is not sent to the client. Dropping the result of [`Engine::run`] or
+//! [`Engine::replies`] cancels the operation.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -27,7 +27,7 @@ use super::request_id::RequestId;
 use super::trace::{self, OperationSpans};
 use super::trusted::Trusted;
 
-/// An executor and what bounds it.
+/// An executor with the limits and permits of its operations.
 #[derive(Clone)]
 pub(super) struct Engine<E> {
     pub(super) executor: E,
@@ -35,16 +35,16 @@ pub(super) struct Engine<E> {
     pub(super) prepare: Prepare,
     pub(super) types: Arc<TypeSystem>,
     pub(super) advice: Advice,
-    /// Time after which a query or mutation is logged as slow; zero: none is.
+    /// Time after which a query or mutation is logged as slow; zero turns the log off.
     pub(super) slow: Duration,
-    /// The request whose operations these are.
+    /// Id of the request to which the operations belong.
     pub(super) request_id: RequestId,
     pub(super) permits: Permits,
     pub(super) trusted: Trusted,
 }
 
 impl<E: Executor> Engine<E> {
-    /// Checks a request of `transport` against the limits.
+    /// Checks a request against the trusted documents, the limits, the schema and the caller's permits.
     pub(super) fn check(&self, parameters: Parameters, transport: Transport) -> Result<Operation, Invalid> {
         let resolved = self.trusted.resolve(parameters, self.permits);
         let checked = resolved.and_then(|parameters| Operation::check(parameters, &self.limits, &self.types));
@@ -55,7 +55,7 @@ impl<E: Executor> Engine<E> {
         if operation.introspects && !self.permits.introspection { Err(Invalid::Introspection) } else { Ok(operation) }
     }
 
-    /// The engine for one operation of a socket, with an id of its own.
+    /// Returns the engine for one operation of a socket, with a request id of its own.
     pub(super) fn for_operation(&self, id: &str) -> Self {
         Self { request_id: self.request_id.operation(id), ..self.clone() }
     }
@@ -86,9 +86,9 @@ impl<E: Executor> Engine<E> {
         reply
     }
 
-    /// Runs an operation of any kind as a stream of answers: of one, unless it is a subscription.
+    /// Runs an operation of any kind and returns the stream of its replies. A query or mutation has one reply.
     pub(super) fn replies(self, mut operation: Operation, transport: Transport) -> BoxStream<'static, Reply> {
-        // Made here, where the request's span is the current one.
+        // Created here because the request's span is the current one here.
         let spans = trace::operation(&mut operation, &self.request_id, transport);
         match operation.kind {
             OperationType::Subscription => within(spans, self.subscribe(operation, transport)).boxed(),
@@ -99,8 +99,9 @@ impl<E: Executor> Engine<E> {
     fn subscribe(self, operation: Operation, transport: Transport) -> impl Stream<Item = Reply> + Send {
         let mut observed = Observed::start(transport, operation.kind);
         let request_id = self.request_id.clone();
-        // Made inside the stream, so that a panic while it is made is caught as well; boxed, as it lives only until then.
         let (shape, limits) = (operation.shape, self.limits);
+        // The executor's stream is created inside this one, so that a panic during its creation is caught as well. The
+        // future is boxed because it is needed only until then.
         let made = async move {
             let request = (self.prepare)(operation.request);
             self.executor.execute_stream(request, None)
@@ -126,12 +127,12 @@ impl<E: Executor> Engine<E> {
     }
 }
 
-/// Runs `prepared` after `first`.
+/// Returns a function that applies `first`, then `then`.
 pub(super) fn compose(first: Prepare, then: Prepare) -> Prepare {
     Arc::new(move |request| then(first(request)))
 }
 
-/// A stream that is polled inside spans.
+/// Returns a stream that is polled inside spans.
 fn within<T>(spans: OperationSpans, items: impl Stream<Item = T>) -> impl Stream<Item = T> {
     let mut items = Box::pin(items);
     stream::poll_fn(move |context| spans.in_scope(|| items.poll_next_unpin(context)))

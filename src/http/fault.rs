@@ -1,7 +1,7 @@
-//! Why an HTTP request is refused before its operation is looked at, and what the client is told.
+//! Reasons an HTTP request is refused before its operation is checked, with the response to the client.
 //!
-//! These have an HTTP status of their own under either media type. What is wrong with the operation itself is an
-//! [`Invalid`](super::Invalid) and goes into the GraphQL answer.
+//! Each has its own HTTP status, under either media type. An error in the operation itself is an
+//! [`Invalid`](super::Invalid) and is part of the GraphQL response.
 
 use async_graphql::ParseRequestError;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -23,7 +23,7 @@ pub(super) enum Fault {
     BodyTooRich { limit: usize },
     #[error("The body took too long to arrive.")]
     BodyTooSlow,
-    #[error("The body broke off.")]
+    #[error("The body ended before it was complete.")]
     BodyBroken,
     #[error("Send the operation as content-type application/json, in UTF-8 and without content-encoding.")]
     ContentType,
@@ -54,11 +54,11 @@ pub(super) enum Fault {
     Closing,
     #[error("The server is at its limit of {}, in total or for this caller; try again later.", .0.limit())]
     Overloaded(Resource),
-    #[error("This is no WebSocket handshake.")]
+    #[error("This is not a valid WebSocket handshake.")]
     Handshake,
 }
 
-/// Code of a request that was not read or run because the server, or its caller's share of it, is used up.
+/// Code of a request that is refused because a resource of the server, or the caller's share of it, is used up.
 const OVERLOADED: &str = "OVERLOADED";
 
 impl From<Resource> for Fault {
@@ -100,7 +100,7 @@ impl Fault {
         }
     }
 
-    /// The limit that was passed, under the name of its field in [`super::Limits`].
+    /// Returns the name of the exceeded limit, which is the name of its field in [`super::Limits`].
     pub(super) fn limit(&self) -> Option<&'static str> {
         match self {
             Self::BodyTooLarge { .. } => Some("body_bytes"),
@@ -110,7 +110,7 @@ impl Fault {
         }
     }
 
-    /// A GraphQL response that is this error.
+    /// Returns a GraphQL response with this error.
     pub(super) fn reply(&self) -> Reply {
         match self {
             Self::Unholdable(flaw) => Invalid::Unholdable(flaw.clone()).into(),
@@ -118,7 +118,7 @@ impl Fault {
         }
     }
 
-    /// The response, in the media type that the client prefers.
+    /// Returns the HTTP response in a media type.
     pub(super) fn respond(&self, media: Media) -> Response {
         let body = self.reply().to_json();
         let mut response = (self.status(), [(header::CONTENT_TYPE, media.content_type())], body).into_response();
@@ -134,14 +134,14 @@ impl Fault {
             Self::Method => Some((header::ALLOW, "GET, POST")),
             Self::Refused(Refusal::Unauthenticated) => Some((header::WWW_AUTHENTICATE, "Bearer")),
             Self::Closing | Self::Overloaded(_) => Some((header::RETRY_AFTER, "1")),
-            // What is left of the body is not read.
+            // The rest of the body is not read.
             Self::BodyTooLarge { .. } | Self::BodyTooSlow | Self::BodyBroken => Some((header::CONNECTION, "close")),
             _ => None,
         }
     }
 }
 
-/// Converts the reason for which async-graphql-axum's extractor refuses a body.
+/// Converts an error of async-graphql-axum's extractor.
 impl From<ParseRequestError> for Fault {
     fn from(error: ParseRequestError) -> Self {
         match error {

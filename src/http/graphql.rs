@@ -1,8 +1,8 @@
 //! GraphQL over HTTP: one request, one response.
 //!
 //! Follows the GraphQL-over-HTTP specification. POST takes `application/json` and runs queries and mutations; GET runs
-//! queries only. Refusals come in the media type that the client prefers. A subscription by POST is answered in parts, if
-//! the client accepts that ([`super::multipart`]).
+//! only queries. Error responses have the media type that the client prefers. A subscription by POST gets a multipart
+//! response if the client accepts that ([`super::multipart`]).
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use super::observe::{self, Transport};
 use super::reply::Reply;
 use super::{body, callers, multipart, streaming};
 
-/// Answers a POST, and a GET that is no WebSocket handshake.
+/// Serves a POST, or a GET that is not a WebSocket handshake.
 pub(super) async fn serve<E: Executor>(State(gate): State<Arc<Gate<E>>>, request: Request) -> Response {
     let transport = if request.method() == Method::POST { Transport::Post } else { Transport::Get };
     let accepted = Accepted::of(request.headers(), transport);
@@ -40,7 +40,7 @@ const OFFERED: &str =
 #[derive(Debug, Clone, Copy)]
 struct Accepted {
     media: Option<Media>,
-    /// Subscriptions in parts; any operation if nothing else is accepted.
+    /// Whether subscriptions get a multipart response. Any operation gets one if `media` is `None`.
     multipart: bool,
 }
 
@@ -50,7 +50,7 @@ impl Accepted {
         Self { media: Media::negotiate(headers), multipart }
     }
 
-    /// The media type of a response that is not in parts.
+    /// Returns the media type of a response that is not multipart.
     fn media(self) -> Media {
         self.media.unwrap_or(Media::Json)
     }
@@ -62,7 +62,7 @@ pub(super) async fn refuse_method(headers: HeaderMap) -> Response {
     refuse(&Fault::Method, Transport::Post, media)
 }
 
-/// Counts a refusal and answers with it.
+/// Counts a refusal and returns its response.
 pub(super) fn refuse(fault: &Fault, transport: Transport, media: Media) -> Response {
     observe::fault(transport, fault);
     fault.respond(media)
@@ -101,7 +101,7 @@ async fn answer<E: Executor>(
     }
 }
 
-/// The response of a reply; what a mutation has done is told even if too much waits to be sent.
+/// Returns the response with a reply. The result of a mutation is sent even if the buffered bytes are at their limit.
 fn respond(reply: Reply, media: Media, slot: Slot, of_mutation: bool) -> Result<Response, Fault> {
     let status = media.status(&reply);
     let body = slot.send(reply.to_json(), of_mutation)?;

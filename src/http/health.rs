@@ -1,4 +1,4 @@
-//! What orchestrators, scrapers and scalers ask: `/livez`, `/readyz`, `/metrics`, `/scaler/outbox`.
+//! Routes for orchestrators, metric scrapers and autoscalers: `/livez`, `/readyz`, `/metrics`, `/scaler/outbox`.
 
 use std::sync::Arc;
 
@@ -17,52 +17,52 @@ use super::admission::{Admit, Caller, Refusal};
 use super::fault::Fault;
 use super::sites::{self, Sites, Use};
 
-/// Whether the replica should get traffic, and why not.
+/// Readiness of the replica for traffic.
 #[derive(Debug, Clone, Serialize)]
 pub struct Readiness {
-    /// Whether it should.
+    /// Whether the replica should get traffic.
     pub ready: bool,
-    /// Parts that are down; some of them may leave the replica useful.
+    /// Parts that are down. A replica with parts down may still be ready.
     pub down: Vec<String>,
 }
 
-/// How much waits in the outbox, for a scaler.
+/// Outbox backlog, for an autoscaler.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OutboxBacklog {
-    /// Rows that are claimable now, on the shards that can be reached; up to 100,000 of each are counted.
+    /// Number of claimable rows on the reachable shards, counted up to 100,000 per shard.
     pub pending: i64,
-    /// Since when the oldest of them waits; 0 when there is none.
+    /// Age in seconds of the oldest claimable row; 0 if there is none.
     pub oldest_age_seconds: f64,
-    /// Shards that could not be asked.
+    /// Shards that could not be reached.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unavailable_shards: Vec<u16>,
 }
 
-/// An answer that takes a question elsewhere; `Err` says why there is none.
+/// Result of a query to other systems; `Err` contains the reason for a failure.
 pub type Asked<T> = BoxFuture<'static, Result<T, String>>;
 
-/// What the health routes ask the application.
+/// Functions by which the health routes query the application.
 #[derive(Clone)]
 pub struct Probes {
-    /// Whether the replica should get traffic.
+    /// Returns the readiness of the replica.
     pub readiness: Arc<dyn Fn() -> Readiness + Send + Sync>,
-    /// All metrics in Prometheus' text format.
+    /// Returns all metrics in Prometheus' text format.
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
-    /// How much waits in the outbox.
+    /// Returns the outbox backlog.
     pub outbox: Arc<dyn Fn() -> Asked<OutboxBacklog> + Send + Sync>,
 }
 
-/// The terms on which a listener answers probes.
+/// Conditions under which a listener serves the health routes.
 #[derive(Clone)]
 pub struct Terms {
     /// Host names that are served.
     pub sites: Sites,
-    /// Admits those that read metrics and backlogs; none admits every caller. `/livez` and `/readyz` are open.
+    /// Admits callers of `/metrics` and `/scaler/outbox`; `None` admits every caller. `/livez` and `/readyz` are open.
     pub admit: Option<Admit>,
 }
 
-/// The health routes of a listener.
+/// Returns the health routes of a listener.
 pub fn routes(probes: Probes, terms: &Terms) -> Router {
     let measured = Router::new().route("/metrics", get(metrics)).route("/scaler/outbox", get(outbox));
     let measured = measured.with_state(probes.clone());
@@ -94,7 +94,7 @@ async fn metrics(State(probes): State<Probes>) -> Response {
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], (probes.metrics)()).into_response()
 }
 
-/// A part that is missing makes the number smaller; 503 only where there is no number, so that a scaler keeps its own.
+/// Returns the backlog of the reachable shards, or 503 if no shard is reachable, so that an autoscaler keeps its scale.
 async fn outbox(State(probes): State<Probes>) -> Response {
     match (probes.outbox)().await {
         Ok(backlog) => Json(backlog).into_response(),

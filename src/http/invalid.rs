@@ -1,7 +1,7 @@
-//! Why an operation is not run: what is wrong with the document or its variables, told in the terms of GraphQL.
+//! Reasons an operation is refused because of its document or its variables.
 //!
-//! Over HTTP these are GraphQL request errors (200 as `application/json`, 400 as `application/graphql-response+json`);
-//! over the streaming transports they are messages of the operation, and the connection goes on.
+//! Over HTTP these are GraphQL request errors (200 as `application/json`, 400 as `application/graphql-response+json`).
+//! Over the streaming transports they are messages of the operation, and the connection stays open.
 
 use async_graphql::{ErrorExtensionValues, Pos, ServerError};
 
@@ -15,20 +15,20 @@ pub enum Invalid {
     TooMuch {
         /// The limit that was passed.
         limit: Limit,
-        /// What it allows.
+        /// The largest allowed amount.
         allowed: u64,
         /// The amount at which the check stopped. The request may contain more.
         actual: u64,
     },
-    /// The request holds a value that can't be kept unchanged.
+    /// The request contains a value that can't be represented unchanged.
     #[error("{0}.")]
     Unholdable(Flaw),
     /// The document is not GraphQL.
     #[error("The document could not be parsed: {message}")]
     Unparsable {
-        /// The parser's words.
+        /// The message of the parser.
         message: String,
-        /// Where the parser stopped.
+        /// Position at which the parser stopped.
         positions: Vec<Pos>,
     },
     /// The caller may not read the schema.
@@ -40,27 +40,27 @@ pub enum Invalid {
     /// The manifest is enforced and does not have the document of the request.
     #[error("This document is not in the server's manifest; send the documentId of one that is.")]
     DocumentNotTrusted,
-    /// The document is GraphQL, but breaks rules of validation.
+    /// The document is GraphQL, but violates rules of validation.
     #[error("{}", .0.first().map(|broken| broken.message.as_str()).unwrap_or_default())]
     Invalid(Vec<Broken>),
 }
 
-/// A broken rule of validation.
+/// A violated rule of validation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broken {
-    /// The reason, and how to mend it.
+    /// The reason, and often the correction to make.
     pub message: String,
-    /// Its places in the document.
+    /// Positions of the violation in the document.
     pub positions: Vec<Pos>,
 }
 
 impl Invalid {
-    /// A rule of validation that is broken at `positions`.
+    /// Returns the error for a rule of validation that is violated at `positions`.
     pub(super) fn rule(message: impl Into<String>, positions: impl Into<Vec<Pos>>) -> Self {
         Self::Invalid(vec![Broken { message: message.into(), positions: positions.into() }])
     }
 
-    /// The stable code of `errors[].extensions.code`.
+    /// Returns the stable code for `errors[].extensions.code`.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -79,7 +79,7 @@ impl Invalid {
         self.into_errors().into_iter().map(|error| error.message)
     }
 
-    /// The errors as they go into a response.
+    /// Returns the errors for the response.
     pub(super) fn into_errors(self) -> Vec<ServerError> {
         let mut extensions = ErrorExtensionValues::default();
         extensions.set("code", self.code());
@@ -112,11 +112,11 @@ pub enum Limit {
     DocumentBytes,
     /// Tokens of the document.
     Tokens,
-    /// Brackets within brackets of the document.
+    /// Depth of nested brackets in the document.
     Brackets,
-    /// Fields within fields.
+    /// Depth of nested fields.
     Depth,
-    /// Selection sets within selection sets.
+    /// Depth of nested selection sets.
     Nesting,
     /// Operations of the document.
     Operations,
@@ -126,24 +126,24 @@ pub enum Limit {
     Arguments,
     /// Directives of an element.
     Directives,
-    /// Fields and fragments, with fragments spread.
+    /// Fields and fragments, counted after fragments are spread.
     Fields,
-    /// Aliases with fragments spread.
+    /// Aliases, counted after fragments are spread.
     Aliases,
-    /// Estimated values of the answer.
+    /// Estimated number of values in the response.
     Cost,
-    /// Bytes of the arguments' values, each use of a variable counted.
+    /// Bytes of the arguments' values, counted at each use of a variable.
     ArgumentBytes,
     /// Comparisons of fields with equal response keys.
     Comparisons,
     /// Bytes of the response, or of one item of a subscription.
     ResponseBytes,
-    /// Operations at once on one socket.
+    /// Operations that run at once on one WebSocket.
     OperationsPerSocket,
 }
 
 impl Limit {
-    /// Refuses an `actual` beyond `allowed`.
+    /// Returns an error if `actual` is greater than `allowed`.
     pub(super) fn check(self, actual: u64, allowed: u64) -> Result<(), Invalid> {
         if actual > allowed {
             return Err(Invalid::TooMuch { limit: self, allowed, actual });
@@ -151,7 +151,7 @@ impl Limit {
         Ok(())
     }
 
-    /// The name under which metrics and `extensions.limit` know it.
+    /// Returns the name of the limit in metrics and in `extensions.limit`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -178,20 +178,20 @@ impl Limit {
         match self {
             Self::DocumentBytes => "number of bytes in a document",
             Self::Tokens => "number of tokens in a document",
-            Self::Brackets => "number of brackets within brackets",
+            Self::Brackets => "depth of nested brackets",
             Self::Depth => "depth of fields",
             Self::Nesting => "depth of selection sets and fragments",
             Self::Operations => "number of operations in a document",
             Self::Variables => "number of variables that an operation defines",
             Self::Arguments => "number of arguments of a field or directive",
-            Self::Directives => "number of directives at one place",
+            Self::Directives => "number of directives on one element",
             Self::Fields => "number of fields and fragments, with fragments spread,",
             Self::Aliases => "number of aliases, with fragments spread,",
-            Self::Cost => "estimated number of values in an answer",
-            Self::ArgumentBytes => "number of bytes in arguments, with each use of a variable counted,",
+            Self::Cost => "estimated number of values in a response",
+            Self::ArgumentBytes => "number of bytes in arguments, counted at each use of a variable,",
             Self::Comparisons => "number of comparisons of fields with the same name or alias",
             Self::ResponseBytes => "number of bytes in a response",
-            Self::OperationsPerSocket => "number of operations at once on a connection",
+            Self::OperationsPerSocket => "number of operations that run at once on a connection",
         }
     }
 }

@@ -1,17 +1,17 @@
 //! Counts a document's tokens and brackets before it is parsed.
 //!
-//! The parser is recursive and builds a tree, so what it may be given is decided here: one pass over the bytes, no
-//! allocation, an answer at the first byte beyond a limit. A document that is no GraphQL is counted somehow and left to
-//! the parser to refuse. Tokens are those of the GraphQL specification (section 2.1), except that a number with a sign, a
-//! fraction or an exponent counts as several.
+//! The parser is recursive and builds a tree, so its input is limited here: in one pass over the bytes, without
+//! allocation, which stops at the first byte beyond a limit. The count of a document that is not GraphQL has no
+//! meaning; the parser refuses such a document. Tokens are those of the GraphQL specification (section 2.1), except
+//! that a number with a sign, a fraction or an exponent counts as several tokens.
 
 use super::invalid::{Invalid, Limit};
 use super::limits::Limits;
 
-/// Brackets within brackets that the recursive parser is trusted with. Selection sets are limited further after parsing.
+/// Maximum depth of brackets that the recursive parser gets. Selection sets are limited further after parsing.
 const MAX_BRACKETS: usize = 64;
 
-/// Refuses a document that is too long, has too many tokens, or too many brackets within brackets.
+/// Refuses a document that is too long, has too many tokens, or nests brackets too deeply.
 pub(super) fn check(document: &str, limits: &Limits) -> Result<(), Invalid> {
     Limit::DocumentBytes.check(document.len() as u64, limits.document_bytes as u64)?;
     let mut lexer = Lexer { bytes: document.as_bytes(), at: 0 };
@@ -35,7 +35,7 @@ struct Lexer<'a> {
 }
 
 impl Lexer<'_> {
-    /// The first byte of the next token.
+    /// Moves past the next token and returns its first byte.
     fn next_token(&mut self) -> Option<u8> {
         self.skip_ignored();
         let first = *self.bytes.get(self.at)?;
@@ -66,8 +66,8 @@ impl Lexer<'_> {
         self.at += rest.iter().position(|byte| !matches(*byte)).unwrap_or(rest.len());
     }
 
-    /// Skips the rest of a string or block string; an unterminated one ends with the document or, unless it is a block
-    /// string, with its line.
+    /// Skips the rest of a string or block string. An unterminated string ends with its line. An unterminated block
+    /// string ends with the document.
     fn skip_string(&mut self) {
         let block = self.bytes[self.at..].starts_with(b"\"\"");
         if block {
@@ -87,7 +87,8 @@ impl Lexer<'_> {
     }
 }
 
-/// Counts the values, keys included, of a JSON text; a text that is no JSON is counted somehow.
+/// Returns the approximate number of values and keys in a JSON text. For a text that is not JSON the number has no
+/// meaning.
 pub(super) fn json_values(text: &[u8]) -> usize {
     let (mut count, mut quoted, mut escaped) = (0, false, false);
     for byte in text {
@@ -112,21 +113,21 @@ mod tests {
     }
 
     #[test]
-    fn strings_comments_and_commas_are_no_tokens_of_their_own() {
+    fn strings_count_as_one_token_and_comments_and_commas_as_none() {
         assert_eq!(tokens("{ a(b: \"x { y \\\" }\"), ...c } # { {"), b"{a(b:\").c}");
         assert_eq!(tokens("\"\"\" { \\\"\"\" \" { \"\"\" a"), b"\"a");
         assert_eq!(tokens("\"\" a"), b"\"a");
     }
 
     #[test]
-    fn an_unterminated_string_ends_with_its_line() {
+    fn unterminated_string_ends_with_its_line() {
         assert_eq!(tokens("\"abc { \n a"), b"\"a");
         assert_eq!(tokens("\"abc\\"), b"\"");
         assert_eq!(tokens("\"\"\"abc { \n a"), b"\"");
     }
 
     #[test]
-    fn deep_brackets_are_refused_before_the_parser_sees_them() {
+    fn deep_brackets_and_too_many_tokens_are_refused() {
         let limits = Limits::default();
         assert!(check(&"[".repeat(MAX_BRACKETS), &limits).is_ok());
         assert!(check(&"[".repeat(MAX_BRACKETS + 1), &limits).is_err());
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn json_values_ignore_what_is_quoted() {
+    fn json_values_ignore_punctuation_in_strings() {
         assert_eq!(json_values(br#"{"a,[\"{": [1, 2, {"b": 3}]}"#), 7);
     }
 }

@@ -1,14 +1,14 @@
-//! Content types: what a request is sent in, and what its answer is wanted in.
+//! Content types of requests, and negotiation of the content type of responses.
 //!
-//! By the GraphQL-over-HTTP specification (sections 4 and 6): a request is `application/json` in UTF-8, and is refused in
-//! anything that a browser would send across sites without asking first. An answer is `application/graphql-response+json`
-//! or, when nothing is asked for, `application/json`.
+//! These follow the GraphQL-over-HTTP specification (sections 4 and 6). A request must be `application/json` in UTF-8.
+//! So types that a browser sends to other sites without a preflight are refused. A response is
+//! `application/graphql-response+json`, or `application/json` if the client has no preference.
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::reply::Reply;
 
-/// A media type of an answer.
+/// Media type of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Media {
     Json,
@@ -16,8 +16,8 @@ pub(super) enum Media {
 }
 
 impl Media {
-    /// What the client likes best: the greatest quality, then the most specific range, then the one named first.
-    /// None when it accepts neither.
+    /// Returns the media type that the client prefers: by the highest quality, then the most specific range, then the
+    /// order in `Accept`. `None` if the client accepts neither.
     pub(super) fn negotiate(headers: &HeaderMap) -> Option<Self> {
         let ranges = ranges(headers);
         if ranges.is_empty() {
@@ -29,12 +29,12 @@ impl Media {
         best.0.map(|_| best.1)
     }
 
-    /// Whether the client accepts `text/event-stream`.
+    /// Returns whether the client accepts `text/event-stream`.
     pub(super) fn accepts_event_stream(headers: &HeaderMap) -> bool {
         preference("text/event-stream", &ranges(headers)).is_some_and(|(_, specificity, _)| specificity > 0)
     }
 
-    /// Whether the client accepts subscriptions in parts, as `multipart/mixed;subscriptionSpec=1.0`.
+    /// Returns whether the client accepts `multipart/mixed;subscriptionSpec=1.0`.
     pub(super) fn accepts_multipart(headers: &HeaderMap) -> bool {
         elements(headers).any(|element| {
             let (name, parameters) = split(element);
@@ -45,7 +45,7 @@ impl Media {
         })
     }
 
-    /// The status of an answer: `application/json` has 200 for all that could be read (section 6.4.1).
+    /// Returns the status of a response. It is always 200 for `application/json` (section 6.4.1).
     pub(super) fn status(self, reply: &Reply) -> StatusCode {
         match self {
             Self::Json => StatusCode::OK,
@@ -68,7 +68,8 @@ impl Media {
     }
 }
 
-/// One element of `Accept`: a lower-case type or range, its quality in thousandths, and its place, earlier being greater.
+/// One element of `Accept`: a lower-case type or range, its quality in thousandths, and its place. Earlier elements
+/// have a greater place.
 struct Range {
     name: String,
     quality: u16,
@@ -84,7 +85,7 @@ fn ranges(headers: &HeaderMap) -> Vec<Range> {
     elements(headers).zip(0_isize..).map(|(element, index)| range(element, -index)).collect()
 }
 
-/// A range; one that asks for a charset that is not UTF-8 is not wanted.
+/// Reads a range. A range with another charset than UTF-8 gets quality 0.
 fn range(element: &str, place: isize) -> Range {
     let (name, parameters) = split(element);
     let quality = parameters.iter().map(|(key, value)| match key.as_str() {
@@ -95,7 +96,8 @@ fn range(element: &str, place: isize) -> Range {
     Range { name, quality: quality.min().unwrap_or(1_000), place }
 }
 
-/// How much a type is wanted: the quality and place of the most specific range it is in. None if it is not wanted.
+/// Returns the quality, specificity and place of the most specific range that matches a type. `None` if the type is not
+/// accepted.
 fn preference(name: &str, ranges: &[Range]) -> Option<(u16, u8, isize)> {
     let specificity = |range: &Range| match range.name.as_str() {
         exact if exact == name => Some(2),
@@ -107,7 +109,7 @@ fn preference(name: &str, ranges: &[Range]) -> Option<(u16, u8, isize)> {
     (range.quality > 0).then_some((range.quality, specificity, range.place))
 }
 
-/// Whether a body may be read as JSON.
+/// Returns whether a body is uncompressed JSON in UTF-8 according to its headers.
 pub(super) fn is_json(headers: &HeaderMap) -> bool {
     let Some(Ok(value)) = headers.get(header::CONTENT_TYPE).map(HeaderValue::to_str) else {
         return false;
@@ -118,7 +120,7 @@ pub(super) fn is_json(headers: &HeaderMap) -> bool {
     name == "application/json" && utf8 && plain
 }
 
-/// The lower-case name and parameters of a media type or range.
+/// Returns the lower-case name and parameters of a media type or range.
 fn split(value: &str) -> (String, Vec<(String, String)>) {
     let mut parts = value.split(';').map(str::trim);
     let name = parts.next().unwrap_or_default().to_ascii_lowercase();
@@ -130,7 +132,7 @@ fn is_utf8(charset: &str) -> bool {
     matches!(charset.trim_matches('"').to_ascii_lowercase().as_str(), "utf-8" | "utf8")
 }
 
-/// A quality (RFC 9110, section 12.4.2) in thousandths; one that can't be read counts as 1.
+/// Returns a quality (RFC 9110, section 12.4.2) in thousandths. A malformed quality counts as 1.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn thousandths(quality: &str) -> u16 {
     quality.parse::<f32>().map_or(1_000, |quality| (quality.clamp(0.0, 1.0) * 1_000.0) as u16)
@@ -145,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_accepted_type_wins() {
+    fn preferred_type_is_negotiated() {
         let cases = [
             ("", Some(Media::Json)),
             ("*/*", Some(Media::Json)),
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_accepted_by_their_specification() {
+    fn multipart_needs_its_subscription_spec() {
         let accepts = |accept: &'static str| {
             Media::accepts_multipart(&HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(accept))]))
         };
@@ -187,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn only_plain_utf8_json_is_read() {
+    fn only_utf8_json_is_accepted() {
         let content = |value: &'static str| {
             is_json(&HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static(value))]))
         };

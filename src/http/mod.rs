@@ -1,29 +1,31 @@
 //! The transport: GraphQL over HTTP, WebSocket and server-sent events, for any executor.
 //!
-//! What it guarantees, whatever the schema does and whatever a client sends:
+//! These guarantees hold for every schema and for all input from clients:
 //!
-//! - Nothing is read, queued or awaited without a bound; the bounds are [`Limits`].
-//! - An operation is counted, weighed, validated and merged before it runs, at a bounded cost (`document`); its kind is
-//!   known before it runs, and fields with equal response keys run once.
-//! - A query or mutation ends by its deadline; a panic ends its operation alone.
-//! - An answer has the shape that its operation asked for, also where fields failed ([`Edge::types`]).
-//! - Connections, requests in flight and buffered bytes are capped, in total and per caller ([`listener`]); what goes
-//!   beyond is refused at once with 503.
-//! - Every error has an `extensions.code`, and tells nothing internal.
-//! - A page of another site can't use this server through its visitor's browser.
+//! - Every read, queue and wait has a bound; the bounds are [`Limits`].
+//! - An operation is measured, validated and merged before it runs, at a bounded cost (`document`). Its kind is known
+//!   before it runs, and fields with equal response keys run once.
+//! - A query or mutation ends by its deadline. A panic ends only its own operation.
+//! - A response has the shape of its operation, even if fields failed ([`Edge::types`]).
+//! - Connections, requests in flight and buffered bytes are capped, in total and per caller ([`listener`]). A request
+//!   beyond a cap is refused at once with 503.
+//! - Every error has an `extensions.code` and contains no internal detail.
+//! - A page of another site can't use this server through its visitor's browser, unless its origin is allowed.
 //!
-//! It relies on the application for admitting callers ([`Edge::admit`]), for what operations need ([`Edge::prepare`]), and
-//! for the two ends of a shutdown: it cancels [`Edge::closing`], then waits for [`Edge::connections`].
+//! The module relies on the application in three ways. [`Edge::admit`] admits callers. [`Edge::prepare`] attaches the
+//! data that operations need. At a shutdown the application cancels [`Edge::closing`], then waits for
+//! [`Edge::connections`].
 //!
-//! Of async-graphql-axum it uses the request extractor, over a body that was read within its bounds. The rest of that
-//! crate does not keep the promises above (`tests/it/edge/integration.rs` shows each difference):
+//! Only the request extractor of async-graphql-axum is used, on a body that was read within its limits. The rest of
+//! that crate does not give the guarantees above (`tests/it/edge/integration.rs` shows each difference):
 //!
-//! - Its responses have the status 200 whatever happened, its GET runs mutations and ignores `operationName`, and its POST
-//!   takes any content type. So [`graphql`] and [`media`] are our own.
-//! - Its multipart stream lacks the wrapper `payload`, leaves out an item that can't be written, and sends the delimiter of
-//!   a part with the next part, so a client sees each item one item late. So [`multipart`] is our own.
-//! - Its WebSocket has no back-pressure, timeouts or limits, and the wrong close codes; it has no server-sent events. Both
-//!   are our own, and so share an item that is written once for many readers (bytes in a reply's data).
+//! - Its responses always have the status 200. Its GET runs mutations and ignores `operationName`. Its POST takes any
+//!   content type. [`graphql`] and [`media`] replace these parts.
+//! - Its multipart stream lacks the wrapper `payload` and omits an item that can't be serialised. It sends the
+//!   delimiter of a part with the next part, so a client sees each item one item late. [`multipart`] replaces it.
+//! - Its WebSocket has no back-pressure, timeouts or limits, and uses wrong close codes. It has no server-sent events.
+//!   [`websocket`] and [`sse`] replace these parts. They can send an item that was serialised once for many readers
+//!   (bytes in a reply's data).
 //!
 //! ```text
 //! router → post/get → body, media ┐

@@ -2,14 +2,15 @@
 //! (<https://www.apollographql.com/docs/graphos/routing/operations/subscriptions/multipart-protocol>).
 //!
 //! A part is one JSON object: `{"payload": …}` with a GraphQL response, `{}` as heartbeat, or
-//! `{"payload": null, "errors": […]}` when the server ends the stream before the operation has ended. The delimiter
-//! follows each part at once: a client takes a part for whole when it has read the delimiter after it.
+//! `{"payload": null, "errors": […]}` when the server ends the stream before the operation has ended. The delimiter is
+//! sent together with the part before it, because a client considers a part complete only when the delimiter has
+//! arrived.
 
 use bytes::Bytes;
 
 use super::streaming::Framing;
 
-/// The parts of a multipart response.
+/// Returns the framing of a multipart response.
 pub(super) fn framing() -> Framing {
     Framing {
         content_type: "multipart/mixed;boundary=\"graphql\";subscriptionSpec=1.0",
@@ -20,7 +21,7 @@ pub(super) fn framing() -> Framing {
         reply: |reply| part(&format!(r#"{{"payload":{}}}"#, reply.to_json()), ""),
         complete: Bytes::from_static(b"--\r\n"),
         interrupted: |end| {
-            // Such a reply is an object whose only member is `errors`.
+            // The reply is an object with the only member `errors`.
             let errors = end.reply().to_json();
             Some(part(&errors.replacen('{', r#"{"payload":null,"#, 1), "--\r\n"))
         },

@@ -1,9 +1,10 @@
-//! What the edge tells of itself through the `metrics` facade.
+//! Metrics of the transport, and the log of slow operations.
 //!
-//! An operation's outcome is one of ok, error (of a resolver), refused (by the executor), timeout, internal, cancelled.
+//! The outcome of an operation is one of ok, error (of a resolver), refused (by the executor), timeout, internal,
+//! cancelled.
 //!
-//! A query or mutation that was slow is logged with the SHA-256 of its document. Its variables are not, as they may hold
-//! what a log must not.
+//! A slow query or mutation is logged with the SHA-256 of its document. Its variables are not logged, because they may
+//! contain sensitive data.
 
 use std::time::{Duration, Instant};
 
@@ -23,23 +24,23 @@ use super::trace;
 /// Describes the metrics to the recorder.
 pub(super) fn describe() {
     describe_counter!("graphql_operations_total", "Operations that ran, by transport, operation and outcome");
-    describe_histogram!("graphql_operation_duration_seconds", "How long operations ran, by transport and operation");
-    describe_gauge!("graphql_operations_active", "Operations that are running, by transport and operation");
+    describe_histogram!("graphql_operation_duration_seconds", "Duration of operations, by transport and operation");
+    describe_gauge!("graphql_operations_active", "Running operations, by transport and operation");
     describe_gauge!("graphql_connections", "Open WebSockets and event streams, by transport");
     describe_counter!("graphql_refusals_total", "Requests that were refused before they ran, by transport and code");
     describe_counter!("graphql_limit_rejections_total", "Requests beyond a limit, by limit");
-    describe_gauge!("graphql_requests", "Requests that are read, run or sent");
-    describe_counter!("graphql_socket_closes_total", "WebSockets that were closed for a reason, by close code");
+    describe_gauge!("graphql_requests", "Requests in flight, until the response is sent");
+    describe_counter!("graphql_socket_closes_total", "WebSockets that the server closed, by close code");
 }
 
 /// Describes the metrics of listeners to the recorder.
 pub(super) fn describe_connections() {
     describe_gauge!("http_connections", "Open HTTP connections and WebSockets");
-    describe_counter!("http_connections_refused_total", "Connections that were refused because all places were busy");
-    describe_counter!("http_connections_evicted_total", "Connections without a request that made room for another one");
+    describe_counter!("http_connections_refused_total", "Connections that were refused at the cap on connections");
+    describe_counter!("http_connections_evicted_total", "Idle connections that were closed for a new connection");
 }
 
-/// The way an operation came in.
+/// Transport of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Transport {
     Post,
@@ -50,7 +51,7 @@ pub(super) enum Transport {
 }
 
 impl Transport {
-    /// The transport of a request that was refused before it reached one.
+    /// Returns the transport of a request that was refused before a handler received it.
     pub(super) fn of(parts: &Parts) -> Self {
         match &parts.method {
             _ if parts.headers.contains_key(header::UPGRADE) => Self::WebSocket,
@@ -71,13 +72,13 @@ impl Transport {
     }
 }
 
-/// One operation under way. Dropped before it is settled, it counts as cancelled.
+/// A running operation. It counts as cancelled if it is dropped before [`Observed::settle`].
 pub(super) struct Observed {
     transport: &'static str,
     operation: &'static str,
     started: Instant,
     outcome: &'static str,
-    /// Absent where no duration is slow.
+    /// Absent if slow operations are not logged.
     slow: Option<SlowLog>,
 }
 
@@ -96,7 +97,7 @@ impl Observed {
         Self { transport, operation, started: Instant::now(), outcome: "cancelled", slow: None }
     }
 
-    /// Logs the operation when it ends, if it takes at least `least`.
+    /// Logs the operation at its end if it took at least `least`. Zero turns this off.
     pub(super) fn log_slow(mut self, least: Duration, operation: &mut Operation, request_id: &RequestId) -> Self {
         if !least.is_zero() {
             let name = trace::name(operation);
@@ -106,7 +107,7 @@ impl Observed {
         self
     }
 
-    /// Takes note of an answer. A subscription has failed when its last answer has.
+    /// Records the outcome of a reply. The last reply of a subscription determines its outcome.
     pub(super) fn settle(&mut self, reply: &Reply) {
         self.outcome = match reply.code() {
             None => "ok",
@@ -117,7 +118,7 @@ impl Observed {
         };
     }
 
-    /// Takes note of the end of a stream.
+    /// Records the end of a stream.
     pub(super) fn complete(&mut self) {
         if self.outcome == "cancelled" {
             self.outcome = "ok";
@@ -145,7 +146,7 @@ impl Drop for Observed {
     }
 }
 
-/// The name of an operation's kind.
+/// Returns the name of an operation's kind.
 pub(super) fn kind(kind: OperationType) -> &'static str {
     match kind {
         OperationType::Query => "query",
@@ -158,7 +159,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat()
 }
 
-/// An open WebSocket or event stream.
+/// Counts an open WebSocket or event stream until it is dropped.
 pub(super) struct OpenConnection(&'static str);
 
 impl OpenConnection {
@@ -174,12 +175,12 @@ impl Drop for OpenConnection {
     }
 }
 
-/// An HTTP request that was refused.
+/// Counts a refused HTTP request.
 pub(super) fn fault(transport: Transport, fault: &Fault) {
     refusal(transport, fault.code(), fault.limit());
 }
 
-/// An operation that was refused.
+/// Counts a refused operation.
 pub(super) fn invalid(transport: Transport, invalid: &Invalid) {
     let limit = match invalid {
         Invalid::TooMuch { limit, .. } => Some(limit.name()),
@@ -188,7 +189,7 @@ pub(super) fn invalid(transport: Transport, invalid: &Invalid) {
     refusal(transport, invalid.code(), limit);
 }
 
-/// A WebSocket that the server closed.
+/// Counts a WebSocket that the server closed.
 pub(super) fn socket_close(code: u16) {
     counter!("graphql_socket_closes_total", "code" => code.to_string()).increment(1);
 }

@@ -1,4 +1,4 @@
-//! A request becomes an operation: checked against the limits, validated, merged, its kind known, nothing run yet.
+//! Turns a request into an operation that may run: checked against the limits, validated and merged.
 
 use async_graphql::parser::types::OperationType;
 use async_graphql::{Extensions, Request, Variables};
@@ -15,7 +15,7 @@ use noetl_json::Typed;
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "Given")]
 pub(super) struct Parameters {
-    /// Empty where a trusted document is selected.
+    /// Text of the document; empty if the request selects a trusted document.
     pub(super) query: String,
     pub(super) document_id: Option<String>,
     pub(super) operation_name: Option<String>,
@@ -23,7 +23,7 @@ pub(super) struct Parameters {
     pub(super) extensions: Extensions,
 }
 
-/// The parameters as the GraphQL-over-HTTP specification names them.
+/// The parameters under their names in the GraphQL-over-HTTP specification.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Given {
@@ -66,16 +66,16 @@ impl Typed for Parameters {}
 pub(super) struct Operation {
     pub(super) request: Request,
     pub(super) kind: OperationType,
-    /// What its answers look like.
+    /// Shape of its responses.
     pub(super) shape: Shape,
-    /// Whether it reads the schema.
+    /// Whether it reads the schema by introspection.
     pub(super) introspects: bool,
 }
 
 impl Operation {
-    /// Checks a request. The cheapest checks come first; nothing here takes longer than the limits allow.
+    /// Checks a request, at a cost that the limits bound. The cheapest checks come first.
     pub(super) fn check(parameters: Parameters, limits: &Limits, types: &TypeSystem) -> Result<Self, Invalid> {
-        // Clients that have no name to give may give an empty one.
+        // Some clients send an empty name if they have none.
         let name = parameters.operation_name.filter(|name| !name.is_empty());
         let selected = Selected { query: &parameters.query, operation: name.as_deref() };
         let Checked { kind, document, variables, shape, introspects } =
@@ -88,11 +88,11 @@ impl Operation {
     }
 }
 
-/// Checks the body of a POST, from its bytes to an operation that may run. Nothing is run.
+/// Checks the body of a POST and returns its request, without running it.
 ///
 /// # Errors
 ///
-/// The code of the first error that the response would have.
+/// Returns the code of the first error in the response that the body would get.
 pub async fn check_body(body: Bytes, limits: &Limits, types: &TypeSystem) -> Result<Request, &'static str> {
     let parameters = body::parameters(body, limits).await.map_err(|fault| fault.code())?;
     let operation = Operation::check(parameters, limits, types).map_err(|invalid| invalid.code())?;

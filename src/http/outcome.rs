@@ -1,14 +1,14 @@
-//! Mutations whose outcome is unknown: their deadline passed while they may have had an effect.
+//! Advice for mutations whose outcome is unknown, because they reached their deadline and may have taken effect.
 
 use std::collections::{BTreeSet, HashSet};
 
 use async_graphql::parser::types::{ExecutableDocument, Selection, SelectionSet};
 use async_graphql::{Name, Request};
 
-/// Returns the sentence that says how to find out the outcome of a mutation, by the name of its root field.
+/// Returns the sentence that tells how to find out the outcome of a mutation, by the name of its root field.
 pub type Advice = fn(field: &str) -> Option<&'static str>;
 
-/// Returns the advice on each root field of a request's operation, each sentence once.
+/// Returns the advice on the root fields of a request's operation. Each sentence appears once.
 pub(super) fn advise(request: &mut Request, advice: Advice) -> Vec<&'static str> {
     let name = request.operation_name.clone();
     let Ok(document) = request.parsed_query() else { return Vec::new() };
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn each_root_field_is_advised_on_once_through_fragments() {
+    fn root_fields_in_fragments_get_advice_and_each_sentence_appears_once() {
         let query = "query Q { c } mutation M { a x: b ... { d } ...F } fragment F on Mutation { c { a } ...F }";
         assert_eq!(sentences(query), ["Ask for it.", "Look at it."]);
         assert_eq!(sentences("mutation M { d { a } }"), [""; 0]);

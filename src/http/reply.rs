@@ -1,8 +1,8 @@
-//! The answer to one operation, in the form that every transport sends. Bytes in its data are JSON text.
+//! The response to one operation, in the form that every transport sends. Bytes in its data are JSON text.
 //!
-//! Each error carries an `extensions.code`. What a resolver coded is kept. An error without a code and without a path was
-//! found by the executor in the request itself. An error without a code that has a path comes from a resolver that did not
-//! mean it for the client: it is logged here, once, and told as `INTERNAL`.
+//! Each error has an `extensions.code`. A code that a resolver set is kept. An error without a code and without a path
+//! comes from the executor, which found it in the request. An error without a code but with a path is an unexpected
+//! error of a resolver: it is logged here, once, and the client gets `INTERNAL`.
 
 use async_graphql::{ErrorExtensionValues, Response, ServerError, Value};
 use axum::http::{HeaderMap, StatusCode};
@@ -13,14 +13,14 @@ use super::request_id::RequestId;
 use super::size;
 use noetl_json as json;
 
-/// Errors of one answer. Those of validation are bounded by [`errors`](super::Limits::errors).
+/// Maximum number of errors in one response. [`errors`](super::Limits::errors) bounds those of validation.
 const MAX_ERRORS: usize = 100;
-/// Bytes of an error's message: the parser's messages quote the line.
+/// Maximum number of bytes in an error's message. The parser's messages quote a line of the document.
 const MAX_MESSAGE: usize = 1_000;
-/// Bytes around the data of a response without errors.
+/// Number of bytes around the data in a response without errors.
 const ENVELOPE: usize = r#"{"data":}"#.len();
 
-/// An answer; without `data` the operation did not run, or did not run to its end.
+/// A GraphQL response. `data` is absent if the operation did not run, or did not run to its end.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Reply {
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -34,12 +34,13 @@ pub(super) struct Reply {
 }
 
 impl Reply {
-    /// The operation ran into its deadline.
+    /// Returns the reply for an operation that reached its deadline.
     pub(super) fn timeout() -> Self {
         Self::fault("TIMEOUT", "The operation did not finish in time; ask for less, or try again later.")
     }
 
-    /// A mutation ran into its deadline: it may have had its effect. `advice` says how to find out.
+    /// Returns the reply for a mutation that reached its deadline and may have taken effect. `advice` tells how to find
+    /// out.
     pub(super) fn outcome_unknown(advice: &[&str]) -> Self {
         let unknown = "The mutation did not finish in time, so its outcome is unknown: it may have taken effect.";
         let mut reply = Self::fault("TIMEOUT", [&[unknown], advice].concat().join(" "));
@@ -49,48 +50,48 @@ impl Reply {
         reply
     }
 
-    /// The caller's admission has ended.
+    /// Returns the reply for a caller whose admission has ended.
     pub(super) fn expired() -> Self {
         Self::fault("UNAUTHENTICATED", "The token has expired or was withdrawn; connect again with a valid one.")
     }
 
-    /// The operation failed for no fault of the client's.
+    /// Returns the reply for an operation that failed because of a server error.
     pub(super) fn internal() -> Self {
         Self::fault("INTERNAL", INTERNAL)
     }
 
-    /// An answer that is one error.
+    /// Returns a reply with one error and no data.
     pub(super) fn fault(code: &str, message: impl Into<String>) -> Self {
         let mut error = ServerError::new(message, None);
         set_code(&mut error, code);
         Self { errors: vec![error], ..Self::default() }
     }
 
-    /// Says in each error `INTERNAL` the request whose log lines tell the cause.
+    /// Adds the request id to each error `INTERNAL`, so that the cause can be found in the log.
     pub(super) fn name_request(&mut self, id: &RequestId) {
         for error in self.errors.iter_mut().filter(|error| code(error) == Some("INTERNAL")) {
             error.extensions.get_or_insert_default().set("requestId", id.as_str());
         }
     }
 
-    /// Whether the response has at most `limit` bytes.
+    /// Returns whether the response has at most `limit` bytes.
     pub(super) fn fits(&self, limit: usize) -> bool {
         let bare = self.errors.is_empty() && self.extensions.is_empty();
         let small = |data: &Value| size::at_most(data) + ENVELOPE <= limit;
         bare && self.data.as_ref().is_none_or(small) || size::fits(self, limit)
     }
 
-    /// Whether the operation ran.
+    /// Returns whether the operation ran.
     pub(super) fn executed(&self) -> bool {
         self.data.is_some()
     }
 
-    /// The code of the first error.
+    /// Returns the code of the first error.
     pub(super) fn code(&self) -> Option<&str> {
         self.errors.first().and_then(code)
     }
 
-    /// The status under `application/graphql-response+json` (GraphQL over HTTP, section 6.4.2).
+    /// Returns the status under `application/graphql-response+json` (GraphQL over HTTP, section 6.4.2).
     pub(super) fn status(&self) -> StatusCode {
         match self.code() {
             _ if self.executed() => StatusCode::OK,
@@ -102,10 +103,10 @@ impl Reply {
         }
     }
 
-    /// The answer as JSON. A value that JSON can't hold is a fault of the schema.
+    /// Returns the response as JSON. A value that can't be written as JSON is a defect of the schema.
     pub(super) fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_else(|error| {
-            tracing::error!(%error, "an answer could not be written as JSON");
+            tracing::error!(%error, "a response could not be written as JSON");
             format!(r#"{{"errors":[{{"message":"{INTERNAL}","extensions":{{"code":"INTERNAL"}}}}]}}"#)
         })
     }
@@ -138,14 +139,14 @@ impl From<Response> for Reply {
     }
 }
 
-const INTERNAL: &str = "The server failed to answer; the fault is logged. Try again later.";
+const INTERNAL: &str = "The server failed to process the request; the error is logged. Try again later.";
 
-/// Gives an error of the executor its code.
+/// Sets the code of an error of the executor, and shortens its message.
 fn settle(error: &mut ServerError) {
     if code(error).is_none() && error.path.is_empty() {
         set_code(error, "GRAPHQL_VALIDATION_FAILED");
     } else if code(error).is_none() {
-        tracing::error!(message = %error.message, path = ?error.path, "a resolver failed without a code");
+        tracing::error!(message = %error.message, path = ?error.path, "a resolver returned an error without a code");
         INTERNAL.clone_into(&mut error.message);
         set_code(error, "INTERNAL");
     }

@@ -1,7 +1,7 @@
-//! The id of a request, by which an operator finds its log lines and spans.
+//! Request ids, by which an operator finds the log lines and spans of a request.
 //!
-//! A caller may choose the id of an HTTP request. What it sends reaches logs and responses, so an id is kept only if it is
-//! short and plain; otherwise the request gets one of the server's.
+//! A caller may choose the id of an HTTP request. The id appears in logs and responses, so it is kept only if it is
+//! short and has only plain characters. Otherwise the server generates one.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,9 +12,9 @@ use tracing::{Span, info_span};
 
 /// The header that carries the id, in requests and in responses.
 pub(super) const HEADER: HeaderName = HeaderName::from_static("x-request-id");
-/// Bytes of an id that a caller chose.
+/// Maximum number of bytes in an id that a caller chose.
 const MAX_BYTES: usize = 128;
-/// Bytes that an operation's id on its socket adds.
+/// Maximum number of characters that the id of an operation on its socket adds.
 const MAX_OPERATION_BYTES: usize = 64;
 
 /// An id of letters, digits and `-_.:/+=@`. Cheap to clone.
@@ -22,7 +22,7 @@ const MAX_OPERATION_BYTES: usize = 64;
 pub(super) struct RequestId(Arc<str>);
 
 impl RequestId {
-    /// The caller's id, if the headers have exactly one and it is well formed; otherwise a fresh one.
+    /// Returns the caller's id if the headers have exactly one and it is well formed; otherwise a fresh one.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let mut given = headers.get_all(HEADER).iter();
         let only = given.next().filter(|_| given.next().is_none());
@@ -33,7 +33,7 @@ impl RequestId {
         }
     }
 
-    /// An id that no other request has, on any replica.
+    /// Generates an id that is unique over all replicas.
     pub(super) fn fresh() -> Self {
         static PROCESS: LazyLock<u64> =
             LazyLock::new(|| getrandom::u64().unwrap_or_else(|_| std::process::id().into()));
@@ -41,13 +41,13 @@ impl RequestId {
         Self(format!("{:016x}-{:x}", *PROCESS, COUNT.fetch_add(1, Ordering::Relaxed)).into())
     }
 
-    /// The id of an operation on the socket that this request opened.
+    /// Returns the id of an operation on the socket that this request opened.
     pub(super) fn operation(&self, id: &str) -> Self {
         let plain = id.chars().map(|c| if is_plain(c) { c } else { '_' }).take(MAX_OPERATION_BYTES);
         Self(self.0.chars().chain(['/']).chain(plain).collect::<String>().into())
     }
 
-    /// The span that puts the id into log lines. It is not exported: a trace has a span with more to say.
+    /// Returns the span that adds the id to log lines. It is not exported: traces have a more detailed span.
     pub(super) fn log_span(&self) -> Span {
         info_span!("request", request_id = self.as_str())
     }
@@ -56,7 +56,7 @@ impl RequestId {
         &self.0
     }
 
-    /// The value of the response's header.
+    /// Returns the value of the response's header.
     pub(super) fn header(&self) -> Option<HeaderValue> {
         HeaderValue::from_str(&self.0).ok()
     }
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_id_is_replaced_by_a_fresh_one() {
+    fn malformed_id_is_replaced_by_a_fresh_one() {
         let long = "x".repeat(MAX_BYTES + 1);
         for id in ["", "a b", "a\tb", "\"a\"", "<script>", "a;b", "%0d%0a", &long, "h\u{e9}"] {
             let kept = RequestId::of(&headers(&[id.as_bytes()]));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn operation_s_id_is_plain_and_bounded() {
+    fn operation_id_is_plain_and_bounded() {
         let socket = RequestId::of(&headers(&[b"socket"]));
         assert_eq!(socket.operation("op 1\n").as_str(), "socket/op_1_");
         assert_eq!(socket.operation(&"é".repeat(256)).as_str().len(), "socket/".len() + MAX_OPERATION_BYTES);

@@ -8,7 +8,7 @@ use super::edge::{Edge, Gate};
 use super::sites::{self, Use};
 use super::{graphql, sse, websocket};
 
-/// `/graphql` (POST, GET and WebSocket) and `/graphql/stream` (server-sent events), to be merged with other routers.
+/// Returns the routes `/graphql` (POST, GET and WebSocket) and `/graphql/stream` (server-sent events).
 pub fn router<E: Executor>(edge: Edge<E>) -> Router {
     let sites = edge.sites.clone();
     let gate = Gate::new(edge);

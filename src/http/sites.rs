@@ -1,11 +1,11 @@
-//! The names under which the server is addressed, and the sites whose pages may use it.
+//! Host names under which the server is reached, and sites whose pages may use it.
 //!
 //! A browser sends `Origin` with every WebSocket handshake and every cross-site POST, and `Sec-Fetch-Site` with every
-//! request; programs send neither. So a page of another site can neither read nor drive this server through its visitor's
-//! browser, unless its origin is among the allowed ones. A site may also point a name of its own at this server's address
-//! (DNS rebinding); its pages are then of the same site, and only the list of host names keeps them out.
+//! request; programs send neither. So a page of another site can't use this server through its visitor's browser,
+//! unless its origin is allowed. An attacker may also let a name of its own resolve to this server's address (DNS
+//! rebinding). Its pages then count as the same site, and only the list of host names keeps them out.
 //!
-//! [`Sites`] is the one definition of both lists: requests are refused by it, and CORS is answered by it.
+//! [`Sites`] is the only definition of both lists. The checks of requests and the CORS headers use it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,23 +31,24 @@ use super::observe::Transport;
 pub struct Sites {
     /// Origins of other sites whose pages may use this server, such as `https://console.example.org`.
     pub origins: Vec<String>,
-    /// Host names that requests may be addressed to, without ports; empty for any. A server that does not authenticate its
-    /// callers needs them.
+    /// Host names that are served, without ports; empty serves any name. A server that does not authenticate its
+    /// callers needs this list.
     pub hosts: Vec<String>,
 }
 
-/// The use of a group of routes.
+/// Purpose of a group of routes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Use {
     /// The API: for pages of this server and of the allowed origins, and for programs.
     Api,
     /// Probes and metrics: for programs.
     Probes,
-    /// Pages and their files: links of other sites lead here.
+    /// Pages and their files: other sites may link to them.
     Pages,
 }
 
-/// Refuses requests that the sites do not allow on these routes, answers preflights, and sets the security headers.
+/// Adds layers to routes that refuse requests which `sites` does not allow, respond to preflights, and set the security
+/// headers.
 pub(super) fn protect(routes: Router, sites: &Sites, for_use: Use) -> Router {
     let sites = Arc::new(sites.clone());
     let routes = if for_use == Use::Api && !sites.origins.is_empty() { routes.layer(cors(&sites)) } else { routes };
@@ -67,7 +68,8 @@ async fn guard(State((sites, for_use)): State<(Arc<Sites>, Use)>, request: Reque
     }
 }
 
-/// Cross-origin requests of the allowed origins. Tokens travel in a header, so credentials of the browser are not allowed.
+/// Returns the layer that allows cross-origin requests of the allowed origins. Callers send tokens in a header, so the
+/// browser's credentials are not allowed.
 fn cors(sites: &Arc<Sites>) -> CorsLayer {
     let sites = Arc::clone(sites);
     CorsLayer::new()
@@ -87,7 +89,7 @@ fn cors(sites: &Arc<Sites>) -> CorsLayer {
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// Time for which a browser may remember a preflight.
+/// Time for which a browser may cache the response to a preflight.
 const PREFLIGHT_AGE: Duration = Duration::from_mins(10);
 
 impl Sites {
@@ -127,14 +129,14 @@ impl Sites {
 
 /// The host and port that a request names.
 enum Addressed<'a> {
-    /// None, as in HTTP/1.0.
+    /// No host, as in HTTP/1.0.
     Nothing,
     Text(&'a str),
 }
 
 impl<'a> Addressed<'a> {
-    /// Reads `:authority`, or the host of an absolute target, and `Host`. None where they differ, are repeated or name more
-    /// than a host: another reader of the request could take another one for meant.
+    /// Reads the host from `:authority` or an absolute target, and from `Host`. `None` if they differ, if `Host` is
+    /// repeated, or if it contains user info, because a proxy may read such a request differently.
     fn of(parts: &'a Parts) -> Option<Self> {
         let target = parts.uri.authority().map(Authority::as_str);
         let mut headers = parts.headers.get_all(header::HOST).iter();
@@ -155,7 +157,7 @@ fn text<'a>(parts: &'a Parts, name: &HeaderName) -> Option<&'a str> {
     parts.headers.get(name)?.to_str().ok()
 }
 
-/// The host and port of an origin; none of the opaque origin `null`.
+/// Returns the host and port of an origin; `None` for the opaque origin `null`.
 fn authority(origin: &str) -> Option<String> {
     let uri: Uri = origin.parse().ok()?;
     uri.scheme()?;

@@ -1,13 +1,13 @@
-//! The size of a response as JSON, found without keeping what is written.
+//! The size of a response as JSON, found without storing the text.
 
 use std::io::{self, Write};
 
 use async_graphql::Value;
 use serde::Serialize;
 
-/// Returns a number of bytes that a value does not exceed as JSON, without writing it.
+/// Returns an upper bound of a value's bytes as JSON, without writing it.
 pub(super) fn at_most(value: &Value) -> usize {
-    // A byte of a text is written as six at most, and each item is followed by one more.
+    // A byte of a string becomes at most six bytes, and at most one byte follows each item.
     let text = |text: &str| 6 * text.len() + 2;
     match value {
         Value::Binary(text) => text.len(),
@@ -26,7 +26,7 @@ pub(super) fn fits(value: &impl Serialize, limit: usize) -> bool {
     serde_json::to_writer(Room(limit), value).is_ok()
 }
 
-/// Takes a number of bytes, and then no more.
+/// Writer that accepts a number of bytes, then fails.
 struct Room(usize);
 
 impl Write for Room {
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_size_of_a_value_is_known_before_it_is_written() {
+    fn bound_covers_the_written_size_and_fits_is_exact() {
         let numbers =
             serde_json::json!([i64::MIN, u64::MAX, f64::MIN, f64::MIN_POSITIVE, -2.225_073_858_507_201_4e-308]);
         let odd = serde_json::json!({ "\u{1}\"": ["\u{0}\u{1f}\\", null, true, false, {}, []], "numbers": numbers });

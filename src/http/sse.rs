@@ -1,9 +1,10 @@
 //! GraphQL over server-sent events: the distinct connections mode of the graphql-sse protocol.
 //!
-//! A request is one operation of any kind, and its response the stream of its answers: `next` for each, `complete` at the
-//! end. Errors of the operation are answers, since a browser's `EventSource` can't read the body of a refusal. GET runs no
-//! mutations. At a shutdown the stream breaks off without `complete`, and clients connect again. When the caller's
-//! admission ends, the last answer is an error with the code `UNAUTHENTICATED`.
+//! A request is one operation of any kind. Its response is the stream of its replies: an event `next` for each reply,
+//! and `complete` at the end. Errors of the operation are sent as replies, because a browser's `EventSource` can't read
+//! the body of an error response. GET does not run mutations. At a shutdown a subscription's stream ends without
+//! `complete`, and clients reconnect. When the caller's admission ends, the last reply is an error with the code
+//! `UNAUTHENTICATED`.
 
 use std::sync::Arc;
 
@@ -26,10 +27,10 @@ use super::streaming::{self, End, Framing};
 use super::{body, callers};
 
 const TRANSPORT: Transport = Transport::EventStream;
-/// It has a data field, since a browser's parser drops an event without one.
+/// End of the stream. It has a data field because a browser's parser drops an event without one.
 const COMPLETE: &[u8] = b"event: complete\ndata:\n\n";
 
-/// Answers a request with the stream of its operation.
+/// Serves a request with the stream of its operation's replies.
 pub(super) async fn serve<E: Executor>(State(gate): State<Arc<Gate<E>>>, request: Request) -> Response {
     match open(&gate, request).await {
         Ok(response) => response,
@@ -66,12 +67,12 @@ async fn open<E: Executor>(gate: &Gate<E>, request: Request) -> Result<Response,
 fn framing() -> Framing {
     Framing {
         content_type: "text/event-stream; charset=utf-8",
-        // A comment; the first one makes browsers report the stream as open.
+        // A comment line. The first one makes browsers report the stream as open.
         opening: Bytes::from_static(b":\n\n"),
         heartbeat: Bytes::from_static(b":\n\n"),
         reply: event,
         complete: Bytes::from_static(COMPLETE),
-        // Clients connect again to a stream without its end.
+        // Clients reconnect if a stream ends without `complete`.
         interrupted: |end| match end {
             End::Closing => None,
             End::Expired => Some([&event(&end.reply())[..], COMPLETE].concat().into()),
@@ -79,7 +80,7 @@ fn framing() -> Framing {
     }
 }
 
-/// A reply as an event. JSON has no line breaks, so it is one data line.
+/// Returns a reply as an event. Its JSON has no line breaks, so it fits in one data line.
 fn event(reply: &Reply) -> Bytes {
     format!("event: next\ndata: {}\n\n", reply.to_json()).into()
 }

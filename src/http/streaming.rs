@@ -1,8 +1,8 @@
-//! Responses whose body is the stream of one operation's replies, framed by a protocol: server-sent events or
+//! Responses with a stream of one operation's replies as body, framed by a protocol: server-sent events or
 //! multipart/mixed.
 //!
-//! Replies are taken from the operation one by one as the client reads; a client that leaves one unread for
-//! [`send_timeout`](super::Limits::send_timeout) loses its operation. The operation runs in a task of
+//! Replies are taken from the operation one by one as the client reads. If the client leaves a reply unread for
+//! [`send_timeout`](super::Limits::send_timeout), the operation is cancelled. The operation runs in a task of
 //! [`Edge::connections`](super::Edge::connections), which ends with the response.
 
 use std::convert::Infallible;
@@ -26,32 +26,32 @@ use super::fault::Fault;
 use super::limits::Limits;
 use super::reply::Reply;
 
-/// The bytes of a protocol.
+/// The framing of a protocol.
 pub(super) struct Framing {
     pub(super) content_type: &'static str,
-    /// The start of the body, sent at once, so that clients see that the stream is open.
+    /// Start of the body. It is sent at once, so that clients see that the stream is open.
     pub(super) opening: Bytes,
-    /// Sent whenever the stream was silent for [`Limits::keepalive`].
+    /// Heartbeat, sent every [`Limits::keepalive`].
     pub(super) heartbeat: Bytes,
-    /// One reply.
+    /// Returns the frame of a reply.
     pub(super) reply: fn(&Reply) -> Bytes,
-    /// The end of an operation.
+    /// End of a stream whose operation has ended.
     pub(super) complete: Bytes,
-    /// The end of a stream that the server ends before the operation; none where a stream just breaks off.
+    /// Returns the end of a stream that the server ends before the operation has ended; `None` if nothing is sent.
     pub(super) interrupted: fn(End) -> Option<Bytes>,
 }
 
-/// A reason to end a stream before its operation.
+/// Reason to end a stream before its operation has ended.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum End {
-    /// The server shuts down.
+    /// The server is shutting down.
     Closing,
     /// The caller's admission has ended.
     Expired,
 }
 
 impl End {
-    /// The reason as a reply.
+    /// Returns the reason as a reply.
     pub(super) fn reply(self) -> Reply {
         match self {
             Self::Closing => Fault::Closing.reply(),
@@ -60,8 +60,8 @@ impl End {
     }
 }
 
-/// A response that streams the replies of an operation of this kind; `place` is held as long as they flow. A shutdown ends
-/// subscriptions only: other operations have their full deadline.
+/// Returns a response that streams the replies of an operation. `place` is held until the stream ends. A shutdown ends
+/// only subscriptions; other operations continue until their deadline.
 pub(super) fn respond<E: Executor>(
     gate: &Gate<E>,
     framing: Framing,
@@ -71,14 +71,14 @@ pub(super) fn respond<E: Executor>(
 ) -> Response {
     let headers = [
         (header::CONTENT_TYPE, framing.content_type),
-        // Proxies that collect a response before they pass it on are asked not to.
+        // Asks proxies not to buffer the response.
         (HeaderName::from_static("x-accel-buffering"), "no"),
     ];
     let (sender, receiver) = mpsc::channel(1);
     let closing = if kind == OperationType::Subscription { gate.closing.clone() } else { CancellationToken::new() };
     let streaming = Streaming { sender, framing, limits: *gate.limits(), closing, admitted, place };
     gate.connections.spawn(async move {
-        // A client that is gone or does not read is told nothing more.
+        // A client that is gone, or does not read, gets nothing more.
         let _: Result<(), Unread> = streaming.run(replies).await;
     });
     let chunks = stream::unfold(receiver, |mut receiver| async {

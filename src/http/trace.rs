@@ -1,8 +1,9 @@
-//! Request ids and spans: each HTTP response carries the id of its request, and what is logged on the way to it is in a
-//! span with that id. A span continues the caller's trace where the caller sends one (W3C Trace Context).
+//! Request ids and spans. Each HTTP response carries the id of its request, and all log lines of a request are in a
+//! span with that id. A span continues the caller's trace if the caller sends one (W3C Trace Context).
 //!
-//! One small span of level info puts the id into log lines. The spans of a trace have the level debug, so that they cost
-//! nothing unless they are exported or logged. An operation on a socket has no request around it, so it brings both.
+//! A small span of level info adds the id to log lines. The spans of a trace have the level debug, so that they cost
+//! nothing unless they are exported or logged. An operation on a socket runs outside any HTTP request, so it gets both
+//! spans of its own.
 
 use async_graphql::Value;
 use axum::extract::Request;
@@ -18,18 +19,18 @@ use super::observe::{self, Transport};
 use super::operation::Operation;
 use super::request_id::{HEADER, RequestId};
 
-/// The header, and the entry of an operation's `extensions`, that names the caller's trace.
+/// Name of the header, and of the entry in an operation's `extensions`, that identifies the caller's trace.
 const TRACEPARENT: &str = "traceparent";
-/// The header with what other tracers of the same trace need.
+/// Name of the header with the vendor-specific data of a trace.
 const TRACESTATE: &str = "tracestate";
-/// Bytes of a trace state that is kept (W3C Trace Context, section 3.3.1.5).
+/// Maximum number of bytes in a trace state (W3C Trace Context, section 3.3.1.5). A longer one is dropped.
 const MAX_STATE: usize = 512;
-/// Bytes of a path that a span shows.
+/// Maximum number of bytes of a path in a span.
 const MAX_PATH: usize = 200;
-/// Bytes of an operation's name that a span or a log line shows.
+/// Maximum number of bytes of an operation's name in a span or a log line.
 const MAX_NAME: usize = 100;
 
-/// Gives a request its id and its span, and the response the same id. Belongs around everything that responds.
+/// Gives a request its id and its span, and the response the same id. This middleware must be the outermost layer.
 pub async fn identify(mut request: Request, next: Next) -> Response {
     let id = RequestId::of(request.headers());
     let path = request.uri().path();
@@ -51,29 +52,29 @@ pub async fn identify(mut request: Request, next: Next) -> Response {
     response
 }
 
-/// The span of one operation, and the one that puts its id into log lines.
+/// The trace span of one operation, and the span that adds its id to log lines.
 pub(super) struct OperationSpans {
     trace: Span,
     log: Span,
 }
 
 impl OperationSpans {
-    /// Runs `work` inside them.
+    /// Runs `work` inside the spans.
     pub(super) fn in_scope<T>(&self, work: impl FnOnce() -> T) -> T {
         self.log.in_scope(|| self.trace.in_scope(work))
     }
 
-    /// A future that runs inside them.
+    /// Returns a future that runs `work` inside the spans.
     pub(super) fn around<F: Future>(self, work: F) -> impl Future<Output = F::Output> {
         work.instrument(self.trace).instrument(self.log)
     }
 }
 
-/// The spans of one operation.
+/// Returns the spans of one operation.
 pub(super) fn operation(operation: &mut Operation, id: &RequestId, transport: Transport) -> OperationSpans {
     let kind = observe::kind(operation.kind);
     if transport != Transport::WebSocket {
-        // The request's spans are around it.
+        // The request's log span is already the current one.
         let trace = debug_span!("operation", kind, name = name(operation));
         return OperationSpans { trace, log: Span::none() };
     }
@@ -85,7 +86,7 @@ pub(super) fn operation(operation: &mut Operation, id: &RequestId, transport: Tr
     OperationSpans { trace, log: id.log_span() }
 }
 
-/// The beginning of the name of the operation that runs, if it has one.
+/// Returns the name of the operation, truncated to [`MAX_NAME`] bytes; `None` if it has no name.
 pub(super) fn name(operation: &mut Operation) -> Option<String> {
     let mut name = match &operation.request.operation_name {
         Some(name) => name.clone(),
@@ -107,11 +108,11 @@ fn follow(span: &Span, parent: &Parent<'_>) {
     if span.is_disabled() {
         return;
     }
-    // Fails where nothing is exported, and then there is no trace to continue.
+    // Fails if no exporter is configured. There is no trace to continue then.
     drop(span.set_parent(TraceContextPropagator::new().extract(parent)));
 }
 
-/// The caller's place in a trace.
+/// The caller's trace context.
 struct Parent<'a> {
     traceparent: Option<&'a str>,
     tracestate: Option<&'a str>,

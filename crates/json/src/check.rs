@@ -1,28 +1,28 @@
-//! Finds what a JSON text holds that values can't hold unchanged.
+//! Finds parts of a JSON text that can't be represented as values unchanged.
 //!
-//! One pass over the bytes, without recursion. Text that is not JSON passes, as reading it fails.
+//! Makes one pass over the bytes, without recursion. Text that is not JSON may pass, because reading it fails later.
 
 use std::fmt;
 
 use crate::read::MAX_DEPTH;
 
-/// Maps and lists within one another in JSON that is passed on. Parsers stop at 128, and it comes to them within a
-/// response or an event.
+/// Maximum depth of nested objects and lists in JSON that is passed on. Common parsers allow 128, and the JSON is
+/// embedded in a response or an event.
 const MAX_CARRIED_DEPTH: usize = 104;
 
-/// Segments of a place that are named.
+/// Maximum number of segments of a place in messages.
 const MAX_SEGMENTS: usize = 8;
-/// Characters of a segment that are named.
+/// Maximum number of characters of a segment in messages.
 const MAX_SEGMENT: usize = 64;
-/// Significant digits of a number that a 64-bit float always keeps.
+/// Number of significant digits that a 64-bit float always keeps.
 const SURE_DIGITS: usize = 15;
-/// Significant digits of a number that are looked at; no program writes more of a float.
+/// Maximum number of significant digits that are compared. No program writes a float with more digits.
 const MAX_DIGITS: usize = 40;
 
-/// A value that can't be held unchanged.
+/// A value that can't be represented unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flaw {
-    /// Place of the value, such as `variables.input.trace`; the first 8 segments of it.
+    /// Place of the value, such as `variables.input.trace`; at most its first 8 segments.
     pub field: String,
     kind: Kind,
 }
@@ -41,21 +41,22 @@ impl fmt::Display for Flaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { field, kind } = self;
         match kind {
-            Kind::Depth(most) => write!(f, "{field} has more than {most} maps or lists within one another"),
-            Kind::Number => write!(f, "{field} is a number that a 64-bit float can't hold; send it as a text"),
+            Kind::Depth(most) => write!(f, "{field} has more than {most} nested objects or lists"),
+            Kind::Number => write!(f, "{field} is a number that a 64-bit float can't represent; send it as a string"),
             Kind::Range => write!(f, "{field} is a number beyond 64-bit floats"),
-            Kind::Surrogate => write!(f, "{field} holds half of a surrogate pair, which is no character"),
+            Kind::Surrogate => write!(f, "{field} contains half of a surrogate pair, which is not a character"),
         }
     }
 }
 
-/// Returns the first value of a JSON text that can't be held unchanged. `within` is the place of the text itself.
+/// Returns an error for the first value of a JSON text that can't be represented unchanged. `within` is the place of
+/// the text itself.
 pub fn check(within: &str, text: &[u8]) -> Result<(), Flaw> {
     let mut scan = Scan { text, at: 0, place: Vec::new(), depth: MAX_DEPTH, numbers: exact };
     scan.run().map_err(|kind| Flaw { field: field(within, &scan.place), kind })
 }
 
-/// Returns the first value of a JSON text that parsers can't read; they may round numbers.
+/// Returns an error for the first value of a JSON text that parsers can't read. Numbers that they round are allowed.
 pub(super) fn readable(text: &[u8]) -> Result<(), Flaw> {
     let mut scan = Scan { text, at: 0, place: Vec::new(), depth: MAX_CARRIED_DEPTH, numbers: in_range };
     scan.run().map_err(|kind| Flaw { field: field("$", &scan.place), kind })
@@ -69,11 +70,11 @@ fn in_range(number: &str) -> Result<(), Kind> {
     if number.parse::<f64>().is_ok_and(f64::is_infinite) { Err(Kind::Range) } else { Ok(()) }
 }
 
-/// A step from a map or list to a value in it.
+/// A step from an object or list to a value in it.
 enum Step<'a> {
-    /// In a list.
+    /// Step into a list.
     Index(usize),
-    /// In a map; none before the key is known.
+    /// Step into an object; `None` before the key is known.
     Key(Option<&'a [u8]>),
 }
 
@@ -142,7 +143,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// The length of the escape at the start of `text`, and whether it is a character.
+/// Returns the length of the escape at the start of `text`, and whether it is a character.
 fn escape(text: &[u8]) -> (usize, bool) {
     match unit(text) {
         Some(0xD800..=0xDBFF) => {
@@ -155,13 +156,14 @@ fn escape(text: &[u8]) -> (usize, bool) {
     }
 }
 
-/// The UTF-16 code unit of an escape `\uXXXX`.
+/// Returns the UTF-16 code unit of an escape `\uXXXX`; `None` for other text.
 fn unit(text: &[u8]) -> Option<u16> {
     let digits = text.strip_prefix(b"\\u")?.get(..4)?;
     u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// Whether a number comes out of a value as it went in: its float, written with as many digits, is the same number.
+/// Returns whether a value keeps a number: a 64-bit integer, or a number that equals its 64-bit float when this is
+/// written in the shortest form or with the same number of digits.
 #[must_use]
 pub fn is_kept(token: &str) -> bool {
     if token.parse::<i64>().is_ok() || token.parse::<u64>().is_ok() {
@@ -173,7 +175,7 @@ pub fn is_kept(token: &str) -> bool {
         0 => true,
         1..=SURE_DIGITS if float.is_normal() => true,
         count @ 1..=MAX_DIGITS => {
-            // Between two numbers of as many digits, programs take either.
+            // Programs write a float in either form.
             let written = [format!("{float:e}"), format!("{float:.*e}", count - 1)];
             float.is_finite() && written.iter().any(|text| decimal(text) == (digits.clone(), exponent))
         }
@@ -181,8 +183,8 @@ pub fn is_kept(token: &str) -> bool {
     }
 }
 
-/// A decimal number without its sign: its digits from the first to the last that is not 0, and the power of ten of the
-/// last.
+/// Returns the digits of a number from the first to the last that is not 0, without the sign, and the power of ten of
+/// the last digit.
 fn decimal(token: &str) -> (String, i64) {
     let (number, exponent) = token.split_once(['e', 'E']).unwrap_or((token, "0"));
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flaw_is_told_with_its_place() {
+    fn flaw_names_its_place() {
         assert_eq!(place(r#"{"a":{"x":[1,2],"b":[0,{"c":1e400}]}}"#), "variables.a.b.1.c");
         assert_eq!(place(r#"{"a":"ok","b":["\ud800 "]}"#), "variables.b.0");
         assert_eq!(place(r#"{"a":{"\udc00":1}}"#), "variables.a.\\udc00");
@@ -229,14 +231,14 @@ mod tests {
     }
 
     #[test]
-    fn pairs_and_quoted_brackets_are_no_flaws() {
+    fn surrogate_pairs_and_brackets_in_strings_are_allowed() {
         assert_eq!(flaw(r#"{"a":"\ud83d\ude00 \\ud800 \" [ {","b":[1,-2.5e3,"1e400"]}"#), None);
         assert!(flaw(r#""\ud83d\ud83d\ude00""#).is_some());
         assert!(flaw(r#""\\\ud800""#).is_some());
     }
 
     #[test]
-    fn numbers_that_change_are_flaws() {
+    fn numbers_that_would_change_are_flaws() {
         let kept = [
             "0",
             "-0",
@@ -271,7 +273,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_as_programs_write_them_pass(float in any::<f64>(), integer in any::<i64>()) {
+        fn numbers_in_common_formats_are_kept(float in any::<f64>(), integer in any::<i64>()) {
             prop_assume!(float.is_finite());
             for text in [format!("{float}"), format!("{float:e}"), format!("{float:.16e}"), integer.to_string()] {
                 prop_assert!(is_kept(&text), "{}", text);

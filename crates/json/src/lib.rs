@@ -1,23 +1,23 @@
-//! JSON as data: no key has a meaning to the code that reads it.
+//! JSON as data: no key has a special meaning for the code that reads it.
 //!
-//! `serde_json::Value` and its maps give some keys a meaning of their own: where the feature `raw_value` is on, as other
-//! crates need it, `{"$serde_json::private::RawValue": "[1]"}` is read as `[1]`, and other values under that key fail.
-//! So text from outside (requests, rows, messages, documents) becomes values through this module alone:
+//! `serde_json::Value` gives some keys a special meaning. The feature `raw_value`, which other crates need, makes it
+//! read `{"$serde_json::private::RawValue": "[1]"}` as `[1]`, and reject other values under that key. So all text from
+//! outside (requests, rows, messages, documents) is converted to values by this crate:
 //!
-//! - [`read`] and [`Data`] read any JSON, and [`parse`] the fields of a [`Typed`].
-//! - [`check`] finds what the values can't hold unchanged, before a request is read.
-//! - [`Text`] carries JSON that is passed on. What is not read stays as it is, whatever it holds.
+//! - [`read`] and [`Data`] read any JSON. [`parse`] reads the fields of a [`Typed`].
+//! - [`check`] finds values that can't be represented unchanged, before a request is read.
+//! - [`Text`] carries JSON that is passed on unchanged.
 //! - [`Written`] writes the values of responses.
 //! - With the feature `sqlx`, JSON columns are read as [`Text`], [`Document`] and `Received`.
 //!
-//! Clippy refuses the functions of `serde_json` that read, and a test the types that they must not read.
+//! Clippy refuses the reading functions of `serde_json`. A test refuses types that must not be read with them.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests read what they wrote themselves"))]
 
 mod check;
 #[cfg(feature = "sqlx")]
 mod column;
-#[expect(clippy::disallowed_methods, reason = "the home of reading JSON")]
+#[expect(clippy::disallowed_methods, reason = "the only module that reads JSON")]
 mod read;
 mod text;
 #[expect(clippy::disallowed_methods, reason = "text is checked before it is copied")]

@@ -1,4 +1,4 @@
-//! Reading JSON into values, every key as a key.
+//! Reads JSON into values. No key has a special meaning.
 
 use std::fmt;
 
@@ -7,11 +7,12 @@ use serde::Serialize;
 use serde::de::{Deserialize, DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// Maps and lists within one another that are read. Parsers stop at 128, and what is read is often stored within more.
+/// Maximum depth of nested objects and lists. Common parsers allow 128, and the value is often stored inside other
+/// JSON.
 pub(super) const MAX_DEPTH: usize = 120;
 
-/// A type whose JSON is read field by field. Fields of any JSON are [`Data`], or are read by [`value`], [`option`],
-/// [`map`] or [`optional_map`].
+/// A type whose JSON has known fields. A field with any JSON has the type [`Data`], or is read by [`value`],
+/// [`option`], [`map`] or [`optional_map`].
 pub trait Typed: DeserializeOwned {}
 
 impl Typed for Data {}
@@ -19,7 +20,7 @@ impl Typed for f64 {}
 impl Typed for DateTime<Utc> {}
 impl<T: Typed> Typed for Option<T> {}
 
-/// Any JSON, read as data.
+/// Any JSON, read as a value.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[serde(transparent)]
 pub struct Data(pub Value);
@@ -29,40 +30,40 @@ pub fn read(text: &str) -> serde_json::Result<Value> {
     serde_json::from_str(text).map(|Data(value)| value)
 }
 
-/// Reads a JSON text of known fields.
+/// Reads a JSON text with known fields.
 pub fn parse<T: Typed>(text: &[u8]) -> serde_json::Result<T> {
     serde_json::from_slice(text)
 }
 
-/// Reads known fields of a value.
+/// Reads the known fields of a value.
 pub fn fields<T: Typed>(value: Value) -> serde_json::Result<T> {
     serde_json::from_value(value)
 }
 
-/// Reads a field that holds any JSON.
+/// Reads a field that contains any JSON.
 pub fn value<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
     Data::deserialize(deserializer).map(|Data(value)| value)
 }
 
-/// Reads a field that holds any JSON, or none; null is none.
+/// Reads an optional field that contains any JSON. Null counts as absent.
 pub fn option<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Option::<Data>::deserialize(deserializer).map(|data| data.map(|Data(value)| value))
 }
 
-/// Reads a field that holds a map.
+/// Reads a field that contains an object.
 pub fn map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<String, Value>, D::Error> {
     match value(deserializer)? {
         Value::Object(map) => Ok(map),
-        _ => Err(D::Error::custom("expected a map")),
+        _ => Err(D::Error::custom("expected an object")),
     }
 }
 
-/// Reads a field that holds a map, or none; null is none.
+/// Reads an optional field that contains an object. Null counts as absent.
 pub fn optional_map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Map<String, Value>>, D::Error> {
     match value(deserializer)? {
         Value::Null => Ok(None),
         Value::Object(map) => Ok(Some(map)),
-        _ => Err(D::Error::custom("expected a map")),
+        _ => Err(D::Error::custom("expected an object")),
     }
 }
 
@@ -72,7 +73,7 @@ impl<'de> Deserialize<'de> for Data {
     }
 }
 
-/// Reads a value with at most so many levels of maps and lists.
+/// Reader of a value with at most `levels` levels of objects and lists.
 #[derive(Clone, Copy)]
 struct Reader {
     levels: usize,
@@ -81,7 +82,7 @@ struct Reader {
 impl Reader {
     fn within<E: Error>(self) -> Result<Self, E> {
         let levels = self.levels.checked_sub(1);
-        let levels = levels.ok_or_else(|| E::custom(format!("more than {MAX_DEPTH} maps or lists within one another")));
+        let levels = levels.ok_or_else(|| E::custom(format!("more than {MAX_DEPTH} nested objects or lists")));
         levels.map(|levels| Self { levels })
     }
 }
@@ -162,7 +163,7 @@ mod tests {
 
     use super::*;
 
-    /// Keys that a decoder somewhere gives a meaning, and keys that are odd in themselves.
+    /// Keys with a special meaning in some decoder, and unusual keys.
     const KEYS: [&str; 12] = [
         "$serde_json::private::RawValue",
         "$serde_json::private::Number",
@@ -213,14 +214,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_written_is_read_again(value in any_value()) {
+        fn written_values_are_read_unchanged(value in any_value()) {
             prop_assert_eq!(&read(&value.to_string()).unwrap(), &value);
             let Data(from_value) = Data::deserialize(&value).unwrap();
             prop_assert_eq!(from_value, value);
         }
 
         #[test]
-        fn fields_are_read_in_the_same_way(any in any_value(), member in any_value()) {
+        fn values_in_known_fields_are_read_unchanged(any in any_value(), member in any_value()) {
             let map = Map::from_iter([(KEYS[0].to_owned(), member.clone())]);
             let text = serde_json::json!({ "any": any, "perhaps": member, "map": map }).to_string();
             let perhaps = Some(member).filter(|value| !value.is_null());
@@ -229,17 +230,17 @@ mod tests {
     }
 
     #[test]
-    fn the_key_of_raw_values_is_a_key() {
+    fn raw_value_key_has_no_special_meaning() {
         for text in [r#"{"$serde_json::private::RawValue":"[1]"}"#, r#"{"$serde_json::private::RawValue":1,"a":2}"#] {
             assert_eq!(read(text).unwrap().to_string(), text);
         }
-        // The reason for this module: these two would be the same otherwise.
+        // The reason for this module: serde_json reads this object as its inner value.
         let raw = serde_json::from_str::<Value>(r#"{"$serde_json::private::RawValue":"[1]"}"#).unwrap();
         assert_eq!(raw, serde_json::json!([1]));
     }
 
     #[test]
-    fn depth_is_bounded_in_every_form() {
+    fn depth_is_bounded_for_text_and_values() {
         let nested = |levels| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         let deepest = read(&nested(MAX_DEPTH)).unwrap();
         assert!(read(&nested(MAX_DEPTH + 1)).is_err());
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_in_yaml_is_data_too() {
+    fn yaml_documents_are_read_as_data() {
         let Data(read) = serde_saphyr::from_str(r#"{"$serde_json::private::RawValue": "[1]"}"#).unwrap();
         assert_eq!(read.to_string(), r#"{"$serde_json::private::RawValue":"[1]"}"#);
         assert!(serde_saphyr::from_str::<Data>("a: .inf").is_err());

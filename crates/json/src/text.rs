@@ -1,4 +1,4 @@
-//! JSON that is carried as its text.
+//! JSON that is carried as text.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -7,44 +7,44 @@ use serde_json::{Value, json};
 
 use crate::check::{Flaw, readable};
 
-/// JSON as the text that a database or a message holds, which every reader's parser can read. It is passed on unchanged,
-/// with every digit of its numbers, and is read only where something looks inside.
+/// JSON text of a database or a message that all common parsers can read. It is passed on unchanged, with every digit
+/// of its numbers, and is parsed only by code that needs its content.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Text(Arc<str>);
 
-/// JSON that parsers can't read: it is nested too deeply, has a number beyond 64-bit floats, or half a character.
+/// JSON that parsers can't read: it is nested too deeply, has a number beyond 64-bit floats, or half a surrogate pair.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("JSON that can't be read: {0}")]
 pub struct Unreadable(Flaw);
 
 impl Text {
-    /// The text of JSON. Parsers of readers find it within a response or an event, so it may have fewer levels than they
-    /// take.
+    /// Checks the text of JSON. The allowed depth is smaller than that of common parsers, because the text is embedded
+    /// in a response or an event.
     pub fn new(json: &str) -> Result<Self, Unreadable> {
         readable(json.as_bytes()).map_err(Unreadable)?;
-        // A line break is space between tokens, and would end a line of an event stream.
+        // In valid JSON a line break is only space between tokens. It would end a line of an event stream.
         Ok(Self(if json.contains(['\n', '\r']) { json.replace(['\n', '\r'], " ").into() } else { json.into() }))
     }
 
-    /// The text of JSON; in place of what can't be read, its error.
+    /// Checks the text of JSON. Returns an error value in its place if parsers can't read it.
     #[must_use]
     pub fn or_error(json: &str) -> Self {
         Self::new(json).unwrap_or_else(|unreadable| unreadable.in_place())
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether it is `null`.
+    /// Returns whether the text is `null`.
     #[must_use]
     pub fn is_null(&self) -> bool {
         &*self.0 == "null"
     }
 
-    /// The value.
+    /// Parses the text and returns its value.
     #[must_use]
     pub fn read(&self) -> Value {
         super::read(&self.0).unwrap_or_else(|error| marker(&error.to_string()))
@@ -52,7 +52,7 @@ impl Text {
 }
 
 impl Unreadable {
-    /// Value that replaces the JSON: `{"error": {"code": "UNREADABLE", "message": …}}`.
+    /// Returns the value that replaces the JSON: `{"error": {"code": "UNREADABLE", "message": …}}`.
     #[must_use]
     pub fn in_place(&self) -> Text {
         Text(marker(&self.to_string()).to_string().into())
@@ -69,7 +69,7 @@ impl fmt::Debug for Text {
     }
 }
 
-/// JSON that is passed on, and read at most once by those who look inside.
+/// JSON text that is parsed at most once, when its value is first needed.
 #[derive(Debug, Clone)]
 pub struct Document {
     text: Text,
@@ -77,13 +77,13 @@ pub struct Document {
 }
 
 impl Document {
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn text(&self) -> &Text {
         &self.text
     }
 
-    /// The value.
+    /// Returns the value; parses the text at the first call.
     #[must_use]
     pub fn value(&self) -> &Value {
         self.value.get_or_init(|| Arc::new(self.text.read()))
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_parsers_read_is_carried_as_it_is() {
+    fn readable_json_is_carried_unchanged() {
         for json in [r#"{"$serde_json::private::RawValue": 1, "n": 1.23456789012345678901}"#, "null", "\"\\u0000\""] {
             assert_eq!(Text::new(json).unwrap().as_str(), json);
         }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_parser_reads_is_its_error() {
+    fn unreadable_json_is_replaced_by_its_error() {
         let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
         for json in [&*deep, "{\"n\": 1e400}", &"9".repeat(400), "[\"\\ud800\"]"] {
             let unreadable = Text::new(json).unwrap_err();

@@ -1,10 +1,10 @@
-//! Writing the values of responses. A value of bytes is JSON text and is copied unchanged.
+//! Writes the values of responses. A binary value contains JSON text and is copied unchanged.
 
 use async_graphql_value::ConstValue as Value;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// A value of a response, to be written as JSON.
+/// Value of a response that serialises as JSON.
 #[derive(Debug)]
 pub struct Written<'a>(pub &'a Value);
 
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_written_as_the_json_that_they_are() {
+    fn binary_values_are_copied_as_json() {
         let inner = Value::from_json(serde_json::json!({ "a": [1, "ß", null], "b": { "c": true } })).unwrap();
         let text = serde_json::to_string(&inner).unwrap();
         let both = [("list", Value::List(vec![Value::Binary(text.clone().into()), inner.clone()]))];

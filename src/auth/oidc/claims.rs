@@ -1,4 +1,4 @@
-//! Callers as the claims of a verified token describe them.
+//! Reads the caller from the claims of a verified token.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::auth::tokens::check_name;
 
 type Claims = Map<String, Value>;
 
-/// Reads the caller. Names that are no roles are for other programs, and are skipped.
+/// Reads the caller. Unknown role names are ignored, because they may belong to other programs.
 pub(super) fn principal(claims: &Claims, roles_claim: &str, tenant_claim: Option<&str>) -> Result<Principal, BadJwt> {
     let subject = name(claims.get("sub"), "subject").ok_or(BadJwt::Claim("sub"))?;
     let expires_at = claims.get("exp").and_then(time).ok_or(BadJwt::Claim("exp"))?;
@@ -27,7 +27,7 @@ fn name<'a>(value: Option<&'a Value>, field: &str) -> Option<&'a str> {
     value.and_then(Value::as_str).filter(|name| check_name(field, name).is_ok())
 }
 
-/// A claim by its name, or, where there is none of that name, by a path of names with dots between them.
+/// Returns the claim of this name. If no claim has the name, reads the name as a path of names separated by dots.
 fn claim<'a>(claims: &'a Claims, path: &str) -> Option<&'a Value> {
     if let Some(value) = claims.get(path) {
         return Some(value);
@@ -46,7 +46,7 @@ fn texts(value: Option<&Value>) -> impl Iterator<Item = &str> {
     items.iter().filter_map(Value::as_str).flat_map(str::split_whitespace)
 }
 
-/// Seconds since 1970, which may have a fraction (RFC 7519, section 2).
+/// Reads a time in seconds since 1970, possibly with a fraction (RFC 7519, section 2).
 fn time(value: &Value) -> Option<DateTime<Utc>> {
     let seconds = value.as_f64().filter(|seconds| (0.0..1e11).contains(seconds))?;
     #[expect(clippy::cast_possible_truncation, reason = "it was just bounded")]
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn roles_and_tenant_come_from_the_configured_claims() {
+    fn roles_and_tenant_are_read_from_the_configured_claims() {
         let roles = [json!(["operator", "other", 1]), json!("viewer operator")];
         for (roles, expected) in roles.into_iter().zip([&[Role::Operator][..], &[Role::Viewer, Role::Operator]]) {
             let named = json!({"sub": "ann", "exp": 4e9, "realm": {"roles": roles}, "org": "acme"});
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_of_another_form_are_refused() {
+    fn missing_and_malformed_claims_are_refused() {
         for wrong in [
             json!({"exp": 4e9}),
             json!({"sub": "", "exp": 4e9}),

@@ -1,8 +1,8 @@
 //! The provider's public keys.
 //!
-//! One task fetches them, so there is one fetch at a time, and at most one per [`MIN_INTERVAL`] however many unknown keys
-//! tokens name. A fetch that fails changes nothing: known keys verify as long as the provider is down. A token of an
-//! unknown key waits for the next fetch, so keys can be rotated while the server runs.
+//! One task fetches them. So at most one fetch runs at a time, and at most one per [`MIN_INTERVAL`], regardless of the
+//! number of tokens with unknown keys. A failed fetch changes nothing: known keys stay valid while the provider is
+//! down. A token with an unknown key waits for the next fetch, so keys can be rotated while the server runs.
 
 use std::time::Duration;
 
@@ -16,27 +16,27 @@ use tokio::time::{sleep, timeout};
 
 use noetl_json::{self as json, Data, Typed};
 
-/// Interval between fetches while nothing asks for one.
+/// Interval between fetches if no token has an unknown key.
 const REFRESH: Duration = Duration::from_mins(5);
-/// Interval while the last fetch has failed.
+/// Interval between fetches after a failed one.
 const RETRY: Duration = Duration::from_secs(10);
-/// Shortest interval between two fetches.
+/// Minimum interval between two fetches.
 const MIN_INTERVAL: Duration = Duration::from_secs(2);
-/// Time that a fetch may take.
+/// Maximum duration of a fetch.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// Bytes of a response that are read.
+/// Maximum number of bytes in a response.
 const MAX_BYTES: usize = 1 << 20;
-/// Keys of a provider that are kept.
+/// Maximum number of keys that are kept.
 const MAX_KEYS: usize = 100;
 
 /// Reason why a provider can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BadProvider {
-    /// An address is wrong.
-    #[error("{0:?} is not an https:// address, nor an http:// address of this machine")]
+    /// An address is invalid.
+    #[error("{0:?} is neither an https:// address nor an http:// address of this machine")]
     Address(String),
-    /// There is no HTTP client.
-    #[error("requests to the provider can't be made: {0}")]
+    /// The HTTP client can't be created.
+    #[error("the HTTP client for the provider can't be created: {0}")]
     Client(#[from] reqwest::Error),
 }
 
@@ -51,7 +51,7 @@ enum FetchError {
     TooLarge,
     #[error("the response can't be read: {0}")]
     Malformed(#[from] serde_json::Error),
-    #[error("the discovery document is of the issuer {0:?}")]
+    #[error("the discovery document names another issuer: {0:?}")]
     OtherIssuer(String),
     #[error(transparent)]
     Provider(#[from] BadProvider),
@@ -102,7 +102,7 @@ impl Jwks {
         Ok(Self { client, issuer: issuer.to_owned(), url, keys: watch::Sender::new(Vec::new()), wanted: Notify::new() })
     }
 
-    /// Finds the key of a token; one that is unknown is looked for once more after the next fetch.
+    /// Finds the key of a token. If the key is unknown, requests a fetch, waits for it and searches once more.
     pub(super) async fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Option<DecodingKey> {
         let mut keys = self.keys.subscribe();
         if let Some(key) = fitting(&keys.borrow_and_update(), id, algorithm) {
@@ -121,8 +121,12 @@ impl Jwks {
             match fetched {
                 Ok(keys) => drop(self.keys.send_replace(keys)),
                 Err(error) => {
-                    tracing::warn!(issuer = self.issuer, %error, "the provider's keys can't be fetched; known keys stay valid");
-                    // Those who wait learn that there is no more to wait for.
+                    tracing::warn!(
+                        issuer = self.issuer,
+                        %error,
+                        "the provider's keys can't be fetched; known keys stay valid"
+                    );
+                    // Wakes the tasks that wait for this fetch.
                     self.keys.send_modify(|_| ());
                 }
             }
@@ -163,7 +167,8 @@ impl Jwks {
     }
 }
 
-/// Checks an address of the provider. Keys that come without TLS could be anybody's, unless they come from this machine.
+/// Checks an address of the provider. Without TLS an attacker could replace the keys, so plain HTTP is allowed only on
+/// this machine.
 pub(super) fn address(text: &str) -> Result<Url, BadProvider> {
     let wrong = || BadProvider::Address(text.to_owned());
     let url: Url = text.parse().map_err(|_| wrong())?;
@@ -171,7 +176,8 @@ pub(super) fn address(text: &str) -> Result<Url, BadProvider> {
     if url.scheme() == "https" || (url.scheme() == "http" && local) { Ok(url) } else { Err(wrong()) }
 }
 
-/// A key that verifies signatures; keys for other uses, of unknown types, and secrets are skipped.
+/// Reads a key that verifies signatures. Returns `None` for keys of other uses or unknown types, and for symmetric
+/// keys.
 fn usable(Data(key): Data) -> Option<Key> {
     let PublishedKey(jwk) = json::fields(key).ok()?;
     let signs = jwk.common.public_key_use.as_ref().is_none_or(|used| *used == PublicKeyUse::Signature);
@@ -180,7 +186,8 @@ fn usable(Data(key): Data) -> Option<Key> {
     Some(Key { id: jwk.common.key_id, algorithm: jwk.common.key_algorithm, decoding })
 }
 
-/// The key with this id, for this algorithm; a token without an id fits only where there is no choice.
+/// Returns the key with this id for this algorithm. Without an id, returns the key only if exactly one fits the
+/// algorithm.
 fn fitting(keys: &[Key], id: Option<&str>, algorithm: Algorithm) -> Option<DecodingKey> {
     let same = |named: &KeyAlgorithm| named.to_string().parse() == Ok(algorithm);
     let of_algorithm =

@@ -1,7 +1,7 @@
 //! JSON Web Tokens of one OpenID provider.
 //!
-//! A token counts if its algorithm is one of those that are allowed, its signature is by a key of the provider that fits
-//! this algorithm, it names the issuer and one of the audiences, and it has a subject and has not expired. Symmetric
+//! A token is valid under these conditions: its algorithm is allowed; its signature is by a key of the provider that
+//! fits the algorithm; it names the issuer and one of the audiences; it has a subject; it has not expired. Symmetric
 //! algorithms and `none` can't be allowed, so a public key is never used as a secret.
 
 mod claims;
@@ -19,10 +19,10 @@ use noetl_json::Data;
 
 pub use jwks::BadProvider;
 
-/// Difference between the provider's clock and this one's that is forgiven at the beginning of a token's life.
+/// Tolerated clock difference for the start of a token's validity (`nbf`). The expiry has no tolerance.
 const LEEWAY: Duration = Duration::from_secs(10);
 
-/// Algorithms that may be allowed; all of them verify with a public key.
+/// Supported algorithms. All of them verify with a public key.
 pub const ALGORITHMS: [(&str, Algorithm); 9] = [
     ("RS256", Algorithm::RS256),
     ("RS384", Algorithm::RS384),
@@ -35,37 +35,38 @@ pub const ALGORITHMS: [(&str, Algorithm); 9] = [
     ("EdDSA", Algorithm::EdDSA),
 ];
 
-/// Provider, and the tokens of it that are accepted.
+/// Settings of an OpenID provider and of its accepted tokens.
 #[derive(Debug, Clone)]
 pub struct OidcSettings {
-    /// Issuer, exactly as the tokens name it.
+    /// Issuer, exactly as in the tokens.
     pub issuer: String,
-    /// Audiences, of which a token must name one.
+    /// Accepted audiences. A token must name at least one of them.
     pub audiences: Vec<String>,
-    /// Address of the provider's keys; `None`: discovered from the issuer.
+    /// Address of the provider's keys; `None` discovers it from the issuer.
     pub jwks_url: Option<String>,
     /// Allowed algorithms.
     pub algorithms: Vec<Algorithm>,
-    /// Claim with the names of roles: a list, or a text with spaces. Dots lead into objects.
+    /// Claim with the names of roles: a list, or a string of names separated by spaces. Dots select a claim inside
+    /// objects.
     pub roles_claim: String,
-    /// Claim with the tenant.
+    /// Claim with the tenant; `None` if tokens have no tenant.
     pub tenant_claim: Option<String>,
 }
 
 /// Reason why a JWT is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum BadJwt {
-    /// Its header can't be read, or its algorithm is not allowed.
+    /// The header can't be read, or its algorithm is not allowed.
     #[error("the token's header is malformed, or names an algorithm that is not allowed")]
     Header,
     /// The provider has no key of this id, type and algorithm.
     #[error("the provider has no key for this token")]
     UnknownKey,
-    /// The signature or a claim does not hold.
-    #[error("the token does not hold: {0}")]
+    /// The signature or a claim is invalid.
+    #[error("the token is invalid: {0}")]
     Invalid(#[from] jsonwebtoken::errors::Error),
-    /// A claim has another form than this server needs.
-    #[error("the token's claim {0} is missing or of another form")]
+    /// A claim is missing, or does not have the form that this server needs.
+    #[error("the token's claim {0} is missing or malformed")]
     Claim(&'static str),
 }
 
@@ -88,21 +89,22 @@ pub struct Oidc {
 }
 
 impl Oidc {
-    /// Verifies tokens by these settings; the keys come with [`Self::run`].
+    /// Creates a verifier with these settings. It has no keys until [`Self::run`] fetches them.
     pub fn new(settings: OidcSettings) -> Result<Self, BadProvider> {
         let jwks = Jwks::new(&settings.issuer, settings.jwks_url.as_deref())?;
         Ok(Self { settings, jwks })
     }
 
-    /// Keeps the provider's keys current until `stop`.
+    /// Keeps the provider's keys current until `stop` is cancelled.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         stop.run_until_cancelled(self.jwks.keep_current()).await;
     }
 
-    /// Returns the caller that a token names.
+    /// Verifies a token and returns its caller.
     pub async fn verify(&self, token: &str) -> Result<Principal, BadJwt> {
         let header = decode_header(token).map_err(|_| BadJwt::Header)?;
-        // An extension that must be understood (RFC 7515, section 4.1.11) is not.
+        // A `crit` header names extensions that must be understood (RFC 7515, section 4.1.11); this server supports
+        // none.
         if header.crit.is_some() || !self.settings.algorithms.contains(&header.alg) {
             return Err(BadJwt::Header);
         }

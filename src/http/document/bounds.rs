@@ -1,7 +1,8 @@
-//! Counts what a document repeats beside its fields. One pass over the syntax tree, fragments not spread.
+//! Counts operations, variables, arguments and directives, in one pass over the syntax tree without spreading
+//! fragments.
 //!
-//! Validation compares each argument, directive and variable with the others beside it, and reports each one that is
-//! wrong. The limits here keep this work proportional to the length of the document.
+//! Validation compares each argument, directive and variable with the others of the same element, and reports each
+//! invalid one. The limits here keep this work proportional to the length of the document.
 
 use apollo_compiler::Node;
 use apollo_compiler::ast::{Argument, Definition, DirectiveList, Document, Selection};
@@ -10,8 +11,8 @@ use super::positions::Positions;
 use crate::http::invalid::{Invalid, Limit};
 use crate::http::limits::Limits;
 
-/// Refuses a document with too many operations, or with an element that has too many arguments, directives or variables.
-/// Refuses definitions of types.
+/// Refuses a document with too many operations, with too many arguments, directives or variables on one element, or
+/// with definitions of types.
 pub(super) fn check(document: &Document, positions: &Positions<'_>, limits: &Limits) -> Result<(), Invalid> {
     let operations = document.definitions.iter().filter(|definition| definition.as_operation_definition().is_some());
     Limit::Operations.check(operations.count() as u64, limits.operations as u64)?;
@@ -33,7 +34,7 @@ pub(super) fn check(document: &Document, positions: &Positions<'_>, limits: &Lim
             other => {
                 let place = positions.of(other.location());
                 return Err(Invalid::rule(
-                    "A request has operations and fragments only; remove the other definitions.",
+                    "A request may only contain operations and fragments; remove the other definitions.",
                     [place],
                 ));
             }
@@ -47,7 +48,7 @@ struct Bounds<'a> {
 }
 
 impl Bounds<'_> {
-    /// Recursive; brackets within brackets were counted before the document was parsed.
+    /// Recursive. The depth is bounded because the lexer limits the depth of brackets.
     fn selections(&self, selections: &[Selection]) -> Result<(), Invalid> {
         for selection in selections {
             match selection {

@@ -1,8 +1,8 @@
-//! Bounds the work of finding fields that cannot be merged (GraphQL specification, section 5.3.2).
+//! Bounds the search for fields that can't be merged (GraphQL specification, section 5.3.2).
 //!
-//! Validation merges the selection sets of fields with equal response keys, once for each object type that they may be
-//! of, and compares the fields' arguments. Below interfaces the number of such sets can grow with each level, which no
-//! limit on the document's length bounds. This module goes through the same sets in the same order, compares nothing, and
+//! Validation merges the selection sets of fields with equal response keys, once for each possible object type, and
+//! compares the fields' arguments. Below interfaces the number of such sets can multiply with each level, so a limit on
+//! the document's length does not bound it. This module visits the same sets in the same order without comparing, and
 //! stops when a budget is used up.
 
 use std::collections::{HashMap, HashSet};
@@ -35,7 +35,7 @@ struct Group<'a> {
 }
 
 impl<'a> Count<'a> {
-    /// Goes through selection sets that are merged. Recursive, as deep as the fields.
+    /// Counts the comparisons for selection sets that are merged. Recursive to the depth of the fields.
     fn sets(&mut self, sets: &[&'a SelectionSet]) -> Result<(), Invalid> {
         let mut groups: HashMap<&Name, Group<'a>> = HashMap::new();
         let (mut waiting, mut seen) = (sets.to_vec(), HashSet::new());
@@ -87,7 +87,8 @@ impl<'a> Count<'a> {
     }
 }
 
-/// The comparisons that the arguments of a field may take part in. The keys of two objects are compared one by one.
+/// Returns the maximum number of comparisons for the arguments of a field. Each key of an object is compared with each
+/// key of the other object.
 fn arguments(field: &Field) -> u64 {
     field.arguments.iter().map(|argument| value(&argument.value)).sum()
 }
@@ -109,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// An interface with objects `T0`, `T1`, … and a field that leads back to it.
+    /// Returns a schema with an interface that has the objects `T0`, `T1`, … and a field of its own type.
     fn types(objects: usize) -> TypeSystem {
         let mut sdl = "interface I { i: I! n: Int } type Query { i: I! f(a: A): Int } input A { x: Int }".to_owned();
         for index in 0..objects {
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_below_an_interface_that_multiply_are_refused() {
+    fn multiplying_sets_below_an_interface_are_refused() {
         let (types, mut document) = (types(4), "n".to_owned());
         for _ in 0..8 {
             let objects = ["T0", "T1", "T2", "T3"].map(|object| format!("... on {object} {{ i {{ n }} }}")).join(" ");
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_objects_are_compared_with_one_another() {
+    fn comparisons_grow_with_the_square_of_an_objects_keys() {
         let types = types(0);
         let keys = "k: 1 ".repeat(300);
         assert!(count(&format!("{{ f(a: {{ {keys} }}) }}"), &types, 50_000).is_err());

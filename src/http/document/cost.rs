@@ -1,16 +1,17 @@
-//! Estimates, from the document alone, what it would cost to validate and to execute.
+//! Estimates the cost of validating and executing a document, from the document and its variables alone.
 //!
-//! Each fragment is weighed once and its weight reused at every spread, so a document of fragments that spread one
-//! another many times is priced in time linear in its length; sums saturate. All operations and fragments of the document
-//! are weighed, used or not, since all of them are validated. A fragment that is not defined, or that spreads itself, is
-//! refused before any other code follows it.
+//! The weight of a fragment is computed once and reused at every spread. So the time is linear in the length of the
+//! document, also if fragments spread each other many times. Sums saturate. All operations and fragments of the
+//! document are weighed, used or not, because all of them are validated. A fragment that is not defined, or that
+//! spreads itself, is refused before any other code follows it.
 //!
-//! The cost of a field is one plus the cost of what is selected in it. What a connection repeats (`nodes` and `edges`) is
-//! multiplied by `first` or `last`; without these by an assumed page. A field that takes `first`, `last` or `limit`, itself
-//! or in an input object, and has no such child is a list of its own. Lists of the introspection schema count ten-fold.
+//! The cost of a field is one plus the cost of its selections. The selections of a connection's `nodes` and `edges` are
+//! multiplied by `first` or `last`, or by an assumed page size if both are absent. A field without `nodes` or `edges`
+//! that takes `first`, `last` or `limit`, directly or in an input object, counts as a list of that length. Lists of the
+//! introspection schema count as ten elements.
 //!
-//! The bytes of the arguments' values are weighed in the same way: the executor copies the value of a variable at each of
-//! its uses, and for each element of a list.
+//! The bytes of the arguments' values are weighed in the same way, because the executor copies the value of a variable
+//! at each use, and for each element of a list.
 
 use std::collections::HashMap;
 
@@ -24,13 +25,14 @@ use super::positions::Positions;
 use crate::http::invalid::{Invalid, Limit};
 use crate::http::limits::Limits;
 
-/// Arguments that say how long a list is.
+/// Arguments with the length of a list.
 const SIZES: [&str; 3] = ["first", "last", "limit"];
-/// Lists of the introspection schema, and how long they are taken to be.
+/// Lists of the introspection schema.
 const INTROSPECTION_LISTS: [&str; 8] =
     ["types", "directives", "fields", "args", "inputFields", "enumValues", "interfaces", "possibleTypes"];
+/// Assumed length of a list of the introspection schema.
 const INTROSPECTION_LIST_SIZE: u64 = 10;
-/// About what a value takes in memory beside the bytes of its strings.
+/// Approximate memory of a value in bytes, without the bytes of its strings.
 const VALUE_BYTES: u64 = 64;
 
 /// Refuses a document beyond the limits on depth, nesting, fields, aliases, cost and bytes of arguments.
@@ -44,7 +46,7 @@ pub(super) fn check(
     let known = definitions.clone().filter_map(|definition| definition.as_fragment_definition());
     let known: HashMap<_, _> = known.map(|fragment| (&fragment.name, fragment)).collect();
     let bytes: HashMap<_, _> = variables.iter().map(|(name, value)| (name.as_str(), given_bytes(value))).collect();
-    // One use of each variable is what the body paid for.
+    // One use of each variable is already bounded by the size of the body.
     let allowed = (limits.argument_bytes as u64).saturating_add(bytes.values().sum());
     let mut scale = Scale {
         known: &known,
@@ -69,12 +71,12 @@ pub(super) fn check(
     Ok(())
 }
 
-/// An amount within a selection set.
+/// Cost or bytes of a selection set.
 #[derive(Debug, Clone, Copy, Default)]
 struct Amount {
-    /// The share of `nodes` and `edges` directly in the set, for one element of a page.
+    /// Amount of `nodes` and `edges` directly in the set, for one element of a page.
     paged: u64,
-    /// The rest.
+    /// Amount of all other selections.
     plain: u64,
 }
 
@@ -88,7 +90,7 @@ impl Amount {
         self.plain.saturating_add(self.paged)
     }
 
-    /// The amount of a field with `own` of its own.
+    /// Returns the amount of a field: `own`, and `within` for its selections.
     fn of_field(paged: bool, own: u64, within: u64) -> Self {
         let amount = own.saturating_add(within);
         if paged { Self { paged: amount, plain: 0 } } else { Self { paged: 0, plain: amount } }
@@ -98,7 +100,7 @@ impl Amount {
 /// Weight of a selection set.
 #[derive(Debug, Clone, Copy, Default)]
 struct Weight {
-    /// Fields and fragments.
+    /// Number of fields and fragments.
     fields: u64,
     aliases: u64,
     depth: u64,
@@ -127,7 +129,8 @@ impl Weight {
     }
 }
 
-/// A fragment's weight, or the mark that it is being weighed. The same fragment weighs more inside introspection.
+/// Weights of fragments, by name and by whether the fragment is inside introspection, where it weighs more. `None`
+/// marks a fragment that is being weighed.
 type Fragments<'a> = HashMap<(&'a str, bool), Option<Weight>>;
 
 struct Scale<'a> {
@@ -136,7 +139,7 @@ struct Scale<'a> {
     variables: &'a Variables,
     /// The bytes of each variable's value.
     bytes: HashMap<&'a str, u64>,
-    /// The bytes of the default values of the operation's other variables.
+    /// The bytes of the default values of the operation's variables.
     defaults: HashMap<&'a str, u64>,
     limits: &'a Limits,
     fragments: Fragments<'a>,
@@ -145,7 +148,7 @@ struct Scale<'a> {
 
 impl<'a> Scale<'a> {
     fn operation(&mut self, operation: &'a OperationDefinition) -> Result<Weight, Invalid> {
-        // Defaults of variables differ between operations, and with them the weight of a fragment.
+        // The weight of a fragment depends on the defaults of variables, which differ between operations.
         self.fragments.clear();
         self.definitions = &operation.variables;
         let defaults = operation
@@ -156,7 +159,8 @@ impl<'a> Scale<'a> {
         self.selections(&operation.selection_set, 0, false)
     }
 
-    /// `level` counts the selection sets around this one; it bounds the recursion.
+    /// Returns the weight of a selection set. `level` is the number of enclosing selection sets; it bounds the
+    /// recursion.
     fn selections(&mut self, set: &'a [Selection], level: u64, introspection: bool) -> Result<Weight, Invalid> {
         Limit::Nesting.check(level, self.limits.nesting as u64)?;
         let mut weight = Weight::default();
@@ -211,7 +215,7 @@ impl<'a> Scale<'a> {
         })
     }
 
-    /// Number of times that the selection of `field` is resolved.
+    /// Returns the number of times that the selections of `field` are resolved.
     fn times(&self, field: &Field, inner: Amount, introspection: bool) -> Times {
         if introspection {
             let list = INTROSPECTION_LISTS.contains(&field.name.as_str());
@@ -223,7 +227,7 @@ impl<'a> Scale<'a> {
         }
     }
 
-    /// The longest list that the arguments ask for.
+    /// Returns the largest list length in the arguments.
     fn size(&self, field: &Field) -> Option<u64> {
         let sizes = field.arguments.iter().filter_map(|argument| match &*argument.value {
             Value::Object(fields) => {
@@ -239,7 +243,7 @@ impl<'a> Scale<'a> {
         sizes.max()
     }
 
-    /// A list's length as asked for; what is no count is left to validation.
+    /// Returns a list length, at least 1; `None` for other values, which validation refuses.
     fn number(&self, value: &Value) -> Option<u64> {
         match value {
             Value::Int(number) => Some(number.as_str().parse().unwrap_or(1).max(1)),
@@ -252,7 +256,7 @@ impl<'a> Scale<'a> {
         }
     }
 
-    /// The relevant part of a variable's value: a number, or the sizes within an object.
+    /// Returns the list length in a variable's value: the number itself, or the largest length in an object.
     fn variable(&self, name: &Name) -> Option<Sized> {
         match self.variables.get(name.as_str()) {
             Some(Given::Number(number)) => Some(Sized::Number(number.as_u64().unwrap_or(1).max(1))),
@@ -299,7 +303,7 @@ impl<'a> Scale<'a> {
     }
 }
 
-/// Number of times that the parts of a selection set are resolved.
+/// Numbers of times that the two parts of an [`Amount`] are resolved.
 #[derive(Debug, Clone, Copy)]
 struct Times {
     paged: u64,
@@ -315,21 +319,21 @@ impl Times {
 /// Length of a list according to a variable.
 enum Sized {
     Number(u64),
-    /// The longest within an input object.
+    /// The largest length in an input object.
     Object(u64),
 }
 
-/// The weight of a fragment's selections where it is spread.
+/// Returns the weight of a spread fragment, from the weight of its selections.
 fn spread(weight: Weight) -> Weight {
     Weight { fields: weight.fields.saturating_add(1), ..nested(weight) }
 }
 
-/// One selection set further down.
+/// Returns the weight with one more level of nesting.
 fn nested(weight: Weight) -> Weight {
     Weight { nesting: weight.nesting + 1, ..weight }
 }
 
-/// A number that is written in a default value.
+/// Returns the list length in a default value.
 fn constant(value: &Value) -> Option<u64> {
     match value {
         Value::Int(number) => Some(number.as_str().parse().unwrap_or(1).max(1)),
@@ -338,7 +342,7 @@ fn constant(value: &Value) -> Option<u64> {
     }
 }
 
-/// About the bytes that a value of a variable takes.
+/// Returns the approximate memory of a variable's value in bytes.
 pub(super) fn given_bytes(value: &Given) -> u64 {
     let within = match value {
         Given::List(items) => items.iter().map(given_bytes).sum(),
@@ -394,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_costs_its_page() {
+    fn cost_of_a_connection_is_multiplied_by_its_page_size() {
         let none = || json!({});
         assert_eq!(cost("{ a b { c } }", none()), 3);
         assert_eq!(cost("{ list(first: 50) { nodes { a } pageInfo { b } } }", none()), 1 + 50 * 2 + 2);
@@ -405,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_found_in_variables_and_their_defaults() {
+    fn list_lengths_are_read_from_variables_and_their_defaults() {
         let document = "query ($n: Int = 7) { list(first: $n) { nodes { a } } }";
         assert_eq!(cost(document, json!({})), 1 + 7 * 2);
         assert_eq!(cost(document, json!({ "n": 9 })), 1 + 9 * 2);
@@ -416,24 +420,24 @@ mod tests {
     }
 
     #[test]
-    fn fragments_that_double_forty_times_are_weighed_at_once() {
+    fn fragments_that_double_forty_times_are_weighed_once_each() {
         let mut document = "{ ...f0 }".to_owned();
         for index in 0..40 {
             write!(document, " fragment f{index} on Q {{ ...f{0} ...f{0} }}", index + 1).unwrap();
         }
         document.push_str(" fragment f40 on Q { a }");
-        // Each fragment counts as well as the fields in it.
+        // Each spread counts, in addition to the fields of the fragment.
         assert_eq!(weigh(&document, json!({})).unwrap().fields, (1 << 40) + (1 << 41) - 1);
     }
 
     #[test]
-    fn a_fragment_that_spreads_itself_is_refused() {
+    fn fragment_that_spreads_itself_is_refused() {
         let document = "{ ...a } fragment a on Q { b { ...b } } fragment b on Q { ...a }";
         assert_eq!(weigh(document, json!({})).unwrap_err().code(), "GRAPHQL_VALIDATION_FAILED");
     }
 
     #[test]
-    fn a_fragment_that_is_not_defined_is_refused_with_its_place() {
+    fn undefined_fragment_is_refused_with_its_position() {
         let refused = refusal("{\n ...a } fragment a on Q { b ...missing }", json!({}));
         let Invalid::Invalid(rules) = refused else { panic!("{refused}") };
         assert_eq!(rules[0].message, "Fragment \"missing\" is not defined.");
@@ -452,7 +456,7 @@ mod tests {
         assert_eq!(weigh(listed, json!({ "v": text })).unwrap().bytes.total(), 10 * 100_064 + VALUE_BYTES);
         let default = format!("query ($v: String = \"{text}\") {{ f(a: $v) f(a: $v) }}");
         assert_eq!(weigh(&default, json!({})).unwrap().bytes.total(), 2 * 100_064);
-        // One use of the biggest variable is always within the limit.
+        // One use of a variable never exceeds the limit, even if the variable is larger.
         let (big, once) = (json!({ "v": "x".repeat(4 << 20) }), "query ($v: String) { f(a: $v) }");
         let variables = Variables::from_json(big.clone());
         assert!(check(&parse(once), &Positions::new(once), &variables, &Limits::default()).is_ok());
@@ -460,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_chain_of_unused_fragments_is_refused() {
+    fn long_chain_of_unused_fragments_is_refused() {
         let mut document = "{ a }".to_owned();
         for index in 0..2_000 {
             write!(document, " fragment f{index} on Q {{ ...f{} }}", index + 1).unwrap();
@@ -469,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn introspection_inside_introspection_is_expensive() {
+    fn nested_introspection_lists_are_expensive() {
         let document =
             "{ __schema { types { fields { type { fields { type { fields { type { fields { name } } } } } } } } } }";
         assert!(cost(document, json!({})) > 100_000);

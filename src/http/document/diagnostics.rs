@@ -1,4 +1,4 @@
-//! The errors of the parser and of validation, as request errors: bounded in number, with line and column.
+//! Converts errors of the parser and of validation to request errors with line and column. Their number is bounded.
 
 use apollo_compiler::ast::Document;
 use apollo_compiler::diagnostic::ToCliReport;
@@ -9,24 +9,24 @@ use super::positions::Positions;
 use crate::http::invalid::{Broken, Invalid};
 use crate::http::limits::Limits;
 
-/// Rules that this server checks itself, more exactly.
+/// Rules that this server checks itself, because the library is stricter than the specification.
 ///
-/// The library counts each occurrence of a subscription's root field; the specification (section 5.2.3.1) counts fields
+/// The library counts each occurrence of a subscription's root field. The specification (section 5.2.3.1) counts fields
 /// after they are merged.
 const OWN_RULES: [&str; 1] = ["SubscriptionUsesMultipleFields"];
 
-/// The document is not GraphQL.
+/// Returns the error for a document that is not GraphQL.
 pub(super) fn unparsable(errors: &DiagnosticList, positions: &Positions<'_>) -> Invalid {
-    // What follows the first error mostly follows from it.
+    // The first error usually causes the errors after it.
     let first = errors.iter().next();
     let message = first.as_ref().map(|error| error.error.to_string()).unwrap_or_default();
     let place = first.and_then(|error| error.error.location()).map(|span| positions.at(span.offset()));
     Invalid::Unparsable { message, positions: place.into_iter().collect() }
 }
 
-/// The rules of validation that a document breaks; nothing if there are none.
+/// Returns an error with the violated rules of validation, if any.
 ///
-/// An error of a value names the argument that the value is in.
+/// The message about a value names its argument.
 pub(super) fn broken(
     errors: &DiagnosticList,
     syntax: &Document,

@@ -1,8 +1,9 @@
 //! Merges the fields of an operation that have equal response keys (GraphQL specification, section 6.3.2,
 //! `CollectFields` and `MergeSelectionSets`), so that the executor runs each of them once.
 //!
-//! The result has no fragments, except one per object type where a selection set of an interface or union selects by
-//! type, and no directives: the values of the variables are known. Its size is bounded by the budget of comparisons.
+//! The values of the variables are known, so the result has no directives. It has fragments only if a selection set of
+//! an interface or union depends on the object type: then one fragment per object type. The budget of comparisons
+//! bounds its size.
 
 use std::collections::HashSet;
 
@@ -24,15 +25,16 @@ pub(super) struct Merge<'a> {
     pub(super) types: &'a TypeSystem,
     pub(super) fragments: &'a FragmentMap,
     pub(super) values: Values<'a>,
-    /// Selections that may still be visited, and the limit.
+    /// Number of selections that may still be visited.
     pub(super) left: u64,
+    /// Number of selections that may be visited in total.
     pub(super) allowed: u64,
 }
 
 /// A merged selection set, and the shape of its objects.
 pub(super) type Merged = (executor::SelectionSet, Shape);
 
-/// The arguments of a field, as the executor takes them.
+/// The arguments of a field, as types of the executor.
 type Arguments = Vec<(Positioned<Key>, Positioned<Literal>)>;
 
 /// The fields of an object, by response key, in the order of the document.
@@ -41,7 +43,7 @@ type Groups<'a> = IndexMap<&'a Name, Vec<&'a Node<Field>>>;
 impl<'a> Merge<'a> {
     /// Merges the selection sets of objects of type `parent`, which may be an interface or a union.
     ///
-    /// Recursive, as deep as the fields.
+    /// Recursive to the depth of the fields.
     pub(super) fn sets(&mut self, parent: &Name, sets: &[&'a SelectionSet]) -> Result<Merged, Invalid> {
         let types = self.types;
         if let Some(groups) = self.collect(parent, sets)? {
@@ -65,7 +67,8 @@ impl<'a> Merge<'a> {
         Ok((executor::SelectionSet { items }, Shape::any_of(shapes)))
     }
 
-    /// Collects the fields of an object. `None`: `object` is an interface or union, and its fields depend on the type.
+    /// Collects the fields of an object. Returns `None` if `object` is an interface or union whose fields depend on the
+    /// object type.
     fn collect(&mut self, object: &Name, sets: &[&'a SelectionSet]) -> Result<Option<Groups<'a>>, Invalid> {
         let (mut groups, mut seen) = (Groups::default(), HashSet::new());
         for set in sets {
@@ -111,7 +114,7 @@ impl<'a> Merge<'a> {
         Ok(true)
     }
 
-    /// Whether the directives `@skip` and `@include` let a selection stay.
+    /// Returns whether the directives `@skip` and `@include` include a selection.
     fn is_included(&self, selection: &Selection) -> Result<bool, Invalid> {
         for directive in selection.directives() {
             let excluded_by = match directive.name.as_str() {
@@ -173,8 +176,8 @@ impl<'a> Merge<'a> {
         Ok((executor::SelectionSet { items }, Shape::new(members)))
     }
 
-    /// Refuses fields of one object that have equal response keys and are not the same. Validation has found most of
-    /// them; lists of different lengths escape it.
+    /// Refuses fields of one object that have equal response keys but differ. Validation finds most of these conflicts,
+    /// but not lists of different lengths in arguments.
     fn compare(&self, first: &Node<Field>, other: &Node<Field>) -> Result<(), Invalid> {
         let named = |argument: &Node<Argument>| {
             let known = other.arguments.iter().find(|known| known.name == argument.name);

@@ -1,18 +1,19 @@
-//! From a document's text to an operation that may run: all work that precedes the first resolver.
+//! Turns a document's text into an operation that may run. This is all the work before the first resolver.
 //!
-//! What it guarantees, whatever the document contains: it is refused, or it is valid (GraphQL specification, section 5)
-//! and merged, in at most 50 ms of CPU and 8 MiB of memory, and in time and memory proportional to the variables. No
-//! fragment is followed before all fragments were found to exist and not to spread themselves.
+//! For every input, the document is either refused, or valid (GraphQL specification, section 5) and merged. This takes
+//! at most 50 ms of CPU and 8 MiB of memory, plus time and memory proportional to the variables. Before any code
+//! follows a fragment, all fragments are checked to exist and not to spread themselves.
 //!
 //! The cheapest checks come first, and each bounds the next:
 //!
-//! 1. `lexer` counts tokens and brackets, without memory.
-//! 2. `apollo-compiler` parses what is left.
-//! 3. `bounds` counts operations, variables, arguments and directives; `cost` weighs fields with fragments spread.
-//! 4. The fields get their types from the schema; `comparisons` bounds the search for fields that cannot be merged.
+//! 1. `lexer` counts tokens and brackets, without allocating memory.
+//! 2. `apollo-compiler` parses the text.
+//! 3. `bounds` counts operations, variables, arguments and directives; `cost` estimates the cost of fields with
+//!    fragments spread.
+//! 4. The fields get their types from the schema; `comparisons` bounds the search for fields that can't be merged.
 //! 5. `apollo-compiler` validates the document.
-//! 6. `variables` checks the values of the variables; `merge` builds the operation for the executor, whose own validation
-//!    is not needed.
+//! 6. `variables` checks the values of the variables; `merge` builds the operation for the executor, whose own
+//!    validation is not needed.
 
 mod bounds;
 mod comparisons;
@@ -46,10 +47,10 @@ use values::Values;
 pub(super) use shape::Shape;
 pub use types::{InvalidSchema, TypeSystem};
 
-/// Selection sets within selection sets that the recursive parser is trusted with; the lexer counts brackets before.
+/// Maximum depth of the parser's recursion. The lexer has limited the depth of brackets before.
 const PARSER_RECURSION: usize = 200;
 
-/// A document, and the operation of it that is to run.
+/// A document, and the name of the operation to run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Selected<'a> {
     pub(super) query: &'a str,
@@ -60,13 +61,13 @@ pub(super) struct Selected<'a> {
 #[derive(Debug)]
 pub(super) struct Checked {
     pub(super) kind: OperationType,
-    /// The operation alone, merged, without fragments that have a name and without directives.
+    /// The merged operation alone, without named fragments and without directives.
     pub(super) document: executor::ExecutableDocument,
-    /// The values of the variables that it declares, with defaults.
+    /// The values of the variables that the operation declares, with defaults.
     pub(super) variables: Variables,
-    /// Shape of its responses.
+    /// Shape of the operation's responses.
     pub(super) shape: Shape,
-    /// Whether it reads the schema: `__schema` or `__type`.
+    /// Whether the operation reads the schema: `__schema` or `__type`.
     pub(super) introspects: bool,
 }
 
@@ -115,12 +116,12 @@ pub(super) fn check(
     Ok(Checked { kind, document, variables, shape, introspects })
 }
 
-/// Whether a root field of a merged operation reads the schema.
+/// Returns whether a root field of a merged operation reads the schema.
 fn is_introspection(item: &executor::Selection) -> bool {
     matches!(item, executor::Selection::Field(field) if ["__schema", "__type"].contains(&field.node.name.node.as_str()))
 }
 
-/// Validates the text of a document, with all its operations, without values of variables.
+/// Validates the text of a document with all its operations. Values of variables are not checked.
 pub(super) fn validate_text(text: &str, types: &TypeSystem, limits: &Limits) -> Result<(), Invalid> {
     lexer::check(text, limits)?;
     let positions = Positions::new(text);
@@ -131,7 +132,7 @@ pub(super) fn validate_text(text: &str, types: &TypeSystem, limits: &Limits) -> 
 }
 
 fn parse(text: &str, positions: &Positions<'_>, limits: &Limits) -> Result<ast::Document, Invalid> {
-    // The parser counts spaces, commas and comments as well.
+    // The parser also counts spaces, commas and comments as tokens.
     let tokens = limits.tokens.saturating_mul(3).saturating_add(8);
     let mut parser = Parser::new().recursion_limit(PARSER_RECURSION).token_limit(tokens);
     parser.parse_ast(text, "request.graphql").map_err(|invalid| {
@@ -168,7 +169,7 @@ fn validate(
     }
 }
 
-/// The operation to run (GraphQL specification, section 6.1, `GetOperation`).
+/// Returns the operation to run (GraphQL specification, section 6.1, `GetOperation`).
 fn select<'a>(document: &'a ExecutableDocument, name: Option<&str>) -> Result<&'a Node<Operation>, Invalid> {
     document.operations.get(name).map_err(|_| match name {
         Some(name) => Invalid::rule(format!("The document has no operation named \"{name}\"."), []),
@@ -177,7 +178,7 @@ fn select<'a>(document: &'a ExecutableDocument, name: Option<&str>) -> Result<&'
     })
 }
 
-/// The definitions of the variables that have a value. The executor looks each of them up by its name.
+/// Returns the definitions of the variables that have a value. The executor looks up each definition by name.
 fn definitions(
     definitions: &[Node<ast::VariableDefinition>],
     variables: &Variables,

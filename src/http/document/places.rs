@@ -1,4 +1,4 @@
-//! Names the argument that an error is about.
+//! Finds the argument of an error, for its message.
 
 use std::fmt::Write;
 
@@ -6,7 +6,8 @@ use apollo_compiler::Node;
 use apollo_compiler::ast::{Argument, Definition, DirectiveList, Document, Selection, Value};
 use apollo_compiler::parser::SourceSpan;
 
-/// Returns the path of the argument whose value, or part of a value, starts at a byte: `filter.states[0]`.
+/// Returns the path to the argument value at a byte, such as `filter.states[0]`; `None` if no argument contains the
+/// byte.
 pub(super) fn argument(document: &Document, offset: usize) -> Option<String> {
     let around = document.definitions.iter().find(|definition| holds(definition.location(), offset))?;
     match around {
@@ -20,7 +21,7 @@ pub(super) fn argument(document: &Document, offset: usize) -> Option<String> {
     }
 }
 
-/// Recursive; brackets within brackets were counted before the document was parsed.
+/// Recursive. The depth is bounded because the lexer limits the depth of brackets.
 fn within(selections: &[Selection], offset: usize) -> Option<String> {
     let around = selections.iter().find(|selection| holds(selection.location(), offset))?;
     match around {
@@ -46,7 +47,7 @@ fn within_arguments(arguments: &[Node<Argument>], offset: usize) -> Option<Strin
             Value::List(items) => {
                 let mut items = items.iter().enumerate();
                 items.find(|(_, item)| holds(item.location(), offset)).map(|(index, item)| {
-                    // Writing to a string does not fail.
+                    // Writing to a string can't fail.
                     let _ = write!(path, "[{index}]");
                     item
                 })
@@ -78,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_argument_is_named_with_the_place_inside_its_value() {
+    fn argument_path_includes_the_place_inside_its_value() {
         let text =
             "query @d(x: 9) { f { g(input: { list: [1, { key: 5 }], other: 6 }) } ...s } fragment s on T { h(y: 7) }";
         let document = Parser::new().parse_ast(text, "").unwrap();

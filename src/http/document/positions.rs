@@ -1,9 +1,9 @@
-//! Lines and columns of a document, in time that does not depend on the length of its lines.
+//! Finds line and column of a byte in a document, in constant time per look-up.
 
 use apollo_compiler::parser::SourceSpan;
 use async_graphql::Pos;
 
-/// Bytes between two marks, which bound the bytes that one look-up reads.
+/// Number of bytes between two marks. It bounds the bytes that one look-up reads.
 const STEP: usize = 256;
 
 /// Positions of the lines of a document. Columns count characters, and both start at 1 (GraphQL specification, 7.1.2).
@@ -39,13 +39,13 @@ impl<'a> Positions<'a> {
         position
     }
 
-    /// Returns the position of an element's first byte. Only what was not read from the document has none.
+    /// Returns the position of an element's first byte, or a default for an element that is not from the document.
     pub(super) fn of(&self, span: Option<SourceSpan>) -> Pos {
         span.map(|span| self.at(span.offset())).unwrap_or_default()
     }
 }
 
-/// Moves a position over the byte at `at`. A carriage return and the line feed after it end one line.
+/// Moves a position past the byte at `at`. A carriage return and the line feed after it count as one line end.
 fn step(text: &[u8], at: usize, position: &mut Pos) {
     match text[at] {
         b'\n' if at > 0 && text[at - 1] == b'\r' => {}
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_agree_with_counting_from_the_start() {
+    fn positions_from_marks_equal_positions_counted_from_the_start() {
         let text: String = (0..2_000).map(|index| ["a", "é", "\r\n", "\n", " "][index % 5]).collect();
         let positions = Positions::new(&text);
         let mut counted = Pos { line: 1, column: 1 };

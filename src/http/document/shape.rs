@@ -1,12 +1,12 @@
-//! Gives an answer the shape that its operation asked for.
+//! Gives a response the shape of its operation.
 //!
-//! The executor puts fields in the order in which they are resolved, leaves a field that failed out of its object, and
-//! makes an object null when all its fields failed. The GraphQL specification (sections 6.3 and 6.4.4) has fields in the
-//! order of the document, null for a field that failed, and, where that field may not be null, null for what is around it,
-//! up to the next place that may.
+//! The executor orders fields by the time at which they are resolved, omits a failed field from its object, and sets an
+//! object to null if all its fields failed. The GraphQL specification (sections 6.3 and 6.4.4) requires other results.
+//! Fields have the order of the document. A failed field is null. If the field is non-null, the null moves up to the
+//! nearest enclosing value that is nullable.
 //!
-//! What may be null comes from the types of the schema. Validation ensures that fields of different types with the same
-//! response key are null under the same conditions.
+//! The types of the schema determine which values are nullable. Validation ensures that fields of different types with
+//! the same response key have the same nullability.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use async_graphql::{Name, PathSegment, Pos, Response, ServerError, Value};
 
 use crate::http::reply::{code, set_code};
 
-/// Selection of one object, in the order of the document, with its fields merged.
+/// Merged selection of one object, in the order of the document.
 #[derive(Debug, Default)]
 pub(in crate::http) struct Shape {
     members: Vec<Member>,
@@ -23,22 +23,22 @@ pub(in crate::http) struct Shape {
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) key: Name,
-    /// Where the document selects it.
+    /// Positions at which the document selects the field.
     pub(super) positions: Vec<Pos>,
-    /// Whether it is selected of every object, whatever its type.
+    /// Whether the field is selected on objects of every possible type.
     pub(super) certain: bool,
-    /// Whether it may be null, then whether its elements may, and theirs; what is not told may.
+    /// Nullability of the field, then of each level of its lists. A level beyond the end is nullable.
     pub(super) nullable: Vec<bool>,
     pub(super) shape: Shape,
 }
 
 impl Shape {
-    /// The shape of objects of one type.
+    /// Returns the shape of objects of one type.
     pub(super) fn new(members: Vec<Member>) -> Self {
         Self { members }
     }
 
-    /// The shape of objects that have one of several types.
+    /// Returns the shape of objects that have one of several types.
     pub(super) fn any_of(shapes: impl IntoIterator<Item = Self>) -> Self {
         shapes.into_iter().reduce(Self::or).unwrap_or_default()
     }
@@ -65,7 +65,7 @@ impl Shape {
         self
     }
 
-    /// Mends an answer.
+    /// Gives a response this shape, and sets the code of errors of argument values.
     pub(in crate::http) fn restore(&self, response: &mut Response) {
         for error in &mut response.errors {
             if self.blames_an_argument(error) {
@@ -83,8 +83,8 @@ impl Shape {
         self.members.iter().find(|member| member.key.as_str() == key)
     }
 
-    /// Whether an error without a code is of an argument's value, found when the field was to run: a resolver's own error
-    /// is placed at its field.
+    /// Returns whether an error without a code is about an argument's value, found just before the field ran. Such an
+    /// error is not located at its field, as a resolver's own error is.
     fn blames_an_argument(&self, error: &ServerError) -> bool {
         let mut keys = error.path.iter().filter_map(|segment| match segment {
             PathSegment::Field(key) => Some(key.as_str()),
@@ -97,7 +97,7 @@ impl Shape {
         code(error).is_none() && error.source.is_none() && member.flatten().is_some_and(elsewhere)
     }
 
-    /// Puts null where the field of an error is left out.
+    /// Inserts null if the failed field at `path` was omitted.
     fn fill(&self, value: &mut Value, path: &[PathSegment]) {
         let Some((PathSegment::Field(key), mut rest)) = path.split_first() else {
             return;
@@ -120,8 +120,8 @@ impl Shape {
         member.shape.fill(value, rest);
     }
 
-    /// Whether an object has, in every field that it must have, a value that may be there. An error
-    /// need not have a path, so what it left out is found by looking for it.
+    /// Returns whether all fields of an object have allowed values. Inserts null for omitted fields first, because an
+    /// error without a path does not name the field that it caused to be omitted.
     fn complete(&self, value: &mut Value) -> bool {
         let Value::Object(fields) = value else {
             return true;
@@ -134,7 +134,7 @@ impl Shape {
         })
     }
 
-    /// Puts the keys of an object, and of what is in it, into the document's order.
+    /// Sorts the keys of an object, and of all objects inside it, into the order of the document.
     fn order(&self, value: &mut Value) {
         match value {
             Value::List(items) => items.iter_mut().for_each(|item| self.order(item)),
@@ -161,7 +161,8 @@ impl Shape {
 }
 
 impl Member {
-    /// Whether a field, or an element at some level of its lists, may stay. One that has to be null is null afterwards.
+    /// Returns whether the value of a field, or of an element at a level of its lists, is allowed. Sets the value to
+    /// null first if a part of it is null but not nullable.
     fn complete(&self, value: &mut Value, level: usize) -> bool {
         let complete = match &mut *value {
             Value::Null => false,
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_field_is_null_where_it_may_be() {
+    fn failed_nullable_field_is_null() {
         let query = "{ maybe { name note } }";
         let data = restore(query, json!({ "maybe": { "name": "a" } }), &[json!(["maybe", "note"])]);
         assert_eq!(data, json!({ "maybe": { "name": "a", "note": null } }));
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn null_goes_up_to_the_next_place_that_may_be_null() {
+    fn null_of_a_non_null_field_moves_up_to_the_nearest_nullable_value() {
         let path = json!(["maybe", "self", "self", "name"]);
         let query = "{ maybe { note self { note self { note name } } } }";
         let data = json!({ "maybe": { "note": "a", "self": { "note": "b", "self": { "note": "c" } } } });
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_whose_fields_all_failed_is_no_null_where_they_may_be_null() {
+    fn object_with_only_failed_nullable_fields_is_not_null() {
         let data = restore("{ sure { note } }", json!({ "sure": null }), &[json!(["sure", "note"])]);
         assert_eq!(data, json!({ "sure": { "note": null } }));
         let both = [json!(["sure", "note"]), json!(["sure", "name"])];
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_of_lists_are_null_where_they_may_be() {
+    fn only_nullable_list_elements_are_null() {
         let things = |key: &str| json!({ key: [{ "name": "a" }, null, { "name": "c" }] });
         let loose = restore("{ loose { name } }", things("loose"), &[json!(["loose", 1, "name"])]);
         assert_eq!(loose, things("loose"));
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_several_types_has_the_fields_of_each() {
+    fn key_of_several_types_has_the_fields_of_each_type() {
         let query =
             "{ any { ... on Thing { a: self { name } } ...other } } fragment other on Other { a: thing { note } }";
         let data = json!({ "any": { "a": { "note": "x" } } });
@@ -261,20 +262,20 @@ mod tests {
     }
 
     #[test]
-    fn what_an_error_without_a_path_left_out_is_found() {
+    fn field_omitted_by_an_error_without_path_is_restored() {
         let data = || json!({ "maybe": { "a": "x" }, "sure": { "a": "x" } });
         let restored = restore("{ maybe { a: name note } sure { a: name note } }", data(), &[json!([])]);
         assert_eq!(restored, json!({ "maybe": { "a": "x", "note": null }, "sure": { "a": "x", "note": null } }));
         let restored = restore("{ maybe { a: name name } sure { a: name } }", data(), &[json!([])]);
         assert_eq!(restored, json!({ "maybe": null, "sure": { "a": "x" } }));
-        // Not what may rightly be missing.
+        // Fields that are skipped, or that the type does not have, stay absent.
         let query = "query ($b: Boolean!) { sure { a: name name @skip(if: $b) } any { ... on Other { name } } }";
         let data = json!({ "sure": { "a": "x" }, "any": {} });
         assert_eq!(restore_with(query, json!({ "b": true }), data.clone(), &[json!([])]), data);
     }
 
     #[test]
-    fn keys_are_in_the_documents_order() {
+    fn keys_have_the_order_of_the_document() {
         let query = "{ list { b: name ...f a: name } } fragment f on Thing { self { y: name x: name } }";
         let thing = r#"{"a":"1","self":{"x":"2","y":"3"},"b":"4"}"#;
         let data = restore(query, serde_json::from_str(&format!(r#"{{"list":[{thing},{thing}]}}"#)).unwrap(), &[]);

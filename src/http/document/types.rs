@@ -1,4 +1,4 @@
-//! The types of a schema, as its SDL says: the one source for validation, for merging and for nullability.
+//! The types of a schema, read from its SDL. Validation, merging and nullability all use them.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use apollo_compiler::ast::Type;
 use apollo_compiler::schema::{ExtendedType, Name, NamedType};
 use apollo_compiler::validation::Valid;
 
-/// The types of a schema that documents are validated against.
+/// The types of a schema. Documents are validated against them.
 #[derive(Debug)]
 pub struct TypeSystem {
     schema: Valid<Schema>,
@@ -25,7 +25,7 @@ impl TypeSystem {
     ///
     /// # Errors
     ///
-    /// If the SDL is not a valid schema.
+    /// Returns an error if the SDL is not a valid schema.
     pub fn from_sdl(sdl: &str) -> Result<Self, InvalidSchema> {
         let schema = Schema::parse_and_validate(sdl, "schema.graphql");
         let schema = schema.map_err(|invalid| InvalidSchema(invalid.errors.to_string()))?;
@@ -53,7 +53,7 @@ impl TypeSystem {
         &self.schema
     }
 
-    /// Returns the object types of an interface or union; nothing for any other type.
+    /// Returns the object types of an interface or union; `None` for any other type.
     pub(super) fn possible(&self, name: &Name) -> Option<&[NamedType]> {
         self.possible.get(name).map(Vec::as_slice)
     }

@@ -1,8 +1,7 @@
-//! Values that are written in a document, as the executor's values.
+//! Converts values in a document to values of the executor.
 //!
-//! Validation has compared each value with the type that is expected. Checked here is what it leaves out: keys that come
-//! twice, input objects of which one field must be given, variables inside lists and objects, and numbers that no number
-//! type holds.
+//! Validation has compared each value with the expected type. This module checks the rest: repeated keys, `@oneOf`
+//! input objects, variables inside lists and objects, and numbers that no number type can represent.
 
 use std::collections::HashSet;
 
@@ -28,10 +27,10 @@ pub(super) struct Values<'a> {
 }
 
 impl Values<'_> {
-    /// Returns the value of an argument or input field. `None`: it is a variable without a value, and the argument counts
-    /// as absent (GraphQL specification, section 6.4.1).
+    /// Returns the value of an argument or input field. Returns `None` for a variable without a value: the argument
+    /// then counts as absent (GraphQL specification, section 6.4.1).
     ///
-    /// Recursive; brackets within brackets were counted before the document was parsed.
+    /// Recursive. The depth is bounded because the lexer limits the depth of brackets.
     pub(super) fn value(&self, written: &Node<Written>, place: Place<'_>) -> Result<Option<Literal>, Invalid> {
         Ok(Some(match &**written {
             Written::Null => Literal::Null,
@@ -89,7 +88,7 @@ impl Values<'_> {
         Ok(Literal::Object(object.into_iter().collect()))
     }
 
-    /// A variable where a value is expected (GraphQL specification, section 5.8.5).
+    /// Checks a variable that is used as a value (GraphQL specification, section 5.8.5) and returns a reference to it.
     fn variable(
         &self,
         written: &Node<Written>,
@@ -124,7 +123,7 @@ impl Values<'_> {
 
     fn number(&self, written: &Node<Written>, text: &str) -> Result<serde_json::Number, Invalid> {
         number(text).ok_or_else(|| {
-            self.refuse(written, "The number can't be held by a 64-bit float; send it as a text.".to_owned())
+            self.refuse(written, "A 64-bit float can't represent the number; send it as a string.".to_owned())
         })
     }
 
@@ -135,16 +134,16 @@ impl Values<'_> {
     }
 }
 
-/// The place that a value is written in.
+/// Argument, input field or list element that gets a value.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place<'a> {
-    /// The type that is expected; `None` inside a scalar that takes any value.
+    /// The expected type; `None` inside a scalar that takes any value.
     pub(super) expected: Option<&'a Type>,
     /// Whether the argument or input field has a default value.
     pub(super) has_default: bool,
 }
 
-/// An input object of which exactly one field must be given (GraphQL specification, section 3.10.1).
+/// The `@oneOf` rule of an input object: exactly one field must be given (GraphQL specification, section 3.10.1).
 pub(super) struct OneOf<'a> {
     definition: &'a InputObjectType,
     required: bool,
@@ -164,7 +163,7 @@ impl<'a> OneOf<'a> {
     }
 }
 
-/// Returns a value without variables, such as a default; `None` if it has a variable or a number that is out of range.
+/// Returns a constant value, such as a default; `None` if it contains a variable or a number that is out of range.
 pub(super) fn constant(written: &Written) -> Option<Value> {
     Some(match written {
         Written::Null => Value::Null,
@@ -182,7 +181,7 @@ pub(super) fn constant(written: &Written) -> Option<Value> {
     })
 }
 
-/// Whether two values are the same. The order of the fields of an object does not matter.
+/// Returns whether two values are equal. The order of the fields of an object does not matter.
 pub(super) fn same(one: &Written, other: &Written) -> bool {
     match (one, other) {
         (Written::List(one), Written::List(other)) => {

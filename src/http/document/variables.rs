@@ -1,7 +1,7 @@
 //! The values of an operation's variables (GraphQL specification, section 6.1.2, `CoerceVariableValues`).
 //!
-//! Values are checked where they are, without a copy. What the operation does not declare is dropped at once. The first
-//! value that does not fit refuses the operation, so there is one error, which names the place inside the value.
+//! Values are checked in place, without a copy. Variables that the operation does not declare are dropped. The first
+//! value that does not fit its type refuses the operation with one error, which names the place inside the value.
 
 use apollo_compiler::ast::{Type, VariableDefinition};
 use apollo_compiler::schema::{ExtendedType, InputObjectType};
@@ -12,7 +12,7 @@ use super::positions::Positions;
 use super::values::{self, OneOf};
 use crate::http::invalid::Invalid;
 
-/// Returns the values of the variables that are declared, with defaults, after checking them against their types.
+/// Checks the values of the declared variables against their types and returns them, with defaults.
 pub(super) fn coerce(
     schema: &Schema,
     definitions: &[Node<VariableDefinition>],
@@ -44,7 +44,7 @@ pub(super) fn coerce(
 
 /// A value that does not fit its type.
 struct Misfit {
-    /// The place inside the variable's value, innermost step first.
+    /// Path inside the variable's value, innermost step first.
     steps: Vec<String>,
     reason: String,
 }
@@ -64,7 +64,7 @@ impl Misfit {
     }
 }
 
-/// Recursive; JSON within JSON is bounded by its decoder.
+/// Checks a value against its type. Recursive; the JSON decoder bounds the depth.
 fn check(schema: &Schema, expected: &Type, value: &Value) -> Result<(), Misfit> {
     if *value == Value::Null {
         return if expected.is_non_null() {
@@ -94,12 +94,12 @@ fn check(schema: &Schema, expected: &Type, value: &Value) -> Result<(), Misfit> 
         Some(ExtendedType::InputObject(definition)) => return object(schema, definition, value),
         _ => false,
     };
-    if fits { Ok(()) } else { Err(Misfit::new(format!("is no value of type \"{name}\"."))) }
+    if fits { Ok(()) } else { Err(Misfit::new(format!("is not a value of type \"{name}\"."))) }
 }
 
 fn object(schema: &Schema, definition: &InputObjectType, value: &Value) -> Result<(), Misfit> {
     let Value::Object(fields) = value else {
-        return Err(Misfit::new(format!("is no value of type \"{}\".", definition.name)));
+        return Err(Misfit::new(format!("is not a value of type \"{}\".", definition.name)));
     };
     for (key, value) in fields {
         let Some(field) = definition.fields.get(key.as_str()) else {
@@ -120,7 +120,7 @@ fn object(schema: &Schema, definition: &InputObjectType, value: &Value) -> Resul
     Ok(())
 }
 
-/// Whether a value is of a scalar type. A scalar that the schema defines is checked by its resolver.
+/// Returns whether a value is allowed for a scalar type. The resolver checks values of scalars that the schema defines.
 fn is_scalar(name: &str, value: &Value) -> bool {
     match (name, value) {
         ("Int", Value::Number(number)) => number.as_i64().is_some_and(|number| i32::try_from(number).is_ok()),

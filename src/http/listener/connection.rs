@@ -14,10 +14,10 @@ use super::places::Place;
 use super::service::Requests;
 use super::socket::Socket;
 
-/// Time for a request that is on its way when the shutdown closes idle connections.
+/// Time in which a request in transit may still arrive before the shutdown closes its idle connection.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// Serves a connection until it ends, has waited too long, or has to make room.
+/// Serves a connection until it ends, times out or is evicted.
 pub(super) async fn serve(shared: Arc<Shared>, stream: TcpStream, place: Place) {
     tokio::select! {
         () = place.evicted() => {}
@@ -45,7 +45,7 @@ async fn connect(shared: &Arc<Shared>, stream: TcpStream, place: Place) {
         tokio::select! {
             ended = http.as_mut() => {
                 if let Err(error) = ended {
-                    tracing::debug!(%error, "a connection broke");
+                    tracing::debug!(%error, "a connection failed");
                 }
                 return;
             }
@@ -59,21 +59,22 @@ async fn connect(shared: &Arc<Shared>, stream: TcpStream, place: Place) {
     }
 }
 
-/// Waits until the connection has waited too long for a request.
+/// Waits until the connection has been without a request for too long.
 async fn overdue(shared: &Shared, place: &Place) {
     let step = shared.limits.header_timeout.min(shared.limits.keep_alive);
     loop {
         match place.due(&shared.limits) {
             Some(due) if due <= Instant::now() => return,
-            // A request head that begins in the meantime is due earlier, but not before the step ends.
+            // A request head that begins in the meantime has an earlier deadline, but not before the step ends.
             Some(due) => sleep_until(due.min(Instant::now() + step)).await,
             None => sleep(step).await,
         }
     }
 }
 
-/// Waits until the connection takes no more requests. HTTP/2 tells the client which requests it has taken; HTTP/1 can only
-/// close an idle connection after giving a request on its way the time to arrive.
+/// Waits until the connection should take no more requests. This is at `draining` for HTTP/2, whose GOAWAY tells the
+/// client which requests were taken. HTTP/1 can only close an idle connection, so it waits until requests in transit
+/// have arrived after `closing`.
 async fn retirement(shared: &Shared, place: &Place) {
     shared.draining.cancelled().await;
     if !place.is_http2() {
@@ -82,8 +83,8 @@ async fn retirement(shared: &Shared, place: &Place) {
     }
 }
 
-/// Waits until the listener is closed and the connection has no request in flight, though its client may be sending one:
-/// a request whose head has not arrived by then is not accepted.
+/// Waits until the listener is closed and the connection has no request in flight. A request whose head is still
+/// incomplete then is not accepted.
 async fn abandonment(shared: &Shared, place: &Place) {
     shared.closing.cancelled().await;
     sleep(LINGER * 2).await;

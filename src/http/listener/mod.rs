@@ -1,21 +1,21 @@
-//! The accept loop: serves a router over HTTP/1.1 and HTTP/2, in the clear or over TLS.
+//! The accept loop: serves a router over HTTP/1.1 and HTTP/2, with or without TLS.
 //!
-//! What it guarantees, whatever clients send or leave unsent:
+//! These guarantees do not depend on the behaviour of clients:
 //!
-//! - A connection without a request in flight lasts no longer than [`header_timeout`](Limits::header_timeout) while its
-//!   first or next request head is incomplete, and [`keep_alive`](Limits::keep_alive) between requests.
-//! - A connection whose client reads nothing for [`write_timeout`](Limits::write_timeout) ends, and with it what was
-//!   waiting to be sent. Slow clients stay, as long as they read at all.
-//! - Connections are capped, in total and per address. At the cap a new connection takes the place of the one that has
-//!   waited longest without a request in flight; if all have one, the new connection is refused with 503. So silent
-//!   clients never keep active ones out.
-//! - The parts of WebSocket messages that have not arrived whole are capped in total; beyond it, sockets with a large part
-//!   end.
+//! - A connection without a request in flight ends after [`header_timeout`](Limits::header_timeout) if its first or
+//!   next request head is incomplete, and after [`keep_alive`](Limits::keep_alive) between requests.
+//! - A connection ends if its client reads nothing for [`write_timeout`](Limits::write_timeout); unsent data is
+//!   dropped. A slow client that continues to read is kept.
+//! - Connections are capped, in total and per address. At the cap a new connection replaces the connection that has
+//!   been without a request in flight for the longest time. If all have one, the new connection is refused with 503. So
+//!   idle clients never block active ones.
+//! - The bytes of incomplete WebSocket messages are capped in total. Above the cap, sockets with a large incomplete
+//!   message are closed.
 //! - Every request carries its [`Peer`] as an extension.
 //!
-//! A shutdown has two signals. From `draining` on, responses ask HTTP/1 clients to close, and HTTP/2 clients get a GOAWAY.
-//! At `closing` the listener is closed; idle connections end after a moment in which a request that is on its way still
-//! arrives. [`Listener::serve`] returns when the last connection has ended; WebSockets are no longer its connections.
+//! A shutdown has two signals. From `draining` on, responses ask HTTP/1 clients to close, and HTTP/2 clients get a
+//! GOAWAY. At `closing` the listener is closed. Idle connections end a short time later, so that requests in transit
+//! still arrive. [`Listener::serve`] returns when the last connection has ended. It does not wait for WebSockets.
 
 mod connection;
 mod network;
@@ -50,15 +50,15 @@ pub use tls::{CertificateError, CertificateFiles, Tls};
 /// Response to a connection beyond the cap.
 const BUSY: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
-/// Pause after the system had no file descriptor or memory for a connection.
+/// Pause after the operating system had no file descriptor or memory for a connection.
 const EXHAUSTED: Duration = Duration::from_millis(50);
 
-/// Serves a router on a socket.
+/// Server of a router on a listening socket.
 #[derive(Debug, Clone)]
 pub struct Listener {
-    /// Bounds of connections.
+    /// Limits on connections.
     pub limits: Limits,
-    /// Certificate of the listener; none serves in the clear.
+    /// TLS certificate of the listener; `None` serves without TLS.
     pub tls: Option<Tls>,
     /// Cancelled when clients should move to another replica.
     pub draining: CancellationToken,
@@ -91,13 +91,13 @@ impl Listener {
                 Ok((stream, address)) => accept(&shared, &places, stream, address),
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "no connection can be accepted");
+                    tracing::warn!(%error, "a connection could not be accepted");
                     places.evict_one();
                     sleep(EXHAUSTED).await;
                 }
             }
         }
-        // Connections that the system completed already may carry requests.
+        // Connections that the operating system has already completed may carry requests.
         let socket = socket.into_std()?;
         while let Ok((stream, address)) = socket.accept() {
             stream.set_nonblocking(true)?;
@@ -121,8 +121,8 @@ fn accept(shared: &Arc<Shared>, places: &Arc<Places>, stream: TcpStream, address
     shared.tracker.spawn(connection::serve(Arc::clone(shared), stream, place));
 }
 
-/// Closes a connection; says why where that costs nothing. What has arrived is read, as the system would otherwise reset
-/// the connection before the client reads the response.
+/// Closes a connection, with a 503 response if it is not encrypted. Reads what has arrived first, because the operating
+/// system would otherwise reset the connection before the client reads the response.
 fn refuse(stream: TcpStream, encrypted: bool) {
     if !encrypted {
         let _ = stream.try_read(&mut [0; 4096]);
@@ -136,8 +136,8 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
 }
 
-/// The protocols within their limits. Timeouts of HTTP/1 are the connection's own, as they begin before the protocol is
-/// known.
+/// Returns the HTTP protocols with their limits. `connection` implements the timeouts of HTTP/1, because they start
+/// before the protocol is known.
 fn http(limits: &Limits, tracker: &TaskTracker) -> Builder<Tracked> {
     let mut builder = Builder::new(Tracked(tracker.clone()));
     let header_bytes = limits.header_bytes.max(8 << 10);
@@ -155,8 +155,9 @@ fn http(limits: &Limits, tracker: &TaskTracker) -> Builder<Tracked> {
     builder
 }
 
-/// Bytes that an HTTP/2 stream takes from a response before the client has read them.
+/// Bytes of a response that an HTTP/2 stream buffers before the client has read them.
 const STREAM_BUFFER: usize = 64 << 10;
-/// Bytes of a request's body that an HTTP/2 client may send ahead, per stream and per connection.
+/// Bytes of request bodies that an HTTP/2 client may send before they are read, per stream.
 const STREAM_WINDOW: u32 = 256 << 10;
+/// Bytes of request bodies that an HTTP/2 client may send before they are read, per connection.
 const CONNECTION_WINDOW: u32 = 1 << 20;

@@ -1,4 +1,4 @@
-//! Addresses that count as one caller.
+//! Groups of addresses that count as one caller.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -24,7 +24,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv6_host_is_one_network_and_a_mapped_ipv4_address_is_itself() {
+    fn ipv6_addresses_of_one_64_prefix_are_one_network_and_mapped_ipv4_addresses_are_ipv4() {
         assert_eq!(network("2001:db8::1"), network("2001:db8::ffff:2"));
         assert_ne!(network("2001:db8::1"), network("2001:db8:0:1::1"));
         assert_eq!(network("::ffff:10.0.0.1"), network("10.0.0.1"));

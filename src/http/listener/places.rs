@@ -1,5 +1,5 @@
-//! Places of connections: capped in total and per network, with those that wait for a request in the order in which they
-//! began to wait.
+//! Places of connections, capped in total and per network. The connections that wait for a request are kept in the
+//! order in which they began to wait.
 //!
 //! Lock order: a connection's phase, then the ledger.
 
@@ -17,7 +17,7 @@ use super::super::callers::LARGE;
 use super::super::limits::Limits;
 use super::network::Network;
 
-/// Order in which connections began to wait.
+/// Position in the order in which connections began to wait.
 type Turn = u64;
 
 /// Places of one listener.
@@ -25,8 +25,9 @@ type Turn = u64;
 pub(super) struct Places {
     total: usize,
     per_network: usize,
-    /// Most bytes of unfinished WebSocket messages.
+    /// Maximum number of bytes of incomplete WebSocket messages.
     unfinished_bytes: usize,
+    /// Number of bytes of incomplete WebSocket messages.
     unfinished: AtomicUsize,
     ledger: Mutex<Ledger>,
 }
@@ -55,14 +56,14 @@ impl Places {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the connection that has waited longest for a request.
+    /// Ends the connection that has waited longest for a request, if any waits.
     pub(super) fn evict_one(&self) {
         self.ledger().evict(None);
     }
 }
 
 impl Ledger {
-    /// Ends the connection that has waited longest, of a network or of all; false if none waits.
+    /// Ends the connection that has waited longest, of one network or of all. Returns false if none waits.
     fn evict(&mut self, network: Option<Network>) -> bool {
         let turn = match network {
             None => self.waiting.keys().next().copied(),
@@ -92,7 +93,7 @@ impl Ledger {
     }
 }
 
-/// Place of one connection; free again when the last handle is dropped.
+/// Place of one connection. Dropping its last clone frees the place.
 #[derive(Debug, Clone)]
 pub(super) struct Place(Arc<Held>);
 
@@ -103,27 +104,29 @@ struct Held {
     network: Network,
     evicted: CancellationToken,
     phase: Mutex<Phase>,
-    /// Whether the connection is a WebSocket, and the bytes that have arrived since its last message.
+    /// Whether the connection is a WebSocket.
     upgraded: AtomicBool,
+    /// Number of bytes that have arrived on the WebSocket since its last complete message.
     unfinished: AtomicUsize,
 }
 
 /// Activity of a connection.
 #[derive(Debug)]
 struct Phase {
-    /// Requests in flight, stalled writes and upgrades.
+    /// Number of requests in flight, stalled writes and upgrades.
     busy: usize,
-    /// Turn among the waiting connections; none while busy.
+    /// Position among the waiting connections; `None` while busy.
     turn: Option<Turn>,
     /// Time at which the connection was opened, its request head began, or its last request ended.
     since: Instant,
-    /// Whether a request head is due: the first one, or one that has begun.
+    /// Whether a request head is awaited: the first one, or one that has begun to arrive.
     head: bool,
     http2: bool,
 }
 
 impl Place {
-    /// Takes a place; none if every other connection, of the network or of all, is busy.
+    /// Takes a place, evicting a waiting connection if necessary. Returns `None` at a cap if all connections of the
+    /// network, or all in total, are busy.
     pub(super) fn claim(places: &Arc<Places>, address: SocketAddr) -> Option<Self> {
         let (network, evicted) = (Network::from(address.ip()), CancellationToken::new());
         let mut ledger = places.ledger();
@@ -155,12 +158,13 @@ impl Place {
         Peer { place: self.clone() }
     }
 
-    /// Waits until the connection has to make room.
+    /// Waits until the connection is evicted.
     pub(super) async fn evicted(&self) {
         self.0.evicted.cancelled().await;
     }
 
-    /// Notes that bytes have arrived. Fails for a large part of a WebSocket message when too many wait for their rest.
+    /// Records that bytes have arrived. Fails if they belong to a large incomplete WebSocket message and the bytes of
+    /// all incomplete messages exceed the cap.
     pub(super) fn heard(&self, bytes: usize) -> io::Result<()> {
         if self.0.upgraded.load(Ordering::Relaxed) {
             return self.0.receive(bytes);
@@ -181,7 +185,7 @@ impl Place {
         self.0.phase().http2
     }
 
-    /// Keeps the connection until the guard is dropped.
+    /// Protects the connection from eviction and timeouts until the guard is dropped.
     pub(super) fn hold(&self) -> Busy {
         let mut phase = self.0.phase();
         phase.busy += 1;
@@ -191,7 +195,7 @@ impl Place {
         Busy(self.clone())
     }
 
-    /// Time at which the connection has waited too long; none while it is busy.
+    /// Returns the time at which the connection times out; `None` while it is busy.
     pub(super) fn due(&self, limits: &Limits) -> Option<Instant> {
         let phase = self.0.phase();
         let patience = if phase.head { limits.header_timeout } else { limits.keep_alive };
@@ -240,7 +244,7 @@ impl Drop for Held {
     }
 }
 
-/// Keeps a connection from being evicted or timed out.
+/// Guard that protects a connection from eviction and timeouts.
 #[derive(Debug)]
 pub(in crate::http) struct Busy(Place);
 
@@ -263,7 +267,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Address and port of the client, or of the proxy before it.
+    /// Returns the address and port of the client, or of the proxy through which it connects.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.place.0.address
@@ -273,22 +277,22 @@ impl Peer {
         self.place.0.network
     }
 
-    /// Notes that the connection is a WebSocket from here on.
+    /// Records that the connection has become a WebSocket.
     pub(in crate::http) fn upgraded(&self) {
         self.place.0.upgraded.store(true, Ordering::Relaxed);
     }
 
-    /// Notes that the bytes which have arrived made a whole message.
+    /// Records that a WebSocket message has arrived completely.
     pub(in crate::http) fn message_read(&self) {
         self.place.0.message_read();
     }
 
-    /// Waits until the connection has to make room, as one that is not held.
+    /// Waits until the connection is evicted. A connection is never evicted while it is held.
     pub(in crate::http) async fn evicted(&self) {
         self.place.evicted().await;
     }
 
-    /// Keeps the connection after its request has been answered, as an upgraded connection needs.
+    /// Protects the connection from eviction and timeouts after its response, as an upgraded connection needs.
     pub(in crate::http) fn hold(&self) -> Busy {
         self.place.hold()
     }
@@ -311,7 +315,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_longest_waiting_connection_makes_room_and_busy_ones_stay() {
+    async fn longest_waiting_connection_is_evicted_and_busy_ones_stay() {
         let places = places(10, 20);
         let first = Place::claim(&places, address(1)).unwrap();
         let second = Place::claim(&places, address(1)).unwrap();
@@ -321,14 +325,14 @@ mod tests {
         drop(second);
         let busy_too = third.hold();
         assert!(Place::claim(&places, address(1)).is_none(), "all are busy");
-        assert!(Place::claim(&places, address(2)).is_some(), "another network has its own");
+        assert!(Place::claim(&places, address(2)).is_some(), "another network has its own share");
         drop((busy, busy_too));
         assert!(Place::claim(&places, address(1)).is_some());
         assert!(is_evicted(&first), "it has waited longest");
     }
 
     #[tokio::test]
-    async fn the_total_is_made_room_for_across_networks() {
+    async fn at_the_total_cap_a_connection_of_another_network_is_evicted() {
         let places = places(2, 100);
         let (first, second) = (Place::claim(&places, address(1)).unwrap(), Place::claim(&places, address(2)).unwrap());
         let third = Place::claim(&places, address(3)).unwrap();
@@ -340,7 +344,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_is_due_by_what_it_waits_for() {
+    async fn timeout_depends_on_whether_a_request_head_is_awaited() {
         let limits = Limits::default();
         let places = places(1, 100);
         let place = Place::claim(&places, address(1)).unwrap();

@@ -1,4 +1,4 @@
-//! Requests of one connection, on their way to the router and back.
+//! Passes the requests of one connection to the router.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -18,7 +18,8 @@ use tower::ServiceExt;
 use super::Shared;
 use super::places::{Busy, Place};
 
-/// Hands the requests of a connection to the router. The connection is busy until a response's body has been taken.
+/// Service that passes the requests of a connection to the router. The connection is busy until the body of each
+/// response has been taken.
 pub(super) struct Requests {
     pub(super) shared: Arc<Shared>,
     pub(super) place: Place,
@@ -49,7 +50,7 @@ impl Service<Request<Incoming>> for Requests {
     }
 }
 
-/// Body of a response that keeps its connection.
+/// Body of a response that keeps its connection busy.
 pub(super) struct Counted {
     body: Body,
     _busy: Busy,
@@ -75,7 +76,7 @@ impl HttpBody for Counted {
     }
 }
 
-/// Starts the tasks of HTTP/2 streams.
+/// Executor that starts the tasks of HTTP/2 streams and tracks them.
 #[derive(Debug, Clone)]
 pub(super) struct Tracked(pub(super) TaskTracker);
 

@@ -1,4 +1,4 @@
-//! The bytes of one connection: notes what arrives, and ends a write that makes no progress.
+//! The byte stream of one connection. It records arriving bytes and times out a write without progress.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use tokio_util::either::Either;
 
 use super::places::{Busy, Place};
 
-/// Socket of a connection. It holds the connection's place, so an upgraded connection keeps it.
+/// Socket of a connection. It holds the connection's place, also after an upgrade.
 pub(super) struct Socket {
     stream: Either<TcpStream, Box<TlsStream<TcpStream>>>,
     place: Place,
@@ -43,8 +43,8 @@ impl Socket {
         Self { stream, place, write_timeout, stall: None }
     }
 
-    /// Turns a write that is pending for too long into an error. Only a write ends a stalled write: flushing a TCP stream
-    /// does nothing.
+    /// Turns a write that is pending for too long into an error. A successful flush does not end the stall of a write,
+    /// because flushing a TCP stream does nothing.
     fn watch<T>(&mut self, step: Step, polled: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         if polled.is_ready() {
             self.stall.take_if(|stall| step == Step::Write || stall.of == Step::Flush);

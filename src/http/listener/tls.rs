@@ -1,5 +1,5 @@
-//! TLS of a listener. The certificate is read again when its files change; while the files can't be used, the last
-//! certificate stays.
+//! TLS of a listener. The certificate is reloaded when its files change. If the files can't be used, the previous
+//! certificate stays in use.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,16 +18,16 @@ use tokio_rustls::rustls::{self, ServerConfig};
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
-/// Pause between two looks at the files. Their contents are compared: a file that is replaced through a symbolic link, as
-/// orchestrators do, need not change its time.
+/// Pause between two checks of the files. Their contents are compared, because a file that an orchestrator replaces
+/// through a symbolic link may keep its modification time.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Paths of a certificate chain and its private key, in PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// The server's certificate, then those of its issuers.
+    /// File with the server's certificate, followed by those of its issuers.
     pub certificate: PathBuf,
-    /// The private key of the first certificate.
+    /// File with the private key of the first certificate.
     pub key: PathBuf,
 }
 
@@ -50,7 +50,7 @@ pub enum CertificateError {
         /// Content that belongs in the file.
         expected: &'static str,
     },
-    /// The certificate and the key don't fit each other, or are of an unknown kind.
+    /// The certificate and the key don't match, or are of an unsupported kind.
     #[error("the certificate can't be used: {0}")]
     Unusable(#[from] rustls::Error),
 }
@@ -84,7 +84,7 @@ impl Tls {
         Ok(Self { files, first, current, config: Arc::new(config) })
     }
 
-    /// Reads the files about once a second, and takes a changed certificate into use for the connections that follow.
+    /// Reads the files about once a second until `closing`, and uses a changed certificate for new connections.
     pub async fn watch(self, closing: CancellationToken) {
         let mut seen = Some(Arc::clone(&self.first));
         while closing.run_until_cancelled(sleep(PERIOD)).await.is_some() {
@@ -100,7 +100,7 @@ impl Tls {
             match read.as_ref().map_err(ToString::to_string).and_then(|read| self.replace(read)) {
                 Ok(()) => tracing::info!("the TLS certificate was replaced"),
                 Err(error) => {
-                    tracing::warn!(error, "the TLS certificate has changed and can't be used; the last one stays");
+                    tracing::warn!(error, "the changed TLS certificate can't be used; the previous one stays");
                 }
             }
             seen = read.ok();
@@ -114,7 +114,7 @@ impl Tls {
         Ok(())
     }
 
-    /// Carries out the handshake of a connection.
+    /// Performs the handshake of a connection.
     pub(super) async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         TlsAcceptor::from(Arc::clone(&self.config)).accept(stream).await
     }

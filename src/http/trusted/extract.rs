@@ -1,4 +1,4 @@
-//! Makes documents out of .graphql files: each operation with the fragments that it uses, wherever they are defined.
+//! Extracts documents from .graphql files: each operation with the fragments that it uses, from any of the files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,9 +11,9 @@ use super::super::limits::Limits;
 /// A file of operations and fragments.
 #[derive(Debug, Clone)]
 pub struct Source {
-    /// Path in messages.
+    /// Path of the file, for messages.
     pub path: String,
-    /// Content.
+    /// Content of the file.
     pub text: String,
 }
 
@@ -24,7 +24,7 @@ pub struct Extracted {
     pub name: String,
     /// `query`, `mutation` or `subscription`.
     pub kind: String,
-    /// The operation, then its fragments by name, in the usual format.
+    /// The operation, then its fragments by name, in canonical format.
     pub text: String,
 }
 
@@ -40,8 +40,8 @@ struct Definitions {
 ///
 /// # Errors
 ///
-/// All problems: files that are not GraphQL, operations without a name, names that are defined twice, fragments that are
-/// not defined, and operations that a server with these types and limits would refuse.
+/// Returns all problems: files that are not GraphQL, operations without a name, names that are defined twice, fragments
+/// that are not defined, and operations that a server with these types and limits would refuse.
 pub fn extract(sources: &[Source], types: &TypeSystem, limits: &Limits) -> Result<Vec<Extracted>, Vec<String>> {
     let mut definitions = Definitions::default();
     for source in sources {
@@ -91,7 +91,7 @@ impl Definitions {
                 }
                 _ => {
                     self.problems
-                        .push(format!("{path}: it defines types; only operations and fragments are extracted"));
+                        .push(format!("{path}: the file defines types; only operations and fragments are allowed"));
                 }
             }
         }
@@ -111,7 +111,7 @@ fn define<T>(
     }
 }
 
-/// The fragments that a selection set needs, by name, and the names that no file defines.
+/// Returns the fragments that a selection set uses, by name, and the names of fragments that no file defines.
 fn fragments_of(
     set: &[Selection],
     fragments: &BTreeMap<String, (String, Node<FragmentDefinition>)>,

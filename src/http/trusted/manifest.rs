@@ -1,4 +1,4 @@
-//! Manifests: documents by the SHA-256 of their text.
+//! Manifests of documents, which are identified by the SHA-256 of their text.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use super::extract::Extracted;
 use noetl_json as json;
 
-/// Prefix of a SHA-256 as document id (GraphQL over HTTP, appendix A).
+/// Prefix of a document id that is a SHA-256 (GraphQL over HTTP, appendix A).
 const PREFIX: &str = "sha256:";
 const APOLLO: &str = "apollo-persisted-query-manifest";
 
@@ -16,17 +16,17 @@ const APOLLO: &str = "apollo-persisted-query-manifest";
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Manifest(BTreeMap<String, String>);
 
-/// Reason why a text is no manifest.
+/// Reason why a text is not a manifest.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidManifest {
-    /// The text is no JSON.
-    #[error("it is no JSON: {0}")]
+    /// The text is not JSON.
+    #[error("it is not JSON: {0}")]
     Json(String),
-    /// The JSON has neither format.
+    /// The JSON has neither of the two formats.
     #[error("it is neither a map from SHA-256 to document nor an Apollo manifest of version 1")]
     Format,
-    /// A document has another SHA-256 than the one that names it.
-    #[error("the document {id} has the SHA-256 {actual}; have the manifest made again, with SHA-256 as ids")]
+    /// The SHA-256 of a document differs from its id.
+    #[error("the document {id} has the SHA-256 {actual}; generate the manifest again, with SHA-256 as ids")]
     Id {
         /// The id in the manifest.
         id: String,
@@ -40,7 +40,7 @@ impl Manifest {
     ///
     /// # Errors
     ///
-    /// If the text has neither format, or a document has another SHA-256 than its id.
+    /// Returns an error if the text has neither format, or if the SHA-256 of a document differs from its id.
     pub fn from_json(text: &str) -> Result<Self, InvalidManifest> {
         let value = json::read(text).map_err(|error| InvalidManifest::Json(error.to_string()))?;
         let documents = match value {
@@ -72,7 +72,7 @@ impl Manifest {
     #[must_use]
     pub fn relay(extracted: &[Extracted]) -> Value {
         let documents = extracted.iter().map(|operation| (sha256(&operation.text), operation.text.clone().into()));
-        // A BTreeMap, so that equal documents give equal files.
+        // A BTreeMap gives equal files for equal documents.
         Value::Object(documents.collect::<BTreeMap<_, _>>().into_iter().collect::<Map<_, _>>())
     }
 

@@ -1,8 +1,9 @@
 //! Trusted documents: a manifest of documents that clients select by their SHA-256, and the treatment of all others.
 //!
-//! A request selects a document by `documentId` (GraphQL over HTTP, appendix A) or by `extensions.persistedQuery.sha256Hash`
-//! (Apollo). A request with its own text is trusted if the manifest has that text; `documentId` is not read then. The
-//! manifest is read once, when the process starts: no request adds to it.
+//! A request selects a document by `documentId` (GraphQL over HTTP, appendix A) or by
+//! `extensions.persistedQuery.sha256Hash` (Apollo). A request with its own text is trusted if the manifest contains
+//! that text; its `documentId` is ignored. The manifest is read once, when the process starts. Requests can't add
+//! documents.
 
 pub mod extract;
 mod manifest;
@@ -25,15 +26,15 @@ pub enum Mode {
     /// They run.
     #[default]
     Off,
-    /// They run, and are logged and counted.
+    /// They run, and each run is logged and counted.
     Warn,
-    /// They are refused, except from callers with [`Permits::any_document`].
+    /// They are refused, unless the caller has [`Permits::any_document`]. Then they run as under `Warn`.
     Enforce,
 }
 
-/// Text that is no mode.
+/// Text that is not the name of a mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the modes are off, warn and enforce")]
+#[error("the mode must be off, warn or enforce")]
 pub struct UnknownMode;
 
 impl FromStr for Mode {
@@ -84,7 +85,7 @@ impl Trusted {
     }
 }
 
-/// The SHA-256 that Apollo's clients send.
+/// Returns the SHA-256 in the format of Apollo's clients.
 fn persisted(extensions: &Extensions) -> Option<&str> {
     let Value::Object(query) = extensions.get("persistedQuery")? else { return None };
     match query.get("sha256Hash")? {

@@ -1,7 +1,7 @@
-//! Why a socket ends, with the close codes of the protocol.
+//! Reasons for the end of a socket, with the close codes of the protocol.
 //!
-//! 44xx are the codes of graphql-transport-ws; clients do not reconnect on them. 1001, 1002, 1007, 1009, 1012 and 1013
-//! are of RFC 6455 and its registry; clients reconnect on them.
+//! The codes 44xx are those of graphql-transport-ws; clients do not reconnect on them. 1001, 1002, 1007, 1009, 1012 and
+//! 1013 are those of RFC 6455 and its registry; clients reconnect on them.
 
 use std::io::ErrorKind;
 
@@ -9,7 +9,7 @@ use axum::extract::ws::{CloseFrame, Message};
 use tungstenite::Error;
 use tungstenite::error::ProtocolError;
 
-/// Bytes of a close frame's reason (RFC 6455, section 5.5: 125 with the code).
+/// Maximum number of bytes of a close frame's reason (RFC 6455, section 5.5: 125 with the code).
 const MAX_REASON: usize = 123;
 
 /// The end of a socket.
@@ -18,7 +18,7 @@ pub(super) enum Close {
     /// The client closed, or the connection is gone.
     #[error("")]
     Gone,
-    #[error("No sign of life")]
+    #[error("No message or pong arrived in time")]
     Dead,
     #[error("Protocol error: {0}")]
     Protocol(ProtocolError),
@@ -51,7 +51,7 @@ pub(super) enum Close {
 }
 
 impl Close {
-    /// The end of a socket from which no message could be read. The library is the one under axum's sockets.
+    /// Converts a read error of axum's WebSocket, whose cause is an error of tungstenite.
     pub(super) fn broken(error: axum::Error) -> Self {
         match error.into_inner().downcast_ref::<Error>() {
             Some(Error::Protocol(ProtocolError::ResetWithoutClosingHandshake)) => Self::Gone,
@@ -63,7 +63,7 @@ impl Close {
         }
     }
 
-    /// The code; none where there is nobody to tell.
+    /// Returns the close code; `None` if the client is already gone.
     pub(super) fn code(&self) -> Option<u16> {
         Some(match self {
             Self::Gone => return None,
@@ -83,7 +83,7 @@ impl Close {
         })
     }
 
-    /// The close frame.
+    /// Returns the close frame; `None` if the client is already gone.
     pub(super) fn message(&self) -> Option<Message> {
         let mut reason = self.to_string();
         reason.truncate(reason.floor_char_boundary(MAX_REASON));

@@ -11,7 +11,7 @@ use super::super::reply::Reply;
 use super::close::Close;
 use noetl_json::{self as json, Typed};
 
-/// Bytes of an operation's id; clients use counters and UUIDs.
+/// Maximum number of bytes in an operation's id. Clients use counters and UUIDs.
 const MAX_ID: usize = 256;
 
 /// A message from the client.
@@ -24,7 +24,7 @@ pub(super) enum Incoming {
     Complete { id: String },
 }
 
-/// A message as it is sent.
+/// Wire format of a message from the client.
 #[derive(Debug, Deserialize)]
 struct Frame {
     #[serde(rename = "type")]
@@ -46,10 +46,10 @@ enum Kind {
 impl Typed for Frame {}
 
 impl Incoming {
-    /// Reads a message; what the protocol does not know closes the socket with 4400.
+    /// Reads a message. A message that does not follow the protocol closes the socket with 4400.
     pub(super) fn parse(text: &str) -> Result<Self, Close> {
         if !text.trim_ascii_start().starts_with('{') {
-            return Err(Close::BadMessage("A message is a JSON object".into()));
+            return Err(Close::BadMessage("A message must be a JSON object".into()));
         }
         let Frame { kind, id, payload } = json::parse(text.as_bytes()).map_err(|error| bad(&error))?;
         let missing = |field| Close::BadMessage(format!("Invalid message: missing field `{field}`"));
@@ -61,7 +61,7 @@ impl Incoming {
             Kind::Subscribe => {
                 let id = id.ok_or_else(|| missing("id"))?;
                 if id.is_empty() || id.len() > MAX_ID {
-                    return Err(Close::BadMessage(format!("An id has 1 to {MAX_ID} bytes")));
+                    return Err(Close::BadMessage(format!("An id must have 1 to {MAX_ID} bytes")));
                 }
                 Self::Subscribe { id, payload: payload.ok_or_else(|| missing("payload"))? }
             }
@@ -72,11 +72,11 @@ impl Incoming {
 fn init(payload: &RawValue) -> Result<Map<String, Value>, Close> {
     match json::read(payload.get()).map_err(|error| bad(&error))? {
         Value::Object(map) => Ok(map),
-        _ => Err(Close::BadMessage("Invalid message: the payload is not a map".into())),
+        _ => Err(Close::BadMessage("Invalid message: the payload is not an object".into())),
     }
 }
 
-/// Reads the payload of a `subscribe`. What can't be held unchanged is the operation's error.
+/// Reads the payload of a `subscribe`. JSON that can't be represented unchanged is an error of the operation.
 pub(super) fn parameters(payload: &RawValue) -> Result<Result<Parameters, Invalid>, Close> {
     let text = payload.get().as_bytes();
     if let Err(flaw) = json::check("", text) {
@@ -103,7 +103,7 @@ pub(super) enum Outgoing<'a> {
 impl Outgoing<'_> {
     pub(super) fn to_message(&self) -> Message {
         let text = serde_json::to_string(self).or_else(|error| {
-            tracing::error!(%error, "an answer could not be written as JSON");
+            tracing::error!(%error, "a message could not be written as JSON");
             let (Self::Next { id, .. } | Self::Error { id, .. } | Self::Complete { id }) = self else {
                 return Ok(String::new());
             };

@@ -1,11 +1,11 @@
 //! GraphQL over WebSocket: the subprotocol `graphql-transport-ws`, on the path and method of a GET.
 //!
-//! A socket is one task and its operations run inside it, so what happens on a socket happens in one order: no message of
-//! an operation follows the `complete` or `error` that ended it, and an id is free again when its end is sent.
+//! A socket is one task, and its operations run inside it. So all events of a socket are in one order: no message of an
+//! operation follows its `complete` or `error`, and its id is free again when that message is sent.
 //!
-//! Back-pressure is the socket's own: the next answer is taken from an operation only when the one before it has gone to
-//! the operating system, and while a client does not read, nothing is read from it. A client that stays so for
-//! [`send_timeout`](super::Limits::send_timeout) is closed with 1013.
+//! The socket applies back-pressure. It takes more replies from the operations only after the operating system has
+//! taken the previous ones. While a client does not read, the server reads nothing from it. If that lasts for
+//! [`send_timeout`](super::Limits::send_timeout), the socket is closed with 1013.
 
 mod close;
 mod message;
@@ -30,14 +30,14 @@ use super::media::Media;
 use super::observe::Transport;
 use session::Session;
 
-/// The one subprotocol that is spoken.
+/// The only supported subprotocol.
 const PROTOCOL: &str = "graphql-transport-ws";
-/// Bytes that a socket takes for reading as long as it is open; clients send little.
+/// Size in bytes of the read buffer of an open socket. It is small because clients send little.
 const READ_BUFFER: usize = 2 << 10;
-/// Bytes that are collected before they are sent.
+/// Size in bytes of the write buffer of an open socket.
 const WRITE_BUFFER: usize = 16 << 10;
 
-/// Opens a WebSocket for a handshake, and answers any other GET.
+/// Opens a WebSocket for a handshake, and serves any other GET as a GraphQL request.
 pub(super) async fn upgrade_or_get<E: Executor>(state: State<Arc<Gate<E>>>, request: Request) -> Response {
     let handshake = request.headers().get(header::UPGRADE);
     if handshake.is_none_or(|protocol| !protocol.as_bytes().eq_ignore_ascii_case(b"websocket")) {
@@ -52,12 +52,12 @@ async fn upgrade<E: Executor>(gate: Arc<Gate<E>>, request: Request) -> Result<Re
     let upgrade: Result<_, WebSocketUpgradeRejection> = WebSocketUpgrade::from_request_parts(&mut parts, &()).await;
     let upgrade = upgrade.map_err(|_| Fault::Handshake)?;
     let peer = parts.extensions.get::<Peer>().cloned();
-    // The socket takes its place when its caller is admitted. Where there is none for the address, the client is told by a
-    // status rather than by a close code.
+    // The socket takes its place when its caller is admitted. If the address has no free place, the handshake already
+    // fails with an HTTP status.
     drop(gate.connect(Transport::WebSocket, &CallerKey::of(peer.as_ref()))?);
     let caller = (&parts).into();
     let (tracker, token) = (gate.connections.clone(), gate.connections.token());
-    // Twice the limit on messages: one that is too long should be read, and told so, where that is cheap.
+    // Twice the limit on messages: a message slightly over the limit can then be read and refused with a clear reason.
     let largest = gate.limits().message_bytes.saturating_mul(2);
     let upgrade = upgrade
         .protocols([PROTOCOL])

@@ -12,7 +12,8 @@ use futures::{FutureExt, Stream, StreamExt};
 use super::super::reply::Reply;
 use super::message::Outgoing;
 
-/// What runs on a socket. An id is taken from `start` to `stop`, or until its operation's last message is handed out.
+/// Operations that run on one socket. An id is in use from `start` until `stop`, or until the last message of its
+/// operation is returned.
 #[derive(Default)]
 pub(super) struct Operations {
     running: SelectAll<Abortable<Running>>,
@@ -33,21 +34,21 @@ impl Operations {
         self.handles.contains_key(id)
     }
 
-    /// Runs an operation under an id that is free; a `live` one has no end of its own.
+    /// Starts an operation under a free id. `live` marks a subscription.
     pub(super) fn start(&mut self, id: String, replies: BoxStream<'static, Reply>, live: bool) {
         let (abort, registration) = AbortHandle::new_pair();
         self.handles.insert(id.clone(), Handle { abort, live });
         self.running.push(Abortable::new(Running { id, replies: Some(replies) }, registration));
     }
 
-    /// Ends an operation without a word; nothing more of it is handed out.
+    /// Cancels an operation without a message. None of its messages is returned any more.
     pub(super) fn stop(&mut self, id: &str) {
         if let Some(handle) = self.handles.remove(id) {
             handle.abort.abort();
         }
     }
 
-    /// Ends all subscriptions without a word; queries and mutations continue.
+    /// Cancels all subscriptions without a message. Queries and mutations continue.
     pub(super) fn stop_live(&mut self) {
         self.handles.retain(|_, handle| {
             if handle.live {
@@ -57,7 +58,7 @@ impl Operations {
         });
     }
 
-    /// The next message of any operation; waits for ever while there is none. Safe to cancel.
+    /// Returns the next message of any operation. Waits as long as no operation runs. Safe to cancel.
     pub(super) async fn next(&mut self) -> Message {
         match self.running.next().await {
             Some(emission) => self.hand_out(emission),
@@ -65,7 +66,7 @@ impl Operations {
         }
     }
 
-    /// A message that is there already.
+    /// Returns the next message if one is ready.
     pub(super) fn ready(&mut self) -> Option<Message> {
         let emission = self.running.next().now_or_never()??;
         Some(self.hand_out(emission))
@@ -79,14 +80,15 @@ impl Operations {
     }
 }
 
-/// A message, and whether it ends its operation.
+/// A message of an operation.
 struct Emission {
     id: String,
     message: Message,
+    /// Whether the message ends the operation.
     last: bool,
 }
 
-/// The messages of one operation: `next` for each answer and `complete`, or `error` for one that did not run.
+/// The messages of one operation: `next` for each reply, then `complete`; or `error` if the operation did not run.
 struct Running {
     id: String,
     replies: Option<BoxStream<'static, Reply>>,

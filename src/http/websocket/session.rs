@@ -1,7 +1,7 @@
 //! One socket, from its handshake to its close.
 //!
-//! Sockets are many and mostly wait, so a session is small: it lives on the heap once, and what it rarely does takes memory
-//! only while it is done.
+//! A server has many sockets, and most of them are idle, so a session is small. It is one heap allocation, and the
+//! futures of rare actions are boxed, so they take memory only while they run.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -30,7 +30,8 @@ use super::close::Close;
 use super::message::{Incoming, Outgoing, parameters};
 use super::operations::Operations;
 
-/// Answers that are sent before the socket is read again, so that a fast stream does not keep a client from being heard.
+/// Maximum number of replies that are sent before the socket is read again. So messages of the client are also read
+/// while a subscription sends without a pause.
 const BURST: usize = 32;
 
 pub(super) struct Session<E> {
@@ -39,24 +40,24 @@ pub(super) struct Session<E> {
     socket: WebSocket,
     operations: Operations,
     caller: Caller,
-    /// The admitted client; none before its `connection_init`.
+    /// The admitted client; `None` before its `connection_init`.
     member: Option<Member<E>>,
     init_deadline: Instant,
     keepalive: Interval,
     last_heard: Instant,
-    /// Whether the server shuts down: no more operations begin.
+    /// Whether the server is shutting down. No more operations begin then.
     closing: bool,
     peer: Option<Peer>,
 }
 
-/// An admitted client: its terms, its place, and what keeps the HTTP connection that was upgraded.
+/// An admitted client, with its place and the guard that keeps the upgraded HTTP connection open.
 struct Member<E> {
     guest: Guest<E>,
     place: Place,
     _connection: Option<Busy>,
 }
 
-/// What a socket waits for.
+/// Event that a socket handles.
 enum Event {
     Closing,
     Heard(Option<Result<Message, axum::Error>>),
@@ -94,7 +95,7 @@ impl<E: Executor> Session<E> {
         let close = self.serve().await;
         self.operations = Operations::default();
         self.member = None;
-        tracing::debug!(code = close.code(), reason = %close, "a socket ends");
+        tracing::debug!(code = close.code(), reason = %close, "a WebSocket ends");
         self.close(&close).boxed().await;
     }
 
@@ -107,7 +108,7 @@ impl<E: Executor> Session<E> {
             if let Err(close) = self.handle(event).await {
                 return close;
             }
-            // At a shutdown the socket closes when its queries and mutations have ended, each by its deadline.
+            // During a shutdown the socket stays open until its queries and mutations have ended, each by its deadline.
             if self.closing && self.operations.len() == 0 {
                 return Close::Restart;
             }
@@ -153,9 +154,9 @@ impl<E: Executor> Session<E> {
                 Err(Close::TooBig("The message is too big"))
             }
             Message::Text(text) => self.obey(Incoming::parse(&text)?).await,
-            Message::Binary(_) => Err(Close::BadMessage("Messages are text".into())),
-            // The library has queued the pong. It leaves before anything else is read, or a client that only pings would
-            // fill the queue.
+            Message::Binary(_) => Err(Close::BadMessage("Messages must be text".into())),
+            // The library has queued the pong. It is sent before the next read, because a client that only sends pings
+            // would fill the queue otherwise.
             Message::Ping(_) => self.flush().await,
             Message::Pong(_) => Ok(()),
             Message::Close(_) => Err(Close::Gone),
@@ -226,7 +227,7 @@ impl<E: Executor> Session<E> {
         }
     }
 
-    /// A slot for a query or mutation. A subscription needs none, as its socket has a place.
+    /// Takes a slot for a query or mutation. A subscription needs none, because its socket has a place.
     fn slot(&self, key: &CallerKey, operation: &Operation) -> Result<Option<Slot>, Fault> {
         match operation.kind {
             _ if self.closing => Err(Fault::Closing),
@@ -235,7 +236,7 @@ impl<E: Executor> Session<E> {
         }
     }
 
-    /// Counts a large message as buffered while it is sent. If too many of them wait, their clients do not read.
+    /// Counts a large message as buffered while it is sent. Closes the socket as slow if too many bytes are buffered.
     fn buffer(&self, message: &Message) -> Result<Option<Taken>, Close> {
         match (message, &self.member) {
             (Message::Text(text), Some(member)) => member.place.buffer(text.len()).map_err(|_| Close::Slow),
@@ -243,7 +244,7 @@ impl<E: Executor> Session<E> {
         }
     }
 
-    /// Sends a message, and with it what else is ready, up to a burst.
+    /// Sends a message together with other messages that are ready, up to [`BURST`].
     async fn send(&mut self, message: Message) -> Result<(), Close> {
         let _buffered = self.buffer(&message)?;
         let (socket, operations) = (&mut self.socket, &mut self.operations);
@@ -264,7 +265,7 @@ impl<E: Executor> Session<E> {
         sent(timeout(self.limits.send_timeout, self.socket.flush()).await)
     }
 
-    /// Says why, then waits for the client to close, so that it has read the reason before the connection is gone.
+    /// Sends the close frame, then waits until the client closes, so that the client can read the reason.
     async fn close(&mut self, close: &Close) {
         let socket = &mut self.socket;
         let closing = async move {
@@ -275,13 +276,13 @@ impl<E: Executor> Session<E> {
             while socket.next().await.transpose()?.is_some() {}
             Ok::<_, axum::Error>(())
         };
-        // A client that is gone, or does not answer, is left behind.
+        // The result does not matter: the connection ends in any case.
         let _: Result<Result<(), axum::Error>, _> = timeout(self.limits.close_timeout, closing).await;
     }
 }
 
-/// Waits for what ends a socket's admission: before it the time for `connection_init`, or a connection that needs its room;
-/// then the admission's own end.
+/// Waits for the end of a socket's admission. Before the admission, waits for the deadline of `connection_init` or for
+/// the eviction of the connection.
 async fn admission<E>(member: Option<&Member<E>>, peer: Option<&Peer>, init_deadline: Instant) -> Event {
     if let Some(member) = member {
         member.guest.admitted.ended().await;

@@ -215,6 +215,7 @@ mod tests {
         }
     }
 
+    #[test]
     fn one_row_in_four_is_reserved_for_rows_tried_before() {
         for share in [1, 2, 3, 4, 100] {
             assert_eq!((0..4).map(|round| retried(share, round)).sum::<usize>(), share);

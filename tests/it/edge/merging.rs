@@ -136,8 +136,8 @@ async fn variables_that_are_not_declared_are_dropped_and_wrong_ones_refused() {
     for (variables, message) in [
         (json!({}), "Variable \"$a\" of type \"Int!\" needs a value."),
         (json!({ "a": null }), "Variable \"$a\" of type \"Int!\" needs a value."),
-        (json!({ "a": "1" }), "Variable \"$a\" is no value of type \"Int\"."),
-        (json!({ "a": 2_147_483_648_u32 }), "Variable \"$a\" is no value of type \"Int\"."),
+        (json!({ "a": "1" }), "Variable \"$a\" is not a value of type \"Int\"."),
+        (json!({ "a": 2_147_483_648_u32 }), "Variable \"$a\" is not a value of type \"Int\"."),
         (
             json!({ "a": 1, "p": [{ "x": 1, "y": 2 }, { "x": 1 }] }),
             "Variable \"$p[1].y\" of type \"Int!\" needs a value.",
@@ -146,7 +146,7 @@ async fn variables_that_are_not_declared_are_dropped_and_wrong_ones_refused() {
             json!({ "a": 1, "p": [{ "x": 1, "y": 2, "z": 3 }] }),
             "Variable \"$p[0].z\" is not defined by type \"Point\".",
         ),
-        (json!({ "a": 1, "p": [7] }), "Variable \"$p[0]\" is no value of type \"Point\"."),
+        (json!({ "a": 1, "p": [7] }), "Variable \"$p[0]\" is not a value of type \"Point\"."),
     ] {
         let (_, answer) = answer(server.request(&refused(variables))).await;
         assert_eq!(
