@@ -79,7 +79,7 @@ async fn publish(deployment: &Deployment) {
 async fn ended_execution(shard: &mut PgConnection, id: i64) {
     insert_typed(&mut *shard, (id, 1), "playbook_started").await;
     insert_typed(&mut *shard, (id, 2), "playbook_completed").await;
-    // The read model is behind the log.
+    // The read model lags behind the log.
     let rows = format!(
         "INSERT INTO noetl.execution (execution_id, catalog_id, status) VALUES ({id}, 0, 'RUNNING');
          INSERT INTO noetl.projection_snapshot (aggregate_id, aggregate_type, version, snapshot, checksum)

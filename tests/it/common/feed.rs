@@ -34,7 +34,7 @@ pub struct Reader {
     /// All items except heartbeats since the last connect.
     pub items: Vec<Value>,
     /// Events that a client keeps if it handles gaps correctly: shard, position and key. At a gap with the reason
-    /// EPOCH_CHANGED, the client discards its events from the gap's first position on.
+    /// `EPOCH_CHANGED`, the client discards its events from the gap's first position on.
     kept: Vec<(u64, u64, Key)>,
 }
 
