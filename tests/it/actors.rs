@@ -1,11 +1,11 @@
-//! Events name the caller that caused them, a worker moves only the subscriptions that it registered, and each mutation
-//! leaves a line in the audit log.
+//! Events name the caller that caused them, a worker can only change the subscriptions that it registered, and each
+//! mutation writes a line to the audit log.
 
 use serde_json::{Value, json};
 
 use crate::common::{Deployment, Server, TokenFile, eventually};
 
-/// Tokens of a deployment, by subject.
+/// Tokens by subject.
 struct Callers {
     file: TokenFile,
     ann: String,
@@ -37,7 +37,7 @@ impl Callers {
         }
     }
 
-    /// Type and actor of the events of a log.
+    /// Returns type and actor of each event of a log.
     async fn log(&self, server: &Server, id: &str) -> Vec<(String, Value)> {
         let query = "query($id: ID!) { events(executionId: $id) { nodes { type meta } } }";
         let answer = server.send_as(&self.admin, query, json!({ "id": id })).await;
@@ -75,7 +75,7 @@ async fn execute(server: &Server, token: &str, parent: &str) -> String {
 }
 
 #[tokio::test]
-async fn events_name_the_caller_that_caused_them() {
+async fn events_contain_the_caller_that_caused_them() {
     let (deployment, callers) = (Deployment::start(2).await, Callers::new());
     let server = callers.replica(&deployment, &[]).await;
     callers.register_entries(&server).await;
@@ -83,7 +83,11 @@ async fn events_name_the_caller_that_caused_them() {
     transition(&server, &callers.ann, "activate", &inbox).await;
     transition(&server, &callers.admin, "pause", &inbox).await;
     let id = execute(&server, &callers.ann, &inbox).await;
-    assert_eq!(execute(&server, &callers.bob, &inbox).await, id, "a duplicate of another caller is one");
+    assert_eq!(
+        execute(&server, &callers.bob, &inbox).await,
+        id,
+        "a request of another caller with the same key is a duplicate"
+    );
 
     let project = "mutation($events: [EventInput!]!) { projectEvents(input: { events: $events }) {
         projected duplicates rejected { message } } }";
@@ -118,19 +122,23 @@ async fn events_name_the_caller_that_caused_them() {
     let kept = server.send_as(&callers.admin, query, variables).await["data"]["event"]["meta"].take();
     assert_eq!(kept, json!({ "command_id": "c", "actor": "bob", "extra": { "a": 1, "sent_actor": "root" } }));
 
-    // Without identified callers there is nothing to name.
+    // Without authentication, events have no actor.
     let open = deployment.replica().await;
     let id = open.execute(json!({ "path": "flow" })).await["execution"]["id"].as_str().unwrap().to_owned();
     assert_eq!(callers.log(&server, &id).await, [("playbook_started".to_owned(), Value::Null)]);
 }
 
 #[tokio::test]
-async fn a_worker_moves_only_the_subscriptions_that_it_registered() {
+async fn a_worker_can_change_only_the_subscriptions_that_it_registered() {
     let (deployment, callers) = (Deployment::start(2).await, Callers::new());
     let server = callers.replica(&deployment, &[]).await;
     callers.register_entries(&server).await;
     let inbox = registered(&register(&server, &callers.ann).await);
-    assert_eq!(registered(&register(&server, &callers.bob).await), inbox, "registering again is harmless");
+    assert_eq!(
+        registered(&register(&server, &callers.bob).await),
+        inbox,
+        "registering again returns the same subscription"
+    );
     let moves = ["activate", "pause", "resume", "drain", "deactivate", "activate"];
     for action in moves {
         let refused = transition(&server, &callers.bob, action, &inbox).await;
@@ -139,12 +147,12 @@ async fn a_worker_moves_only_the_subscriptions_that_it_registered() {
         assert_eq!(moved.get("errors"), None, "{action}: {moved}");
     }
     let log = callers.log(&server, &inbox).await;
-    assert_eq!(log.len(), 1 + moves.len(), "a refused transition writes nothing: {log:?}");
+    assert_eq!(log.len(), 1 + moves.len(), "the log differs from the transitions that were carried out: {log:?}");
     assert!(log.iter().all(|(_, actor)| actor == "ann"), "{log:?}");
     let moved = transition(&server, &callers.admin, "deactivate", &inbox).await;
     assert_eq!(moved["data"]["deactivateSubscription"]["subscription"]["state"], "DEACTIVATED");
 
-    // One that an unidentified caller registered belongs to no worker.
+    // A subscription that an unauthenticated caller registered belongs to no worker.
     let open = deployment.replica().await;
     let of_nobody = open.register("inbox").await["subscription"]["id"].as_str().unwrap().to_owned();
     assert_ne!(of_nobody, inbox);
@@ -152,7 +160,7 @@ async fn a_worker_moves_only_the_subscriptions_that_it_registered() {
 }
 
 #[tokio::test]
-async fn a_registration_that_another_finishes_names_the_caller_that_began_it() {
+async fn a_registration_finished_by_another_caller_keeps_its_first_caller() {
     let (deployment, callers) = (Deployment::start(2).await, Callers::new());
     let server = callers.replica(&deployment, &[]).await;
     callers.register_entries(&server).await;
@@ -164,7 +172,7 @@ async fn a_registration_that_another_finishes_names_the_caller_that_began_it() {
         registerSubscription(input: { path: \"inbox\" }) { subscription { id } } }" }),
     );
     let request = client.post(format!("{}/graphql", doomed.url)).bearer_auth(&callers.ann).json(&body);
-    assert!(request.send().await.is_err(), "it dies while it serves the request");
+    assert!(request.send().await.is_err(), "the replica dies during the request");
     assert!(!doomed.ended().await.success());
 
     let server = callers.replica(&deployment, &[]).await;
@@ -175,7 +183,7 @@ async fn a_registration_that_another_finishes_names_the_caller_that_began_it() {
 }
 
 #[tokio::test]
-async fn each_mutation_leaves_a_line_in_the_audit_log() {
+async fn each_mutation_writes_a_line_to_the_audit_log() {
     let (deployment, callers) = (Deployment::start(0).await, Callers::new());
     let log = tempfile::NamedTempFile::new().unwrap();
     let mut command = deployment.command("serve");
@@ -201,7 +209,7 @@ async fn each_mutation_leaves_a_line_in_the_audit_log() {
         ("ann", "retryOutbox", "", "FORBIDDEN"),
         ("root", "retryOutbox", "", "DONE"),
     ];
-    let text = eventually("the lines are written", async || {
+    let text = eventually("the audit lines are written", async || {
         let text = std::fs::read_to_string(log.path()).unwrap();
         (audit(&text).len() >= expected.len()).then_some(text)
     })
@@ -218,7 +226,7 @@ async fn each_mutation_leaves_a_line_in_the_audit_log() {
     }
 }
 
-/// The fields of the audit log's lines.
+/// Returns the fields of the audit log's lines.
 fn audit(text: &str) -> Vec<Value> {
     let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     lines.filter(|line| line["target"] == "audit").map(|line| line["fields"].clone()).collect()

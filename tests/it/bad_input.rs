@@ -1,4 +1,4 @@
-//! Bad input gets a typed error that names the field, and leaves no trace: nothing written, nothing claimed.
+//! Invalid input gets a typed error that names the field. It writes no row and claims no key.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use crate::common::{Deployment, Server};
 
-/// What bad input may name, and what a good one looks like.
+/// Ids and cursors that exist, for valid and invalid input.
 struct Known {
     playbook: String,
     subscription_entry: String,
@@ -27,7 +27,7 @@ async fn known(server: &Server) -> Known {
     Known { playbook, subscription_entry, subscription, execution, cursor }
 }
 
-/// How many rows each table of each database has.
+/// Returns the number of rows of each table in each database.
 async fn rows(deployment: &Deployment) -> BTreeMap<String, i64> {
     let mut rows = BTreeMap::new();
     for dsn in deployment.shard_dsns.iter().chain([&deployment.cluster_dsn]) {
@@ -41,14 +41,14 @@ async fn rows(deployment: &Deployment) -> BTreeMap<String, i64> {
     rows
 }
 
-/// A mutation, its input, the code that it is refused with, and the field.
+/// A mutation, its input, and the expected error code and field.
 type BadMutation = (&'static str, Value, &'static str, &'static str);
 
 const NOT_IDS: [&str; 8] = ["", "x", "-1", "+1", "01", "1.5", " 1", "9223372036854775808"];
 
 fn bad_executes(known: &Known) -> Vec<BadMutation> {
     let mut cases = Vec::new();
-    // Each comes with a good key, so that a claim would show.
+    // Each case has a valid dedup key, so that a claim of it would be found.
     let mut case = |input: Value, code, field| {
         let mut whole = json!({ "dedup": { "key": "k" } });
         whole.as_object_mut().unwrap().extend(input.as_object().unwrap().clone());
@@ -184,7 +184,7 @@ fn input_type(mutation: &str) -> &str {
     }
 }
 
-/// A query whose only argument list is bad, the code of its error, and the field.
+/// Returns queries with one invalid argument, with the expected error code and field.
 fn bad_queries(known: &Known) -> Vec<(String, &'static str, String)> {
     let mut cases = Vec::new();
     let mut case = |query: String, field: &str| cases.push((query, "INVALID_INPUT", field.to_owned()));
@@ -246,7 +246,7 @@ fn bad_queries(known: &Known) -> Vec<(String, &'static str, String)> {
     cases
 }
 
-/// Requests that GraphQL itself refuses, and what the message must name.
+/// Returns requests that fail GraphQL validation, with a word that the message must contain.
 fn outside_the_types(known: &Known) -> Vec<(String, &'static str)> {
     let execute = |input: &str| format!("mutation {{ execute(input: {{path: \"process\", {input}}}) {{ outcome }} }}");
     vec![
@@ -268,9 +268,9 @@ fn shown(text: &str) -> &str {
 }
 
 #[tokio::test]
-async fn bad_input_gets_a_typed_error_and_writes_nothing() {
+async fn invalid_input_gets_a_typed_error_and_writes_nothing() {
     let deployment = Deployment::start(2).await;
-    // Publishing writes its cursor when it likes.
+    // Without the tailer, because it writes its cursor at any time.
     let server = deployment.replica_with(&[("NOETL_EVENT_STREAM_ENABLED", "false")]).await;
     let known = known(&server).await;
     let before = rows(&deployment).await;
@@ -314,14 +314,14 @@ async fn bad_input_gets_a_typed_error_and_writes_nothing() {
     }
 
     assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
-    assert_eq!(rows(&deployment).await, before, "bad input left something behind");
-    // It still works, and the key that came with so much bad input is free.
+    assert_eq!(rows(&deployment).await, before, "invalid input changed the databases");
+    // The server still works, and no invalid request has claimed the key.
     let good = server.execute(json!({ "path": "process", "dedup": { "key": "k" } })).await;
     assert_eq!(good["outcome"], "STARTED", "{good}");
 }
 
 #[tokio::test]
-async fn what_does_not_exist_is_null_and_an_empty_list() {
+async fn missing_objects_are_null_and_missing_lists_are_empty() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica().await;
     let known = known(&server).await;

@@ -1,4 +1,4 @@
-//! A broker that lost acknowledged events is noticed, and gets them again under a new epoch.
+//! If the broker lost acknowledged events, the tailer detects this and publishes them again in a new epoch.
 
 use std::path::Path;
 use std::process::Command;
@@ -39,7 +39,7 @@ pub async fn until_published(deployment: &Deployment) {
 }
 
 pub async fn until_epoch(server: &Server, epoch: i64) {
-    eventually("the epoch goes up", async || (epochs(server).await == [epoch, epoch]).then_some(())).await;
+    eventually("the epoch increases", async || (epochs(server).await == [epoch, epoch]).then_some(())).await;
 }
 
 pub fn copy(from: &Path, to: &Path) {
@@ -47,7 +47,7 @@ pub fn copy(from: &Path, to: &Path) {
 }
 
 #[tokio::test]
-async fn an_emptied_broker_gets_every_event_again_under_a_new_epoch() {
+async fn a_broker_that_lost_all_data_gets_every_event_again_in_a_new_epoch() {
     let mut deployment = Deployment::start(2).await;
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
@@ -61,7 +61,7 @@ async fn an_emptied_broker_gets_every_event_again_under_a_new_epoch() {
     std::fs::remove_dir_all(deployment.broker_store()).unwrap();
     deployment.nats.restart().await.unwrap();
 
-    // Nobody writes: the leaders notice by themselves.
+    // No writer is active: the leaders detect the loss by themselves.
     until_epoch(&server, 2).await;
     let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
     let committed = deployment.committed().await;
@@ -74,7 +74,7 @@ async fn an_emptied_broker_gets_every_event_again_under_a_new_epoch() {
     assert_eq!(epochs(&server).await, [2, 2]);
 }
 
-/// The broker comes back as it was some time ago, as after a power cut or a restored disk.
+/// Restarts the broker with an earlier state of its store, as after a power failure or a restored disk.
 async fn the_last_writes_go(writing: bool) {
     let mut deployment = Deployment::start(2).await;
     let server = deployment.replica().await;
@@ -112,11 +112,11 @@ async fn the_last_writes_go(writing: bool) {
 }
 
 #[tokio::test]
-async fn a_broker_that_lost_its_last_writes_gets_them_again_while_all_is_quiet() {
+async fn a_broker_that_lost_its_last_writes_gets_them_again_without_new_events() {
     the_last_writes_go(false).await;
 }
 
 #[tokio::test]
-async fn a_broker_that_lost_its_last_writes_gets_them_again_while_others_come() {
+async fn a_broker_that_lost_its_last_writes_gets_them_again_during_new_writes() {
     the_last_writes_go(true).await;
 }

@@ -1,5 +1,5 @@
-//! Brokers that ask for more: a cluster of three outlives any one of them and nothing of its stream is lost or repeated;
-//! one that asks for a password gets it.
+//! A cluster of three brokers survives the loss of any broker without losing or repeating an event. A broker that
+//! requires a password gets it.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -16,17 +16,17 @@ use crate::common::{Deployment, eventually, pass};
 
 const BROKERS: usize = 3;
 
-/// A broker to be started.
+/// Returns a command that starts a broker.
 fn broker(port: u16, store: &Path) -> Command {
     let mut broker = Command::new("nats-server");
-    // Where Debian has it, a user's shell does not look.
+    // Debian installs the binary in a folder that is not in a user's PATH.
     broker.env("PATH", format!("{}:/usr/local/sbin:/usr/sbin", std::env::var("PATH").unwrap()));
     broker.args(["-js", "-a", "127.0.0.1", "-p", &port.to_string(), "-sd"]).arg(store);
     broker.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     broker
 }
 
-/// Brokers of one cluster, each a process with a store of its own.
+/// Brokers of one cluster. Each broker is a process with its own store.
 struct Cluster {
     commands: Vec<Command>,
     brokers: Vec<Child>,
@@ -36,7 +36,7 @@ struct Cluster {
 
 impl Cluster {
     fn start() -> Self {
-        // Held together, so that no two are the same.
+        // All listeners are open at the same time, so that the ports are different.
         let free: Vec<_> = (0..2 * BROKERS).map(|_| TcpListener::bind(("127.0.0.1", 0)).unwrap()).collect();
         let ports: Vec<u16> = free.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
         drop(free);
@@ -59,11 +59,11 @@ impl Cluster {
         self.ports.iter().map(|port| format!("nats://127.0.0.1:{port}")).collect()
     }
 
-    /// The stream as its leader sees it, once it has one and all its followers are current.
+    /// Returns the stream's info once the stream has a leader and a current follower.
     async fn stream(&self) -> Info {
         let client = async_nats::connect(self.urls()).await.unwrap();
         let context = jetstream::new(client);
-        eventually("the stream has a leader and current followers", async || {
+        eventually("the stream has a leader and a current follower", async || {
             let stream = context.get_stream("noetl_events").await.ok()?;
             let info = stream.get_info().await.ok()?;
             let cluster = info.cluster.as_ref()?;
@@ -75,7 +75,7 @@ impl Cluster {
 }
 
 #[tokio::test]
-async fn a_broker_that_leads_the_stream_is_killed() {
+async fn no_event_is_lost_or_repeated_when_the_broker_that_leads_the_stream_is_killed() {
     let mut cluster = Cluster::start();
     let deployment = Deployment::start(0).await;
     let urls = cluster.urls().join(",");
@@ -104,7 +104,7 @@ async fn a_broker_that_leads_the_stream_is_killed() {
     reader.assert_saw_exactly(&committed);
     let info = cluster.stream().await;
     assert_eq!(info.state.messages, committed.len() as u64);
-    // While the broker comes back it holds less than the others, and may be the one that a replay reads from.
+    // The restarted broker has fewer messages than the others at first. A replay may read from it.
     cluster.brokers[leader] = cluster.commands[leader].spawn().unwrap();
     for _ in 0..15 {
         let mut again = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
@@ -116,7 +116,7 @@ async fn a_broker_that_leads_the_stream_is_killed() {
 }
 
 #[tokio::test]
-async fn a_broker_gets_the_password_that_its_address_holds() {
+async fn the_password_in_the_broker_url_is_used_for_the_login() {
     let deployment = Deployment::start(1).await;
     let store = tempfile::tempdir().unwrap();
     let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();

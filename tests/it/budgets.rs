@@ -1,4 +1,4 @@
-//! One operation reads, holds and returns a bounded number of bytes and rows, whatever the databases hold.
+//! One operation reads, keeps and returns a limited number of bytes and rows, for any amount of stored data.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -17,7 +17,7 @@ const MIB: u64 = 1 << 20;
 const EXECUTIONS: i64 = 100;
 const EVENTS: i64 = 20;
 
-/// Executions whose events hold a MiB each. Compressed they take little room, so that gigabytes can be read.
+/// Inserts executions with events of 1 MiB each. Compressed they need little space, so that gigabytes can be read.
 async fn fill(database: &mut PgConnection) {
     let fill = "INSERT INTO noetl.execution (execution_id, catalog_id, status, path)
                 SELECT n, 0, 'RUNNING', 'big' FROM generate_series(1, $1) AS n";
@@ -40,7 +40,7 @@ async fn setup() -> (Deployment, Server) {
     (deployment, server)
 }
 
-/// The most memory that the server's process has ever held.
+/// Returns the largest memory size that the server's process has had.
 fn peak(server: &Server) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -55,20 +55,20 @@ fn assert_stopped(response: &Value, limit: &str, allowed: u64) {
 }
 
 #[tokio::test]
-async fn nested_lists_of_big_rows_are_stopped_near_the_limit() {
+async fn an_operation_that_reads_too_many_bytes_is_stopped_near_the_limit() {
     let (deployment, server) = setup().await;
     server.data("{ executions(first: 100) { nodes { id } } }", Value::Null).await;
     let before = peak(&server);
     let nested = "{ executions(first: 100) { nodes { events(first: 100) { nodes { context } } } } }";
     let response = server.send(nested, Value::Null).await.unwrap();
     assert_stopped(&response, "read_bytes", 64 * MIB);
-    // The rows hold 2 GiB.
+    // The rows have 2 GiB.
     let grown = peak(&server) - before;
     assert!(grown < 400 * MIB, "the process grew by {} MiB", grown / MIB);
     let mut observer = deployment.cluster().await;
     let running = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'active'
                    AND application_name = 'noetl-graphql' AND query LIKE '%FROM noetl.event%'";
-    eventually("nothing is read any more", async || {
+    eventually("no statement is running", async || {
         let running: i64 = sqlx::query_scalar(running).fetch_one(&mut observer).await.unwrap();
         (running == 0).then_some(())
     })
@@ -77,7 +77,7 @@ async fn nested_lists_of_big_rows_are_stopped_near_the_limit() {
 }
 
 #[tokio::test]
-async fn a_big_value_that_is_selected_often_is_not_copied_as_often() {
+async fn a_large_value_that_is_selected_many_times_is_stopped_at_the_response_limit() {
     let (_deployment, server) = setup().await;
     let alone = r#"{ events(executionId: "1", first: 20) { nodes { context } } }"#;
     let page = server.data(alone, Value::Null).await;
@@ -87,11 +87,11 @@ async fn a_big_value_that_is_selected_often_is_not_copied_as_often() {
     let often = format!(r#"{{ events(executionId: "1", first: 20) {{ nodes {{ {aliases} }} }} }}"#);
     let response = server.send(&often, Value::Null).await.unwrap();
     assert_stopped(&response, "response_bytes", 32 * MIB);
-    // Written, the response would have 1.9 GiB.
+    // The whole response would have 1.9 GiB.
     let grown = peak(&server) - before;
     assert!(grown < 400 * MIB, "the process grew by {} MiB", grown / MIB);
 
-    // The same over a socket, which goes on.
+    // The same operation over a socket, which stays open.
     let mut live = Live::open(&server.url, &often, Value::Null).await;
     assert_eq!(live.errors().await[0]["extensions"]["limit"], "response_bytes");
     live.send(json!({ "type": "ping" })).await.unwrap();
@@ -99,7 +99,7 @@ async fn a_big_value_that_is_selected_often_is_not_copied_as_often() {
 }
 
 #[tokio::test]
-async fn rows_are_counted_over_all_statements_of_an_operation() {
+async fn the_row_limit_applies_to_all_statements_of_an_operation_together() {
     let deployment = Deployment::start(0).await;
     fill(&mut deployment.cluster().await).await;
     let shard = Database::new(DatabaseName::Shard(0), deployment.cluster_dsn.parse().unwrap(), 1);
@@ -111,14 +111,14 @@ async fn rows_are_counted_over_all_statements_of_an_operation() {
         poll_fn(|cx| budget.enter(|| listed.as_mut().poll(cx))).await
     };
     assert_eq!(list().await.unwrap().len(), 100);
-    let Err(StorageError::LimitExceeded(exceeded)) = list().await else { panic!("200 rows were read") };
+    let Err(StorageError::LimitExceeded(exceeded)) = list().await else { panic!("all 200 rows were read") };
     assert_eq!((exceeded.limit, exceeded.allowed), (Resource::ReadRows, 150));
     budget.renew();
     assert_eq!(list().await.unwrap().len(), 100);
 }
 
 #[tokio::test]
-async fn the_limits_are_told() {
+async fn the_server_info_shows_the_limits() {
     let deployment = Deployment::start(0).await;
     let server = deployment.replica().await;
     let query = "{ server { limits { maxResponseBytes maxReadBytes maxReadRows } } }";

@@ -1,5 +1,5 @@
-//! Callers are identified by tokens: nothing runs without a valid one, each caller may do what its roles permit, and a
-//! token that ends takes its live connections with it.
+//! Callers are identified by tokens: every request needs a valid token, each caller can do what its roles permit, and
+//! the live connections of a token end with the token.
 
 use std::time::Duration;
 
@@ -29,15 +29,15 @@ fn code(response: &Value) -> &str {
     response["errors"][0]["extensions"]["code"].as_str().unwrap_or("none")
 }
 
-/// Waits until a token that was just added is known.
+/// Waits until the server accepts a token that was just added.
 async fn known(server: &Server, token: &str) {
-    eventually("the token is known", async || {
+    eventually("the server accepts the token", async || {
         server.send_as(token, VIEWER, Value::Null).await["data"]["viewer"].is_object().then_some(())
     })
     .await;
 }
 
-/// A live subscription of a caller, past its first item.
+/// Opens a live subscription of a caller and reads its first item.
 async fn live(server: &Server, token: &str) -> Live {
     let header = format!("Bearer {token}");
     let mut live = Live::init(&server.url, &[("Authorization", &header)], Value::Null).await.unwrap();
@@ -48,7 +48,7 @@ async fn live(server: &Server, token: &str) -> Live {
 }
 
 #[tokio::test]
-async fn nothing_runs_without_a_valid_token() {
+async fn no_operation_runs_without_a_valid_token() {
     let (deployment, file) = (Deployment::start(0).await, TokenFile::new());
     let (admin, expired) = (file.add(&["--role", "admin"]), file.add(&["--role", "admin", "--expires", "2020-01-01"]));
     let server = guarded(&deployment, &file).await;
@@ -115,7 +115,7 @@ async fn viewer_describes_the_caller() {
 }
 
 #[tokio::test]
-async fn each_role_may_do_what_its_capabilities_permit() {
+async fn each_role_can_do_exactly_what_its_capabilities_permit() {
     let (deployment, file) = (Deployment::start(0).await, TokenFile::new());
     let [viewer, worker, operator, admin] =
         ["viewer", "worker", "operator", "admin"].map(|role| file.add(&["--role", role, "--subject", role]));
@@ -142,7 +142,7 @@ async fn each_role_may_do_what_its_capabilities_permit() {
             assert_eq!(code(&server.send_as(token, query, Value::Null).await), "FORBIDDEN", "{query}");
         }
     }
-    // A worker may start an execution, and learns its id, but reads no payload.
+    // A worker may start an execution and gets its id, but may not read payloads.
     let started = server.send_as(&worker, execute, Value::Null).await;
     let execution = &started["data"]["execute"]["execution"];
     assert!(execution["id"].is_string() && execution["workload"].is_null(), "{started}");
@@ -152,7 +152,7 @@ async fn each_role_may_do_what_its_capabilities_permit() {
 }
 
 #[tokio::test]
-async fn sockets_show_their_token_in_the_header_or_in_connection_init() {
+async fn sockets_accept_a_token_in_the_header_or_in_connection_init() {
     let (deployment, file) = (Deployment::start(0).await, TokenFile::new());
     let (ann, bob) = (file.add(&["--role", "viewer", "--subject", "ann"]), file.add(&["--role", "viewer"]));
     let server = guarded(&deployment, &file).await;
@@ -177,7 +177,7 @@ async fn sockets_show_their_token_in_the_header_or_in_connection_init() {
 }
 
 #[tokio::test]
-async fn a_removed_token_ends_its_live_connections_and_a_second_one_takes_over() {
+async fn a_removed_token_ends_its_live_connections_and_a_new_token_works() {
     let (deployment, file) = (Deployment::start(0).await, TokenFile::new());
     let old = file.add(&["--role", "viewer", "--subject", "old"]);
     let server = guarded(&deployment, &file).await;
@@ -189,7 +189,7 @@ async fn a_removed_token_ends_its_live_connections_and_a_second_one_takes_over()
     let new = file.add(&["--role", "viewer", "--subject", "new"]);
     known(&server, &new).await;
     let mut other = live(&server, &new).await;
-    // Both are valid now; a file that is wrong changes nothing.
+    // Both tokens are valid here. An invalid file changes nothing.
     let text = std::fs::read_to_string(file.path()).unwrap();
     file.write("nonsense");
     file.write(&text);
@@ -197,7 +197,7 @@ async fn a_removed_token_ends_its_live_connections_and_a_second_one_takes_over()
 
     file.remove("old");
     let ended = tokio::time::timeout(Duration::from_secs(5), socket.message()).await;
-    assert_eq!((ended.expect("it ends at once"), socket.close_code), (None, Some(4403)));
+    assert_eq!((ended.expect("the connection ends immediately"), socket.close_code), (None, Some(4403)));
     let rest = tokio::time::timeout(Duration::from_secs(5), stream.text()).await.unwrap().unwrap();
     assert!(rest.contains("UNAUTHENTICATED"), "{rest}");
     assert_eq!(code(&server.send_as(&old, VIEWER, Value::Null).await), "UNAUTHENTICATED");
@@ -219,7 +219,7 @@ async fn a_live_connection_ends_when_its_token_expires() {
 }
 
 #[tokio::test]
-async fn settings_of_callers_that_can_not_be_used_are_all_reported() {
+async fn all_invalid_authentication_settings_are_reported_together() {
     let file = TokenFile::new();
     file.write("noetl_pasted-by-mistake\n");
     let mut command = tokio::process::Command::new(crate::common::binary());

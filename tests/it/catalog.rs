@@ -1,4 +1,5 @@
-//! The catalog: versions count up without gap or race, an entry never changes, and lists find what they are asked for.
+//! The catalog: versions increase without gaps under concurrency, an entry never changes, and lists are filtered and
+//! ordered.
 
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -37,7 +38,7 @@ steps:
 ";
 
 #[tokio::test]
-async fn yaml_and_json_are_read_alike_and_kept_as_they_came() {
+async fn yaml_and_json_give_the_same_payload_and_the_content_is_kept_unchanged() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
     let defaults = json!({ "greeting": "grüß dich", "retries": 3, "ratio": 0.5, "on": true, "nothing": null });
@@ -53,7 +54,7 @@ async fn yaml_and_json_are_read_alike_and_kept_as_they_came() {
 }
 
 #[tokio::test]
-async fn the_kind_is_the_input_s_else_the_content_s() {
+async fn the_kind_is_taken_from_the_input_or_else_from_the_content() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
     let cases = [
@@ -70,7 +71,7 @@ async fn the_kind_is_the_input_s_else_the_content_s() {
 }
 
 #[tokio::test]
-async fn versions_count_up_without_gap_or_duplicate() {
+async fn concurrent_registrations_give_versions_without_gap_or_duplicate() {
     let deployment = Deployment::start(1).await;
     let (one, other) = tokio::join!(deployment.replica(), deployment.replica());
     let registers = (0..100).map(|n| {
@@ -83,7 +84,7 @@ async fn versions_count_up_without_gap_or_duplicate() {
         let mut versions: Vec<u64> = of_path.iter().map(|entry| entry["version"].as_u64().unwrap()).collect();
         versions.sort_unstable();
         assert_eq!(versions, (1..=50).collect::<Vec<_>>(), "{path}");
-        // Whatever replica is asked, a version is what was registered as it, and the newest is the last.
+        // Each replica returns a version exactly as it was registered, and the newest version is the last one.
         for entry_of_path in of_path {
             let version = entry_of_path["version"].as_u64().map(|version| u32::try_from(version).unwrap());
             assert_eq!(&entry(&one, path, version).await, entry_of_path);
@@ -94,14 +95,14 @@ async fn versions_count_up_without_gap_or_duplicate() {
 }
 
 #[tokio::test]
-async fn an_execution_runs_the_newest_version_or_exactly_the_given_one() {
+async fn an_execution_runs_the_newest_or_the_given_version() {
     let deployment = Deployment::start(1).await;
     let (one, other) = tokio::join!(deployment.replica(), deployment.replica());
     let mut ids = Vec::new();
     for n in 1..=3 {
         let content = json!({ "kind": "playbook", "workload": { "version": n } });
         ids.push(one.register_entry("process", &content).await);
-        // A replica that has seen the path before learns of its new version.
+        // A replica that has already used the path sees its new version.
         let answer = other.execute(json!({ "path": "process" })).await;
         let started = answer["execution"]["id"].clone();
         let query = "query($id: ID!) { execution(id: $id) { workload catalogEntry { id version } } }";
@@ -118,7 +119,7 @@ const LIST: &str = "query($filter: CatalogFilter, $first: Int, $after: String, $
     catalogEntries(filter: $filter, first: $first, after: $after, last: $last, before: $before) {
         nodes { path version } pageInfo { hasNextPage hasPreviousPage startCursor endCursor } } }";
 
-/// Walks the list in pages of `size`; answers it in its order.
+/// Reads the list in pages of `size`, forwards or backwards. Returns the items in the order of the list.
 async fn walk(server: &Server, filter: &Value, size: u32, backwards: bool) -> Vec<(String, u64)> {
     let (mut found, mut cursor) = (Vec::new(), Value::Null);
     loop {
@@ -145,7 +146,7 @@ async fn walk(server: &Server, filter: &Value, size: u32, backwards: bool) -> Ve
 }
 
 #[tokio::test]
-async fn a_list_is_in_the_order_of_paths_and_versions() {
+async fn catalog_lists_are_filtered_and_ordered_by_path_and_version() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
     let paths = ["a/1", "a/1/deep", "a/10", "a_1", "b/1", "ä/1", "a%1"];

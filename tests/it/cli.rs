@@ -1,4 +1,4 @@
-//! The command line: wrong settings are told all at once before anything is touched, and `dev` is all that one needs.
+//! The command line: all wrong settings are reported together before any other work, and `dev` needs no other servers.
 
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -20,7 +20,7 @@ fn said(output: &Output) -> String {
 }
 
 #[tokio::test]
-async fn everything_that_is_wrong_is_said_at_once() {
+async fn all_wrong_settings_are_reported_together() {
     let wrong = [
         ("NOETL_HOST", "nowhere"),
         ("NOETL_PORT", "65536"),
@@ -46,7 +46,7 @@ async fn everything_that_is_wrong_is_said_at_once() {
 }
 
 #[tokio::test]
-async fn a_file_is_read_under_the_environment() {
+async fn environment_variables_take_precedence_over_the_settings_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("noetl.toml");
     let file = path.to_str().unwrap();
@@ -77,20 +77,20 @@ async fn serve(deployment: &Deployment, settings: &[(&str, &str)]) -> Output {
     let mut command = deployment.command("serve");
     command.envs(settings.iter().copied());
     let ended = tokio::time::timeout(crate::common::PATIENCE, command.output());
-    ended.await.expect("it serves, though it must not").unwrap()
+    ended.await.expect("the server started although it must not").unwrap()
 }
 
 #[tokio::test]
-async fn serve_on_a_database_that_is_not_migrated_says_what_to_do() {
+async fn serve_on_a_database_without_migrations_fails_with_an_instruction() {
     let deployment = Deployment::unmigrated(1).await;
     let output = serve(&deployment, &[]).await;
     assert!(!output.status.success());
     assert!(said(&output).contains("noetl-graphql migrate"), "{}", said(&output));
-    assert!(output.stdout.is_empty(), "nothing was bound");
+    assert!(output.stdout.is_empty(), "the server announced an address");
 }
 
 #[tokio::test]
-async fn databases_in_each_other_s_place_are_refused() {
+async fn databases_in_wrong_places_are_refused() {
     let deployment = Deployment::start(2).await;
     let other = Deployment::start(2).await;
     let [one, two] = &deployment.shard_dsns[..] else { panic!() };
@@ -111,7 +111,7 @@ async fn databases_in_each_other_s_place_are_refused() {
     deployment.replica().await;
 }
 
-/// Starts `dev` with its data in a folder.
+/// Starts `dev` with its data in the given folder.
 async fn dev(data: &Path) -> Server {
     let env = data.join("env");
     let _ = std::fs::remove_file(&env);

@@ -1,4 +1,4 @@
-//! Clients that hold connections and send or read nothing: memory stays bounded, and other clients are served.
+//! Idle and slow connections: memory stays within its limit, and other clients are served.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -14,9 +14,9 @@ use tokio::time::timeout;
 use crate::common::{Deployment, PATIENCE, Server, eventually};
 
 const SILENT: usize = 10_000;
-/// Growth for 10,000 silent connections. It was 40 MiB when this was written.
+/// Limit of the memory growth for 10,000 silent connections. The measured growth is about 40 MiB.
 const SILENT_MIB: f64 = 150.0;
-/// Growth for clients that send slowly or do not read, on top.
+/// Limit of the additional memory growth for clients that send slowly or do not read.
 const STUCK_MIB: f64 = 400.0;
 
 fn resident_mib(server: &Server) -> f64 {
@@ -29,7 +29,7 @@ fn address(server: &Server) -> SocketAddr {
     server.url.strip_prefix("http://").unwrap().parse().unwrap()
 }
 
-/// Connects from an address of this machine, with a receive buffer that fills at once.
+/// Connects from an address of this machine. The receive buffer is small, so that it fills immediately.
 async fn connect(server: SocketAddr, host: u8) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
@@ -37,7 +37,7 @@ async fn connect(server: SocketAddr, host: u8) -> TcpStream {
     socket.connect(server).await.unwrap()
 }
 
-/// Connects many times, and sends the same on each; a write that is stuck is left so.
+/// Opens connections and sends the same bytes on each. Gives up a write that does not finish within a second.
 async fn hold(server: SocketAddr, count: usize, host: u8, bytes: &str) -> Vec<TcpStream> {
     let mut connections = Vec::with_capacity(count);
     let mut writing = JoinSet::new();
@@ -65,7 +65,7 @@ fn post(body: &Value) -> String {
     )
 }
 
-/// A client of another address gets its answer.
+/// Panics unless a client with the given address gets a response.
 async fn is_served(server: &Server, host: u8) {
     let client = reqwest::Client::builder().local_address(IpAddr::from([127, 0, 0, host])).build().unwrap();
     let request = client.post(format!("{}/graphql", server.url)).json(&json!({ "query": "{ server { version } }" }));
@@ -77,7 +77,7 @@ fn stream_url(server: &Server, query: &str) -> Url {
     Url::parse_with_params(&format!("{}/graphql/stream", server.url), [("query", query)]).unwrap()
 }
 
-/// A WebSocket that asks for much and reads nothing.
+/// Opens a WebSocket, starts operations with large responses, and does not read.
 async fn unread_socket(server: SocketAddr, host: u8) -> TcpStream {
     let mut stream = connect(server, host).await;
     let handshake = "GET /graphql HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
@@ -96,7 +96,7 @@ async fn unread_socket(server: SocketAddr, host: u8) -> TcpStream {
     stream
 }
 
-/// A text frame under a mask of zeros.
+/// Returns a text frame with a mask of zeros.
 fn frame(message: &Value) -> Vec<u8> {
     let text = message.to_string();
     let length = u16::try_from(text.len()).unwrap();
@@ -111,12 +111,12 @@ fn frame(message: &Value) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_that_do_nothing_cost_little_and_keep_nobody_out() {
+async fn idle_connections_need_little_memory_and_do_not_block_other_clients() {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, most, most).unwrap();
     let silent = SILENT.min(usize::try_from(most).unwrap().saturating_sub(4_000));
     let deployment = Deployment::start(1).await;
-    // A busy machine takes its time to open so many connections.
+    // On a busy machine it takes long to open so many connections.
     let server = deployment.replica_with(&[("NOETL_HEADER_TIMEOUT_SECS", "300")]).await;
     let at = address(&server);
     is_served(&server, 2).await;
@@ -128,7 +128,10 @@ async fn connections_that_do_nothing_cost_little_and_keep_nobody_out() {
     }
     #[expect(clippy::cast_precision_loss, reason = "a count of connections")]
     let expected = (silent / 4 * 4) as f64;
-    eventually("all are accepted", async || (server.metric("http_connections").await >= expected).then_some(())).await;
+    eventually("all connections are accepted", async || {
+        (server.metric("http_connections").await >= expected).then_some(())
+    })
+    .await;
     let grown = resident_mib(&server) - before;
     println!("{silent} silent connections: {grown:.1} MiB, {:.1} KiB each", grown * 1024.0 / expected);
     assert!(grown < SILENT_MIB, "{grown} MiB for {silent} silent connections");
@@ -148,17 +151,19 @@ async fn connections_that_do_nothing_cost_little_and_keep_nobody_out() {
     assert!(grown < SILENT_MIB + STUCK_MIB, "{grown} MiB");
     is_served(&server, 2).await;
     let shed = r#"graphql_limit_rejections_total{limit="requests"}"#;
-    assert!(server.metric(shed).await >= 1.0, "the caller with the slow bodies has more than its share");
+    assert!(server.metric(shed).await >= 1.0, "the caller with the slow bodies must exceed its share");
 
     drop(held);
-    eventually("all places are free", async || (server.metric("http_connections").await <= 10.0).then_some(())).await;
-    eventually("all slots are free", async || (server.metric("graphql_requests").await == 0.0).then_some(())).await;
+    eventually("all connections are closed", async || (server.metric("http_connections").await <= 10.0).then_some(()))
+        .await;
+    eventually("all request slots are free", async || (server.metric("graphql_requests").await == 0.0).then_some(()))
+        .await;
     is_served(&server, 16).await;
     server.stop().await;
 }
 
 #[tokio::test]
-async fn caps_are_settings() {
+async fn the_connection_limits_are_settings() {
     let deployment = Deployment::start(0).await;
     let settings = [("NOETL_MAX_LIVE_CONNECTIONS", "2"), ("NOETL_CALLER_SHARE_PERCENT", "50")];
     let server = deployment.replica_with(&settings).await;
@@ -181,9 +186,9 @@ async fn caps_are_settings() {
     }
 }
 
-/// A row lock that is held longer than the deadline.
+/// A table lock is held longer than the deadline of the mutation.
 #[tokio::test]
-async fn a_mutation_past_its_deadline_says_how_to_find_its_outcome() {
+async fn a_mutation_over_its_deadline_says_how_to_find_its_outcome() {
     use sqlx::Connection;
     let deployment = Deployment::start(0).await;
     let server = deployment.replica_with(&[("NOETL_OPERATION_DEADLINE_SECS", "1")]).await;
@@ -203,7 +208,7 @@ async fn a_mutation_past_its_deadline_says_how_to_find_its_outcome() {
     locked.rollback().await.unwrap();
 }
 
-/// An item that can't be resolved in time.
+/// An item whose fields cannot be resolved in time fails. The subscription continues.
 #[tokio::test]
 async fn an_item_of_a_subscription_has_a_deadline() {
     use sqlx::Connection;
@@ -240,7 +245,6 @@ async fn an_item_of_a_subscription_has_a_deadline() {
     changed(1).await;
     let late = until("TIMEOUT", first).await;
     locked.rollback().await.unwrap();
-    // The subscription continues.
     changed(2).await;
     until("\"status\"", late).await;
 }

@@ -1,4 +1,4 @@
-//! Within its window a dedup key has one execution, whoever asks and however often.
+//! Within its window, a dedup key has exactly one execution, for any number of requests.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -15,7 +15,8 @@ const DEDUPLICATED: &str = "SELECT count(*) FROM noetl.event WHERE event_type = 
 const LOST_AUDITS: &str = "noetl_duplicate_audits_lost_total";
 const CLAIMS: &str = "SELECT count(*) FROM noetl.subscription_dedup";
 
-/// A server with a playbook `process` and a live subscription of `inbox`, whose id comes with it.
+/// Starts a server with a playbook `process` and a live subscription of `inbox`. Returns the server and the
+/// subscription's id.
 async fn with_subscription(deployment: &Deployment, subscription: &Value) -> (Server, String) {
     let server = deployment.replica().await;
     server.register_entry("process", &json!({ "kind": "playbook" })).await;
@@ -44,7 +45,7 @@ async fn assert_executions(deployment: &Deployment, count: i64) {
 }
 
 #[tokio::test]
-async fn a_hundred_concurrent_requests_under_one_key_run_once() {
+async fn a_hundred_concurrent_requests_with_one_key_start_one_execution() {
     let deployment = Deployment::start(2).await;
     let (one, inbox) = with_subscription(&deployment, &json!({ "kind": "subscription" })).await;
     let other = deployment.replica().await;
@@ -61,7 +62,7 @@ async fn a_hundred_concurrent_requests_under_one_key_run_once() {
     let audit = "SELECT context FROM noetl.event
                  WHERE execution_id = $1 AND event_type = 'subscription.message.deduplicated'";
     let noted: Vec<(Value,)> = deployment.rows(audit, &inbox).await;
-    // Best effort: what is not noted in time is counted.
+    // Audit events are best effort. Audits that were not written are counted.
     let lost = one.metric(LOST_AUDITS).await + other.metric(LOST_AUDITS).await;
     let accounted = f64::from(u32::try_from(noted.len()).unwrap()) + lost;
     assert!((1..=99).contains(&noted.len()) && accounted >= 99.0, "{} noted, {lost} lost", noted.len());
@@ -69,11 +70,11 @@ async fn a_hundred_concurrent_requests_under_one_key_run_once() {
         assert_eq!((&context["dedup_key"], &context["execution_id"]), (&json!("m-1"), &json!(execution)));
     }
     let state = one.register("inbox").await["subscription"]["state"].clone();
-    assert_eq!(state, "REGISTERED", "an audit event is no lifecycle event");
+    assert_eq!(state, "REGISTERED", "an audit event is not a lifecycle event");
 }
 
 #[tokio::test]
-async fn after_its_window_a_key_is_fresh() {
+async fn a_key_counts_as_new_after_its_window() {
     let deployment = Deployment::start(2).await;
     let (server, inbox) = with_subscription(&deployment, &json!({ "kind": "subscription" })).await;
     let ask = async || server.execute(lasting(message(Some(&inbox), "m-1"), 1)).await;
@@ -84,7 +85,7 @@ async fn after_its_window_a_key_is_fresh() {
     assert_eq!(second["outcome"], "STARTED", "{second}");
     assert_ne!(id(&first), id(&second));
     assert_executions(&deployment, 2).await;
-    assert_eq!(deployment.in_cluster(CLAIMS).await, 1, "a fresh claim takes the place of the old one");
+    assert_eq!(deployment.in_cluster(CLAIMS).await, 1, "a fresh claim replaces the expired one");
     pass(Duration::from_millis(1100)).await;
     let racing = join_all((0..20).map(|_| server.execute(lasting(message(Some(&inbox), "m-1"), 60)))).await;
     assert_eq!(racing.iter().filter(|answer| answer["outcome"] == "STARTED").count(), 1, "{racing:?}");
@@ -92,12 +93,12 @@ async fn after_its_window_a_key_is_fresh() {
 }
 
 #[tokio::test]
-async fn the_default_window_is_the_subscription_s() {
+async fn the_default_window_is_the_one_of_the_subscription() {
     let deployment = Deployment::start(2).await;
     let content = json!({ "kind": "subscription", "dedup": { "window_secs": 1 } });
     let (server, inbox) = with_subscription(&deployment, &content).await;
     let first = server.execute(message(Some(&inbox), "m-1")).await;
-    // Without a subscription it is 300 seconds.
+    // Without a subscription, the default window is 300 seconds.
     let alone = server.execute(message(None, "m-1")).await;
     let ends = "SELECT extract(epoch FROM expires_at - seen_at)::bigint FROM noetl.subscription_dedup";
     let mut cluster = deployment.cluster().await;
@@ -110,7 +111,7 @@ async fn the_default_window_is_the_subscription_s() {
 }
 
 #[tokio::test]
-async fn a_key_belongs_to_its_parent() {
+async fn a_key_is_scoped_to_its_parent_execution() {
     let deployment = Deployment::start(2).await;
     let (server, inbox) = with_subscription(&deployment, &json!({ "kind": "subscription" })).await;
     server.register_entry("outbox", &json!({ "kind": "subscription" })).await;
@@ -126,11 +127,15 @@ async fn a_key_belongs_to_its_parent() {
         ids.insert(id(&first).to_owned());
     }
     assert_eq!(ids.len(), 4);
-    assert_eq!(deployment.sum_over_shards(DEDUPLICATED).await, 2, "one on each subscription's log, none elsewhere");
+    assert_eq!(
+        deployment.sum_over_shards(DEDUPLICATED).await,
+        2,
+        "one audit event in each subscription's log, none in other logs"
+    );
 }
 
 #[tokio::test]
-async fn another_request_under_the_same_key_is_a_conflict() {
+async fn a_different_request_with_the_same_key_is_a_conflict() {
     let deployment = Deployment::start(2).await;
     let (server, inbox) = with_subscription(&deployment, &json!({ "kind": "subscription" })).await;
     let first = server.execute(message(Some(&inbox), "m-1")).await;
@@ -149,7 +154,7 @@ async fn another_request_under_the_same_key_is_a_conflict() {
         assert!(error["message"].as_str().unwrap().contains(id(&first)), "{error}");
         assert_eq!(answer["execution"], Value::Null);
     }
-    // The order of keys and a newer version of the playbook do not make it another request.
+    // Another order of JSON keys or a newer version of the playbook does not make the request different.
     server.register_entry("process", &json!({ "kind": "playbook", "workload": { "x": 1 } })).await;
     let again = server.execute(message(Some(&inbox), "m-1")).await;
     assert_eq!((id(&again), &again["outcome"]), (id(&first), &json!("DUPLICATE")));
@@ -157,7 +162,7 @@ async fn another_request_under_the_same_key_is_a_conflict() {
 }
 
 #[tokio::test]
-async fn a_bad_request_leaves_the_key_free() {
+async fn an_invalid_request_does_not_claim_the_key() {
     let deployment = Deployment::start(2).await;
     let (server, inbox) = with_subscription(&deployment, &json!({ "kind": "subscription" })).await;
     let bad = [
@@ -186,11 +191,11 @@ async fn execute_batch(server: &Server, requests: Vec<Value>) -> Value {
 }
 
 #[tokio::test]
-async fn a_batch_answers_in_the_order_of_its_requests() {
+async fn batch_results_are_in_the_order_of_the_requests() {
     let deployment = Deployment::start(3).await;
     let (server, inbox) = with_subscription(&deployment, &json!({ "kind": "subscription" })).await;
-    // Of each ten: five new keys, two that repeat one of them, one that asks for something else under one of them, one
-    // without a key, one that is wrong in one of three ways.
+    // Each group of ten requests has five new keys, two duplicates of the first, one different request with a used key,
+    // one request without a key, and one invalid request of one of three kinds.
     let request = |n: usize| {
         let decade = n / 10 * 10;
         let plain = |n: usize| json!({ "path": "process", "parentExecutionId": inbox, "workload": { "n": n } });
@@ -244,7 +249,7 @@ async fn a_batch_answers_in_the_order_of_its_requests() {
 }
 
 #[tokio::test]
-async fn a_batch_has_1_to_1000_requests() {
+async fn a_batch_accepts_1_to_1000_requests() {
     let deployment = Deployment::start(1).await;
     let (server, _) = with_subscription(&deployment, &json!({ "kind": "subscription" })).await;
     let good = json!({ "path": "process" });

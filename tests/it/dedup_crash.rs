@@ -1,4 +1,4 @@
-//! A claimed key's execution exists in the end, once, wherever the process died, and whether or not anybody retries.
+//! The execution of a claimed key exists exactly once in the end, wherever the process died, with or without a retry.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn message(inbox: &str, key: &str) -> Value {
     json!({ "path": "process", "parentExecutionId": inbox, "dedup": { "key": key, "windowSeconds": 3600 } })
 }
 
-/// A catalog and a live subscription, made by a replica that is gone again.
+/// Creates catalog entries and a live subscription with a replica that stops afterwards. Returns the subscription's id.
 async fn with_subscription(deployment: &Deployment) -> String {
     let server = deployment.replica().await;
     server.register_entry("process", &json!({ "kind": "playbook" })).await;
@@ -29,7 +29,7 @@ async fn with_subscription(deployment: &Deployment) -> String {
     id
 }
 
-/// Sends a request to a replica that dies at a fault point while it serves it.
+/// Sends a request to a replica that dies at a fault point during the request.
 async fn die_at(deployment: &Deployment, point: &str, query: &str, variables: Value) {
     let mut doomed = deployment.replica_with(&[("NOETL_FAULT_POINT", point)]).await;
     let answer = doomed.send(query, variables).await;
@@ -39,8 +39,7 @@ async fn die_at(deployment: &Deployment, point: &str, query: &str, variables: Va
 
 const EXECUTE: &str = "mutation($input: ExecuteInput!) { execute(input: $input) { execution { id } outcome } }";
 
-/// Panics unless each of the key's execution rows, started events and outbox rows is there once, or not at all where
-/// nothing was claimed.
+/// Panics unless there are exactly `executions` execution rows, started events and outbox rows.
 async fn assert_whole(deployment: &Deployment, executions: i64) {
     for what in [
         "SELECT count(*) FROM noetl.execution",
@@ -60,12 +59,12 @@ async fn claimed_execution(deployment: &Deployment) -> i64 {
     deployment.in_cluster("SELECT execution_id FROM noetl.subscription_dedup").await
 }
 
-/// The fault points of an execute, and whether the key is claimed by then.
+/// The fault points of an execute request, each with a flag: the key is claimed at this point.
 const EXECUTE_POINTS: [(&str, bool); 4] =
     [("execute.validated", false), ("execute.claimed", true), ("execute.created", true), ("execute.settled", true)];
 
 #[tokio::test]
-async fn a_claim_is_finished_though_nobody_retries() {
+async fn a_claim_is_finished_after_a_crash_without_a_retry() {
     let cases = EXECUTE_POINTS.map(async |(point, claimed)| {
         let deployment = Deployment::start(2).await;
         let inbox = with_subscription(&deployment).await;
@@ -79,7 +78,7 @@ async fn a_claim_is_finished_though_nobody_retries() {
 }
 
 #[tokio::test]
-async fn a_retry_gets_the_execution_that_was_claimed() {
+async fn a_retry_after_a_crash_returns_the_claimed_execution() {
     let cases = EXECUTE_POINTS.map(async |(point, claimed)| {
         let deployment = Deployment::start(2).await;
         let inbox = with_subscription(&deployment).await;
@@ -89,7 +88,7 @@ async fn a_retry_gets_the_execution_that_was_claimed() {
         let retry = fresh.execute(message(&inbox, "m-1")).await;
         let outcome = if claimed.is_some() { "DUPLICATE" } else { "STARTED" };
         assert_eq!(retry["outcome"], outcome, "{point}: {retry}");
-        assert_eq!(retry["execution"]["status"], "RUNNING", "{point}: answered before it exists");
+        assert_eq!(retry["execution"]["status"], "RUNNING", "{point}: the response came before the execution exists");
         let id: i64 = retry["execution"]["id"].as_str().unwrap().parse().unwrap();
         assert_eq!(claimed.unwrap_or(id), id, "{point}");
         claims_settled(&deployment).await;
@@ -101,14 +100,14 @@ async fn a_retry_gets_the_execution_that_was_claimed() {
 }
 
 #[tokio::test]
-async fn a_reserved_claim_does_not_expire() {
+async fn a_reserved_claim_never_expires() {
     let deployment = Deployment::start(2).await;
     let inbox = with_subscription(&deployment).await;
     let mut message = message(&inbox, "m-1");
     message["dedup"]["windowSeconds"] = json!(1);
     die_at(&deployment, "execute.claimed", EXECUTE, json!({ "input": message })).await;
     let claimed = claimed_execution(&deployment).await;
-    // The window passes while nothing runs; then the first who comes must finish the claim, not take its place.
+    // The window ends while no server runs. The next request must finish the claim instead of replacing it.
     pass(Duration::from_millis(1200)).await;
     let retry = deployment.replica().await.execute(message).await;
     assert_eq!(retry["execution"]["id"], claimed.to_string(), "{retry}");
@@ -116,16 +115,16 @@ async fn a_reserved_claim_does_not_expire() {
     assert_whole(&deployment, 1).await;
 }
 
-/// Executes under the keys of one client, until the server is gone; answers what was acknowledged.
+/// Executes under one client's keys until the server is killed. Returns the acknowledged keys with their execution ids.
 async fn stream(server: &Server, inbox: &str, round: usize, client: usize) -> Vec<(String, String)> {
     let mut acknowledged = Vec::new();
     for n in 0.. {
-        // Every key is asked for by two clients.
+        // Two clients use each key.
         let key = format!("{round}-{}-{n}", client / 2);
         let Ok(answer) = server.send(EXECUTE, json!({ "input": message(inbox, &key) })).await else {
             break;
         };
-        // A server that is being killed may answer with an error, which acknowledges nothing.
+        // A server that is being killed may return an error. An error acknowledges nothing.
         if let Some(id) = answer["data"]["execute"]["execution"]["id"].as_str() {
             acknowledged.push((key, id.to_owned()));
         }
@@ -134,7 +133,7 @@ async fn stream(server: &Server, inbox: &str, round: usize, client: usize) -> Ve
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_exists_once_after_random_kills() {
+async fn every_acknowledged_execution_exists_once_after_random_kills() {
     let deployment = Deployment::start(2).await;
     let inbox = with_subscription(&deployment).await;
     let mut acknowledged: HashMap<String, String> = HashMap::new();
@@ -166,9 +165,9 @@ async fn what_was_acknowledged_exists_once_after_random_kills() {
         .await
         .unwrap();
     let claims: BTreeMap<String, String> = claims.into_iter().map(|(key, id)| (key, id.to_string())).collect();
-    assert!(acknowledged.len() > 50, "hardly anything was acknowledged: {}", acknowledged.len());
+    assert!(acknowledged.len() > 50, "too few requests were acknowledged: {}", acknowledged.len());
     for (key, id) in &acknowledged {
-        assert_eq!(claims.get(key), Some(id), "{key} was acknowledged");
+        assert_eq!(claims.get(key), Some(id), "the acknowledged claim of {key} is wrong or missing");
     }
     assert_whole(&deployment, i64::try_from(claims.len()).unwrap()).await;
     let existing = "SELECT count(*) FROM noetl.execution WHERE execution_id = $1";
@@ -185,7 +184,8 @@ fn rand_byte() -> u8 {
 const REGISTER: &str = "mutation { registerSubscription(input: {path: \"inbox\"}) { subscription { id } } }";
 const REGISTER_POINTS: [&str; 3] = ["register.reserved", "register.intended", "register.created"];
 
-/// A deployment in which a replica died at a point of a registration. `register.intended` lies in registering anew.
+/// Creates a deployment in which a replica died at a fault point of a registration. `register.intended` is reached only
+/// if the path was registered before.
 async fn died_registering(point: &str) -> Deployment {
     let deployment = Deployment::start(2).await;
     let inbox = with_subscription(&deployment).await;
@@ -202,7 +202,7 @@ async fn died_registering(point: &str) -> Deployment {
 }
 
 #[tokio::test]
-async fn a_registration_is_finished_though_nobody_retries() {
+async fn a_registration_is_finished_after_a_crash_without_a_retry() {
     let cases = REGISTER_POINTS.map(async |point| {
         let deployment = died_registering(point).await;
         let fresh = deployment.replica().await;
@@ -216,7 +216,7 @@ async fn a_registration_is_finished_though_nobody_retries() {
 }
 
 #[tokio::test]
-async fn registering_again_after_a_crash_succeeds() {
+async fn registering_again_after_a_crash_returns_the_reserved_subscription() {
     let cases = REGISTER_POINTS.map(async |point| {
         let deployment = died_registering(point).await;
         let intended = deployment.in_cluster("SELECT subscription_id FROM noetl.subscription_registry").await;
@@ -231,7 +231,7 @@ async fn registering_again_after_a_crash_succeeds() {
 }
 
 #[tokio::test]
-async fn finishing_a_registration_makes_nothing_live_that_has_ended_since() {
+async fn finishing_a_registration_does_not_revive_a_deactivated_subscription() {
     let deployment = died_registering("register.created").await;
     let fresh = deployment.replica().await;
     let live = deployment.in_cluster("SELECT subscription_id FROM noetl.subscription_registry").await;
@@ -239,6 +239,6 @@ async fn finishing_a_registration_makes_nothing_live_that_has_ended_since() {
     assert_eq!(ended["subscription"]["state"], "DEACTIVATED", "{ended}");
     eventually("the intent is settled", async || (deployment.in_cluster(INTENTS).await == 0).then_some(())).await;
     let registered = "SELECT count(*) FROM noetl.source_subscription";
-    assert_eq!(deployment.sum_over_shards(registered).await, 2, "somebody registered what nobody asked for");
+    assert_eq!(deployment.sum_over_shards(registered).await, 2, "a subscription was registered without a request");
     assert_eq!(deployment.sum_over_shards(LIVE).await, 0);
 }

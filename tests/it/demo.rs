@@ -1,4 +1,4 @@
-//! The demo takes messages from their source to their end, with every step to be seen.
+//! The demo processes every message from its source to the end of its execution, and every step is visible.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -23,7 +23,7 @@ async fn register(server: &Server, path: &str, content: &str) {
     assert_eq!(data["registerCatalogEntry"]["userErrors"], json!([]));
 }
 
-/// The demo over a file of messages.
+/// Returns the command of the demo with a file of messages.
 fn command(server: &Server, pace: &str, file: &Path) -> Command {
     let mut command = Command::new(binary());
     command.args(["demo", "--pace", pace, "--url", &server.url, "--source"]).arg(file);
@@ -31,7 +31,7 @@ fn command(server: &Server, pace: &str, file: &Path) -> Command {
     command
 }
 
-/// Runs the demo over a file of messages to its end.
+/// Runs the demo with a file of messages until it ends.
 async fn demo(server: &Server, file: &Path) {
     let output = tokio::time::timeout(PATIENCE, command(server, "1", file).output()).await.unwrap().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -42,7 +42,7 @@ fn step<'a>(run: &'a Value, name: &str) -> &'a Value {
 }
 
 #[tokio::test]
-async fn every_message_ends_and_every_step_of_it_is_seen() {
+async fn the_demo_completes_every_message_and_shows_every_step() {
     const MESSAGES: usize = 20;
     let deployment = Deployment::start(2).await;
     let server = deployment.replica().await;
@@ -84,7 +84,7 @@ async fn every_message_ends_and_every_step_of_it_is_seen() {
 }
 
 #[tokio::test]
-async fn what_a_killed_demo_left_running_is_run_to_its_end() {
+async fn a_restarted_demo_completes_the_executions_of_a_killed_one() {
     const MESSAGES: usize = 20;
     let deployment = Deployment::start(2).await;
     let server = deployment.replica().await;
@@ -93,20 +93,23 @@ async fn what_a_killed_demo_left_running_is_run_to_its_end() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("orders");
     let order = |n: usize| json!({ "id": format!("o{n}"), "items": vec!["x"; n % 3] }).to_string();
-    // Each message twice: both are one execution.
+    // Each message is in the file twice. Both copies belong to one execution.
     let lines: Vec<_> = (0..MESSAGES).chain(0..MESSAGES).map(order).collect();
     std::fs::write(&file, lines.join("\n")).unwrap();
     let runs = async || server.data(RUNS, json!({})).await["executions"]["nodes"].as_array().unwrap().clone();
 
     let mut killed = command(&server, "500", &file).stderr(Stdio::null()).spawn().unwrap();
     let has_begun = |run: &Value| run["steps"].as_array().unwrap().iter().any(|step| step["status"] == "COMPLETED");
-    eventually("some are half-way", async || {
+    eventually("some executions have completed a step", async || {
         let runs = runs().await;
         (runs.len() == MESSAGES && runs.iter().any(has_begun)).then_some(())
     })
     .await;
     killed.kill().await.unwrap();
-    assert!(runs().await.iter().any(|run| run["status"] == "RUNNING"), "it was killed half-way");
+    assert!(
+        runs().await.iter().any(|run| run["status"] == "RUNNING"),
+        "no execution was running when the demo was killed"
+    );
 
     demo(&server, &file).await;
     let runs = runs().await;
@@ -115,7 +118,7 @@ async fn what_a_killed_demo_left_running_is_run_to_its_end() {
 }
 
 #[tokio::test]
-async fn the_demo_shows_its_token() {
+async fn the_demo_authenticates_with_its_token_file() {
     let (deployment, file) = (Deployment::start(1).await, TokenFile::new());
     let (admin, runtime) = (file.add(&["--role", "admin"]), file.add(&["--role", "worker", "--role", "viewer"]));
     let (name, path) = file.setting();

@@ -1,4 +1,5 @@
-//! Trusted documents of a process: extracted from files, enforced by capability.
+//! Trusted documents: extracted from files by the command line, enforced by the server for callers without the
+//! capability to send others.
 
 use std::path::Path;
 use std::process::Output;
@@ -28,10 +29,10 @@ const FILES: [(&str, &str); 3] = [
 ];
 
 #[tokio::test]
-async fn operations_are_extracted_with_their_fragments_and_the_same_each_time() {
+async fn operations_are_extracted_with_their_fragments_and_reproducibly() {
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     write(one.path(), &FILES);
-    // The same definitions in other files.
+    // The same definitions in files with other names.
     write(other.path(), &[("b.graphql", FILES[0].1), ("a.graphql", FILES[1].1)]);
     let manifests = [extract(one.path(), &[]).await, extract(other.path(), &[]).await];
     assert!(manifests.iter().all(|output| output.status.success()), "{manifests:?}");
@@ -49,7 +50,7 @@ async fn operations_are_extracted_with_their_fragments_and_the_same_each_time() 
 }
 
 #[tokio::test]
-async fn all_problems_of_the_files_are_reported() {
+async fn all_problems_of_the_files_are_reported_together() {
     let folder = tempfile::tempdir().unwrap();
     write(
         folder.path(),
@@ -69,7 +70,7 @@ async fn all_problems_of_the_files_are_reported() {
 }
 
 #[tokio::test]
-async fn enforced_manifest_admits_its_documents_and_admins() {
+async fn an_enforced_manifest_admits_only_its_documents_except_for_admins() {
     let (deployment, file, folder) = (Deployment::start(0).await, TokenFile::new(), tempfile::tempdir().unwrap());
     write(folder.path(), &FILES);
     let path = folder.path().join("manifest.json");

@@ -1,4 +1,4 @@
-//! A reader that was there, or comes back, across a loss at the broker is told, and ends up with every event.
+//! After the broker lost messages, connected and returning readers get a `StreamGap` and every event.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,10 +10,11 @@ use crate::common::feed::{Reader, insert};
 use crate::common::writer::Writer;
 use crate::common::{Deployment, Server};
 
-/// The id of an event that is the last of whichever batch it falls in.
+/// The largest event id. Its event is the last of its batch.
 const LAST: i64 = i64::MAX;
 
-/// Readers on two replicas that have seen everything so far; two are connected, two are away with their cursors.
+/// Four readers on two replicas that have seen all events so far. Two stay connected, two disconnect and keep their
+/// cursors.
 struct Readers {
     here: [Reader; 2],
     away: [Reader; 2],
@@ -32,7 +33,8 @@ impl Readers {
         }
     }
 
-    /// After the loss: each was told, and holds every event once; so does each after it has come back.
+    /// Panics unless each reader got one gap per shard and has every event once, including the readers that reconnect
+    /// after the loss.
     async fn check(mut self, deployment: &Deployment, servers: [&Server; 2]) {
         for (reader, server) in self.away.iter_mut().zip(servers) {
             reader.reconnect(server).await;
@@ -63,7 +65,7 @@ async fn start() -> (Deployment, Server, Server) {
 }
 
 #[tokio::test]
-async fn readers_of_an_emptied_broker_are_told_and_get_everything() {
+async fn readers_get_a_gap_and_every_event_after_the_broker_lost_all_data() {
     let (mut deployment, one, other) = start().await;
     let mut readers = Readers::open(&one, &other).await;
     readers.see_everything(&deployment).await;
@@ -74,7 +76,7 @@ async fn readers_of_an_emptied_broker_are_told_and_get_everything() {
     readers.check(&deployment, [&other, &one]).await;
 }
 
-/// The broker comes back without what it took last, and then more come.
+/// Restarts the broker without its last writes, then commits `more` events.
 async fn the_last_writes_go(more: i64) {
     let (mut deployment, one, other) = start().await;
     deployment.nats.stop().await;
@@ -97,17 +99,17 @@ async fn the_last_writes_go(more: i64) {
 }
 
 #[tokio::test]
-async fn readers_of_a_broker_without_its_last_writes_are_told_and_get_everything() {
+async fn readers_get_a_gap_and_every_event_after_the_broker_lost_its_last_writes() {
     the_last_writes_go(10).await;
 }
 
 #[tokio::test]
-async fn readers_are_told_also_when_the_lost_sequences_are_used_again() {
+async fn readers_get_a_gap_even_if_the_lost_sequences_are_reused() {
     the_last_writes_go(300).await;
 }
 
 #[tokio::test]
-async fn readers_of_a_stream_that_was_deleted_by_hand_are_told_and_get_everything() {
+async fn readers_get_a_gap_and_every_event_after_a_stream_was_deleted() {
     let (deployment, one, other) = start().await;
     let mut readers = Readers::open(&one, &other).await;
     readers.see_everything(&deployment).await;
@@ -124,7 +126,7 @@ async fn readers_of_a_stream_that_was_deleted_by_hand_are_told_and_get_everythin
 }
 
 #[tokio::test]
-async fn readers_go_on_in_the_middle_of_writing() {
+async fn readers_get_every_event_if_the_broker_loses_data_during_writes() {
     let (mut deployment, one, other) = start().await;
     deployment.nats.stop().await;
     let (store, earlier) = (deployment.broker_store(), deployment.broker_store().with_extension("earlier"));
@@ -153,7 +155,7 @@ async fn readers_go_on_in_the_middle_of_writing() {
 }
 
 #[tokio::test]
-async fn the_first_cursor_of_a_fresh_replica_says_the_feed_s_epoch() {
+async fn the_first_cursor_of_a_fresh_replica_has_the_epoch_of_the_feed() {
     let (deployment, one, _other) = start().await;
     let fresh = deployment.replica().await;
     let mut reader = Reader::open(&fresh, json!({ "latest": true }), Value::Null).await;
@@ -178,13 +180,13 @@ async fn drop_below(deployment: &Deployment, sequence: u64) {
 }
 
 #[tokio::test]
-async fn a_reader_whose_events_are_gone_is_told() {
+async fn a_reader_whose_events_were_dropped_by_retention_gets_a_gap() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
     let execution = deployment.ids_on(0, 1, 1)[0];
     let open = async |start: Value| Reader::open(&server, start, Value::Null).await;
-    // One that came while the stream was empty, one in the middle, one at the end.
+    // The first reader starts on the empty stream, the second in the middle, the third at the end.
     let mut first = open(json!({ "latest": true })).await;
     insert_many(&deployment, 1..=3).await;
     until_published(&deployment).await;
@@ -200,7 +202,7 @@ async fn a_reader_whose_events_are_gone_is_told() {
         assert_eq!(reader.gaps(), Vec::from_iter(gap));
         assert_eq!(reader.seen, (6..=10).map(|event| (execution, event)).collect::<Vec<_>>());
     }
-    // All is gone, and nothing comes: it is told nonetheless.
+    // A reader gets the gap even if all messages were dropped and no new event comes.
     drop_below(&deployment, 11).await;
     middle.cursor = noetl_graphql::stream::cursor::StreamCursor(vec![noetl_graphql::stream::cursor::Position {
         epoch: 1,

@@ -1,4 +1,5 @@
-//! What an execution starts with, how it is cancelled, and one order of executions over all shards.
+//! The rows that start an execution, its parent and children, its cancellation, and the order of executions over all
+//! shards.
 
 use chrono::{DateTime, Utc};
 use futures::future::join_all;
@@ -60,7 +61,7 @@ struct Outgoing {
 }
 
 #[tokio::test]
-async fn a_start_writes_the_event_and_the_outbox_row_that_the_specification_names() {
+async fn a_start_writes_the_specified_event_and_outbox_row_in_one_transaction() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
     let inbox = subscribed(&server, "inbox").await;
@@ -100,7 +101,7 @@ async fn a_start_writes_the_event_and_the_outbox_row_that_the_specification_name
             payload["trace"] = trace;
         }
         assert_eq!(Value::Object(meta), expected);
-        assert!(event.same_transaction, "the outbox row is of another transaction");
+        assert!(event.same_transaction, "the outbox row was written in another transaction");
 
         let outbox: Vec<Outgoing> = deployment.rows("SELECT * FROM noetl.outbox WHERE execution_id = $1", id).await;
         let [row] = &outbox[..] else { panic!("{outbox:?}") };
@@ -136,7 +137,7 @@ async fn a_trace_is_inherited_from_the_parent_unless_given() {
 }
 
 #[tokio::test]
-async fn parents_and_children_find_each_other() {
+async fn executions_show_their_parent_and_their_children() {
     let deployment = Deployment::start(3).await;
     let server = deployment.replica().await;
     server.register_entry("process", &json!({ "kind": "agent" })).await;
@@ -170,11 +171,11 @@ async fn parents_and_children_find_each_other() {
             break;
         }
     }
-    assert_eq!(found, reversed(&of_inbox), "only its own, newest first");
+    assert_eq!(found, reversed(&of_inbox), "only the executions of this parent, newest first");
 }
 
 #[tokio::test]
-async fn a_cancellation_ends_an_execution_once() {
+async fn only_one_of_many_concurrent_cancellations_ends_an_execution() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica().await;
     let other = deployment.replica().await;
@@ -214,13 +215,13 @@ async fn a_cancellation_ends_an_execution_once() {
 }
 
 #[tokio::test]
-async fn an_execution_that_ended_in_its_log_is_not_cancelled() {
+async fn an_execution_whose_log_has_an_ending_event_cannot_be_cancelled() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
     server.register_entry("process", &json!({ "kind": "playbook" })).await;
     for ending in ["playbook_completed", "playbook.completed", "playbook_failed", "playbook.failed"] {
         let id = start(&server, json!({ "path": "process" })).await;
-        // A worker's event of another server, which the read model does not show yet.
+        // Another server wrote a worker's event. The read model does not show it yet.
         let event = "INSERT INTO noetl.event (execution_id, event_id, event_type) VALUES ($1, $1 + 1000000, $2)";
         let mut shard = deployment.shard(0).await;
         sqlx::query(event).bind(id.parse::<i64>().unwrap()).bind(ending).execute(&mut shard).await.unwrap();
@@ -249,7 +250,7 @@ const LIST: &str = "query($filter: ExecutionFilter, $first: Int, $after: String,
         nodes { id } edges { cursor node { id } } unavailableShards
         pageInfo { hasNextPage hasPreviousPage startCursor endCursor } } }";
 
-/// Walks a whole list in pages of `size`, forwards or backwards; answers it in the list's order.
+/// Reads a whole list in pages of `size`, forwards or backwards. Returns the ids in the order of the list.
 async fn walk(server: &Server, filter: &Value, size: u32, backwards: bool) -> Vec<String> {
     let (mut found, mut cursor) = (Vec::new(), Value::Null);
     loop {
@@ -279,7 +280,7 @@ async fn walk(server: &Server, filter: &Value, size: u32, backwards: bool) -> Ve
 }
 
 #[tokio::test]
-async fn pages_over_all_shards_are_one_list_newest_first() {
+async fn pages_over_all_shards_form_one_list_with_newest_first() {
     let deployment = Deployment::start(3).await;
     let server = deployment.replica().await;
     for path in ["team-a/process", "team-b/process"] {
@@ -309,7 +310,7 @@ async fn pages_over_all_shards_are_one_list_newest_first() {
         assert!(held > 3, "shard {shard} holds only {held}");
     }
     let numbers: Vec<i64> = all.iter().map(|(id, ..)| id.parse().unwrap()).collect();
-    assert!(numbers.is_sorted(), "one replica's ids increase");
+    assert!(numbers.is_sorted(), "the ids of one replica must increase");
     let picked = |pick: &dyn Fn(usize) -> bool| -> Vec<String> {
         (0..all.len()).rev().filter(|n| pick(*n)).map(|n| all[n].0.clone()).collect()
     };
@@ -335,7 +336,7 @@ async fn pages_over_all_shards_are_one_list_newest_first() {
             }
         }
     }
-    // Between two cursors.
+    // A page can be bounded by two cursors.
     let page = server.data(LIST, json!({ "first": 100 })).await["executions"].clone();
     let cursor = |n: usize| page["edges"][n]["cursor"].clone();
     let between = server.data(LIST, json!({ "first": 100, "after": cursor(9), "before": cursor(20) })).await;

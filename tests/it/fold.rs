@@ -1,4 +1,4 @@
-//! The fold gives one state for one set of events, whatever their order and however often each comes.
+//! The fold gives the same state for the same set of events, in any order and with any repetition.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use noetl_graphql::domain::event::Event;
@@ -8,7 +8,7 @@ use noetl_graphql::domain::workflow::{Frame, Iterations, StepState, StepStatus, 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// A log that is written event by event; ids and times go up.
+/// A log that is written event by event, with increasing ids and times.
 #[derive(Debug, Clone, Default)]
 struct History(Vec<Event>);
 
@@ -54,7 +54,7 @@ impl History {
         self
     }
 
-    /// A command from its issue to its completion.
+    /// Appends the events of a command from its issue to its completion.
     fn runs(&mut self, step: &str, command: &str, result: Value) -> &mut Self {
         for event_type in ["command.issued", "command.claimed", "command.started"] {
             self.command(event_type, step, command);
@@ -74,7 +74,7 @@ impl History {
         fold(&self.0)
     }
 
-    /// When the event with this index happened.
+    /// Returns the time of the event with this index.
     fn time(&self, index: usize) -> DateTime<Utc> {
         self.0[index].created_at
     }
@@ -91,7 +91,7 @@ fn step<'a>(state: &'a WorkflowState, name: &str) -> &'a StepState {
 }
 
 #[test]
-fn a_plain_step_passes_through_its_stages() {
+fn a_simple_step_passes_through_every_status() {
     let mut history = History::started();
     let stages = [
         ("step.enter", StepStatus::Entered),
@@ -115,7 +115,11 @@ fn a_plain_step_passes_through_its_stages() {
     let a = step(&state, "a");
     assert_eq!((a.status(), a.attempt(), a.error()), (StepStatus::Completed, 1, None));
     assert_eq!((a.entered_at(), a.ended_at()), (Some(history.time(1)), Some(history.time(6))));
-    assert_eq!(a.result(), Some(&json!({ "data": 5 })), "what the call gave, not the envelope of its end");
+    assert_eq!(
+        a.result(),
+        Some(&json!({ "data": 5 })),
+        "the result is the call's data, not the envelope of its last event"
+    );
     assert_eq!((a.iterations(), a.frames()), (None, None));
     assert_eq!(state.status(), Status::Completed);
     let start = state.started.get().unwrap();
@@ -144,7 +148,7 @@ fn a_failed_step_is_retried() {
 }
 
 #[test]
-fn the_attempt_that_an_event_names_counts() {
+fn an_attempt_number_in_an_event_is_used() {
     let mut history = History::started();
     history.step("step.enter", "a").command("command.issued", "a", "c1");
     history.say("command.started", Some("a"), json!({ "command_id": "c1", "attempt": 4 }));
@@ -152,7 +156,7 @@ fn the_attempt_that_an_event_names_counts() {
 }
 
 #[test]
-fn a_step_is_skipped() {
+fn a_skipped_step_has_no_attempt() {
     let mut history = History::started();
     history.step("step.skipped", "a");
     let state = history.fold();
@@ -162,7 +166,7 @@ fn a_step_is_skipped() {
 }
 
 #[test]
-fn a_step_that_is_entered_again_begins_anew() {
+fn a_step_that_is_entered_again_starts_from_the_beginning() {
     let mut history = History::started();
     history.step("step.enter", "a").fails("a", "c1", "x").runs("a", "c2", json!("first"));
     history.step("step.enter", "a");
@@ -176,7 +180,7 @@ fn a_step_that_is_entered_again_begins_anew() {
 }
 
 #[test]
-fn a_step_that_is_entered_a_thousand_times_takes_no_more_room() {
+fn the_state_does_not_grow_when_a_step_is_entered_a_thousand_times() {
     let size = |times: u32| {
         let mut history = History::started();
         for time in 0..times {
@@ -188,7 +192,7 @@ fn a_step_that_is_entered_a_thousand_times_takes_no_more_room() {
 }
 
 #[test]
-fn a_parallel_loop_is_done_when_all_iterations_are() {
+fn a_parallel_loop_is_completed_when_all_iterations_are_completed() {
     let mut history = History::started();
     history.step("step.enter", "l").with_result(json!({ "context": { "iterations_expected": 3 } }));
     for n in 0..3 {
@@ -198,7 +202,7 @@ fn a_parallel_loop_is_done_when_all_iterations_are() {
         history.command("command.started", "l", &format!("i{n}"));
         history.command("call.done", "l", &format!("i{n}")).with_result(json!(n));
         history.command("command.completed", "l", &format!("i{n}"));
-        // A second worker that raced tells the same again.
+        // A second worker sends the same event again.
         history.command("command.completed", "l", &format!("i{n}"));
     }
     let state = history.fold();
@@ -215,7 +219,7 @@ fn a_parallel_loop_is_done_when_all_iterations_are() {
 }
 
 #[test]
-fn a_loop_fails_when_an_iteration_does_and_none_is_open() {
+fn a_loop_fails_when_an_iteration_failed_and_no_other_is_open() {
     let mut history = History::started();
     history.step("step.enter", "l").with_context(json!({ "iterations_expected": 2 }));
     history.fails("l", "i0", "bad").command("command.issued", "l", "i1");
@@ -224,11 +228,15 @@ fn a_loop_fails_when_an_iteration_does_and_none_is_open() {
     let state = history.fold();
     assert_eq!(step(&state, "l").status(), StepStatus::Failed);
     history.runs("l", "i0", json!(0));
-    assert_eq!(step(&history.fold(), "l").status(), StepStatus::Completed, "its retry under the same command id");
+    assert_eq!(
+        step(&history.fold(), "l").status(),
+        StepStatus::Completed,
+        "a retry under the same command id completes the loop"
+    );
 }
 
 #[test]
-fn a_sequential_loop_goes_one_by_one_and_workers_enter_each_iteration() {
+fn a_sequential_loop_runs_one_iteration_at_a_time() {
     let mut history = History::started();
     history.step("step.enter", "l").with_result(json!({ "context": { "iterations_expected": 2 } }));
     for (n, command) in ["i0", "i1"].into_iter().enumerate() {
@@ -243,7 +251,7 @@ fn a_sequential_loop_goes_one_by_one_and_workers_enter_each_iteration() {
 }
 
 #[test]
-fn a_cursor_loop_is_done_when_drained_and_its_second_run_begins_at_frame_0() {
+fn a_cursor_loop_is_completed_when_drained_and_its_next_run_starts_at_frame_0() {
     let mut history = History::started();
     let phase = |history: &mut History, event_type: &str, command: &str, phase: &str, frame: i64| {
         let cursor = json!({ "phase": phase, "frame": frame });
@@ -260,7 +268,7 @@ fn a_cursor_loop_is_done_when_drained_and_its_second_run_begins_at_frame_0() {
         phase(&mut history, "command.issued", &format!("{run}-c1"), "claim", 1);
         let state = history.fold();
         let running = step(&state, "l");
-        assert_eq!(running.status(), StepStatus::CommandIssued, "a body's end does not end the loop");
+        assert_eq!(running.status(), StepStatus::CommandIssued, "the end of a body must not end the loop");
         let frames = [
             Frame { index: 0, claim_completed: true, body_issued: 2, body_completed: 1 },
             Frame { index: 1, claim_completed: false, body_issued: 0, body_completed: 0 },
@@ -278,7 +286,7 @@ fn a_cursor_loop_is_done_when_drained_and_its_second_run_begins_at_frame_0() {
 }
 
 #[test]
-fn variables_are_what_the_latest_event_set() {
+fn a_variable_has_the_value_that_the_latest_event_set() {
     let mut history = History::started();
     history.step("ctx.updated", "a").with_result(json!({ "context": { "values": { "offset": 1, "ctx.page": "x" } } }));
     history.step("ctx.updated", "a").with_context(json!({ "values": { "offset": 2 } }));
@@ -289,7 +297,7 @@ fn variables_are_what_the_latest_event_set() {
 }
 
 #[test]
-fn an_empty_name_or_a_null_hides_nothing() {
+fn an_empty_command_id_or_a_null_value_counts_as_absent() {
     let mut history = History::started();
     history.step("step.enter", "a").with_result(json!({ "context": { "iterations_expected": null } }));
     history.last().context = Some(json!({ "iterations_expected": 2 }));
@@ -300,7 +308,7 @@ fn an_empty_name_or_a_null_hides_nothing() {
 }
 
 #[test]
-fn unknown_types_and_other_servers_planning_change_no_step() {
+fn unknown_event_types_and_planning_commands_of_other_servers_change_no_step() {
     let mut history = History::started();
     history.step("something.else", "a").command("command.issued", "__orchestrate__", "o1");
     let state = history.fold();
@@ -309,7 +317,7 @@ fn unknown_types_and_other_servers_planning_change_no_step() {
 }
 
 #[test]
-fn an_execution_ends_as_its_last_ending_event_says() {
+fn an_execution_ends_with_the_status_of_its_ending_event() {
     for (event_type, status) in [
         ("playbook_completed", Status::Completed),
         ("playbook_failed", Status::Failed),
@@ -326,7 +334,7 @@ fn an_execution_ends_as_its_last_ending_event_says() {
     assert_eq!(WorkflowState::default().status(), Status::Pending);
 }
 
-/// What a step of a random history does.
+/// Part of a random history: the events of one step.
 #[derive(Debug, Clone)]
 enum Episode {
     Plain { fails: usize },
@@ -417,7 +425,7 @@ fn histories() -> impl Strategy<Value = History> {
     })
 }
 
-/// The events of a history in some order, some of them twice, and where to split them.
+/// Generates the events of a history in random order, some of them repeated, with a position to split them.
 fn shuffled() -> impl Strategy<Value = (History, Vec<Event>, usize)> {
     histories().prop_flat_map(|history| {
         let events = history.0.clone();
@@ -434,7 +442,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn any_order_any_repetition_and_any_split_give_one_state((history, events, split) in shuffled()) {
+    fn any_order_repetition_and_split_of_the_events_give_the_same_state((history, events, split) in shuffled()) {
         let wanted = history.fold();
         let (before, after) = events.split_at(split);
         let stored = serde_json::to_value(fold(before)).unwrap();

@@ -1,4 +1,4 @@
-//! Somebody else who publishes on a shard's stream is noticed and harms nobody.
+//! Messages that another program publishes on a shard's stream are detected, and the feed stays correct.
 
 use std::process::Command;
 
@@ -15,7 +15,7 @@ async fn publish_foreign(deployment: &Deployment, count: usize) {
 }
 
 #[tokio::test]
-async fn foreign_messages_inside_a_batch_are_reported_and_shift_nothing() {
+async fn foreign_messages_inside_a_batch_are_reported_and_shift_no_event() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
@@ -26,7 +26,7 @@ async fn foreign_messages_inside_a_batch_are_reported_and_shift_nothing() {
     deployment.until_published(usize::try_from(EVENTS + 5).unwrap()).await;
     assert_exactly(&deployment.published().await, &deployment.committed().await);
     assert_eq!(deployment.messages().await.len(), deployment.committed().await.len() + 101);
-    eventually("the feed says so", async || {
+    eventually("the feed reports the foreign messages", async || {
         let error = deployment.last_error().await?;
         error.contains("another client publishes to the event stream").then_some(())
     })
@@ -35,10 +35,10 @@ async fn foreign_messages_inside_a_batch_are_reported_and_shift_nothing() {
     assert!(metrics.contains("noetl_tailer_foreign_messages_total{shard=\"0\"}"));
 }
 
-/// The broker comes back without its last writes, and what is left ends with a batch that has foreign messages in it and
-/// behind it: what is published again begins in that batch, not at the feed's beginning.
+/// The broker restarts without its last writes. The remaining messages end with a batch that has foreign messages in it
+/// and after it. The tailer republishes from this batch on, not from the beginning of the feed.
 #[tokio::test]
-async fn going_back_after_a_loss_finds_the_batch_behind_foreign_messages() {
+async fn the_tailer_finds_the_last_batch_before_foreign_messages_after_a_loss() {
     let mut deployment = Deployment::start(1).await;
     let _server = deployment.replica().await;
     deployment.feeds_begun().await;
@@ -58,7 +58,7 @@ async fn going_back_after_a_loss_finds_the_batch_behind_foreign_messages() {
     std::fs::remove_dir_all(&store).unwrap();
     std::fs::rename(&earlier, &store).unwrap();
     deployment.nats.restart().await.unwrap();
-    eventually("the epoch goes up", async || (deployment.epoch().await == 2).then_some(())).await;
+    eventually("the epoch increases", async || (deployment.epoch().await == 2).then_some(())).await;
     deployment.until_published(usize::try_from(EVENTS + 100).unwrap()).await;
     assert_exactly(&deployment.published().await, &deployment.committed().await);
 }

@@ -1,7 +1,7 @@
-//! A statement whose caller has gone is cancelled in the database, and its connection is free again.
+//! A statement whose caller has disconnected is cancelled in the database, and its connection becomes free.
 //!
-//! The statements here wait for a lock that the test holds. The server's own timeouts would end them after 3.5 seconds at
-//! the earliest, so what ends sooner was cancelled.
+//! The statements here wait for a lock that the test holds. The server's own timeouts would end them after at least 3.5
+//! seconds, so a statement that ends earlier was cancelled.
 
 use std::time::{Duration, Instant};
 
@@ -13,20 +13,20 @@ use tokio::net::TcpStream;
 
 use crate::common::{Deployment, Live, Server, eventually};
 
-/// The promise is a second; a busy machine gets another one.
+/// Time limit of a cancellation: one second, plus one second for a busy machine.
 const SOON: Duration = Duration::from_secs(2);
-/// Its statement reads the table that the test locks, and that no background task reads.
+/// An operation whose statement reads the table that the test locks. No background task reads this table.
 const SLOW: &str = "query { catalogEntries { nodes { id } } }";
 const QUICK: &str = "{ executions { nodes { id } } }";
 
 struct Setup {
     deployment: Deployment,
     server: Server,
-    /// Sees the server's statements.
+    /// A connection that counts the server's statements.
     observer: PgConnection,
 }
 
-/// A replica with a pool of that size.
+/// Starts a replica with the given pool size.
 async fn setup(pool: &str) -> Setup {
     let deployment = Deployment::start(0).await;
     let quiet =
@@ -38,14 +38,14 @@ async fn setup(pool: &str) -> Setup {
 }
 
 impl Setup {
-    /// A connection that keeps every other one from reading the catalog, until it is dropped.
+    /// Returns a connection that blocks all reads of the catalog until it is dropped.
     async fn locked(&self) -> PgConnection {
         let mut holder = self.deployment.cluster().await;
         sqlx::raw_sql("BEGIN; LOCK TABLE noetl.catalog IN ACCESS EXCLUSIVE MODE").execute(&mut holder).await.unwrap();
         holder
     }
 
-    /// Statements on the catalog that run in the database.
+    /// Returns the number of running statements on the catalog.
     async fn running(&mut self) -> i64 {
         let query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'active'
                      AND pid <> pg_backend_pid() AND application_name = 'noetl-graphql'
@@ -57,7 +57,7 @@ impl Setup {
         eventually("the statements run", async || (self.running().await == count).then_some(())).await;
     }
 
-    /// Checks that from now on nothing runs any more, soon, and that the whole pool is of use.
+    /// Panics unless all statements are cancelled within [`SOON`] and all connections of the pool are usable.
     async fn assert_cancelled(&mut self) {
         let given_up = Instant::now();
         eventually("the statements are cancelled", async || (self.running().await == 0).then_some(())).await;
@@ -97,7 +97,7 @@ async fn callers_that_disconnect_free_a_pool_of_two() {
 }
 
 #[tokio::test]
-async fn an_event_stream_or_a_socket_that_closes_cancels_its_statement() {
+async fn closing_an_event_stream_or_a_socket_cancels_its_statement() {
     let mut setup = setup("2").await;
     let _holder = setup.locked().await;
     let body = json!({ "query": SLOW }).to_string();
@@ -112,7 +112,7 @@ async fn an_event_stream_or_a_socket_that_closes_cancels_its_statement() {
 }
 
 #[tokio::test]
-async fn complete_cancels_the_operation_of_a_socket_that_stays_open() {
+async fn complete_cancels_the_operation_and_the_socket_stays_open() {
     let mut setup = setup("2").await;
     let _holder = setup.locked().await;
     let mut sockets = Vec::new();
@@ -131,7 +131,7 @@ async fn complete_cancels_the_operation_of_a_socket_that_stays_open() {
 }
 
 #[tokio::test]
-async fn a_hundred_callers_that_disconnect_leave_the_pool_whole() {
+async fn a_hundred_callers_that_disconnect_leave_all_connections_in_the_pool() {
     let mut setup = setup("4").await;
     let holder = setup.locked().await;
     let mut callers = Vec::new();
@@ -143,7 +143,7 @@ async fn a_hundred_callers_that_disconnect_leave_the_pool_whole() {
     setup.assert_cancelled().await;
     drop(holder);
     setup.server.data(SLOW, Value::Null).await;
-    let pool = eventually("the pool is at rest", async || {
+    let pool = eventually("all connections of the pool are idle", async || {
         let shards = setup.server.data("{ shards { poolSize poolIdle } }", Value::Null).await;
         let pool = shards["shards"][0].clone();
         (pool["poolSize"] == pool["poolIdle"]).then_some(pool)
@@ -153,17 +153,17 @@ async fn a_hundred_callers_that_disconnect_leave_the_pool_whole() {
 }
 
 #[tokio::test]
-async fn a_statement_beyond_its_deadline_is_cancelled() {
+async fn a_statement_over_its_deadline_is_cancelled() {
     let mut setup = setup("2").await;
     setup.server.register_entry("a", &json!({ "kind": "playbook" })).await;
-    // Each row takes longer than any timeout of the server's.
+    // Each row takes longer than any timeout of the server.
     let slow = "ALTER TABLE noetl.catalog RENAME TO catalog_kept;
                 CREATE VIEW noetl.catalog AS SELECT * FROM noetl.catalog_kept WHERE pg_sleep(60) IS NOT NULL";
     sqlx::raw_sql(slow).execute(&mut setup.deployment.cluster().await).await.unwrap();
     let begun = Instant::now();
     let response = setup.server.send(SLOW, Value::Null).await.unwrap();
     assert_eq!(response["errors"][0]["extensions"]["code"], "SHARD_UNAVAILABLE", "{response}");
-    // Left to itself, the statement would go on until its own timeout of 8 seconds.
+    // Without the cancellation, the statement would run until its own timeout of 8 seconds.
     assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
     setup.assert_cancelled().await;
 }

@@ -1,10 +1,11 @@
-//! The arrows between the modules: who may know whom. Read from the sources, so that no other arrow slips in.
+//! The allowed dependencies between the modules. The test reads the `use` paths from the sources and fails on any other
+//! dependency.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Layer by layer, what it may use beside itself. A layer that is left out may use everything.
+/// The modules that each layer may use. A layer that is not listed may use everything.
 const ARROWS: [(&str, &[&str]); 12] = [
     ("auth", &[]),
     ("domain", &[]),
@@ -12,7 +13,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("service", &["domain", "storage"]),
     ("stream", &["domain", "service::wake", "storage"]),
     ("tasks", &["domain", "service", "storage", "stream::names"]),
-    // The resolvers: what services answer with are rows of the storage layer and values of the domain.
+    // Resolvers: services return rows of the storage layer and values of the domain.
     (
         "graphql",
         &[
@@ -51,9 +52,9 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ),
 ];
 
-/// Files that may do what the rest of their layer may not, each with the arrows that are theirs alone.
+/// Dependencies that only the listed files of a layer may have.
 const ONLY_HERE: [(&str, &str, &[&str]); 4] = [
-    // It reads the streams that the tailers fill.
+    // The projector reads the streams that the tailers write.
     ("tasks", "stream::names", &["tasks/projector.rs"]),
     // Live data and the state of the feed.
     (
@@ -67,7 +68,7 @@ const ONLY_HERE: [(&str, &str, &[&str]); 4] = [
             "graphql/types/feed.rs",
         ],
     ),
-    // The state of the feed and of the pools is no use case: it is shown as it is.
+    // The state of the feed and of the pools needs no use case. It is shown unchanged.
     ("graphql", "storage::tail", &["graphql/types/feed.rs"]),
     ("graphql", "storage::pools", &["graphql/query/health.rs"]),
 ];
@@ -85,8 +86,8 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The modules that a file names below `crate::`, down to two levels, such as `storage::tail`. Braces right behind
-/// `crate::` or a layer are opened; tests at a file's end don't count.
+/// Returns the modules that a file names after `crate::`, up to two levels deep, such as `storage::tail`. Braces
+/// directly after `crate::` or after a layer are expanded. Unit tests at the end of a file are ignored.
 fn uses(text: &str) -> BTreeSet<String> {
     let text = text.split("#[cfg(test)]").next().unwrap_or_default();
     let mut found = BTreeSet::new();
@@ -108,7 +109,7 @@ fn uses(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// The items of `{a, b::{c, d}}`, or the one item that stands there.
+/// Returns the items of `{a, b::{c, d}}`, or the single path at the start of the text.
 fn items(text: &str) -> Vec<&str> {
     let Some(inner) = text.strip_prefix('{') else {
         let path = text.find(|c: char| !c.is_alphanumeric() && !"_:".contains(c)).unwrap_or(text.len());
@@ -144,7 +145,7 @@ fn covers(arrow: &str, used: &str) -> bool {
 }
 
 #[test]
-fn every_arrow_between_the_layers_is_meant() {
+fn modules_depend_only_on_the_allowed_layers() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let arrows: BTreeMap<&str, &[&str]> = ARROWS.into();
     let (mut wrong, mut seen) = (Vec::new(), BTreeSet::new());
@@ -166,7 +167,7 @@ fn every_arrow_between_the_layers_is_meant() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
-    // The table says what holds, not what once did.
+    // Every dependency in the table must be in use.
     for (layer, allowed) in ARROWS {
         for arrow in allowed {
             assert!(seen.contains(&(layer.to_owned(), (*arrow).to_owned())), "nothing in {layer} uses {arrow}");
@@ -175,7 +176,7 @@ fn every_arrow_between_the_layers_is_meant() {
 }
 
 #[test]
-fn uses_are_read_from_every_form() {
+fn use_paths_are_read_in_every_notation() {
     let text =
         "use crate::storage::{pools::Database, tail};\nuse crate::domain::ids::Id;\nfn a() { crate::stream::hub::x(); }
         use crate::{config::Config, service::clock};\nuse crate::service::Thing;\n#[cfg(test)] use crate::http::no;";

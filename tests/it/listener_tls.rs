@@ -1,4 +1,4 @@
-//! TLS of the server's own listener.
+//! TLS on the server's own listener.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -38,12 +38,12 @@ impl Secure {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let line = tokio::time::timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
-        let address = line.strip_prefix("listening on https://").expect("it says that it speaks TLS");
+        let address = line.strip_prefix("listening on https://").expect("the server announces an https address");
         let port = address.rsplit_once(':').unwrap().1.parse().unwrap();
         Self { _child: child, port }
     }
 
-    /// A handshake by a client that trusts this certificate only.
+    /// Connects with a client that trusts only the given certificate.
     async fn handshake(&self, trusted: &CertificateDer<'static>, alpn: &str) -> std::io::Result<TlsStream<TcpStream>> {
         let mut roots = RootCertStore::empty();
         roots.add(trusted.clone()).unwrap();
@@ -56,7 +56,7 @@ impl Secure {
         TlsConnector::from(Arc::new(config)).connect(name, stream).await
     }
 
-    /// The answer to a query over HTTP/1.1.
+    /// Sends a query over HTTP/1.1 and returns the response.
     async fn query(&self, stream: &mut TlsStream<TcpStream>) -> Value {
         let body = json!({ "query": "{ server { version } }" }).to_string();
         let head = format!("POST /graphql HTTP/1.1\r\nhost: localhost:{}\r\ncontent-type: application/json", self.port);
@@ -73,7 +73,7 @@ impl Secure {
 }
 
 #[tokio::test]
-async fn a_certificate_is_replaced_while_connections_stay() {
+async fn a_certificate_can_be_replaced_while_connections_stay_open() {
     let deployment = Deployment::start(0).await;
     let folder = tempfile::tempdir().unwrap();
     let first = write_certificate(folder.path());
@@ -84,19 +84,19 @@ async fn a_certificate_is_replaced_while_connections_stay() {
     let http2 = server.handshake(&first, "h2").await.unwrap();
     assert_eq!(http2.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
 
-    // A certificate that can't be used: the first one stays.
+    // An unusable certificate does not replace the first one.
     std::fs::write(folder.path().join("cert.pem"), "-----BEGIN CERTIFICATE-----\nbroken").unwrap();
     crate::common::pass(std::time::Duration::from_millis(2_500)).await;
     server.handshake(&first, "http/1.1").await.unwrap();
 
     let second = write_certificate(folder.path());
     eventually("the new certificate is in use", async || server.handshake(&second, "http/1.1").await.ok()).await;
-    assert!(server.handshake(&first, "http/1.1").await.is_err(), "the old one is no longer served");
-    assert!(server.query(&mut kept).await["data"]["server"]["version"].is_string(), "connections stay");
+    assert!(server.handshake(&first, "http/1.1").await.is_err(), "the old certificate is still in use");
+    assert!(server.query(&mut kept).await["data"]["server"]["version"].is_string(), "the open connection ended");
 }
 
 #[tokio::test]
-async fn a_listener_with_tls_speaks_nothing_else_and_needs_a_usable_certificate() {
+async fn a_tls_listener_refuses_plain_http_and_needs_a_valid_certificate() {
     let deployment = Deployment::start(0).await;
     let folder = tempfile::tempdir().unwrap();
     write_certificate(folder.path());

@@ -1,4 +1,5 @@
-//! What a live reader gets: what it asked for, from where it asked, once, whole, and through restarts of the broker.
+//! A live reader gets the events that it selected, from its start position on, complete and once, even if the broker
+//! restarts.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,7 +57,7 @@ async fn filters_are_applied_by_the_server() {
     let mut readers = join_all(wanted.into_iter().map(open)).await;
     run(&mut deployment.shard(0).await, ROWS).await;
     for (reader, filter, events) in &mut readers {
-        // "*.x" is no wildcard, so its reader does not get the last row.
+        // "*.x" is not a valid wildcard, so this reader does not get the last row of ROWS.
         if filter["types"] == json!(["call.done", "*.x"]) {
             insert(&mut deployment.shard(0).await, (11, 7_000)).await;
             assert!(reader.until_seen([(11, 7_000)]).await);
@@ -69,7 +70,7 @@ async fn filters_are_applied_by_the_server() {
 }
 
 #[tokio::test]
-async fn a_reader_starts_where_it_asks_and_catches_up_once() {
+async fn a_reader_starts_at_the_requested_position_and_gets_one_caught_up_item() {
     let (deployment, server) = start(2).await;
     let keys: Vec<Key> = (0..2).flat_map(|shard| deployment.ids_on(shard, 50, 3)).map(|id| (id, id)).collect();
     let insert_here = async |key: Key| {
@@ -98,7 +99,7 @@ async fn a_reader_starts_where_it_asks_and_catches_up_once() {
 }
 
 #[tokio::test]
-async fn a_cursor_goes_on_on_any_replica_without_gap_or_repetition() {
+async fn a_cursor_continues_on_any_replica_without_gap_or_repetition() {
     let (deployment, one) = start(2).await;
     let other = deployment.replica().await;
     let mut reader = Reader::open(&one, latest(), Value::Null).await;
@@ -121,9 +122,10 @@ async fn a_cursor_goes_on_on_any_replica_without_gap_or_repetition() {
     reader.assert_saw_exactly(&committed);
 }
 
-/// The replica's own feed hangs behind a network that holds everything back, and brings later what the reader has seen.
+/// The network holds back the messages for the second replica's feed. Later this feed brings messages that the reader
+/// has already seen.
 #[tokio::test]
-async fn a_cursor_goes_on_on_a_replica_that_is_behind_it() {
+async fn a_cursor_continues_on_a_replica_whose_feed_lags_behind_it() {
     let (deployment, one) = start(1).await;
     let network = Proxy::start(deployment.nats.port()).await;
     let broker = format!("nats://127.0.0.1:{}", network.port);
@@ -183,7 +185,7 @@ async fn malformed_cursors_and_ids_are_refused_by_field() {
 }
 
 #[tokio::test]
-async fn an_event_over_the_broker_s_limit_arrives_whole() {
+async fn an_event_over_the_brokers_limit_is_delivered_complete() {
     let (deployment, server) = start(1).await;
     let mut live = Reader::open(&server, latest(), Value::Null).await;
     let large = "INSERT INTO noetl.event (execution_id, event_id, event_type, context)
@@ -200,9 +202,9 @@ async fn an_event_over_the_broker_s_limit_arrives_whole() {
     }
 }
 
-/// Readers share the text of an event, and only those that select the same of it; its fields are in the document's order.
+/// Readers with the same selection share the text of an event. The fields are in the order of the document.
 #[tokio::test]
-async fn readers_get_what_they_select_in_the_order_in_which_they_select_it() {
+async fn readers_get_the_selected_fields_in_the_order_of_their_selection() {
     let (deployment, server) = start(1).await;
     let first = "subscription { events { ... on EventDelivery { event { type id ...rest } cursor } __typename } }
         fragment rest on Event { executionId context }";
@@ -235,9 +237,9 @@ async fn readers_get_what_they_select_in_the_order_in_which_they_select_it() {
     assert_eq!(texts[3], next(&format!(r#"{{"cursor":"{cursor}","event":{{"id":"1","type":"call.done"}}}}"#)));
 }
 
-/// What the broker's protocol can't carry in a subject must not stop the feed.
+/// The feed continues after an event type that the broker's protocol cannot carry in a subject.
 #[tokio::test]
-async fn an_event_type_of_any_length_arrives() {
+async fn events_with_types_of_any_length_and_characters_are_delivered() {
     let (deployment, server) = start(1).await;
     let mut reader = Reader::open(&server, latest(), Value::Null).await;
     let types = ["x".repeat(10_000), "a.".repeat(3_000), "ß → *.> \t".repeat(2_000)];
@@ -250,12 +252,12 @@ async fn an_event_type_of_any_length_arrives() {
 }
 
 #[tokio::test]
-async fn a_quiet_feed_gives_heartbeats_whose_cursors_go_on() {
+async fn heartbeat_cursors_advance_when_no_event_matches_the_filter() {
     let (deployment, server) = start(1).await;
     let mut reader = Reader::open(&server, latest(), json!({ "types": ["wanted"] })).await;
     insert(&mut deployment.shard(0).await, (5, 1)).await;
     let caught_up = reader.cursor.clone();
-    // The event that the filter leaves out moves the cursor too.
+    // An event that the filter excludes also moves the cursor.
     loop {
         let item = reader.step().await.unwrap();
         assert_eq!(item["__typename"], "StreamHeartbeat");
@@ -274,7 +276,7 @@ const CHANGES: &str = "subscription($filter: SubscriptionFilter) {
     subscriptionChanges(filter: $filter) { id path state lastEventId lastEventType availableActions } }";
 
 async fn next_change(live: &mut Live) -> (String, String) {
-    let change = live.next().await.expect("the subscription goes on")["subscriptionChanges"].take();
+    let change = live.next().await.expect("the subscription continues")["subscriptionChanges"].take();
     let text = |field: &str| change[field].as_str().unwrap().to_owned();
     (text("path"), text("state"))
 }
@@ -284,7 +286,7 @@ fn change(path: &str, state: &str) -> (String, String) {
 }
 
 #[tokio::test]
-async fn subscription_changes_give_the_present_and_then_each_change_once() {
+async fn subscription_changes_deliver_current_states_and_then_each_change_once() {
     let (deployment, server) = start(2).await;
     let other = deployment.replica().await;
     let mut ids = Vec::new();
@@ -301,7 +303,7 @@ async fn subscription_changes_give_the_present_and_then_each_change_once() {
     assert_eq!(present, [change("a/one", "REGISTERED"), change("a/two", "REGISTERED")].into());
     assert_eq!(next_change(&mut one).await, change("a/two", "REGISTERED"));
 
-    // One after another without waiting: each of them is a change.
+    // The transitions follow each other without a wait. Each one must be delivered as a change.
     for action in ["activate", "pause", "resume", "drain", "deactivate"] {
         server.transition(action, &ids[0], None).await;
     }
@@ -320,7 +322,7 @@ async fn subscription_changes_give_the_present_and_then_each_change_once() {
 }
 
 #[tokio::test]
-async fn readers_go_on_through_a_broker_that_is_killed_under_load() {
+async fn readers_continue_without_loss_when_the_broker_is_killed_under_load() {
     let (mut deployment, one) = start(2).await;
     let other = deployment.replica().await;
     let mut readers =

@@ -1,4 +1,4 @@
-//! The private servers of `dev`: data stays, nothing collides, nothing outlives its owner.
+//! The private servers of `dev`: data is kept, several instances do not collide, and the servers end with their owner.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -15,10 +15,10 @@ use noetl_graphql::local::{
     LocalError, LocalOptions, LocalServers, NatsOptions, NatsServer, Postgres, PostgresOptions,
 };
 
-/// Starting, stopping or noticing, on a busy machine.
+/// Time limit of a start, a stop or a detection on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A folder that the user of Postgres can get to, as a project's folder usually is.
+/// Creates a folder that the user of Postgres can access, like a usual project folder.
 fn scratch() -> tempfile::TempDir {
     scratch_with_mode(0o755)
 }
@@ -27,7 +27,7 @@ fn scratch_with_mode(mode: u32) -> tempfile::TempDir {
     tempfile::Builder::new().prefix("noetl-local-").permissions(fs::Permissions::from_mode(mode)).tempdir().unwrap()
 }
 
-/// Faster than the defaults, and enough here.
+/// Returns options for a faster server with less memory than the default.
 fn postgres_in(folder: &Path) -> PostgresOptions {
     PostgresOptions {
         settings: vec![("fsync".into(), "off".into()), ("shared_buffers".into(), "16MB".into())],
@@ -49,13 +49,13 @@ fn answers(port: u16) -> bool {
 fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition() {
-        assert!(Instant::now() < deadline, "not in time: {what}");
+        assert!(Instant::now() < deadline, "timed out while waiting for: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
 fn is_alive(pid: Pid) -> bool {
-    // A zombie that its new parent has not collected yet has no command line.
+    // A zombie that its parent has not collected yet has no command line.
     fs::read(format!("/proc/{pid}/cmdline"))
         .map_or_else(|_| !cfg!(target_os = "linux") && kill(pid, None).is_ok(), |line| !line.is_empty())
 }
@@ -65,7 +65,7 @@ fn first_pid(file: &Path) -> Option<Pid> {
     text.lines().next()?.trim().parse().ok().map(Pid::from_raw)
 }
 
-/// The two servers of a data directory.
+/// Returns the pids of both servers of a data directory.
 fn server_pids(data_dir: &Path) -> Vec<Pid> {
     ["postgres/data/postmaster.pid", "nats/pid"]
         .iter()
@@ -73,7 +73,7 @@ fn server_pids(data_dir: &Path) -> Vec<Pid> {
         .collect()
 }
 
-/// A `dev` process, killed at the end of its test.
+/// A `dev` process that is killed at the end of its test.
 struct Dev {
     process: Child,
     data_dir: PathBuf,
@@ -90,14 +90,15 @@ impl Dev {
         command
     }
 
-    /// Starts it and waits until its env file, not that of a killed one, names its port.
+    /// Starts the command and waits until its own env file contains its port. Deletes the env file of a killed process
+    /// first.
     fn start(mut command: Command, data_dir: &Path) -> Self {
         let _ = fs::remove_file(data_dir.join("env"));
         let mut dev = Self { process: command.spawn().unwrap(), data_dir: data_dir.to_owned() };
         let deadline = Instant::now() + PATIENCE;
         while !dev.env().contains("NOETL_PORT=") {
             assert!(dev.process.try_wait().unwrap().is_none(), "dev ended early");
-            assert!(Instant::now() < deadline, "dev is not up in time");
+            assert!(Instant::now() < deadline, "dev did not start in time");
             std::thread::sleep(Duration::from_millis(20));
         }
         dev
@@ -123,7 +124,7 @@ impl Drop for Dev {
 const BINARY: &str = env!("CARGO_BIN_EXE_noetl-graphql");
 
 #[tokio::test]
-async fn a_second_start_finds_data_and_ports_of_the_first() {
+async fn a_second_start_uses_the_data_and_ports_of_the_first() {
     let folder = scratch();
     let options = LocalOptions::new(folder.path().join("data"), 2);
 
@@ -179,7 +180,7 @@ async fn a_shell_can_source_the_env_file_while_the_servers_run() {
 }
 
 #[tokio::test]
-async fn one_folder_serves_one_process() {
+async fn one_data_folder_is_used_by_one_process_at_a_time() {
     let folder = scratch();
     let options = LocalOptions::new(folder.path().join("data"), 1);
     let servers = LocalServers::start(&options).await.unwrap();
@@ -187,14 +188,14 @@ async fn one_folder_serves_one_process() {
     let error = LocalServers::start(&options).await.unwrap_err();
     assert!(matches!(error, LocalError::InUse { .. }), "{error}");
     assert!(error.to_string().contains("--data-dir"), "{error}");
-    // The refused start took nothing from the running one.
+    // The refused start did not affect the running process.
     assert_eq!(psql(&servers.cluster_dsn(), "SELECT 1"), "1");
     assert!(servers.env_file().exists());
     servers.stop().await;
 }
 
 #[tokio::test]
-async fn two_folders_do_not_collide() {
+async fn servers_of_two_data_folders_do_not_collide() {
     let folder = scratch();
     let (first, second) =
         (LocalOptions::new(folder.path().join("first"), 1), LocalOptions::new(folder.path().join("second"), 1));
@@ -254,7 +255,7 @@ fn kill_9_of_the_owner_stops_the_servers() {
 }
 
 #[test]
-fn a_start_right_after_kill_9_finds_the_data() {
+fn a_start_directly_after_kill_9_finds_the_data() {
     let folder = scratch();
     let data_dir = folder.path().join("data");
     let mut dev = Dev::start(Dev::command(BINARY, &data_dir), &data_dir);
@@ -268,16 +269,16 @@ fn a_start_right_after_kill_9_finds_the_data() {
 }
 
 #[test]
-fn servers_whose_watchdogs_were_killed_too_are_cleaned_up_by_the_next_start() {
+fn the_next_start_stops_servers_whose_watchdogs_were_killed() {
     let folder = scratch();
     let data_dir = folder.path().join("data");
     let mut dev = Dev::start(Dev::command(BINARY, &data_dir), &data_dir);
     psql(&cluster_dsn(&dev), "CREATE TABLE kept AS SELECT 7 AS value");
     let leftovers = server_pids(&data_dir);
-    // Frozen, it does not notice what happens to its watchdogs.
+    // While `dev` is frozen, it does not notice that its watchdogs are killed.
     dev.signal(Signal::SIGSTOP);
     for pid in &leftovers {
-        // The group of a server is its watchdog's: kill all of it but the server.
+        // A server is in the process group of its watchdog. This kills all of the group except the server.
         let group = nix::unistd::getpgid(Some(*pid)).unwrap();
         for member in group_members(group) {
             if member != *pid {
@@ -287,7 +288,7 @@ fn servers_whose_watchdogs_were_killed_too_are_cleaned_up_by_the_next_start() {
     }
     dev.signal(Signal::SIGKILL);
     dev.process.wait().unwrap();
-    assert!(leftovers.iter().all(|pid| is_alive(*pid)), "the servers are left over");
+    assert!(leftovers.iter().all(|pid| is_alive(*pid)), "the servers ended although their watchdogs were killed");
 
     let dev = Dev::start(Dev::command(BINARY, &data_dir), &data_dir);
     assert!(!leftovers.iter().any(|pid| is_alive(*pid)));
@@ -295,7 +296,7 @@ fn servers_whose_watchdogs_were_killed_too_are_cleaned_up_by_the_next_start() {
 }
 
 #[tokio::test]
-async fn a_pid_file_that_names_a_stranger_harms_nobody() {
+async fn a_pid_file_with_the_pid_of_another_process_does_not_stop_that_process() {
     let folder = scratch();
     let options = LocalOptions::new(folder.path().join("data"), 1);
     LocalServers::start(&options).await.unwrap().stop().await;
@@ -311,7 +312,7 @@ async fn a_pid_file_that_names_a_stranger_harms_nobody() {
 }
 
 #[tokio::test]
-async fn half_of_an_initdb_is_not_taken_for_data() {
+async fn an_unfinished_initdb_is_not_used_as_data() {
     let folder = scratch();
     let home = folder.path().join("postgres");
     for half in ["data", "unfinished-1"] {
@@ -324,7 +325,7 @@ async fn half_of_an_initdb_is_not_taken_for_data() {
 }
 
 #[tokio::test]
-async fn a_port_that_is_taken_is_named_or_avoided() {
+async fn a_requested_port_in_use_is_an_error_and_a_remembered_one_is_replaced() {
     let folder = scratch();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
@@ -340,7 +341,7 @@ async fn a_port_that_is_taken_is_named_or_avoided() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_server_is_noticed_with_its_reason() {
+async fn the_end_of_a_server_is_reported_with_its_reason() {
     let folder = scratch();
     let mut servers = LocalServers::start(&LocalOptions::new(folder.path().join("data"), 1)).await.unwrap();
     let nats = first_pid(&folder.path().join("data/nats/pid")).unwrap();
@@ -351,7 +352,7 @@ async fn the_end_of_a_server_is_noticed_with_its_reason() {
 }
 
 #[tokio::test]
-async fn a_refused_setting_is_told_with_the_servers_own_words() {
+async fn a_refused_setting_is_reported_with_the_message_of_the_server() {
     let folder = scratch();
     let mut options = postgres_in(&folder.path().join("postgres"));
     options.settings.push(("shared_buffers".into(), "lots".into()));
@@ -360,18 +361,18 @@ async fn a_refused_setting_is_told_with_the_servers_own_words() {
 }
 
 #[tokio::test]
-async fn data_of_another_major_version_is_refused_with_its_number() {
+async fn data_of_another_major_version_is_refused_with_the_version() {
     let folder = scratch();
     let data = folder.path().join("postgres/data");
     fs::create_dir_all(&data).unwrap();
     fs::write(data.join("PG_VERSION"), "9.6\n").unwrap();
     let error = Postgres::start(postgres_in(&folder.path().join("postgres"))).await.unwrap_err();
     assert!(error.to_string().contains("made by PostgreSQL 9.6"), "{error}");
-    assert!(data.join("PG_VERSION").exists(), "the data is still there");
+    assert!(data.join("PG_VERSION").exists(), "the data was deleted");
 }
 
 #[tokio::test]
-async fn a_crashed_server_restarts_at_its_port_with_its_data() {
+async fn a_crashed_server_restarts_on_its_port_with_its_data() {
     let folder = scratch();
     let mut postgres = Postgres::start(postgres_in(&folder.path().join("postgres"))).await.unwrap();
     psql(&postgres.dsn("postgres"), "CREATE TABLE kept AS SELECT 7 AS value");
@@ -391,7 +392,7 @@ async fn a_crashed_server_restarts_at_its_port_with_its_data() {
 }
 
 #[tokio::test]
-async fn a_paused_server_keeps_connections_and_answers_nothing_until_resumed() {
+async fn a_paused_server_keeps_connections_and_sends_no_response_until_resumed() {
     let folder = scratch();
     let mut nats = NatsServer::start(NatsOptions::new(folder.path().join("nats"))).await.unwrap();
     let mut client = TcpStream::connect(("127.0.0.1", nats.port())).unwrap();
@@ -410,7 +411,7 @@ async fn a_paused_server_keeps_connections_and_answers_nothing_until_resumed() {
 
     let mut postgres = Postgres::start(postgres_in(&folder.path().join("postgres"))).await.unwrap();
     let dsn = postgres.dsn("postgres");
-    // A session that exists already is frozen too.
+    // An open session is frozen too.
     let mut session =
         Command::new("psql").args(["-XAtq", "-d", &dsn]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut input = session.stdin.take().unwrap();
@@ -427,7 +428,7 @@ async fn a_paused_server_keeps_connections_and_answers_nothing_until_resumed() {
         assert_eq!(&line, b"after!\n");
     });
     std::thread::sleep(Duration::from_millis(300));
-    assert!(!reader.is_finished(), "a paused server answered");
+    assert!(!reader.is_finished(), "a paused server responded");
     postgres.resume();
     reader.join().unwrap();
     drop(input);
@@ -440,12 +441,12 @@ async fn a_paused_server_keeps_connections_and_answers_nothing_until_resumed() {
 }
 
 #[test]
-fn a_normal_user_can_start_them() {
+fn a_user_without_root_rights_can_start_the_servers() {
     if !geteuid().is_root() {
-        return; // All other tests show it.
+        return; // All other tests run as a normal user already.
     }
     let folder = scratch();
-    // The build's folder may be closed to others.
+    // Other users may not have access to the build's folder.
     let program = folder.path().join("noetl-graphql");
     fs::copy(BINARY, &program).unwrap();
     let data_dir = folder.path().join("data");
@@ -468,7 +469,7 @@ fn a_normal_user_can_start_them() {
 }
 
 #[tokio::test]
-async fn the_data_stays_in_an_empty_folder_as_mktemp_makes_it() {
+async fn data_can_be_kept_in_an_empty_folder_made_by_mktemp() {
     let folder = scratch_with_mode(0o700);
     let servers = LocalServers::start(&LocalOptions::new(folder.path(), 1)).await.unwrap();
     let data = folder.path().join("postgres/data");
@@ -477,7 +478,7 @@ async fn the_data_stays_in_an_empty_folder_as_mktemp_makes_it() {
 }
 
 #[tokio::test]
-async fn root_can_keep_its_data_below_a_folder_that_is_closed_to_others() {
+async fn root_can_keep_data_below_a_folder_that_other_users_cannot_access() {
     if !geteuid().is_root() {
         return; // A normal user's server runs as that user.
     }
@@ -492,7 +493,7 @@ async fn root_can_keep_its_data_below_a_folder_that_is_closed_to_others() {
     assert_eq!(psql(&postgres.dsn("postgres"), "SELECT value FROM kept"), "7");
     postgres.stop().await;
 
-    // Whoever deletes the project's data folder wants an empty start.
+    // Deleting the project's data folder must lead to an empty start.
     fs::remove_dir_all(&home).unwrap();
     let mut postgres = Postgres::start(postgres_in(&home)).await.unwrap();
     let tables = psql(&postgres.dsn("postgres"), "SELECT count(*) FROM pg_tables WHERE tablename = 'kept'");

@@ -1,5 +1,5 @@
-//! What it costs to read an execution's state, and to publish an event, does not grow with the log. Work is counted, not
-//! timed: rows and index entries that the database says it read.
+//! The work to read an execution's state and to publish an event does not grow with the log. The tests count work
+//! instead of time: rows and index entries that the database reports as read.
 
 use std::time::Duration;
 
@@ -23,15 +23,15 @@ async fn write(deployment: &Deployment, execution: i64, events: std::ops::Range<
     insert.execute(&mut deployment.shard(0).await).await.unwrap();
 }
 
-/// Rows and index entries that were read of all partitions so far.
+/// Returns the number of rows and index entries that were read from all partitions so far.
 async fn read(deployment: &Deployment) -> i64 {
     let query = "SELECT ((SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname LIKE 'event%')
                        + (SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE relname LIKE 'event%'))::bigint";
     sqlx::query_scalar(query).fetch_one(&mut deployment.shard(0).await).await.unwrap()
 }
 
-/// What reading one execution's state reads. A connection publishes its counts once a second, with the next
-/// statement.
+/// Returns the work of reading one execution's state. The database publishes its counts at most once a second, with the
+/// next statement of the connection.
 async fn work(deployment: &Deployment, reader: &Database, id: i64) -> i64 {
     pass(Duration::from_millis(1100)).await;
     assert_eq!(snapshots::read(reader, &[]).await.unwrap().len(), 0);
@@ -43,7 +43,7 @@ async fn work(deployment: &Deployment, reader: &Database, id: i64) -> i64 {
 }
 
 #[tokio::test]
-async fn a_long_log_is_read_as_fast_as_a_short_one() {
+async fn reading_a_state_needs_the_same_work_for_a_long_log_as_for_a_short_one() {
     let deployment = Deployment::start(0).await;
     let server = deployment.replica_with(&QUIET).await;
     let (short, long) = (execution(&server).await, execution(&server).await);
@@ -54,28 +54,31 @@ async fn a_long_log_is_read_as_fast_as_a_short_one() {
         assert_eq!(advance(&server, &[id]).await["failed"], json!([]));
         write(&deployment, id, 200_000..200_000 + MORE).await;
     }
-    // One connection, whose plan is made for the short log and kept.
+    // A single connection, whose plan is cached for the short log.
     let reader = Database::new(DatabaseName::Shard(0), deployment.shard_dsns[0].parse().unwrap(), 1);
     for _ in 0..8 {
         snapshots::read(&reader, &[short]).await.unwrap();
     }
     let (of_short, of_long) = (work(&deployment, &reader, short).await, work(&deployment, &reader, long).await);
-    assert!(of_long <= 2 * of_short.max(MORE), "{of_long} of the long log, {of_short} of the short one");
+    assert!(
+        of_long <= 2 * of_short.max(MORE),
+        "{of_long} rows and entries for the long log, {of_short} for the short one"
+    );
 }
 
 #[tokio::test]
-async fn an_event_is_published_as_fast_behind_a_long_log_as_behind_none() {
+async fn publishing_an_event_does_not_read_the_log_before_it() {
     let deployment = Deployment::start(1).await;
     let _server = deployment.replica_with(&[("NOETL_PROJECTOR", "false"), ("NOETL_OUTBOX_RELAY", "false")]).await;
     deployment.feeds_begun().await;
-    // Whatever plans are kept are made for an empty log.
+    // Cached plans are made while the log is almost empty.
     for event in 1..=10 {
         deployment.commit(7, event..=event).await;
         deployment.until_published(usize::try_from(event).unwrap()).await;
     }
     deployment.commit(8, 11..=BACKLOG).await;
     deployment.until_published(usize::try_from(BACKLOG).unwrap()).await;
-    // The leader looks at least twice a second, and what it read is counted with its next look.
+    // The leader polls at least twice a second. The work of a poll is counted with the next poll.
     pass(Duration::from_secs(2)).await;
     let before = read(&deployment).await;
     for event in BACKLOG + 1..=BACKLOG + 10 {

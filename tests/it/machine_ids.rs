@@ -1,4 +1,5 @@
-//! No two replicas make the same id: each has a machine id of its own, and makes ids only while it holds it.
+//! Two replicas never generate the same id: each has its own machine id and generates ids only while it holds the
+//! lease.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -14,7 +15,7 @@ async fn machine_id(server: &Server) -> u16 {
     data["server"]["machineId"].as_u64().unwrap().try_into().unwrap()
 }
 
-/// The machine id in an id.
+/// Returns the machine id in an id.
 fn made_by(id: &str) -> u16 {
     u16::try_from(id.parse::<i64>().unwrap() >> 12 & 1023).unwrap()
 }
@@ -30,7 +31,7 @@ async fn execute(server: &Server) -> String {
 #[tokio::test]
 async fn replicas_never_share_a_machine_id() {
     let deployment = Deployment::start(1).await;
-    // Every machine id was in use until a moment ago, so that all are as good as each other.
+    // Every machine id was in use until recently, so that none is preferred.
     let used =
         "UPDATE noetl.machine_lease SET ceiling_ms = 1000 * extract(epoch FROM now() - '2023-12-31T23:59Z')::bigint";
     sqlx::query(used).execute(&mut deployment.cluster().await).await.unwrap();
@@ -44,24 +45,24 @@ async fn replicas_never_share_a_machine_id() {
     let unique: HashSet<&String> = made.iter().collect();
     assert_eq!(unique.len(), made.len());
     let used: BTreeSet<u16> = made.iter().map(|id| made_by(id)).collect();
-    assert_eq!(used, ids, "ids carry the machine ids of who made them");
+    assert_eq!(used, ids, "ids must contain the machine ids of their replicas");
 
-    // One that ends well gives its id back at once, one that is killed does not.
+    // A replica that stops gives its machine id back immediately. A killed replica does not.
     let (stopped, mut killed) = (replicas.pop().unwrap(), replicas.pop().unwrap());
     let (free, held) = (machine_id(&stopped).await, machine_id(&killed).await);
     assert!(stopped.stop().await.success());
     killed.kill_9().await;
     replicas.extend(join_all((0..2).map(|_| deployment.replica_with(&small))).await);
     let ids: Vec<u16> = join_all(replicas.iter().map(machine_id)).await;
-    assert!(ids.contains(&free), "{free} was not given back: {ids:?}");
+    assert!(ids.contains(&free), "{free} was not reused: {ids:?}");
     assert!(!ids.contains(&held), "{held} may still be held: {ids:?}");
     assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), 6, "{ids:?}");
 }
 
-/// A state of `proc_pid_net(5)`.
+/// The state of an established connection (`proc_pid_net(5)`).
 const ESTABLISHED: &str = "01";
 
-/// Connections to the server with bytes that it has not read.
+/// Returns the number of connections to the server with bytes that the server has not read.
 fn waiting_requests(server: &Server) -> usize {
     let port: u16 = server.url.rsplit(':').next().unwrap().parse().unwrap();
     let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
@@ -73,7 +74,7 @@ fn waiting_requests(server: &Server) -> usize {
 }
 
 #[tokio::test]
-async fn a_replica_that_lost_its_lease_makes_no_id_under_it() {
+async fn a_replica_that_lost_its_lease_generates_no_id_with_its_machine_id() {
     let deployment = Deployment::start(1).await;
     let frozen = deployment.replica().await;
     frozen.register_entry("process", &json!({ "kind": "playbook" })).await;
@@ -83,12 +84,12 @@ async fn a_replica_that_lost_its_lease_makes_no_id_under_it() {
         before.push(execute(&frozen).await);
     }
     frozen.signal(Signal::SIGSTOP);
-    // It waits until the lease has run out, and then has the id.
+    // The second replica waits until the lease has expired, and then takes the machine id.
     let heir = deployment.replica_with(&[("NOETL_SERVER_MACHINE_ID", &lost.to_string())]).await;
     let of_heir = join_all((0..50).map(|_| execute(&heir))).await;
     assert!(of_heir.iter().all(|id| made_by(id) == lost));
 
-    // These wait in the socket and are the first thing that the replica sees when it goes on.
+    // These requests wait in the sockets. They are the first work of the replica after SIGCONT.
     let waiting: Vec<_> = (0..20).map(|_| frozen.send(EXECUTE, json!({}))).collect();
     let thaw = async {
         eventually("the requests wait in the sockets", async || (waiting_requests(&frozen) == 20).then_some(())).await;
@@ -105,7 +106,7 @@ async fn a_replica_that_lost_its_lease_makes_no_id_under_it() {
             assert_eq!((&error["code"], &error["retryable"]), (&json!("SHARD_UNAVAILABLE"), &json!(true)), "{payload}");
         }
     }
-    eventually("it makes ids again, under another machine id", async || {
+    eventually("the replica generates ids under another machine id", async || {
         let answer = frozen.send(EXECUTE, json!({})).await.unwrap();
         after.push(answer["data"]["execute"]["execution"]["id"].as_str()?.to_owned());
         Some(())
@@ -113,13 +114,16 @@ async fn a_replica_that_lost_its_lease_makes_no_id_under_it() {
     .await;
     let taken = machine_id(&frozen).await;
     assert_ne!(taken, lost);
-    assert!(after.iter().all(|id| made_by(id) == taken), "{after:?} under {lost}");
+    assert!(
+        after.iter().all(|id| made_by(id) == taken),
+        "an id was generated under the lost machine id {lost}: {after:?}"
+    );
     let all: Vec<&String> = before.iter().chain(&of_heir).chain(&after).collect();
-    assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len(), "an id was made twice");
+    assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len(), "an id was generated twice");
 }
 
 #[tokio::test]
-async fn a_lease_that_somebody_else_has_is_given_up() {
+async fn a_replica_stops_using_a_lease_that_another_owner_holds() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
     server.register_entry("process", &json!({ "kind": "playbook" })).await;
@@ -129,15 +133,16 @@ async fn a_lease_that_somebody_else_has_is_given_up() {
     let mut cluster = deployment.cluster().await;
     let given = sqlx::query(give_away).bind(lost.cast_signed()).execute(&mut cluster).await.unwrap();
     assert_eq!(given.rows_affected(), 1);
-    let taken =
-        eventually("it has another machine id", async || Some(machine_id(&server).await).filter(|id| *id != lost));
+    let taken = eventually("the replica has another machine id", async || {
+        Some(machine_id(&server).await).filter(|id| *id != lost)
+    });
     let taken = taken.await;
     let made: BTreeSet<u16> = join_all((0..20).map(|_| execute(&server))).await.iter().map(|id| made_by(id)).collect();
     assert_eq!(made, BTreeSet::from([taken]));
 }
 
 #[tokio::test]
-async fn a_pinned_machine_id_is_held_by_one_replica() {
+async fn a_fixed_machine_id_is_held_by_one_replica_at_a_time() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&[("NOETL_SERVER_MACHINE_ID", "7")]).await;
     server.register_entry("process", &json!({ "kind": "playbook" })).await;
@@ -158,17 +163,17 @@ async fn a_pinned_machine_id_is_held_by_one_replica() {
     assert!(clear, "the message does not say what to do: {said}");
     let mut printed = String::new();
     second.stdout.take().unwrap().read_to_string(&mut printed).await.unwrap();
-    assert_eq!(printed, "", "it served nevertheless");
+    assert_eq!(printed, "", "the second replica serves");
     assert_eq!(made_by(&execute(&server).await), 7);
 }
 
 #[tokio::test]
-async fn a_restarted_replica_repeats_no_id() {
+async fn a_restarted_replica_never_repeats_an_id() {
     let deployment = Deployment::start(1).await;
     let pinned = [("NOETL_SERVER_MACHINE_ID", "7")];
     let mut lives: BTreeMap<usize, Vec<i64>> = BTreeMap::new();
     for life in 0..4_usize {
-        // The clock of the second life is an hour behind.
+        // The clock of the second run is one hour slow.
         let mut server = match life {
             1 => deployment.replica_an_hour_behind_with(&pinned).await,
             _ => deployment.replica_with(&pinned).await,
@@ -195,7 +200,7 @@ async fn a_restarted_replica_repeats_no_id() {
 }
 
 #[tokio::test]
-async fn a_log_from_the_future_stops_nobody() {
+async fn ids_stay_increasing_after_a_log_entry_with_an_id_from_the_future() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
     server.register_entry("process", &json!({ "kind": "playbook" })).await;
@@ -205,7 +210,7 @@ async fn a_log_from_the_future_stops_nobody() {
     let mut shard = deployment.shard(0).await;
     let mut ahead: i64 = inbox.parse().unwrap();
     for round in 0..10 {
-        // A replica whose clock is an hour ahead of the last round's wrote to the log.
+        // A replica whose clock is one hour fast wrote to the log; each round adds an hour.
         ahead += 3_600_000 << 22;
         let event = "INSERT INTO noetl.event (execution_id, event_id, event_type)
                      VALUES ($1, $2, 'subscription.message.deduplicated')";

@@ -1,13 +1,13 @@
-//! The promises of the specification, each in a file of its own, against real servers. One binary, so that the crate is
-//! linked once.
+//! Tests of the product's guarantees, each in a file of its own, against real servers. All files are one binary, so
+//! that the crate is linked only once.
 //!
-//! `NOETL_TEST_PG` names a PostgreSQL server whose user may create databases; `make test` starts one. By hand:
-//! `scripts/test-servers run cargo test`. Every test has databases, a broker and ports of its own.
+//! `NOETL_TEST_PG` names a PostgreSQL server on which the user may create databases. `make test` starts such a server.
+//! Without make: `scripts/test-servers run cargo test`. Every test has its own databases, broker and ports.
 
-#![allow(clippy::disallowed_methods, reason = "tests are where time, tasks and the environment begin")]
+#![allow(clippy::disallowed_methods, reason = "tests may use the clock, tasks and the environment directly")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
-#![allow(clippy::similar_names, reason = "`won` and `one` are told apart by their readers")]
-#![allow(missing_docs, unreachable_pub, reason = "nobody imports a test")]
+#![allow(clippy::similar_names, reason = "similar names such as `won` and `one` are clear in tests")]
+#![allow(missing_docs, unreachable_pub, reason = "tests have no public API")]
 
 mod access;
 mod actors;

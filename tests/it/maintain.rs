@@ -1,4 +1,5 @@
-//! Housekeeping on demand and by itself: what is past its time goes, what anybody still needs stays, and nobody is hurt.
+//! Housekeeping, on command and in the background: expired data is deleted, data in use is kept, and other work
+//! continues.
 
 use std::process::Output;
 
@@ -13,14 +14,14 @@ use sqlx::PgConnection;
 use crate::common::feed::{Key, Reader, insert, insert_typed, run};
 use crate::common::{Deployment, Server, eventually};
 
-/// The ids of the n-th old partition begin here; ids this small were made on the first of January 2024.
+/// Returns the first id of the n-th old partition. Ids this small were generated on 1 January 2024.
 const fn first(partition: i64) -> i64 {
     partition * 1_000_000
 }
 
 const RETENTION: (&str, &str) = ("NOETL_EVENT_RETENTION_DAYS", "30");
 
-/// Makes old partitions, as a server of that time would have. What is inserted there is of that time.
+/// Creates old partitions, as a server did at that time. Rows that are inserted there get a creation time in 2024.
 async fn old_partitions(deployment: &Deployment, shard: usize, count: i64) {
     let aged = "CREATE OR REPLACE FUNCTION public.aged() RETURNS trigger LANGUAGE plpgsql AS
                 $$ BEGIN NEW.created_at := '2024-01-01'; RETURN NEW; END $$";
@@ -35,7 +36,7 @@ async fn old_partitions(deployment: &Deployment, shard: usize, count: i64) {
     }
 }
 
-/// The old partitions that are still there.
+/// Returns the old partitions that still exist.
 async fn left(deployment: &Deployment, shard: usize) -> Vec<String> {
     let query = "SELECT relname::text FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
                  WHERE inhparent = 'noetl.event'::regclass AND relname LIKE 'event_old%' ORDER BY relname";
@@ -49,7 +50,7 @@ async fn maintain_with(deployment: &Deployment, settings: &[(&str, &str)]) -> (O
     (output, said)
 }
 
-/// Runs `maintain` with a retention; it must succeed. Answers what it says of retention on shard 0.
+/// Runs `maintain` with a retention. The command must succeed. Returns its line about the retention on shard 0.
 async fn maintain(deployment: &Deployment) -> String {
     let (output, said) = maintain_with(deployment, &[RETENTION]).await;
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
@@ -58,15 +59,16 @@ async fn maintain(deployment: &Deployment) -> String {
     line.unwrap_or_else(|| panic!("{said}")).to_owned()
 }
 
-/// Waits until everything that is committed is published.
+/// Waits until all committed events are published.
 async fn published(deployment: &Deployment) {
     let behind = "SELECT (SELECT count(*) FROM noetl.event, noetl.tail_cursor
                           WHERE NOT pg_visible_in_snapshot(tx_id, done))
                       + (SELECT count(*) FROM noetl.tail_cursor WHERE target IS NOT NULL)";
-    eventually("all is published", async || (deployment.sum_over_shards(behind).await == 0).then_some(())).await;
+    eventually("all events are published", async || (deployment.sum_over_shards(behind).await == 0).then_some(()))
+        .await;
 }
 
-/// Publishes what there is, then stops publishing.
+/// Publishes all committed events, then stops publishing.
 async fn publish(deployment: &Deployment) {
     let server = deployment.replica_with(&[("NOETL_PROJECTOR", "false"), ("NOETL_OUTBOX_RELAY", "false")]).await;
     deployment.feeds_begun().await;
@@ -102,16 +104,16 @@ async fn derived_rows(deployment: &Deployment, id: i64) -> [i64; 3] {
 }
 
 #[tokio::test]
-async fn a_partition_that_nobody_needs_goes_and_the_feed_and_reads_go_on() {
+async fn an_unneeded_partition_is_dropped_while_feed_and_reads_continue() {
     let deployment = Deployment::start(1).await;
-    // What is derived, and what is not settled, is to stand still.
+    // Background tasks must not change derived rows or unsettled outbox rows.
     let server = deployment.replica_with(&[("NOETL_PROJECTOR", "false"), ("NOETL_OUTBOX_RELAY", "false")]).await;
     deployment.feeds_begun().await;
     old_partitions(&deployment, 0, 2).await;
     let mut shard = deployment.shard(0).await;
     let (old, foreign) = (first(1) + 5, 77);
     ended_execution(&mut shard, old).await;
-    // An id of other origin, in no partition with bounds, whose log is there.
+    // This id is foreign: it is in no partition with bounds, and its log still exists.
     ended_execution(&mut shard, foreign).await;
     server.register_entry("flow", &json!({ "kind": "playbook" })).await;
     let young = server.execute(json!({ "path": "flow" })).await["execution"]["id"].clone();
@@ -121,7 +123,7 @@ async fn a_partition_that_nobody_needs_goes_and_the_feed_and_reads_go_on() {
     let said = maintain(&deployment).await;
     assert_eq!(left(&deployment, 0).await, [""; 0], "{said}");
     assert!(said.contains("dropped 2 partitions") && said.contains("1 executions"), "{said}");
-    // What is not settled stays to be sent or looked at.
+    // Unsettled outbox rows stay until they are sent or an operator handles them.
     assert_eq!(derived_rows(&deployment, old).await, [0, 0, 1]);
     assert_eq!(derived_rows(&deployment, foreign).await, [1, 1, 2]);
 
@@ -135,7 +137,7 @@ async fn a_partition_that_nobody_needs_goes_and_the_feed_and_reads_go_on() {
 }
 
 #[tokio::test]
-async fn an_event_that_is_not_published_keeps_its_partition() {
+async fn an_unpublished_event_keeps_its_partition() {
     let deployment = Deployment::start(0).await;
     old_partitions(&deployment, 0, 2).await;
     let said = maintain(&deployment).await;
@@ -151,7 +153,7 @@ async fn an_event_that_is_not_published_keeps_its_partition() {
 }
 
 #[tokio::test]
-async fn a_log_that_is_still_lived_in_keeps_its_partition() {
+async fn the_log_of_a_live_subscription_or_execution_keeps_its_partition() {
     let deployment = Deployment::start(1).await;
     old_partitions(&deployment, 0, 4).await;
     let mut shard = deployment.shard(0).await;
@@ -169,7 +171,7 @@ async fn a_log_that_is_still_lived_in_keeps_its_partition() {
     insert_typed(&mut shard, (id(2), 1), "playbook_started").await;
     let row = format!("INSERT INTO noetl.execution (execution_id, catalog_id, status) VALUES ({}, 0, 'odd')", id(2));
     run(&mut shard, &row).await;
-    // The read model lacks it.
+    // The read model has no row for this execution.
     insert_typed(&mut shard, (id(3), 1), "playbook_started").await;
     insert_typed(&mut shard, (id(4), 1), "call.done").await;
     publish(&deployment).await;
@@ -189,7 +191,7 @@ async fn a_log_that_is_still_lived_in_keeps_its_partition() {
 }
 
 #[tokio::test]
-async fn a_young_event_of_an_old_log_that_has_ended_keeps_its_partition() {
+async fn a_recent_event_of_an_old_ended_log_keeps_its_partition() {
     let deployment = Deployment::start(1).await;
     old_partitions(&deployment, 0, 3).await;
     let mut shard = deployment.shard(0).await;
@@ -200,7 +202,7 @@ async fn a_young_event_of_an_old_log_that_has_ended_keeps_its_partition() {
         insert_typed(&mut shard, (id(n), 1), "playbook_started").await;
     }
     insert_typed(&mut shard, (id(1), young), "playbook_completed").await;
-    // A worker's own id.
+    // An event id that a worker chose.
     insert_typed(&mut shard, (id(2), 2), "playbook_completed").await;
     let late = format!(
         "UPDATE noetl.event SET created_at = (now() AT TIME ZONE 'UTC') - interval '1 day'
@@ -219,7 +221,7 @@ async fn a_young_event_of_an_old_log_that_has_ended_keeps_its_partition() {
 }
 
 #[tokio::test]
-async fn without_a_retention_and_without_publishing_nothing_goes() {
+async fn no_partition_is_dropped_without_retention_or_without_publishing() {
     let deployment = Deployment::start(1).await;
     old_partitions(&deployment, 0, 1).await;
     publish(&deployment).await;
@@ -235,14 +237,14 @@ async fn without_a_retention_and_without_publishing_nothing_goes() {
 }
 
 #[tokio::test]
-async fn a_replica_does_it_by_itself() {
+async fn a_replica_drops_old_partitions_without_a_command() {
     let deployment = Deployment::start(1).await;
     old_partitions(&deployment, 0, 1).await;
     insert(&mut deployment.shard(0).await, (first(1) + 1, 1)).await;
     publish(&deployment).await;
     let server = deployment.replica_with(&[RETENTION]).await;
-    eventually("the partition goes", async || left(&deployment, 0).await.is_empty().then_some(())).await;
-    eventually("it is counted", async || (dropped(&server).await > 0.5).then_some(())).await;
+    eventually("the partition is dropped", async || left(&deployment, 0).await.is_empty().then_some(())).await;
+    eventually("the drop is counted", async || (dropped(&server).await > 0.5).then_some(())).await;
 }
 
 async fn dropped(server: &Server) -> f64 {
@@ -250,7 +252,7 @@ async fn dropped(server: &Server) -> f64 {
 }
 
 #[tokio::test]
-async fn a_table_in_use_is_left_alone_and_writers_are_not_held_up() {
+async fn a_locked_event_table_keeps_its_partition_and_writers_do_not_wait() {
     let deployment = Deployment::start(1).await;
     old_partitions(&deployment, 0, 1).await;
     publish(&deployment).await;
@@ -261,7 +263,7 @@ async fn a_table_in_use_is_left_alone_and_writers_are_not_held_up() {
     let mut next = 0;
     let said = loop {
         next += 1;
-        // It fails if it has to wait for longer than its lock timeout.
+        // The insert fails if it waits longer than its lock timeout.
         tokio::select! {
             said = &mut maintained => break said,
             () = insert(&mut writer, (1, next)) => {}
@@ -275,17 +277,17 @@ async fn a_table_in_use_is_left_alone_and_writers_are_not_held_up() {
 }
 
 #[tokio::test]
-async fn what_is_written_after_the_verdict_keeps_the_partition() {
+async fn an_event_committed_after_the_partition_was_judged_keeps_the_partition() {
     let deployment = Deployment::start(1).await;
     old_partitions(&deployment, 0, 1).await;
     publish(&deployment).await;
     let options = deployment.shard_dsns[0].parse().unwrap();
     let shard = Database::new(DatabaseName::Shard(ShardIndex::default()), options, 2);
     let mut turn = Turn::take(&shard).await.unwrap().unwrap();
-    assert!(Turn::take(&shard).await.unwrap().is_none(), "one process has the turn");
+    assert!(Turn::take(&shard).await.unwrap().is_none(), "only one process has the turn");
     let partition = turn.partitions().await.unwrap().into_iter().find(|one| one.from == first(1)).unwrap();
     let cutoff = turn.cutoff(30).await.unwrap();
-    // Open while the verdict is reached, committed before the drop.
+    // The transaction is open while the partition is judged, and commits before the drop.
     let mut late = deployment.shard(0).await;
     run(&mut late, "BEGIN").await;
     insert(&mut late, (first(1) + 1, 1)).await;
@@ -297,7 +299,7 @@ async fn what_is_written_after_the_verdict_keeps_the_partition() {
 }
 
 #[tokio::test]
-async fn runs_at_once_do_it_once_and_what_a_crash_left_is_found() {
+async fn concurrent_runs_drop_each_partition_once_and_clean_up_after_a_crash() {
     let deployment = Deployment::start(2).await;
     for shard in 0..2 {
         old_partitions(&deployment, shard, 3).await;
@@ -305,7 +307,7 @@ async fn runs_at_once_do_it_once_and_what_a_crash_left_is_found() {
     let id = deployment.ids_on(0, first(2), 1)[0];
     ended_execution(&mut deployment.shard(0).await, id).await;
     publish(&deployment).await;
-    // A process that died right after it dropped this one.
+    // As after a process that crashed directly after it dropped this partition.
     run(&mut deployment.shard(0).await, "DROP TABLE noetl.event_old2").await;
     let runs = join_all((0..4).map(|_| maintain_with(&deployment, &[RETENTION]))).await;
     let mut dropped = 0;
@@ -321,13 +323,13 @@ async fn runs_at_once_do_it_once_and_what_a_crash_left_is_found() {
 }
 
 #[tokio::test]
-async fn expired_claims_go_and_reserved_and_unexpired_ones_stay() {
+async fn expired_dedup_claims_are_deleted_and_reserved_or_unexpired_ones_are_kept() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
     server.register_entry("flow", &json!({ "kind": "playbook" })).await;
     let input = json!({ "path": "flow", "dedup": { "key": "mine", "windowSeconds": 600 } });
     assert_eq!(server.execute(input.clone()).await["outcome"], "STARTED");
-    // Nobody sweeps what is reserved here: the request in it can't be read.
+    // The sweeper does not finish this reserved claim, because the stored request is unreadable.
     run(
         &mut deployment.cluster().await,
         "INSERT INTO noetl.subscription_dedup (subscription_id, dedup_key, execution_id, state, request, seen_at, expires_at)
@@ -348,7 +350,7 @@ async fn expired_claims_go_and_reserved_and_unexpired_ones_stay() {
 }
 
 #[tokio::test]
-async fn a_duty_that_fails_is_told_and_keeps_no_other_from_being_done() {
+async fn a_failed_housekeeping_task_is_reported_and_the_others_still_run() {
     let deployment = Deployment::start(2).await;
     let dead = format!("{},postgres://noetl@127.0.0.1:1/none", deployment.shard_dsns[0]);
     let partition = "SELECT max(relname)::text FROM pg_class WHERE relname ~ '^event_p[0-9]+q[0-9]$'";
@@ -367,7 +369,7 @@ async fn a_duty_that_fails_is_told_and_keeps_no_other_from_being_done() {
 }
 
 #[tokio::test]
-async fn a_partition_that_stray_events_block_is_told_until_they_are_gone() {
+async fn a_partition_blocked_by_stray_events_is_reported_until_they_are_deleted() {
     let deployment = Deployment::start(1).await;
     let mut shard = deployment.shard(0).await;
     let last = "SELECT relname::text, (regexp_match(pg_get_expr(relpartbound, oid), 'FROM \\(''?(\\d+)'))[1]::bigint
@@ -378,7 +380,7 @@ async fn a_partition_that_stray_events_block_is_told_until_they_are_gone() {
 
     let server = deployment.replica().await;
     let blocked = async || server.metric("noetl_event_partitions_blocked_total").await;
-    eventually("it is counted", async || (blocked().await > 0.5).then_some(())).await;
+    eventually("the blocked partition is counted", async || (blocked().await > 0.5).then_some(())).await;
     let (output, said) = maintain_with(&deployment, &[]).await;
     assert_eq!(output.status.code(), Some(1), "{said}");
     let failed: Vec<&str> = said.lines().filter(|line| line.contains("FAILED")).collect();

@@ -1,4 +1,4 @@
-//! Migrations: repeatable, safe from several processes at once, and additive over the tables of a NoETL server.
+//! Migrations are repeatable, safe in several processes at the same time, and additive on the tables of a NoETL server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +9,10 @@ use sqlx::{AssertSqlSafe, PgConnection};
 use crate::common::feed::{Reader, run};
 use crate::common::{Deployment, Server};
 
-/// Tables and columns as an existing NoETL server made them.
+/// The tables of an existing NoETL server.
 const NOETL: &str = include_str!("migrations/noetl.sql");
 
-/// Rows that such a server wrote: two live subscriptions, an ended one, an execution of each age.
+/// Rows of an existing NoETL server: two live subscriptions, an ended one, a completed execution and a running one.
 const ROWS: &str = include_str!("migrations/rows.sql");
 
 const TABLES: [&str; 7] =
@@ -22,7 +22,7 @@ async fn rows(connection: &mut PgConnection, query: &str) -> Vec<String> {
     sqlx::query_scalar(AssertSqlSafe(query)).fetch_all(connection).await.unwrap()
 }
 
-/// What the schema looks like, as far as a server can tell.
+/// Returns the columns and indexes of the schema.
 async fn shape(connection: &mut PgConnection) -> BTreeSet<String> {
     let columns = "SELECT concat_ws(' ', table_name, column_name, data_type, column_default, is_nullable)
                    FROM information_schema.columns WHERE table_schema = 'noetl'";
@@ -34,7 +34,7 @@ async fn shape(connection: &mut PgConnection) -> BTreeSet<String> {
     shape
 }
 
-/// The indexes of the event table that are not valid, and partitions that lack one.
+/// Returns the invalid indexes of the event table and the partitions that lack an index.
 async fn unsound_indexes(connection: &mut PgConnection) -> Vec<String> {
     let query = "SELECT relation.relname || ' ' || index.relname
         FROM pg_class AS index CROSS JOIN (
@@ -60,13 +60,13 @@ async fn check_empty_migrated(deployment: &Deployment) {
         assert_eq!(unsound_indexes(&mut connection).await, [""; 0]);
         shapes.push(shape(&mut connection).await);
     }
-    // One list of migrations for every database; only partitions are the shards' own.
+    // Every database gets the same migrations. Only the partitions differ between the cluster database and the shards.
     assert!(shapes[0].is_subset(&shapes[1]), "{:?}", shapes[0].difference(&shapes[1]));
     assert_same(&shapes[1], &shapes[2]);
 }
 
 #[tokio::test]
-async fn an_empty_database_is_migrated_and_again_without_change() {
+async fn migrating_a_migrated_database_changes_nothing() {
     let deployment = Deployment::start(2).await;
     check_empty_migrated(&deployment).await;
     let before = shape(&mut deployment.shard(0).await).await;
@@ -75,14 +75,14 @@ async fn an_empty_database_is_migrated_and_again_without_change() {
 }
 
 #[tokio::test]
-async fn processes_migrate_at_the_same_time() {
+async fn several_processes_can_migrate_at_the_same_time() {
     let deployment = Deployment::unmigrated(2).await;
     join_all((0..6).map(|_| deployment.migrate())).await;
     check_empty_migrated(&deployment).await;
     deployment.replica().await;
 }
 
-/// The rows of every table, without the columns that the migrations added.
+/// Returns the rows of every table, without the columns that the migrations added.
 async fn contents(connection: &mut PgConnection, columns: &BTreeMap<String, String>) -> Vec<(String, Vec<String>)> {
     let mut contents = Vec::new();
     for (table, listed) in columns {
@@ -104,7 +104,7 @@ async fn columns(connection: &mut PgConnection) -> BTreeMap<String, String> {
     columns
 }
 
-/// Where the event rows are stored: a table that is rewritten moves.
+/// Returns the storage files of the event partitions. A rewritten table gets another file.
 async fn storage(connection: &mut PgConnection) -> Vec<String> {
     let query = "SELECT inhrelid::regclass || ' ' || pg_relation_filenode(inhrelid)
                  FROM pg_inherits WHERE inhparent = 'noetl.event'::regclass AND inhrelid::regclass::text NOT LIKE '%_q_'
@@ -112,7 +112,7 @@ async fn storage(connection: &mut PgConnection) -> Vec<String> {
     rows(connection, query).await
 }
 
-/// A deployment whose only database is an existing NoETL server's.
+/// Creates a deployment whose only database is one of an existing NoETL server.
 async fn existing() -> Deployment {
     let mut deployment = Deployment::unmigrated(1).await;
     deployment.env.retain(|(name, _)| name != "NOETL_SHARDS");
@@ -124,7 +124,7 @@ async fn existing() -> Deployment {
 }
 
 #[tokio::test]
-async fn the_tables_of_a_noetl_server_keep_their_rows_where_they_are() {
+async fn migrations_keep_the_rows_of_a_noetl_server_and_rewrite_no_event_table() {
     let deployment = existing().await;
     let mut database = deployment.cluster().await;
     let columns = columns(&mut database).await;
@@ -133,7 +133,7 @@ async fn the_tables_of_a_noetl_server_keep_their_rows_where_they_are() {
     deployment.migrate().await;
     assert_eq!(storage(&mut database).await, storage_before);
     for (before, after) in contents_before.iter().zip(contents(&mut database, &columns).await) {
-        // A resource kind of ours may have come; none has gone or changed.
+        // The migrations may add resource kinds, but must not delete or change any.
         let kept: Vec<_> = after.1.iter().filter(|row| before.1.contains(row)).cloned().collect();
         assert_eq!((&before.0, &before.1), (&after.0, &kept));
         assert!(before.0 == "resource" || before.1.len() == after.1.len(), "{before:?}\n{after:?}");
@@ -156,7 +156,7 @@ async fn listed(server: &Server, field: &str, column: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_server_runs_on_the_tables_of_a_noetl_server() {
+async fn the_server_works_on_the_tables_of_a_noetl_server() {
     let deployment = existing().await;
     deployment.migrate().await;
     let server = deployment.replica().await;
@@ -170,7 +170,7 @@ async fn the_server_runs_on_the_tables_of_a_noetl_server() {
     let entries = listed(&server, "catalogEntries", "createdAt").await;
     assert!(entries.iter().all(|at| at.starts_with("2026-01-0")), "{entries:?}");
 
-    // Its live subscriptions are ours: registering finds them.
+    // Registering a path returns the live subscription that the other server created.
     for (path, id) in [("inbox/live", "310000000000000001"), ("inbox/paused", "310000000000000002")] {
         assert_eq!(server.register(path).await["subscription"]["id"], id);
     }
@@ -183,7 +183,7 @@ async fn the_server_runs_on_the_tables_of_a_noetl_server() {
     assert_eq!(executed["outcome"], "STARTED", "{executed}");
     assert_eq!(listed(&server, "executions", "id").await.len(), 3);
 
-    // The other server goes on writing, and its view still reads.
+    // The other server continues to write, and its view still works.
     let mut database = deployment.cluster().await;
     run(
         &mut database,
@@ -197,7 +197,7 @@ async fn the_server_runs_on_the_tables_of_a_noetl_server() {
 }
 
 #[tokio::test]
-async fn a_partition_made_later_has_the_indexes_too() {
+async fn a_partition_that_is_created_later_has_all_indexes() {
     let deployment = existing().await;
     deployment.migrate().await;
     let mut database = deployment.cluster().await;

@@ -1,4 +1,4 @@
-//! A server as it is configured for its network: addresses, host names, origins and the listener of probes.
+//! Network settings of a server: addresses, host names, origins, and the listener of the health probes.
 
 use std::process::{Output, Stdio};
 
@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use crate::common::server::binary;
 use crate::common::{Deployment, Server, TokenFile, eventually};
 
-/// One request for each endpoint and transport; each has another status than 403 if its host is served.
+/// Returns one request for each endpoint and transport. Its status is 403 only if the host is refused.
 fn requests(url: &str) -> Vec<(&'static str, RequestBuilder)> {
     let (client, query) = (Client::new(), json!({ "query": "{ __typename }" }));
     let get = |path: &str| client.get(format!("{url}{path}"));
@@ -34,7 +34,7 @@ fn requests(url: &str) -> Vec<(&'static str, RequestBuilder)> {
     ]
 }
 
-/// The status of a WebSocket handshake.
+/// Returns the status of a WebSocket handshake.
 async fn handshake(url: &str, host: &str) -> StatusCode {
     let mut request = format!("{}/graphql", url.replacen("http", "ws", 1)).into_client_request().unwrap();
     let headers = request.headers_mut();
@@ -48,7 +48,7 @@ async fn handshake(url: &str, host: &str) -> StatusCode {
     }
 }
 
-/// Asserts that every endpoint serves, or refuses, a page of this host that calls its own host.
+/// Panics unless every endpoint serves or refuses a page of the given hosts that calls its own host.
 async fn assert_hosts(server: &Server, served: &[&str], refused: &[&str]) {
     let port = server.url.rsplit_once(':').unwrap().1;
     for (names, is_served) in [(served, true), (refused, false)] {
@@ -67,7 +67,7 @@ async fn assert_hosts(server: &Server, served: &[&str], refused: &[&str]) {
 }
 
 #[tokio::test]
-async fn unauthenticated_server_is_addressed_by_names_of_loopback_only() {
+async fn an_unauthenticated_server_serves_only_loopback_host_names() {
     let deployment = Deployment::start(0).await;
     let server = deployment.replica().await;
     assert_hosts(
@@ -93,7 +93,7 @@ async fn check_config(settings: &[(&str, &str)]) -> Output {
 }
 
 #[tokio::test]
-async fn each_exception_to_loopback_is_named_by_a_setting() {
+async fn each_exception_to_loopback_needs_an_explicit_setting() {
     for settings in [
         &[][..],
         &[("NOETL_HOST", "::1")],
@@ -123,7 +123,7 @@ async fn each_exception_to_loopback_is_named_by_a_setting() {
 }
 
 #[tokio::test]
-async fn authenticated_server_serves_any_host_metrics_to_readers_and_its_schema_to_admins() {
+async fn an_authenticated_server_serves_any_host_and_its_schema_to_admins_only() {
     let (deployment, file) = (Deployment::start(0).await, TokenFile::new());
     let [admin, viewer, worker] = ["admin", "viewer", "worker"].map(|role| file.add(&["--role", role]));
     let (name, path) = file.setting();
@@ -162,7 +162,7 @@ async fn authenticated_server_serves_any_host_metrics_to_readers_and_its_schema_
 }
 
 #[tokio::test]
-async fn probes_have_a_listener_of_their_own_where_one_is_configured() {
+async fn health_probes_use_their_own_listener_if_one_is_configured() {
     let (deployment, file) = (Deployment::start(0).await, TokenFile::new());
     file.add(&["--role", "admin"]);
     let (name, path) = file.setting();
@@ -171,13 +171,13 @@ async fn probes_have_a_listener_of_their_own_where_one_is_configured() {
     command.env(name, &path).env("NOETL_HEALTH_LISTEN", free.to_string()).env("NOETL_PORT", port.port().to_string());
     let _serving = command.stdout(Stdio::null()).spawn().unwrap();
     for path in ["/livez", "/readyz", "/metrics", "/scaler/outbox"] {
-        let probe = eventually("probes are answered", async || {
+        let probe = eventually("the probe gets a response", async || {
             let probe = Client::new().get(format!("http://{free}{path}")).header(HOST, "pod.example");
             probe.send().await.ok().filter(|probe| probe.status() == StatusCode::OK)
         })
         .await;
         assert_eq!(probe.headers()[CACHE_CONTROL], "no-store", "{path}");
-        let shared = eventually("requests are answered", async || {
+        let shared = eventually("the request gets a response", async || {
             Client::new().get(format!("http://{port}{path}")).send().await.ok()
         })
         .await;

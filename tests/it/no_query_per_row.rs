@@ -1,4 +1,4 @@
-//! What a list costs the databases does not grow with its rows, however much is asked of each.
+//! The number of statements of a list does not depend on the number of its rows, with any selection per row.
 
 use serde_json::{Value, json};
 use sqlx::PgConnection;
@@ -6,8 +6,8 @@ use sqlx::PgConnection;
 use crate::common::outbox::NO_RELAY;
 use crate::common::{Deployment, Server};
 
-/// How often each size is measured, on rows that nothing has cached: the smallest count is one that no background task
-/// added to.
+/// Number of measurements per size, each with rows that are not cached. The smallest count is not increased by
+/// background tasks.
 const TRIALS: i64 = 6;
 const SMALL: i64 = 2;
 const LARGE: i64 = 100;
@@ -27,7 +27,7 @@ const SUBSCRIPTIONS: &str =
     executions(first: 2) { nodes { id workload } }
 } } }";
 
-/// Writes rows with ids of its own, each to the shard that its execution belongs to.
+/// Writes rows with ids of its own to the shard of each execution.
 struct Seed {
     cluster: PgConnection,
     shards: Vec<PgConnection>,
@@ -79,7 +79,7 @@ impl Seed {
         .unwrap();
     }
 
-    /// An execution with an entry of its own and two events.
+    /// Writes an execution with its own catalog entry and two events.
     async fn execution(&mut self, path: &str, parent: Option<i64>) -> i64 {
         let entry = self.entry(path, "playbook").await;
         let execution = self.id();
@@ -101,7 +101,7 @@ impl Seed {
         execution
     }
 
-    /// A subscription with two events.
+    /// Writes a subscription with two events.
     async fn subscription(&mut self, path: &str) -> i64 {
         let entry = self.entry(path, "subscription").await;
         let subscription = self.id();
@@ -111,7 +111,8 @@ impl Seed {
         subscription
     }
 
-    /// Rows of a list: executions with parents of both kinds and two children each, and subscriptions with two children.
+    /// Writes the rows of a list: executions with parents of both kinds and two children each, and subscriptions with
+    /// two children.
     async fn rows(&mut self, prefix: &str, count: i64) {
         for row in 0..count {
             let parent = match row % 2 {
@@ -128,7 +129,7 @@ impl Seed {
     }
 }
 
-/// The statements that one query runs, and its nodes.
+/// Returns the number of statements of a query, and the nodes of its list.
 async fn cost(server: &Server, query: &str, prefix: &str) -> (i64, Vec<Value>) {
     let before = server.metric("noetl_sql_statements_total").await;
     let mut data = server.data(query, json!({ "prefix": prefix })).await;
@@ -139,7 +140,7 @@ async fn cost(server: &Server, query: &str, prefix: &str) -> (i64, Vec<Value>) {
     (statements, list["nodes"].as_array().unwrap().clone())
 }
 
-/// The least that the query costs for lists of this many rows, which must be complete.
+/// Returns the smallest number of statements of the query for complete lists of `count` rows.
 async fn least(server: &Server, seed: &mut Seed, query: &str, name: &str, count: i64, lists: &[&str]) -> i64 {
     let mut least = i64::MAX;
     for trial in 0..TRIALS {
@@ -159,22 +160,22 @@ async fn least(server: &Server, seed: &mut Seed, query: &str, name: &str, count:
 }
 
 async fn check(query: &str, name: &str, lists: &[&str]) {
-    // With several shards, how many of them a few rows touch is up to their ids.
+    // One shard only: with several shards, the number of shards that a few rows use depends on their ids.
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&[("NOETL_EVENT_STREAM_ENABLED", "false"), NO_RELAY]).await;
     let mut seed = Seed::new(&deployment).await;
     let small = least(&server, &mut seed, query, name, SMALL, lists).await;
     let large = least(&server, &mut seed, query, name, LARGE, lists).await;
-    assert!(small > 0, "the statements are counted");
+    assert!(small > 0, "no statement was counted");
     assert_eq!(small, large, "statements for {SMALL} and for {LARGE} rows");
 }
 
 #[tokio::test]
-async fn a_list_of_executions_costs_the_same_for_2_and_for_100_rows() {
+async fn a_list_of_executions_runs_as_many_statements_for_100_rows_as_for_2() {
     check(EXECUTIONS, "run", &["children", "events"]).await;
 }
 
 #[tokio::test]
-async fn a_list_of_subscriptions_costs_the_same_for_2_and_for_100_rows() {
+async fn a_list_of_subscriptions_runs_as_many_statements_for_100_rows_as_for_2() {
     check(SUBSCRIPTIONS, "inbox", &["history", "executions"]).await;
 }

@@ -1,4 +1,4 @@
-//! Messages that are no events, or events that this server can't show, stop no reader.
+//! Messages that are not events, or are events that the server cannot decode, stop no reader.
 
 use async_nats::HeaderMap;
 use async_nats::jetstream::{self, stream::Config};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::common::feed::Reader;
 use crate::common::{Deployment, Server};
 
-/// A stream that only the test writes to.
+/// Starts a deployment with a stream to which only the test writes.
 async fn start() -> (Deployment, Server, jetstream::Context) {
     let deployment = Deployment::start(1).await;
     let context = jetstream::new(async_nats::connect(deployment.nats.url()).await.unwrap());
@@ -34,7 +34,7 @@ fn event(id: i64, context: &str) -> String {
 }
 
 #[tokio::test]
-async fn no_message_stops_a_reader() {
+async fn a_message_that_cannot_be_decoded_stops_no_reader() {
     let (_deployment, server, context) = start().await;
     let mut live = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
     let deep = format!("{}{}", "[".repeat(2_000), "]".repeat(2_000));
@@ -57,14 +57,14 @@ async fn no_message_stops_a_reader() {
         let expected = [(text("a"), &no), (null.clone(), &yes), (null, &yes), (text("d"), &yes), (text("e"), &no)];
         assert_eq!(shown, expected.iter().map(|(text, partial)| (text, *partial)).collect::<Vec<_>>());
         assert_eq!(reader.gaps(), []);
-        // Foreign messages have places, so nobody takes them for a hole.
+        // Foreign messages have sequences, so readers do not report a gap.
         assert_eq!((reader.position(0).epoch, reader.position(0).sequence), (1, 8));
     }
 }
 
-/// An epoch is found among messages that nobody marked.
+/// A reader finds the first message of an epoch among foreign messages.
 #[tokio::test]
-async fn foreign_messages_around_a_new_epoch_hide_nothing() {
+async fn foreign_messages_around_a_new_epoch_hide_no_event() {
     let (_deployment, server, context) = start().await;
     let mut reader = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
     for id in 1..=9 {

@@ -1,5 +1,5 @@
-//! JWTs of an OpenID provider: only tokens that the provider signed for this server count, also while its keys change and
-//! while it is down.
+//! JWTs of an OpenID provider: only tokens that the provider signed for this server are accepted, also while its keys
+//! change and while it is down.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -23,7 +23,7 @@ use crate::common::{Deployment, Live, Server, eventually};
 
 const VIEWER: &str = "{ viewer { subject roles tenant } }";
 
-/// A key of a provider, under an id.
+/// A key of a provider with its id.
 struct Key {
     id: String,
     secret: EncodingKey,
@@ -109,7 +109,7 @@ impl Provider {
         deployment.replica_with(&settings).await
     }
 
-    /// The claims of a good token, with some replaced; null removes one.
+    /// Returns valid claims with some values replaced. Null removes a claim.
     fn claims(&self, replaced: Value) -> Value {
         let mut claims = json!({
             "iss": self.issuer, "aud": "noetl", "sub": "ann", "exp": chrono::Utc::now().timestamp() + 600, "org": "acme",
@@ -147,7 +147,7 @@ async fn is_accepted(server: &Server, token: &str) -> bool {
 }
 
 #[tokio::test]
-async fn only_tokens_that_the_provider_signed_for_this_server_count() {
+async fn only_tokens_that_the_provider_signed_for_this_server_are_accepted() {
     let (deployment, key) = (Deployment::start(0).await, Key::new("one"));
     let provider = Provider::start(&[&key]).await;
     let server = provider.replica(&deployment).await;
@@ -177,7 +177,7 @@ async fn only_tokens_that_the_provider_signed_for_this_server_count() {
     }
 }
 
-/// Tokens of good claims that the provider did not sign.
+/// Returns tokens with valid claims that the provider did not sign.
 fn forgeries(key: &Key, claims: &Value) -> Vec<(&'static str, String)> {
     let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
     let unsigned = |alg: &str| format!("{}.{}.", part(&json!({ "alg": alg, "kid": key.id })), part(claims));
@@ -202,7 +202,7 @@ fn forgeries(key: &Key, claims: &Value) -> Vec<(&'static str, String)> {
             encode(&header, claims, &key.secret).unwrap()
         }),
     ];
-    // The public key as the secret of a symmetric algorithm, in every form that a careless server might hold.
+    // The public key as the secret of a symmetric algorithm, in every form that an insecure server could use.
     let public_pem = pem("RSA PUBLIC KEY", &key.public_der);
     let modulus = key.jwk()["n"].as_str().unwrap().to_owned();
     for secret in [key.public_der.as_slice(), public_pem.as_bytes(), public_pem.trim().as_bytes(), modulus.as_bytes()] {
@@ -214,25 +214,25 @@ fn forgeries(key: &Key, claims: &Value) -> Vec<(&'static str, String)> {
 }
 
 #[tokio::test]
-async fn keys_are_rotated_while_the_server_runs() {
+async fn keys_can_be_rotated_while_the_server_runs() {
     let (deployment, old, new) = (Deployment::start(0).await, Key::new("old"), Key::new("new"));
     let provider = Provider::start(&[&old]).await;
     let server = provider.replica(&deployment).await;
     let [by_old, by_new] = [&old, &new].map(|key| key.sign(&provider.claims(json!({}))));
     assert!(is_accepted(&server, &by_old).await);
     provider.publish(&[&old, &new]);
-    assert!(is_accepted(&server, &by_new).await, "a token of an unknown key waits for the next fetch");
+    assert!(is_accepted(&server, &by_new).await, "a token with an unknown key must trigger a fetch of the keys");
     assert!(is_accepted(&server, &by_old).await);
 
     provider.publish(&[&new]);
     let unknown = Key::new("unknown").sign(&provider.claims(json!({})));
     assert!(!is_accepted(&server, &unknown).await);
-    eventually("the old key is forgotten", async || (!is_accepted(&server, &by_old).await).then_some(())).await;
+    eventually("the old key is removed", async || (!is_accepted(&server, &by_old).await).then_some(())).await;
     assert!(is_accepted(&server, &by_new).await);
 }
 
 #[tokio::test]
-async fn known_keys_serve_while_the_provider_is_down() {
+async fn known_keys_are_used_while_the_provider_is_down() {
     let (deployment, key) = (Deployment::start(0).await, Key::new("one"));
     let provider = Provider::start(&[&key]).await;
     let server = provider.replica(&deployment).await;
@@ -248,9 +248,9 @@ async fn known_keys_serve_while_the_provider_is_down() {
     assert!(is_accepted(&server, &token).await);
 
     let late = provider.replica(&deployment).await;
-    assert!(!is_accepted(&late, &token).await, "it has no keys yet");
+    assert!(!is_accepted(&late, &token).await, "the replica accepted a token without keys");
     provider.set_down(false);
-    eventually("the keys are there", async || is_accepted(&late, &token).await.then_some(())).await;
+    eventually("the replica has the keys", async || is_accepted(&late, &token).await.then_some(())).await;
 }
 
 #[tokio::test]
@@ -269,7 +269,7 @@ async fn a_live_connection_ends_when_its_jwt_expires() {
 }
 
 #[tokio::test]
-async fn a_token_without_roles_identifies_and_permits_nothing() {
+async fn a_token_without_roles_identifies_the_caller_and_permits_nothing() {
     let (deployment, key) = (Deployment::start(0).await, Key::new("one"));
     let provider = Provider::start(&[&key]).await;
     let server = provider.replica(&deployment).await;

@@ -1,5 +1,5 @@
-//! One database that is cluster and only shard, the default: what holds a connection to the one while it waits for the
-//! other can't stand in its own way.
+//! With one database as cluster database and only shard (the default), a request that holds a connection and needs a
+//! second one cannot cause a deadlock of the pool.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ async fn small_replica(deployment: &Deployment) -> Server {
 }
 
 #[tokio::test]
-async fn registers_of_one_path_give_one_id() {
+async fn concurrent_registrations_of_one_path_cause_no_deadlock() {
     let deployment = Deployment::start(0).await;
     let (one, other) = tokio::join!(small_replica(&deployment), small_replica(&deployment));
     one.register_entry("inbox", &json!({ "kind": "subscription" })).await;
@@ -24,7 +24,7 @@ async fn registers_of_one_path_give_one_id() {
 }
 
 #[tokio::test]
-async fn registers_of_many_paths_and_all_else_go_on_together() {
+async fn concurrent_registrations_and_executions_cause_no_deadlock() {
     let deployment = Deployment::start(0).await;
     let server = small_replica(&deployment).await;
     server.register_entry("process", &json!({ "kind": "playbook" })).await;
@@ -41,7 +41,7 @@ async fn registers_of_many_paths_and_all_else_go_on_together() {
     let ids: HashSet<String> = ids.into_iter().map(|id| id.expect("a path was not registered")).collect();
     assert_eq!(ids.len(), 24);
     assert!(executed.iter().all(|answer| answer["outcome"] == "STARTED"), "{executed:?}");
-    // Ended, and made live again, which goes through the registry too.
+    // Deactivating and activating again also uses the registry.
     for action in ["deactivate", "activate"] {
         for answer in join_all(ids.iter().map(|id| server.transition(action, id, None))).await {
             assert_eq!(answer["userErrors"], json!([]), "{action}");

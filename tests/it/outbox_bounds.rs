@@ -1,4 +1,5 @@
-//! Bad input to the outbox is refused with a code and a field, and a shard that is down holds up no other.
+//! Invalid input to the outbox is refused with a code and a field. A shard that is down does not delay the other
+//! shards.
 
 use noetl_graphql::local::{Postgres, PostgresOptions};
 use serde_json::{Value, json};
@@ -35,7 +36,7 @@ fn cases() -> Vec<(&'static str, Value, &'static str)> {
     }
     let not_ids =
         ["", "1", "-", "0-", "-1", "0--1", "0-01", "00-1", "0-1-1", "0-9223372036854775808", "65536-1", "x-1"];
-    // A shard that is not there comes on top.
+    // The ids of shards that do not exist are added.
     for id in not_ids.into_iter().chain(["2-1", "9-1"]) {
         let bad = json!({ "id": id, "lease": "1" });
         cases.push(("markOutboxPublished", json!({ "claims": [{ "id": "0-1", "lease": "1" }, bad] }), "claims.1.id"));
@@ -57,7 +58,7 @@ fn cases() -> Vec<(&'static str, Value, &'static str)> {
 }
 
 #[tokio::test]
-async fn bad_input_is_refused_by_field_and_changes_nothing() {
+async fn invalid_input_is_refused_with_its_field_and_changes_no_row() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
     deployment.fill_outbox(0, &[1, 2], 2).await;
@@ -75,10 +76,10 @@ async fn bad_input_is_refused_by_field_and_changes_nothing() {
         assert_eq!(answer.unwrap()["errors"][0]["extensions"]["code"], "INVALID_INPUT", "{query}");
     }
     let nothing = json!({ "published": 0, "stale": [], "userErrors": [] });
-    assert_eq!(server.published(&[]).await, nothing, "nothing to settle is no mistake");
+    assert_eq!(server.published(&[]).await, nothing, "an empty list of claims is valid");
 }
 
-/// Two shards, the second on a server of its own.
+/// Returns a deployment of two shards. The second shard is on a PostgreSQL server of its own.
 async fn with_own_shard() -> (Deployment, Postgres, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let mut options = PostgresOptions::new(folder.path().join("postgres"));
@@ -93,7 +94,7 @@ async fn with_own_shard() -> (Deployment, Postgres, tempfile::TempDir) {
 }
 
 #[tokio::test]
-async fn a_shard_that_is_down_is_named_and_holds_up_no_other() {
+async fn a_shard_that_is_down_is_named_and_does_not_delay_the_others() {
     let (deployment, mut own, _folder) = with_own_shard().await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
     for shard in 0..2 {
@@ -127,7 +128,7 @@ async fn a_shard_that_is_down_is_named_and_holds_up_no_other() {
     assert_eq!(scaler.json::<Value>().await.unwrap()["unavailableShards"], json!([1]));
 
     own.restart().await.unwrap();
-    eventually("its rows settle again", async || {
+    eventually("the rows of the shard can be settled again", async || {
         let settled = server.published(&references(&claimed)).await;
         (settled["userErrors"] == json!([])).then_some(())
     })
@@ -136,7 +137,7 @@ async fn a_shard_that_is_down_is_named_and_holds_up_no_other() {
 }
 
 #[tokio::test]
-async fn a_scaler_hears_of_it_when_nothing_can_be_counted() {
+async fn the_scaler_endpoint_returns_503_if_no_shard_can_be_counted() {
     let folder = tempfile::tempdir().unwrap();
     let mut own = Postgres::start(PostgresOptions::new(folder.path().join("postgres"))).await.unwrap();
     own.create_databases(&["own".to_owned()]).await.unwrap();

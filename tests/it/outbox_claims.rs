@@ -1,5 +1,5 @@
-//! Each outbox row is one claimant's at a time, each execution's rows are handed out in their order, to one claimant at a
-//! time, and no row is left.
+//! Each outbox row has one lease holder at a time. The rows of an execution are claimed in outbox order and are in
+//! flight with one holder at a time. Every row is claimed eventually.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -18,8 +18,8 @@ const CLAIMANTS: usize = 16;
 const EXECUTIONS: usize = 500;
 const ROWS: i64 = 50_000;
 
-/// Who holds which execution, as the claimants know it: an entry is made when a claim is answered and goes before the
-/// claim is settled, so that a second holder shows for certain.
+/// Executions by holder, from the claimants' view. An entry is made after the claim's response and removed before the
+/// settlement, so a second holder is always detected.
 #[derive(Default)]
 struct Ledger {
     held: BTreeMap<String, usize>,
@@ -33,7 +33,7 @@ impl Ledger {
             let execution = claim["executionId"].as_str().unwrap().to_owned();
             let number: i64 = claim["id"].as_str().unwrap().split_once('-').unwrap().1.parse().unwrap();
             let holder = *self.held.entry(execution.clone()).or_insert(claimant);
-            assert_eq!(holder, claimant, "execution {execution} is in flight with two claimants");
+            assert_eq!(holder, claimant, "execution {execution} is in flight with two lease holders");
             let last = self.last.insert(execution.clone(), number).unwrap_or_default();
             assert!(last < number, "execution {execution}: {number} came after {last}");
             assert_eq!(claim["attempts"], 1, "{claim}");
@@ -49,7 +49,8 @@ impl Ledger {
 }
 
 async fn drain(server: &Server, claimant: usize, ledger: &Mutex<Ledger>) {
-    // Mostly less than an execution has, so that claimants meet within one.
+    // Most limits are smaller than the number of rows of an execution, so that claimants compete for the rows of one
+    // execution.
     let limit = [60, 90, 40, 250][claimant % 4];
     let input = json!({ "limit": limit, "leaseSeconds": 600 });
     while ledger.lock().unwrap().rows < ROWS {
@@ -65,7 +66,7 @@ async fn drain(server: &Server, claimant: usize, ledger: &Mutex<Ledger>) {
 }
 
 #[tokio::test]
-async fn sixteen_claimants_drain_50_000_rows_each_once_and_each_execution_in_order() {
+async fn sixteen_workers_drain_50_000_rows_once_each_and_in_order_per_execution() {
     let deployment = Deployment::start(2).await;
     let servers = join_all((0..3).map(|_| deployment.replica_with(&[NO_RELAY]))).await;
     for shard in 0..2 {
@@ -81,7 +82,7 @@ async fn sixteen_claimants_drain_50_000_rows_each_once_and_each_execution_in_ord
 }
 
 #[tokio::test]
-async fn rows_of_killed_claimants_come_back_after_their_lease_once() {
+async fn rows_of_killed_workers_become_claimable_once_after_their_lease_expires() {
     let deployment = Deployment::start(2).await;
     let (mut doomed, server) = tokio::join!(deployment.replica_with(&[NO_RELAY]), deployment.replica_with(&[NO_RELAY]));
     for shard in 0..2 {
@@ -90,7 +91,7 @@ async fn rows_of_killed_claimants_come_back_after_their_lease_once() {
     let claims = (0..4).map(|_| doomed.claim(json!({ "limit": 50, "leaseSeconds": 2 })));
     let held: usize = join_all(claims).await.iter().map(|claimed| ids(claimed).len()).sum();
     assert!(held > 0);
-    // Each row's first lease, to be compared with the time of its second claim.
+    // Keeps each row's first lease, to compare it with the time of the row's second claim.
     let first = "CREATE TABLE first AS SELECT outbox_id, lease_until FROM noetl.outbox WHERE status = 'IN_FLIGHT'";
     join_all((0..2).map(|shard| deployment.on_shard(shard, first))).await;
     doomed.kill_9().await;
@@ -110,16 +111,16 @@ async fn rows_of_killed_claimants_come_back_after_their_lease_once() {
     let mut seen = seen.into_inner().unwrap();
     seen.sort();
     seen.dedup();
-    assert_eq!(seen.len(), 200, "each row came once");
+    assert_eq!(seen.len(), 200, "a row was claimed more than once");
     assert_eq!(deployment.outbox_rows("status = 'PUBLISHED'").await, 200);
     assert_eq!(deployment.outbox_rows("attempts = 2").await, i64::try_from(held).unwrap());
     let early = "SELECT count(*) FROM noetl.outbox JOIN first USING (outbox_id) WHERE locked_at < first.lease_until";
-    assert_eq!(deployment.sum_over_shards(early).await, 0, "no row came back before its lease had passed");
+    assert_eq!(deployment.sum_over_shards(early).await, 0, "a row was claimed again before its lease had expired");
 }
 
-/// The rows of one execution, and what a claim gets of them while earlier ones are in flight, back off, or expire.
+/// Claims the rows of one execution while earlier rows are in flight, back off, or have an expired lease.
 #[tokio::test]
-async fn an_execution_s_rows_wait_for_the_earlier_ones() {
+async fn rows_of_an_execution_wait_for_its_earlier_rows() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
     deployment.fill_outbox(0, &[7], 5).await;
@@ -130,26 +131,26 @@ async fn an_execution_s_rows_wait_for_the_earlier_ones() {
 
     server.published(&references(&first)[..1]).await;
     server.failed(&reference(&first["claims"][2]), "no", Some(600)).await;
-    assert_eq!(claim().await, [""; 0], "the second row is in flight still");
+    assert_eq!(claim().await, [""; 0], "the second row is still in flight");
     server.published(&references(&first)[1..2]).await;
     assert_eq!(claim().await, [""; 0], "the third row is backing off");
     deployment.fill_outbox(0, &[8], 1).await;
-    assert_eq!(claim().await, ["0-6"], "another execution goes on");
+    assert_eq!(claim().await, ["0-6"], "the rows of another execution are claimable");
 
     assert_eq!(server.retry(json!({}), false).await["retried"], 1);
     let again = server.claim(json!({ "leaseSeconds": 1 })).await;
     assert_eq!(ids(&again), ["0-3", "0-4", "0-5"]);
-    let expired = eventually("the lease passes", async || {
+    let expired = eventually("the lease expires", async || {
         let claimed = server.claim(json!({ "limit": 2 })).await;
         (!ids(&claimed).is_empty()).then_some(claimed)
     });
-    assert_eq!(ids(&expired.await), ["0-3", "0-4"], "a prefix, though all of them have expired");
+    assert_eq!(ids(&expired.await), ["0-3", "0-4"], "a claim takes the first rows, although all leases have expired");
     assert_eq!(claim().await, [""; 0]);
 }
 
-/// A worker that takes one row at a time gets to the fresh ones, though rows that failed are due all the time.
+/// A worker that claims one row at a time gets fresh rows, even if failed rows are always due.
 #[tokio::test]
-async fn of_single_rows_one_in_four_is_one_that_failed() {
+async fn one_in_four_single_row_claims_takes_a_failed_row() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
     deployment.fill_outbox(0, &(1..=16).collect::<Vec<_>>(), 1).await;
@@ -164,9 +165,9 @@ async fn of_single_rows_one_in_four_is_one_that_failed() {
     assert_eq!(attempts, [1, 1, 1, 1, 1, 1, 2, 2]);
 }
 
-/// A row whose transaction commits late gets its turn, though larger ones were handed out before.
+/// A row whose transaction commits late is claimed, even if rows with larger ids were claimed before.
 #[tokio::test]
-async fn a_row_that_commits_late_is_not_left_behind() {
+async fn a_row_that_commits_late_is_claimed() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
     let insert = |execution: i64| {
@@ -187,9 +188,10 @@ async fn a_row_that_commits_late_is_not_left_behind() {
     assert_eq!(ids(&claimed.await), ["0-1"]);
 }
 
-/// Marks are where a claim looks for what to take; of what it takes, rows below them go first.
+/// A claim searches only from the low watermark on. If it takes an execution, it also takes the earlier rows of that
+/// execution.
 #[tokio::test]
-async fn a_late_row_goes_ahead_of_its_execution_s_later_ones() {
+async fn a_row_below_the_low_watermark_is_claimed_before_later_rows_of_its_execution() {
     let deployment = Deployment::start(1).await;
     deployment.fill_outbox(0, &[7], 4).await;
     let expired =
@@ -206,16 +208,16 @@ async fn a_late_row_goes_ahead_of_its_execution_s_later_ones() {
     assert_eq!(rows.iter().map(|row| row.outbox_id).collect::<Vec<_>>(), [1, 2, 3]);
 }
 
-/// Backends of the test's database that wait for a lock.
+/// Returns the number of the database's sessions that wait for a lock.
 async fn waiting(deployment: &Deployment) -> i64 {
     let query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     sqlx::query_scalar(query).fetch_one(&mut deployment.shard(0).await).await.unwrap()
 }
 
-/// A claim is stopped between finding its rows and committing them, by a lock on the leases' sequence. Meanwhile an
-/// earlier row of the same execution commits, and somebody else claims.
+/// A lock on the sequence of lease tokens stops a claim between its search and its commit. Meanwhile an earlier row of
+/// the same execution commits, and a second claim starts.
 #[tokio::test]
-async fn two_claims_at_once_do_not_split_an_execution_though_a_row_commits_between() {
+async fn concurrent_claims_never_split_an_execution_even_if_a_row_commits_in_between() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
     let insert =
@@ -231,7 +233,7 @@ async fn two_claims_at_once_do_not_split_an_execution_though_a_row_commits_betwe
         run(&mut late, "COMMIT").await;
         let second = server.claim(json!({}));
         let opened = async {
-            // The second claim either leaves the execution alone, or waits, too, and would split it.
+            // The second claim must skip the execution. If it waits too, it would split the execution.
             let both = eventually("both claims wait", async || (waiting(&deployment).await == 2).then_some(()));
             let _ = tokio::time::timeout(std::time::Duration::from_secs(1), both).await;
             run(&mut gate, "COMMIT").await;
@@ -244,9 +246,10 @@ async fn two_claims_at_once_do_not_split_an_execution_though_a_row_commits_betwe
     assert_eq!(ids(&server.claim(json!({})).await), ["0-1"]);
 }
 
-/// Rows that no execution owns have no order, and rows in flight with a server that knows no leases come back, too.
+/// Rows without an execution have no order. Rows in flight with a server that has no leases become claimable after some
+/// time.
 #[tokio::test]
-async fn loose_rows_and_rows_of_other_servers_are_claimed() {
+async fn rows_without_execution_and_expired_rows_of_other_servers_are_claimed() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
     let loose = "INSERT INTO noetl.outbox (event_id, payload) SELECT n, '{}' FROM generate_series(1, 30) AS n";
@@ -270,7 +273,7 @@ async fn loose_rows_and_rows_of_other_servers_are_claimed() {
     };
     deployment.on_shard(0, &theirs(5, "31 seconds")).await;
     deployment.on_shard(0, &theirs(6, "1 second")).await;
-    // They leave a lease as it is, and by then an earlier one would have passed.
+    // Another server does not change the lease columns. Here the old lease would have expired already.
     deployment
         .on_shard(0, "UPDATE noetl.outbox SET lease_until = lease_until - interval '1 hour' WHERE execution_id = 8")
         .await;
@@ -279,12 +282,12 @@ async fn loose_rows_and_rows_of_other_servers_are_claimed() {
     let executions: Vec<_> = claimed["claims"].as_array().unwrap().iter().map(|claim| &claim["executionId"]).collect();
     assert_eq!(executions, ["5", "5"], "{claimed}");
     assert_eq!(claimed["claims"][0]["attempts"], 2);
-    assert_eq!(server.published(&failed).await["published"], 0, "the row that failed here is theirs");
+    assert_eq!(server.published(&failed).await["published"], 0, "the other server holds the row that failed here");
 }
 
-/// Every shard gives its share; what one lacks comes from the others.
+/// A claim takes an equal share from each shard. If a shard has too few rows, the other shards give more.
 #[tokio::test]
-async fn a_claim_is_fair_over_the_shards() {
+async fn a_claim_takes_an_equal_share_from_each_shard() {
     let deployment = Deployment::start(3).await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
     for (shard, rows) in [(0, 500), (1, 500), (2, 10)] {
@@ -301,7 +304,7 @@ async fn a_claim_is_fair_over_the_shards() {
     assert_eq!(per_shard(&claimed), [0, 50, 0]);
     let ones = join_all((0..30).map(|_| server.claim(json!({ "limit": 1 })))).await;
     let firsts: usize = ones.iter().map(|claimed| per_shard(claimed)[0]).sum();
-    assert!((1..30).contains(&firsts), "small claims take turns");
+    assert!((1..30).contains(&firsts), "small claims must take rows from different shards");
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
-//! What a claim reads does not grow with the rows that were settled while a transaction was open, though nothing of them
-//! can be cleaned up. Work is counted, not timed: index entries and rows that the database says it read.
+//! A claim's work does not grow with the rows that were settled during an open transaction, although vacuum cannot
+//! remove their dead versions yet. The tests count work instead of time: index entries and rows that the database
+//! reports as read.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::common::{Deployment, eventually, pass};
 
 const BATCH: i64 = 100;
 
-/// One connection, so that what it did is counted when it next does something.
+/// A claimant with a single connection, so that the database publishes its counts with the next statement.
 struct Claimant {
     database: Database,
     marks: Marks,
@@ -37,8 +38,8 @@ impl Claimant {
         assert_eq!(outbox::mark_published(&self.database, rows).await.unwrap().len(), rows.len());
     }
 
-    /// Rows and index entries that a claim of a batch reads. The database publishes its counts once a second, with the
-    /// next statement of the same connection.
+    /// Returns the number of rows and index entries that a claim of one batch reads. The database publishes its counts
+    /// at most once a second, with the next statement of the same connection.
     async fn work(&mut self, deployment: &Deployment) -> i64 {
         pass(Duration::from_millis(1100)).await;
         outbox::look(&self.database, &self.marks).await.unwrap();
@@ -57,7 +58,7 @@ async fn read(deployment: &Deployment) -> i64 {
 }
 
 #[tokio::test]
-async fn what_a_claim_reads_does_not_grow_with_what_was_settled_under_an_open_transaction() {
+async fn work_of_a_claim_does_not_grow_with_rows_settled_during_an_open_transaction() {
     let deployment = Deployment::start(1).await;
     let executions: Vec<i64> = (1..=12_000).collect();
     deployment.fill_outbox(0, &executions, 1).await;
@@ -71,17 +72,17 @@ async fn what_a_claim_reads_does_not_grow_with_what_was_settled_under_an_open_tr
         let rows = claimant.claim(500).await;
         claimant.settle(&rows).await;
     }
-    // So that what they left in the index of leases lies in the past, too.
-    eventually("their leases have passed", async || {
+    // The index entries that the settled rows left in the index of leases must also be in the past.
+    eventually("the leases have expired", async || {
         (deployment.outbox_rows("lease_until >= now() - interval '1 second'").await == 0).then_some(())
     })
     .await;
     claimant.claim(1).await;
     let held = claimant.work(&deployment).await;
-    assert!(held <= 2 * calm, "a claim of {BATCH} rows reads {held}, and {calm} when nothing is held open");
+    assert!(held <= 2 * calm, "a claim of {BATCH} rows reads {held} with an open transaction and {calm} without");
 
     claimant.marks = Marks::START;
     let without = claimant.work(&deployment).await;
-    assert!(without > 10 * calm, "the dead rows are there: {without} without marks");
+    assert!(without > 10 * calm, "without low watermarks a claim reads the dead rows: {without}");
     run(&mut holder, "ROLLBACK").await;
 }

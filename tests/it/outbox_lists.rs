@@ -1,4 +1,4 @@
-//! What waits in the outbox, as people and scalers see it.
+//! The outbox lists, statistics and the scaler endpoint.
 
 use serde_json::{Value, json};
 
@@ -22,9 +22,9 @@ async fn filtered(server: &Server, filter: Value) -> Vec<String> {
     ids(&entries(server, json!({ "filter": filter, "first": 100 })).await)
 }
 
-/// Many rows of both shards share their times, and yet the list has one order, in pages of any size and direction.
+/// The list has one order in pages of any size and direction, even if many rows of both shards have equal times.
 #[tokio::test]
-async fn entries_have_one_order_over_all_shards() {
+async fn outbox_entries_have_one_order_over_all_shards_in_any_page_size() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
     for shard in 0..2 {
@@ -102,9 +102,9 @@ async fn entries_are_filtered_and_counted() {
 const STATS: &str = "{ outbox { pendingCount stats { pending inFlight failed oldestPendingAgeSeconds
     byShard { shard pending inFlight failed } unavailableShards } } }";
 
-/// Rows that are claimable count as pending, whatever they are: fresh, failed and due, or under a lease that has passed.
+/// Every claimable row counts as pending: a fresh row, a failed row that is due, and a row with an expired lease.
 #[tokio::test]
-async fn pending_is_what_is_claimable() {
+async fn the_pending_count_is_the_number_of_claimable_rows() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
     let scaler = async || server.get("/scaler/outbox").await.unwrap().json::<Value>().await.unwrap();
@@ -119,8 +119,8 @@ async fn pending_is_what_is_claimable() {
                  UPDATE noetl.outbox SET lease_until = now() - interval '1 hour' WHERE outbox_id = 3;
                  UPDATE noetl.outbox SET created_at = now() - interval '1 day' WHERE outbox_id = 2";
     deployment.on_shard(0, later).await;
-    // Times far back, which no server writes, may show a little later.
-    let outbox = eventually("all of them count", async || {
+    // No server writes times this far in the past. Such rows may be counted a little later.
+    let outbox = eventually("all of them are counted", async || {
         let outbox = server.data(STATS, Value::Null).await["outbox"].clone();
         (outbox["pendingCount"] == 6 && outbox["stats"]["pending"] == 6).then_some(outbox)
     })
@@ -132,18 +132,17 @@ async fn pending_is_what_is_claimable() {
     let shards = json!([{ "shard": 0, "pending": 4, "inFlight": 2, "failed": 2 },
                         { "shard": 1, "pending": 2, "inFlight": 0, "failed": 0 }]);
     assert_eq!((&stats["byShard"], &stats["unavailableShards"]), (&shards, &json!([])));
-    eventually("the scaler counts them, too", async || (scaler().await["pending"] == 6).then_some(())).await;
+    eventually("the scaler endpoint counts them too", async || (scaler().await["pending"] == 6).then_some(())).await;
     let mut claimable = 0;
-    eventually("what is pending can be claimed", async || {
+    eventually("all pending rows can be claimed", async || {
         claimable += server.claim(json!({})).await["claims"].as_array().unwrap().len();
         (claimable == 6).then_some(())
     })
     .await;
 }
 
-/// What was published longer ago than it is kept goes; all else stays.
 #[tokio::test]
-async fn published_rows_are_purged_by_age() {
+async fn only_published_rows_older_than_the_retention_are_purged() {
     let deployment = Deployment::start(1).await;
     deployment.fill_outbox(0, &(1..=2500).collect::<Vec<_>>(), 1).await;
     let old = "UPDATE noetl.outbox SET status = 'PUBLISHED', published_at = now() - interval '2 hours' WHERE outbox_id <= 2400;
@@ -152,7 +151,7 @@ async fn published_rows_are_purged_by_age() {
                                        available_at = now() + interval '1 hour' WHERE outbox_id > 2480";
     deployment.on_shard(0, old).await;
     let server = deployment.replica_with(&[NO_RELAY, ("NOETL_OUTBOX_RETENTION_SECS", "3600")]).await;
-    eventually("the old rows are gone", async || {
+    eventually("the old rows are purged", async || {
         (server.metric("noetl_outbox_purged_total").await >= 2400.0).then_some(())
     })
     .await;
@@ -160,9 +159,9 @@ async fn published_rows_are_purged_by_age() {
     assert_eq!(deployment.outbox_rows("outbox_id <= 2400").await, 0);
 }
 
-/// Counting costs little however much there is: from some number on, the answer is that number.
+/// Counting has a fixed maximum cost: larger backlogs are returned as the upper bound.
 #[tokio::test]
-async fn a_huge_backlog_is_counted_up_to_a_bound() {
+async fn the_backlog_count_stops_at_an_upper_bound() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
     let fill = "INSERT INTO noetl.outbox (event_id, payload, created_at, status)

@@ -1,4 +1,4 @@
-//! A claim settles its rows once, a stale one changes nothing, and what failed waits as long as the specification says.
+//! A lease settles its rows once, a stale lease changes nothing, and a failed row backs off for the specified time.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ async fn one_row() -> (Deployment, Server) {
 }
 
 async fn claimed_after_expiry(server: &Server) -> Value {
-    eventually("the lease passes", async || {
+    eventually("the row is claimable again", async || {
         let claimed = server.claim(json!({})).await;
         (!ids(&claimed).is_empty()).then_some(claimed)
     })
@@ -25,7 +25,7 @@ fn code(payload: &Value) -> &Value {
 }
 
 #[tokio::test]
-async fn a_stale_settlement_changes_nothing_and_says_so() {
+async fn a_settlement_with_a_stale_lease_is_reported_and_changes_nothing() {
     let (deployment, server) = one_row().await;
     let stale = server.claim(json!({ "leaseSeconds": 1 })).await;
     let live = claimed_after_expiry(&server).await;
@@ -44,14 +44,17 @@ async fn a_stale_settlement_changes_nothing_and_says_so() {
 }
 
 #[tokio::test]
-async fn a_published_row_stays_published_and_counts_once() {
+async fn a_published_row_stays_published_and_is_counted_once() {
     let (deployment, server) = one_row().await;
     let claimed = references(&server.claim(json!({})).await);
     let twice = [claimed[0].clone(), claimed[0].clone()];
     let answers = futures::future::join_all((0..8).map(|_| server.published(&twice))).await;
     let counted: i64 = answers.iter().map(|answer| answer["published"].as_i64().unwrap()).sum();
     assert_eq!(counted, 1);
-    assert!(answers.iter().all(|answer| answer["stale"] == json!([])), "the same lease again is harmless: {answers:?}");
+    assert!(
+        answers.iter().all(|answer| answer["stale"] == json!([])),
+        "settling again with the same lease is not stale: {answers:?}"
+    );
     let published = deployment.outbox(0).await;
     assert_eq!(code(&server.failed(&claimed[0], "no", None).await), "STALE_LEASE");
     assert_eq!(server.retry(json!({}), false).await["matched"], 0);
@@ -60,10 +63,10 @@ async fn a_published_row_stays_published_and_counts_once() {
 }
 
 #[tokio::test]
-async fn an_expired_lease_that_nobody_took_over_still_settles() {
+async fn an_expired_lease_still_settles_if_the_row_was_not_claimed_again() {
     let (deployment, server) = one_row().await;
     let claimed = references(&server.claim(json!({ "leaseSeconds": 1 })).await);
-    eventually("the lease has passed", async || {
+    eventually("the lease has expired", async || {
         (deployment.outbox_rows("lease_until < now()").await == 1).then_some(())
     })
     .await;
@@ -71,7 +74,7 @@ async fn an_expired_lease_that_nobody_took_over_still_settles() {
 }
 
 #[tokio::test]
-async fn a_failed_row_waits_1_2_4_to_256_seconds_by_the_database_s_clock() {
+async fn a_failed_row_backs_off_1_2_4_to_256_seconds_on_the_database_clock() {
     let (deployment, server) = one_row().await;
     for (attempts, seconds) in [1, 2, 4, 8, 16, 32, 64, 128, 256, 256, 256].into_iter().enumerate() {
         let claimed = server.claim(json!({})).await;
@@ -91,17 +94,17 @@ async fn a_failed_row_waits_1_2_4_to_256_seconds_by_the_database_s_clock() {
             server.retry(json!({}), false).await;
         }
     }
-    // The last one waits for one second, and then comes by itself.
+    // The last failure backs off for one second. Then the row is claimable without a retry.
     assert_eq!(server.claim(json!({})).await["claims"], json!([]));
     let claimed = claimed_after_expiry(&server).await;
     assert_eq!(deployment.outbox_rows("locked_at >= available_at").await, 1, "{claimed}");
 }
 
 #[tokio::test]
-async fn an_error_is_kept_to_2000_characters() {
+async fn a_stored_error_is_truncated_to_2000_characters() {
     let (deployment, server) = one_row().await;
     let claim = async || reference(&server.claim(json!({})).await["claims"][0]);
-    // 10 MB of three bytes each.
+    // 9.9 MB: 3.3 million characters of three bytes each.
     server.failed(&claim().await, &"€".repeat(3_300_000), None).await;
     assert_eq!(deployment.outbox(0).await[0].last_error, Some("€".repeat(2000)));
     server.retry(json!({}), false).await;
@@ -110,7 +113,7 @@ async fn an_error_is_kept_to_2000_characters() {
 }
 
 #[tokio::test]
-async fn a_retry_makes_due_what_its_filter_matches() {
+async fn a_retry_makes_the_rows_that_match_its_filter_due() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
     let (here, there) = (deployment.ids_on(0, 1, 2), deployment.ids_on(1, 1, 2));
@@ -123,7 +126,7 @@ async fn a_retry_makes_due_what_its_filter_matches() {
     };
     fail_all().await;
     let retried = |matched: i64, retried: i64| json!({ "matched": matched, "retried": retried, "unavailableShards": [], "userErrors": [] });
-    // Far away, so that nothing is due by itself meanwhile.
+    // The rows become due in an hour, so that no row becomes due during the test.
     for shard in 0..2 {
         deployment.on_shard(shard, "UPDATE noetl.outbox SET available_at = now() + interval '1 hour'").await;
     }

@@ -1,4 +1,5 @@
-//! Worker events land once, whoever sends them how often; a bad one is told by its index, and takes no other along.
+//! Worker events are stored once, even if several workers send them repeatedly. An invalid event is reported by its
+//! index and does not affect the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +13,7 @@ use crate::common::feed::{Key, Reader, run};
 use crate::common::worker::{event, event_with};
 use crate::common::{Deployment, Server};
 
-/// Keys of `count` events, spread over 20 executions on both shards, from an event id on.
+/// Returns `count` keys with ascending event ids, starting at `from`, distributed over 20 executions on both shards.
 fn keys(count: i64, from: i64) -> Vec<Key> {
     (0..count).map(|n| (1000 + n % 20, from + n)).collect()
 }
@@ -21,7 +22,7 @@ fn count(payload: &Value, field: &str) -> i64 {
     payload[field].as_i64().unwrap_or_else(|| panic!("{payload}"))
 }
 
-/// The refused indexes with their codes.
+/// Returns the rejected indexes with their codes.
 fn refused(payload: &Value) -> BTreeMap<usize, String> {
     let rejected = payload["rejected"].as_array().unwrap().iter();
     let entry = |one: &Value| {
@@ -35,7 +36,7 @@ async fn without_feed(deployment: &Deployment) -> Server {
 }
 
 #[tokio::test]
-async fn eight_workers_with_the_same_batch_store_each_event_once() {
+async fn eight_workers_that_send_the_same_batch_store_each_event_once() {
     let deployment = Deployment::start(2).await;
     let (one, other) = tokio::join!(without_feed(&deployment), without_feed(&deployment));
     let keys = keys(4000, 1);
@@ -56,7 +57,7 @@ async fn eight_workers_with_the_same_batch_store_each_event_once() {
 }
 
 #[tokio::test]
-async fn five_bad_events_of_5000_are_told_by_index_and_the_others_land() {
+async fn five_invalid_events_of_5000_are_rejected_by_index_and_the_others_are_stored() {
     let deployment = Deployment::start(2).await;
     let server = without_feed(&deployment).await;
     let keys = keys(5000, 1);
@@ -73,7 +74,7 @@ async fn five_bad_events_of_5000_are_told_by_index_and_the_others_land() {
     for (index, fields) in &bad {
         events[*index].as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     }
-    assert!(json!(events).to_string().len() > 9_000_000, "a batch as large as batches are");
+    assert!(json!(events).to_string().len() > 9_000_000, "the batch must be about as large as the limit");
     let payload = server.project(&events).await;
     assert_eq!((count(&payload, "projected"), count(&payload, "duplicates")), (4995, 0));
     let expected: BTreeMap<usize, String> = bad.iter().map(|(index, _)| (*index, "INVALID_INPUT".to_owned())).collect();
@@ -87,7 +88,7 @@ async fn five_bad_events_of_5000_are_told_by_index_and_the_others_land() {
 }
 
 #[tokio::test]
-async fn of_one_id_twice_in_a_batch_the_first_counts() {
+async fn the_first_valid_event_with_an_id_in_a_batch_is_stored() {
     let deployment = Deployment::start(2).await;
     let server = without_feed(&deployment).await;
     let events = [
@@ -104,7 +105,7 @@ async fn of_one_id_twice_in_a_batch_the_first_counts() {
     assert_eq!(status, [("first".to_owned(),)]);
 }
 
-/// Fields that are bad, and the code.
+/// Returns invalid fields with their codes.
 fn bad_fields() -> Vec<(Value, &'static str)> {
     let mut cases = Vec::new();
     let mut invalid = |fields: Value| cases.push((fields, "INVALID_INPUT"));
@@ -121,7 +122,7 @@ fn bad_fields() -> Vec<(Value, &'static str)> {
         }
         invalid(json!({ field: -5 }));
     }
-    // A log whose last id leaves no room would take no event more.
+    // A log whose last id is the maximum could not get another event.
     invalid(json!({ "eventId": "9223372036854775807" }));
     for event_type in [" ", "a\0", &"x".repeat(256), &"x".repeat(1 << 20)] {
         invalid(json!({ "type": event_type }));
@@ -178,12 +179,12 @@ fn bad_fields() -> Vec<(Value, &'static str)> {
 }
 
 #[tokio::test]
-async fn every_bad_event_is_refused_by_index_and_leaves_nothing() {
+async fn every_invalid_event_is_rejected_by_index_and_not_stored() {
     let deployment = Deployment::start(2).await;
     let server = without_feed(&deployment).await;
     let mut wrong = Vec::new();
     let (mut landed, cases) = (0, bad_fields());
-    // Few at a time, as some are large; each between two good ones.
+    // Each invalid event is sent between two valid ones. The batches are small, because some events are large.
     for (n, (fields, code)) in (1..).zip(&cases) {
         let events = [event((1, 3 * n)), event_with((1, 3 * n + 1), fields), event((1, 3 * n + 2))];
         let payload = server.project(&events).await;
@@ -226,7 +227,7 @@ async fn stored(deployment: &Deployment, (execution, event): Key) -> Row {
 }
 
 #[tokio::test]
-async fn absent_values_have_their_defaults_and_unknown_ones_are_kept() {
+async fn absent_values_get_their_defaults_and_unknown_fields_are_kept() {
     let deployment = Deployment::start(2).await;
     let server = without_feed(&deployment).await;
     let entry: i64 = server.register_entry("flow", &json!({ "kind": "playbook" })).await.parse().unwrap();
@@ -290,7 +291,7 @@ async fn absent_values_have_their_defaults_and_unknown_ones_are_kept() {
 }
 
 #[tokio::test]
-async fn what_lands_can_be_read_again() {
+async fn extreme_values_of_a_stored_event_can_be_read() {
     let deployment = Deployment::start(2).await;
     let server = without_feed(&deployment).await;
     let deep = (0..100).fold(json!(1), |inner, _| json!([inner]));
@@ -306,7 +307,7 @@ async fn what_lands_can_be_read_again() {
 }
 
 #[tokio::test]
-async fn what_the_database_refuses_is_told_by_index_and_the_rest_lands() {
+async fn events_that_the_database_refuses_are_rejected_by_index_and_the_rest_is_stored() {
     let deployment = Deployment::start(1).await;
     let server = without_feed(&deployment).await;
     let mut shard = deployment.shard(0).await;
@@ -333,7 +334,7 @@ async fn what_the_database_refuses_is_told_by_index_and_the_rest_lands() {
     for (index, fields, _) in &offences {
         events[*index].as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     }
-    // The refusal of an id befalls each event under it.
+    // If an event is rejected, later events with the same id are rejected too.
     events.push(events[0].clone());
     let payload = server.project(&events).await;
     assert_eq!((count(&payload, "projected"), count(&payload, "duplicates")), (2995, 0), "{payload}");
@@ -350,7 +351,7 @@ async fn what_the_database_refuses_is_told_by_index_and_the_rest_lands() {
 }
 
 #[tokio::test]
-async fn when_all_is_refused_the_work_ends_and_every_event_is_answered() {
+async fn a_batch_that_the_database_refuses_completely_is_rejected_with_bounded_work() {
     let deployment = Deployment::start(1).await;
     let server = without_feed(&deployment).await;
     run(&mut deployment.shard(0).await, "ALTER TABLE noetl.event ADD CONSTRAINT closed CHECK (node_name <> 'step')")
@@ -360,7 +361,7 @@ async fn when_all_is_refused_the_work_ends_and_every_event_is_answered() {
     assert_eq!((count(&payload, "projected"), count(&payload, "duplicates")), (0, 0), "{}", payload["userErrors"]);
     let codes = refused(&payload);
     assert_eq!(codes.len(), 5000);
-    // What was not tried says so, and may be sent again; what was is the sender's to mend.
+    // Events that were not tried are retryable. Events that the database refused are the sender's mistake.
     let not_tried = payload["rejected"].as_array().unwrap().iter().filter(|one| one["retryable"] == true).count();
     let mendable = codes.values().filter(|code| *code == "INVALID_INPUT").count();
     assert!(mendable >= 100 && not_tried + mendable == 5000, "{mendable} {not_tried}");
@@ -368,7 +369,7 @@ async fn when_all_is_refused_the_work_ends_and_every_event_is_answered() {
 }
 
 #[tokio::test]
-async fn projected_events_arrive_on_the_live_feed() {
+async fn projected_events_are_delivered_once_on_the_live_feed() {
     let deployment = Deployment::start(2).await;
     let (server, other) = tokio::join!(deployment.replica(), deployment.replica());
     deployment.feeds_begun().await;
@@ -384,7 +385,7 @@ async fn projected_events_arrive_on_the_live_feed() {
 }
 
 #[tokio::test]
-async fn a_batch_has_1_to_5000_events_and_a_body_its_limit() {
+async fn a_batch_has_1_to_5000_events_and_a_body_over_the_limit_is_refused() {
     let deployment = Deployment::start(1).await;
     let server = without_feed(&deployment).await;
     let many: Vec<Value> = keys(5001, 1).iter().map(|key| event(*key)).collect();
@@ -397,7 +398,8 @@ async fn a_batch_has_1_to_5000_events_and_a_body_its_limit() {
     let body = json!({ "query": "mutation { a }", "variables": { "a": "x".repeat(64 << 20) } }).to_string();
     let post = reqwest::Client::new().post(format!("{}/graphql", server.url));
     let answer = post.header("content-type", "application/json").body(body).send().await;
-    // The server does not wait for the rest; whether the client reads the answer while it still writes is its own affair.
+    // The server responds before it has read the whole body. The client may fail while it still writes, and then gets
+    // no response.
     if let Ok(answer) = answer {
         assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE);
         assert_eq!(answer.json::<Value>().await.unwrap()["errors"][0]["extensions"]["code"], "LIMIT_EXCEEDED");

@@ -1,5 +1,5 @@
-//! An execution's state is exact whenever it is read: whatever is stored of it, however late an event commits, whoever
-//! advances it at the same time, and wherever a process died.
+//! Reads of an execution's state are always exact: with any stored snapshot, with late commits, during concurrent
+//! advances, and after crashes.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const ADVANCE: &str = "mutation($ids: [ID!]!) { advanceProjections(input: {execu
     userErrors { code field }
 } }";
 
-/// An execution on a server whose own projector is off, so that nothing is advanced but by the test.
+/// An execution on a server without projector, so that only the test advances it.
 struct Setup {
     deployment: Deployment,
     server: Server,
@@ -48,7 +48,7 @@ pub(crate) async fn execution(server: &Server) -> i64 {
     payload["execution"]["id"].as_str().unwrap().parse().unwrap()
 }
 
-/// An event of a step, as another server may write it. Its id lies `offset` behind the execution's.
+/// Writes an event of a step, as another server does. The event id is the execution id plus `offset`.
 pub(crate) async fn write(
     to: impl Executor<'_, Database = Postgres>,
     execution: i64,
@@ -71,7 +71,7 @@ pub(crate) async fn write(
     .unwrap();
 }
 
-/// A loop of 100 with this many iterations issued.
+/// Writes the events of a loop with 100 expected iterations, of which the given number is issued.
 async fn write_loop(shard: &mut PgConnection, id: i64, iterations: i64) {
     write(&mut *shard, id, 100, "step.enter", "{}", r#"{"iterations_expected": 100}"#).await;
     for n in 0..iterations {
@@ -90,7 +90,7 @@ impl Setup {
         payload["advanced"][0].clone()
     }
 
-    /// The state as the whole log tells it.
+    /// Returns the state after a rebuild from the whole log.
     async fn rebuilt(&mut self) -> Value {
         run(&mut self.shard, "DELETE FROM noetl.projection_snapshot").await;
         let mut state = self.state().await;
@@ -129,7 +129,7 @@ fn iterations(state: &Value) -> (i64, i64) {
 }
 
 #[tokio::test]
-async fn a_worker_reads_its_own_writes_whether_or_not_they_are_advanced() {
+async fn a_worker_reads_its_own_writes_before_and_after_they_are_advanced() {
     let mut it = setup().await;
     write_loop(&mut it.shard, it.id, 3).await;
     let fresh = it.state().await;
@@ -141,7 +141,7 @@ async fn a_worker_reads_its_own_writes_whether_or_not_they_are_advanced() {
     let stored = it.state().await;
     let snapshot = &stored["snapshot"];
     assert_eq!((&snapshot["behindBy"], &snapshot["schemaVersion"]), (&json!("0"), &json!(1)));
-    assert_eq!(it.advance().await["folded"], json!("0"), "there was nothing to fold");
+    assert_eq!(it.advance().await["folded"], json!("0"), "no event is left to fold");
 
     write(&mut it.shard, it.id, 110, "command.completed", r#"{"command_id": "i1"}"#, "{}").await;
     write(&mut it.shard, it.id, 111, "ctx.updated", "{}", r#"{"values": {"page": 2}}"#).await;
@@ -156,7 +156,7 @@ async fn a_worker_reads_its_own_writes_whether_or_not_they_are_advanced() {
 }
 
 #[tokio::test]
-async fn the_list_follows_what_is_advanced_and_says_at_once_what_ended() {
+async fn the_list_shows_advanced_states_and_shows_endings_immediately() {
     let mut it = setup().await;
     let list = "{ executions(first: 5) { nodes { id status endedAt error } } }";
     let stored = async |shard: &mut PgConnection| -> (String, Option<String>) {
@@ -168,7 +168,7 @@ async fn the_list_follows_what_is_advanced_and_says_at_once_what_ended() {
     it.advance().await;
     assert_eq!(stored(&mut it.shard).await, ("COMPLETED".to_owned(), Some("playbook.completed".to_owned())));
 
-    // An execution that another server started has a row as soon as it is advanced.
+    // An execution that another server started gets a row when it is advanced.
     let other = it.id + 1_000_000;
     write(&mut it.shard, other, 1, "playbook_started", "{}", r#"{"path": "theirs", "workload": {"x": 1}}"#).await;
     assert_eq!(state(&it.server, other).await, Value::Null);
@@ -178,7 +178,7 @@ async fn the_list_follows_what_is_advanced_and_says_at_once_what_ended() {
     assert_eq!((&theirs["path"], &theirs["status"]), (&json!("theirs"), &json!("RUNNING")));
     assert!(theirs["startedAt"].is_string());
 
-    // Whatever order its events come in: the entry is known from its start, though that came last.
+    // The catalog entry is taken from the start event, even if that event comes last.
     let reversed = it.id + 2_000_000;
     write(&mut it.shard, reversed, 2, "step.enter", "{}", "{}").await;
     advance(&it.server, &[reversed]).await;
@@ -195,9 +195,9 @@ async fn the_list_follows_what_is_advanced_and_says_at_once_what_ended() {
 }
 
 #[tokio::test]
-async fn events_with_old_ids_and_late_commits_are_in_the_next_read() {
+async fn the_next_read_includes_events_with_small_ids_and_late_commits() {
     let mut it = setup().await;
-    // Begun before everything, committed after the snapshot.
+    // This transaction begins before all others and commits after the snapshot was stored.
     let mut early = it.deployment.shard(0).await;
     let mut late = early.begin().await.unwrap();
     write(&mut *late, it.id, 150, "command.completed", r#"{"command_id": "i0"}"#, "{}").await;
@@ -207,7 +207,7 @@ async fn events_with_old_ids_and_late_commits_are_in_the_next_read() {
 
     write_loop(&mut it.shard, it.id, 3).await;
     it.advance().await;
-    // Ids far below the snapshot's version.
+    // The ids of these events are far below the snapshot's version.
     write(&mut it.shard, it.id, 2, "ctx.updated", "{}", r#"{"values": {"page": 1}}"#).await;
     let behind = it.state().await;
     assert_eq!((iterations(&behind), &behind["context"]), ((3, 0), &json!({ "page": 1 })));
@@ -222,7 +222,7 @@ async fn events_with_old_ids_and_late_commits_are_in_the_next_read() {
 }
 
 #[tokio::test]
-async fn a_snapshot_that_was_changed_is_of_another_shape_or_of_another_database_is_not_used() {
+async fn a_snapshot_that_is_altered_or_of_another_shape_or_database_is_ignored() {
     let mut it = setup().await;
     write_loop(&mut it.shard, it.id, 2).await;
     for (set, reason) in [
@@ -241,8 +241,8 @@ async fn a_snapshot_that_was_changed_is_of_another_shape_or_of_another_database_
         let before = it.ignored(reason).await;
         let state = it.state().await;
         assert_eq!((&state["steps"], &state["snapshot"]), (&good["steps"], &Value::Null), "{set}");
-        assert!(it.ignored(reason).await > before, "{set} is counted");
-        // Advancing puts a good one in its place.
+        assert!(it.ignored(reason).await > before, "{set} is not counted");
+        // The next advance stores a valid snapshot.
         let advanced = it.advance().await;
         assert_eq!(advanced["folded"], advanced["appliedCount"], "{set}");
         assert_eq!(it.state().await["snapshot"]["behindBy"], json!("0"), "{set}");
@@ -250,7 +250,7 @@ async fn a_snapshot_that_was_changed_is_of_another_shape_or_of_another_database_
 }
 
 #[tokio::test]
-async fn what_others_keep_beside_a_snapshot_stays() {
+async fn routing_meta_of_other_servers_is_kept_when_a_snapshot_is_saved() {
     let mut it = setup().await;
     it.advance().await;
     it.change_snapshot(r#"meta = meta || '{"routing_meta": {"kept": true}}'"#).await;
@@ -259,7 +259,7 @@ async fn what_others_keep_beside_a_snapshot_stays() {
     let kept = "SELECT meta -> 'routing_meta' FROM noetl.projection_snapshot";
     let read: Value = sqlx::query_scalar(kept).fetch_one(&mut it.shard).await.unwrap();
     assert_eq!(read, json!({ "kept": true }));
-    // Also where the snapshot itself is of no use, and is replaced.
+    // Also when the snapshot itself is ignored and replaced.
     it.change_snapshot("meta = meta - 'schema'").await;
     it.advance().await;
     let read: Value = sqlx::query_scalar(kept).fetch_one(&mut it.shard).await.unwrap();
@@ -268,20 +268,20 @@ async fn what_others_keep_beside_a_snapshot_stays() {
 }
 
 #[tokio::test]
-async fn an_older_snapshot_that_is_written_late_is_refused() {
+async fn an_older_snapshot_never_overwrites_a_newer_one() {
     let mut it = setup().await;
     let options = it.deployment.shard_dsns[0].parse().unwrap();
     let slow = Database::new(DatabaseName::Cluster, options, 2);
     write_loop(&mut it.shard, it.id, 1).await;
     let older = snapshots::read(&slow, &[it.id]).await.unwrap();
-    // Of the same version, but of an earlier moment.
+    // The stored snapshot has the same version but is from a later moment.
     write(&mut it.shard, it.id, 50, "ctx.updated", "{}", r#"{"values": {"page": 1}}"#).await;
     it.advance().await;
     let standing = it.state().await;
     snapshots::save(&slow, &older).await.unwrap();
     assert_eq!(it.state().await, standing);
 
-    // The same with a cancellation that the older one does not know: the list does not go back either.
+    // The older snapshot does not include a cancellation. Saving it must not change the list's status back.
     let older = snapshots::read(&slow, &[it.id]).await.unwrap();
     let cancel = "mutation($id: ID!) { cancelExecution(input: {id: $id}) { userErrors { message } } }";
     it.server.data(cancel, json!({ "id": it.id.to_string() })).await;
@@ -292,7 +292,7 @@ async fn an_older_snapshot_that_is_written_late_is_refused() {
 }
 
 #[tokio::test]
-async fn writers_and_many_who_advance_at_once_leave_one_exact_state() {
+async fn concurrent_writers_and_advances_end_in_one_exact_state() {
     const WRITERS: i64 = 4;
     const EVENTS: i64 = 60;
     let mut it = setup().await;
@@ -302,7 +302,7 @@ async fn writers_and_many_who_advance_at_once_leave_one_exact_state() {
         for n in 0..EVENTS {
             let command = format!(r#"{{"command_id": "w{writer}-{n}"}}"#);
             let mut tx = shard.begin().await.unwrap();
-            // Ids of the writers interleave and fall as often as they rise.
+            // Event ids of different writers interleave, and the ids of one writer are not in order.
             let offset = 1000 + ((n * 37) % EVENTS) * WRITERS + writer;
             write(&mut *tx, it.id, offset, "command.completed", &command, "{}").await;
             tx.commit().await.unwrap();
@@ -317,13 +317,13 @@ async fn writers_and_many_who_advance_at_once_leave_one_exact_state() {
             assert_eq!(payload["failed"], json!([]));
             let state = state(replica, id).await;
             let applied: i64 = state["snapshot"]["appliedCount"].as_str().unwrap().parse().unwrap();
-            assert!(applied >= last, "a stored state never goes back");
+            assert!(applied >= last, "a stored state went back");
             last = applied;
         }
     }));
     tokio::join!(writers, advancers);
     let advanced = it.advance().await;
-    assert_eq!(advanced["appliedCount"], json!((2 + WRITERS * EVENTS).to_string()), "each event once");
+    assert_eq!(advanced["appliedCount"], json!((2 + WRITERS * EVENTS).to_string()), "each event is applied once");
     let mut stored = it.state().await;
     stored.as_object_mut().unwrap().remove("snapshot");
     assert_eq!(iterations(&stored), (WRITERS * EVENTS, WRITERS * EVENTS));
@@ -331,7 +331,7 @@ async fn writers_and_many_who_advance_at_once_leave_one_exact_state() {
 }
 
 #[tokio::test]
-async fn each_execution_of_a_request_fails_or_advances_on_its_own() {
+async fn each_execution_of_an_advance_request_fails_or_succeeds_separately() {
     let it = setup().await;
     it.server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
     let inbox = it.server.register("inbox").await["subscription"]["id"].as_str().unwrap().to_owned();
@@ -350,7 +350,7 @@ async fn each_execution_of_a_request_fails_or_advances_on_its_own() {
 }
 
 #[tokio::test]
-async fn what_a_value_cannot_hold_stands_as_its_text() {
+async fn values_beyond_json_limits_are_kept_as_text() {
     let mut it = setup().await;
     let deep = format!("{}1{}", "[".repeat(300), "]".repeat(300));
     write(&mut it.shard, it.id, 2, "ctx.updated", "{}", &format!(r#"{{"values": {{"deep": {deep}}}}}"#)).await;
@@ -369,11 +369,11 @@ async fn what_a_value_cannot_hold_stands_as_its_text() {
         assert!(state["steps"][0]["result"].as_str().unwrap().starts_with("1000"));
         it.advance().await;
     }
-    assert_eq!(it.state().await["snapshot"]["behindBy"], json!("0"), "it was stored, and is read back");
+    assert_eq!(it.state().await["snapshot"]["behindBy"], json!("0"), "the state was not stored and loaded");
 }
 
 #[tokio::test]
-async fn a_process_that_dies_while_it_advances_leaves_nothing_half_done() {
+async fn a_process_killed_during_an_advance_leaves_an_exact_state() {
     let mut it = setup().await;
     write_loop(&mut it.shard, it.id, 5).await;
     let settings = [QUIET[0], QUIET[1], ("NOETL_FAULT_POINT", "advance.read")];
@@ -383,7 +383,7 @@ async fn a_process_that_dies_while_it_advances_leaves_nothing_half_done() {
     assert_eq!(it.state().await["snapshot"], Value::Null);
     assert_eq!(it.advance().await["appliedCount"], json!("7"));
 
-    // At random, too: whatever is stored then is exact.
+    // The process is also killed at random times. The stored state must be exact each time.
     for round in 0..6_u64 {
         let mut doomed = it.deployment.replica_with(&QUIET).await;
         let offset = 300 + i64::try_from(round).unwrap();
@@ -397,7 +397,7 @@ async fn a_process_that_dies_while_it_advances_leaves_nothing_half_done() {
         let (dispatched, completed) = iterations(&it.state().await);
         assert_eq!((dispatched, completed), (6 + i64::try_from(round).unwrap(), 1 + i64::try_from(round).unwrap()));
     }
-    eventually("the dead have let go", async || {
+    eventually("the locks of the killed processes are released", async || {
         let waiting = advance(&it.server, &[it.id]).await;
         (waiting["failed"] == json!([])).then_some(())
     })

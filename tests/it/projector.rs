@@ -1,5 +1,5 @@
-//! The projector keeps snapshots and the list of executions current, whoever dies meanwhile, and `executionChanges` tells
-//! of every change.
+//! The projector keeps snapshots and the list of executions current although replicas are killed, and
+//! `executionChanges` delivers every change.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::projections::{execution, state, write};
 const CHANGES: &str =
     "subscription($id: ID!) { executionChanges(id: $id) { id status context steps { name status } } }";
 
-/// Writes events of many executions while `meanwhile` runs; answers how many each has beside its started one.
+/// Writes `rounds` events to each execution, one after another, to all executions concurrently.
 async fn write_all(deployment: &Deployment, ids: &[i64], rounds: i64) {
     join_all(ids.iter().map(async |id| {
         for n in 0..rounds {
@@ -33,7 +33,7 @@ fn shard_of(deployment: &Deployment, id: i64) -> u16 {
     noetl_graphql::domain::shard::ShardMap::even(shards).shard_of(noetl_graphql::domain::ids::Id::new(id))
 }
 
-/// Waits until nothing of the execution is missing from its snapshot.
+/// Waits until the execution's snapshot includes all `applied` events.
 async fn current(server: &Server, id: i64, applied: i64) -> Value {
     let applied = applied.to_string();
     eventually("the projector has advanced it", async || {
@@ -59,7 +59,7 @@ async fn assert_all_acknowledged(deployment: &Deployment) {
 }
 
 #[tokio::test]
-async fn snapshots_and_the_list_follow_the_log() {
+async fn the_projector_keeps_snapshots_and_the_execution_list_current() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
@@ -77,7 +77,7 @@ async fn snapshots_and_the_list_follow_the_log() {
 }
 
 #[tokio::test]
-async fn nothing_is_left_behind_when_replicas_are_killed() {
+async fn every_snapshot_becomes_current_although_replicas_are_killed() {
     const ROUNDS: i64 = 60;
     let deployment = Deployment::start(2).await;
     let steady = deployment.replica().await;
@@ -96,13 +96,13 @@ async fn nothing_is_left_behind_when_replicas_are_killed() {
     tokio::join!(write_all(&deployment, &ids, ROUNDS), kills);
     for id in &ids {
         let state = current(&steady, *id, ROUNDS + 1).await;
-        assert_eq!(state["steps"][0]["attempt"], json!(ROUNDS), "every command once");
+        assert_eq!(state["steps"][0]["attempt"], json!(ROUNDS), "every command is applied once");
     }
     assert_eq!(deployment.sum_over_shards("SELECT count(*) FROM noetl.projection_snapshot").await, 8);
 }
 
 #[tokio::test]
-async fn a_message_is_acknowledged_only_when_its_work_is_done() {
+async fn a_message_is_acknowledged_only_after_its_projection_is_stored() {
     for point in ["projector.taken", "projector.advanced"] {
         let deployment = Deployment::start(0).await;
         let started = deployment.replica_with(&[("NOETL_PROJECTOR", "false")]).await;
@@ -111,14 +111,15 @@ async fn a_message_is_acknowledged_only_when_its_work_is_done() {
         let doomed = deployment.command("serve").env("NOETL_FAULT_POINT", point).status();
         let status = tokio::time::timeout(PATIENCE, doomed).await.unwrap().unwrap();
         assert!(!status.success(), "{point}");
-        // The only event there is: if it was acknowledged already, nothing would bring it again.
+        // This is the only event. If it was acknowledged before its projection was stored, it would not be delivered
+        // again.
         let server = deployment.replica().await;
         current(&server, id, 1).await;
     }
 }
 
 #[tokio::test]
-async fn it_goes_on_when_the_broker_comes_back_with_nothing() {
+async fn the_projector_continues_after_the_broker_lost_all_its_data() {
     let mut deployment = Deployment::start(0).await;
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
@@ -133,7 +134,7 @@ async fn it_goes_on_when_the_broker_comes_back_with_nothing() {
 }
 
 #[tokio::test]
-async fn a_reader_of_an_execution_sees_it_now_and_after_each_change() {
+async fn execution_changes_deliver_the_current_state_and_then_each_change() {
     let deployment = Deployment::start(0).await;
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
@@ -152,7 +153,7 @@ async fn a_reader_of_an_execution_sees_it_now_and_after_each_change() {
         write(&mut shard, other, offset, event_type, r#"{"command_id": "c"}"#, "{}").await;
         write(&mut shard, id, offset, event_type, r#"{"command_id": "c"}"#, "{}").await;
         let mut changed = next().await;
-        // The event that started it may have been on its way still.
+        // The change of the start event may be delivered late.
         while changed["steps"] == json!([]) {
             changed = next().await;
         }
@@ -161,7 +162,7 @@ async fn a_reader_of_an_execution_sees_it_now_and_after_each_change() {
     write(&mut shard, id, 14, "playbook_completed", "{}", "{}").await;
     assert_eq!(next().await["status"], json!("COMPLETED"));
 
-    // A burst is told as few times as it takes, the last time whole.
+    // Several changes of a burst may be combined into one item. The last item has the final state.
     for n in 0..200 {
         write(&mut shard, id, 20 + n, "ctx.updated", "{}", &format!(r#"{{"values": {{"n": {n}}}}}"#)).await;
     }
@@ -173,7 +174,7 @@ async fn a_reader_of_an_execution_sees_it_now_and_after_each_change() {
 }
 
 #[tokio::test]
-async fn an_execution_that_is_not_there_has_no_changes() {
+async fn execution_changes_of_an_unknown_or_invalid_id_are_an_error() {
     let deployment = Deployment::start(0).await;
     let server = deployment.replica().await;
     for (id, code) in [("12345", "NOT_FOUND"), ("abc", "INVALID_INPUT")] {

@@ -1,4 +1,4 @@
-//! At most one live subscription per path, whatever races.
+//! A path has at most one live subscription, for any concurrent requests.
 
 use std::collections::HashSet;
 
@@ -20,7 +20,7 @@ fn id(payload: &Value) -> &str {
 }
 
 #[tokio::test]
-async fn concurrent_registers_of_one_path_give_one_id() {
+async fn concurrent_registrations_of_one_path_return_one_subscription() {
     let deployment = Deployment::start(2).await;
     let (one, other) = with_entry(&deployment).await;
     let registers = (0..64).map(|n| if n % 2 == 0 { one.register("inbox") } else { other.register("inbox") });
@@ -33,7 +33,7 @@ async fn concurrent_registers_of_one_path_give_one_id() {
 }
 
 #[tokio::test]
-async fn register_racing_with_activate_leaves_at_most_one_live() {
+async fn concurrent_register_and_activate_leave_at_most_one_live_subscription() {
     let deployment = Deployment::start(2).await;
     let (one, other) = with_entry(&deployment).await;
     let first = one.register("inbox").await;

@@ -1,5 +1,5 @@
-//! The built-in relay delivers every outbox row to a stream, at least once and with an id by which the stream knows it
-//! again, whatever dies in between.
+//! The built-in relay delivers every outbox row to a stream, at least once. After a crash, the stream recognises
+//! duplicates by their message id.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ async fn broker(deployment: &Deployment) -> Context {
     jetstream::new(async_nats::connect(deployment.nats.url()).await.unwrap())
 }
 
-/// A message: its id, its subject, its payload.
+/// A message: id, subject and payload.
 type Message = (String, String, Value);
 
 async fn messages(deployment: &Deployment, stream: &str) -> Vec<Message> {
@@ -47,7 +47,7 @@ async fn all_published(deployment: &Deployment, rows: i64) {
     .await;
 }
 
-/// Each row is in the stream once, and each execution's rows are in their order.
+/// Panics unless each row is in the stream once and the rows of each execution are in outbox order.
 fn check(messages: &[Message], rows: i64) {
     let ids: BTreeSet<&String> = messages.iter().map(|(id, ..)| id).collect();
     assert_eq!((ids.len(), messages.len()), (usize::try_from(rows).unwrap(), usize::try_from(rows).unwrap()));
@@ -59,14 +59,14 @@ fn check(messages: &[Message], rows: i64) {
 }
 
 #[tokio::test]
-async fn every_row_is_delivered_once_and_in_its_execution_s_order() {
+async fn every_row_is_delivered_once_and_in_the_order_of_its_execution() {
     let deployment = Deployment::start(2).await;
     let rows = fill(&deployment, 20, 50).await;
     let (one, _other) = tokio::join!(deployment.replica(), deployment.replica());
     all_published(&deployment, rows).await;
     check(&messages(&deployment, STREAM).await, rows);
 
-    // What a client starts is told to the workers.
+    // The workers are notified of an execution that a client starts.
     one.register_entry("process", &json!({ "kind": "playbook" })).await;
     let started = one.execute(json!({ "path": "process", "executionPool": "gpu" })).await;
     let id = started["execution"]["id"].as_str().unwrap();
@@ -76,7 +76,7 @@ async fn every_row_is_delivered_once_and_in_its_execution_s_order() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_there_is_used_as_it_is() {
+async fn an_existing_stream_is_used_without_changing_its_settings() {
     let deployment = Deployment::start(1).await;
     let config = Config {
         name: "theirs".to_owned(),
@@ -94,7 +94,7 @@ async fn a_stream_that_is_there_is_used_as_it_is() {
     assert!(context.get_stream(STREAM).await.is_err());
 }
 
-/// What a dead relay held comes back, as if its leases had passed.
+/// Expires the leases of a killed relay.
 async fn leases_pass(deployment: &Deployment) {
     for shard in 0..deployment.shard_dsns.len() {
         deployment.on_shard(shard, "UPDATE noetl.outbox SET lease_until = now() WHERE status = 'IN_FLIGHT'").await;
@@ -102,7 +102,7 @@ async fn leases_pass(deployment: &Deployment) {
 }
 
 #[tokio::test]
-async fn a_relay_killed_again_and_again_loses_nothing_and_repeats_nothing() {
+async fn a_relay_that_is_killed_repeatedly_loses_and_repeats_no_row() {
     let deployment = Deployment::start(2).await;
     let rows = fill(&deployment, 100, 60).await;
     for kill in 1..=4 {
@@ -119,9 +119,10 @@ async fn a_relay_killed_again_and_again_loses_nothing_and_repeats_nothing() {
     check(&messages(&deployment, STREAM).await, rows);
 }
 
-/// The stream has the rows, but nobody knows: they are published again, and the stream knows them by their ids.
+/// The rows are in the stream but not settled. The relay publishes them again, and the stream recognises them by their
+/// ids.
 #[tokio::test]
-async fn a_relay_that_dies_before_it_settles_repeats_nothing() {
+async fn a_relay_that_dies_between_publish_and_settle_repeats_no_row() {
     let deployment = Deployment::start(1).await;
     let mut doomed = deployment.replica_with(&[("NOETL_FAULT_POINT", "relay.published")]).await;
     let rows = fill(&deployment, 10, 10).await;
@@ -135,7 +136,7 @@ async fn a_relay_that_dies_before_it_settles_repeats_nothing() {
 }
 
 #[tokio::test]
-async fn a_relay_that_is_stopped_holds_nothing() {
+async fn a_stopped_relay_leaves_no_row_in_flight() {
     let deployment = Deployment::start(1).await;
     fill(&deployment, 100, 50).await;
     let server = deployment.replica().await;
@@ -148,7 +149,7 @@ async fn a_relay_that_is_stopped_holds_nothing() {
 }
 
 async fn connected(server: &Server, wanted: bool) {
-    eventually("the server notices the broker", async || {
+    eventually("the server has noticed the state of the broker", async || {
         let status = server.data("{ eventStream { connected } }", Value::Null).await;
         (status["eventStream"]["connected"] == wanted).then_some(())
     })
@@ -156,7 +157,7 @@ async fn connected(server: &Server, wanted: bool) {
 }
 
 #[tokio::test]
-async fn rows_wait_for_a_broker_that_is_down() {
+async fn rows_are_not_claimed_while_the_broker_is_down() {
     let mut deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
     let first = fill(&deployment, 10, 1).await;
@@ -164,9 +165,9 @@ async fn rows_wait_for_a_broker_that_is_down() {
     deployment.nats.kill_9().await;
     connected(&server, false).await;
     deployment.fill_outbox(0, &deployment.ids_on(0, 1000, 40), 5).await;
-    // The relay has looked, and left them alone.
+    // The relay has checked the broker and claims no row.
     let looked = server.metric("noetl_outbox_relay_pauses_total").await;
-    eventually("the relay looks again", async || {
+    eventually("the relay checks the broker again", async || {
         (server.metric("noetl_outbox_relay_pauses_total").await > looked + 1.0).then_some(())
     })
     .await;
@@ -176,9 +177,9 @@ async fn rows_wait_for_a_broker_that_is_down() {
     check(&messages(&deployment, STREAM).await[10..], 200);
 }
 
-/// A row that can't be delivered says why, waits longer each time, and holds up its own execution only.
+/// An undeliverable row shows the reason, backs off longer after each attempt, and delays only its own execution.
 #[tokio::test]
-async fn a_row_that_can_t_be_delivered_fails_with_a_reason() {
+async fn an_undeliverable_row_fails_with_a_reason_and_delays_only_its_execution() {
     let deployment = Deployment::start(1).await;
     let bad = "INSERT INTO noetl.outbox (execution_id, event_id, subject, payload, payload_codec) VALUES
         (1, 1, NULL, '{}', 'json'),
@@ -191,7 +192,7 @@ async fn a_row_that_can_t_be_delivered_fails_with_a_reason() {
         (7, 1, 'noetl.commands.a.7', '{\"n\": 1}', 'json')";
     deployment.on_shard(0, bad).await;
     let _server = deployment.replica().await;
-    let rows = eventually("all are tried", async || {
+    let rows = eventually("all rows are tried", async || {
         let rows = deployment.outbox(0).await;
         let done = rows[..6].iter().all(|row| row.last_error.is_some()) && rows[7].status == "PUBLISHED";
         done.then_some(rows)
@@ -201,14 +202,18 @@ async fn a_row_that_can_t_be_delivered_fails_with_a_reason() {
     for (row, reason) in rows.iter().zip(reasons) {
         assert!(row.last_error.as_ref().unwrap().contains(reason), "{row:?}");
     }
-    assert_eq!((rows[6].status.as_str(), rows[6].attempts), ("PENDING", 0), "it waits for the row ahead of it");
+    assert_eq!(
+        (rows[6].status.as_str(), rows[6].attempts),
+        ("PENDING", 0),
+        "it waits for the earlier row of its execution"
+    );
     let due = "status = 'FAILED' AND available_at >= updated_at + interval '1 second' * power(2, attempts - 1)";
     assert_eq!(deployment.outbox_rows(due).await, deployment.outbox_rows("status = 'FAILED'").await);
     let messages = messages(&deployment, STREAM).await;
     assert_eq!(messages.iter().map(|(_, subject, _)| subject.as_str()).collect::<Vec<_>>(), ["noetl.commands.a.7"]);
 
     deployment.on_shard(0, "UPDATE noetl.outbox SET subject = 'noetl.commands.a.1' WHERE outbox_id = 1").await;
-    eventually("the execution goes on", async || {
+    eventually("the rows of the execution are published", async || {
         (deployment.outbox_rows("execution_id = 1 AND status = 'PUBLISHED'").await == 2).then_some(())
     })
     .await;

@@ -1,4 +1,4 @@
-//! A replica whose live events nobody reads takes none from the broker, and whoever reads them next misses nothing.
+//! A replica without readers of live events fetches no messages from the broker, and the next reader misses no event.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::common::feed::Reader;
 use crate::common::{Deployment, eventually};
 
-/// Requests for messages that live feeds have placed with the broker.
+/// Returns the number of open requests for messages that live feeds have sent to the broker.
 async fn asked_for(deployment: &Deployment) -> usize {
     let (_, stream) = deployment.broker().await;
     let consumers: Vec<Info> = stream.consumers().try_collect().await.unwrap();
@@ -17,7 +17,7 @@ async fn asked_for(deployment: &Deployment) -> usize {
 }
 
 #[tokio::test]
-async fn nothing_is_taken_for_nobody_and_who_comes_back_misses_nothing() {
+async fn idle_feed_fetches_nothing_and_returning_reader_misses_nothing() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
@@ -26,12 +26,12 @@ async fn nothing_is_taken_for_nobody_and_who_comes_back_misses_nothing() {
     assert_eq!(asked_for(&deployment).await, 0);
 
     let mut reader = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
-    eventually("the feed runs", async || (asked_for(&deployment).await > 0).then_some(())).await;
+    eventually("the feed fetches messages", async || (asked_for(&deployment).await > 0).then_some(())).await;
     deployment.commit(7, 4..=6).await;
     assert!(reader.until_seen([(7, 6)]).await);
     let (seen, cursor) = (reader.seen.clone(), reader.cursor.clone());
     drop(reader);
-    eventually("the feed rests", async || (asked_for(&deployment).await == 0).then_some(())).await;
+    eventually("the feed fetches no messages", async || (asked_for(&deployment).await == 0).then_some(())).await;
     deployment.commit(7, 7..=9).await;
     deployment.until_published(9).await;
     assert_eq!(asked_for(&deployment).await, 0);

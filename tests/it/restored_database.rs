@@ -1,5 +1,5 @@
-//! A database that crashed goes on where it was; one that went back in time, was restored from a dump into another server,
-//! or went over to a standby, begins an epoch of its own and loses nothing that it holds.
+//! After a crash, a database continues in the same epoch. A database that was restored to an earlier state or from a
+//! dump, or is a promoted standby, begins a new epoch. All events that it contains are published.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::common::feed::{Reader, assert_exactly, run};
 use crate::common::{Deployment, eventually};
 
-/// A PostgreSQL server that nobody else uses.
+/// Starts a PostgreSQL server that no other test uses.
 async fn own_server() -> (Postgres, TempDir) {
     use std::os::unix::fs::PermissionsExt;
     let permissions = std::fs::Permissions::from_mode(0o755);
@@ -25,7 +25,7 @@ async fn server_in(folder: &Path) -> Postgres {
     Postgres::start(PostgresOptions { settings, ..PostgresOptions::new(folder) }).await.unwrap()
 }
 
-/// Commits events one by one, so that many transaction ids are used.
+/// Commits each event in its own transaction, so that many transaction ids are used.
 async fn commit_one_by_one(deployment: &Deployment, execution: i64, events: std::ops::RangeInclusive<i64>) {
     let rows = format!(
         "DO $$ BEGIN FOR n IN {}..{} LOOP
@@ -45,7 +45,7 @@ async fn all_arrive_once(deployment: &Deployment) {
 }
 
 #[tokio::test]
-async fn a_crashed_database_goes_on_where_it_was() {
+async fn a_crashed_database_continues_in_the_same_epoch_without_loss() {
     let (mut postgres, _folder) = own_server().await;
     let deployment = Deployment::on(&postgres.dsn("postgres"), 0).await;
     let _server = deployment.replica().await;
@@ -64,9 +64,9 @@ fn copy(from: &Path, to: &Path) {
     assert!(Command::new("cp").arg("-a").args([from, to]).status().unwrap().success());
 }
 
-/// The stream holds batches that the database has forgotten, under numbers that it gives again.
+/// The stream has batches that the restored database does not know. The database reuses their transaction ids.
 #[tokio::test]
-async fn a_database_that_went_back_in_time_loses_nothing_that_it_holds() {
+async fn a_database_restored_to_an_earlier_state_publishes_all_its_events_in_a_new_epoch() {
     let (mut postgres, folder) = own_server().await;
     let deployment = Deployment::on(&postgres.dsn("postgres"), 0).await;
     let server = deployment.replica().await;
@@ -110,7 +110,7 @@ async fn restore(deployment: &mut Deployment, from: &Postgres, to: &Postgres) {
     go_over(deployment, to);
 }
 
-/// Uses the same databases on another server.
+/// Changes the deployment to the same databases on another server.
 fn go_over(deployment: &mut Deployment, to: &Postgres) {
     let name = deployment.cluster_dsn.rsplit('/').next().unwrap().to_owned();
     deployment.cluster_dsn = to.dsn(&name);
@@ -119,7 +119,7 @@ fn go_over(deployment: &mut Deployment, to: &Postgres) {
     deployment.env.push(("NOETL_CLUSTER_DSN".to_owned(), to.dsn(&name)));
 }
 
-/// Makes and starts a standby of a server in `folder`, beside the server's own folder.
+/// Creates and starts a standby of a server in `folder`, next to the server's own folder.
 async fn standby(of: &Postgres, folder: &Path) -> Postgres {
     std::fs::create_dir(folder).unwrap();
     let data = folder.join("data");
@@ -131,9 +131,9 @@ async fn standby(of: &Postgres, folder: &Path) -> Postgres {
     server_in(folder).await
 }
 
-/// The standby lacks the primary's last commits, which were published; their transaction ids are given again.
+/// The standby lacks the last commits of the primary, which were published. The standby reuses their transaction ids.
 #[tokio::test]
-async fn a_promoted_standby_loses_nothing_that_it_holds_and_begins_an_epoch() {
+async fn a_promoted_standby_publishes_all_its_events_in_a_new_epoch() {
     let (mut primary, folder) = own_server().await;
     let mut deployment = Deployment::on(&primary.dsn("postgres"), 0).await;
     let server = deployment.replica().await;
@@ -143,7 +143,7 @@ async fn a_promoted_standby_loses_nothing_that_it_holds_and_begins_an_epoch() {
     deployment.commit(7, 11..=20).await;
     deployment.until_published(20).await;
     let name = deployment.cluster_dsn.rsplit('/').next().unwrap().to_owned();
-    eventually("the standby has them", async || {
+    eventually("the standby has replayed them", async || {
         let mut replayed = PgConnection::connect(&standby.dsn(&name)).await.ok()?;
         let query = "SELECT (SELECT count(*) FROM noetl.event) = 20 AND published_events = 20 FROM noetl.tail_cursor";
         sqlx::query_scalar::<_, bool>(query).fetch_one(&mut replayed).await.ok()?.then_some(())
@@ -174,7 +174,7 @@ async fn a_promoted_standby_loses_nothing_that_it_holds_and_begins_an_epoch() {
 }
 
 #[tokio::test]
-async fn a_restored_dump_loses_nothing_and_begins_an_epoch() {
+async fn a_restored_dump_publishes_all_its_events_in_a_new_epoch() {
     let ((mut old, _folder), (new, _other_folder)) = tokio::join!(own_server(), own_server());
     let mut deployment = Deployment::on(&old.dsn("postgres"), 0).await;
     let server = deployment.replica().await;
@@ -182,12 +182,13 @@ async fn a_restored_dump_loses_nothing_and_begins_an_epoch() {
     commit_one_by_one(&deployment, 7, 1..=3_000).await;
     deployment.until_published(3_000).await;
     assert!(server.stop().await.success());
-    // Committed, and in the dump, but not published.
+    // These events are committed and in the dump, but not published.
     commit_one_by_one(&deployment, 7, 3_001..=3_050).await;
 
     restore(&mut deployment, &old, &new).await;
     old.stop().await;
-    // Others write before the tailer comes: with ids that old rows have, in a savepoint, and the last of all.
+    // Another server writes before the tailer starts: events with transaction ids of old rows, one of them in a
+    // savepoint.
     commit_one_by_one(&deployment, 8, 4_001..=4_050).await;
     run(
         &mut deployment.shard(0).await,
@@ -197,7 +198,7 @@ async fn a_restored_dump_loses_nothing_and_begins_an_epoch() {
     let server = deployment.replica().await;
     all_arrive_once(&deployment).await;
     assert_eq!(deployment.epoch().await, 2);
-    // The counter passes the numbers that the old rows had.
+    // The transaction counter passes the transaction ids of the old rows.
     commit_one_by_one(&deployment, 9, 5_001..=9_000).await;
     all_arrive_once(&deployment).await;
     let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
@@ -210,5 +211,5 @@ async fn a_restored_dump_loses_nothing_and_begins_an_epoch() {
     commit_one_by_one(&deployment, 9, 9_001..=9_010).await;
     all_arrive_once(&deployment).await;
     assert_eq!(deployment.epoch().await, 2);
-    eventually("nothing is wrong", async || deployment.last_error().await.is_none().then_some(())).await;
+    eventually("the tail cursor has no error", async || deployment.last_error().await.is_none().then_some(())).await;
 }

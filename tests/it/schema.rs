@@ -1,4 +1,4 @@
-//! The exported schema is the served one, says what everything is, and has the shapes that Relay clients expect.
+//! The exported schema equals the served one, describes every element, and has the shapes that Relay clients expect.
 
 use async_graphql::parser::parse_schema;
 use async_graphql::parser::types::{
@@ -28,17 +28,17 @@ fn fields(definition: &TypeDefinition) -> Vec<&FieldDefinition> {
     }
 }
 
-/// Name and type of each field, such as `nodes: [Execution!]!`.
+/// Returns name and type of each field, such as `nodes: [Execution!]!`.
 fn signatures(definition: &TypeDefinition) -> Vec<String> {
     fields(definition).iter().map(|field| format!("{}: {}", field.name.node, field.ty.node)).collect()
 }
 
 #[test]
-fn the_exported_schema_is_the_served_one() {
+fn the_exported_schema_equals_the_served_schema() {
     let output = std::process::Command::new(binary()).arg("schema").output().unwrap();
     assert!(output.status.success());
     let served = String::from_utf8(output.stdout).unwrap();
-    assert!(served == exported(), "schema.graphql has drifted; run `make schema` and look at the difference");
+    assert!(served == exported(), "schema.graphql is out of date; run `make schema` and check the difference");
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn every_element_is_described() {
 }
 
 #[test]
-fn every_list_has_relay_s_shape() {
+fn every_list_has_the_shape_of_a_relay_connection() {
     let all = types();
     let find = |name: &str| all.iter().find(|definition| definition.name.node == name);
     let connections: Vec<_> = all.iter().filter(|definition| definition.name.node.ends_with("Connection")).collect();
@@ -120,14 +120,14 @@ fn every_list_has_relay_s_shape() {
     }
 }
 
-/// Ids are `ID`, positions `BigInt`: no 64-bit number goes out as a number that JavaScript would round.
+/// Ids have the type `ID` and positions `BigInt`, because JavaScript would round 64-bit numbers.
 #[test]
-fn what_is_named_an_id_is_one() {
+fn every_field_named_id_has_the_type_id() {
     for definition in types() {
         for field in fields(&definition) {
             let (name, of) = (field.name.node.as_str(), field.ty.node.to_string());
             let is_id = name == "id" || name.ends_with("Id");
-            // The machine id has 10 bits; a node's id is a name.
+            // The machine id has only 10 bits, and a node's id is a name.
             let plain = ["machineId", "nodeId"].contains(&name);
             assert!(!is_id || plain || of.starts_with("ID"), "{}.{name}: {of}", definition.name.node);
         }

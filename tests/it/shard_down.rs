@@ -1,4 +1,4 @@
-//! A database that is down takes nothing else with it, says so, and comes back without a restart of the server.
+//! A database that is down fails only its own requests, is reported, and recovers without a restart of the server.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,10 @@ use crate::common::feed::{Reader, insert, run};
 use crate::common::worker::event;
 use crate::common::{Deployment, Server, eventually};
 
-/// SPEC: a mutation for a shard that is down fails in under this.
+/// Maximum time in which a mutation for a shard that is down fails.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// A deployment of two shards, one of whose databases is on a server of its own.
+/// A deployment of two shards. One of its databases is on a PostgreSQL server of its own.
 struct Setup {
     deployment: Deployment,
     own: Postgres,
@@ -28,7 +28,7 @@ async fn own_server() -> (Postgres, tempfile::TempDir) {
     (server, folder)
 }
 
-/// Shard 1 is on the server of its own.
+/// Creates a deployment with shard 1 on a server of its own.
 async fn with_own_shard() -> Setup {
     let (mut deployment, (own, folder)) = tokio::join!(Deployment::unmigrated(1), own_server());
     deployment.shard_dsns.push(own.dsn("own"));
@@ -37,7 +37,7 @@ async fn with_own_shard() -> Setup {
     Setup { deployment, own, _folder: folder }
 }
 
-/// The cluster database is on the server of its own.
+/// Creates a deployment with the cluster database on a server of its own.
 async fn with_own_cluster() -> Setup {
     let (mut deployment, (own, folder)) = tokio::join!(Deployment::unmigrated(2), own_server());
     deployment.cluster_dsn = own.dsn("own");
@@ -46,7 +46,7 @@ async fn with_own_cluster() -> Setup {
     Setup { deployment, own, _folder: folder }
 }
 
-/// Subscriptions on both shards, by shard.
+/// Returns a subscription for each shard, by shard.
 async fn subscriptions(server: &Server) -> [String; 2] {
     let mut found = [None, None];
     for n in 0.. {
@@ -101,8 +101,8 @@ async fn check_down(server: &Server, [here, there]: &[String; 2]) {
 }
 
 async fn check_up(server: &Server, ids: &[String; 2]) {
-    eventually("lists are whole again", async || check_lists(server, ids, json!([])).await.then_some(())).await;
-    eventually("the shard takes writes again", async || {
+    eventually("lists are complete again", async || check_lists(server, ids, json!([])).await.then_some(())).await;
+    eventually("the shard accepts writes again", async || {
         let paused = server.transition("pause", &ids[1], None).await;
         (paused["subscription"]["state"] == "PAUSED").then_some(())
     })
@@ -115,7 +115,7 @@ async fn check_up(server: &Server, ids: &[String; 2]) {
 }
 
 #[tokio::test]
-async fn a_killed_shard_takes_nothing_else_with_it() {
+async fn a_killed_shard_fails_only_its_own_requests_and_recovers() {
     let mut setup = with_own_shard().await;
     let server = setup.deployment.replica().await;
     let ids = subscriptions(&server).await;
@@ -127,7 +127,7 @@ async fn a_killed_shard_takes_nothing_else_with_it() {
 }
 
 #[tokio::test]
-async fn a_frozen_shard_takes_nothing_else_with_it() {
+async fn a_frozen_shard_fails_only_its_own_requests_and_recovers() {
     let mut setup = with_own_shard().await;
     let server = setup.deployment.replica().await;
     let ids = subscriptions(&server).await;
@@ -155,7 +155,7 @@ async fn a_replica_starts_while_a_shard_is_down() {
 }
 
 #[tokio::test]
-async fn live_events_of_the_others_flow_though_a_shard_was_never_up() {
+async fn live_events_of_other_shards_are_delivered_while_one_shard_was_never_up() {
     let mut setup = with_own_shard().await;
     setup.own.kill_9().await;
     let server = setup.deployment.replica().await;
@@ -178,7 +178,7 @@ async fn live_events_of_the_others_flow_though_a_shard_was_never_up() {
 }
 
 #[tokio::test]
-async fn worker_events_of_the_others_land_while_a_shard_is_down() {
+async fn worker_events_of_other_shards_are_stored_while_one_shard_is_down() {
     let mut setup = with_own_shard().await;
     let server = setup.deployment.replica().await;
     let (here, there) = (setup.deployment.ids_on(0, 1, 10), setup.deployment.ids_on(1, 1, 10));
@@ -208,7 +208,7 @@ async fn worker_events_of_the_others_land_while_a_shard_is_down() {
 }
 
 #[tokio::test]
-async fn a_cluster_database_that_is_down_is_said_and_comes_back() {
+async fn an_unreachable_cluster_database_is_reported_and_recovers_without_a_restart() {
     let mut setup = with_own_cluster().await;
     let server = setup.deployment.replica().await;
     let ids = subscriptions(&server).await;
@@ -224,15 +224,15 @@ async fn a_cluster_database_that_is_down_is_said_and_comes_back() {
     assert_eq!(refused["userErrors"][0]["code"], "SHARD_UNAVAILABLE", "{refused}");
     let response = server.send("{ catalogEntries { nodes { path } } }", Value::Null).await.unwrap();
     assert_eq!(response["errors"][0]["extensions"]["code"], "SHARD_UNAVAILABLE", "{response}");
-    eventually("no more traffic is wanted", async || {
+    eventually("the replica is not ready", async || {
         (server.get("/readyz").await.unwrap().status() == 503).then_some(())
     })
     .await;
-    // What is only on the shards goes on.
+    // Requests that need only the shards still succeed.
     assert!(check_lists(&server, &ids, json!([])).await);
 
     setup.own.restart().await.unwrap();
-    eventually("traffic is wanted again", async || {
+    eventually("the replica is ready again", async || {
         (server.get("/readyz").await.unwrap().status() == 200).then_some(())
     })
     .await;
@@ -244,10 +244,10 @@ async fn a_cluster_database_that_is_down_is_said_and_comes_back() {
     assert_eq!(server.register("inbox/0").await["userErrors"], json!([]));
 }
 
-/// An event that is too large for the broker is completed from its shard; while that is down its reader gets the rest, and
-/// is told.
+/// An event that is too large for the broker is completed from its shard. While the shard is down, a reader gets the
+/// event without its large fields and with `payloadOmitted`.
 #[tokio::test]
-async fn a_large_event_of_a_shard_that_is_down_comes_without_its_large_fields() {
+async fn a_large_event_of_a_shard_that_is_down_is_delivered_without_its_large_fields() {
     let mut setup = with_own_shard().await;
     let server = setup.deployment.replica().await;
     setup.deployment.feeds_begun().await;

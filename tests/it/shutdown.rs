@@ -1,4 +1,4 @@
-//! SIGTERM: the order of its steps, and nothing lost behind a balancer.
+//! SIGTERM: the steps of a shutdown are in order, and no request is lost behind a balancer.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::common::{Deployment, Live, PATIENCE, Server, eventually};
 const LIVE: &str = "subscription { systemStatus { at } }";
 const EXECUTE: &str = "mutation { execute(input: { path: \"p\" }) { outcome execution { id } } }";
 
-/// A balancer for connections: it asks each replica whether it is ready, and opens connections to those that are.
+/// A balancer of connections. It probes the readiness of each replica and opens connections only to ready ones.
 struct Balancer {
     url: String,
     tasks: Vec<AbortHandle>,
@@ -75,7 +75,7 @@ async fn balance(listener: TcpListener, replicas: Vec<(String, watch::Receiver<b
     }
 }
 
-/// Clients that start executions until they are told to stop.
+/// Clients that start executions until `stop` is set.
 struct Load {
     clients: JoinSet<Vec<String>>,
     answered: Arc<AtomicUsize>,
@@ -92,7 +92,7 @@ impl Load {
                 let (client, mut ids) = (reqwest::Client::new(), Vec::new());
                 while !stop.load(Ordering::Relaxed) {
                     let request = client.post(&url).json(&json!({ "query": EXECUTE })).timeout(PATIENCE);
-                    let response = request.send().await.expect("a request was lost");
+                    let response = request.send().await.expect("the request failed");
                     assert_eq!(response.status(), 200);
                     let answer: Value = response.json().await.expect("a response was cut");
                     let id = answer["data"]["execute"]["execution"]["id"].as_str();
@@ -105,10 +105,10 @@ impl Load {
         Self { clients, answered, stop }
     }
 
-    /// Waits for this many more answers; fails with the first client that fails.
+    /// Waits for `count` more responses. Panics if a client fails.
     async fn more(&mut self, count: usize) {
         let until = self.answered.load(Ordering::Relaxed) + count;
-        eventually("more requests are answered", async || {
+        eventually("more responses arrive", async || {
             if let Some(ended) = self.clients.try_join_next() {
                 panic!("a client ended: {ended:?}");
             }
@@ -124,7 +124,7 @@ impl Load {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_request_is_lost_when_a_replica_behind_a_balancer_stops() {
+async fn no_request_is_lost_when_a_replica_behind_a_balancer_is_stopped() {
     let deployment = Deployment::start(1).await;
     let delay = [("NOETL_SHUTDOWN_DELAY_SECS", "1")];
     let (first, second) = (deployment.replica_with(&delay).await, deployment.replica_with(&delay).await);
@@ -140,9 +140,13 @@ async fn no_request_is_lost_when_a_replica_behind_a_balancer_stops() {
     let ids = load.end().await;
     assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len());
     let rows = deployment.sum_over_shards("SELECT count(*) FROM noetl.execution").await;
-    assert_eq!(usize::try_from(rows).unwrap(), ids.len(), "each execution was answered, each answer has its execution");
+    assert_eq!(
+        usize::try_from(rows).unwrap(),
+        ids.len(),
+        "the number of executions differs from the number of responses"
+    );
 
-    // One of the live connections was the stopped replica's; it continues on the other one.
+    // The live connection of the stopped replica was closed. It can continue on the other replica.
     let mut closed = 0;
     for live in &mut live {
         let items = async { while live.next().await.is_some() {} };
@@ -155,7 +159,7 @@ async fn no_request_is_lost_when_a_replica_behind_a_balancer_stops() {
     assert!(Live::open(&balancer.url, LIVE, Value::Null).await.next().await.is_some());
 }
 
-/// Makes each start of an execution take 3 s.
+/// Makes each start of an execution take 3 seconds.
 async fn slow_down(deployment: &Deployment) {
     let mut connection = deployment.cluster().await;
     for statement in [
@@ -166,13 +170,13 @@ async fn slow_down(deployment: &Deployment) {
     }
 }
 
-/// Starts executions one after the other in one mutation, and returns when the server runs it.
+/// Sends one mutation that starts several executions one after another. Returns when the server runs it.
 async fn slow_mutation(server: &Server, executions: usize) -> JoinHandle<reqwest::Result<Value>> {
     let field = |index| format!("e{index}: execute(input: {{ path: \"p\" }}) {{ outcome }}");
     let query = format!("mutation {{ {} }}", (0..executions).map(field).collect::<Vec<_>>().join(" "));
     let request = reqwest::Client::new().post(format!("{}/graphql", server.url)).json(&json!({ "query": query }));
     let task = tokio::spawn(async move { request.send().await?.json().await });
-    eventually("it runs", async || (server.metric("graphql_requests").await >= 1.0).then_some(())).await;
+    eventually("the mutation runs", async || (server.metric("graphql_requests").await >= 1.0).then_some(())).await;
     task
 }
 
@@ -186,17 +190,18 @@ async fn the_steps_of_a_shutdown_are_in_order() {
     let mutation = slow_mutation(&server, 2).await;
 
     server.signal(Signal::SIGTERM);
-    eventually("it is not ready", async || (server.get("/readyz").await.ok()?.status() == 503).then_some(())).await;
-    // During the delay requests are served, on connections that end with them.
+    eventually("the replica is not ready", async || (server.get("/readyz").await.ok()?.status() == 503).then_some(()))
+        .await;
+    // During the delay, requests are served. Their connections are closed after the response.
     let response = server.get("/graphql?query=%7Bserver%7Bversion%7D%7D").await.unwrap();
     assert_eq!((response.status().as_u16(), &response.headers()["connection"]), (200, &"close".parse().unwrap()));
-    assert!(live.next().await.is_some(), "live connections stay during the delay");
+    assert!(live.next().await.is_some(), "the live connection ended during the delay");
 
     while live.next().await.is_some() {}
     assert_eq!(live.close_code, Some(1012));
     let address = server.url.strip_prefix("http://").unwrap().to_owned();
     eventually("no connection is accepted", async || TcpStream::connect(&address).await.is_err().then_some(())).await;
-    assert!(!mutation.is_finished(), "the mutation has its deadline");
+    assert!(!mutation.is_finished(), "the mutation ended before its deadline");
     let answer = mutation.await.unwrap().unwrap();
     assert_eq!(answer["data"]["e1"]["outcome"], "STARTED", "{answer}");
     assert!(server.ended().await.success());
@@ -208,7 +213,7 @@ async fn an_operation_has_its_full_deadline_during_a_shutdown() {
     let mut server = deployment.replica().await;
     server.register_entry("p", &json!({ "kind": "playbook" })).await;
     slow_down(&deployment).await;
-    // Longer than background work has to end, and within the deadline.
+    // The mutation takes longer than the shutdown gives to background work, but less than its deadline.
     let mutation = slow_mutation(&server, 4).await;
     server.signal(Signal::SIGTERM);
     let answer = mutation.await.unwrap().expect("the response arrives");
@@ -217,15 +222,16 @@ async fn an_operation_has_its_full_deadline_during_a_shutdown() {
 }
 
 #[tokio::test]
-async fn another_signal_aborts_a_shutdown() {
+async fn a_second_signal_aborts_a_shutdown() {
     let deployment = Deployment::start(0).await;
     let mut server = deployment.replica_with(&[("NOETL_SHUTDOWN_DELAY_SECS", "60")]).await;
     server.register_entry("p", &json!({ "kind": "playbook" })).await;
     slow_down(&deployment).await;
     let mutation = slow_mutation(&server, 2).await;
     server.signal(Signal::SIGTERM);
-    eventually("it is not ready", async || (server.get("/readyz").await.ok()?.status() == 503).then_some(())).await;
+    eventually("the replica is not ready", async || (server.get("/readyz").await.ok()?.status() == 503).then_some(()))
+        .await;
     server.signal(Signal::SIGTERM);
     server.ended().await;
-    assert!(mutation.await.unwrap().is_err(), "the operation was aborted");
+    assert!(mutation.await.unwrap().is_err(), "the operation was not aborted");
 }

@@ -1,4 +1,5 @@
-//! A reader that starts at a time gets what was published since, once, and learns when a part of that may be gone.
+//! A reader that starts at a time gets each event published since then once, and gets a gap if some of them may be
+//! dropped.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +20,7 @@ async fn start() -> (Deployment, Server) {
     (deployment, server)
 }
 
-/// What a shard's stream holds, each with the time of its publishing.
+/// Returns the events of a shard's stream with their times of publishing.
 async fn published(deployment: &Deployment, shard: usize) -> Vec<(Key, DateTime<Utc>)> {
     let (_, stream) = deployment.stream(shard).await;
     let state = &stream.cached_info().state;
@@ -36,7 +37,7 @@ fn since(time: DateTime<Utc>) -> Value {
 }
 
 #[tokio::test]
-async fn from_a_time_on_everything_comes_once_and_goes_on_live() {
+async fn a_reader_from_a_time_gets_every_later_event_once_and_then_live_events() {
     let (deployment, server) = start().await;
     let enough = AtomicBool::new(true);
     join_all((0..4).map(|index| Writer::new(&deployment, index).write(&enough))).await;
@@ -70,7 +71,7 @@ async fn from_a_time_on_everything_comes_once_and_goes_on_live() {
 }
 
 #[tokio::test]
-async fn a_time_before_everything_or_to_come_is_no_mistake() {
+async fn a_start_time_before_the_first_event_or_in_the_future_is_valid() {
     let (deployment, server) = start().await;
     insert_many(&deployment, 1..=5).await;
     until_published(&deployment).await;
@@ -88,7 +89,7 @@ async fn a_time_before_everything_or_to_come_is_no_mistake() {
 }
 
 #[tokio::test]
-async fn a_time_before_the_retention_is_told_when_something_was_dropped() {
+async fn a_start_time_before_the_retention_gives_a_gap_only_if_events_were_dropped() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&[("NOETL_EVENT_STREAM_RETENTION_SECS", "600")]).await;
     deployment.feeds_begun().await;
@@ -100,7 +101,7 @@ async fn a_time_before_the_retention_is_told_when_something_was_dropped() {
     deployment.stream(0).await.1.purge().sequence(4).await.unwrap();
     let reader = open(time - TimeDelta::hours(1)).await;
     assert_eq!((reader.gaps(), reader.seen.len()), (vec![(0, 1, 3, "RETENTION")], 2));
-    // The stream keeps what is this young, so what it dropped was older.
+    // The retention keeps messages of this age, so all dropped messages were older.
     let reader = open(time - TimeDelta::minutes(1)).await;
     assert_eq!((reader.gaps(), reader.seen.len()), (vec![], 2));
 }

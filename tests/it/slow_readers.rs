@@ -1,20 +1,21 @@
-//! Readers that do not read: memory stays within its bound, nobody else is delayed, and nothing is skipped silently.
+//! Slow readers: memory stays within its limit, other readers are not delayed, and no event is skipped silently.
 
 use serde_json::{Value, json};
 
 use crate::common::feed::{Key, Reader, insert, run};
 use crate::common::{Deployment, Server, eventually};
 
-/// Bytes of an event's context.
+/// Size of an event's context in bytes.
 const SIZE: usize = 500_000;
-/// Enough for a reader to fall out of the ring while its socket holds what it can.
+/// Number of events that is large enough for a reader to fall out of the ring while its socket buffers are full.
 const EVENTS: i64 = 160;
-/// Far more than a replica may keep.
+/// Number of events whose total size is far larger than a replica's memory limit.
 const MANY: i64 = 500;
-/// The ring, what the broker sends ahead, one event for each reader, and what an allocator does not give back.
+/// Limit of the memory growth: the ring, the broker's prefetched messages, one event per reader, and memory that the
+/// allocator keeps.
 const BOUND_MIB: f64 = 120.0;
 
-/// A replica that reads and does not publish, so that its memory is the readers'.
+/// A replica that delivers events but does not publish, so that its memory is used by the readers only.
 struct Setup {
     deployment: Deployment,
     _leader: Server,
@@ -47,7 +48,7 @@ fn keys(count: i64) -> Vec<Key> {
 }
 
 impl Setup {
-    /// Large events, which the fast reader gets while the slow one does not read.
+    /// Commits large events. The fast reader reads them while the slow reader does not read.
     async fn flood(&mut self, count: i64) {
         let rows = format!(
             "INSERT INTO noetl.event (execution_id, event_id, event_type, context)
@@ -57,7 +58,8 @@ impl Setup {
         assert!(self.fast.until_seen(keys(count)).await, "a slow reader ended another one");
     }
 
-    /// Reads on until this event has come, also when the server has given up meanwhile.
+    /// Lets the slow reader read until the given event is delivered, and reconnects it if the server has closed it
+    /// meanwhile. Returns `true` if no reconnect was necessary.
     async fn slow_until(&mut self, event: i64) -> bool {
         let whole = self.slow.until_seen([(5, event)]).await;
         if !whole {
@@ -69,7 +71,7 @@ impl Setup {
 }
 
 #[tokio::test]
-async fn readers_that_do_not_read_take_no_memory_for_what_they_miss() {
+async fn memory_does_not_grow_with_the_events_that_slow_readers_miss() {
     let mut setup = start().await;
     let more = [latest(&setup.server).await, latest(&setup.server).await, latest(&setup.server).await];
     let before = resident_mib(&setup.server);
@@ -88,20 +90,20 @@ async fn readers_that_do_not_read_take_no_memory_for_what_they_miss() {
 }
 
 #[tokio::test]
-async fn a_reader_that_pauses_is_caught_up_without_gap_or_repetition() {
+async fn a_reader_that_pauses_catches_up_without_gap_or_repetition() {
     let mut setup = start().await;
     setup.flood(EVENTS).await;
     let whole = setup.slow_until(EVENTS).await;
     assert_eq!(setup.slow.seen, keys(EVENTS));
     assert_eq!(setup.slow.gaps(), []);
     assert_eq!(setup.fast.seen, keys(EVENTS));
-    // On a slow machine the flood takes longer than the server waits for a reader, and the reader connects again instead.
+    // On a slow machine, the flood takes longer than the server waits for a reader. Then the reader reconnects instead.
     assert!(!whole || setup.server.metric("noetl_stream_readers_lagged_total").await > 0.0);
 }
 
-/// The broker forgets a replay's consumer when it restarts; what that one had not given yet is not gone.
+/// A restarted broker forgets the consumer of a replay. The events that this consumer did not deliver yet are not lost.
 #[tokio::test]
-async fn a_reader_that_pauses_in_a_replay_misses_nothing_when_the_broker_restarts() {
+async fn a_reader_paused_during_a_replay_loses_no_event_if_the_broker_restarts() {
     let mut setup = start().await;
     setup.flood(EVENTS).await;
     setup.slow_until(30).await;
@@ -115,7 +117,7 @@ async fn a_reader_that_pauses_in_a_replay_misses_nothing_when_the_broker_restart
 }
 
 #[tokio::test]
-async fn what_a_slow_reader_can_no_longer_have_is_said() {
+async fn a_slow_reader_gets_a_gap_for_events_that_were_dropped() {
     let mut setup = start().await;
     setup.flood(EVENTS).await;
     setup.deployment.stream(0).await.1.purge().sequence(150).await.unwrap();
@@ -128,11 +130,12 @@ async fn what_a_slow_reader_can_no_longer_have_is_said() {
 }
 
 #[tokio::test]
-async fn a_reader_that_never_reads_is_closed_and_goes_on_from_its_cursor() {
+async fn a_reader_that_never_reads_is_closed_and_can_continue_from_its_cursor() {
     let mut setup = start().await;
     setup.flood(EVENTS).await;
     let server = &setup.server;
-    eventually("it is given up", async || (server.metric("noetl_stream_readers").await <= 1.0).then_some(())).await;
+    eventually("the reader is closed", async || (server.metric("noetl_stream_readers").await <= 1.0).then_some(()))
+        .await;
     while setup.slow.step().await.is_some() {}
     assert_eq!(setup.slow.close_code(), Some(1013));
     setup.slow.reconnect(&setup.server).await;

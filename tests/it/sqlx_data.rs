@@ -1,4 +1,4 @@
-//! The committed descriptions of the queries are what a freshly migrated database says of them.
+//! The committed query descriptions equal the descriptions by a freshly migrated database.
 
 use std::fs;
 use std::path::Path;
@@ -8,13 +8,13 @@ use sqlx::{AssertSqlSafe, Column, Either, Executor, SqlSafeStr, TypeInfo};
 
 use crate::common::Deployment;
 
-/// A type as the committed data names it: a name, or an object that names a custom type.
+/// Returns a type in the form of the committed data: a name, or an object that names a custom type.
 fn type_name(described: &Value) -> String {
     described.as_str().map_or_else(|| described.to_string(), str::to_owned)
 }
 
 #[tokio::test]
-async fn every_query_is_described_as_the_migrated_database_does() {
+async fn committed_query_descriptions_match_the_migrated_database() {
     let deployment = Deployment::start(1).await;
     let mut database = deployment.shard(0).await;
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(".sqlx");
@@ -60,5 +60,5 @@ async fn every_query_is_described_as_the_migrated_database_does() {
         }
     }
     assert!(count > 20, "only {count} queries were found");
-    assert!(drifted.is_empty(), "run `make sqlx`; {} have drifted:\n{}", drifted.len(), drifted.join("\n"));
+    assert!(drifted.is_empty(), "run `make sqlx`; {} are out of date:\n{}", drifted.len(), drifted.join("\n"));
 }

@@ -1,4 +1,4 @@
-//! A dashboard's live status: complete, and read once for all of a replica's readers.
+//! The live status for dashboards is complete, and a replica reads it once for all its readers.
 
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -14,12 +14,12 @@ const STATUS: &str = "subscription($s: Int) { systemStatus(everySeconds: $s) { a
 
 async fn until(live: &mut Live, what: impl Fn(&Value) -> bool) -> Value {
     for _ in 0..60 {
-        let status = live.next().await.expect("the status goes on")["systemStatus"].take();
+        let status = live.next().await.expect("the subscription continues")["systemStatus"].take();
         if what(&status) {
             return status;
         }
     }
-    panic!("never shown")
+    panic!("the expected status was never delivered")
 }
 
 async fn start() -> (Deployment, Server) {
@@ -30,7 +30,7 @@ async fn start() -> (Deployment, Server) {
 }
 
 #[tokio::test]
-async fn the_status_shows_how_publishing_goes() {
+async fn the_status_shows_the_progress_of_publishing() {
     let (deployment, server) = start().await;
     let mut live = server.live(STATUS, json!({ "s": 1 })).await;
     let mut shard = deployment.shard(1).await;
@@ -56,12 +56,12 @@ async fn the_status_shows_how_publishing_goes() {
 }
 
 #[tokio::test]
-async fn many_readers_of_the_status_cost_as_much_as_one() {
+async fn many_readers_of_the_status_need_as_many_polls_as_one() {
     let (_deployment, server) = start().await;
     let read = async || {
         let mut live = server.live(STATUS, json!({ "s": 1 })).await;
         for _ in 0..3 {
-            live.next().await.expect("the status goes on");
+            live.next().await.expect("the subscription continues");
         }
     };
     join_all((0..30).map(|_| read())).await;
@@ -70,7 +70,7 @@ async fn many_readers_of_the_status_cost_as_much_as_one() {
 }
 
 #[tokio::test]
-async fn a_period_out_of_bounds_is_refused() {
+async fn a_status_period_out_of_range_is_refused() {
     let (_deployment, server) = start().await;
     for seconds in [0, -1, 61] {
         let error = Live::open(&server.url, STATUS, json!({ "s": seconds })).await.errors().await[0].clone();

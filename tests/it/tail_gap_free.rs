@@ -1,4 +1,5 @@
-//! Every committed event reaches the stream and its live readers once, whatever commits late or in another order.
+//! Every committed event reaches the stream and its live readers once, even if transactions commit late or in another
+//! order.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,7 @@ use crate::common::{Deployment, Server, eventually};
 
 const WRITERS: usize = 8;
 
-/// On each shard a transaction that stays open and one that stays prepared, both with rows.
+/// Transactions that are not finished: on each shard one open and one prepared transaction, both with rows.
 struct Unfinished {
     open: Vec<PgConnection>,
     prepared: Vec<String>,
@@ -65,7 +66,8 @@ async fn check(deployment: &Deployment, readers: &[&Reader]) {
     assert_in_order(&stored, ordered_logs(deployment));
 }
 
-/// One more event on each shard, behind all others: what the readers have not seen by then never comes.
+/// Inserts one more event on each shard, after all others, and waits for it. Then checks that readers have every event
+/// once.
 async fn finish(deployment: &Deployment, readers: &mut [&mut Reader]) {
     for shard in 0..deployment.shard_dsns.len() {
         insert(&mut deployment.shard(shard).await, (deployment.ids_on(shard, 1, 1)[0], 1)).await;
@@ -102,25 +104,25 @@ async fn every_commit_arrives_once(batch: &str) {
     finish_replay(&deployment, &mut late).await;
 }
 
-/// A reader that begins with the oldest event has all of them when it has caught up.
+/// Panics unless a reader that started with the oldest event had all events when it caught up.
 async fn finish_replay(deployment: &Deployment, reader: &mut Reader) {
     check(deployment, &[reader]).await;
     assert_eq!(reader.items.last().unwrap()["__typename"], "CaughtUp");
 }
 
 #[tokio::test]
-async fn every_commit_arrives_once_and_an_open_transaction_delays_only_itself() {
+async fn every_commit_is_delivered_once_and_an_open_transaction_delays_only_its_own_rows() {
     every_commit_arrives_once("500").await;
 }
 
 #[tokio::test]
-async fn every_commit_arrives_once_in_tiny_batches() {
+async fn every_commit_is_delivered_once_in_tiny_batches() {
     every_commit_arrives_once("3").await;
 }
 
-/// A backlog is published in the order in which it was committed, though the transaction that committed last began first.
+/// A backlog is published in commit order, even if the transaction that commits last began first.
 #[tokio::test]
-async fn a_backlog_keeps_each_log_in_order() {
+async fn a_backlog_is_published_in_commit_order() {
     let deployment = Deployment::start(1).await;
     let settings = [("NOETL_EVENT_STREAM_BATCH", "1")];
     deployment.replica_with(&settings).await.stop().await;
@@ -142,7 +144,7 @@ async fn a_backlog_keeps_each_log_in_order() {
 }
 
 #[tokio::test]
-async fn one_transaction_of_20_000_events_arrives_once() {
+async fn one_transaction_of_20_000_events_is_delivered_once() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
@@ -161,9 +163,9 @@ async fn one_transaction_of_20_000_events_arrives_once() {
     assert_exactly(&deployment.stored(0).await, &committed);
 }
 
-/// The broker recognises messages by their event ids; another log's event under the same id is no repetition.
+/// The broker recognises duplicates by message id. An event of another log with the same event id is not a duplicate.
 #[tokio::test]
-async fn logs_that_share_event_ids_arrive_whole() {
+async fn events_of_different_logs_with_equal_ids_are_all_delivered() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
@@ -181,9 +183,9 @@ async fn logs_that_share_event_ids_arrive_whole() {
     assert_exactly(&deployment.stored(0).await, &committed);
 }
 
-/// The replicas by who leads shard 0: the leader, then the others.
+/// Returns the replicas with the leader of shard 0 first.
 async fn leader_first(deployment: &Deployment, mut servers: Vec<Server>) -> Vec<Server> {
-    let leader = eventually("somebody leads", async || deployment.leader(0).await).await;
+    let leader = eventually("shard 0 has a leader", async || deployment.leader(0).await).await;
     for index in 0..servers.len() {
         if servers[index].name().await == leader {
             servers.swap(0, index);
@@ -208,7 +210,7 @@ async fn a_killed_leader_loses_nothing(batch: &str) {
             reader.reconnect(&servers[0]).await;
             assert!(reader.next_event().await, "the feed ended");
             servers[0].kill_9().await;
-            // What the socket still holds was delivered.
+            // Items that are still in the socket were delivered.
             while reader.step().await.is_some() {}
             reader.reconnect(&servers[1]).await;
             servers[0] = deployment.replica_with(&settings).await;
@@ -221,11 +223,11 @@ async fn a_killed_leader_loses_nothing(batch: &str) {
 }
 
 #[tokio::test]
-async fn a_leader_killed_again_and_again_loses_and_repeats_nothing() {
+async fn a_leader_that_is_killed_repeatedly_loses_and_repeats_no_event() {
     a_killed_leader_loses_nothing("500").await;
 }
 
 #[tokio::test]
-async fn a_leader_killed_in_tiny_batches_loses_and_repeats_nothing() {
+async fn a_leader_that_is_killed_during_tiny_batches_loses_and_repeats_no_event() {
     a_killed_leader_loses_nothing("3").await;
 }

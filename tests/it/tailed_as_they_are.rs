@@ -1,11 +1,12 @@
-//! Whatever another server writes into a row is published as it is, and delays nobody's events.
+//! Rows with any values of other servers are published unchanged and delay no other events.
 
 use serde_json::{Value, json};
 
 use crate::common::Deployment;
 use crate::common::feed::{Reader, assert_exactly, run};
 
-/// Between small events: JSON nested deeper than parsers go, numbers beyond 64-bit floats, times that are none.
+/// Unusual rows between ordinary ones: JSON nested deeper than parsers allow, numbers beyond 64-bit floats, and extreme
+/// times.
 const ODD: &str = r#"INSERT INTO noetl.event (execution_id, event_id, event_type, context, duration, created_at) VALUES
     (7, 1, 'small', '1', NULL, now()),
     (7, 2, 'deep', (repeat('[', 5000) || repeat(']', 5000))::jsonb, NULL, now()),
@@ -19,7 +20,7 @@ const ODD: &str = r#"INSERT INTO noetl.event (execution_id, event_id, event_type
     (7, 10, 'small', '1', NULL, now())"#;
 
 #[tokio::test]
-async fn odd_rows_stop_no_feed_and_are_carried_whole() {
+async fn unusual_rows_are_published_complete_and_do_not_stop_the_feed() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
@@ -43,7 +44,7 @@ async fn odd_rows_stop_no_feed_and_are_carried_whole() {
 }
 
 #[tokio::test]
-async fn a_5_mb_event_leaves_its_large_fields_and_delays_no_neighbour() {
+async fn a_5_mb_event_is_published_without_its_large_fields_and_delays_no_other() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
@@ -64,9 +65,9 @@ async fn a_5_mb_event_leaves_its_large_fields_and_delays_no_neighbour() {
     assert!(metrics.contains("noetl_stream_oversize_events_total{shard=\"0\"} 1\n"));
 }
 
-/// Names have no bound in the table, and a message has one.
+/// Names have no maximum length in the table, but a message has a maximum size.
 #[tokio::test]
-async fn an_event_whose_names_are_larger_than_a_message_arrives_whole() {
+async fn an_event_with_names_larger_than_a_message_is_delivered_complete() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
     deployment.feeds_begun().await;

@@ -1,16 +1,16 @@
-//! A leader that dies in the middle of a batch is followed by another, who goes on exactly where it stopped.
+//! If a leader dies in the middle of a batch, another replica takes over and continues at the same event.
 
 use std::collections::BTreeSet;
 
 use crate::common::feed::{Key, assert_exactly, run};
 use crate::common::{Deployment, Server, eventually};
 
-/// One transaction so large that its publishing can be interrupted.
+/// Size of a transaction that is large enough to interrupt its publishing.
 const EVENTS: i64 = 20_000;
-/// So small a window that it takes a while.
+/// Settings with one event in flight at a time, so that publishing takes long.
 const SLOW: [(&str, &str); 2] = [("NOETL_EVENT_STREAM_BATCH", "1"), ("NOETL_EVENT_STREAM_BACKFILL", "true")];
 
-/// A leader that was killed in the middle of a batch. Answers how many events it had published.
+/// Starts a leader and kills it in the middle of a batch. Returns the number of events that it published.
 async fn killed_in_a_batch(deployment: &Deployment) -> i64 {
     deployment.commit(7, 1..=EVENTS).await;
     let mut server = deployment.replica_with(&SLOW).await;
@@ -19,12 +19,12 @@ async fn killed_in_a_batch(deployment: &Deployment) -> i64 {
     eventually("some events are published", async || (stored().await > 200).then_some(())).await;
     server.kill_9().await;
     let published = stored().await;
-    assert!(published < EVENTS, "all of it was faster");
+    assert!(published < EVENTS, "all events were published before the kill");
     published
 }
 
 #[tokio::test]
-async fn a_killed_leader_s_batch_is_finished_by_the_next() {
+async fn the_next_leader_finishes_the_batch_of_a_killed_leader() {
     let deployment = Deployment::start(1).await;
     killed_in_a_batch(&deployment).await;
     let _next = deployment.replica().await;
@@ -44,7 +44,7 @@ async fn rows_deleted_between_two_leaders_do_not_shift_the_batch() {
 }
 
 #[tokio::test]
-async fn what_retention_took_of_a_batch_is_not_published_again() {
+async fn events_of_a_batch_that_retention_dropped_are_not_published_again() {
     let deployment = Deployment::start(1).await;
     let published = killed_in_a_batch(&deployment).await;
     let (_, stream) = deployment.broker().await;
@@ -57,12 +57,12 @@ async fn what_retention_took_of_a_batch_is_not_published_again() {
 
 async fn lead_of_two(deployment: &Deployment) -> (Server, Server) {
     let (one, other) = tokio::join!(deployment.replica(), deployment.replica());
-    let leader = eventually("somebody leads", async || deployment.leader(0).await).await;
+    let leader = eventually("shard 0 has a leader", async || deployment.leader(0).await).await;
     if one.name().await == leader { (one, other) } else { (other, one) }
 }
 
 #[tokio::test]
-async fn a_killed_leader_is_followed_by_another_replica() {
+async fn another_replica_takes_over_from_a_killed_leader() {
     let deployment = Deployment::start(1).await;
     let (mut leader, other) = lead_of_two(&deployment).await;
     leader.kill_9().await;
@@ -73,7 +73,7 @@ async fn a_killed_leader_is_followed_by_another_replica() {
 }
 
 #[tokio::test]
-async fn a_broken_message_stops_the_feed_loudly_until_it_is_deleted() {
+async fn a_broken_message_stops_the_feed_with_an_error_until_it_is_deleted() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
@@ -88,7 +88,7 @@ async fn a_broken_message_stops_the_feed_loudly_until_it_is_deleted() {
     deployment.commit(7, 11..=20).await;
 
     let _next = deployment.replica().await;
-    eventually("the feed says what stops it", async || {
+    eventually("the feed reports the broken message", async || {
         let error = deployment.last_error().await?;
         error.contains(&format!("message {broken} of the event stream is broken")).then_some(())
     })

@@ -1,4 +1,5 @@
-//! The log of a source subscription is a legal path through the state table, whatever races and whatever clocks say.
+//! The log of a source subscription is a valid path through the table of transitions, even with concurrent requests and
+//! wrong clocks.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use crate::common::{Deployment, LifecycleEvent, Server};
 
 const ACTIONS: [&str; 5] = ["activate", "pause", "resume", "drain", "deactivate"];
-/// SPEC's table: an action, its event, the state after it, the states that allow it.
+/// The table of transitions: action, event, state after it, states that allow it.
 const TABLE: [(&str, &str, &str, &[&str]); 5] = [
     ("activate", "subscription.activated", "ACTIVE", &["REGISTERED", "PAUSED", "DEACTIVATED", "ACTIVE"]),
     ("pause", "subscription.paused", "PAUSED", &["ACTIVE", "PAUSED"]),
@@ -22,7 +23,7 @@ const TABLE: [(&str, &str, &str, &[&str]); 5] = [
         &["REGISTERED", "ACTIVE", "PAUSED", "DRAINING", "DEACTIVATED"],
     ),
 ];
-/// How to bring a registered subscription to each state.
+/// Actions that bring a registered subscription to each state.
 const WAYS: [(&str, &[&str]); 5] = [
     ("REGISTERED", &[]),
     ("ACTIVE", &["activate"]),
@@ -40,7 +41,7 @@ fn allowed(state: &str) -> Vec<String> {
     TABLE.into_iter().filter(|(.., from)| from.contains(&state)).map(|(name, ..)| name.to_uppercase()).collect()
 }
 
-/// Panics unless each event was allowed in the state that it follows, and has a larger id than the one before.
+/// Panics unless each event was allowed in the state before it, and has a larger id than the event before it.
 fn assert_legal(log: &[LifecycleEvent]) {
     assert_eq!(log[0].event_type, "subscription.registered");
     assert_eq!(log[0].status.as_deref(), Some("REGISTERED"));
@@ -49,7 +50,7 @@ fn assert_legal(log: &[LifecycleEvent]) {
         let step = TABLE.into_iter().find(|(_, event, ..)| *event == after.event_type);
         let (_, _, state, from) = step.unwrap_or_else(|| panic!("{log:#?}"));
         assert!(from.contains(&before) && after.status.as_deref() == Some(state), "{before} then {after:?}: {log:#?}");
-        assert!(pair[0].event_id < after.event_id, "an id that does not increase: {log:#?}");
+        assert!(pair[0].event_id < after.event_id, "the id does not increase: {log:#?}");
     }
 }
 
@@ -62,17 +63,17 @@ fn code(payload: &Value) -> Option<&str> {
     payload["userErrors"][0]["code"].as_str()
 }
 
-/// Two replicas, of which the second lives an hour in the past.
+/// Starts two replicas. The clock of the second is one hour slow.
 async fn replicas(deployment: &Deployment) -> [Server; 2] {
     let (one, behind) = tokio::join!(deployment.replica(), deployment.replica_an_hour_behind());
     let started = behind.data("{ server { startedAt } }", json!({})).await["server"]["startedAt"].clone();
     let started: DateTime<Utc> = serde_json::from_value(started).unwrap();
-    assert!(Utc::now() - started > chrono::Duration::minutes(59), "its clock is right: {started}");
+    assert!(Utc::now() - started > chrono::Duration::minutes(59), "the second clock is not slow: {started}");
     [one, behind]
 }
 
 #[tokio::test]
-async fn concurrent_transitions_leave_a_legal_log_with_increasing_ids() {
+async fn concurrent_transitions_write_a_valid_log_with_increasing_ids() {
     let deployment = Deployment::start(2).await;
     let replicas = replicas(&deployment).await;
     let id = subscribed(&replicas[0], "inbox").await;
@@ -85,12 +86,12 @@ async fn concurrent_transitions_leave_a_legal_log_with_increasing_ids() {
             if let Some(moved) = answer["subscription"].as_object() {
                 assert_eq!(moved["state"], state, "{action}: {answer}");
                 let event_id = moved["lastEventId"].as_str().unwrap().parse().unwrap();
-                assert_eq!(carried_out.insert(event_id, (event, state)), None, "an event that two calls claim");
+                assert_eq!(carried_out.insert(event_id, (event, state)), None, "two responses name the same event");
             } else {
                 assert_eq!(code(&answer), Some("INVALID_TRANSITION"), "{action} in round {round}: {answer}");
                 let message = answer["userErrors"][0]["message"].as_str().unwrap();
                 let named = WAYS.into_iter().find(|(state, _)| message.contains(&format!("is {state} ")));
-                assert!(!from.contains(&named.unwrap().0), "refused though it is allowed: {message}");
+                assert!(!from.contains(&named.unwrap().0), "an allowed transition was refused: {message}");
             }
         }
         assert_legal(&deployment.lifecycle(&id).await);
@@ -98,12 +99,12 @@ async fn concurrent_transitions_leave_a_legal_log_with_increasing_ids() {
     let log = deployment.lifecycle(&id).await;
     let written: BTreeMap<i64, (&str, &str)> =
         log[1..].iter().map(|event| (event.event_id, (&*event.event_type, event.status.as_deref().unwrap()))).collect();
-    assert_eq!(written, carried_out, "what was answered is what was written");
-    assert!(carried_out.len() > 20, "hardly anything was carried out: {carried_out:?}");
+    assert_eq!(written, carried_out, "the log differs from the responses");
+    assert!(carried_out.len() > 20, "too few transitions were carried out: {carried_out:?}");
 }
 
 #[tokio::test]
-async fn of_transitions_that_expect_the_same_event_one_wins() {
+async fn exactly_one_of_the_transitions_that_expect_the_same_event_succeeds() {
     let deployment = Deployment::start(2).await;
     let replicas = replicas(&deployment).await;
     let id = subscribed(&replicas[0], "inbox").await;
@@ -128,7 +129,7 @@ async fn of_transitions_that_expect_the_same_event_one_wins() {
 }
 
 #[tokio::test]
-async fn every_pair_of_state_and_action_does_what_the_table_says() {
+async fn every_action_in_every_state_follows_the_transition_table() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica().await;
     for (state, way) in WAYS {
@@ -169,7 +170,7 @@ const BULK: &str = "mutation($input: BulkTransitionInput!) { transitionSubscript
     unavailableShards userErrors { code field message } } }";
 
 #[tokio::test]
-async fn a_bulk_transition_moves_what_it_may_and_a_dry_run_nothing() {
+async fn a_bulk_transition_moves_only_allowed_subscriptions_and_a_dry_run_moves_none() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica().await;
     let mut ids = Vec::new();
@@ -200,12 +201,12 @@ async fn a_bulk_transition_moves_what_it_may_and_a_dry_run_nothing() {
     assert_eq!(list(&dry, "id"), newest_first);
     assert_eq!(list(&dry, "state"), ["DEACTIVATED", "DRAINING", "PAUSED", "ACTIVE", "REGISTERED"]);
     assert_eq!(applied(&dry), [false, false, true, true, false]);
-    assert_eq!(events().await, before, "a dry run wrote something");
+    assert_eq!(events().await, before, "the dry run wrote something");
 
     let real = bulk("PAUSE", json!({ "pathPrefix": "team-a/" }), false).await;
     assert_eq!(list(&real, "id"), newest_first);
     assert_eq!(list(&real, "state"), ["DEACTIVATED", "DRAINING", "PAUSED", "PAUSED", "REGISTERED"]);
-    assert_eq!(applied(&real), applied(&dry), "the dry run promised something else");
+    assert_eq!(applied(&real), applied(&dry), "the dry run and the real run differ");
     for result in real["results"].as_array().unwrap().iter().filter(|result| result["applied"] == false) {
         assert_eq!(result["userErrors"][0]["code"], "INVALID_TRANSITION");
     }
@@ -214,16 +215,16 @@ async fn a_bulk_transition_moves_what_it_may_and_a_dry_run_nothing() {
     assert_eq!(deployment.sum_over_shards(reason).await, 2);
 
     let paused = bulk("RESUME", json!({ "states": ["PAUSED"], "ids": [ids[1], ids[3]] }), false).await;
-    assert_eq!(list(&paused, "id"), [ids[1].as_str()], "all conditions of a filter hold");
+    assert_eq!(list(&paused, "id"), [ids[1].as_str()], "results must match all conditions of the filter");
     let none = bulk("DEACTIVATE", json!({ "ids": [] }), false).await;
-    assert_eq!(none["results"], json!([]), "an empty list is not a missing one");
+    assert_eq!(none["results"], json!([]), "an empty list of ids selects nothing");
     for id in &ids {
         assert_legal(&deployment.lifecycle(id).await);
     }
 }
 
 #[tokio::test]
-async fn history_tells_the_whole_life() {
+async fn history_contains_every_lifecycle_event_in_order() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica().await;
     let id = subscribed(&server, "inbox").await;

@@ -1,4 +1,4 @@
-//! A list reads a large column only if its operation selects it. Bytes are counted on the way from the database.
+//! A list reads a large column only if its operation selects it. The test counts the bytes that come from the database.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +30,7 @@ const ROWS: &str = "
     SELECT n, n, 'noetl.commands.x', jsonb_build_object('a', large)
     FROM generate_series(1, 20) AS n, repeat('x', 1 << 20) AS large";
 
-/// Lists without their large columns.
+/// Queries of lists without large columns.
 const LEAN: [&str; 6] = [
     r#"{ events(executionId: "1", first: 100) { nodes { id type nodeName createdAt } pageInfo { endCursor } } }"#,
     "{ executions(first: 100) { nodes { id path status endedAt startedAt
@@ -41,8 +41,8 @@ const LEAN: [&str; 6] = [
     "{ catalogEntries(first: 100) { nodes { id path kind } } }",
 ];
 
-/// Lists of one row, however its large columns are selected, and the MiB that they read: a page looks one row further, and
-/// a catalog entry is read whole.
+/// Queries of one row with large columns, selected in different ways, and the MiB that they read. A page reads one more
+/// row, and a catalog entry is always read completely.
 const FULL: [(&str, u64); 9] = [
     (r#"{ events(executionId: "1", first: 1) { nodes { context } } }"#, 2),
     (
@@ -58,7 +58,7 @@ const FULL: [(&str, u64); 9] = [
     ("{ catalogEntries(first: 1) { nodes { payload content } } }", 4),
 ];
 
-/// A way to a server on 127.0.0.1, and how many bytes came from there.
+/// Starts a proxy to a server on 127.0.0.1. Returns its port and the number of bytes received from the server.
 async fn counted(target: u16) -> (u16, Arc<AtomicU64>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let (port, received) = (listener.local_addr().unwrap().port(), Arc::<AtomicU64>::default());

@@ -1,5 +1,5 @@
-//! Each role may use exactly the fields that its capabilities permit: every field of the schema is classified in a table,
-//! and asked for as every role.
+//! Each role can use exactly the fields that its capabilities permit. A table classifies every field of the schema, and
+//! the tests query each field as every role.
 
 mod samples;
 mod table;
@@ -42,7 +42,7 @@ impl Types {
         }
     }
 
-    /// A use of a field with its required arguments, such as `event(id: "1") { __typename }`.
+    /// Returns a selection of a field with its required arguments, such as `event(id: "1") { __typename }`.
     fn selection(&self, of: &str, field: &str) -> String {
         let definition = self.fields(of).into_iter().find(|one| one.name.node == field).unwrap();
         let arguments = definition.arguments.iter().filter_map(|argument| self.argument(&argument.node));
@@ -103,7 +103,7 @@ fn needs() -> BTreeMap<(String, String), Need> {
     needs
 }
 
-/// Callers to ask as: every role, no role, every capability alone and every capability left out.
+/// Returns callers with every role, with no role, with every single capability, and with all capabilities except one.
 fn callers() -> Vec<(String, Principal)> {
     let only = |capabilities| Principal { capabilities, ..Principal::new("caller", &[]) };
     let roles = Role::ALL.into_iter().map(|role| (role.to_string(), Principal::new("caller", &[role])));
@@ -130,8 +130,8 @@ fn code(response: &Response) -> Option<String> {
     codes.next()
 }
 
-/// The code that a query comes back with, run without any services behind the schema: what is permitted may fail in every
-/// other way.
+/// Runs a query and returns the error code of the response. No services are behind the schema, so a permitted query may
+/// fail with any other code.
 async fn ask<Q: ObjectType + 'static, M: ObjectType + 'static, S: SubscriptionType + 'static>(
     schema: &Schema<Q, M, S>,
     query: &str,
@@ -156,18 +156,18 @@ fn every_field_of_the_schema_is_classified() {
     let fields: BTreeSet<_> = fields.collect();
     let classified: BTreeSet<_> = needs.keys().cloned().collect();
     let missing: Vec<_> = fields.difference(&classified).collect();
-    assert!(missing.is_empty(), "classify these fields, and give those a guard that need one: {missing:?}");
+    assert!(missing.is_empty(), "classify these fields, and add a guard to each one that needs it: {missing:?}");
     let gone: Vec<_> = classified.difference(&fields).collect();
-    assert!(gone.is_empty(), "the schema has no such fields: {gone:?}");
+    assert!(gone.is_empty(), "the schema does not have these fields: {gone:?}");
     for ((of, field), need) in &needs {
         let root = ["Query", "Mutation", "Subscription"].contains(&of.as_str());
         assert!(!root || *need != Need::Open, "the root field {of}.{field} needs a guard");
     }
 }
 
-/// Values of any form, and texts that a program wrote about what went wrong, may hold secrets.
+/// JSON values and error texts of other programs can contain secrets.
 #[test]
-fn every_payload_is_guarded() {
+fn every_json_field_has_a_guard() {
     let (types, needs) = (Types::read(), needs());
     for ((of, field), need) in needs {
         let definition = types.fields(&of).into_iter().find(|one| one.name.node == field.as_str()).unwrap();
@@ -177,7 +177,7 @@ fn every_payload_is_guarded() {
 }
 
 #[tokio::test]
-async fn every_root_field_is_refused_to_every_role_without_its_capability() {
+async fn every_root_field_is_refused_to_callers_without_its_capability() {
     let (types, schema) = (Types::read(), Schema::new(Query, Mutation, Subscription));
     for ((of, field), need) in needs() {
         let keyword = match of.as_str() {
@@ -194,7 +194,7 @@ async fn every_root_field_is_refused_to_every_role_without_its_capability() {
 }
 
 #[tokio::test]
-async fn every_guarded_field_is_refused_to_every_role_without_its_capability() {
+async fn every_guarded_field_is_refused_to_callers_without_its_capability() {
     let (types, schema) = (Types::read(), Schema::new(Samples, EmptyMutation, EmptySubscription));
     let needs = needs();
     let guarded: BTreeSet<&str> = needs

@@ -1,4 +1,5 @@
-//! One object of each type that has a guarded field, open to everybody: the guards below it are all that protects it.
+//! One object of each type that has a guarded field. The root fields have no guard, so only the guards of the types
+//! protect the objects.
 
 use std::sync::Arc;
 

@@ -1,18 +1,18 @@
-//! The schema's fields by what a caller needs for them, written down a second time: a field that is missing here, or
-//! guarded otherwise, fails a test.
+//! The schema's fields by the capabilities that a caller needs for them. The table is written independently of the
+//! schema: a field that is missing here or has another guard fails a test.
 
 use noetl_graphql::auth::principal::Capability::{
     self, Advance, Cancel, Catalog, Execute, Lifecycle, Live, Outbox, OwnLifecycle, Project, Read, Retry,
 };
 
-/// Capabilities that a field needs.
+/// Requirement of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
-    /// Nothing: who holds the object may read the field.
+    /// No requirement: a caller that got the object may read the field.
     Open,
-    /// To be identified.
+    /// The caller must be identified.
     Caller,
-    /// One of these capabilities.
+    /// The caller must have one of these capabilities.
     Any(&'static [Capability]),
 }
 
@@ -21,7 +21,7 @@ use Need::{Any, Caller, Open};
 const READ: Need = Any(&[Read]);
 
 pub(super) const FIELDS: &[(&str, Need, &str)] = &[
-    // Roots: every field is guarded.
+    // Root types: every field has a guard.
     ("Query", Any(&[Read, Outbox]), "outbox"),
     ("Query", Caller, "server viewer"),
     (
@@ -44,7 +44,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("Mutation", Any(&[Outbox]), "claimOutbox markOutboxFailed markOutboxPublished"),
     ("Mutation", Any(&[Retry]), "retryOutbox"),
     ("Subscription", Any(&[Live]), "events executionChanges subscriptionChanges systemStatus"),
-    // Payloads, and ways to other objects.
+    // Fields with payloads, and fields that lead to other objects.
     ("Event", READ, "context error meta result stackTrace"),
     (
         "Event",
@@ -74,7 +74,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ),
     ("OutboxClaim", Any(&[Outbox]), "payload"),
     ("OutboxClaim", Open, "attempts eventId executionId id lease leaseExpiresAt payloadCodec subject"),
-    // Numbers, ids, states and times.
+    // Types with only numbers, ids, states and times.
     ("AdvancedProjection", Open, "appliedCount executionId folded version"),
     ("CaughtUp", Open, "at cursor"),
     ("CursorFrame", Open, "bodyCompleted bodyIssued claimCompleted index"),
@@ -106,7 +106,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("SystemStatus", Open, "at eventStream outbox shards"),
     ("UserError", Open, "code field message retryable"),
     ("Viewer", Open, "authenticated capabilities expiresAt name permissions roles subject tenant"),
-    // Results of mutations, which the guard of the mutation protects.
+    // Results of mutations. The guard of the mutation protects them.
     ("AdvanceProjectionsPayload", Open, "advanced failed userErrors"),
     ("BulkTransitionPayload", Open, "results unavailableShards userErrors"),
     ("BulkTransitionResult", Open, "applied subscription userErrors"),
@@ -120,7 +120,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("RegisterCatalogEntryPayload", Open, "catalogEntry userErrors"),
     ("RetryOutboxPayload", Open, "matched retried unavailableShards userErrors"),
     ("SubscriptionPayload", Open, "subscription userErrors"),
-    // Pages, which the guard of the list protects.
+    // Pages. The guard of the list protects them.
     ("CatalogEntryConnection", Open, "edges nodes pageInfo unavailableShards"),
     ("EventConnection", Open, "edges nodes pageInfo unavailableShards"),
     ("ExecutionConnection", Open, "edges nodes pageInfo unavailableShards"),

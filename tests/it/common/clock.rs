@@ -1,16 +1,16 @@
-//! Clocks that are wrong.
+//! Replicas with a wrong wall clock.
 
 use std::path::PathBuf;
 
 use super::{Deployment, Server};
 
 impl Deployment {
-    /// A replica on a machine whose clock is an hour behind. Its monotonic clock runs as everywhere.
+    /// Starts a replica whose wall clock is one hour slow. Its monotonic clock is correct.
     pub async fn replica_an_hour_behind(&self) -> Server {
         self.replica_an_hour_behind_with(&[]).await
     }
 
-    /// The same with further settings.
+    /// Starts such a replica with additional settings.
     pub async fn replica_an_hour_behind_with(&self, settings: &[(&str, &str)]) -> Server {
         let library = faketime().expect("libfaketime is missing; `scripts/prepare test` installs it");
         let preload = library.to_str().unwrap();

@@ -1,4 +1,4 @@
-//! A deployment: a cluster database, shards and a broker that nobody else uses.
+//! A deployment of one test: a cluster database, shards and a broker that no other test uses.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -11,31 +11,32 @@ use tokio::process::Command;
 use super::server::{Server, binary};
 
 pub struct Deployment {
-    /// Settings of its replicas.
+    /// Settings of the deployment's replicas.
     pub env: Vec<(String, String)>,
     pub cluster_dsn: String,
     pub shard_dsns: Vec<String>,
-    /// The broker's process, to be killed and restarted.
+    /// The broker's process. Tests kill and restart it.
     pub nats: NatsServer,
     folder: tempfile::TempDir,
 }
 
 impl Deployment {
-    /// Fresh, empty databases, migrated, and a fresh broker. Without shards the cluster database is the only one.
+    /// Creates empty databases, migrates them, and starts a broker. With 0 shards, the cluster database is the only
+    /// shard.
     pub async fn start(shards: usize) -> Self {
         let deployment = Self::unmigrated(shards).await;
         deployment.migrate().await;
         deployment
     }
 
-    /// The same without migrations: `prepare` what is there before.
+    /// Creates the same deployment without migrations, for tests that prepare the databases first.
     pub async fn unmigrated(shards: usize) -> Self {
         let server = std::env::var("NOETL_TEST_PG")
             .expect("NOETL_TEST_PG is missing; use `make test`, or `scripts/test-servers run cargo test`");
         Self::unmigrated_on(&server, shards).await
     }
 
-    /// As [`Self::start`], on a PostgreSQL server of its own.
+    /// Creates a deployment as [`Self::start`] does, with its databases on the given PostgreSQL server.
     pub async fn on(server: &str, shards: usize) -> Self {
         let deployment = Self::unmigrated_on(server, shards).await;
         deployment.migrate().await;
@@ -65,47 +66,47 @@ impl Deployment {
         Self { env, cluster_dsn, shard_dsns, nats, folder }
     }
 
-    /// Runs `noetl-graphql migrate`, which must succeed.
+    /// Runs `noetl-graphql migrate`. The command must succeed.
     pub async fn migrate(&self) {
         let output = self.command("migrate").output().await.unwrap();
         assert!(output.status.success(), "migrate: {}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// A command of the binary with the deployment's settings.
+    /// Returns a command of the binary with the deployment's settings.
     pub fn command(&self, name: &str) -> Command {
         let mut command = Command::new(binary());
         command.arg(name).env_clear().envs(self.env.iter().cloned()).stdin(Stdio::null()).kill_on_drop(true);
         command
     }
 
-    /// A replica that serves.
+    /// Starts a replica.
     pub async fn replica(&self) -> Server {
         self.replica_with(&[]).await
     }
 
-    /// A replica with further settings.
+    /// Starts a replica with additional settings.
     pub async fn replica_with(&self, settings: &[(&str, &str)]) -> Server {
         let mut command = self.command("serve");
         command.envs(settings.iter().copied());
         Server::spawn(command).await
     }
 
-    /// The folder in which the broker keeps its streams; to be touched only while it is stopped.
+    /// Returns the folder that holds the broker's streams. Change it only while the broker is stopped.
     pub fn broker_store(&self) -> PathBuf {
         self.folder.path().join("nats/store")
     }
 
-    /// A connection to the cluster database.
+    /// Connects to the cluster database.
     pub async fn cluster(&self) -> PgConnection {
         PgConnection::connect(&self.cluster_dsn).await.unwrap()
     }
 
-    /// A connection to a shard.
+    /// Connects to a shard.
     pub async fn shard(&self, index: usize) -> PgConnection {
         PgConnection::connect(&self.shard_dsns[index]).await.unwrap()
     }
 
-    /// A number from every shard, added up.
+    /// Runs a query on every shard and returns the sum of the numbers.
     pub async fn sum_over_shards(&self, query: &str) -> i64 {
         let mut sum = 0;
         for dsn in &self.shard_dsns {
@@ -116,7 +117,7 @@ impl Deployment {
     }
 }
 
-/// Creates a database on a server and answers its DSN.
+/// Creates a database on a server and returns its DSN.
 async fn create_database(server: &str, name: &str) -> String {
     let mut admin = PgConnection::connect(server).await.unwrap();
     sqlx::query(AssertSqlSafe(format!("CREATE DATABASE {name}"))).execute(&mut admin).await.unwrap();

@@ -1,4 +1,4 @@
-//! What readers of the event feed see, beside what was committed and what the broker holds.
+//! Readers of the event feed, compared with the committed events and with the messages in the broker's streams.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use noetl_graphql::stream::cursor::{Position, StreamCursor};
 
 use super::{Deployment, Live, PATIENCE, Server, eventually};
 
-/// An event's key: execution id and event id.
+/// Key of an event: execution id and event id.
 pub type Key = (i64, i64);
 
 const EVENTS: &str = "subscription($filter: EventFilter, $start: EventStart) { events(filter: $filter, start: $start) {
@@ -23,28 +23,28 @@ const EVENTS: &str = "subscription($filter: EventFilter, $start: EventStart) { e
     ... on StreamHeartbeat { cursor lagEvents }
 } }";
 
-/// A reader of the live events that goes on behind its last cursor, on whichever replica it is sent to.
+/// A reader of live events. It can reconnect to any replica and continues after its last cursor.
 pub struct Reader {
     live: Live,
     filter: Value,
-    /// The last cursor.
+    /// Cursor of the last item.
     pub cursor: String,
-    /// Every event that was delivered, in that order.
+    /// Keys of all delivered events, in the order of delivery.
     pub seen: Vec<Key>,
-    /// Every item but heartbeats, since the reader last connected.
+    /// All items except heartbeats since the last connect.
     pub items: Vec<Value>,
-    /// What a client holds that throws away, at a gap of a new epoch, what it has from the gap's first position on: shard,
-    /// position and event.
+    /// Events that a client keeps if it handles gaps correctly: shard, position and key. At a gap with the reason
+    /// `EPOCH_CHANGED`, the client discards its events from the gap's first position on.
     kept: Vec<(u64, u64, Key)>,
 }
 
 impl Reader {
-    /// Connects and reads until the feed says that it has caught up.
+    /// Connects and reads until the `CaughtUp` item.
     pub async fn open(server: &Server, start: Value, filter: Value) -> Self {
         Self::open_at(&server.url, start, filter).await
     }
 
-    /// The same at an address.
+    /// Connects to an address and reads until the `CaughtUp` item.
     pub async fn open_at(url: &str, start: Value, filter: Value) -> Self {
         let live = Live::open(url, EVENTS, json!({ "start": start, "filter": filter })).await;
         let mut reader =
@@ -53,14 +53,14 @@ impl Reader {
         reader
     }
 
-    /// Goes on behind the last cursor.
+    /// Reconnects to a replica and continues after the last cursor.
     pub async fn reconnect(&mut self, server: &Server) {
         let variables = json!({ "start": { "after": self.cursor }, "filter": self.filter });
         self.live = server.live(EVENTS, variables).await;
         self.items.clear();
     }
 
-    /// Goes on behind the last cursor at an address where nobody may be. `false`: nobody was.
+    /// Reconnects to an address and continues after the last cursor. Returns `false` if the connection fails.
     pub async fn try_reconnect(&mut self, url: &str) -> bool {
         let variables = json!({ "start": { "after": self.cursor }, "filter": self.filter });
         let Some(live) = Live::try_open(url, EVENTS, variables).await else { return false };
@@ -69,13 +69,14 @@ impl Reader {
         true
     }
 
-    /// Reads one item. `None`: the connection has ended.
+    /// Reads one item. Returns `None` if the connection has ended.
     pub async fn step(&mut self) -> Option<Value> {
         let item = self.live.next().await?;
         Some(self.note(item))
     }
 
-    /// The same where the broker may be unreachable for too long.
+    /// Reads one item as [`Self::step`] does. Also accepts that the subscription ends because the broker is
+    /// unreachable.
     pub async fn step_while_it_lasts(&mut self) -> Option<Value> {
         let item = self.live.next_while_it_lasts().await?;
         Some(self.note(item))
@@ -100,7 +101,7 @@ impl Reader {
         item
     }
 
-    /// Reads until all of these were delivered. `false`: the connection ended before.
+    /// Reads until all the given events were delivered. Returns `false` if the connection ends before.
     pub async fn until_seen(&mut self, wanted: impl IntoIterator<Item = Key>) -> bool {
         let mut missing: BTreeSet<Key> = wanted.into_iter().collect();
         for key in &self.seen {
@@ -118,10 +119,10 @@ impl Reader {
             true
         };
         let outcome = tokio::time::timeout(PATIENCE, read).await;
-        outcome.unwrap_or_else(|_| panic!("{} events never came, such as {:?}", missing.len(), missing.first()))
+        outcome.unwrap_or_else(|_| panic!("{} events were not delivered, such as {:?}", missing.len(), missing.first()))
     }
 
-    /// Reads until one more event was delivered. `false`: the connection ended before.
+    /// Reads until one more event was delivered. Returns `false` if the connection ends before.
     pub async fn next_event(&mut self) -> bool {
         let before = self.seen.len();
         let read = async {
@@ -132,48 +133,49 @@ impl Reader {
             }
             true
         };
-        tokio::time::timeout(PATIENCE, read).await.expect("no event came")
+        tokio::time::timeout(PATIENCE, read).await.expect("no event was delivered")
     }
 
-    /// Where the last cursor stands on a shard.
+    /// Returns the last cursor's position on a shard.
     pub fn position(&self, shard: u64) -> Position {
         let cursor = StreamCursor::parse(&self.cursor, usize::from(u16::MAX)).unwrap();
         cursor.0[usize::try_from(shard).unwrap()]
     }
 
-    /// Why the server closed the socket, if it did and said so.
+    /// Returns the server's close code, if the server closed the socket with one.
     pub fn close_code(&self) -> Option<u16> {
         self.live.close_code
     }
 
-    /// The gaps since the reader last connected: shard, first and last position, reason.
+    /// Returns the gaps since the last connect: shard, first and last position, reason.
     pub fn gaps(&self) -> Vec<(u64, i64, i64, &str)> {
         let gaps = self.items.iter().filter(|item| item["__typename"] == "StreamGap");
         let gap = |item: &'_ Value| (item["shard"].as_u64().unwrap(), number(&item["from"]), number(&item["to"]));
         gaps.map(|item| (gap(item).0, gap(item).1, gap(item).2, item["reason"].as_str().unwrap())).collect()
     }
 
-    /// Reads until the feed says that it has caught up.
+    /// Reads until the `CaughtUp` item.
     pub async fn caught_up(&mut self) {
-        let read = async { while self.step().await.expect("the subscription goes on")["__typename"] != "CaughtUp" {} };
+        let read =
+            async { while self.step().await.expect("the subscription continues")["__typename"] != "CaughtUp" {} };
         tokio::time::timeout(PATIENCE, read).await.expect("caught up");
     }
 
-    /// Fails unless exactly these were delivered, each once.
+    /// Panics unless exactly the given events were delivered, each once.
     pub fn assert_saw_exactly(&self, committed: &BTreeSet<Key>) {
         assert_exactly(&self.seen, committed);
     }
 }
 
 impl Reader {
-    /// Fails unless a client that heeds the gaps of new epochs holds exactly these, each once.
+    /// Panics unless a client that handles the gaps of new epochs has exactly the given events, each once.
     pub fn assert_kept_exactly(&self, committed: &BTreeSet<Key>) {
         let kept: Vec<Key> = self.kept.iter().map(|(_, _, key)| *key).collect();
         assert_exactly(&kept, committed);
     }
 }
 
-/// Fails unless `found` holds each of `committed` once and nothing else.
+/// Panics unless `found` contains each event of `committed` once and no other event.
 pub fn assert_exactly(found: &[Key], committed: &BTreeSet<Key>) {
     let mut counts = BTreeMap::new();
     for key in found {
@@ -183,10 +185,10 @@ pub fn assert_exactly(found: &[Key], committed: &BTreeSet<Key>) {
     let foreign: Vec<_> = counts.keys().filter(|key| !committed.contains(key)).collect();
     let repeated: Vec<_> = counts.iter().filter(|(_, count)| **count > 1).collect();
     let sound = missing.is_empty() && foreign.is_empty() && repeated.is_empty();
-    assert!(sound, "missing {missing:?}\nnot committed {foreign:?}\nmore than once {repeated:?}");
+    assert!(sound, "missing: {missing:?}\nnot committed: {foreign:?}\nrepeated: {repeated:?}");
 }
 
-/// Fails unless the events of each of these executions come in the order of their ids.
+/// Panics unless the events of each given execution are in the order of their ids.
 pub fn assert_in_order(found: &[Key], executions: impl IntoIterator<Item = i64>) {
     for execution in executions {
         let ids: Vec<i64> = found.iter().filter(|key| key.0 == execution).map(|key| key.1).collect();
@@ -194,17 +196,17 @@ pub fn assert_in_order(found: &[Key], executions: impl IntoIterator<Item = i64>)
     }
 }
 
-/// Inserts an event row as some other server would.
+/// Inserts an event row as another server does.
 pub async fn insert(to: impl Executor<'_, Database = Postgres>, (execution, event): Key) {
     insert_typed(to, (execution, event), "call.done").await;
 }
 
-/// The same with a type.
+/// Inserts an event row of the given type.
 pub async fn insert_typed(to: impl Executor<'_, Database = Postgres>, (execution, event): Key, event_type: &str) {
     try_insert(to, (execution, event), event_type).await.unwrap();
 }
 
-/// The same where the database may be gone.
+/// Inserts an event row. Returns an error if the database is unreachable.
 pub async fn try_insert(
     to: impl Executor<'_, Database = Postgres>,
     (execution, event): Key,
@@ -219,13 +221,13 @@ pub async fn try_insert(
     Ok(())
 }
 
-/// Runs statements as they are.
+/// Runs SQL statements without parameters.
 pub async fn run(connection: &mut PgConnection, statements: &str) {
     sqlx::raw_sql(AssertSqlSafe(statements)).execute(connection).await.unwrap();
 }
 
 impl Deployment {
-    /// Every event that is committed.
+    /// Returns all committed events.
     pub async fn committed(&self) -> BTreeSet<Key> {
         let mut all = BTreeSet::new();
         for shard in 0..self.shard_dsns.len() {
@@ -235,22 +237,22 @@ impl Deployment {
         all
     }
 
-    /// Waits until every shard's feed has begun: what commits from here on is published.
+    /// Waits until the feed of every shard has begun. Events that commit later are published.
     pub async fn feeds_begun(&self) {
-        eventually("the feeds begin", async || {
+        eventually("all feeds have begun", async || {
             let begun = self.sum_over_shards("SELECT count(*) FROM noetl.tail_cursor WHERE lease_until > now()").await;
             (begun == i64::try_from(self.shard_dsns.len()).unwrap()).then_some(())
         })
         .await;
     }
 
-    /// Who publishes a shard's events.
+    /// Returns the name of the replica that publishes a shard's events.
     pub async fn leader(&self, shard: usize) -> Option<String> {
         let leader = "SELECT lease_owner FROM noetl.tail_cursor WHERE lease_until > now()";
         sqlx::query_scalar(leader).fetch_optional(&mut self.shard(shard).await).await.unwrap()
     }
 
-    /// A shard's stream, past the server.
+    /// Connects to the broker and returns a shard's stream.
     pub async fn stream(&self, shard: usize) -> (jetstream::Context, jetstream::stream::Stream) {
         let name = if shard == 0 { "noetl_events".to_owned() } else { format!("noetl_events_{shard}") };
         let context = jetstream::new(async_nats::connect(self.nats.url()).await.unwrap());
@@ -258,7 +260,7 @@ impl Deployment {
         (context, stream)
     }
 
-    /// The messages of a shard's stream, in order.
+    /// Returns the events of a shard's stream, in stream order.
     pub async fn stored(&self, shard: usize) -> Vec<Key> {
         let (_, stream) = self.stream(shard).await;
         let count = usize::try_from(stream.get_info().await.unwrap().state.messages).unwrap();
@@ -270,7 +272,7 @@ impl Deployment {
         tokio::time::timeout(PATIENCE, messages.collect()).await.unwrap()
     }
 
-    /// The messages of all streams.
+    /// Returns the events of all streams.
     pub async fn stored_everywhere(&self) -> Vec<Key> {
         let mut all = Vec::new();
         for shard in 0..self.shard_dsns.len() {
@@ -279,7 +281,7 @@ impl Deployment {
         all
     }
 
-    /// The first `count` ids from `from` on that live on a shard.
+    /// Returns the first `count` ids, starting at `from`, that belong to a shard.
     pub fn ids_on(&self, shard: usize, from: i64, count: usize) -> Vec<i64> {
         let shards = u16::try_from(self.shard_dsns.len()).unwrap();
         let map = noetl_graphql::domain::shard::ShardMap::even(shards);
@@ -289,12 +291,12 @@ impl Deployment {
 }
 
 impl Server {
-    /// The replica's name.
+    /// Returns the replica's name.
     pub async fn name(&self) -> String {
         self.data("{ server { replica } }", Value::Null).await["server"]["replica"].as_str().unwrap().to_owned()
     }
 }
 
 fn number(id: &Value) -> i64 {
-    id.as_i64().or_else(|| id.as_str()?.parse().ok()).unwrap_or_else(|| panic!("{id} is no id"))
+    id.as_i64().or_else(|| id.as_str()?.parse().ok()).unwrap_or_else(|| panic!("{id} is not an id"))
 }

@@ -11,7 +11,7 @@ use super::PATIENCE;
 
 pub struct Live {
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
-    /// Why the server closed the socket, if it did and said so.
+    /// The server's close code, if the server closed the socket with one.
     pub close_code: Option<u16>,
 }
 
@@ -20,7 +20,7 @@ impl Live {
         Self::try_open(url, query, variables).await.expect("the server accepts a live subscription")
     }
 
-    /// The same where the server may be gone.
+    /// Opens a live subscription. Returns `None` if the server is unreachable.
     pub async fn try_open(url: &str, query: &str, variables: Value) -> Option<Self> {
         let mut live = Self::init(url, &[], Value::Null).await?;
         assert_eq!(live.message().await?["type"], "connection_ack");
@@ -28,7 +28,7 @@ impl Live {
         Some(live)
     }
 
-    /// Opens a socket with headers and sends `connection_init` with a payload, unless that is null.
+    /// Opens a socket with the given headers and sends `connection_init`, with the payload unless it is null.
     pub async fn init(url: &str, headers: &[(&'static str, &str)], payload: Value) -> Option<Self> {
         let mut request = format!("{}/graphql", url.replace("http://", "ws://")).into_client_request().unwrap();
         request.headers_mut().insert("Sec-WebSocket-Protocol", "graphql-transport-ws".parse().unwrap());
@@ -44,7 +44,7 @@ impl Live {
         Some(live)
     }
 
-    /// Starts the one operation of the socket, after its acknowledgement.
+    /// Starts the first operation on the socket. Call it after the acknowledgement.
     pub async fn subscribe(&mut self, query: &str, variables: Value) -> Option<()> {
         let payload = json!({ "query": query, "variables": variables });
         self.send(json!({ "id": "1", "type": "subscribe", "payload": payload })).await
@@ -52,10 +52,12 @@ impl Live {
 
     /// Starts another operation on the socket.
     pub async fn subscribe_again(&mut self, id: &str, query: &str) {
-        self.send(json!({ "id": id, "type": "subscribe", "payload": { "query": query } })).await.expect("it is open");
+        self.send(json!({ "id": id, "type": "subscribe", "payload": { "query": query } }))
+            .await
+            .expect("the socket is open");
     }
 
-    /// The data of the next item. `None`: the subscription or the socket has ended.
+    /// Returns the data of the next item. Returns `None` if the subscription or the socket has ended.
     pub async fn next(&mut self) -> Option<Value> {
         let message = self.message().await?;
         match message["type"].as_str() {
@@ -68,7 +70,8 @@ impl Live {
         }
     }
 
-    /// As [`Self::next`], where the subscription may also end because its broker can't be reached.
+    /// Returns the next item as [`Self::next`] does. Also accepts that the subscription ends because the broker is
+    /// unreachable.
     pub async fn next_while_it_lasts(&mut self) -> Option<Value> {
         let mut message = self.message().await?;
         let payload = &message["payload"];
@@ -80,7 +83,7 @@ impl Live {
         (message["type"] == "next").then(|| message["payload"]["data"].take())
     }
 
-    /// The errors that the subscription is refused, or ends, with.
+    /// Returns the errors that refuse or end the subscription.
     pub async fn errors(&mut self) -> Value {
         let message = self.message().await.expect("the socket stays open");
         match message["type"].as_str() {
@@ -90,17 +93,17 @@ impl Live {
         }
     }
 
-    /// Sends a message of the protocol.
+    /// Sends a protocol message.
     pub async fn send(&mut self, message: Value) -> Option<()> {
         self.socket.send(Message::text(message.to_string())).await.ok()
     }
 
-    /// The next message. `None`: the socket has ended.
+    /// Returns the next message. Returns `None` if the socket has ended.
     pub async fn message(&mut self) -> Option<Value> {
         Some(serde_json::from_str(&self.text().await?).unwrap())
     }
 
-    /// The next message as it is on the wire.
+    /// Returns the text of the next message.
     pub async fn text(&mut self) -> Option<String> {
         loop {
             match tokio::time::timeout(PATIENCE, self.socket.next()).await.expect("the socket stays silent")? {

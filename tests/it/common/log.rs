@@ -1,11 +1,11 @@
-//! What the databases hold, read past the server.
+//! Rows of the databases, read without the server.
 
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, FromRow, PgConnection};
 
 use super::Deployment;
 
-/// An event of a subscription's log, as far as its lifecycle goes.
+/// The columns of an event that describe a subscription's lifecycle.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct LifecycleEvent {
     pub event_id: i64,
@@ -14,7 +14,7 @@ pub struct LifecycleEvent {
 }
 
 impl Deployment {
-    /// The rows of a query on every shard, shard after shard.
+    /// Returns the rows of a query on every shard, in the order of the shards.
     pub async fn rows<T>(&self, query: &'static str, id: &str) -> Vec<T>
     where
         T: for<'row> FromRow<'row, PgRow> + Send + Unpin,
@@ -28,15 +28,15 @@ impl Deployment {
         rows
     }
 
-    /// A subscription's log in the order in which its events were committed: each is written under the log's lock, so
-    /// their transactions are numbered in that order, whatever their ids say.
+    /// Returns a subscription's lifecycle log in commit order. Each event is written while the log is locked, so the
+    /// order of transaction ids is the commit order, even if the event ids have another order.
     pub async fn lifecycle(&self, subscription: &str) -> Vec<LifecycleEvent> {
         let query = "SELECT event_id, event_type, status FROM noetl.event
                      WHERE execution_id = $1 AND event_type NOT LIKE 'subscription.message.%' ORDER BY tx_id, event_id";
         self.rows(query, subscription).await
     }
 
-    /// The only value of a query on the cluster database.
+    /// Returns the single value of a query on the cluster database.
     pub async fn in_cluster(&self, query: &'static str) -> i64 {
         sqlx::query_scalar(query).fetch_one(&mut self.cluster().await).await.unwrap()
     }

@@ -1,4 +1,4 @@
-//! What a shard's stream holds, past the server.
+//! Messages of a shard's stream, read without the server.
 
 use async_nats::jetstream::consumer::pull::OrderedConfig;
 use async_nats::jetstream::stream::Stream;
@@ -11,22 +11,22 @@ use super::{Deployment, PATIENCE, eventually};
 
 /// A message of a stream.
 pub struct Message {
-    /// `None`: no tailer published it.
+    /// `None` if the message was not published by a tailer.
     pub mark: Option<Mark>,
-    /// `None`: it carries no event.
+    /// `None` if the message contains no event.
     pub key: Option<Key>,
     pub payload: bytes::Bytes,
 }
 
 impl Deployment {
-    /// The broker, and the stream of shard 0 once there is one.
+    /// Connects to the broker and returns the stream of shard 0. Waits until the stream exists.
     pub async fn broker(&self) -> (Context, Stream) {
         let context = jetstream::new(async_nats::connect(self.nats.url()).await.unwrap());
-        let stream = eventually("the stream is there", async || context.get_stream("noetl_events").await.ok()).await;
+        let stream = eventually("the stream exists", async || context.get_stream("noetl_events").await.ok()).await;
         (context, stream)
     }
 
-    /// The messages of shard 0's stream, in order.
+    /// Returns the messages of shard 0's stream, in stream order.
     pub async fn messages(&self) -> Vec<Message> {
         let (_, stream) = self.broker().await;
         let count = usize::try_from(stream.get_info().await.unwrap().state.messages).unwrap();
@@ -43,7 +43,7 @@ impl Deployment {
         tokio::time::timeout(PATIENCE, messages.collect()).await.unwrap()
     }
 
-    /// The events that a tailer published to shard 0's stream, in order.
+    /// Returns the events that a tailer published to shard 0's stream, in stream order.
     pub async fn published(&self) -> Vec<Key> {
         self.messages()
             .await
@@ -53,7 +53,7 @@ impl Deployment {
             .collect()
     }
 
-    /// Waits until so many events of shard 0 are published at least.
+    /// Waits until at least `count` events of shard 0 are published.
     pub async fn until_published(&self, count: usize) {
         eventually("everything is published", async || {
             let published = self.published().await.len();
@@ -62,28 +62,28 @@ impl Deployment {
         .await;
     }
 
-    /// Waits until no batch is under way.
+    /// Waits until the tailer has finished its batch.
     pub async fn until_done(&self) {
-        eventually("the batch is done", async || {
+        eventually("the batch is finished", async || {
             let open = self.sum_over_shards("SELECT count(target) FROM noetl.tail_cursor").await;
             (open == 0).then_some(())
         })
         .await;
     }
 
-    /// What the cursor of shard 0 says went wrong.
+    /// Returns the last error that the tail cursor of shard 0 recorded.
     pub async fn last_error(&self) -> Option<String> {
         let error = "SELECT last_error FROM noetl.tail_cursor";
         sqlx::query_scalar(error).fetch_one(&mut self.shard(0).await).await.unwrap()
     }
 
-    /// The epoch of shard 0's feed.
+    /// Returns the epoch of shard 0's feed.
     pub async fn epoch(&self) -> i32 {
         let epoch = "SELECT feed_epoch FROM noetl.tail_cursor";
         sqlx::query_scalar(epoch).fetch_one(&mut self.shard(0).await).await.unwrap()
     }
 
-    /// Commits events of one execution on shard 0: one transaction.
+    /// Commits events of one execution on shard 0 in one transaction.
     pub async fn commit(&self, execution: i64, events: std::ops::RangeInclusive<i64>) {
         let rows = format!(
             "INSERT INTO noetl.event (execution_id, event_id, event_type)

@@ -1,4 +1,4 @@
-//! What tests stand on: a deployment of their own, replicas that are real processes, clients that only use the API.
+//! Test environment: each test has a deployment of its own, replicas are real processes, clients use only the API.
 
 mod clock;
 mod deployment;
@@ -21,17 +21,17 @@ pub use tokens::TokenFile;
 
 use std::time::Duration;
 
-/// Longer than anything here may take; a test that waits this long has failed.
+/// Time limit of every wait. A test that waits longer fails.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Tries until `probe` answers, and panics with `what` after [`PATIENCE`].
+/// Calls `probe` until it returns `Some`. Panics with `what` after [`PATIENCE`].
 pub async fn eventually<T>(what: &str, mut probe: impl AsyncFnMut() -> Option<T>) -> T {
     let give_up = tokio::time::Instant::now() + PATIENCE;
     loop {
         if let Some(found) = probe().await {
             return found;
         }
-        assert!(tokio::time::Instant::now() < give_up, "never happened: {what}");
+        assert!(tokio::time::Instant::now() < give_up, "timed out while waiting for: {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -1,14 +1,14 @@
-//! The outbox, through the API and past it.
+//! Access to the outbox through the API and directly in the database.
 
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, FromRow};
 
 use super::{Deployment, Server};
 
-/// Keeps a replica from claiming by itself.
+/// The setting that turns the replica's built-in relay off.
 pub const NO_RELAY: (&str, &str) = ("NOETL_OUTBOX_RELAY", "false");
 
-/// A row as it is stored.
+/// A stored outbox row.
 #[derive(Debug, Clone, PartialEq, FromRow)]
 pub struct Row {
     pub outbox_id: i64,
@@ -16,12 +16,12 @@ pub struct Row {
     pub status: String,
     pub attempts: i32,
     pub last_error: Option<String>,
-    /// Microseconds from the last change to when it is due.
+    /// Microseconds from the last update until the row is due.
     pub delay_micros: i64,
 }
 
 impl Deployment {
-    /// Writes `rows` rows for each of these fresh executions, which take turns.
+    /// Writes `rows` rows for each of the given executions, in turns.
     pub async fn fill_outbox(&self, shard: usize, executions: &[i64], rows: i64) {
         let insert = "INSERT INTO noetl.outbox (execution_id, event_id, subject, payload)
             SELECT execution, n, 'noetl.commands.test.' || execution,
@@ -30,7 +30,7 @@ impl Deployment {
         sqlx::query(insert).bind(executions).bind(rows).execute(&mut self.shard(shard).await).await.unwrap();
     }
 
-    /// The rows of a shard, in order.
+    /// Returns the rows of a shard, in outbox order.
     pub async fn outbox(&self, shard: usize) -> Vec<Row> {
         let query = "SELECT outbox_id, execution_id, status, attempts, last_error,
                             (extract(epoch FROM available_at - updated_at) * 1000000)::bigint AS delay_micros
@@ -38,34 +38,34 @@ impl Deployment {
         sqlx::query_as(query).fetch_all(&mut self.shard(shard).await).await.unwrap()
     }
 
-    /// How many rows of all shards meet a condition.
+    /// Returns the number of rows on all shards that meet a condition.
     pub async fn outbox_rows(&self, condition: &str) -> i64 {
         self.sum_over_shards(&format!("SELECT count(*) FROM noetl.outbox WHERE {condition}")).await
     }
 
-    /// Changes a shard past the server.
+    /// Runs a statement on a shard, without the server.
     pub async fn on_shard(&self, shard: usize, statement: &str) {
         sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut self.shard(shard).await).await.unwrap();
     }
 }
 
-/// A claim's reference, to settle it with.
+/// Returns the reference that settles a claim.
 pub fn reference(claim: &Value) -> Value {
     json!({ "id": claim["id"], "lease": claim["lease"] })
 }
 
-/// The references of all claims of a payload.
+/// Returns the references of all claims of a payload.
 pub fn references(payload: &Value) -> Vec<Value> {
     payload["claims"].as_array().unwrap().iter().map(reference).collect()
 }
 
-/// The ids of a payload's claims.
+/// Returns the ids of a payload's claims.
 pub fn ids(payload: &Value) -> Vec<String> {
     payload["claims"].as_array().unwrap().iter().map(|claim| claim["id"].as_str().unwrap().to_owned()).collect()
 }
 
 impl Server {
-    /// Claims; answers the payload.
+    /// Claims rows and returns the payload.
     pub async fn claim(&self, input: Value) -> Value {
         let query = "mutation($input: ClaimOutboxInput!) { claimOutbox(input: $input) {
             claims { id lease leaseExpiresAt eventId executionId subject payload payloadCodec attempts }
@@ -73,14 +73,14 @@ impl Server {
         self.data(query, json!({ "input": input })).await["claimOutbox"].clone()
     }
 
-    /// Marks claims as published; answers the payload.
+    /// Marks claims as published and returns the payload.
     pub async fn published(&self, claims: &[Value]) -> Value {
         let query = "mutation($input: MarkOutboxPublishedInput!) { markOutboxPublished(input: $input) {
             published stale userErrors { code message field retryable } } }";
         self.data(query, json!({ "input": { "claims": claims } })).await["markOutboxPublished"].clone()
     }
 
-    /// Marks a claim as failed; answers the payload.
+    /// Marks a claim as failed and returns the payload.
     pub async fn failed(&self, claim: &Value, error: &str, max_delay: Option<i64>) -> Value {
         let query = "mutation($input: MarkOutboxFailedInput!) { markOutboxFailed(input: $input) {
             retryInSeconds userErrors { code message field retryable } } }";
@@ -91,7 +91,7 @@ impl Server {
         self.data(query, json!({ "input": input })).await["markOutboxFailed"].clone()
     }
 
-    /// Retries; answers the payload.
+    /// Retries failed rows and returns the payload.
     pub async fn retry(&self, filter: Value, dry_run: bool) -> Value {
         let query = "mutation($input: RetryOutboxInput!) { retryOutbox(input: $input) {
             matched retried unavailableShards userErrors { code message field retryable } } }";

@@ -8,31 +8,31 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
-/// Bytes that pass at a time.
+/// Maximum number of bytes that are forwarded at a time.
 const CHUNK: usize = 16 << 10;
 
-/// How a network lets bytes pass.
+/// Mode in which the proxy forwards bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Passing {
     Freely,
-    /// Each chunk takes so long.
+    /// Each chunk is delayed by the given time.
     Slowly(Duration),
-    /// Connections stay open and nothing gets through until they are let go.
+    /// Connections stay open, but no bytes are forwarded until the mode changes.
     Held,
-    /// Connections are closed with what is on its way in them, and new ones at once.
+    /// Open connections are closed and their unsent bytes are lost. New connections are closed immediately.
     Cut,
 }
 
-/// A way to one server.
+/// A proxy in front of one server.
 pub struct Proxy {
-    /// On 127.0.0.1.
+    /// Port on 127.0.0.1.
     pub port: u16,
     passing: watch::Sender<Passing>,
     task: AbortHandle,
 }
 
 impl Proxy {
-    /// A way to a port on 127.0.0.1.
+    /// Starts a proxy in front of a port on 127.0.0.1.
     pub async fn start(target: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -41,7 +41,7 @@ impl Proxy {
         Self { port, passing, task }
     }
 
-    /// From here on bytes pass like this.
+    /// Sets the mode of all connections.
     pub fn set(&self, passing: Passing) {
         self.passing.send_replace(passing);
     }
@@ -62,7 +62,7 @@ async fn accept(listener: TcpListener, target: u16, network: watch::Receiver<Pas
     }
 }
 
-/// Both ways of one connection.
+/// Forwards the bytes of one connection in both directions.
 async fn connect(client: TcpStream, target: u16, mut network: watch::Receiver<Passing>) {
     if *network.borrow() == Passing::Cut {
         return;
@@ -82,7 +82,7 @@ fn split(connection: TcpStream) -> (OwnedReadHalf, OwnedWriteHalf) {
     connection.into_split()
 }
 
-/// Until either end is gone.
+/// Forwards bytes in one direction until one of the two sides closes its connection.
 async fn pass_on(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut network: watch::Receiver<Passing>) {
     let mut chunk = vec![0; CHUNK];
     while let Ok(bytes @ 1..) = from.read(&mut chunk).await {

@@ -1,4 +1,4 @@
-//! A replica as a process, and its API.
+//! A replica as a process, with its API.
 
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -12,20 +12,20 @@ use tokio::process::{Child, Command};
 
 use super::{Live, PATIENCE, eventually};
 
-/// The binary under test.
+/// Returns the path of the binary under test.
 pub fn binary() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_noetl-graphql"))
 }
 
 pub struct Server {
     child: Child,
-    /// Such as `http://127.0.0.1:40001`.
+    /// Base URL, such as `http://127.0.0.1:40001`.
     pub url: String,
     client: reqwest::Client,
 }
 
 impl Server {
-    /// Starts a command that serves, and waits until it is ready.
+    /// Starts a command that serves and waits until the server is ready.
     pub async fn spawn(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -36,7 +36,7 @@ impl Server {
         Self::of(child, url).await
     }
 
-    /// A process that serves at an address, once it is ready.
+    /// Waits until a process that serves at an address is ready.
     pub async fn of(child: Child, url: String) -> Self {
         let server = Self { child, url, client: reqwest::Client::new() };
         eventually("the server is ready", async || {
@@ -46,30 +46,30 @@ impl Server {
         server
     }
 
-    /// Its process.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
-        self.child.id().expect("it runs")
+        self.child.id().expect("the process runs")
     }
 
     pub async fn get(&self, path: &str) -> reqwest::Result<reqwest::Response> {
         self.client.get(format!("{}{path}", self.url)).timeout(PATIENCE).send().await
     }
 
-    /// Sends an operation as the caller with a token; answers the whole response.
+    /// Sends an operation with a bearer token and returns the whole response.
     pub async fn send_as(&self, token: &str, query: &str, variables: Value) -> Value {
         let body = json!({ "query": query, "variables": variables });
         let request = self.client.post(format!("{}/graphql", self.url)).timeout(PATIENCE).bearer_auth(token);
         request.json(&body).send().await.unwrap().json().await.unwrap()
     }
 
-    /// Sends an operation; answers the whole response.
+    /// Sends an operation and returns the whole response.
     pub async fn send(&self, query: &str, variables: Value) -> reqwest::Result<Value> {
         let body = json!({ "query": query, "variables": variables });
         let request = self.client.post(format!("{}/graphql", self.url)).timeout(PATIENCE);
         request.json(&body).send().await?.json().await
     }
 
-    /// Sends an operation that must not fail; answers its data.
+    /// Sends an operation that must succeed and returns its data.
     pub async fn data(&self, query: &str, variables: Value) -> Value {
         let response = self.send(query, variables).await.unwrap();
         assert_eq!(response.get("errors"), None, "{query}");
@@ -81,35 +81,35 @@ impl Server {
         Live::open(&self.url, query, variables).await
     }
 
-    /// Stops it at once, as a crash would.
+    /// Kills the process with SIGKILL.
     pub async fn kill_9(&mut self) {
         self.child.kill().await.unwrap();
     }
 
-    /// Asks it to stop and waits until it has.
+    /// Sends SIGTERM and waits until the process has ended.
     pub async fn stop(mut self) -> ExitStatus {
         self.signal(Signal::SIGTERM);
         tokio::time::timeout(PATIENCE, self.child.wait()).await.unwrap().unwrap()
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until the process has ended by itself.
     pub async fn ended(&mut self) -> ExitStatus {
         tokio::time::timeout(PATIENCE, self.child.wait()).await.unwrap().unwrap()
     }
 
-    /// Freezes it; `SIGCONT` lets it go on.
+    /// Sends a signal to the process, such as `SIGSTOP` to freeze it or `SIGCONT` to continue it.
     pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.pid().cast_signed()), signal).unwrap();
     }
 
-    /// The value of a metric without labels, 0 if it was never counted.
+    /// Returns the value of a metric without labels, or 0 if the metric does not exist.
     pub async fn metric(&self, name: &str) -> f64 {
         let text = self.get("/metrics").await.unwrap().text().await.unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.map_or(0.0, |value| value.parse().unwrap())
     }
 
-    /// Registers a catalog entry and answers its id.
+    /// Registers a catalog entry and returns its id.
     pub async fn register_entry(&self, path: &str, content: &Value) -> String {
         let query = "mutation($path: String!, $content: String!) {
             registerCatalogEntry(input: {path: $path, content: $content}) { catalogEntry { id } userErrors { message } }
@@ -119,14 +119,14 @@ impl Server {
         payload["catalogEntry"]["id"].as_str().unwrap_or_else(|| panic!("{payload}")).to_owned()
     }
 
-    /// Registers a path as a source subscription; answers the payload.
+    /// Registers a path as a source subscription and returns the payload.
     pub async fn register(&self, path: &str) -> Value {
         let query = "mutation($path: String!) { registerSubscription(input: {path: $path}) {
             subscription { id state lastEventId availableActions } userErrors { code message field retryable } } }";
         self.data(query, json!({ "path": path })).await["registerSubscription"].clone()
     }
 
-    /// Carries out a transition such as `pause`; answers the payload.
+    /// Carries out a transition such as `pause` and returns the payload.
     pub async fn transition(&self, action: &str, id: &str, expected: Option<&str>) -> Value {
         let field = format!("{action}Subscription");
         let query = format!(
@@ -138,7 +138,7 @@ impl Server {
         self.data(&query, input).await[field].clone()
     }
 
-    /// Starts an execution; answers the payload.
+    /// Starts an execution and returns the payload.
     pub async fn execute(&self, input: Value) -> Value {
         let query = "mutation($input: ExecuteInput!) { execute(input: $input) {
             execution { id status path shard } outcome userErrors { code message field retryable } } }";
@@ -146,7 +146,8 @@ impl Server {
     }
 }
 
-/// A pause that is part of a scenario, such as the length of a window; never a way to wait for something.
+/// Sleeps for a time that is part of a scenario, such as the length of a window. Not for waiting until a condition is
+/// true.
 pub async fn pass(duration: Duration) {
     tokio::time::sleep(duration).await;
 }

@@ -1,4 +1,4 @@
-//! A token file, written by the command line.
+//! A token file that the command line writes.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ pub struct TokenFile {
 }
 
 impl TokenFile {
-    /// A file without tokens.
+    /// Creates a file without tokens.
     pub fn new() -> Self {
         let file = Self { folder: tempfile::tempdir().unwrap() };
         std::fs::write(file.path(), "# tokens of a test\n").unwrap();
@@ -21,17 +21,17 @@ impl TokenFile {
         self.folder.path().join("tokens")
     }
 
-    /// The setting that names the file.
+    /// Returns the setting that names the file.
     pub fn setting(&self) -> (&'static str, String) {
         ("NOETL_AUTH_TOKENS", self.path().to_str().unwrap().to_owned())
     }
 
-    /// Adds a token by `token new` with these options, and answers its text.
+    /// Adds a token with `token new` and the given options, and returns the token.
     pub fn add(&self, options: &[&str]) -> String {
         new_token(&self.path(), options)
     }
 
-    /// Removes the line of a token.
+    /// Removes the line of a subject's token.
     pub fn remove(&self, subject: &str) {
         let text = std::fs::read_to_string(self.path()).unwrap();
         let name = format!("\"subject\":\"{subject}\"");
@@ -40,7 +40,7 @@ impl TokenFile {
         self.write(&format!("{}\n", kept.join("\n")));
     }
 
-    /// Replaces the file at once, as an editor does.
+    /// Replaces the file atomically, as an editor does.
     pub fn write(&self, text: &str) {
         let next = self.folder.path().join("next");
         std::fs::write(&next, text).unwrap();

@@ -1,4 +1,4 @@
-//! A worker's side of the API.
+//! The mutations that workers call.
 
 use serde_json::{Value, json};
 
@@ -8,18 +8,18 @@ const PROJECT: &str = "mutation($events: [EventInput!]!) { projectEvents(input: 
     projected duplicates rejected { index eventId code message retryable } userErrors { code field message retryable } } }";
 
 impl Server {
-    /// Sends events; answers the payload.
+    /// Sends events and returns the payload.
     pub async fn project(&self, events: &[Value]) -> Value {
         self.data(PROJECT, json!({ "events": events })).await["projectEvents"].clone()
     }
 }
 
-/// An event that is in order.
+/// Returns a valid event.
 pub fn event((execution, id): (i64, i64)) -> Value {
     json!({ "executionId": execution.to_string(), "eventId": id.to_string(), "type": "call.done", "nodeName": "step" })
 }
 
-/// An event with some fields replaced.
+/// Returns an event with some fields replaced.
 pub fn event_with(key: (i64, i64), fields: &Value) -> Value {
     let mut whole = event(key);
     whole.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());

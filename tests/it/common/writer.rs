@@ -1,4 +1,5 @@
-//! A writer of events as another server may be: transactions that overlap, commit late, in another order, or not at all.
+//! A writer that writes events as another server can: its transactions overlap, commit late, commit in another order,
+//! or roll back.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,11 +10,11 @@ use super::Deployment;
 use super::feed::{Key, try_insert};
 use super::server::pass;
 
-/// Rounds that a writer writes at least.
+/// Minimum number of rounds of a writer.
 const ROUNDS: i64 = 12;
 const AFTER_FAILURE: Duration = Duration::from_millis(100);
 
-/// What one writer works on: two logs of its own on one shard. The first is written in order, the second in no order.
+/// A writer with two logs of its own on one shard. It writes the first log in order and the second in any order.
 pub struct Writer {
     dsn: String,
     pub ordered: i64,
@@ -36,12 +37,13 @@ impl Writer {
         (execution, self.next)
     }
 
-    /// Writes at least [`ROUNDS`], and on until it is enough.
+    /// Writes at least [`ROUNDS`] rounds, and continues until `enough` is set.
     pub async fn write(mut self, enough: &AtomicBool) {
         self.go_on(enough).await.unwrap();
     }
 
-    /// The same while the database crashes and comes back; what becomes of a transaction then is the database's to say.
+    /// Writes as [`Self::write`] does while the database crashes and restarts. A transaction that a crash interrupts is
+    /// either committed or lost; both are accepted.
     pub async fn write_through_crashes(mut self, enough: &AtomicBool) {
         while let Err(error) = self.go_on(enough).await {
             after_crash(&error).await;
@@ -69,7 +71,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The larger id commits first, and the smaller one belongs to the older transaction.
+    /// Commits the larger event id first. The smaller event id belongs to the older transaction.
     async fn commit_in_reverse(&mut self, one: &mut PgConnection, other: &mut PgConnection) -> sqlx::Result<()> {
         let mut older = one.begin().await?;
         insert(&mut *older, self.key(self.unordered)).await?;
@@ -77,7 +79,7 @@ impl Writer {
         older.commit().await
     }
 
-    /// A transaction that began first continues an ordered log after another one wrote to it and committed.
+    /// Appends to the ordered log from an older transaction, after a younger one has appended to it and committed.
     async fn commit_late(&mut self, one: &mut PgConnection, other: &mut PgConnection) -> sqlx::Result<()> {
         let mut late = one.begin().await?;
         insert(&mut *late, self.key(self.unordered)).await?;
@@ -106,7 +108,7 @@ impl Writer {
     }
 }
 
-/// Fails unless the database was gone; else lets a moment pass.
+/// Panics unless the error says that the database was unreachable. Otherwise waits for a short time.
 pub async fn after_crash(error: &sqlx::Error) {
     let code = error.as_database_error().and_then(|error| Some(error.code()?.into_owned()));
     assert!(code.is_none_or(|code| code.starts_with("57P")), "{error}");

@@ -1,5 +1,4 @@
-//! Brokers that take connections over TLS only, from clients with a certificate, and from users with an nkey or with
-//! credentials that an account signed.
+//! Brokers that require TLS, client certificates, an nkey, or credentials that an account signed.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -14,7 +13,7 @@ use super::database::serves;
 use super::jwt::operated;
 use crate::common::Deployment;
 
-/// A broker with JetStream, and with what else `configuration` says.
+/// Starts a broker with JetStream and the given additional configuration. Returns its process and port.
 fn broker(folder: &Path, configuration: &str) -> (Child, u16) {
     let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     let file = folder.join("nats.conf");
@@ -22,7 +21,7 @@ fn broker(folder: &Path, configuration: &str) -> (Child, u16) {
     let whole = format!("listen: 127.0.0.1:{port}\njetstream {{ store_dir: {store:?} }}\n{configuration}");
     std::fs::write(&file, whole).unwrap();
     let mut broker = Command::new("nats-server");
-    // Where Debian has it, a user's shell does not look.
+    // Debian installs the binary in a folder that is not in a user's PATH.
     broker.env("PATH", format!("{}:/usr/local/sbin:/usr/sbin", std::env::var("PATH").unwrap()));
     broker.arg("-c").arg(file).stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
     broker.stderr(std::fs::File::create(folder.join("nats.log")).unwrap());
@@ -36,7 +35,7 @@ fn write(folder: &TempDir, name: &str, text: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_broker_that_insists_on_tls_certificates_and_an_nkey_is_used() {
+async fn a_broker_that_requires_tls_certificates_and_an_nkey_is_used() {
     let folder = tempfile::tempdir().unwrap();
     let authority = Authority::new(folder.path(), "right");
     let (certificate, key) = authority.sign("broker", &["127.0.0.1"]);
@@ -61,7 +60,7 @@ async fn a_broker_that_insists_on_tls_certificates_and_an_nkey_is_used() {
 }
 
 #[tokio::test]
-async fn a_broker_whose_accounts_are_signed_takes_a_credentials_file() {
+async fn a_broker_with_signed_accounts_accepts_a_credentials_file() {
     let folder = tempfile::tempdir().unwrap();
     let (configuration, credentials) = operated();
     let (_running, port) = broker(folder.path(), &configuration);
@@ -74,7 +73,7 @@ async fn a_broker_whose_accounts_are_signed_takes_a_credentials_file() {
 }
 
 #[tokio::test]
-async fn a_broker_with_a_certificate_of_another_authority_gets_no_login() {
+async fn no_login_is_sent_to_a_broker_with_a_certificate_of_another_authority() {
     let folder = tempfile::tempdir().unwrap();
     let (authority, other) = (Authority::new(folder.path(), "right"), Authority::new(folder.path(), "wrong"));
     let (certificate, key) = other.sign("broker", &["127.0.0.1"]);
@@ -88,7 +87,7 @@ async fn a_broker_with_a_certificate_of_another_authority_gets_no_login() {
     command.env("NOETL_NATS_URL", format!("tls://noetl:secret-word@127.0.0.1:{port}")).stderr(log);
     command.env("NOETL_LOG", "debug").env("NOETL_NATS_ROOT_CERTIFICATE", authority.certificate());
     let server = crate::common::Server::spawn(command).await;
-    let said = crate::common::eventually("the trouble is logged", async || {
+    let said = crate::common::eventually("the error is logged", async || {
         let said = std::fs::read_to_string(folder.path().join("server.log")).unwrap();
         said.contains("the broker can't be used").then_some(said)
     })

@@ -1,4 +1,4 @@
-//! A PostgreSQL server that takes connections over TLS only, and from clients with a certificate only.
+//! A PostgreSQL server that requires TLS and client certificates.
 
 use noetl_graphql::local::{Postgres, PostgresOptions};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use super::Authority;
 use crate::common::feed::Reader;
 use crate::common::{Deployment, Server, eventually};
 
-/// Writes a file into the server's data folder, readable by its user alone.
+/// Writes a file into the server's data folder. Only the server's user can read it.
 async fn write(admin: &mut PgConnection, name: &str, text: &str) {
     let copy = format!(
         "COPY (SELECT unnest(string_to_array($text${}$text$, E'\\n'))) TO PROGRAM 'umask 077; cat > {name}'",
@@ -18,8 +18,8 @@ async fn write(admin: &mut PgConnection, name: &str, text: &str) {
     sqlx::raw_sql(AssertSqlSafe(copy)).execute(admin).await.unwrap();
 }
 
-/// A server that insists on TLS and on a certificate of `authority` for the user `noetl`. Its own certificate is for
-/// 127.0.0.1 only.
+/// Starts a server that requires TLS and a certificate of `authority` for the user `noetl`. The server's own
+/// certificate is valid for 127.0.0.1 only.
 async fn strict_server(authority: &Authority, folder: &TempDir) -> Postgres {
     let mut options = PostgresOptions::new(folder.path().join("postgres"));
     options.settings = vec![("fsync".into(), "off".into()), ("shared_buffers".into(), "16MB".into())];
@@ -44,7 +44,7 @@ async fn strict_server(authority: &Authority, folder: &TempDir) -> Postgres {
 }
 
 #[tokio::test]
-async fn a_database_that_insists_on_tls_and_certificates_is_used_and_a_wrong_one_is_refused() {
+async fn a_database_that_requires_tls_and_certificates_is_used_and_a_wrong_one_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (authority, other) = (Authority::new(folder.path(), "right"), Authority::new(folder.path(), "wrong"));
     let server = strict_server(&authority, &folder).await;
@@ -60,7 +60,7 @@ async fn a_database_that_insists_on_tls_and_certificates_is_used_and_a_wrong_one
     serves(&replica).await;
 
     let without = format!("{plain}?sslmode=verify-full&sslrootcert={}", authority.certificate());
-    // The driver's words for an authority and a host that are not the certificate's.
+    // Each expected text is from the error message of the driver or the server.
     for (wrong, expected) in [
         (dsn(&other.certificate()), "UnknownIssuer"),
         (right.replace("127.0.0.1", "localhost"), "not valid for name"),
@@ -73,7 +73,7 @@ async fn a_database_that_insists_on_tls_and_certificates_is_used_and_a_wrong_one
     }
 }
 
-/// Checks that a replica answers a query, executes, and publishes what it wrote.
+/// Panics unless a replica responds to a query, starts an execution, and publishes its event.
 pub(super) async fn serves(replica: &Server) {
     let mut reader = Reader::open(replica, json!({ "beginning": true }), Value::Null).await;
     replica.register_entry("process", &json!({ "kind": "playbook" })).await;

@@ -1,4 +1,4 @@
-//! The decentralised accounts of NATS: an operator signs accounts, an account signs users.
+//! The decentralised accounts of NATS: an operator signs accounts, and an account signs users.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -18,7 +18,7 @@ fn sign(issuer: &KeyPair, subject: &KeyPair, name: &str, claims: &Value) -> Stri
     format!("{signed}.{signature}")
 }
 
-/// The configuration of a broker whose accounts an operator signs, and the credentials file of a user.
+/// Returns the configuration of a broker with accounts that an operator signed, and the credentials file of a user.
 pub(super) fn operated() -> (String, String) {
     let (operator, system, account) = (KeyPair::new_operator(), KeyPair::new_account(), KeyPair::new_account());
     let user = KeyPair::new_user();

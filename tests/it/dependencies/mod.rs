@@ -1,4 +1,4 @@
-//! Databases and brokers that insist on TLS and on a login.
+//! Databases and brokers that require TLS and a login.
 
 mod broker;
 mod database;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
-/// An authority that signs certificates, and the folder that holds them as files.
+/// An authority that signs certificates, with a folder for the files.
 struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     folder: PathBuf,
@@ -26,7 +26,7 @@ impl Authority {
         Self { issuer, folder }
     }
 
-    /// The file of the authority's own certificate.
+    /// Returns the path of the authority's own certificate.
     fn certificate(&self) -> String {
         self.file("ca.pem")
     }
@@ -35,7 +35,7 @@ impl Authority {
         self.folder.join(name).to_str().unwrap().to_owned()
     }
 
-    /// Signs a certificate with a common name, for hosts; answers the files of certificate and key.
+    /// Signs a certificate with a common name for the given hosts. Returns the paths of the certificate and its key.
     fn sign(&self, name: &str, hosts: &[&str]) -> (String, String) {
         let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
         let mut params = CertificateParams::new(hosts).unwrap();

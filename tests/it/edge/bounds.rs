@@ -1,4 +1,4 @@
-//! What a client may ask for. The documents here would cost gigabytes or minutes if they got through.
+//! Limits of requests. Without these limits, the documents here would cost gigabytes of memory or minutes of time.
 
 use std::fmt::Write;
 
@@ -10,26 +10,26 @@ use tokio::net::TcpStream;
 
 use super::server::{Server, answer, code, soon};
 
-/// The limit that an answer says was passed.
+/// Returns the limit that a response names.
 fn limit(answer: &Value) -> &str {
     assert_eq!(code(answer), "LIMIT_EXCEEDED", "{answer}");
     answer["errors"][0]["extensions"]["limit"].as_str().unwrap()
 }
 
 #[tokio::test]
-async fn a_body_beyond_the_limit_is_refused_by_its_declared_length() {
+async fn a_body_over_the_limit_is_refused_by_its_declared_length() {
     let server = Server::limited(Limits { body_bytes: 1_000, ..Limits::default() }).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     let head = "POST /graphql HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1001\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
-    // Not a byte of the body is sent.
+    // No byte of the body is sent.
     let mut answer = String::new();
     soon(stream.read_to_string(&mut answer)).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 413") && answer.contains("LIMIT_EXCEEDED"), "{answer}");
 }
 
 #[tokio::test]
-async fn an_endless_body_is_cut_at_the_limit() {
+async fn an_endless_body_is_refused_at_the_limit() {
     let server = Server::limited(Limits { body_bytes: 100_000, ..Limits::default() }).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     let head =
@@ -39,14 +39,14 @@ async fn an_endless_body_is_cut_at_the_limit() {
     for _ in 0..=100 {
         stream.write_all(chunk.as_bytes()).await.unwrap();
     }
-    // The body goes on, but it is not waited for.
+    // The client does not end the body, and the server does not wait for its end.
     let mut status = [0; 12];
     soon(stream.read_exact(&mut status)).await.unwrap();
     assert_eq!(status, *b"HTTP/1.1 413");
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_arrive_is_given_up() {
+async fn a_body_that_does_not_arrive_gets_a_timeout() {
     let server =
         Server::limited(Limits { body_timeout: std::time::Duration::from_millis(50), ..Limits::default() }).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
@@ -58,7 +58,7 @@ async fn a_body_that_does_not_arrive_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_body_of_very_many_tiny_values_is_refused() {
+async fn a_body_with_too_many_values_is_refused() {
     let server = Server::limited(Limits { json_values: 1_000, ..Limits::default() }).await;
     let rich = |count: usize| json!({ "query": "{ hello }", "variables": { "unused": vec![1; count] } });
     let (status, refused) = answer(server.request(&rich(1_001))).await;
@@ -68,7 +68,7 @@ async fn a_body_of_very_many_tiny_values_is_refused() {
 }
 
 #[tokio::test]
-async fn big_variables_are_no_big_document() {
+async fn large_variables_do_not_count_as_document_size() {
     let server = Server::start().await;
     let text = "x".repeat(8 << 20);
     let body = json!({ "query": "query ($text: String!) { echo(text: $text) }", "variables": { "text": text } });
@@ -77,7 +77,7 @@ async fn big_variables_are_no_big_document() {
 }
 
 #[tokio::test]
-async fn documents_beyond_a_limit_are_refused_before_they_run() {
+async fn documents_over_a_limit_are_refused_before_they_run() {
     let server = Server::start().await;
     let aliases: String = (0..101).fold(String::new(), |mut text, index| {
         write!(text, "a{index}: hello ").unwrap();
@@ -105,7 +105,7 @@ async fn documents_beyond_a_limit_are_refused_before_they_run() {
 }
 
 #[tokio::test]
-async fn a_bomb_of_nested_fragments_is_refused() {
+async fn exponentially_nested_fragments_are_refused() {
     let server = Server::start().await;
     let mut bomb = "{ ...f0 }".to_owned();
     for index in 0..25 {
@@ -114,7 +114,7 @@ async fn a_bomb_of_nested_fragments_is_refused() {
     }
     bomb.push_str(" fragment f25 on Query { hello }");
     assert_eq!(limit(&server.post(&bomb).await), "fields");
-    // The same, cyclic, and where the executor would look first: in an operation that is not even chosen.
+    // The same document with a cycle, and in an operation that is not selected.
     let cyclic = bomb.replace("{ hello }", "{ ...f0 }");
     assert_eq!(code(&server.post(&cyclic).await), "GRAPHQL_VALIDATION_FAILED");
     let unused = bomb.replacen("{ ...f0 }", "query A { hello } query B { ...f0 }", 1);
@@ -123,7 +123,7 @@ async fn a_bomb_of_nested_fragments_is_refused() {
 }
 
 #[tokio::test]
-async fn cost_reads_the_sizes_from_the_variables() {
+async fn the_cost_of_an_operation_uses_page_sizes_from_variables() {
     let server = Server::start().await;
     let query = "query ($n: Int) { pages(first: $n) { nodes { pages(first: $n) { nodes { name } } } } }";
     let ask = |n: i32| answer(server.request(&json!({ "query": query, "variables": { "n": n } })));
@@ -140,7 +140,7 @@ async fn the_introspection_query_of_common_tools_is_within_the_limits() {
 }
 
 #[tokio::test]
-async fn a_response_beyond_the_limit_is_not_sent_on_any_transport() {
+async fn a_response_over_the_limit_is_not_sent_on_any_transport() {
     let server = Server::limited(Limits { response_bytes: 1_000, ..Limits::default() }).await;
     let echo = |bytes: usize| format!(r#"{{ echo(text: "{}") }}"#, "x".repeat(bytes));
     // `{"data":{"echo":"…"}}` has 20 bytes around the text.

@@ -1,4 +1,4 @@
-//! Connections that hold resources: silent, slow, unread or too many.
+//! Connections that hold resources: silent, slow, unread, or too many connections.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -26,7 +26,7 @@ async fn connect_from(host: [u8; 4], server: &Server) -> TcpStream {
     socket.connect(server.address).await.unwrap()
 }
 
-/// A client of another address of this machine.
+/// Returns a client that uses another address of this machine.
 fn client_of(host: [u8; 4]) -> reqwest::Client {
     reqwest::Client::builder().local_address(IpAddr::from(host)).build().unwrap()
 }
@@ -40,15 +40,15 @@ fn request(query: &str) -> String {
     head(body.len()) + &body
 }
 
-/// All that comes until the server closes.
+/// Reads until the server closes the connection.
 async fn rest(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
-    // A connection that is ended while bytes wait is reset.
+    // The connection is reset if the server closes it while bytes are unread.
     let _ = soon(stream.read_to_end(&mut bytes)).await;
     String::from_utf8(bytes).unwrap()
 }
 
-/// One response on a connection that stays open.
+/// Reads one response on a connection that stays open.
 async fn response(stream: &mut TcpStream) -> String {
     let mut text = String::new();
     let mut buffer = [0; 4096];
@@ -68,7 +68,7 @@ async fn a_request_head_that_does_not_arrive_ends_its_connection() {
         stream.write_all(sent.as_bytes()).await.unwrap();
         assert_eq!(rest(&mut stream).await, "", "{sent:?}");
     }
-    // The next head on a connection has the same time.
+    // The time limit also applies to the next head on the connection.
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(request("{ hello }").as_bytes()).await.unwrap();
     assert!(response(&mut stream).await.starts_with("HTTP/1.1 200"));
@@ -77,10 +77,10 @@ async fn a_request_head_that_does_not_arrive_ends_its_connection() {
 }
 
 #[tokio::test]
-async fn a_head_that_trickles_in_ends_its_connection() {
+async fn a_request_head_that_arrives_too_slowly_ends_its_connection() {
     let server = Server::limited(Limits { header_timeout: SHORT * 3, ..Limits::default() }).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
-    // Each byte comes in time, the head does not.
+    // Each byte arrives in time, but the whole head does not.
     let mut trickle = async || {
         for byte in head(0).bytes() {
             stream.write_all(&[byte]).await?;
@@ -88,11 +88,11 @@ async fn a_head_that_trickles_in_ends_its_connection() {
         }
         Ok::<_, std::io::Error>(())
     };
-    assert!(soon(trickle()).await.is_err(), "the whole head was taken");
+    assert!(soon(trickle()).await.is_err(), "the server read the whole head");
 }
 
 #[tokio::test]
-async fn a_head_beyond_the_limit_is_refused() {
+async fn a_request_head_over_the_limit_is_refused() {
     let server = Server::start().await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     let head = format!("GET /graphql HTTP/1.1\r\nhost: x\r\nx-long: {}", "x".repeat(128 << 10));
@@ -102,7 +102,7 @@ async fn a_head_beyond_the_limit_is_refused() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_ends_and_a_busy_one_stays() {
+async fn an_idle_connection_is_closed_and_a_busy_one_stays_open() {
     let server = Server::limited(Limits { keep_alive: SHORT, header_timeout: SHORT, ..Limits::default() }).await;
     let mut idle = TcpStream::connect(server.address).await.unwrap();
     idle.write_all(request("{ hello }").as_bytes()).await.unwrap();
@@ -118,7 +118,7 @@ async fn an_idle_connection_ends_and_a_busy_one_stays() {
 }
 
 #[tokio::test]
-async fn a_body_that_pauses_is_given_up_and_one_that_continues_is_read() {
+async fn a_body_that_pauses_too_long_is_refused_and_a_slow_one_is_read() {
     let server = Server::limited(Limits { body_pause: SHORT * 3, ..Limits::default() }).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all((head(100) + "{").as_bytes()).await.unwrap();
@@ -132,17 +132,20 @@ async fn a_body_that_pauses_is_given_up_and_one_that_continues_is_read() {
         tokio::time::sleep(SHORT / 2).await;
         stream.write_all(&[byte]).await.unwrap();
     }
-    assert!(response(&mut stream).await.starts_with("HTTP/1.1 200"), "it took longer than the pause in all");
+    assert!(
+        response(&mut stream).await.starts_with("HTTP/1.1 200"),
+        "a body is refused although no pause was too long"
+    );
 }
 
-/// Sends a query whose response the system can't buffer.
+/// Sends queries whose responses are too large for the system's buffers.
 async fn unread(server: &Server, host: [u8; 4]) -> TcpStream {
     let mut stream = connect_from(host, server).await;
     let text = "x".repeat(900_000);
     let body = json!({ "query": "query ($text: String!) { echo(text: $text) }", "variables": { "text": text } });
     let body = body.to_string();
     let pipelined = (head(body.len()) + &body).repeat(20);
-    // The server stops reading when its response is stuck.
+    // The server stops reading while its response cannot be written.
     let _ = tokio::time::timeout(SHORT * 5, stream.write_all(pipelined.as_bytes())).await;
     stream
 }
@@ -152,7 +155,7 @@ async fn a_response_that_is_not_read_ends_its_connection_and_frees_its_slot() {
     let limits = Limits { write_timeout: SHORT * 30, requests: 2, ..Limits::default() };
     let server = Server::limited(limits).await;
     let stream = unread(&server, [127, 0, 0, 1]).await;
-    // Its slot is the only one of its address.
+    // The connection has the only slot of its address.
     let status = async || {
         let response = server.request(&json!({ "query": "{ hello }" })).send().await.unwrap();
         (response.status(), response.headers().get(RETRY_AFTER).cloned())
@@ -164,7 +167,7 @@ async fn a_response_that_is_not_read_ends_its_connection_and_frees_its_slot() {
 }
 
 #[tokio::test]
-async fn a_response_that_is_read_slowly_arrives() {
+async fn a_response_that_is_read_slowly_is_delivered() {
     let server = Server::limited(Limits { write_timeout: SHORT * 5, ..Limits::default() }).await;
     let text = "x".repeat(8 << 20);
     let body = json!({ "query": "query ($text: String!) { echo(text: $text) }", "variables": { "text": text } });
@@ -178,7 +181,7 @@ async fn a_response_that_is_read_slowly_arrives() {
 }
 
 #[tokio::test]
-async fn a_greedy_caller_is_shed_and_another_is_served() {
+async fn a_caller_over_its_share_is_refused_while_another_is_served() {
     let server = Server::limited(Limits { requests: 4, ..Limits::default() }).await;
     let ask = |query: &'static str| {
         let request = server.request(&json!({ "query": query }));
@@ -188,13 +191,13 @@ async fn a_greedy_caller_is_shed_and_another_is_served() {
     reaches(&server.probe.begun, 2).await;
     let (status, refused) = ask("{ hello }").await.unwrap();
     assert_eq!((status, code(&refused)), (StatusCode::SERVICE_UNAVAILABLE, "OVERLOADED"));
-    // Shed before its body is read.
+    // The request is refused before its body is read.
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(head(1_000_000).as_bytes()).await.unwrap();
     let mut status = [0; 12];
     soon(stream.read_exact(&mut status)).await.unwrap();
     assert_eq!(status, *b"HTTP/1.1 503");
-    // On a socket, too, and the socket stays.
+    // An operation on a socket is refused too, and the socket stays open.
     let mut socket = server.socket().await;
     socket.subscribe("1", "{ hello }").await;
     let refused = socket.next().await;
@@ -214,12 +217,12 @@ async fn a_greedy_caller_is_shed_and_another_is_served() {
 }
 
 #[tokio::test]
-async fn bodies_share_a_bounded_number_of_bytes() {
+async fn the_total_size_of_buffered_bodies_is_limited() {
     let server = Server::limited(Limits { buffered_bytes: 100_000, ..Limits::default() }).await;
     let mut first = TcpStream::connect(server.address).await.unwrap();
     first.write_all((head(50_000) + &" ".repeat(40_000)).as_bytes()).await.unwrap();
     let padded = |size: usize| json!({ "query": "{ hello }", "extensions": { "padding": " ".repeat(size) } });
-    // The first body arrives in the meantime; together they are more than one caller's share.
+    // The first body arrives meanwhile. Both bodies together exceed one caller's share.
     soon(async { while answer(server.request(&padded(20_000))).await.0 == StatusCode::OK {} }).await;
     let (status, refused) = answer(server.request(&padded(20_000))).await;
     assert_eq!((status, code(&refused)), (StatusCode::SERVICE_UNAVAILABLE, "OVERLOADED"));
@@ -230,7 +233,7 @@ async fn bodies_share_a_bounded_number_of_bytes() {
 }
 
 #[tokio::test]
-async fn live_connections_are_bounded_per_caller() {
+async fn the_number_of_live_connections_per_caller_is_limited() {
     let server = Server::limited(Limits { live_connections: 4, ..Limits::default() }).await;
     let sockets = [server.socket().await, server.socket().await];
     let refused = server.socket_with("graphql-transport-ws", &[]).await;
@@ -243,7 +246,7 @@ async fn live_connections_are_bounded_per_caller() {
 }
 
 #[tokio::test]
-async fn silent_connections_make_room_and_busy_ones_stay() {
+async fn silent_connections_are_closed_for_new_ones_and_busy_ones_stay_open() {
     let server = Server::limited(Limits { connections: 10, caller_share: 100, ..Limits::default() }).await;
     let mut busy = TcpStream::connect(server.address).await.unwrap();
     busy.write_all(request("{ slow }").as_bytes()).await.unwrap();
@@ -254,14 +257,14 @@ async fn silent_connections_make_room_and_busy_ones_stay() {
         silent.push(TcpStream::connect(server.address).await.unwrap());
     }
     assert_eq!(server.post("{ hello }").await["data"]["hello"], "world");
-    assert_eq!(rest(&mut silent[0]).await, "", "the first silent connection was closed");
+    assert_eq!(rest(&mut silent[0]).await, "", "the first silent connection stays open");
     socket.subscribe("1", "{ hello }").await;
     assert_eq!(socket.next().await["type"], "next");
     assert_eq!(*server.probe.ended.borrow(), 0);
 }
 
 #[tokio::test]
-async fn a_connection_beyond_the_cap_is_refused_while_all_are_busy() {
+async fn a_connection_over_the_limit_is_refused_while_all_are_busy() {
     let server = Server::limited(Limits { connections: 4, ..Limits::default() }).await;
     let mut busy = Vec::new();
     for count in 1..=2 {
@@ -285,7 +288,7 @@ async fn http_2_is_served_within_its_limits() {
     let limits = Limits { keep_alive: SHORT, header_timeout: SHORT, deadline: SHORT * 5, ..Limits::default() };
     let server = Server::limited(limits).await;
     let mut client = Http2::connect(&server).await;
-    // It stays while a request runs, and ends when it has been idle for too long.
+    // The connection stays open during a request and ends when it is idle for too long.
     assert_eq!(client.ask(&server, "{ slow }").await.unwrap(), StatusCode::OK);
     assert_eq!(client.ask(&server, "{ hello }").await.unwrap(), StatusCode::OK);
     soon(client.ended()).await;
@@ -334,18 +337,18 @@ async fn draining_asks_clients_to_close_and_closing_ends_idle_connections() {
     kept.write_all(request("{ hello }").as_bytes()).await.unwrap();
     let last = rest(&mut kept).await;
     assert!(last.starts_with("HTTP/1.1 200") && last.contains("connection: close"), "{last}");
-    // Until the listener closes, clients that don't know better are served.
+    // Until the listener closes, clients that still connect are served.
     assert_eq!(server.post("{ hello }").await["data"]["hello"], "world");
 
     let mut running = TcpStream::connect(server.address).await.unwrap();
     running.write_all(request("{ slow }").as_bytes()).await.unwrap();
     reaches(&server.probe.begun, 1).await;
     server.stopping.cancel();
-    // A request that was on its way is answered.
+    // A request that arrives during the shutdown gets a response.
     idle.write_all(request("{ hello }").as_bytes()).await.unwrap();
     assert!(rest(&mut idle).await.starts_with("HTTP/1.1 200"));
-    assert!(TcpStream::connect(server.address).await.is_err(), "no more connections are accepted");
-    assert_eq!(*server.probe.ended.borrow(), 0, "the operation has its deadline");
+    assert!(TcpStream::connect(server.address).await.is_err(), "a connection was accepted");
+    assert_eq!(*server.probe.ended.borrow(), 0, "the operation ended before its deadline");
     drop(running);
     soon(server.serving.join_next()).await.unwrap().unwrap();
 }

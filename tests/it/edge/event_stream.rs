@@ -19,7 +19,7 @@ fn get(server: &Server, query: &str) -> RequestBuilder {
     request.header(ACCEPT, "text/event-stream")
 }
 
-/// The events of a stream; comments are left out.
+/// The events of a stream, without comments.
 struct Events {
     response: Response,
     text: String,
@@ -33,7 +33,7 @@ impl Events {
         Self { response, text: String::new() }
     }
 
-    /// The next event, as it is on the wire.
+    /// Returns the text of the next event, or `None` at the end of the stream.
     async fn next(&mut self) -> Option<String> {
         loop {
             while let Some((event, rest)) = self.text.split_once("\n\n") {
@@ -54,14 +54,14 @@ impl Events {
     }
 
     async fn expect_end(&mut self) {
-        // The data field is there, and empty.
+        // The data field is present and empty.
         assert_eq!(self.next().await.unwrap(), "event: complete\ndata:");
         assert_eq!(self.next().await, None);
     }
 }
 
 #[tokio::test]
-async fn a_subscription_gives_its_items_and_completes() {
+async fn a_subscription_delivers_its_items_and_completes() {
     let server = Server::start().await;
     for request in [post, get] {
         let mut events = Events::open(request(&server, "subscription { count(to: 3) }")).await;
@@ -73,7 +73,7 @@ async fn a_subscription_gives_its_items_and_completes() {
 }
 
 #[tokio::test]
-async fn queries_and_posted_mutations_are_streams_of_one() {
+async fn queries_and_posted_mutations_are_streams_with_one_result() {
     let server = Server::start().await;
     for (request, data) in [
         (get(&server, "{ hello }"), json!({ "hello": "world" })),
@@ -88,7 +88,7 @@ async fn queries_and_posted_mutations_are_streams_of_one() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_the_operation_is_told_in_the_stream() {
+async fn errors_of_the_operation_are_delivered_in_the_event_stream() {
     let server = Server::start().await;
     for (query, expected) in [
         ("subscription {", "GRAPHQL_PARSE_FAILED"),
@@ -103,7 +103,7 @@ async fn what_is_wrong_with_the_operation_is_told_in_the_stream() {
 }
 
 #[tokio::test]
-async fn a_request_for_anything_else_is_not_acceptable() {
+async fn a_request_for_another_media_type_is_not_acceptable() {
     let server = Server::start().await;
     for accept in ["application/json", "*/*"] {
         let request = client().get(server.url_with("/graphql/stream", &[("query", "{ hello }")]));
@@ -124,7 +124,7 @@ async fn an_operation_ends_with_its_client() {
 }
 
 #[tokio::test]
-async fn a_silent_stream_has_a_heartbeat() {
+async fn a_silent_event_stream_has_heartbeats() {
     let server = Server::limited(Limits { keepalive: Duration::from_millis(20), ..Limits::default() }).await;
     let mut response = get(&server, "subscription { silent }").send().await.unwrap();
     let mut text = String::new();
@@ -135,7 +135,7 @@ async fn a_silent_stream_has_a_heartbeat() {
 }
 
 #[tokio::test]
-async fn a_shutdown_breaks_streams_off_and_takes_no_more() {
+async fn a_shutdown_ends_event_streams_and_refuses_new_ones() {
     let server = Server::start().await;
     let mut events = Events::open(get(&server, "subscription { silent }")).await;
     events.result().await;
@@ -148,7 +148,7 @@ async fn a_shutdown_breaks_streams_off_and_takes_no_more() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_holds_its_subscription_and_then_loses_it() {
+async fn a_client_that_does_not_read_pauses_its_subscription_and_is_then_closed() {
     const ITEM: usize = 64 << 10;
     let server = Server::limited(Limits { send_timeout: Duration::from_millis(300), ..Limits::default() }).await;
     let response = get(&server, &format!("subscription {{ endless(bytes: {ITEM}) }}")).send().await.unwrap();
@@ -159,7 +159,7 @@ async fn a_client_that_does_not_read_holds_its_subscription_and_then_loses_it() 
 }
 
 #[tokio::test]
-async fn streams_are_bounded_in_number() {
+async fn the_number_of_event_streams_is_limited() {
     let server = Server::limited(Limits { live_connections: 1, ..Limits::default() }).await;
     let mut events = Events::open(get(&server, "subscription { silent }")).await;
     events.result().await;

@@ -1,4 +1,4 @@
-//! Live connections end with the admission of their caller.
+//! Live connections end when the admission of their caller ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::server::{Server, client, reaches, soon};
 
 const EXPIRED: (u16, &str) = (4403, "The token has expired or was withdrawn");
 
-/// Admits every caller on these terms.
+/// Starts a server that admits every caller with the given expiry time and revocation.
 async fn admitting(expires_at: Option<Instant>, revoked: CancellationToken) -> Server {
     Server::with(|edge| {
         edge.admit = Some(Arc::new(move |_| {
@@ -25,7 +25,7 @@ async fn admitting(expires_at: Option<Instant>, revoked: CancellationToken) -> S
     .await
 }
 
-/// The rest of an event stream of `subscription { silent }`.
+/// Opens an event stream of `subscription { silent }`. Returns a future of its whole text.
 async fn event_stream(server: &Server) -> impl Future<Output = String> {
     let url = server.url_with("/graphql/stream", &[("query", "subscription { silent }")]);
     let response = client().get(url).header(ACCEPT, "text/event-stream").send().await.unwrap();

@@ -1,4 +1,4 @@
-//! Deadlines, panics, and errors that say too much.
+//! Deadlines, panics, errors, and secrets that must not be in responses.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::server::{Server, code, reaches};
 
 #[tokio::test]
-async fn an_operation_ends_by_its_deadline() {
+async fn an_operation_ends_at_its_deadline() {
     let server = Server::limited(Limits { deadline: Duration::from_millis(50), ..Limits::default() }).await;
     let (status, answer) = server.post_strict("{ slow }").await;
     assert_eq!((status, code(&answer)), (StatusCode::GATEWAY_TIMEOUT, "TIMEOUT"));
@@ -26,27 +26,27 @@ async fn a_mutation_that_reaches_its_deadline_says_that_its_outcome_is_unknown()
     .await;
     let (status, answer) = server.post_strict("mutation { a: addAndHang(amount: 3) }").await;
     assert_eq!((status, code(&answer)), (StatusCode::GATEWAY_TIMEOUT, "TIMEOUT"));
-    assert_eq!(*server.probe.sum.borrow(), 3, "it had its effect");
+    assert_eq!(*server.probe.sum.borrow(), 3, "the mutation had no effect");
     let error = &answer["errors"][0];
     assert_eq!(error["extensions"]["outcomeUnknown"], true, "{answer}");
     let message = error["message"].as_str().unwrap();
     assert!(message.contains("its outcome is unknown") && message.ends_with("Query the sum."), "{message}");
     let (_, answer) = server.post_strict("{ slow }").await;
-    assert_eq!(answer["errors"][0]["extensions"].get("outcomeUnknown"), None, "a query has no outcome");
+    assert_eq!(answer["errors"][0]["extensions"].get("outcomeUnknown"), None, "only a mutation has an unknown outcome");
 }
 
 #[tokio::test]
 async fn an_operation_ends_with_its_client() {
     let server = Server::start().await;
     tokio::select! {
-        _ = server.post("{ slow }") => unreachable!("it never ends"),
+        _ = server.post("{ slow }") => unreachable!("the query never ends"),
         () = reaches(&server.probe.begun, 1) => {}
     }
     reaches(&server.probe.ended, 1).await;
 }
 
 #[tokio::test]
-async fn a_panic_is_an_answer_and_tells_nothing() {
+async fn a_panic_is_an_internal_error_that_reveals_nothing() {
     let server = Server::start().await;
     let (status, answer) = server.post_strict("{ panics }").await;
     assert_eq!((status, code(&answer)), (StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL"));
@@ -55,7 +55,7 @@ async fn a_panic_is_an_answer_and_tells_nothing() {
 }
 
 #[tokio::test]
-async fn an_error_without_a_code_is_internal_and_tells_nothing() {
+async fn an_error_without_a_code_is_an_internal_error_that_reveals_nothing() {
     let server = Server::start().await;
     let answer = server.post("{ hello leaks }").await;
     assert_eq!(code(&answer), "INTERNAL");
@@ -69,11 +69,11 @@ async fn a_resolvers_own_code_and_message_are_kept() {
     let server = Server::start().await;
     let (status, answer) = server.post_strict("{ coded }").await;
     assert_eq!((status, code(&answer)), (StatusCode::OK, "SHARD_UNAVAILABLE"));
-    assert_eq!(answer["errors"][0]["message"], "No shard answers.");
+    assert_eq!(answer["errors"][0]["message"], "No shard is available.");
 }
 
 #[tokio::test]
-async fn errors_are_bounded_in_number_and_length() {
+async fn the_number_and_length_of_errors_are_limited() {
     let server = Server::start().await;
     let answer = server.post(&format!("{{ {} }}", "nothing ".repeat(1_500))).await;
     assert_eq!(answer["errors"].as_array().map(Vec::len), Some(20));
@@ -82,7 +82,7 @@ async fn errors_are_bounded_in_number_and_length() {
 }
 
 #[tokio::test]
-async fn a_failed_field_is_null_and_takes_along_what_may_not_be_null() {
+async fn a_failed_field_is_null_and_a_failed_non_null_field_makes_its_parent_null() {
     let server = Server::start().await;
     let query = |fails: &str| format!("{{ pages {{ nodes {{ name note }} }} hello {fails} }}");
     let answer = server.post(&query("coded")).await;
@@ -96,7 +96,7 @@ async fn a_failed_field_is_null_and_takes_along_what_may_not_be_null() {
 }
 
 #[tokio::test]
-async fn fields_are_in_the_documents_order() {
+async fn fields_are_in_the_order_of_the_document() {
     let server = Server::start().await;
     let text =
         server.request(&json!({ "query": "{ late hello a: hello }" })).send().await.unwrap().text().await.unwrap();
@@ -104,14 +104,14 @@ async fn fields_are_in_the_documents_order() {
 }
 
 #[tokio::test]
-async fn a_guarded_field_is_null() {
+async fn a_field_refused_by_its_guard_is_null_with_an_error() {
     let server = Server::start().await;
     let answer = server.post("{ hello guarded }").await;
     assert_eq!((code(&answer), &answer["data"]), ("FORBIDDEN", &json!({ "hello": "world", "guarded": null })));
 }
 
 #[tokio::test]
-async fn an_argument_that_turns_out_wrong_is_the_clients_fault() {
+async fn an_argument_that_fails_its_scalar_check_is_a_validation_error() {
     let server = Server::start().await;
     let answer = server.post("{ hello half(of: 7) }").await;
     assert_eq!(code(&answer), "GRAPHQL_VALIDATION_FAILED", "{answer}");

@@ -43,7 +43,7 @@ async fn a_get_runs_queries_and_never_a_mutation() {
 }
 
 #[tokio::test]
-async fn only_json_is_taken_from_a_post() {
+async fn a_post_accepts_only_json() {
     let server = Server::start().await;
     let body = json!({ "query": MUTATION }).to_string();
     let simple =
@@ -61,7 +61,7 @@ async fn only_json_is_taken_from_a_post() {
 }
 
 #[tokio::test]
-async fn the_answer_comes_in_the_media_type_that_is_liked_best() {
+async fn the_response_has_the_preferred_media_type() {
     let server = Server::start().await;
     for (accept, expected) in [
         (GRAPHQL_RESPONSE, "application/graphql-response+json; charset=utf-8"),
@@ -102,7 +102,7 @@ async fn a_request_error_has_a_code_and_no_data() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_is_a_bad_request_in_any_media_type() {
+async fn an_invalid_request_body_is_a_bad_request_in_any_media_type() {
     let server = Server::start().await;
     let hello = json!({ "query": "{ hello }" });
     for body in [
@@ -126,7 +126,7 @@ async fn what_is_no_request_is_a_bad_request_in_any_media_type() {
 }
 
 #[tokio::test]
-async fn a_subscription_is_sent_to_the_transports_that_stream() {
+async fn a_subscription_over_plain_http_is_refused_with_a_pointer_to_streaming() {
     let server = Server::start().await;
     let (status, refused) = answer(server.request(&json!({ "query": "subscription { count(to: 3) }" }))).await;
     assert_eq!((status, code(&refused)), (StatusCode::BAD_REQUEST, "BAD_REQUEST"));
@@ -136,7 +136,7 @@ async fn a_subscription_is_sent_to_the_transports_that_stream() {
 }
 
 #[tokio::test]
-async fn other_methods_are_named_the_allowed_ones() {
+async fn a_refused_method_gets_the_list_of_allowed_methods() {
     let server = Server::start().await;
     for (method, path) in [(Method::PUT, "/graphql"), (Method::DELETE, "/graphql"), (Method::PATCH, "/graphql/stream")]
     {

@@ -1,5 +1,5 @@
-//! Fields with equal response keys run once, on every transport; a subscription has one root field; variables that are
-//! not declared never reach the executor.
+//! Fields with equal response keys run once on every transport, a subscription has one root field, and variables that
+//! are not declared never reach the executor.
 
 use reqwest::header::ACCEPT;
 use serde_json::{Value, json};
@@ -79,7 +79,7 @@ async fn equal_mutations_run_once_and_different_ones_are_refused() {
             "{different}: {refused}"
         );
     }
-    // The order of an object's fields does not make a difference.
+    // The order of an object's fields makes no difference.
     let answer = server.post("mutation { total(of: [], at: { x: 1, y: 2 }) total(of: [], at: { y: 2, x: 1 }) }").await;
     assert_eq!(answer["data"], json!({ "total": 0 }), "{answer}");
 }
@@ -118,7 +118,7 @@ async fn a_subscription_has_one_root_field() {
         assert_eq!(message["payload"][0]["extensions"]["code"], "GRAPHQL_VALIDATION_FAILED", "{several}");
     }
     assert_eq!(*server.probe.begun.borrow(), 0);
-    // The same field again is the same field.
+    // Two selections of the same field with equal arguments are one root field.
     socket.subscribe("same", "subscription { count(to: 1) ...f } fragment f on Live { count(to: 1) }").await;
     assert_eq!(socket.next().await["payload"], json!({ "data": { "count": 1 } }));
     assert_eq!(socket.next().await["type"], "complete");
@@ -155,7 +155,7 @@ async fn variables_that_are_not_declared_are_dropped_and_wrong_ones_refused() {
         );
         assert_eq!(answer["errors"][0]["locations"][0]["line"], 1);
     }
-    // Defaults, absent variables and single values for lists, as the specification has it.
+    // Defaults, absent variables, and single values for lists follow the GraphQL specification.
     let absent = json!({ "query": "query ($a: Int, $x: Int = 5) { variables(a: $a, p: { x: $x, y: 1 }) }" });
     assert_eq!(answer(server.request(&absent)).await.1["data"], json!({ "variables": ["x"] }));
 }

@@ -1,5 +1,5 @@
-//! The transport's promises, over real HTTP, WebSocket and event stream connections, with a schema that misbehaves on
-//! purpose.
+//! The transport's guarantees over real HTTP, WebSocket and event stream connections, with a schema whose fields fail
+//! on purpose.
 
 mod bounds;
 mod connections;

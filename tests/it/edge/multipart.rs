@@ -1,4 +1,4 @@
-//! Subscriptions as multipart/mixed, by their bytes.
+//! Subscriptions over multipart/mixed, checked byte by byte.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::server::{Server, answer, code, reaches, soon};
 
-/// As Apollo's documentation has it.
+/// The Accept header in Apollo's documentation.
 const DOCUMENTED: &str = "multipart/mixed;subscriptionSpec=\"1.0\", application/json";
-/// As Apollo Client sends it.
+/// The Accept header that Apollo Client sends.
 const SENT: &str = "multipart/mixed;boundary=graphql;subscriptionSpec=1.0,application/json";
 
 fn post(server: &Server, query: &str, accept: &str) -> RequestBuilder {
     server.request(&json!({ "query": query })).header(ACCEPT, accept)
 }
 
-/// The parts of a response, as a client that knows the protocol reads them.
+/// The parts of a response, read as a client of the protocol reads them.
 struct Parts {
     response: Response,
     bytes: String,
@@ -37,7 +37,7 @@ impl Parts {
         Self { response, bytes: String::new() }
     }
 
-    /// The next part, heartbeats included; none at the end of the stream.
+    /// Returns the next part, including heartbeats, or `None` at the end of the stream.
     async fn part(&mut self) -> Option<Value> {
         loop {
             while let Some((part, rest)) = self.bytes.split_once("\r\n--graphql") {
@@ -46,17 +46,17 @@ impl Parts {
                 if let Some(json) = part.strip_prefix("\r\ncontent-type: application/json; charset=utf-8\r\n\r\n") {
                     return Some(serde_json::from_str(json).unwrap());
                 }
-                assert_eq!(part, "", "only the preamble has no header");
+                assert_eq!(part, "", "a part after the preamble has no header");
             }
             let Some(chunk) = soon(self.response.chunk()).await.unwrap() else {
-                assert_eq!(self.bytes, "--\r\n", "the last delimiter ends the stream");
+                assert_eq!(self.bytes, "--\r\n", "the stream must end with the last delimiter");
                 return None;
             };
             self.bytes.push_str(std::str::from_utf8(&chunk).unwrap());
         }
     }
 
-    /// The next part that is no heartbeat.
+    /// Returns the next part that is not a heartbeat.
     async fn next(&mut self) -> Option<Value> {
         loop {
             match self.part().await {
@@ -68,7 +68,7 @@ impl Parts {
 }
 
 #[tokio::test]
-async fn subscription_is_answered_in_parts() {
+async fn a_subscription_is_delivered_in_parts() {
     let server = Server::start().await;
     for accept in [DOCUMENTED, SENT] {
         let response = post(&server, "subscription { count(to: 2) }", accept).send().await.unwrap();
@@ -81,14 +81,14 @@ async fn subscription_is_answered_in_parts() {
 }
 
 #[tokio::test]
-async fn part_is_whole_before_the_next_one_exists() {
+async fn a_part_is_complete_before_the_next_one_exists() {
     let server = Server::start().await;
     let mut parts = Parts::open(post(&server, "subscription { silent }", SENT)).await;
     assert_eq!(parts.next().await.unwrap(), json!({ "payload": { "data": { "silent": 0 } } }));
 }
 
 #[tokio::test]
-async fn queries_are_answered_as_json_where_json_is_accepted() {
+async fn queries_are_returned_as_json_if_the_client_accepts_json() {
     let server = Server::start().await;
     let (status, hello) = answer(post(&server, "{ hello }", SENT)).await;
     assert_eq!((status, hello), (StatusCode::OK, json!({ "data": { "hello": "world" } })));
@@ -113,7 +113,7 @@ async fn get_and_other_accept_headers_run_no_subscription() {
 }
 
 #[tokio::test]
-async fn errors_of_the_operation_are_payloads() {
+async fn errors_of_the_operation_are_delivered_as_payloads() {
     let server = Server::start().await;
     let mut parts = Parts::open(post(&server, "subscription { unavailable }", SENT)).await;
     assert_eq!(code(&parts.next().await.unwrap()["payload"]), "STREAM_UNAVAILABLE");
@@ -125,7 +125,7 @@ async fn errors_of_the_operation_are_payloads() {
 }
 
 #[tokio::test]
-async fn silent_stream_has_heartbeats() {
+async fn a_silent_multipart_stream_has_heartbeats() {
     let server = Server::limited(Limits { keepalive: Duration::from_millis(20), ..Limits::default() }).await;
     let mut parts = Parts::open(post(&server, "subscription { silent }", SENT)).await;
     let mut heartbeats = 0;
@@ -135,7 +135,7 @@ async fn silent_stream_has_heartbeats() {
 }
 
 #[tokio::test]
-async fn shutdown_ends_the_stream_with_an_error_of_the_protocol() {
+async fn a_shutdown_ends_the_stream_with_a_protocol_error() {
     let server = Server::start().await;
     let mut parts = Parts::open(post(&server, "subscription { silent }", SENT)).await;
     parts.next().await;
@@ -150,7 +150,7 @@ async fn shutdown_ends_the_stream_with_an_error_of_the_protocol() {
 }
 
 #[tokio::test]
-async fn end_of_the_admission_is_an_error_of_the_protocol() {
+async fn the_end_of_the_admission_is_a_protocol_error() {
     let revoked = CancellationToken::new();
     let token = revoked.clone();
     let server = Server::with(|edge| {
@@ -169,7 +169,7 @@ async fn end_of_the_admission_is_an_error_of_the_protocol() {
 }
 
 #[tokio::test]
-async fn operation_ends_with_a_client_that_leaves_or_does_not_read() {
+async fn an_operation_ends_if_its_client_disconnects_or_does_not_read() {
     const ITEM: usize = 64 << 10;
     let server = Server::limited(Limits { send_timeout: Duration::from_millis(300), ..Limits::default() }).await;
     let mut parts = Parts::open(post(&server, "subscription { silent }", SENT)).await;
@@ -186,7 +186,7 @@ async fn operation_ends_with_a_client_that_leaves_or_does_not_read() {
 }
 
 #[tokio::test]
-async fn streams_in_parts_count_as_live_connections() {
+async fn multipart_streams_count_as_live_connections() {
     let server = Server::limited(Limits { live_connections: 1, ..Limits::default() }).await;
     let mut parts = Parts::open(post(&server, "subscription { silent }", SENT)).await;
     parts.next().await;

@@ -1,5 +1,5 @@
-//! What the edge tells of itself. The recorder is one for the whole process, so other tests count too: numbers here are
-//! of labels that only these tests use, or at least what these tests did.
+//! Metrics of the transport. The whole process has one recorder, so other tests count too. The assertions are lower
+//! bounds or use labels that no other test uses.
 
 use std::sync::LazyLock;
 

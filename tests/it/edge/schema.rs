@@ -1,4 +1,4 @@
-//! A schema with one field for each thing that can go right or wrong.
+//! A schema with one field for each kind of success and failure.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -13,21 +13,21 @@ use tokio::sync::watch;
 
 pub(crate) type TestSchema = Schema<Query, Mutation, Live>;
 
-/// What the resolvers tell a test.
+/// Counters of the resolvers.
 #[derive(Clone)]
 pub(crate) struct Probe {
-    /// The sum of all additions.
+    /// Sum of all additions.
     pub(crate) sum: Arc<watch::Sender<i32>>,
-    /// How many operations were prepared.
+    /// Number of prepared operations.
     pub(crate) prepared: Arc<watch::Sender<usize>>,
-    /// How many of the fields that never end have begun.
+    /// Number of started fields that never end.
     pub(crate) begun: Arc<watch::Sender<usize>>,
-    /// How many of them were dropped.
+    /// Number of these fields that were dropped.
     pub(crate) ended: Arc<watch::Sender<usize>>,
-    /// How often the counted field ran, and the one inside it.
+    /// Number of times that `counted` ran.
     pub(crate) counted: Arc<watch::Sender<usize>>,
     pub(crate) inner: Arc<watch::Sender<usize>>,
-    /// How many items the endless subscription gave.
+    /// Number of items that the endless subscription produced.
     pub(crate) produced: Arc<watch::Sender<usize>>,
 }
 
@@ -51,7 +51,7 @@ impl Probe {
     }
 }
 
-/// Counts when it is dropped.
+/// Guard that counts an end when it is dropped.
 struct Ending(Probe);
 
 impl Drop for Ending {
@@ -60,7 +60,7 @@ impl Drop for Ending {
     }
 }
 
-/// What `admit` attaches to an operation.
+/// Name that `admit` attaches to an operation.
 pub(crate) struct CallerName(pub(crate) String);
 
 pub(crate) fn schema(probe: Probe) -> TestSchema {
@@ -87,7 +87,7 @@ impl Node {
     }
 
     async fn must(&self) -> Result<String> {
-        Err(Error::new("It must, and can't."))
+        Err(Error::new("The value is missing."))
     }
 
     async fn pages(&self, first: Option<i32>) -> Page {
@@ -131,10 +131,10 @@ impl Query {
     }
 
     async fn coded(&self) -> Result<Option<bool>> {
-        Err(Error::new("No shard answers.").extend_with(|_, values| values.set("code", "SHARD_UNAVAILABLE")))
+        Err(Error::new("No shard is available.").extend_with(|_, values| values.set("code", "SHARD_UNAVAILABLE")))
     }
 
-    #[graphql(guard = "Nobody")]
+    #[graphql(guard = "AlwaysForbidden")]
     async fn guarded(&self) -> Option<bool> {
         Some(true)
     }
@@ -143,7 +143,7 @@ impl Query {
         Some(of.0 / 2)
     }
 
-    /// Counts how often it runs.
+    /// Counts its runs.
     async fn counted(&self, context: &Context<'_>) -> Counted {
         context.data_unchecked::<Probe>().counted.send_modify(|count| *count += 1);
         Counted
@@ -154,7 +154,7 @@ impl Query {
         Either::Counted(Counted)
     }
 
-    /// The names of the variables that have a value.
+    /// Returns the names of the variables that have a value.
     async fn variables(&self, context: &Context<'_>, a: Option<i32>, p: Option<Vec<Point>>) -> Vec<String> {
         let _ = (a, p.iter().flatten().map(|point| point.x + point.y).sum::<i32>());
         context.query_env.variables.keys().map(ToString::to_string).collect()
@@ -185,23 +185,23 @@ impl Counted {
         1
     }
 
-    /// Counts how often it runs.
+    /// Counts its runs.
     async fn inner(&self, context: &Context<'_>) -> Self {
         context.data_unchecked::<Probe>().inner.send_modify(|count| *count += 1);
         Self
     }
 }
 
-/// Lets nobody through.
-struct Nobody;
+/// A guard that refuses every caller.
+struct AlwaysForbidden;
 
-impl Guard for Nobody {
+impl Guard for AlwaysForbidden {
     async fn check(&self, _: &Context<'_>) -> Result<()> {
-        Err(Error::new("Nobody may.").extend_with(|_, values| values.set("code", "FORBIDDEN")))
+        Err(Error::new("Forbidden.").extend_with(|_, values| values.set("code", "FORBIDDEN")))
     }
 }
 
-/// A scalar that is checked when it is used.
+/// A scalar that is checked when it is parsed.
 struct Even(i32);
 
 #[Scalar]
@@ -248,7 +248,7 @@ impl Live {
         stream::iter(1..=to)
     }
 
-    /// One item, then silence.
+    /// Delivers one item and then nothing.
     async fn silent(&self, context: &Context<'_>) -> impl Stream<Item = i32> + use<> {
         let ending = context.data_unchecked::<Probe>().begin();
         stream::unfold((ending, true), |(ending, first)| async move {
@@ -259,7 +259,7 @@ impl Live {
         })
     }
 
-    /// As many items of `bytes` bytes as are taken.
+    /// Delivers items of `bytes` bytes without end.
     async fn endless(&self, context: &Context<'_>, bytes: usize) -> impl Stream<Item = String> + use<> {
         let probe = context.data_unchecked::<Probe>().clone();
         stream::unfold(probe.begin(), move |ending| async move {

@@ -1,4 +1,4 @@
-//! A server on a port of its own, and clients for it.
+//! A server of the test schema on its own port, with clients.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use super::schema::{Probe, TestSchema, schema};
 
-/// What a test waits for comes long before this; it only ends a test that would hang.
+/// Time limit of every wait. It only ends a test that would otherwise hang.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) const GRAPHQL_RESPONSE: &str = "application/graphql-response+json";
@@ -76,27 +76,27 @@ impl Server {
         Url::parse_with_params(&self.url(path), parameters).unwrap()
     }
 
-    /// How often the counted field ran, and the one inside it.
+    /// Returns the numbers of runs of `counted` and `inner`.
     pub(crate) fn counted(&self) -> (usize, usize) {
         (*self.probe.counted.borrow(), *self.probe.inner.borrow())
     }
 
-    /// A POST of an operation, not sent yet.
+    /// Returns a POST request of an operation.
     pub(crate) fn request(&self, body: &Value) -> RequestBuilder {
         client().post(self.url("/graphql")).json(body)
     }
 
-    /// A GET of a query, not sent yet.
+    /// Returns a GET request of a query.
     pub(crate) fn get(&self, parameters: &[(&str, &str)]) -> RequestBuilder {
         client().get(self.url_with("/graphql", parameters))
     }
 
-    /// The answer to an operation, as `application/json`.
+    /// Sends an operation and returns the response, as `application/json`.
     pub(crate) async fn post(&self, query: &str) -> Value {
         self.request(&json!({ "query": query })).send().await.unwrap().json().await.unwrap()
     }
 
-    /// Status and answer of an operation, as `application/graphql-response+json`.
+    /// Sends an operation and returns the status and the response, as `application/graphql-response+json`.
     pub(crate) async fn post_strict(&self, query: &str) -> (StatusCode, Value) {
         answer(self.request(&json!({ "query": query })).header(ACCEPT, GRAPHQL_RESPONSE)).await
     }
@@ -109,12 +109,12 @@ impl Server {
         socket
     }
 
-    /// Opens a socket and says nothing.
+    /// Opens a socket without sending a message.
     pub(crate) async fn raw_socket(&self) -> Socket {
         self.socket_with("graphql-transport-ws", &[]).await.unwrap()
     }
 
-    /// Opens a socket with a subprotocol and headers, or gives the status it is refused with.
+    /// Opens a socket with a subprotocol and headers. Returns the HTTP status if the server refuses it.
     pub(crate) async fn socket_with(
         &self,
         protocol: &str,
@@ -133,7 +133,7 @@ impl Server {
     }
 }
 
-/// A client of a connection of its own.
+/// Returns a client with its own connections.
 pub(crate) fn client() -> Client {
     Client::builder().timeout(PATIENCE).build().unwrap()
 }
@@ -145,19 +145,19 @@ pub(crate) async fn answer(request: RequestBuilder) -> (StatusCode, Value) {
     (response.status(), response.json().await.unwrap())
 }
 
-/// The code of an answer's first error.
+/// Returns the code of a response's first error.
 pub(crate) fn code(answer: &Value) -> &str {
     answer["errors"][0]["extensions"]["code"].as_str().unwrap_or("none")
 }
 
-/// Waits until a counter of the probe has this value or more.
+/// Waits until a counter of the probe is at least `least`.
 pub(crate) async fn reaches(counter: &watch::Sender<usize>, least: usize) {
     timeout(PATIENCE, counter.subscribe().wait_for(|count| *count >= least)).await.unwrap().unwrap();
 }
 
-/// Waits for what a test would hang without.
+/// Waits for a future and panics after the time limit.
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
-    timeout(PATIENCE, future).await.expect("it comes")
+    timeout(PATIENCE, future).await.expect("timed out")
 }
 
 pub(crate) struct Socket(pub(crate) WebSocketStream<MaybeTlsStream<TcpStream>>);
@@ -171,7 +171,7 @@ impl Socket {
         self.send(json!({ "type": "subscribe", "id": id, "payload": { "query": query } })).await;
     }
 
-    /// The next message of the subprotocol.
+    /// Returns the next message of the subprotocol.
     pub(crate) async fn next(&mut self) -> Value {
         soon(async {
             loop {
@@ -185,7 +185,7 @@ impl Socket {
         .await
     }
 
-    /// The close code and reason, whatever comes before.
+    /// Reads until the socket is closed and returns the close code and reason.
     pub(crate) async fn close(&mut self) -> (u16, String) {
         soon(async {
             loop {

@@ -1,4 +1,5 @@
-//! Pages of other sites and foreign host names are refused; the application admits the rest.
+//! Requests from pages of other sites or with foreign host names are refused. The application admits the other
+//! requests.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use super::schema::{CallerName, Probe, schema};
 use super::server::{Server, Socket, answer, client, code};
 
 #[tokio::test]
-async fn a_page_of_another_site_can_not_use_the_server() {
+async fn a_page_of_another_site_cannot_use_the_server() {
     let server = Server::start().await;
     let own = server.url("");
     let mutation = json!({ "query": "mutation { add(amount: 1) }" });
@@ -46,7 +47,7 @@ async fn an_allowed_origin_is_admitted() {
 }
 
 #[tokio::test]
-async fn host_name_that_is_not_listed_is_refused_on_every_transport() {
+async fn a_host_name_that_is_not_listed_is_refused_on_every_transport() {
     let server = Server::with(|edge| edge.sites.hosts = vec!["127.0.0.1".into(), "localhost".into()]).await;
     let mutation = json!({ "query": "mutation { add(amount: 1) }" });
     assert_eq!(answer(server.request(&mutation)).await.0, StatusCode::OK);
@@ -59,7 +60,7 @@ async fn host_name_that_is_not_listed_is_refused_on_every_transport() {
         (format!("localhost@rebound.example:{port}"), StatusCode::FORBIDDEN),
         (format!("rebound.example@localhost:{port}"), StatusCode::FORBIDDEN),
     ] {
-        // The page that the name was pointed from is of the same site: both headers agree.
+        // After DNS rebinding, the page has the same host name as the request, so both headers agree.
         let origin = format!("http://{host}");
         let from_there = |request: RequestBuilder| request.header(HOST, &host).header(ORIGIN, &origin);
         assert_eq!(answer(from_there(server.request(&mutation))).await.0, expected, "{host}");
@@ -75,7 +76,7 @@ async fn host_name_that_is_not_listed_is_refused_on_every_transport() {
     }
 }
 
-/// The status of a request that is written as HTTP/2 and absolute targets name the host.
+/// Returns the status of a request whose host is in its target (as in HTTP/2), in the Host headers, or in both.
 async fn status_of(target: &str, hosts: &[&str]) -> StatusCode {
     let mut edge = {
         let schema = schema(Probe::new());
@@ -110,7 +111,7 @@ async fn authority_and_host_header_must_both_be_listed_and_agree() {
 }
 
 #[tokio::test]
-async fn preflights_are_answered_for_listed_origins_only() {
+async fn preflights_succeed_for_listed_origins_only() {
     let server = Server::with(|edge| edge.sites.origins = vec!["https://console.example".into()]).await;
     let preflight = |origin: &'static str, path: &str| {
         let request = client().request(Method::OPTIONS, server.url(path)).header(ORIGIN, origin);
@@ -138,7 +139,7 @@ async fn preflights_are_answered_for_listed_origins_only() {
 }
 
 #[tokio::test]
-async fn without_listed_origins_there_is_no_cors() {
+async fn responses_have_no_cors_headers_without_listed_origins() {
     let server = Server::start().await;
     let request = client().request(Method::OPTIONS, server.url("/graphql")).header(ORIGIN, server.url(""));
     let response = request.header("access-control-request-method", "POST").send().await.unwrap();
@@ -147,7 +148,7 @@ async fn without_listed_origins_there_is_no_cors() {
 }
 
 #[tokio::test]
-async fn responses_are_not_sniffed_and_not_stored() {
+async fn every_response_forbids_sniffing_and_caching() {
     let server = Server::start().await;
     let hello = json!({ "query": "{ hello }" });
     for request in [
@@ -162,7 +163,7 @@ async fn responses_are_not_sniffed_and_not_stored() {
     }
 }
 
-/// Admits `good`, forbids `bad`, knows nobody else.
+/// Starts a server that admits the token `good`, forbids `bad`, and does not know any other.
 async fn guarded() -> Server {
     Server::with(|edge| {
         edge.admit = Some(Arc::new(|caller| std::future::ready(admit(&caller)).boxed()));

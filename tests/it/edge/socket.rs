@@ -1,4 +1,4 @@
-//! The life of operations on a WebSocket.
+//! Operations on a WebSocket, from start to end.
 
 use noetl_graphql::http::Limits;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ fn complete(id: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_subscription_gives_its_items_and_completes() {
+async fn a_subscription_delivers_its_items_and_completes() {
     let server = Server::start().await;
     let mut socket = server.socket().await;
     socket.subscribe("a", "subscription { count(to: 3) }").await;
@@ -40,7 +40,7 @@ async fn queries_and_mutations_run_on_a_socket() {
 }
 
 #[tokio::test]
-async fn a_request_error_ends_its_operation_alone() {
+async fn a_request_error_ends_only_its_own_operation() {
     let server = Server::start().await;
     let mut socket = server.socket().await;
     socket.subscribe("live", "subscription { silent }").await;
@@ -56,7 +56,7 @@ async fn a_request_error_ends_its_operation_alone() {
         assert_eq!((&error["type"], &error["id"]), (&json!("error"), &json!("x")), "{error}");
         assert_eq!(error["payload"][0]["extensions"]["code"], code, "{query}");
     }
-    // The id is free again, and the other operation lives.
+    // The id is free again, and the other operation still runs.
     socket.subscribe("x", "{ hello }").await;
     assert_eq!(socket.next().await["type"], "next");
     assert_eq!(socket.next().await, complete("x"));
@@ -64,7 +64,7 @@ async fn a_request_error_ends_its_operation_alone() {
 }
 
 #[tokio::test]
-async fn errors_of_resolvers_are_results() {
+async fn errors_of_resolvers_are_delivered_as_results() {
     let server = Server::start().await;
     let mut socket = server.socket().await;
     socket.subscribe("a", "subscription { unavailable }").await;
@@ -75,7 +75,7 @@ async fn errors_of_resolvers_are_results() {
 }
 
 #[tokio::test]
-async fn a_panic_ends_its_operation_alone() {
+async fn a_panic_ends_only_its_own_operation() {
     let server = Server::start().await;
     let mut socket = server.socket().await;
     socket.subscribe("a", "subscription { panicsAfter(items: 1) }").await;
@@ -95,7 +95,7 @@ async fn complete_stops_an_operation_and_frees_its_id() {
         socket.subscribe("a", "subscription { silent }").await;
         assert_eq!(socket.next().await, next("a", json!({ "silent": 0 })));
         socket.send(complete("a")).await;
-        // At once again, under the same id: nothing of the old operation may come.
+        // The same id is used again immediately. No message of the old operation may arrive.
         socket.subscribe("a", "{ hello }").await;
         assert_eq!(socket.next().await, next("a", json!({ "hello": "world" })));
         assert_eq!(socket.next().await, complete("a"));
@@ -119,7 +119,7 @@ async fn operations_end_with_their_socket() {
 }
 
 #[tokio::test]
-async fn a_socket_runs_a_bounded_number_of_operations() {
+async fn the_number_of_operations_per_socket_is_limited() {
     let server = Server::limited(Limits { operations_per_socket: 2, ..Limits::default() }).await;
     let mut socket = server.socket().await;
     for id in ["a", "b"] {
@@ -135,7 +135,7 @@ async fn a_socket_runs_a_bounded_number_of_operations() {
 }
 
 #[tokio::test]
-async fn pings_are_answered_before_and_after_the_acknowledgement() {
+async fn pings_get_pongs_before_and_after_the_acknowledgement() {
     let server = Server::start().await;
     let mut socket = server.raw_socket().await;
     socket.send(json!({ "type": "ping" })).await;
@@ -150,7 +150,7 @@ async fn pings_are_answered_before_and_after_the_acknowledgement() {
 }
 
 #[tokio::test]
-async fn a_fast_stream_leaves_room_for_others() {
+async fn a_fast_stream_does_not_block_other_operations() {
     let server = Server::start().await;
     let mut socket = server.socket().await;
     socket.subscribe("fast", "subscription { endless(bytes: 10) }").await;

@@ -1,4 +1,4 @@
-//! Why a WebSocket is closed: each code of the protocol.
+//! Close codes of a WebSocket: every code of the protocol with its reason.
 
 use std::time::Duration;
 
@@ -48,11 +48,12 @@ async fn invalid_messages_close_with_4400() {
 }
 
 #[tokio::test]
-async fn a_client_that_is_still_sending_learns_the_reason() {
+async fn a_client_that_is_still_sending_receives_the_close_code() {
     let server = Server::start().await;
     let mut socket = server.socket().await;
     socket.0.send(Message::text("{")).await.unwrap();
-    // More than the system buffers: it is read, and dropped, until the client has seen why.
+    // These messages exceed the system's buffers. The server reads and drops them until the client has received the
+    // close frame.
     let message = Message::text(json!({ "type": "ping", "payload": { "x": "x".repeat(64 << 10) } }).to_string());
     for _ in 0..512 {
         soon(socket.0.send(message.clone())).await.unwrap();
@@ -72,7 +73,7 @@ async fn subscribing_before_the_acknowledgement_closes_with_4401() {
 #[tokio::test]
 async fn another_subprotocol_closes_with_4406() {
     let server = Server::start().await;
-    // No subprotocol at all; a browser that offers others is treated the same.
+    // A client without a subprotocol is treated as one that offers only other subprotocols.
     let request = format!("ws://{}/graphql", server.address);
     let mut socket = Socket(tokio_tungstenite::connect_async(request).await.unwrap().0);
     assert_eq!(socket.close().await, (4406, "Subprotocol not acceptable".into()));
@@ -94,14 +95,14 @@ async fn the_initialisation_timeout_ends_with_the_acknowledgement() {
         Limits { init_timeout: Duration::from_millis(300), keepalive: Duration::from_millis(400), ..Limits::default() };
     let server = Server::limited(limits).await;
     let mut socket = server.socket().await;
-    // The first keepalive comes after the timeout would have.
+    // The first keepalive is sent after the initialisation timeout would have ended.
     assert!(matches!(soon(socket.0.next()).await.unwrap().unwrap(), Message::Ping(_)));
     socket.subscribe("1", "{ hello }").await;
     assert_eq!(socket.next().await["type"], "next");
 }
 
 #[tokio::test]
-async fn an_id_in_use_closes_with_4409() {
+async fn an_operation_id_in_use_closes_with_4409() {
     let server = Server::start().await;
     let mut socket = server.socket().await;
     socket.subscribe("1", "subscription { silent }").await;
@@ -120,7 +121,7 @@ async fn a_second_initialisation_closes_with_4429() {
 }
 
 #[tokio::test]
-async fn a_message_beyond_the_limit_closes_with_1009() {
+async fn a_message_over_the_limit_closes_with_1009() {
     let server = Server::limited(Limits { message_bytes: 10_000, ..Limits::default() }).await;
     for size in [10_001, 30_000] {
         let mut socket = server.socket().await;
@@ -129,7 +130,7 @@ async fn a_message_beyond_the_limit_closes_with_1009() {
     }
 }
 
-/// A masked frame, the mask being zeros.
+/// Returns a frame with a mask of zeros.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     [&[first, 0x80 | u8::try_from(payload.len()).unwrap(), 0, 0, 0, 0], payload].concat()
 }
@@ -158,12 +159,12 @@ async fn broken_frames_close_with_1002_and_broken_text_with_1007() {
             }
         };
         soon(closed).await;
-        assert_eq!(received[0], 0x88, "a close frame");
+        assert_eq!(received[0], 0x88, "the first frame is not a close frame");
     }
 }
 
 #[tokio::test]
-async fn a_shutdown_closes_with_1012_and_takes_no_more() {
+async fn a_shutdown_closes_with_1012_and_refuses_new_sockets() {
     let server = Server::start().await;
     let mut sockets: Vec<Socket> = vec![server.raw_socket().await, server.socket().await, server.socket().await];
     sockets[1].subscribe("1", "subscription { silent }").await;
@@ -185,7 +186,7 @@ async fn a_shutdown_closes_with_1012_and_takes_no_more() {
 }
 
 #[tokio::test]
-async fn sockets_are_bounded_in_number() {
+async fn the_number_of_sockets_is_limited() {
     let server = Server::limited(Limits { live_connections: 2, caller_share: 100, ..Limits::default() }).await;
     let _first = server.socket().await;
     let second = server.socket().await;
@@ -198,26 +199,26 @@ async fn sockets_are_bounded_in_number() {
 }
 
 #[tokio::test]
-async fn a_peer_that_gives_no_sign_of_life_is_closed() {
+async fn a_silent_peer_is_closed_after_the_idle_timeout() {
     let limits = Limits { keepalive: SHORT, idle_timeout: SHORT * 2, ..Limits::default() };
     let server = Server::limited(limits).await;
     let mut bytes = server.socket().await.0.into_inner();
-    // The connection is open, but nobody answers the pings: what comes is pings, then the end.
+    // The connection is open, but the client does not respond to pings. It receives pings and then the close frame.
     let mut received = Vec::new();
     let mut buffer = [0; 256];
     let told = async {
         while !received.windows(2).any(|pair| pair == 1001_u16.to_be_bytes()) {
             let count = bytes.read(&mut buffer).await.unwrap();
-            assert!(count > 0, "closed without a word");
+            assert!(count > 0, "the connection ended without a close frame");
             received.extend_from_slice(&buffer[..count]);
         }
     };
     soon(told).await;
-    assert_eq!(received[0], 0x89, "first a ping");
+    assert_eq!(received[0], 0x89, "the first frame is not a ping");
 }
 
 #[tokio::test]
-async fn a_peer_that_answers_pings_stays() {
+async fn a_peer_that_responds_to_pings_stays_connected() {
     let limits = Limits { keepalive: SHORT, idle_timeout: SHORT * 20, ..Limits::default() };
     let server = Server::limited(limits).await;
     let mut socket = server.socket().await;

@@ -1,4 +1,4 @@
-//! Trusted documents over every transport: selected by id, refused, logged.
+//! Trusted documents over every transport: selected by id, or refused.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ async fn server(mode: Mode, any_document: bool) -> Server {
     .await
 }
 
-/// The first result of a payload over POST, GET, WebSocket, event stream and multipart.
+/// Returns the first result of a payload over each of POST, GET, WebSocket, event stream and multipart.
 async fn results(server: &Server, payload: &Value) -> Vec<Value> {
     let text = |name: &str| payload[name].as_str().map(str::to_owned);
     let json = |name: &str| payload.get(name).map(Value::to_string);
@@ -108,7 +108,7 @@ async fn other_documents_run_unless_the_manifest_is_enforced_for_the_caller() {
         }
     }
     let server = server(Mode::Enforce, false).await;
-    // Neither a known id nor a known name makes another text trusted.
+    // A known id or a known name does not make another text trusted.
     for forged in [
         json!({ "query": FREE, "documentId": sha256(QUERY) }),
         json!({ "query": FREE, "extensions": { "persistedQuery": { "version": 1, "sha256Hash": sha256(QUERY) } } }),

@@ -1,5 +1,5 @@
-//! Every committed event reaches every reader once and in order, whatever fails on its way, and none of these failures is
-//! taken for a loss.
+//! Every committed event reaches every reader once and in order, although replicas, networks, the broker and databases
+//! fail. None of these failures is mistaken for a loss of events.
 
 mod random;
 mod recorder;
@@ -21,11 +21,11 @@ use crate::common::{Deployment, pass};
 
 const WRITERS: usize = 4;
 const RECORDERS: u64 = 3;
-/// Events of one transaction of a bulk writer.
+/// Number of events in one transaction of a bulk writer.
 const BULK: i64 = 100;
 
-/// Writers write and recorders wander while `failing` goes on; then the recorders' histories, what is committed and what the
-/// streams hold must be the same.
+/// Runs writers and recorders while `failing` injects faults. Then checks that the recorders, the databases and the
+/// streams have the same events.
 async fn under_load(replicas: usize, failing: impl AsyncFnOnce(&mut Site)) {
     let mut site = Site::start(replicas).await;
     let mut recorders = Vec::new();
@@ -53,12 +53,12 @@ async fn under_load(replicas: usize, failing: impl AsyncFnOnce(&mut Site)) {
     check(&site, &mut recorders, &ordered).await;
 }
 
-/// For each shard a log that is written in large transactions.
+/// Returns for each shard a log that is written in large transactions.
 fn bulk_logs(deployment: &Deployment) -> [(usize, i64); SHARDS] {
     std::array::from_fn(|shard| (shard, deployment.ids_on(shard, 1000, 1)[0]))
 }
 
-/// One transaction after the other, so large that leaders are struck in the middle of it.
+/// Writes one large transaction after another. They are so large that faults hit a leader in the middle of one.
 async fn write_in_bulk(dsn: String, log: i64, enough: &AtomicBool) {
     let insert = "INSERT INTO noetl.event (execution_id, event_id, event_type)
                   SELECT $1, n, 'call.done' FROM generate_series($2, $3) AS n";
@@ -80,7 +80,8 @@ async fn write_in_bulk(dsn: String, log: i64, enough: &AtomicBool) {
 async fn check(site: &Site, recorders: &mut [Recorder], ordered: &[i64]) {
     let deployment = &site.deployment;
     site.ready().await;
-    // Behind all others of their batch and before: what has come twice by then has been seen twice.
+    // This event is the last of its batch. When readers have it, they would also have seen any repetition of an earlier
+    // event.
     for shard in 0..SHARDS {
         insert(&mut deployment.shard(shard).await, (deployment.ids_on(shard, 1, 1)[0], i64::MAX)).await;
     }
@@ -94,10 +95,10 @@ async fn check(site: &Site, recorders: &mut [Recorder], ordered: &[i64]) {
     assert_exactly(&stored, &committed);
     assert_in_order(&stored, ordered.iter().copied());
     let epochs = deployment.sum_over_shards("SELECT feed_epoch::bigint FROM noetl.tail_cursor").await;
-    assert_eq!(epochs, i64::try_from(SHARDS).unwrap(), "nothing was lost, yet an epoch began");
+    assert_eq!(epochs, i64::try_from(SHARDS).unwrap(), "a new epoch began although no event was lost");
 }
 
-/// Strikes each of these, and goes on when events flow again.
+/// Injects each fault, heals it, and continues when events are published again.
 async fn one_by_one(site: &mut Site, faults: impl IntoIterator<Item = (Fault, Duration)>) {
     for (fault, lasting) in faults {
         site.inject(fault).await;
@@ -108,7 +109,7 @@ async fn one_by_one(site: &mut Site, faults: impl IntoIterator<Item = (Fault, Du
 }
 
 #[tokio::test]
-async fn a_leader_is_killed_again_and_again() {
+async fn readers_get_every_event_once_while_leaders_are_killed_repeatedly() {
     under_load(2, async |site| {
         for round in 0..4 {
             let killed = site.inject(Fault::KillLeader(round % SHARDS)).await;
@@ -121,7 +122,7 @@ async fn a_leader_is_killed_again_and_again() {
 }
 
 #[tokio::test]
-async fn a_leader_is_frozen_for_longer_than_its_lease() {
+async fn readers_get_every_event_once_while_leaders_are_frozen_longer_than_their_lease() {
     under_load(2, async |site| {
         for shard in 0..SHARDS {
             let frozen = site.inject(Fault::FreezeLeader(shard)).await;
@@ -133,7 +134,7 @@ async fn a_leader_is_frozen_for_longer_than_its_lease() {
     .await;
 }
 
-/// A connection that breaks, one that stalls, for a moment and for longer than anybody waits, and one that is slow.
+/// Returns a connection that breaks, one that stalls briefly, one that stalls longer than all timeouts, and a slow one.
 fn broken_networks() -> [(Passing, Duration); 4] {
     let slow = Passing::Slowly(Duration::from_millis(60));
     [
@@ -145,7 +146,7 @@ fn broken_networks() -> [(Passing, Duration); 4] {
 }
 
 #[tokio::test]
-async fn the_connection_to_the_broker_breaks_stalls_and_crawls() {
+async fn readers_get_every_event_once_over_a_broken_stalled_or_slow_broker_connection() {
     under_load(2, async |site| {
         let faults = broken_networks().map(|(passing, lasting)| (Fault::Broker(0, passing), lasting));
         one_by_one(site, faults).await;
@@ -154,7 +155,7 @@ async fn the_connection_to_the_broker_breaks_stalls_and_crawls() {
 }
 
 #[tokio::test]
-async fn the_connection_to_a_shard_breaks_stalls_and_crawls() {
+async fn readers_get_every_event_once_over_a_broken_stalled_or_slow_shard_connection() {
     under_load(2, async |site| {
         let faults = broken_networks().map(|(passing, lasting)| (Fault::Shard(1, passing), lasting));
         one_by_one(site, faults).await;
@@ -163,7 +164,7 @@ async fn the_connection_to_a_shard_breaks_stalls_and_crawls() {
 }
 
 #[tokio::test]
-async fn the_broker_is_killed_and_restarted() {
+async fn readers_get_every_event_once_while_the_broker_is_killed_and_restarted() {
     under_load(2, async |site| {
         let down = [0, 300, 2500].map(|millis| (Fault::KillBroker, Duration::from_millis(millis)));
         one_by_one(site, down).await;
@@ -172,7 +173,7 @@ async fn the_broker_is_killed_and_restarted() {
 }
 
 #[tokio::test]
-async fn postgres_is_killed_and_restarted() {
+async fn readers_get_every_event_once_while_postgres_is_killed_and_restarted() {
     under_load(2, async |site| {
         let down = [0, 300, 2500].map(|millis| (Fault::KillPostgres, Duration::from_millis(millis)));
         one_by_one(site, down).await;
@@ -180,9 +181,9 @@ async fn postgres_is_killed_and_restarted() {
     .await;
 }
 
-/// One to three at a time, for a moment or for longer than the leases.
+/// Injects one to three faults at a time, for a short time or for longer than the leases.
 #[tokio::test]
-async fn everything_fails_at_random() {
+async fn readers_get_every_event_once_through_random_faults() {
     under_load(3, async |site| {
         let (mut random, begun) = (random::seeded(RECORDERS), Instant::now());
         while begun.elapsed() < random::duration() {

@@ -1,4 +1,4 @@
-//! Chance that can be repeated: `NOETL_TEST_FAULT_SEED` is the seed that a failed run printed.
+//! Repeatable randomness. Set `NOETL_TEST_FAULT_SEED` to the seed that a failed run printed to repeat that run.
 
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,12 +9,12 @@ use proptest::test_runner::{RngAlgorithm, TestRng};
 use super::site::{Fault, SHARDS};
 use crate::common::proxy::Passing;
 
-/// How long everything fails at random, unless `NOETL_TEST_FAULT_SECONDS` says otherwise.
+/// Default number of seconds of random faults. `NOETL_TEST_FAULT_SECONDS` overrides it.
 const SECONDS: u64 = 30;
 
 fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}")))
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
 }
 
 pub fn duration() -> Duration {
@@ -31,13 +31,13 @@ fn seed() -> u64 {
     })
 }
 
-/// One of several independent sources of chance.
+/// Returns one of several independent random generators.
 pub fn seeded(index: u64) -> TestRng {
     let numbers = [seed(), index, 0, 0].map(u64::to_le_bytes);
     TestRng::from_seed(RngAlgorithm::ChaCha, numbers.as_flattened())
 }
 
-/// Up to so many milliseconds.
+/// Returns a random duration of at most `most` milliseconds.
 pub fn moment(random: &mut TestRng, most: u64) -> Duration {
     Duration::from_millis(random.random_range(0..=most))
 }

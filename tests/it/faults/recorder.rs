@@ -1,4 +1,4 @@
-//! Recorders: readers that wander from replica to replica with their last cursor, and remember all that they were told.
+//! Recorders: readers that move between replicas with their last cursor and record every delivered item.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use super::site::Addresses;
 use crate::common::feed::{Key, Reader, assert_in_order};
 use crate::common::{PATIENCE, pass};
 
-/// Longer than a replica that works stays silent on a busy feed.
+/// Maximum silence of a working replica on a busy feed.
 const SILENCE: Duration = Duration::from_secs(3);
-/// Events after which a recorder goes elsewhere, at most.
+/// Maximum number of events that a recorder reads before it moves to another replica.
 const STAY: usize = 300;
 
 pub struct Recorder {
@@ -25,7 +25,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// One that begins with the oldest event, somewhere.
+    /// Opens a recorder that starts with the oldest event.
     pub async fn open(addresses: &Addresses, index: u64) -> Self {
         let first = addresses.lock().unwrap()[0].clone();
         let reader = Reader::open_at(&first, json!({ "beginning": true }), Value::Null).await;
@@ -41,7 +41,7 @@ impl Recorder {
         }
     }
 
-    /// Records until all of these were delivered.
+    /// Records until all the given events were delivered.
     pub async fn record_until(&mut self, wanted: &BTreeSet<Key>) {
         let mut missing = wanted.clone();
         let mut known = 0;
@@ -60,10 +60,11 @@ impl Recorder {
             }
         };
         let outcome = tokio::time::timeout(PATIENCE, record).await;
-        outcome.unwrap_or_else(|_| panic!("{} events never came, such as {:?}", missing.len(), missing.first()));
+        outcome
+            .unwrap_or_else(|_| panic!("{} events were not delivered, such as {:?}", missing.len(), missing.first()));
     }
 
-    /// Goes on at some replica.
+    /// Continues at a random replica.
     async fn wander(&mut self) {
         loop {
             let addresses = self.addresses.lock().unwrap().clone();
@@ -77,7 +78,7 @@ impl Recorder {
         }
     }
 
-    /// Reads one item. `false`: there is nothing more to be had here.
+    /// Reads one item. Returns `false` if this replica delivers no more items.
     async fn step(&mut self) -> bool {
         let Ok(Some(item)) = tokio::time::timeout(SILENCE, self.reader.step_while_it_lasts()).await else {
             return false;
@@ -88,8 +89,7 @@ impl Recorder {
         true
     }
 
-    /// Fails unless each of these was delivered once, logs that were written in order in that order, and nothing was said
-    /// to be missing.
+    /// Panics unless each given event was delivered once, ordered logs were delivered in order, and there was no gap.
     pub fn check(&self, committed: &BTreeSet<Key>, ordered: &[i64]) {
         assert_eq!(self.gaps, [] as [Value; 0]);
         self.reader.assert_saw_exactly(committed);

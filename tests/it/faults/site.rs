@@ -1,4 +1,5 @@
-//! A deployment whose every part can fail by itself: replicas, the broker, the database server, and each replica's network.
+//! A deployment in which each part can fail separately: replicas, the broker, the database server, and each replica's
+//! network.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +12,7 @@ use crate::common::{Deployment, Server, eventually};
 
 pub const SHARDS: usize = 2;
 
-/// What goes wrong. With a shard: at the replica that leads its feed.
+/// A fault. A fault with a shard hits the replica that leads this shard's feed.
 #[derive(Debug, Clone, Copy)]
 pub enum Fault {
     KillLeader(usize),
@@ -32,14 +33,14 @@ pub struct Site {
     _folder: tempfile::TempDir,
 }
 
-/// Where replicas serve, those that were not killed.
+/// Addresses of the replicas that were not killed.
 pub type Addresses = Arc<Mutex<Vec<String>>>;
 
-/// A place where a replica runs, with its own ways to the others.
+/// A replica with its own network connections to the broker and the shards.
 pub struct Replica {
     server: Option<Server>,
     pub name: String,
-    /// Events that it has on their way at a time: with few, leaders are struck in the middle of a batch.
+    /// Number of its events in flight to the broker. With a small number, faults hit leaders in the middle of a batch.
     batch: &'static str,
     broker: Proxy,
     shards: Vec<Proxy>,
@@ -56,7 +57,7 @@ impl Replica {
         Self { server: None, name: String::new(), batch, broker, shards }
     }
 
-    /// Starts the replica unless it runs.
+    /// Starts the replica unless it already runs.
     async fn start(&mut self, deployment: &Deployment) {
         if self.server.is_some() {
             return;
@@ -101,7 +102,7 @@ impl Site {
         site
     }
 
-    /// The replica that leads a shard's feed; if that can't be told, the first.
+    /// Returns the replica that leads a shard's feed, or the first replica if the leader is unknown.
     async fn leader(&self, shard: usize) -> usize {
         let leader = if self.postgres_is_up { self.deployment.leader(shard).await } else { None };
         let found = leader.and_then(|leader| self.replicas.iter().position(|replica| replica.name == leader));
@@ -116,7 +117,7 @@ impl Site {
         .await;
     }
 
-    /// Lets something go wrong, until it is healed. Answers the name of the replica that it struck.
+    /// Injects a fault that lasts until [`Self::heal`]. Returns the name of the replica that it hits.
     pub async fn inject(&mut self, fault: Fault) -> String {
         eprintln!("{fault:?}");
         let shard = match fault {
@@ -151,7 +152,7 @@ impl Site {
         self.replicas[leader].name.clone()
     }
 
-    /// Brings back whatever is gone.
+    /// Restarts all stopped parts and ends all faults.
     pub async fn heal(&mut self) {
         if !self.postgres_is_up {
             self.postgres.restart().await.unwrap();
@@ -168,7 +169,7 @@ impl Site {
         *self.addresses.lock().unwrap() = servers.map(|server| server.url.clone()).collect();
     }
 
-    /// Waits until every replica is ready, as it is by itself.
+    /// Waits until every replica is ready.
     pub async fn ready(&self) {
         for server in self.replicas.iter().filter_map(|replica| replica.server.as_ref()) {
             eventually("the replica is ready", async || {
@@ -182,7 +183,7 @@ impl Site {
     pub async fn flows(&self) {
         for shard in 0..SHARDS {
             let before = self.published_on(shard).await;
-            eventually("events flow", async || (self.published_on(shard).await > before).then_some(())).await;
+            eventually("events are published", async || (self.published_on(shard).await > before).then_some(())).await;
         }
     }
 

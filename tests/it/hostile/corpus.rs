@@ -1,4 +1,5 @@
-//! Requests that try to cost more than they may. The measurements send each to a server; the fuzz target mutates them.
+//! Requests that try to use more resources than the limits allow. One test sends each to a server, and the fuzz test
+//! mutates them.
 
 use std::fmt::Write;
 
@@ -9,8 +10,8 @@ pub struct Case {
     pub family: &'static str,
     pub name: String,
     pub sent: Sent,
-    /// The code of the first error, followed by the limit if it is one; `ok` if the request is to be answered, or the
-    /// status of a response without errors.
+    /// Expected outcome: the code of the first error, followed by the limit if the error names one; `ok` for a response
+    /// with data; or an HTTP status or a close code.
     pub expected: &'static str,
 }
 
@@ -24,7 +25,7 @@ pub enum Sent {
     Socket(Vec<String>),
 }
 
-/// The corpus.
+/// Returns all requests of the corpus.
 pub fn all() -> Vec<Case> {
     let mut corpus = Corpus::default();
     super::documents::add(&mut corpus);
@@ -39,18 +40,18 @@ pub struct Corpus {
 }
 
 impl Corpus {
-    /// A document without variables.
+    /// Adds a document without variables.
     pub fn query(&mut self, family: &'static str, name: &str, expected: &'static str, query: &str) {
         self.with(family, name, expected, query, &json!({}));
     }
 
-    /// A document with variables.
+    /// Adds a document with variables.
     pub fn with(&mut self, family: &'static str, name: &str, expected: &'static str, query: &str, variables: &Value) {
         let body = json!({ "query": query, "variables": variables }).to_string();
         self.body(family, name, expected, body.as_str());
     }
 
-    /// A body of any bytes.
+    /// Adds a body of any bytes.
     pub fn body(&mut self, family: &'static str, name: &str, expected: &'static str, body: impl Into<Vec<u8>>) {
         self.sent(family, name, expected, Sent::Body(body.into()));
     }
@@ -60,7 +61,7 @@ impl Corpus {
     }
 }
 
-/// The texts of `count` parts, one after the other.
+/// Returns the texts of `count` parts, one after another.
 pub fn parts(count: usize, part: impl Fn(usize) -> String) -> String {
     (0..count).fold(String::new(), |mut text, index| {
         write!(text, "{} ", part(index)).unwrap();

@@ -17,7 +17,7 @@ pub fn add(corpus: &mut Corpus) {
 
 fn fields(corpus: &mut Corpus) {
     let mut add = |name, expected, query: &str| corpus.query("fields", name, expected, query);
-    // The executor's rule for overlapping fields made 12 million errors of it.
+    // The executor's rule for overlapping fields would produce 12 million errors.
     let arguments = parts(5_900, |_| "a:1".to_owned());
     let repeated = "server ".repeat(1_999);
     add("arguments and repeated fields", TOKENS, &format!("{{ server({arguments}) {repeated} }}"));
@@ -35,7 +35,7 @@ fn fields(corpus: &mut Corpus) {
     let duplicates = "version ".repeat(1_990);
     add("duplicated fields (CVE-2024-39895)", "ok", &format!("{{ server {{ {duplicates} }} }}"));
     add("duplicates beyond the limit", FIELDS, &format!("{{ server {{ {} }} }}", "version ".repeat(2_000)));
-    // GHSA-mfj6-6p54-m98c: parse-server bounded neither depth nor fields.
+    // GHSA-mfj6-6p54-m98c: parse-server limited neither depth nor fields.
     let deep = format!("{} id {}", "nodes { parent { ... on Execution { executions { ".repeat(7), "} } } }".repeat(7));
     add("depth (GHSA-mfj6-6p54-m98c)", "LIMIT_EXCEEDED depth", &format!("{{ executions {{ {deep} }} }}"));
     add("fields (GHSA-mfj6-6p54-m98c)", FIELDS, &format!("{{ {} }}", "viewer { subject } ".repeat(1_500)));
@@ -71,7 +71,7 @@ fn fragments(corpus: &mut Corpus) {
         });
         format!("{{ ...f0 }} {fragments} {last}")
     };
-    // Validation and the shape of the answer followed them for ever.
+    // Validation and the response shape would follow these spreads almost without end.
     add("ten spreads, 24 deep, the last undefined", INVALID, &bomb(24, 10, ""));
     add("ten spreads, 24 deep", FIELDS, &bomb(24, 10, "fragment f24 on Query { server { version } }"));
     add("two spreads, 40 deep", NESTING, &bomb(40, 2, "fragment f40 on Query { server { version } }"));

@@ -1,11 +1,11 @@
 //! Fuzzes the path from the bytes of a body to a validated and merged operation, with the corpus as its seed.
 //!
-//! Runs on the stable toolchain. Each run mutates the bodies of the corpus: bytes and tokens are deleted, repeated,
-//! swapped and spliced between documents. What is asserted: no panic, a response within the bounds of CPU time, and that an
-//! accepted operation has each response key once.
+//! Runs on the stable toolchain. Each case mutates a body of the corpus: bytes and tokens are deleted, repeated,
+//! swapped, and copied between documents. The test asserts that no case panics, that each case stays within its CPU
+//! time, and that an accepted operation has each response key once.
 //!
-//! `make test` runs a small number of cases. `NOETL_FUZZ_SECONDS=3600 cargo test --release --test it hostile::fuzz` runs
-//! for an hour; a failure prints the body and its seed, and `NOETL_FUZZ_SEED` repeats it.
+//! `make test` runs a small number of cases. `NOETL_FUZZ_SECONDS=3600 cargo test --release --test it hostile::fuzz`
+//! runs for an hour. A failure prints the body and its seed; set `NOETL_FUZZ_SEED` to this seed to repeat it.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -19,12 +19,12 @@ use noetl_graphql::http::{Limits, TypeSystem, check_body};
 use super::corpus::{self, Sent};
 use super::process;
 
-/// Cases of a run without a time.
+/// Number of cases if `NOETL_FUZZ_SECONDS` is not set.
 const CASES: u64 = 600;
-/// CPU time of one case in a build without optimisation.
+/// Maximum CPU time of one case in a build without optimisation.
 const MAX_CPU: Duration = Duration::from_millis(500);
 
-/// A small generator (SplitMix64): the same seed gives the same cases.
+/// A small random generator (SplitMix64). The same seed gives the same cases.
 struct Random(u64);
 
 impl Random {
@@ -41,7 +41,7 @@ impl Random {
     }
 }
 
-/// Parts that documents are made of, inserted anywhere.
+/// Parts of documents that are inserted at random positions.
 const PARTS: [&str; 20] = [
     "{",
     "}",
@@ -90,19 +90,19 @@ fn mutate(random: &mut Random, seeds: &[Vec<u8>]) -> Vec<u8> {
     body
 }
 
-/// Fails if a selection set has a response key twice for one type.
+/// Panics if a selection set has a response key twice for one type.
 fn keys_are_unique(set: &SelectionSet) {
     let mut keys = HashSet::new();
     for item in &set.items {
         match &item.node {
             Selection::Field(field) => {
-                assert!(keys.insert(field.node.response_key().node.to_string()), "a key comes twice");
+                assert!(keys.insert(field.node.response_key().node.to_string()), "a key is repeated");
                 assert!(field.node.directives.is_empty());
                 keys_are_unique(&field.node.selection_set.node);
             }
             Selection::InlineFragment(inline) => {
-                let condition = inline.node.type_condition.as_ref().expect("it has a type");
-                assert!(keys.insert(format!("... {}", condition.node.on.node)), "a type comes twice");
+                let condition = inline.node.type_condition.as_ref().expect("the inline fragment has a type");
+                assert!(keys.insert(format!("... {}", condition.node.on.node)), "a type is repeated");
                 keys_are_unique(&inline.node.selection_set.node);
             }
             Selection::FragmentSpread(_) => panic!("a fragment is left"),
@@ -121,10 +121,10 @@ fn is_merged(mut request: Request) {
 }
 
 #[tokio::test]
-async fn mutations_of_the_corpus_are_refused_or_validated_within_their_bounds() {
+async fn mutated_requests_are_refused_or_validated_within_the_limits() {
     let types = TypeSystem::from_sdl(&sdl()).unwrap();
     let limits = Limits::default();
-    // Small bodies leave more to mutate in the same time.
+    // More mutations of small bodies fit into the same time.
     let seeds = corpus::all().into_iter().filter_map(|case| match case.sent {
         Sent::Body(body) if body.len() < 60_000 => Some(body),
         _ => None,
@@ -146,5 +146,5 @@ async fn mutations_of_the_corpus_are_refused_or_validated_within_their_bounds() 
             is_merged(request);
         }
     }
-    assert!(accepted > 0, "no mutation was accepted, so nothing beyond validation was seen");
+    assert!(accepted > 0, "no mutation was accepted, so only refusals were tested");
 }

@@ -1,9 +1,9 @@
-//! Whatever a request contains, the work before the first resolver is bounded: the server answers each of a corpus of
+//! The work before the first resolver is limited for every request. The server responds to each request of a corpus of
 //! hostile requests, and its CPU time and memory, measured from outside the process, stay within limits.
 //!
-//! The promise is 50 ms of CPU and 8 MiB for a document, and a multiple of its size for a body with large variables. The
-//! bounds asserted here leave room for a build without optimisation on a busy machine; `NOETL_HOSTILE_TABLE=1` prints
-//! what was measured.
+//! The guarantee is 50 ms of CPU time and 8 MiB for a document, and a multiple of the body's size for a body with large
+//! variables. The limits here are higher, for a build without optimisation on a busy machine. `NOETL_HOSTILE_TABLE=1`
+//! prints the measurements.
 
 mod corpus;
 mod documents;
@@ -26,19 +26,19 @@ use crate::common::{Deployment, PATIENCE};
 use corpus::{Case, Sent};
 use process::Watched;
 
-/// CPU time of one request in a build without optimisation, on a machine that does other work.
+/// Maximum CPU time of one request in a build without optimisation, on a busy machine.
 const MAX_CPU: Duration = Duration::from_millis(150);
-/// Memory above idle for a request of any content.
+/// Maximum memory growth for a request of any content.
 const MAX_MEMORY: usize = 8 << 20;
-/// Memory per byte of the request, beyond that: a JSON value of two bytes takes up to 128.
+/// Additional memory growth per byte of a large request. A JSON value of two bytes needs up to 128 bytes.
 const MAX_MEMORY_PER_BYTE: usize = 80;
 
 #[tokio::test]
-async fn every_hostile_request_is_answered_within_its_bounds() {
+async fn every_hostile_request_gets_a_response_within_the_resource_limits() {
     let cases = corpus::all();
     assert!(cases.len() >= 65, "{} cases", cases.len());
     let deployment = Deployment::start(1).await;
-    // Without background work, and with an allocator that returns what is free, so that each request is seen alone.
+    // No background work, and an allocator that returns free memory, so that the measurements show only the request.
     let quiet = [
         ("NOETL_EVENT_STREAM_ENABLED", "false"),
         ("NOETL_OUTBOX_RELAY", "false"),
@@ -49,7 +49,7 @@ async fn every_hostile_request_is_answered_within_its_bounds() {
     ];
     let server = deployment.replica_with(&quiet).await;
     let address = server.url.strip_prefix("http://").unwrap().to_owned();
-    // What is made once is made before.
+    // Warm-up: memory and work that are needed only once are not measured.
     for case in cases.iter().take(3) {
         send(&address, case).await;
     }
@@ -75,7 +75,7 @@ async fn every_hostile_request_is_answered_within_its_bounds() {
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
 }
 
-/// Sends a case; returns the bytes sent and the outcome, in the words of [`Case::expected`].
+/// Sends a case. Returns the number of bytes sent and the outcome, in the form of [`Case::expected`].
 async fn send(address: &str, case: &Case) -> (usize, String) {
     let answer = async {
         match &case.sent {
@@ -91,14 +91,14 @@ async fn send(address: &str, case: &Case) -> (usize, String) {
             Sent::Socket(messages) => (messages.iter().map(String::len).sum(), converse(address, messages).await),
         }
     };
-    tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(|_| panic!("{}: no answer", case.name))
+    tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(|_| panic!("{}: no response", case.name))
 }
 
-/// Sends a request on a connection of its own; returns the status and the body.
+/// Sends a request on a connection of its own. Returns the status and the body.
 async fn exchange(address: &str, request: Vec<u8>) -> (String, Value) {
     let (mut reading, mut writing) = TcpStream::connect(address).await.unwrap().into_split();
     let sending = async move {
-        // The server may answer, and close, before it has read everything.
+        // The server may respond and close the connection before it has read everything.
         let _: std::io::Result<()> = writing.write_all(&request).await;
         writing
     };

@@ -1,9 +1,9 @@
-//! CPU time and memory of another process, as the kernel counts them.
+//! CPU time and memory of a process, as reported by the kernel.
 
 use std::fs;
 use std::time::Duration;
 
-/// A process from one moment on.
+/// Measurement of a process, from its start on.
 pub struct Watched {
     pid: u32,
     cpu: Duration,
@@ -12,18 +12,18 @@ pub struct Watched {
 
 impl Watched {
     pub fn start(pid: u32) -> Self {
-        // The peak of the resident memory starts again from what is resident (proc_pid_clear_refs(5)).
+        // Resets the peak of the resident memory to its current size (proc_pid_clear_refs(5)).
         fs::write(format!("/proc/{pid}/clear_refs"), "5").unwrap();
         Self { pid, cpu: cpu(pid), resident: status(pid, "VmRSS:") }
     }
 
-    /// Returns the CPU time since the start, and the most memory beyond that at the start.
+    /// Returns the CPU time since the start and the peak growth of the resident memory.
     pub fn stop(self) -> (Duration, usize) {
         (cpu(self.pid).saturating_sub(self.cpu), status(self.pid, "VmHWM:").saturating_sub(self.resident))
     }
 }
 
-/// The time that all threads have run.
+/// Returns the CPU time of all threads.
 fn cpu(pid: u32) -> Duration {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let times = threads.filter_map(|thread| {
@@ -33,13 +33,13 @@ fn cpu(pid: u32) -> Duration {
     Duration::from_nanos(times.sum())
 }
 
-/// The time that this thread has run.
+/// Returns the CPU time of the current thread.
 pub fn thread_cpu() -> Duration {
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(run_time(&text).unwrap())
 }
 
-/// The first number of a `schedstat`: nanoseconds on a processor.
+/// Parses the first number of a `schedstat`: nanoseconds on a processor.
 fn run_time(schedstat: &str) -> Option<u64> {
     schedstat.split(' ').next()?.parse().ok()
 }

@@ -1,5 +1,5 @@
-//! JSON from any source is only data: in requests, in rows that other programs wrote, and in messages, no key has a
-//! meaning, values come out as they went in, and what can't be read affects only itself.
+//! JSON from every source is only data: in requests, in rows that other programs wrote, and in messages. No key has a
+//! special meaning, values are returned unchanged, and unreadable JSON affects only its own row.
 
 mod sources;
 mod unreadable;
@@ -15,23 +15,23 @@ use crate::common::feed::run;
 use crate::common::outbox::NO_RELAY;
 use crate::common::{Deployment, PATIENCE, Server, eventually};
 
-/// The mark of `serde_json` for JSON as text. `serde_json::Value` reads it itself, so responses are read by the server's
-/// own decoder here, too.
+/// The key with which `serde_json` marks JSON as text. `serde_json::Value` gives this key a meaning when it reads a
+/// response, so the tests read responses with the server's own decoder.
 const RAW: &str = "$serde_json::private::RawValue";
-/// Longer than [`RAW`], so that jsonb sorts it behind.
+/// A key that is longer than [`RAW`], so that jsonb sorts it after [`RAW`].
 const LONGER: &str = "abcdefghijklmnopqrstuvwxyzabcdefg";
 
 const EVENTS: &str = "query($id: ID!, $first: Int) { events(executionId: $id, first: $first) {
     nodes { id context result meta } } }";
 
-/// Sends a body as it is; returns the response.
+/// Sends a body unchanged and returns the response.
 async fn post(server: &Server, body: String) -> Value {
     let request = reqwest::Client::new().post(format!("{}/graphql", server.url)).timeout(PATIENCE);
     let response = request.header("content-type", "application/json").body(body).send().await.unwrap();
     json::read(&response.text().await.unwrap()).unwrap()
 }
 
-/// Sends an operation that must not fail; returns its data.
+/// Sends an operation that must succeed and returns its data.
 async fn ask(server: &Server, query: &str, variables: Value) -> Value {
     let response = post(server, json!({ "query": query, "variables": variables }).to_string()).await;
     assert_eq!(response.get("errors"), None, "{query}");
@@ -51,23 +51,23 @@ async fn claim(server: &Server, limit: usize) -> Vec<Value> {
     payload["claims"].as_array().unwrap().clone()
 }
 
-/// The payloads of the workers' messages, in order, as they are in the broker.
+/// Returns the payloads of the workers' messages in the broker, in stream order.
 async fn messages(deployment: &Deployment, count: usize) -> Vec<String> {
     let context = jetstream::new(async_nats::connect(deployment.nats.url()).await.unwrap());
-    let stream = eventually("the stream is there", async || context.get_stream("noetl_commands").await.ok()).await;
+    let stream = eventually("the stream exists", async || context.get_stream("noetl_commands").await.ok()).await;
     let consumer = stream.create_consumer(OrderedConfig::default()).await.unwrap();
     let read = consumer.messages().await.unwrap().take(count);
     let read = read.map(|message| String::from_utf8(message.unwrap().payload.to_vec()).unwrap());
     tokio::time::timeout(PATIENCE, read.collect()).await.unwrap()
 }
 
-/// Values of maps whose first key in a jsonb is the mark.
+/// Returns objects in which the mark is the first key when they are stored as jsonb.
 fn marked() -> [Value; 3] {
     [json!({ LONGER: 1, RAW: 1 }), json!({ RAW: "[1, 2]" }), json!({ "a": [{ RAW: { RAW: null } }] })]
 }
 
 #[tokio::test]
-async fn a_key_that_serde_json_knows_stops_no_claim_no_relay_and_no_page() {
+async fn the_raw_value_key_of_serde_json_is_plain_data_in_claims_relay_and_lists() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
     server.register_entry("run", &json!({ "kind": "playbook", "workload": { "own": marked()[0] } })).await;
@@ -82,7 +82,7 @@ async fn a_key_that_serde_json_knows_stops_no_claim_no_relay_and_no_page() {
         assert_eq!((&started["trace"], &started["workload"]), (&trace, &Value::Object(workload)));
         let page = events(&server, started["id"].as_str().unwrap()).await;
         assert_eq!((&page[0]["meta"]["trace"], &page[0]["context"]["workload"]), (&trace, &started["workload"]));
-        // A child inherits it from the row.
+        // A child inherits the trace from the parent's row.
         let child = json!({ "path": "run", "parentExecutionId": started["id"] });
         let child = ask(&server, start, json!({ "input": child })).await["execute"]["execution"].take();
         assert_eq!(child["trace"], trace);
@@ -117,7 +117,7 @@ async fn a_key_that_serde_json_knows_stops_no_claim_no_relay_and_no_page() {
 }
 
 #[tokio::test]
-async fn a_key_that_serde_json_knows_is_data_in_worker_events_and_in_rows() {
+async fn the_raw_value_key_of_serde_json_is_plain_data_in_worker_events_and_rows() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
     let live = "subscription { events(start: {latest: true}) { __typename ... on EventDelivery {
@@ -164,7 +164,7 @@ async fn a_key_that_serde_json_knows_is_data_in_worker_events_and_in_rows() {
     delivered.sort_by_key(|event| event["id"].as_str().unwrap().parse::<i64>().unwrap());
     assert_eq!(delivered, page);
 
-    // The fold keeps them, and reads its own snapshots.
+    // The fold keeps these values and can read its own snapshots.
     let advance = r#"mutation { advanceProjections(input: {executionIds: ["7"]}) { failed { message } } }"#;
     let state = r#"{ execution(id: "7") { steps { name result } snapshot { behindBy } } }"#;
     assert_eq!(ask(&server, advance, json!({})).await["advanceProjections"]["failed"], json!([]));

@@ -1,4 +1,4 @@
-//! The sources read JSON in one way.
+//! All sources read JSON with one decoder.
 
 use std::path::{Path, PathBuf};
 
@@ -9,9 +9,9 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] }).collect()
 }
 
-/// Clippy refuses the functions of `serde_json` that read; this finds the types that they must not read.
+/// Clippy refuses the reading functions of `serde_json`. This test finds the types that these functions must not read.
 #[test]
-fn no_type_and_no_query_reads_json_past_the_decoder() {
+fn every_type_and_query_reads_json_with_the_decoder() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();
     for path in sources(&root.join("src")).iter().filter(|path| !path.ends_with("json/read.rs")) {
@@ -42,5 +42,5 @@ fn no_type_and_no_query_reads_json_past_the_decoder() {
             }
         }
     }
-    assert!(found.is_empty(), "these read JSON by serde_json::Value: {found:#?}");
+    assert!(found.is_empty(), "these read JSON with serde_json::Value: {found:#?}");
 }

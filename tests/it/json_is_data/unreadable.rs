@@ -1,4 +1,4 @@
-//! Rows that no parser reads affect only themselves.
+//! Rows with JSON that parsers cannot read affect only themselves.
 
 use noetl_json as json;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::common::feed::run;
 use crate::common::outbox::NO_RELAY;
 use crate::common::{Deployment, eventually};
 
-/// Payloads that no parser reads, with what they are in SQL.
+/// Payloads that parsers cannot read, as SQL expressions.
 const UNREADABLE: [&str; 4] = [
     "(repeat('[', 6000) || repeat(']', 6000))::jsonb",
     "'{\"n\": 1e400}'::jsonb",
@@ -17,11 +17,11 @@ const UNREADABLE: [&str; 4] = [
 ];
 
 #[tokio::test]
-async fn an_unreadable_outbox_row_is_a_dead_letter_and_hides_no_other() {
+async fn an_unreadable_outbox_row_becomes_a_dead_letter_and_does_not_block_others() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
     let mut shard = deployment.shard(0).await;
-    // One execution: each unreadable row lies between two others of it.
+    // All rows belong to one execution. Each unreadable row is between two readable ones.
     let mut rows = vec!["'\"first\"'::jsonb".to_owned()];
     for (n, payload) in UNREADABLE.iter().enumerate() {
         rows.extend([(*payload).to_owned(), format!("'\"after {n}\"'::jsonb")]);
@@ -36,7 +36,7 @@ async fn an_unreadable_outbox_row_is_a_dead_letter_and_hides_no_other() {
     let claims = claim(&server, 3).await;
     let read = |claims: &[Value]| claims.iter().map(|claim| claim["payload"].as_str().unwrap().to_owned()).collect();
     let mut readable: Vec<String> = read(&claims);
-    assert_eq!(readable, ["first", "after 0"], "an execution's rows are in flight together");
+    assert_eq!(readable, ["first", "after 0"], "a claim of one execution returns its readable rows");
     let _relaying = deployment.replica().await;
     run(&mut shard, "UPDATE noetl.outbox SET lease_until = now() - interval '1 second' WHERE status = 'IN_FLIGHT'")
         .await;
@@ -46,7 +46,7 @@ async fn an_unreadable_outbox_row_is_a_dead_letter_and_hides_no_other() {
     .await;
     readable = messages(&deployment, 5).await;
     let expected = ["first", "after 0", "after 1", "after 2", "after 3"].map(|text| format!("\"{text}\""));
-    assert_eq!(readable, expected, "in their order");
+    assert_eq!(readable, expected, "the rows are out of order");
     assert_eq!(deployment.outbox_rows("status = 'FAILED' AND available_at = 'infinity' AND attempts = 1").await, 4);
 
     let entries = "{ outbox { pendingCount stats { failed } entries(first: 100, filter: {statuses: [FAILED]}) { nodes {
@@ -59,7 +59,7 @@ async fn an_unreadable_outbox_row_is_a_dead_letter_and_hides_no_other() {
         assert_eq!((&row["dead"], &row["payload"]["error"]["code"]), (&json!(true), &json!("UNREADABLE")), "{row}");
         assert_eq!(row["lastError"], row["payload"]["error"]["message"]);
     }
-    // A retry is how an operator asks again, once the row is mended.
+    // An operator repairs the row and retries it.
     run(&mut shard, "UPDATE noetl.outbox SET payload = '\"mended\"' WHERE event_id = 1").await;
     assert_eq!(server.retry(json!({}), false).await["retried"], 4);
     eventually("the mended row is published", async || {
@@ -69,7 +69,7 @@ async fn an_unreadable_outbox_row_is_a_dead_letter_and_hides_no_other() {
 }
 
 #[tokio::test]
-async fn an_unreadable_event_is_delivered_with_its_error_and_hides_no_other() {
+async fn an_unreadable_event_is_delivered_with_its_error_and_does_not_hide_others() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
@@ -112,7 +112,7 @@ async fn an_unreadable_event_is_delivered_with_its_error_and_hides_no_other() {
     delivered.sort_by_key(|event| event["id"].as_str().unwrap().parse::<i64>().unwrap());
     check(&delivered);
 
-    // The projector folds the log, the others' too.
+    // The projector folds the whole log, including the readable events.
     let state = r#"{ execution(id: "7") { steps { name result } snapshot { appliedCount behindBy } } }"#;
     let state = eventually("the projector has advanced it", async || {
         let state = ask(&server, state, json!({})).await["execution"].take();

@@ -1,4 +1,4 @@
-//! Values come out as they went in, or are refused with their place.
+//! Values are returned unchanged, or refused with their path.
 
 use futures::{SinkExt, StreamExt};
 use noetl_json as json;
@@ -14,7 +14,7 @@ use super::{LONGER, RAW, ask, claim, events, post};
 use crate::common::Deployment;
 use crate::common::outbox::NO_RELAY;
 
-/// Keys that some decoder gives a meaning, and keys that are odd in themselves.
+/// Keys with a meaning in some decoders, and unusual keys.
 const KEYS: [&str; 11] = [
     RAW,
     "$serde_json::private::Number",
@@ -29,7 +29,7 @@ const KEYS: [&str; 11] = [
     LONGER,
 ];
 
-/// Any JSON, without NUL: hostile keys, any text, any number that a float or an integer of 64 bits is.
+/// Generates any JSON without NUL: hostile keys, any text, and all numbers of 64-bit floats and integers.
 fn any_json() -> impl Strategy<Value = Value> {
     let text = any::<String>().prop_map(|text| text.replace('\0', "_"));
     let leaf = prop_oneof![
@@ -57,7 +57,7 @@ fn samples(count: usize) -> Vec<Value> {
     (0..count).map(|_| any.new_tree(&mut runner).unwrap().current()).collect()
 }
 
-/// Whether two values are the same JSON: jsonb writes a number in another way.
+/// Returns whether two values are equal JSON. Numbers are compared by value, because jsonb changes their notation.
 fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => {
@@ -82,7 +82,7 @@ fn assert_same(found: &[Value], expected: &[Value]) {
 }
 
 #[tokio::test]
-async fn what_goes_in_through_a_request_comes_out_equal() {
+async fn values_sent_in_requests_are_returned_unchanged() {
     let deployment = Deployment::start(0).await;
     let server = deployment.replica_with(&[NO_RELAY, ("NOETL_EVENT_STREAM_ENABLED", "false")]).await;
     let values = samples(100);
@@ -98,7 +98,7 @@ async fn what_goes_in_through_a_request_comes_out_equal() {
     assert_same(&contexts, &values);
     assert_same(&results, &values);
 
-    // The same through an execution, whose claim stores it, and the outbox.
+    // The same values in executions: the dedup claim and the outbox store them.
     server.register_entry("run", &json!({ "kind": "playbook" })).await;
     let start = "mutation($requests: [ExecuteInput!]!) { executeBatch(input: {requests: $requests}) { results {
         execution { id workload trace } userErrors { message } } } }";
@@ -121,7 +121,7 @@ async fn what_goes_in_through_a_request_comes_out_equal() {
 }
 
 #[tokio::test]
-async fn what_another_program_writes_comes_out_equal() {
+async fn values_written_by_other_programs_are_returned_unchanged() {
     let deployment = Deployment::start(0).await;
     let server = deployment.replica_with(&[NO_RELAY, ("NOETL_EVENT_STREAM_ENABLED", "false")]).await;
     let values = samples(100);
@@ -146,7 +146,7 @@ async fn what_another_program_writes_comes_out_equal() {
 }
 
 #[tokio::test]
-async fn what_would_change_is_refused_with_its_field() {
+async fn values_that_would_change_are_refused_with_their_field() {
     let deployment = Deployment::start(0).await;
     let server = deployment.replica_with(&[NO_RELAY, ("NOETL_EVENT_STREAM_ENABLED", "false")]).await;
     server.register_entry("run", &json!({ "kind": "playbook" })).await;
@@ -169,7 +169,7 @@ async fn what_would_change_is_refused_with_its_field() {
         let extensions = &response["errors"][0]["extensions"];
         assert_eq!((&extensions["code"], &extensions["field"]), (&json!("INVALID_INPUT"), &json!(field)), "{response}");
     }
-    // The same where it is written in the document.
+    // The same numbers as literals in the document.
     for number in ["1e400", "123456789012345678901", "3.14159265358979323846"] {
         let query = format!(
             r#"mutation {{ execute(input: {{path: "run", trace: {{v: [{number}]}}}}) {{ execution {{ id }} }} }}"#
@@ -178,7 +178,7 @@ async fn what_would_change_is_refused_with_its_field() {
         let message = response["errors"][0]["message"].as_str().unwrap_or_default();
         assert!(message.contains("input") && message.contains("64-bit float"), "{response}");
     }
-    // What JSON can say and PostgreSQL can't hold, and what readers would find too deep.
+    // Valid JSON that PostgreSQL cannot store, and JSON that is too deep for readers.
     let nested = json::read(&deep(102)).unwrap();
     for value in [json!({ "v": "a\0" }), json!({ "v": { "\0": 1 } }), json!({ "v": nested })] {
         for field in ["trace", "workload"] {
@@ -190,9 +190,9 @@ async fn what_would_change_is_refused_with_its_field() {
     assert_eq!(deployment.outbox_rows("true").await, 0);
 }
 
-/// On a socket, what would change ends its operation, not the connection.
+/// On a socket, such a value ends only its operation. The connection stays open.
 #[tokio::test]
-async fn on_a_socket_only_the_operation_is_refused() {
+async fn an_invalid_value_on_a_socket_ends_only_its_operation() {
     let deployment = Deployment::start(0).await;
     let server = deployment.replica_with(&[NO_RELAY, ("NOETL_EVENT_STREAM_ENABLED", "false")]).await;
     let mut request = format!("{}/graphql", server.url.replace("http://", "ws://")).into_client_request().unwrap();

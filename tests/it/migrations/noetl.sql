@@ -1,4 +1,4 @@
--- The tables of an existing NoETL server, from before this server came.
+-- The tables of an existing NoETL server, without the additions of this server.
 CREATE SCHEMA noetl;
 CREATE TABLE noetl.resource (name VARCHAR PRIMARY KEY, meta JSONB);
 CREATE TABLE noetl.catalog (

@@ -1,4 +1,4 @@
--- What the existing server wrote: two live subscriptions and an ended one, an execution that ended and one that runs.
+-- Rows of the existing server: two live subscriptions, an ended one, a completed execution and a running one.
 INSERT INTO noetl.resource VALUES ('playbook', '{"theirs": 1}'), ('subscription', NULL), ('Tool', NULL);
 INSERT INTO noetl.catalog (catalog_id, path, version, kind, content, payload, created_at) VALUES
     (1, 'work/flow', 1, 'playbook', 'kind: playbook', '{"kind": "playbook", "workload": {"n": 1}}', '2026-01-01 10:00:00'),

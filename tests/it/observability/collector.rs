@@ -1,4 +1,4 @@
-//! A collector of spans: OTLP over HTTP, protobuf.
+//! A collector of spans: OTLP over HTTP with protobuf.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use crate::common::eventually;
 
-/// The token that the collector asks for.
+/// The token that the collector requires.
 pub const TOKEN: &str = "Bearer collector";
 
 pub struct Collector {
@@ -40,12 +40,12 @@ impl Collector {
         format!("http://{}", self.address)
     }
 
-    /// Waits for a span that `wanted` accepts.
+    /// Waits until a span that `wanted` accepts is received.
     pub async fn span(&self, what: &str, wanted: impl Fn(&Span) -> bool) -> Span {
         eventually(what, async || self.received().into_iter().find(&wanted)).await
     }
 
-    /// The spans so far.
+    /// Returns all spans received so far.
     pub fn received(&self) -> Vec<Span> {
         self.spans.lock().unwrap().clone()
     }

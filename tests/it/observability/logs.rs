@@ -10,7 +10,7 @@ use super::logging_replica;
 use crate::common::{Deployment, eventually};
 
 #[tokio::test]
-async fn slow_operation_is_logged_without_its_variables_and_a_piped_log_has_no_colours() {
+async fn a_slow_operation_is_logged_without_its_variables_and_without_colours() {
     let deployment = Deployment::start(0).await;
     let (server, log) = logging_replica(&deployment, &[("NOETL_SLOW_OPERATION_MS", "1")]).await;
     let query = "query Stalled($path: String!) { catalogEntry(path: $path) { id } }";

@@ -1,4 +1,4 @@
-//! What an operator sees of a server: request ids, traces, the log.
+//! Observability of a server: request ids, traces and logs.
 
 mod collector;
 mod logs;
@@ -9,7 +9,7 @@ use std::process::Stdio;
 
 use crate::common::{Deployment, Server};
 
-/// A replica with further settings whose log goes to a file.
+/// Starts a replica with additional settings and writes its log to a file.
 async fn logging_replica(deployment: &Deployment, settings: &[(&str, &str)]) -> (Server, tempfile::NamedTempFile) {
     let log = tempfile::NamedTempFile::new().unwrap();
     let mut command = deployment.command("serve");
@@ -17,7 +17,7 @@ async fn logging_replica(deployment: &Deployment, settings: &[(&str, &str)]) -> 
     (Server::spawn(command).await, log)
 }
 
-/// Makes every read of a projection fail with a fault of the server's.
+/// Makes every read of a projection fail with an internal error.
 async fn break_projections(deployment: &Deployment) {
     let mut shard = deployment.shard(0).await;
     sqlx::query("ALTER TABLE noetl.projection_snapshot RENAME TO gone").execute(&mut shard).await.unwrap();

@@ -1,4 +1,4 @@
-//! The id of a request: in its response, in its log lines, and in the error that an operator is asked about.
+//! The request id is in the response, in the log lines, and in internal errors.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ use crate::common::Deployment;
 const FAILING: &str = "{ execution(id: \"1\") { snapshot { version } } }";
 
 #[tokio::test]
-async fn request_id_returns_on_every_response_and_hostile_ids_are_replaced() {
+async fn every_response_has_the_request_id_and_hostile_ids_are_replaced() {
     let deployment = Deployment::start(0).await;
     let server = deployment.replica().await;
     let client = reqwest::Client::new();
@@ -49,7 +49,7 @@ async fn request_id_returns_on_every_response_and_hostile_ids_are_replaced() {
 }
 
 #[tokio::test]
-async fn internal_error_names_the_request_and_the_log_tells_its_cause() {
+async fn an_internal_error_has_the_request_id_and_the_log_has_the_cause() {
     let deployment = Deployment::start(0).await;
     let (server, log) = logging_replica(&deployment, &[]).await;
     server.register_entry("ids/run", &json!({ "kind": "playbook" })).await;
@@ -73,7 +73,7 @@ async fn internal_error_names_the_request_and_the_log_tells_its_cause() {
     }
 }
 
-/// The first message of an operation on a socket of its own.
+/// Runs an operation on a socket of its own and returns its first message.
 async fn over_socket(url: &str, query: &str) -> Value {
     let mut request = format!("{}/graphql", url.replace("http://", "ws://")).into_client_request().unwrap();
     request.headers_mut().insert("Sec-WebSocket-Protocol", "graphql-transport-ws".parse().unwrap());

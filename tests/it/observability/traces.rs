@@ -1,4 +1,4 @@
-//! Spans of one request, as a collector receives them.
+//! Spans of a request, as a collector receives them.
 
 use opentelemetry_proto::tonic::trace::v1::Span;
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ async fn spans_run_from_the_request_through_resolver_and_statement_to_the_publis
     let query = "mutation($path: String!) { execute(input: {path: $path}) { execution { id trace } } }";
     let response = send_traced(&server, TRACE, query, json!({ "path": "traced/run" })).await;
     let execution = &response["data"]["execute"]["execution"];
-    // What the execution causes later belongs to the trace as well.
+    // Later work of the execution belongs to the trace too.
     let stored = execution["trace"]["traceparent"].as_str().unwrap();
     assert!(stored.starts_with(&format!("00-{TRACE}-")), "{response}");
 
@@ -74,13 +74,13 @@ async fn spans_run_from_the_request_through_resolver_and_statement_to_the_publis
 }
 
 #[tokio::test]
-async fn spans_of_the_last_request_are_exported_at_the_shutdown() {
+async fn spans_of_the_last_request_are_exported_during_the_shutdown() {
     let (deployment, collector) = (Deployment::start(0).await, Collector::start().await);
     let server = exporting_replica(&deployment, &collector.endpoint()).await;
     send_traced(&server, TRACE, "{ server { version } }", json!({})).await;
     assert!(server.stop().await.success());
     assert!(collector.received().iter().any(|span| span.name == "request" && hex(&span.trace_id) == TRACE));
-    // Timers begin no traces.
+    // Timers start no traces.
     let stray = collector.received().into_iter().find(|span| {
         span.parent_span_id.is_empty() && !["request", "operation", "publish"].contains(&span.name.as_str())
     });
@@ -88,12 +88,12 @@ async fn spans_of_the_last_request_are_exported_at_the_shutdown() {
 }
 
 #[tokio::test]
-async fn collector_that_never_responds_delays_neither_requests_nor_the_shutdown() {
+async fn a_collector_that_never_responds_delays_neither_requests_nor_the_shutdown() {
     let deployment = Deployment::start(0).await;
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = exporting_replica(&deployment, &format!("http://{}", silent.local_addr().unwrap())).await;
     server.register_entry("traced/run", &json!({ "kind": "playbook" })).await;
-    // More spans than the exporter's queue holds.
+    // The number of spans exceeds the exporter's queue.
     for _ in 0..20 {
         let run = "execute(input: {path: \"traced/run\"}) { outcome }";
         let runs = (0..50).map(|number| format!("r{number}: {run}")).collect::<Vec<_>>().join(" ");
