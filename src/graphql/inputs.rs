@@ -27,7 +27,7 @@ const MAX_LIST: usize = 1000;
 pub enum SubscriptionKey {
     /// Id of the subscription.
     Id(ID),
-    /// Catalog path. Selects the path's subscription that is not deactivated, or else its last one.
+    /// Catalog path. Selects the subscription of the path that is not deactivated, or else the last one.
     Path(String),
 }
 
@@ -172,7 +172,8 @@ impl CatalogFilter {
 pub struct RegisterCatalogEntryInput {
     /// Catalog path (1 to 512 bytes).
     pub path: String,
-    /// Kind, such as `playbook`, `agent` or `subscription`, in upper or lower case (default: the `kind` in the content).
+    /// Kind, such as `playbook`, `agent` or `subscription`, in upper or lower case (default: the `kind` in the
+    /// content).
     kind: Option<String>,
     /// Document, a map in YAML or JSON (at most 4 MiB).
     content: String,

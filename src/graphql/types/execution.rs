@@ -220,7 +220,7 @@ impl Execution {
     async fn events(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Only events that match this filter (default: all).")] filter: Option<EventFilter>,
+        #[graphql(desc = "Only items that match this filter (default: all).")] filter: Option<EventFilter>,
         #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 25).")]
         first: Option<i32>,
         #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,

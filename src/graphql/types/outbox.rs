@@ -63,7 +63,7 @@ impl Outbox {
     async fn entries(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Only rows that match this filter (default: all).")] filter: Option<OutboxFilter>,
+        #[graphql(desc = "Only items that match this filter (default: all).")] filter: Option<OutboxFilter>,
         #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 25).")]
         first: Option<i32>,
         #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,

@@ -120,7 +120,7 @@ impl SourceSubscription {
     async fn history(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Only events that match this filter (default: all).")] filter: Option<EventFilter>,
+        #[graphql(desc = "Only items that match this filter (default: all).")] filter: Option<EventFilter>,
         #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 25).")]
         first: Option<i32>,
         #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
@@ -135,7 +135,7 @@ impl SourceSubscription {
     async fn executions(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Only executions that match this filter (default: all).")] filter: Option<ExecutionFilter>,
+        #[graphql(desc = "Only items that match this filter (default: all).")] filter: Option<ExecutionFilter>,
         #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 25).")]
         first: Option<i32>,
         #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
