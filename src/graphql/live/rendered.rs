@@ -103,7 +103,7 @@ pub struct Audience {
 }
 
 impl Audience {
-    /// Returns the readers that select the same as this one, may do the same, and are of the same tenant.
+    /// Returns the readers with the same selection, capabilities and tenant as this reader.
     #[must_use]
     pub fn of(selection: Selection, reader: &Principal) -> Self {
         Self { selection, capabilities: reader.capabilities, tenant: reader.tenant.clone() }

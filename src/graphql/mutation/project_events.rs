@@ -27,7 +27,7 @@ pub(super) struct EventInput {
     execution_id: Option<ID>,
     /// Id of the catalog entry. If absent or 0: the entry of the execution if it is known, else 0.
     catalog_id: Option<ID>,
-    /// The event that caused this one.
+    /// Id of the event that caused this event.
     parent_event_id: Option<ID>,
     /// Id of the execution or source subscription that started the execution (default: the parent of the execution if
     /// it is known).
@@ -107,7 +107,7 @@ pub(super) struct ProjectEventsPayload {
     duplicates: usize,
     /// Events that were refused, in the order of the batch.
     rejected: Vec<RejectedEvent>,
-    /// Why the whole batch was refused.
+    /// Reasons the whole batch was refused; empty if it was carried out.
     pub(super) user_errors: Vec<UserError>,
 }
 

@@ -247,7 +247,7 @@ pub async fn children(
     Ok(executions(Arc::unwrap_or_clone(page), unavailable))
 }
 
-/// A page of a log.
+/// Returns a page of a log.
 pub async fn log(
     ctx: &Context<'_>,
     execution: Id,
