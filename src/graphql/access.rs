@@ -1,9 +1,9 @@
-//! Guards of fields: the capability that a caller needs for each.
+//! Guards of fields: the capability that a caller needs for each field.
 //!
-//! Every root field has a guard, and so has every field below that returns a payload or leads to another object. The
-//! other fields are open to callers that got to their object. An operation without a principal may use no guarded field,
-//! so a forgotten wiring refuses and never permits. A test walks the schema, asks for every field as every role, and
-//! fails on a field that its table does not have.
+//! Every root field has a guard, and so has every other field that returns a payload or another object. The remaining
+//! fields are open to each caller that can reach their object. An operation without a principal can't use a guarded
+//! field, so missing wiring refuses access and never grants it. A test walks the schema, requests every field as every
+//! role, and fails on a field that is missing in its table.
 
 use std::sync::Arc;
 
@@ -13,13 +13,14 @@ use super::errors::coded;
 use crate::auth::principal::{Capability, Principal};
 use crate::domain::actor::Actor;
 
-/// Guard that admits callers with one of these capabilities; without any listed, every identified caller.
+/// Guard that admits callers with at least one of these capabilities. An empty list admits every caller that has a
+/// principal.
 #[derive(Debug, Clone, Copy)]
 pub struct Needs(&'static [Capability]);
 
-/// Any identified caller.
+/// Every caller that has a principal.
 pub const CALLER: Needs = Needs(&[]);
-/// Stored data and payloads.
+/// Reading stored data and payloads.
 pub const READ: Needs = Needs(&[Capability::Read]);
 /// Live subscriptions.
 pub const LIVE: Needs = Needs(&[Capability::Live]);
@@ -29,19 +30,20 @@ pub const EXECUTE: Needs = Needs(&[Capability::Execute]);
 pub const OUTBOX: Needs = Needs(&[Capability::Outbox]);
 /// Counting outbox rows.
 pub const OUTBOX_COUNTS: Needs = Needs(&[Capability::Read, Capability::Outbox]);
-/// Workers' events.
+/// Storing events of workers.
 pub const PROJECT: Needs = Needs(&[Capability::Project]);
-/// States of executions.
+/// Storing the states of executions.
 pub const ADVANCE: Needs = Needs(&[Capability::Advance]);
-/// One source subscription; the service checks whether a caller with `OWN_LIFECYCLE` registered it.
+/// Changing one source subscription. For a caller with only `OWN_LIFECYCLE`, the service checks whether the caller
+/// registered it.
 pub const MOVE: Needs = Needs(&[Capability::Lifecycle, Capability::OwnLifecycle]);
-/// Many source subscriptions.
+/// Changing many source subscriptions.
 pub const LIFECYCLE: Needs = Needs(&[Capability::Lifecycle]);
 /// Cancelling executions.
 pub const CANCEL: Needs = Needs(&[Capability::Cancel]);
-/// Failed outbox rows.
+/// Retrying failed outbox rows.
 pub const RETRY: Needs = Needs(&[Capability::Retry]);
-/// Catalog entries.
+/// Registering catalog entries.
 pub const CATALOG: Needs = Needs(&[Capability::Catalog]);
 
 impl Guard for Needs {
@@ -68,13 +70,13 @@ pub fn principal<'a>(ctx: &Context<'a>) -> Result<&'a Arc<Principal>> {
         .ok_or_else(|| coded("UNAUTHENTICATED", "authenticate with a valid token".to_owned()))
 }
 
-/// Returns the caller of an operation as events name it; `None`: the server identifies no callers.
+/// Returns the caller of an operation, as events record it; `None` if the server does not identify callers.
 pub fn actor(ctx: &Context<'_>) -> Result<Option<Actor>> {
     let principal = principal(ctx)?;
     Ok(principal.authenticated.then(|| Actor::new(Arc::clone(&principal.subject))))
 }
 
-/// Returns whether the caller of a lifecycle mutation may move only what it registered.
+/// Returns whether the caller may change only source subscriptions that it registered.
 pub fn moves_only_own(ctx: &Context<'_>) -> Result<bool> {
     Ok(!principal(ctx)?.capabilities.has(Capability::Lifecycle))
 }

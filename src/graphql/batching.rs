@@ -1,11 +1,11 @@
-//! Runs operations so that their loaders batch by need, not by time.
+//! Runs operations so that a loader collects its batch until the operation can't continue, not for a fixed time.
 //!
-//! A loader's fetch starts when the operation has gone as far as it can without it: then every row has asked for what it
-//! refers to. The fetches run within the operation's own task, and end with it.
+//! A loader's fetch starts when the operation can't continue without it. By then, every row has requested the objects
+//! that it refers to. The fetches run within the task of the operation, and end with it.
 //!
-//! Each operation, and each item of a subscription, has a budget. A query that passes a limit ends at once: its statements
-//! are cancelled and what it has read is freed. A mutation goes on, since its response says what was written; the fields
-//! that would have read more fail.
+//! Each operation, and each item of a subscription, has a budget. A query that exceeds a limit ends at once: its
+//! statements are cancelled, and the rows that it has read are freed. A mutation continues, because its response
+//! reports the writes; only the fields that would read more fail.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +29,7 @@ use super::loaders::{BatchLoader, Loaders};
 use super::schema::{ControlPlane, Services};
 use crate::storage::budget::{Budget, Exceeded};
 
-/// The schema, each operation with loaders of its own.
+/// The schema. Each operation has its own loaders.
 #[derive(Clone)]
 pub struct Batching {
     schema: ControlPlane,
@@ -37,7 +37,7 @@ pub struct Batching {
 }
 
 impl Batching {
-    /// Runs operations of `schema`, whose loaders ask `services`.
+    /// Returns an executor of `schema` whose loaders call `services`.
     #[must_use]
     pub fn new(schema: ControlPlane, services: Services) -> Self {
         Self { schema, services }
@@ -80,7 +80,7 @@ impl Executor for Batching {
     }
 }
 
-/// Whether all of a document's operations are queries.
+/// Returns whether all operations of a document are queries.
 fn is_query(request: &mut Request) -> bool {
     let document = request.parsed_query();
     document.is_ok_and(|document| {
@@ -88,21 +88,22 @@ fn is_query(request: &mut Request) -> bool {
     })
 }
 
-/// The response of a query that passed a limit.
+/// Returns the response of a query that exceeded a limit.
 fn stopped(exceeded: Exceeded) -> Response {
     let error = limit_exceeded(exceeded);
     let error = ServerError { extensions: error.extensions, ..ServerError::new(error.message, None) };
     Response::from_errors(vec![error])
 }
 
-/// What an operation's loaders asked for.
+/// Fetches that the loaders of an operation have requested.
 #[derive(Default)]
 struct Fetches {
     asked: Arc<Mutex<Vec<BoxFuture<'static, ()>>>>,
     running: FuturesUnordered<BoxFuture<'static, ()>>,
 }
 
-/// Wakes the task, and tells whether the operation woke itself: a long list is polled in portions.
+/// Wakes the task, and records whether the operation woke itself. A long list does so, because it is polled in
+/// portions.
 #[derive(Default)]
 struct Bell {
     rung: AtomicBool,
@@ -116,13 +117,13 @@ impl Wake for Bell {
     }
 }
 
-/// An operation that goes as far as it can before its fetches start.
+/// An operation that runs as far as it can before its fetches start.
 struct Driven<'a> {
     operation: Pin<Box<dyn Stream<Item = Response> + Send + 'a>>,
     fetches: Fetches,
     bell: Arc<Bell>,
     budget: Arc<Budget>,
-    /// Whether it ends when it passes a limit.
+    /// Whether the operation ends when it exceeds a limit.
     stops: bool,
 }
 
@@ -147,7 +148,7 @@ impl Stream for Driven<'_> {
                 return Poll::Ready(response);
             }
             let this = &mut *self;
-            // What was fetched lets the operation go on.
+            // After a fetch has ended, the operation can continue.
             if this.bell.rung.load(Ordering::Acquire) || this.budget.enter(|| this.fetches.poll(cx)).is_pending() {
                 return Poll::Pending;
             }
@@ -156,7 +157,7 @@ impl Stream for Driven<'_> {
 }
 
 impl Fetches {
-    /// Ready when a fetch has ended.
+    /// Starts the requested fetches. Returns ready when one has ended.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.running.extend(self.asked.lock().unwrap_or_else(PoisonError::into_inner).drain(..));
         match self.running.poll_next_unpin(cx) {

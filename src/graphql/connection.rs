@@ -13,33 +13,33 @@ use crate::domain::page::{DEFAULT_PAGE, MAX_PAGE, Page, PageRequest};
 use crate::domain::shard::ShardIndex;
 use crate::service::error::Rejection;
 
-/// The connection and edge types of a node type; a GraphQL type is not generic, so each is written out.
+/// Defines the connection and edge types of a node type. GraphQL has no generic types, so each type is written out.
 macro_rules! connection {
     ($connection:ident, $edge:ident, $node:ty) => {
-        /// One item of a list and its place.
+        /// One item of a list with its cursor.
         #[derive(Debug, Clone, SimpleObject)]
         pub struct $edge {
-            /// The item's place in the list, to pass as `after` or `before`.
+            /// Cursor of the item, to pass as `after` or `before`.
             cursor: String,
             /// The item.
             node: $node,
         }
 
-        /// A page of a list, in one order over all shards.
+        /// A page of a list. The list has one order over all shards.
         #[derive(SimpleObject)]
         pub struct $connection {
-            /// The items with their places.
+            /// Items of the page with their cursors.
             edges: Vec<$edge>,
-            /// The items.
+            /// Items of the page.
             nodes: Vec<$node>,
-            /// Where the page lies.
+            /// Position of the page in the list.
             page_info: PageInfo,
-            /// Shards that could not be reached: their items are missing.
+            /// Shards that could not be reached. Their items are missing.
             unavailable_shards: Vec<ShardIndex>,
         }
 
         impl $connection {
-            /// The page's items, each with its place.
+            /// Creates the connection of a page.
             pub fn new<R>(
                 page: Page<R>,
                 unavailable_shards: Vec<ShardIndex>,
@@ -67,33 +67,33 @@ connection!(ExecutionConnection, ExecutionEdge, Execution);
 connection!(OutboxEntryConnection, OutboxEntryEdge, OutboxEntry);
 connection!(SourceSubscriptionConnection, SourceSubscriptionEdge, SourceSubscription);
 
-/// Whether the items of a page select a field.
+/// Returns whether the operation selects a field of the items.
 #[must_use]
 pub fn selects(ctx: &Context<'_>, field: &str) -> bool {
     let page = ctx.look_ahead();
     page.field("nodes").field(field).exists() || page.field("edges").field("node").field(field).exists()
 }
 
-/// The arguments of a connection.
+/// Arguments of a connection field.
 #[derive(Debug, Clone, Default)]
 pub struct PageArguments {
-    /// Items from the start.
+    /// Maximum number of items, counted from the start of the list.
     pub first: Option<i32>,
-    /// Behind this place.
+    /// Cursor after which the items are taken.
     pub after: Option<String>,
-    /// Items from the end.
+    /// Maximum number of items, counted from the end of the list.
     pub last: Option<i32>,
-    /// Ahead of this place.
+    /// Cursor before which the items are taken.
     pub before: Option<String>,
 }
 
 impl PageArguments {
-    /// The request for a list whose places are ids.
+    /// Returns the page request for a list that is ordered by id.
     pub fn by_id(&self, kind: CursorKind) -> Result<PageRequest<i64>, Rejection> {
         self.request(kind, |position| position.try_into().ok().map(i64::from_be_bytes))
     }
 
-    /// The request for a list whose places `read` understands.
+    /// Returns the page request for a list. `read` decodes the position in a cursor.
     pub fn request<K>(&self, kind: CursorKind, read: impl Fn(&[u8]) -> Option<K>) -> Result<PageRequest<K>, Rejection> {
         let place = |field: &str, text: &Option<String>| {
             let place = |text: &String| decode(kind, text).ok().and_then(|position| read(&position));
@@ -118,7 +118,7 @@ fn size(field: &str, asked: i32) -> Result<u32, Rejection> {
     }
 }
 
-/// The cursor of a list whose places are ids.
+/// Returns the cursor of an item in a list that is ordered by id.
 #[must_use]
 pub fn id_cursor(kind: CursorKind, id: i64) -> String {
     encode(kind, &id.to_be_bytes())

@@ -1,5 +1,5 @@
-//! Counts the bytes of a response while its values are resolved, so that an operation that selects a large value many times
-//! is stopped before it has copied it as often.
+//! Counts the bytes of a response while its values are resolved. An operation that selects a large value many times is
+//! stopped before it has made all the copies.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use async_graphql::{PathSegment, QueryPathNode, QueryPathSegment, ServerError, S
 use super::errors::limit_exceeded;
 use crate::storage::budget::{Budget, Exceeded};
 
-/// Charges each field's value to the budget of its operation.
+/// Charges the value of each field to the budget of its operation.
 pub(super) struct Counted;
 
 impl ExtensionFactory for Counted {
@@ -40,8 +40,8 @@ impl Extension for Counted {
     }
 }
 
-/// About how many bytes a value has as JSON. The fields of a `composite` were charged one by one, unless they are text
-/// already.
+/// Returns the approximate number of bytes of a value as JSON. The fields of a `composite` value are not counted again,
+/// because each was charged on its own, unless the value is already JSON text.
 fn weight(value: &Value, composite: bool) -> usize {
     match value {
         Value::Binary(text) => text.len(),

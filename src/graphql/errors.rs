@@ -1,5 +1,6 @@
-//! How failures reach a client: rejections of a mutation as `userErrors`, everything else as `errors[]` with a stable
-//! `extensions.code`. The cause goes to the log, once; nothing internal goes out.
+//! Conversion of failures to responses. A rejection of a mutation becomes a user error in its payload. Every other
+//! failure becomes an entry of `errors[]` with a stable `extensions.code`. The cause is logged once, and no internal
+//! detail reaches the client.
 
 use async_graphql::{Enum, Error, ErrorExtensions, SimpleObject};
 
@@ -8,40 +9,41 @@ use crate::service::error::{Rejection, RejectionCode, ServiceError};
 use crate::storage::budget::Exceeded;
 use crate::storage::error::DatabaseName;
 
-/// Why a mutation was refused.
+/// Code of a user error: the reason a mutation was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
 #[graphql(remote = "RejectionCode")]
 pub enum UserErrorCode {
-    /// A field is missing, malformed or out of bounds.
+    /// A field is missing, malformed or out of range.
     InvalidInput,
-    /// What a field names does not exist.
+    /// The object that a field names does not exist.
     NotFound,
-    /// What a field names exists, but is of another kind.
+    /// The object that a field names is of the wrong kind.
     WrongKind,
-    /// The state does not allow it.
+    /// The current state does not allow the action.
     InvalidTransition,
-    /// Something happened since the version that was expected; read again and decide anew.
+    /// The object has changed since the expected version. Read it again before the next attempt.
     StaleVersion,
     /// The dedup key belongs to a different request.
     IdempotencyMismatch,
-    /// The lease no longer settles the row: it was settled, or somebody else has claimed it since.
+    /// The lease can no longer settle the row: the row was settled, or another caller has claimed it since.
     StaleLease,
     /// A field is too large.
     PayloadTooLarge,
-    /// A database can't be reached, so whether anything was written is unknown; the same request may succeed later.
+    /// A database can't be reached, so it is unknown whether anything was written. The same request may succeed later.
     ShardUnavailable,
-    /// The server failed at one item of several; the operators' log says why.
+    /// The server failed to process one item of several. The server's log contains the cause.
     Internal,
 }
 
-/// An expected refusal. Unless its code is `SHARD_UNAVAILABLE`, nothing was written for what it is about.
+/// An expected refusal of a request or of one of its items. Unless the code is `SHARD_UNAVAILABLE`, nothing was written
+/// for it.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct UserError {
-    /// What kind of refusal.
+    /// Code of the error.
     pub code: UserErrorCode,
-    /// A sentence that says what to do.
+    /// Explanation of the error for a person.
     pub message: String,
-    /// The input field that it is about, outermost first.
+    /// Path of the input field that caused the error, outermost name first; null if no single field caused it.
     pub field: Option<Vec<String>>,
     /// Whether the same request may succeed later.
     pub retryable: bool,
@@ -55,7 +57,7 @@ impl From<Rejection> for UserError {
     }
 }
 
-/// A mutation's failure as its payload shows it, or, for a fault, as an error of the field.
+/// Converts the failure of a mutation to a user error for its payload, or a fault to an error of the field.
 pub fn user_error(error: ServiceError) -> Result<UserError, Error> {
     match (error.unavailable(), error) {
         (Some(database), _) => Ok(UserError {
@@ -69,18 +71,18 @@ pub fn user_error(error: ServiceError) -> Result<UserError, Error> {
     }
 }
 
-/// The failure of one item of several, which must not hide what became of the others.
+/// Converts the failure of one item of several to a user error, so that it does not hide the results of the others.
 #[must_use]
 pub fn item_error(error: ServiceError) -> UserError {
     user_error(error).unwrap_or_else(|fault| Rejection::new(RejectionCode::Internal, "", fault.message).into())
 }
 
-/// A failure as an error of the field.
+/// Converts a failure to an error of the field, and logs a fault with its causes.
 #[must_use]
 pub fn fault(error: impl Into<ServiceError>) -> Error {
     let error = error.into();
     if let Some(database) = error.unavailable() {
-        tracing::warn!(%database, "answered SHARD_UNAVAILABLE");
+        tracing::warn!(%database, "returned SHARD_UNAVAILABLE");
         return coded("SHARD_UNAVAILABLE", unavailable(database));
     }
     if let ServiceError::NotOwner(_) = error {
@@ -100,17 +102,17 @@ pub fn fault(error: impl Into<ServiceError>) -> Error {
         chain = format!("{chain}: {error}");
         cause = error.source();
     }
-    tracing::error!(error = chain, "answered INTERNAL");
-    coded("INTERNAL", "the server failed; the operators' log says why".to_owned())
+    tracing::error!(error = chain, "returned INTERNAL");
+    coded("INTERNAL", "the server failed; the server's log contains the cause".to_owned())
 }
 
-/// An error of the field with a stable code.
+/// Returns an error of the field with a stable code.
 #[must_use]
 pub fn coded(code: &'static str, message: String) -> Error {
     Error::new(message).extend_with(|_, extensions| extensions.set("code", code))
 }
 
-/// The error of an operation that passed a limit.
+/// Returns the error of an operation that exceeded a limit.
 #[must_use]
 pub fn limit_exceeded(exceeded: Exceeded) -> Error {
     coded("LIMIT_EXCEEDED", exceeded.to_string()).extend_with(|_, extensions| {
@@ -119,23 +121,23 @@ pub fn limit_exceeded(exceeded: Exceeded) -> Error {
     })
 }
 
-/// The answer where a shard is needed that can't be reached.
+/// Returns the error of an operation that needs a shard which can't be reached.
 #[must_use]
 pub fn shard_unavailable(shard: ShardIndex) -> Error {
     coded("SHARD_UNAVAILABLE", unavailable(DatabaseName::Shard(shard)))
 }
 
-/// The answer where live data is asked of a server that has no broker, or whose broker can't be reached.
+/// Returns the error of a live subscription on a server that has no broker, or whose broker can't be reached.
 #[must_use]
 pub fn stream_unavailable() -> Error {
     coded("STREAM_UNAVAILABLE", "the event stream can't be reached; try again shortly".to_owned())
 }
 
 fn unavailable(database: DatabaseName) -> String {
-    format!("{database} can't be reached, or is too busy; whether anything was written is unknown; try again shortly")
+    format!("{database} can't be reached or is too busy; it is unknown whether anything was written; try again shortly")
 }
 
-/// Name of a user error's code.
+/// Returns the name of a user error's code.
 #[must_use]
 pub fn code_name(code: UserErrorCode) -> &'static str {
     rejection_name(code.into())

@@ -1,5 +1,5 @@
-//! A span for each root field of an operation. Registered only where such spans are wanted, as an extension costs time at
-//! every field.
+//! A span for each root field of an operation. The extension is registered only if the spans are recorded, because an
+//! extension costs time at every field.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use async_graphql::extensions::{Extension, ExtensionContext, ExtensionFactory, N
 use async_graphql::{ServerResult, Value};
 use tracing::{Instrument, debug_span};
 
-/// Makes the spans, named like `Mutation.execute`.
+/// Creates the spans, with names such as `Mutation.execute`.
 pub struct FieldSpans;
 
 impl FieldSpans {
-    /// The extension, if a log or an exporter takes its spans.
+    /// Returns the extension if a log or an exporter records its spans.
     #[must_use]
     pub fn if_wanted() -> Option<Self> {
         tracing::span_enabled!(tracing::Level::DEBUG).then_some(Self)

@@ -1,4 +1,4 @@
-//! Input types, and what they mean to the services.
+//! Input types, and their conversion to requests of the services.
 
 pub mod outbox;
 
@@ -19,31 +19,31 @@ use crate::storage::{catalog, executions, subscriptions};
 use crate::stream::cursor::StreamCursor;
 use crate::stream::reader::{Since, Start};
 
-/// Items that a list of an input may have.
+/// Maximum number of values in a list of a filter.
 const MAX_LIST: usize = 1000;
 
-/// Which source subscription.
+/// Key of a source subscription.
 #[derive(Debug, OneofObject)]
 pub enum SubscriptionKey {
-    /// The one with this id.
+    /// Id of the subscription.
     Id(ID),
-    /// The path's live one, else the last that was.
+    /// Catalog path. Selects the subscription of the path that is not deactivated, or else the last one.
     Path(String),
 }
 
-/// Which source subscriptions; conditions that are left out hold for all.
+/// Filter for source subscriptions. An omitted condition matches everything.
 #[derive(Debug, Clone, Default, InputObject)]
 pub struct SubscriptionFilter {
-    /// Only these states.
+    /// Only subscriptions in one of these states.
     states: Option<Vec<SubscriptionState>>,
-    /// Only paths that begin so.
+    /// Only subscriptions whose path begins with this text.
     path_prefix: Option<String>,
-    /// Only these.
+    /// Only subscriptions with one of these ids (at most 1000).
     ids: Option<Vec<ID>>,
 }
 
 impl SubscriptionFilter {
-    /// The filter, with its ids read.
+    /// Converts the input to the storage layer's filter and parses its ids.
     pub fn parse(self) -> Result<subscriptions::SubscriptionFilter, Rejection> {
         Ok(subscriptions::SubscriptionFilter {
             states: self.states.map(|states| states.into_iter().map(Into::into).collect()),
@@ -56,23 +56,23 @@ impl SubscriptionFilter {
     }
 }
 
-/// Which executions; conditions that are left out hold for all.
+/// Filter for executions. An omitted condition matches everything.
 #[derive(Debug, Clone, Default, InputObject)]
 pub struct ExecutionFilter {
-    /// Only these states.
+    /// Only executions with one of these statuses.
     statuses: Option<Vec<ExecutionStatus>>,
-    /// Only catalog paths that begin so.
+    /// Only executions whose catalog path begins with this text.
     path_prefix: Option<String>,
-    /// Only those that this execution or subscription started.
+    /// Only executions that this execution or source subscription started.
     parent_execution_id: Option<ID>,
-    /// Only those that began later.
+    /// Only executions that started after this time.
     started_after: Option<DateTime<Utc>>,
-    /// Only those that began earlier.
+    /// Only executions that started before this time.
     started_before: Option<DateTime<Utc>>,
 }
 
 impl ExecutionFilter {
-    /// The filter, with its ids read.
+    /// Converts the input to the storage layer's filter and parses its ids.
     pub fn parse(self) -> Result<executions::ExecutionFilter, Rejection> {
         let parent = self.parent_execution_id.map(|id| parse_id("filter.parentExecutionId", &id)).transpose()?;
         Ok(executions::ExecutionFilter {
@@ -85,23 +85,23 @@ impl ExecutionFilter {
     }
 }
 
-/// Which events; conditions that are left out hold for all.
+/// Filter for events. An omitted condition matches everything.
 #[derive(Debug, Clone, Default, InputObject)]
 pub struct EventFilter {
-    /// Only the logs of these executions and subscriptions.
+    /// Only events in the logs of these executions and source subscriptions (at most 1000 ids).
     execution_ids: Option<Vec<ID>>,
-    /// Only what this execution or subscription started.
+    /// Only events of executions that this execution or source subscription started.
     parent_execution_id: Option<ID>,
-    /// Only these types; a trailing `*` stands for any rest, as in `subscription.*`.
+    /// Only events of these types (at most 1000). A trailing `*` matches any ending, as in `subscription.*`.
     types: Option<Vec<String>>,
-    /// Only these nodes.
+    /// Only events of nodes with these names (at most 1000).
     node_names: Option<Vec<String>>,
-    /// Only these states.
+    /// Only events with one of these statuses (at most 1000).
     statuses: Option<Vec<String>>,
 }
 
 impl EventFilter {
-    /// The filter, with its ids read.
+    /// Converts the input to a filter of the domain and parses its ids.
     pub fn parse(self) -> Result<domain::EventFilter, Rejection> {
         let lists = [("types", &self.types), ("nodeNames", &self.node_names), ("statuses", &self.statuses)];
         for (field, list) in lists {
@@ -125,7 +125,7 @@ fn bounded<T>(field: &str, list: &[T]) -> Result<(), Rejection> {
     if list.len() <= MAX_LIST {
         return Ok(());
     }
-    Err(Rejection::invalid(field, format!("a filter lists at most {MAX_LIST} values, not {}", list.len())))
+    Err(Rejection::invalid(field, format!("a list in a filter has at most {MAX_LIST} values, not {}", list.len())))
 }
 
 fn texts(field: &str, list: &[String]) -> Result<(), Rejection> {
@@ -137,14 +137,14 @@ fn prefix(prefix: Option<String>) -> Result<Option<String>, Rejection> {
     prefix.map(|prefix| check_text("filter.pathPrefix", &prefix).map(|()| prefix)).transpose()
 }
 
-/// Which catalog entries.
+/// Filter for catalog entries. An omitted list or prefix matches everything.
 #[derive(Debug, Clone, InputObject)]
 pub struct CatalogFilter {
-    /// Only these kinds, in any case.
+    /// Only entries of these kinds, in upper or lower case (at most 1000).
     kinds: Option<Vec<String>>,
-    /// Only paths that begin so.
+    /// Only entries whose path begins with this text.
     path_prefix: Option<String>,
-    /// Only each path's newest version.
+    /// Whether to return only the newest version of each path (default true).
     #[graphql(default = true)]
     latest_only: bool,
 }
@@ -156,7 +156,7 @@ impl Default for CatalogFilter {
 }
 
 impl CatalogFilter {
-    /// The filter, in lower case.
+    /// Converts the input to the storage layer's filter, with the kinds in lower case.
     pub fn parse(self) -> Result<catalog::CatalogFilter, Rejection> {
         self.kinds.as_ref().map_or(Ok(()), |kinds| texts("filter.kinds", kinds))?;
         Ok(catalog::CatalogFilter {
@@ -167,16 +167,17 @@ impl CatalogFilter {
     }
 }
 
-/// What to register in the catalog.
+/// Catalog entry to register.
 #[derive(Debug, InputObject)]
 pub struct RegisterCatalogEntryInput {
-    /// What users call it: 1 to 512 bytes.
+    /// Catalog path (1 to 512 bytes).
     pub path: String,
-    /// Such as `playbook`, `agent` or `subscription`, in any case; left out: the content's `kind`.
+    /// Kind, such as `playbook`, `agent` or `subscription`, in upper or lower case (default: the `kind` in the
+    /// content).
     kind: Option<String>,
-    /// YAML or JSON, a map; at most 4 MiB.
+    /// Document, a map in YAML or JSON (at most 4 MiB).
     content: String,
-    /// What else is to be kept.
+    /// Additional data to store with the entry (at most 1 MiB as JSON).
     meta: Option<Json>,
 }
 
@@ -187,26 +188,27 @@ impl From<RegisterCatalogEntryInput> for Registration {
     }
 }
 
-/// Which path to register as a source subscription.
+/// Source subscription to register.
 #[derive(Debug, InputObject)]
 pub struct RegisterSubscriptionInput {
-    /// A catalog path of kind `subscription`.
+    /// Catalog path whose newest entry is of kind `subscription`.
     pub path: String,
 }
 
-/// A transition of one source subscription.
+/// Transition of one source subscription.
 #[derive(Debug, InputObject)]
 pub struct TransitionInput {
-    /// The subscription.
+    /// Id of the subscription.
     pub id: ID,
-    /// The `lastEventId` that was read; if something happened since, the transition is refused as `STALE_VERSION`.
+    /// `lastEventId` that the caller has read. If a later lifecycle event exists, the transition is refused with
+    /// `STALE_VERSION`. By default, the version is not checked.
     expected_last_event_id: Option<ID>,
-    /// Why, for the log; at most 4096 bytes.
+    /// Reason, written to the log (at most 4096 bytes).
     reason: Option<String>,
 }
 
 impl TransitionInput {
-    /// The transition that a caller asks for, with its ids read.
+    /// Converts the input to the transition that the caller requests, and parses its ids.
     pub fn parse(self, action: SubscriptionAction, by: Option<Actor>, only_own: bool) -> Result<Transition, Rejection> {
         let expected = self.expected_last_event_id.map(|id| parse_id("expectedLastEventId", &id)).transpose()?;
         Ok(Transition {
@@ -220,64 +222,66 @@ impl TransitionInput {
     }
 }
 
-/// A transition of every matching source subscription.
+/// Transition of all source subscriptions that match a filter.
 #[derive(Debug, InputObject)]
 pub struct BulkTransitionInput {
-    /// What to do.
+    /// Action to carry out.
     pub action: SubscriptionAction,
-    /// To which; at most 1000 may match.
+    /// Filter for the subscriptions; at most 1000 may match.
     pub filter: SubscriptionFilter,
-    /// Why, for the logs.
+    /// Reason, written to the logs (at most 4096 bytes).
     pub reason: Option<String>,
-    /// Only tell what would happen.
+    /// Whether to change nothing and only return the result that is expected (default false).
     #[graphql(default = false)]
     pub dry_run: bool,
 }
 
-/// Executions whose states are to be stored.
+/// Executions whose projections are advanced.
 #[derive(Debug, InputObject)]
 pub struct AdvanceProjectionsInput {
-    /// Which ones; 1 to 1000, each once.
+    /// Ids of the executions (1 to 1000). A repeated id counts once.
     pub execution_ids: Vec<ID>,
 }
 
-/// An execution to start.
+/// Execution to start.
 #[derive(Debug, InputObject)]
 pub struct ExecuteInput {
-    /// What to run, by its newest version; give this or `catalogId`.
+    /// Catalog path whose newest version is run. Exactly one of `path` and `catalogId` is required.
     path: Option<String>,
-    /// What to run, exactly; give this or `path`.
+    /// Id of the catalog entry to run. Exactly one of `path` and `catalogId` is required.
     catalog_id: Option<ID>,
-    /// A map that overlays the catalog entry's workload key by key; at most 4 MiB.
+    /// Map that overlays the catalog entry's workload, key by key (at most 4 MiB as JSON).
     workload: Option<Json>,
-    /// The source subscription or execution that it belongs to.
+    /// Id of the source subscription or execution that starts this execution.
     parent_execution_id: Option<ID>,
-    /// Whose workers run it; `shared` by default.
+    /// Pool of workers that runs the execution (1 to 64 letters, digits, `-` and `_`; default `shared`).
     execution_pool: Option<String>,
-    /// W3C trace context; the parent's by default.
+    /// W3C trace context, a map such as `{"traceparent": "00-…"}` (default: the parent's trace context).
     trace: Option<Json>,
-    /// Run once per key and window.
+    /// Dedup window. Without it, every request starts an execution.
     dedup: Option<DedupInput>,
 }
 
-/// A dedup window: the first request under a key starts the execution, later ones get it back.
+/// Dedup window. The first request with a key starts an execution. Later requests with the same key return that
+/// execution until the window expires.
 #[derive(Debug, InputObject)]
 pub struct DedupInput {
-    /// What makes two requests the same message, within the parent: 1 to 1024 bytes.
+    /// Key that identifies a message among the requests with the same parent (1 to 1024 bytes).
     key: String,
-    /// How long the key is remembered, 1 to 2592000; by default the subscription's `dedup.window_secs`, else 300.
-    // Wider than GraphQL's Int, so that what is too long is refused in the terms of this field.
+    /// Length of the window in seconds (1 to 2592000; default: `dedup.window_secs` of the parent's catalog entry, else
+    /// 300).
+    // 64-bit, so that a number beyond GraphQL's `Int` is refused with an error that names this field.
     window_seconds: Option<i64>,
 }
 
 impl ExecuteInput {
-    /// What to run, as the caller names it.
+    /// Returns the path or the catalog id, as the caller gave it.
     #[must_use]
     pub fn about(&self) -> Option<&str> {
         self.path.as_deref().or(self.catalog_id.as_ref().map(|id| id.as_str()))
     }
 
-    /// The request, with its ids read.
+    /// Converts the input to a request of the service and parses its ids.
     pub fn parse(self) -> Result<ExecuteRequest, Rejection> {
         let dedup = self.dedup.map(|dedup| Dedup { key: dedup.key, window_seconds: dedup.window_seconds });
         Ok(ExecuteRequest {
@@ -292,49 +296,49 @@ impl ExecuteInput {
     }
 }
 
-/// Executions to start, each on its own.
+/// Executions to start. Each request succeeds or fails independently.
 #[derive(Debug, InputObject)]
 pub struct ExecuteBatchInput {
-    /// 1 to 1000; result i belongs to request i.
+    /// Requests (1 to 1000). Result i belongs to request i.
     pub requests: Vec<ExecuteInput>,
 }
 
-/// An execution to end.
+/// Execution to cancel.
 #[derive(Debug, InputObject)]
 pub struct CancelExecutionInput {
-    /// The execution.
+    /// Id of the execution.
     pub id: ID,
-    /// Why, for the log; at most 4096 bytes.
+    /// Reason, written to the log (at most 4096 bytes).
     pub reason: Option<String>,
 }
 
-/// Where the live events start.
+/// Start position of the live events.
 #[derive(Debug, OneofObject)]
 pub enum EventStart {
-    /// With the oldest event that the stream holds.
+    /// Starts with the oldest event in the stream. The value must be true.
     Beginning(bool),
-    /// With what is published from now on.
+    /// Starts with the events that are published from now on. The value must be true.
     Latest(bool),
-    /// Behind a cursor that this subscription returned, on any replica.
+    /// Starts after a cursor that this subscription returned on any replica.
     After(String),
-    /// With what was published at this time or later; a time to come counts as now.
+    /// Starts with the events that were published at or after this time. A future time counts as now.
     Since(DateTime<Utc>),
 }
 
 impl EventStart {
-    /// The start, in a deployment with this many shards.
+    /// Converts the input to a start position in a deployment with this many shards.
     pub fn parse(self, shards: usize, now: DateTime<Utc>) -> Result<Start, Rejection> {
         match self {
             Self::Beginning(true) => Ok(Start::Beginning),
             Self::Latest(true) => Ok(Start::Latest),
-            Self::Beginning(false) => Err(Rejection::invalid("start.beginning", "beginning is true or left out")),
-            Self::Latest(false) => Err(Rejection::invalid("start.latest", "latest is true or left out")),
+            Self::Beginning(false) => Err(Rejection::invalid("start.beginning", "beginning must be true or omitted")),
+            Self::Latest(false) => Err(Rejection::invalid("start.latest", "latest must be true or omitted")),
             Self::After(cursor) => {
                 let parsed = StreamCursor::parse(&cursor, shards);
                 parsed.map(Start::After).map_err(|bad| Rejection::invalid("start.after", bad.to_string()))
             }
             Self::Since(time) => {
-                // The years that the broker knows.
+                // The broker accepts years up to 9999.
                 let last = DateTime::from_timestamp(253_402_300_799, 0).unwrap_or(now);
                 Ok(Start::Since(Since { time: time.clamp(DateTime::UNIX_EPOCH, last), now }))
             }
@@ -342,7 +346,7 @@ impl EventStart {
     }
 }
 
-/// What a caller may do.
+/// Summary of a caller's capabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
 pub enum Permission {
     /// Queries and live subscriptions.

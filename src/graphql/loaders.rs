@@ -1,5 +1,5 @@
-//! Loaders: what many rows of an answer refer to is fetched in one query per database. A shard that can't be read fails
-//! only the rows that it holds.
+//! Loaders: the objects that the rows of a response refer to are fetched with one query per database. A shard that
+//! can't be read fails only the rows that it stores.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -21,76 +21,76 @@ use crate::storage::snapshots::Projected;
 use crate::storage::subscriptions::SubscriptionRow;
 use noetl_json::Text;
 
-/// Fetches what rows refer to.
+/// Fetches the objects that rows refer to.
 #[derive(Debug)]
 pub struct Loaders(pub Services);
 
-/// The loader of one operation.
+/// Loader of one operation.
 pub type BatchLoader = DataLoader<Loaders>;
 
-/// A catalog entry by id.
+/// Key of a catalog entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CatalogKey {
-    /// The entry's id.
+    /// Id of the entry.
     pub id: Id,
-    /// Whether content, payload and meta are wanted.
+    /// Whether to read content, payload and meta.
     pub whole: bool,
 }
 
-/// The workload of an execution.
+/// Key of the workload of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WorkloadKey(pub Id);
 
-/// The error of an execution, as its list row says.
+/// Key of the error of an execution in its list row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ErrorKey(pub Id);
 
-/// An execution by id.
+/// Key of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ExecutionKey(pub Id);
 
-/// A subscription by id.
+/// Key of a source subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SubscriptionKey(pub Id);
 
-/// A log's first landmark.
+/// Key of the head of a log: its registered or started event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HeadKey(pub Id);
 
-/// How an execution ended.
+/// Key of the end of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct EndKey {
-    /// The execution.
+    /// Id of the execution.
     pub id: Id,
-    /// Whether the reason is wanted.
+    /// Whether to read the reason.
     pub reason: bool,
 }
 
-/// An execution's state.
+/// Key of the state of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StateKey(pub Id);
 
-/// A page of what a subscription or execution started.
+/// Key of a page of the executions that a source subscription or execution started.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ChildrenKey {
-    /// Who started them.
+    /// Id of the parent.
     pub parent: Id,
-    /// Which of them.
+    /// Filter for the executions.
     pub filter: ExecutionFilter,
-    /// Which page.
+    /// Requested page.
     pub request: PageRequest<i64>,
 }
 
-/// A page of a log.
+/// Key of a page of a log.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LogKey {
-    /// Whose log.
+    /// Id of the execution or source subscription that the log belongs to.
     pub execution: Id,
-    /// Which events.
+    /// Filter for the events.
     pub filter: EventFilter,
-    /// The large columns that are wanted of them.
+    /// Large columns to read.
     pub columns: LargeColumns,
-    /// Which page.
+    /// Requested page.
     pub request: PageRequest<i64>,
 }
 
@@ -235,7 +235,7 @@ impl Loader<LogKey> for Loaders {
 }
 
 impl Loaders {
-    /// The rows, and an error for each key whose shard could not be read.
+    /// Returns the rows, and an error for each key whose shard could not be read.
     fn with_failures<K: Copy + Eq + Hash, R>(
         &self,
         keys: &[K],
@@ -252,7 +252,7 @@ impl Loaders {
     }
 }
 
-/// Keys that ask for the same kind of page.
+/// Groups the keys by `kind`, so that one query can serve each group.
 fn alike<K, G: Eq + Hash>(keys: &[K], kind: impl Fn(&K) -> G) -> HashMap<G, Vec<&K>> {
     let mut groups: HashMap<G, Vec<&K>> = HashMap::new();
     for key in keys {

@@ -1,5 +1,5 @@
-//! The GraphQL schema. A resolver parses its input, makes one service call (or asks a loader, which batches), and wraps
-//! the answer; rules live in `domain` and `service`.
+//! The GraphQL schema. A resolver parses its input, makes one service call (or uses a loader, which batches), and wraps
+//! the result. The rules are in `domain` and `service`.
 
 pub mod access;
 pub mod batching;

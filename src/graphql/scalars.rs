@@ -1,4 +1,4 @@
-//! Scalars, and how ids are read.
+//! Scalars, and the conversion of ids.
 
 use async_graphql::{ID, InputValueError, InputValueResult, Scalar, ScalarType, Value};
 use bytes::Bytes;
@@ -26,11 +26,11 @@ impl ScalarType for BigInt {
     }
 }
 
-/// A scalar that can represent any JSON value.
+/// Any JSON value: an object, list, string, number, boolean or null.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Json(pub serde_json::Value);
 
-/// A scalar that can represent any JSON value.
+/// Any JSON value: an object, list, string, number, boolean or null.
 #[Scalar(name = "JSON")]
 impl ScalarType for Json {
     fn parse(value: Value) -> InputValueResult<Self> {
@@ -42,11 +42,11 @@ impl ScalarType for Json {
     }
 }
 
-/// JSON that is passed on as its text.
+/// A JSON value that is kept as text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JsonText(pub Text);
 
-/// A scalar that can represent any JSON value.
+/// Any JSON value: an object, list, string, number, boolean or null.
 #[Scalar(name = "JSON")]
 impl ScalarType for JsonText {
     fn parse(value: Value) -> InputValueResult<Self> {
@@ -58,13 +58,13 @@ impl ScalarType for JsonText {
     }
 }
 
-/// Seconds: a number, or its decimal text; null and an empty text count as absent.
+/// Number of seconds: a JSON number or a decimal string. Null and an empty string count as absent.
 #[derive(Debug, Clone)]
 pub struct Seconds(pub serde_json::Value);
 
-/// Seconds: a number, or its decimal text; null and an empty text count as absent.
+/// Number of seconds: a JSON number or a decimal string. Null and an empty string count as absent.
 ///
-/// Any value is let in, so that a malformed one is answered where it stands in a batch and does not fail the whole.
+/// The scalar accepts any value, so that a malformed value fails only its own item of a batch.
 #[Scalar]
 impl ScalarType for Seconds {
     fn parse(value: Value) -> InputValueResult<Self> {
@@ -76,13 +76,13 @@ impl ScalarType for Seconds {
     }
 }
 
-/// A time as RFC 3339 text; null and an empty text count as absent.
+/// Time as an RFC 3339 string, in the years 1 to 9999. Null and an empty string count as absent.
 #[derive(Debug, Clone)]
 pub struct Timestamp(pub serde_json::Value);
 
-/// A time as RFC 3339 text; null and an empty text count as absent.
+/// Time as an RFC 3339 string, in the years 1 to 9999. Null and an empty string count as absent.
 ///
-/// Any value is let in, so that a malformed one is answered where it stands in a batch and does not fail the whole.
+/// The scalar accepts any value, so that a malformed value fails only its own item of a batch.
 #[Scalar]
 impl ScalarType for Timestamp {
     fn parse(value: Value) -> InputValueResult<Self> {
@@ -100,17 +100,17 @@ impl From<u64> for BigInt {
     }
 }
 
-/// The id in an `ID`, or a rejection that names the field.
+/// Parses an `ID`, or returns a rejection that names the field.
 pub fn parse_id(field: &str, id: &ID) -> Result<Id, Rejection> {
     id.parse().map_err(|malformed: crate::domain::ids::MalformedId| Rejection::invalid(field, malformed.to_string()))
 }
 
-/// The ids in a list of `ID`s.
+/// Parses a list of `ID`s, or returns a rejection that names the field.
 pub fn parse_ids(field: &str, ids: &[ID]) -> Result<Vec<Id>, Rejection> {
     ids.iter().map(|id| parse_id(field, id)).collect()
 }
 
-/// An id as the API shows it.
+/// Returns an id as the API shows it.
 #[must_use]
 pub fn show_id(id: Id) -> ID {
     ID(id.to_string())

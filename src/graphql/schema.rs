@@ -1,4 +1,4 @@
-//! The schema and what its resolvers work with.
+//! The schema, and the services that its resolvers call.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use crate::stream::hub::Hub;
 /// The executable schema.
 pub type ControlPlane = Schema<Query, Mutation, Subscription>;
 
-/// Every use case. Cheap to clone.
+/// All use cases. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Services {
     /// The catalog.
@@ -35,54 +35,54 @@ pub struct Services {
     pub subscriptions: Subscriptions,
     /// Executions.
     pub executions: Executions,
-    /// Executions' states.
+    /// States of executions.
     pub projections: Projections,
-    /// Events that workers made.
+    /// Events of workers.
     pub ingest: Ingest,
     /// The outbox.
     pub outbox: Outbox,
-    /// The live events; `None` without a broker.
+    /// Live events; `None` without a broker.
     pub hub: Option<Hub>,
-    /// Makes ids.
+    /// Generator of ids.
     pub ids: std::sync::Arc<Ids>,
-    /// What the replica says of itself.
+    /// Description of this replica.
     pub replica: Replica,
 }
 
-/// What a replica says of itself.
+/// Description of a replica.
 #[derive(Debug, Clone)]
 pub struct Replica {
-    /// Unique in the deployment.
+    /// Name, unique in the deployment.
     pub name: String,
-    /// When it started.
+    /// Start time.
     pub started_at: DateTime<Utc>,
     /// Whether it takes part in publishing events.
     pub publishes: bool,
     /// Whether it takes part in delivering outbox rows.
     pub relays: bool,
-    /// What the transport allows.
+    /// Limits of the transport.
     pub limits: EdgeLimits,
     /// Limits on what one operation reads and returns.
     pub budget: BudgetLimits,
 }
 
-/// The transport's limits that clients are told.
+/// Limits of the transport that the API shows to clients.
 #[derive(Debug, Clone, Copy)]
 pub struct EdgeLimits {
-    /// Bytes of a request.
+    /// Maximum size of a request, in bytes.
     pub body_bytes: usize,
-    /// The estimated number of values of an answer.
+    /// Maximum cost of an operation: the estimated number of values in its response.
     pub cost: u64,
-    /// Fields inside fields.
+    /// Maximum nesting depth of fields.
     pub depth: usize,
-    /// How long a query or mutation may run.
+    /// Maximum run time of a query, a mutation or one item of a live subscription.
     pub deadline: Duration,
-    /// Operations at once on one WebSocket.
+    /// Maximum number of concurrent operations on one WebSocket.
     pub operations_per_socket: usize,
 }
 
-/// The schema over the services, ready to run. It takes validated operations only: the transport validates each document
-/// at a bounded cost, which the executor's own validation does not have.
+/// Builds the executable schema over the services. It accepts only validated operations: the transport validates each
+/// document at a bounded cost, and the cost of the executor's own validation is not bounded.
 #[must_use]
 pub fn build(services: Services) -> Batching {
     let schema = Schema::build(Query, Mutation, Subscription).data(services.clone());
@@ -93,7 +93,7 @@ pub fn build(services: Services) -> Batching {
     Batching::new(schema.data(Rendered::default()).data(LatestStatus::default()).finish(), services)
 }
 
-/// The schema in the schema definition language.
+/// Returns the schema in the schema definition language.
 #[must_use]
 pub fn sdl() -> String {
     let schema = Schema::build(Query, Mutation, Subscription).finish();

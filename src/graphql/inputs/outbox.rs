@@ -1,5 +1,5 @@
-//! Inputs of the outbox. Numbers are wider than GraphQL's Int, so that what is out of bounds is refused in the terms of
-//! its field.
+//! Inputs of the outbox. Bounded numbers are 64-bit, so that a number beyond GraphQL's `Int` is refused with an error
+//! that names its field.
 
 use async_graphql::{ID, InputObject};
 
@@ -10,19 +10,20 @@ use crate::service::error::Rejection;
 use crate::service::outbox::{Claim, ClaimRef};
 use crate::storage::outbox as storage;
 
-/// Which outbox rows; conditions that are left out hold for all.
+/// Filter for outbox rows. An omitted condition matches everything.
 #[derive(Debug, Clone, Default, InputObject)]
 pub struct OutboxFilter {
-    /// Only these states.
+    /// Only rows with one of these statuses.
     statuses: Option<Vec<OutboxStatus>>,
-    /// Only this execution's.
+    /// Only rows of this execution.
     execution_id: Option<ID>,
-    /// Only rows that were claimed at least so often.
+    /// Only rows that were claimed at least this many times.
     min_attempts: Option<i32>,
 }
 
 impl OutboxFilter {
-    /// The filter, with its ids read; `field` is where it stands in the input.
+    /// Converts the input to the storage layer's filter and parses its ids. `field` is the path of the filter in the
+    /// input.
     pub fn parse(self, field: &str) -> Result<storage::OutboxFilter, Rejection> {
         let execution = self.execution_id.map(|id| parse_id(&format!("{field}.executionId"), &id)).transpose()?;
         let statuses = self.statuses.map(|statuses| {
@@ -35,16 +36,16 @@ impl OutboxFilter {
     }
 }
 
-/// What to claim.
+/// Claim of outbox rows.
 #[derive(Debug, InputObject)]
 pub struct ClaimOutboxInput {
-    /// How many rows at most: 1 to 1000.
+    /// Maximum number of rows (1 to 1000, default 100).
     #[graphql(default = 100)]
     limit: i64,
-    /// For how long, 1 to 3600; then others may claim them.
+    /// Length of the lease in seconds (1 to 3600, default 30). After it expires, other callers can claim the rows.
     #[graphql(default = 30)]
     lease_seconds: i64,
-    /// Only from this shard; by default every shard gives its share.
+    /// Index of the only shard to claim from (default: all shards, in equal shares).
     shard: Option<i64>,
 }
 
@@ -54,63 +55,63 @@ impl From<ClaimOutboxInput> for Claim {
     }
 }
 
-/// A claimed row and its lease.
+/// Reference to a claimed row and its lease.
 #[derive(Debug, InputObject)]
 pub struct OutboxClaimRef {
-    /// The row.
+    /// Id of the row.
     id: ID,
-    /// The lease that the claim gave.
+    /// Lease token that the claim returned.
     lease: ID,
 }
 
-/// Which rows were delivered.
+/// Rows that were delivered.
 #[derive(Debug, InputObject)]
 pub struct MarkOutboxPublishedInput {
-    /// At most 1000.
+    /// Claimed rows (at most 1000).
     claims: Vec<OutboxClaimRef>,
 }
 
 impl MarkOutboxPublishedInput {
-    /// The rows, as the caller names them.
+    /// Returns the ids of the rows, as the caller gave them.
     #[must_use]
     pub fn rows(&self) -> Vec<String> {
         self.claims.iter().map(|claim| claim.id.to_string()).collect()
     }
 
-    /// The claims, with their ids read.
+    /// Converts the input to references of the service and parses their ids.
     pub fn parse(self) -> Result<Vec<ClaimRef>, Rejection> {
         let claims = self.claims.iter().enumerate();
         claims.map(|(at, claim)| claim_ref(&format!("claims.{at}."), &claim.id, &claim.lease)).collect()
     }
 }
 
-/// Which row was not delivered, and why.
+/// Row that was not delivered.
 #[derive(Debug, InputObject)]
 pub struct MarkOutboxFailedInput {
-    /// The row.
+    /// Id of the row.
     pub id: ID,
-    /// The lease that the claim gave.
+    /// Lease token that the claim returned.
     lease: ID,
-    /// Why; 2000 characters of it are kept.
+    /// Error message. The first 2000 characters are stored.
     pub error: String,
-    /// The longest wait before the row is due again, 1 to 86400 seconds.
+    /// Maximum delay in seconds before the row is claimable again (1 to 86400, default 300).
     #[graphql(default = 300)]
     pub max_delay_seconds: i64,
 }
 
 impl MarkOutboxFailedInput {
-    /// The claim, with its ids read.
+    /// Converts the input to a reference of the service and parses its ids.
     pub fn claim(&self) -> Result<ClaimRef, Rejection> {
         claim_ref("", &self.id, &self.lease)
     }
 }
 
-/// Which failed rows to make due at once.
+/// Failed rows to make claimable immediately.
 #[derive(Debug, InputObject)]
 pub struct RetryOutboxInput {
-    /// Which ones; of these, those that are backing off.
+    /// Filter for the rows. Of the matching rows, only failed rows that are not due yet are retried.
     pub filter: OutboxFilter,
-    /// Only tell how many there are.
+    /// Whether to change nothing and only count the rows (default false).
     #[graphql(default = false)]
     pub dry_run: bool,
 }

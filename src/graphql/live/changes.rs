@@ -1,7 +1,7 @@
-//! Source subscriptions as they change.
+//! Live changes of source subscriptions.
 //!
-//! The feed is joined before the list is read, so no change falls between; one that the list shows already is handed out
-//! once. Where the feed has a gap, the list is read again.
+//! The feed is joined before the list is read, so no change is missed. A change that the list already shows is returned
+//! only once. After a gap in the feed, the list is read again.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -23,8 +23,8 @@ use crate::storage::subscriptions::{SubscriptionFilter, SubscriptionRow};
 use crate::stream::hub::Hub;
 use crate::stream::reader::{self, GapReason, Item, Start};
 
-/// What matches now, then what changes. A shard that can't be reached ends it with `SHARD_UNAVAILABLE`: there is no place
-/// to say that its subscriptions are missing.
+/// Returns the subscriptions that match now, and then each one again after a change. If a shard can't be reached, the
+/// stream ends with `SHARD_UNAVAILABLE`, because an item can't report that the subscriptions of the shard are missing.
 pub(super) fn changes(
     hub: Hub,
     subscriptions: Subscriptions,
@@ -60,7 +60,7 @@ pub(super) fn changes(
     }
 }
 
-/// Everything that matches now.
+/// Returns all subscriptions that match now.
 fn list<'a>(
     subscriptions: &'a Subscriptions,
     filter: &'a SubscriptionFilter,
@@ -83,7 +83,7 @@ fn list<'a>(
     }
 }
 
-/// The subscription as this lifecycle event left it, though later ones may have followed.
+/// Returns the subscription in its state after this lifecycle event, even if later events exist.
 async fn after<J>(subscriptions: &Subscriptions, event: &Event<J>) -> Result<Option<SubscriptionRow>> {
     let row = subscriptions.get(event.execution_id).await.map_err(fault)?;
     let state = event.status.as_deref().and_then(|status| status.parse().ok());

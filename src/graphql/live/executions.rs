@@ -1,4 +1,4 @@
-//! An execution as it changes.
+//! Live changes of an execution.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use crate::storage::executions::ExecutionRow;
 use crate::stream::hub::Hub;
 use crate::stream::reader::{self, Item, Start};
 
-/// The execution now, then again after each change. The feed is joined before it is read, so no change falls between;
-/// changes that came while it was read are told together.
+/// Returns the execution in its current state, and again after each change. The feed is joined before the execution is
+/// read, so no change is missed. Changes that arrive during a read are combined.
 pub(super) fn changes(
     hub: Hub,
     executions: Executions,
@@ -42,7 +42,7 @@ pub(super) fn changes(
     }
 }
 
-/// Behind a gap there may have been one.
+/// Returns whether an item means that the execution may have changed. A gap may hide a change.
 fn tells_of_change(item: &Item) -> bool {
     matches!(item, Item::Event { .. } | Item::Gap { .. })
 }

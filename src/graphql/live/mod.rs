@@ -33,13 +33,14 @@ pub struct Subscription;
 /// The root of all live subscriptions.
 #[Subscription]
 impl Subscription {
-    /// Committed events as they are published, each once, each log in order; replayable from a cursor on any replica.
+    /// Committed events in the order of publication: each event once, and each log in order. A subscription can
+    /// continue from a cursor on any replica.
     #[graphql(guard = "LIVE")]
     async fn events(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Which events; all by default.")] filter: Option<EventFilter>,
-        #[graphql(desc = "Where to start; with what is published from now on by default.")] start: Option<EventStart>,
+        #[graphql(desc = "Only items that match this filter (default: all).")] filter: Option<EventFilter>,
+        #[graphql(desc = "Start position (default: events that are published from now on).")] start: Option<EventStart>,
     ) -> Result<impl Stream<Item = Result<Timed<LiveItem>>> + use<>> {
         let (hub, deadline) = (hub(ctx)?, deadline(ctx)?);
         let filter = filter.unwrap_or_default().parse().map_err(fault)?;
@@ -52,13 +53,13 @@ impl Subscription {
         Ok(items.map_ok(move |read| Timed::new(item(read), deadline)))
     }
 
-    /// An execution as it stands now, then again after each change. Changes that come together are told together; one that
-    /// was told already while it was on its way may be told again.
+    /// An execution in its current state, and again after each change. Changes that arrive together are combined. The
+    /// same state may be returned twice.
     #[graphql(guard = "LIVE")]
     async fn execution_changes(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Which one.")] id: ID,
+        #[graphql(desc = "Id of the execution.")] id: ID,
     ) -> Result<impl Stream<Item = Result<Timed<Execution>>> + use<>> {
         let id = parse_id("id", &id).map_err(fault)?;
         let (executions, deadline) = (ctx.data::<Services>()?.executions.clone(), deadline(ctx)?);
@@ -66,13 +67,14 @@ impl Subscription {
         Ok(rows.map_ok(move |row| Timed::new(Execution(row), deadline)))
     }
 
-    /// Source subscriptions as they stand now, then each again after each change of its state. It ends with
-    /// `SHARD_UNAVAILABLE` when a shard can't be reached, since nothing else would say that its subscriptions are missing.
+    /// Source subscriptions in their current state, and each one again after each change of its state. If a shard can't
+    /// be reached, the live subscription ends with `SHARD_UNAVAILABLE`, because its items can't report that source
+    /// subscriptions are missing.
     #[graphql(guard = "LIVE")]
     async fn subscription_changes(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Which ones; all by default.")] filter: Option<SubscriptionFilter>,
+        #[graphql(desc = "Only items that match this filter (default: all).")] filter: Option<SubscriptionFilter>,
     ) -> Result<impl Stream<Item = Result<Timed<SourceSubscription>>> + use<>> {
         let filter = filter.unwrap_or_default().parse().map_err(fault)?;
         let (subscriptions, deadline) = (ctx.data::<Services>()?.subscriptions.clone(), deadline(ctx)?);
@@ -80,12 +82,13 @@ impl Subscription {
         Ok(rows.map_ok(move |row| Timed::new(SourceSubscription(row), deadline)))
     }
 
-    /// The health of the shards and of the event stream, now and then periodically.
+    /// Current health of the shards, the event stream and the outbox, returned immediately and then periodically.
     #[graphql(guard = "LIVE")]
     async fn system_status(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Seconds from one to the next, 1 to 60.", default = 2)] every_seconds: i32,
+        #[graphql(desc = "Interval between two items in seconds (1 to 60, default 2).", default = 2)]
+        every_seconds: i32,
     ) -> Result<impl Stream<Item = Timed<SystemStatus>> + use<>> {
         let (period, deadline) = (status::period(every_seconds)?, deadline(ctx)?);
         let statuses = status::watch(ctx.data::<Services>()?.clone(), ctx.data::<LatestStatus>()?.clone(), period);
@@ -97,17 +100,18 @@ fn hub(ctx: &Context<'_>) -> Result<Hub> {
     ctx.data::<Services>()?.hub.clone().ok_or_else(stream_unavailable)
 }
 
-/// How long one item may take, as long as a query.
+/// Returns the deadline of one item, which is the deadline of a query.
 fn deadline(ctx: &Context<'_>) -> Result<Duration> {
     Ok(ctx.data::<Services>()?.replica.limits.deadline)
 }
 
 fn broken(error: ReadError) -> Error {
-    tracing::warn!(%error, "a live subscription ends");
+    tracing::warn!(%error, "a live subscription ends because the event stream can't be read");
     stream_unavailable()
 }
 
-/// A reader that starts with the latest says at once that it has caught up: from there on it misses nothing.
+/// Waits until the reader has its start position. A reader that starts with the latest event catches up at once, and
+/// misses nothing after that position.
 async fn wait_for_place(feed: &mut (impl Stream<Item = Result<Item, ReadError>> + Unpin)) -> Result<()> {
     while let Some(item) = feed.try_next().await.map_err(broken)? {
         if matches!(item, Item::CaughtUp { .. }) {

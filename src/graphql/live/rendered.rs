@@ -1,8 +1,8 @@
-//! Events as JSON text, made once for all readers that select the same of them.
+//! Cache of events as JSON text, shared by all readers that select the same fields.
 //!
-//! Readers of one dashboard ask for the same fields, so what is resolved and written for the first of them serves the
-//! others, unless they may do other things: then other fields are refused to them. The transport sends a value of bytes as
-//! the JSON text that it is.
+//! Readers of one dashboard request the same fields, so the text that is rendered for one reader is reused for the
+//! others. Only readers with the same capabilities and tenant share a text: for other capabilities, other fields are
+//! refused. The transport sends a value of bytes as JSON text.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -22,18 +22,19 @@ use crate::stream::cursor::StreamCursor;
 use crate::stream::reader::Item;
 use noetl_json::Written;
 
-/// Bytes that a replica keeps.
+/// Maximum number of bytes in the cache of a replica.
 const KEPT_BYTES: usize = 8 << 20;
-/// About what is kept beside a text.
+/// Approximate number of bytes that the cache needs for each text in addition to the text.
 const OVERHEAD: usize = 256;
 
-/// What a subscription selects of its items: equal only for operations that select the same.
+/// Digest of the fields that a subscription selects. Two digests are equal only if the operations select the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Selection([u8; 32]);
 
 impl Selection {
-    /// The selection of a merged operation; `None` if it has no root field. The arguments of the root field, such as a
-    /// cursor, say which items there are, and do not count. Everything below it does, with the values of variables.
+    /// Returns the selection of a merged operation; `None` if it has no root field. The arguments of the root field,
+    /// such as a cursor, only select the items and do not count. All fields below it count, with the values of
+    /// variables.
     #[must_use]
     pub fn of(document: &ExecutableDocument, variables: &Variables) -> Option<Self> {
         let (_, operation) = document.operations.iter().next()?;
@@ -45,7 +46,8 @@ impl Selection {
     }
 }
 
-/// Takes in a selection, each part with its length or number, so that no two selections read the same.
+/// Hashes a selection. Each part is preceded by its length or number, so that different selections hash different
+/// bytes.
 struct Digested<'a> {
     hash: Sha256,
     variables: &'a Variables,
@@ -92,7 +94,7 @@ impl Digested<'_> {
     }
 }
 
-/// Readers to whom the same text may be sent.
+/// Readers that may receive the same text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Audience {
     selection: Selection,
@@ -101,14 +103,14 @@ pub struct Audience {
 }
 
 impl Audience {
-    /// Returns the readers that select the same as this one, may do the same, and are of the same tenant.
+    /// Returns the readers with the same selection, capabilities and tenant as this reader.
     #[must_use]
     pub fn of(selection: Selection, reader: &Principal) -> Self {
         Self { selection, capabilities: reader.capabilities, tenant: reader.tenant.clone() }
     }
 }
 
-/// An event as a selection shows it. Which event it is follows from the shard and its place in the cursor.
+/// Cache key of an event for an audience. The shard and its position in the cursor identify the event.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
     audience: Audience,
@@ -117,7 +119,7 @@ struct Key {
     cursor: StreamCursor,
 }
 
-/// The texts of a replica; the oldest make room. Cheap to clone.
+/// Cache of a replica. If it is full, the oldest texts are removed. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Rendered(Arc<Mutex<Kept>>);
 
@@ -144,7 +146,7 @@ impl Kept {
     }
 }
 
-/// An item for a reader, resolved at most once for all that select the same.
+/// An item for a reader. Its text is taken from the cache if another reader of the audience has resolved it.
 #[derive(Debug)]
 pub struct LiveItem {
     item: Item,
@@ -153,7 +155,7 @@ pub struct LiveItem {
 }
 
 impl LiveItem {
-    /// Returns an item for a reader of `audience`; `None`: it is unknown what the reader selects.
+    /// Returns an item for a reader of `audience`; `None` if the selection of the reader is unknown.
     #[must_use]
     pub fn new(item: Item, audience: Option<Audience>, rendered: Rendered) -> Self {
         Self { item, audience, rendered }
@@ -182,7 +184,7 @@ impl OutputType for LiveItem {
         }
         let value = EventStreamItem::from(self.item.clone()).resolve(ctx, field).await?;
         let failed = !ctx.query_env.errors.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
-        // What failed in part is mended by the transport, which has to see it as a value.
+        // The transport completes a value that failed in part, so it needs the value and not its text.
         let Some(key) = key.filter(|_| !failed) else { return Ok(value) };
         let Ok(text) = serde_json::to_vec(&Written(&value)).map(Bytes::from) else { return Ok(value) };
         kept().keep(key, &text);
@@ -206,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_stay_within_their_bytes() {
+    fn cached_texts_stay_within_the_byte_limit() {
         let (mut kept, text) = (Kept::default(), Bytes::from(vec![b'x'; KEPT_BYTES / 10 - OVERHEAD]));
         for number in 0..30 {
             kept.keep(key(number), &text);
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_shared_only_among_readers_of_equal_rights() {
+    fn texts_are_shared_only_by_readers_with_equal_capabilities_and_tenant() {
         let selection = selection("{ a }", &Variables::default());
         let reader = |role, tenant: Option<&str>| {
             let tenant = tenant.map(Arc::from);
@@ -233,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_is_the_selection_below_the_root_field() {
+    fn selection_ignores_the_alias_and_arguments_of_the_root_field() {
         let of = |query: &str, first: i32| {
             let variables = Variables::from_json(serde_json::json!({ "n": first }));
             selection(query, &variables)

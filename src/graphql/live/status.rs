@@ -1,4 +1,4 @@
-//! The system's health for dashboards: read at most about once a second per replica, however many readers there are.
+//! Health of the system for dashboards. A replica reads it about once a second at most, for any number of readers.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use crate::graphql::types::server::SystemStatus;
 use crate::service::clock;
 use crate::service::error::Rejection;
 
-/// How old a status may be that is handed out: less than the shortest period.
+/// Maximum age of a returned status. It is less than the shortest period.
 const FRESH: Duration = Duration::from_millis(900);
 
-/// The latest status of a replica. Cheap to clone.
+/// Latest status of a replica. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct LatestStatus(Cache<(), SystemStatus>);
 
@@ -30,7 +30,7 @@ impl Default for LatestStatus {
 }
 
 impl LatestStatus {
-    /// The status, read anew if it is no longer fresh; readers that ask at the same time wait for the same answer.
+    /// Returns the status, and reads it again if it is too old. Concurrent callers wait for the same read.
     async fn get(&self, services: &Services) -> SystemStatus {
         let read = async {
             metrics::counter!("noetl_status_polls_total").increment(1);
@@ -42,15 +42,15 @@ impl LatestStatus {
     }
 }
 
-/// The period of a reader.
+/// Parses the period of a reader.
 pub(super) fn period(seconds: i32) -> Result<Duration> {
     match u64::try_from(seconds) {
         Ok(seconds @ 1..=60) => Ok(Duration::from_secs(seconds)),
-        _ => Err(fault(Rejection::invalid("everySeconds", "everySeconds is from 1 to 60"))),
+        _ => Err(fault(Rejection::invalid("everySeconds", "everySeconds must be 1 to 60"))),
     }
 }
 
-/// The status now and then every `period`.
+/// Returns the status immediately, and then after each `period`.
 pub(super) fn watch(services: Services, latest: LatestStatus, period: Duration) -> impl Stream<Item = SystemStatus> {
     stream! {
         let mut ticks = interval(period);

@@ -1,7 +1,7 @@
 //! Items of live subscriptions, each with a deadline.
 //!
-//! An item that can't be resolved in time is replaced by an error with the code `TIMEOUT`, and the subscription continues
-//! with the next item.
+//! An item that can't be resolved in time is replaced by an error with the code `TIMEOUT`, and the subscription
+//! continues with the next item.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub struct Timed<T> {
 }
 
 impl<T> Timed<T> {
-    /// An item with its deadline.
+    /// Returns an item with its deadline.
     #[must_use]
     pub fn new(item: T, deadline: Duration) -> Self {
         Self { item, deadline }
@@ -41,12 +41,12 @@ impl<T: OutputType> OutputType for Timed<T> {
     }
 }
 
-/// Waits for a part of an item that is read before the item is resolved.
+/// Runs a read that an item needs before it is resolved, and fails if the deadline passes.
 pub(super) async fn in_time<T>(deadline: Duration, read: impl Future<Output = Result<T>>) -> Result<T> {
     timeout(deadline, read).await.unwrap_or_else(|_| Err(late()))
 }
 
 fn late() -> Error {
-    let message = "The item was not resolved in time; select less, or query what is missing.";
+    let message = "The item was not resolved in time; select fewer fields, or query the item.";
     Error::new(message).extend_with(|_, values| values.set("code", "TIMEOUT"))
 }

@@ -1,4 +1,4 @@
-//! What advancing projections answers.
+//! Payload of `advanceProjections`.
 
 use async_graphql::{ID, SimpleObject};
 
@@ -6,38 +6,38 @@ use crate::graphql::errors::{UserError, UserErrorCode, item_error};
 use crate::graphql::scalars::{BigInt, show_id};
 use crate::service::projections::Advances;
 
-/// What came of advancing projections.
+/// Result of advancing projections.
 #[derive(Debug, SimpleObject)]
 pub(super) struct AdvanceProjectionsPayload {
-    /// Those that are stored as of now, by id.
+    /// Executions whose current state is stored, ordered by id.
     advanced: Vec<AdvancedProjection>,
-    /// Those that are not, by id.
+    /// Executions whose current state could not be stored, ordered by id.
     failed: Vec<FailedProjection>,
-    /// Why nothing was done.
+    /// Reasons the request was refused; empty if it was carried out.
     pub(super) user_errors: Vec<UserError>,
 }
 
 /// An execution whose state is stored.
 #[derive(Debug, SimpleObject)]
 pub(super) struct AdvancedProjection {
-    /// Whose state.
+    /// Id of the execution.
     execution_id: ID,
-    /// The highest event id in it.
+    /// Highest event id in the state.
     version: ID,
-    /// How many events are in it.
+    /// Number of events in the state.
     applied_count: BigInt,
-    /// How many of them were not in the stored state before.
+    /// Number of these events that were not in the stored state before.
     folded: BigInt,
 }
 
 /// An execution whose state could not be stored.
 #[derive(Debug, SimpleObject)]
 pub(super) struct FailedProjection {
-    /// Whose state.
+    /// Id of the execution.
     execution_id: ID,
-    /// What kind of failure.
+    /// Code of the error.
     code: UserErrorCode,
-    /// A sentence that says what to do.
+    /// Explanation of the error for a person.
     message: String,
     /// Whether the same request may succeed later.
     retryable: bool,

@@ -1,8 +1,8 @@
-//! The audit log: a line of the target `audit` for each mutation, with the caller, the field, the ids that it is about and
-//! its outcome.
+//! The audit log: one line of the target `audit` for each mutation, with the caller, the field, the ids in its input
+//! and its result, and its outcome.
 //!
-//! The outcome is `DONE`, or the code of the refusal or the fault. A mutation that is given up, since its deadline passed or
-//! its caller went, has the outcome `UNKNOWN`: it may be carried out or not.
+//! The outcome is `DONE`, or the code of the rejection or the fault. If a mutation is abandoned, because its deadline
+//! has passed or its client has disconnected, the outcome is `UNKNOWN`: it may or may not be carried out.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -22,16 +22,16 @@ use crate::auth::principal::Principal;
 use crate::graphql::access::principal;
 use crate::graphql::errors::code_name;
 
-/// Ids that a line lists; of more, it tells the number.
+/// Maximum number of ids in a line. The field `count` gives the number of all ids.
 const MAX_IDS: usize = 20;
-/// Characters of an id that a line shows: ids of the input are whatever the caller sent.
+/// Maximum number of characters of an id in a line. The caller may send any text as an id.
 const MAX_CHARACTERS: usize = 200;
 
 /// Result of a mutation.
 pub(super) trait Outcome {
     fn user_errors(&self) -> &[UserError];
 
-    /// Ids of the objects that the mutation made or found.
+    /// Returns the ids of the objects that the mutation created or found.
     fn ids(&self) -> Vec<String> {
         Vec::new()
     }
@@ -116,18 +116,19 @@ impl Outcome for ExecuteBatchPayload {
     }
 }
 
-/// Carries out a mutation about these ids and paths of its input, and notes it in the audit log.
+/// Carries out a mutation and writes its line to the audit log. `about` gives the ids and paths in its input.
 pub(super) fn audited<'a, T: Outcome + Send + 'a>(
     ctx: &'a Context<'_>,
     about: impl IntoIterator<Item = impl Display>,
     work: impl Future<Output = Result<T>> + Send + 'a,
 ) -> BoxFuture<'a, Result<T>> {
     let line = Line::begin(ctx, about);
-    // A mutation's future is large.
+    // Boxed, because the future of a mutation is large.
     let work = work.boxed();
     async move { line?.end(work.await) }.boxed()
 }
-/// A line, which is written when it is dropped: no mutation ends without one.
+
+/// A line of the audit log. It is written when it is dropped, so no mutation ends without a line.
 struct Line {
     principal: Arc<Principal>,
     operation: String,

@@ -1,4 +1,4 @@
-//! The root of all mutations. What a caller can mend comes back as `userErrors`, beside no result.
+//! The root of all mutations. An error that the caller can correct is returned in `userErrors`, without a result.
 
 mod advance;
 mod audit;
@@ -45,7 +45,7 @@ impl Mutation {
     async fn register_catalog_entry(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "What to register.")] input: RegisterCatalogEntryInput,
+        #[graphql(desc = "Catalog entry to register.")] input: RegisterCatalogEntryInput,
     ) -> Result<RegisterCatalogEntryPayload> {
         audited(ctx, [input.path.clone()], async {
             let registered = ctx.data::<Services>()?.catalog.register(input.into()).await;
@@ -55,12 +55,13 @@ impl Mutation {
         .await
     }
 
-    /// Registers a source subscription, or finds the path's live one: registering again is harmless.
+    /// Registers a source subscription, or returns the path's subscription that is not deactivated. The mutation is
+    /// idempotent.
     #[graphql(guard = "MOVE")]
     async fn register_subscription(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Which path.")] input: RegisterSubscriptionInput,
+        #[graphql(desc = "Source subscription to register.")] input: RegisterSubscriptionInput,
     ) -> Result<SubscriptionPayload> {
         audited(ctx, [input.path.clone()], async {
             let registered = ctx.data::<Services>()?.subscriptions.register(&input.path, actor(ctx)?.as_ref()).await;
@@ -70,72 +71,73 @@ impl Mutation {
         .await
     }
 
-    /// Lets a source subscription take messages.
+    /// Activates a source subscription: it starts to receive messages.
     #[graphql(guard = "MOVE")]
     async fn activate_subscription(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Which one.")] input: TransitionInput,
+        #[graphql(desc = "Subscription to activate.")] input: TransitionInput,
     ) -> Result<SubscriptionPayload> {
         transition(ctx, input, SubscriptionAction::Activate).await
     }
 
-    /// Stops a source subscription for a while.
+    /// Pauses a source subscription: it receives no messages until it is resumed or activated.
     #[graphql(guard = "MOVE")]
     async fn pause_subscription(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Which one.")] input: TransitionInput,
+        #[graphql(desc = "Subscription to pause.")] input: TransitionInput,
     ) -> Result<SubscriptionPayload> {
         transition(ctx, input, SubscriptionAction::Pause).await
     }
 
-    /// Lets a paused source subscription go on.
+    /// Resumes a paused source subscription: it receives messages again.
     #[graphql(guard = "MOVE")]
     async fn resume_subscription(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Which one.")] input: TransitionInput,
+        #[graphql(desc = "Subscription to resume.")] input: TransitionInput,
     ) -> Result<SubscriptionPayload> {
         transition(ctx, input, SubscriptionAction::Resume).await
     }
 
-    /// Lets a source subscription finish what it took and take no more.
+    /// Drains a source subscription: it processes the received messages and receives no more.
     #[graphql(guard = "MOVE")]
     async fn drain_subscription(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Which one.")] input: TransitionInput,
+        #[graphql(desc = "Subscription to drain.")] input: TransitionInput,
     ) -> Result<SubscriptionPayload> {
         transition(ctx, input, SubscriptionAction::Drain).await
     }
 
-    /// Ends a source subscription and frees its path.
+    /// Deactivates a source subscription: it ends, and its path is free for another registration.
     #[graphql(guard = "MOVE")]
     async fn deactivate_subscription(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Which one.")] input: TransitionInput,
+        #[graphql(desc = "Subscription to deactivate.")] input: TransitionInput,
     ) -> Result<SubscriptionPayload> {
         transition(ctx, input, SubscriptionAction::Deactivate).await
     }
 
-    /// Carries out a transition of every matching source subscription, each on its own.
+    /// Carries out a transition of all source subscriptions that match a filter. Each transition succeeds or fails
+    /// independently.
     #[graphql(guard = "LIFECYCLE")]
     async fn transition_subscriptions(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "What to do, and to which.")] input: BulkTransitionInput,
+        #[graphql(desc = "Action and filter.")] input: BulkTransitionInput,
     ) -> Result<BulkTransitionPayload> {
         audited(ctx, None::<String>, transition_all(ctx, input)).await
     }
 
-    /// Starts an execution, or finds the one that the dedup key belongs to.
+    /// Starts an execution, or returns the execution that an earlier request with the same dedup key started.
     #[graphql(guard = "EXECUTE")]
     async fn execute(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "What to run.")] input: ExecuteInput,
+        #[graphql(desc = "Execution to start.")] input: ExecuteInput,
     ) -> Result<ExecutePayload> {
         let about = input.about().map(str::to_owned);
         audited(ctx, about, async {
@@ -148,12 +150,12 @@ impl Mutation {
         .await
     }
 
-    /// Starts executions, each on its own: result i belongs to request i.
+    /// Starts executions. Each request succeeds or fails independently; result i belongs to request i.
     #[graphql(guard = "EXECUTE")]
     async fn execute_batch(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "What to run.")] input: ExecuteBatchInput,
+        #[graphql(desc = "Executions to start.")] input: ExecuteBatchInput,
     ) -> Result<ExecuteBatchPayload> {
         audited(ctx, None::<String>, async {
             let requests = input.requests.into_iter().map(ExecuteInput::parse).collect();
@@ -166,22 +168,23 @@ impl Mutation {
         .await
     }
 
-    /// Ends an execution that has not ended.
+    /// Cancels an execution that has not ended.
     #[graphql(guard = "CANCEL")]
     async fn cancel_execution(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Which one.")] input: CancelExecutionInput,
+        #[graphql(desc = "Execution to cancel.")] input: CancelExecutionInput,
     ) -> Result<CancelExecutionPayload> {
         audited(ctx, [input.id.0.clone()], cancel(ctx, input)).await
     }
 
-    /// Stores executions' states as of now, each on its own, so that reading them has less to fold.
+    /// Stores the current states of executions, so that a read of them folds fewer events. Each execution succeeds or
+    /// fails independently.
     #[graphql(guard = "ADVANCE")]
     async fn advance_projections(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Which ones.")] input: AdvanceProjectionsInput,
+        #[graphql(desc = "Executions whose projections are advanced.")] input: AdvanceProjectionsInput,
     ) -> Result<AdvanceProjectionsPayload> {
         let about: Vec<String> = input.execution_ids.iter().map(|id| id.0.clone()).collect();
         audited(ctx, about, async {
@@ -195,12 +198,12 @@ impl Mutation {
         .await
     }
 
-    /// Takes in events that workers made. Sending a batch again is harmless: what is known is skipped and counted.
+    /// Stores events of workers. The mutation is idempotent: events that are already stored are skipped and counted.
     #[graphql(guard = "PROJECT")]
     async fn project_events(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "What happened.")] input: ProjectEventsInput,
+        #[graphql(desc = "Batch of events.")] input: ProjectEventsInput,
     ) -> Result<ProjectEventsPayload> {
         audited(ctx, input.executions(), async {
             let (ids, drafts) = input.into_parts();
@@ -210,43 +213,44 @@ impl Mutation {
         .await
     }
 
-    /// Claims outbox rows for delivery. Rows of one execution come in their order, and are never in flight with two
-    /// claimants.
+    /// Claims outbox rows for delivery. The rows of one execution are claimed in outbox order, and are never in flight
+    /// with two lease holders.
     #[graphql(guard = "OUTBOX")]
     async fn claim_outbox(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "How many, for how long.")] input: ClaimOutboxInput,
+        #[graphql(desc = "Limits of the claim.")] input: ClaimOutboxInput,
     ) -> Result<ClaimOutboxPayload> {
         audited(ctx, None::<String>, outbox::claim(ctx, input)).await
     }
 
-    /// Marks claimed rows as delivered; doing so again is harmless.
+    /// Marks claimed rows as delivered. The mutation is idempotent.
     #[graphql(guard = "OUTBOX")]
     async fn mark_outbox_published(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Which rows, under which leases.")] input: MarkOutboxPublishedInput,
+        #[graphql(desc = "Claimed rows and their leases.")] input: MarkOutboxPublishedInput,
     ) -> Result<MarkOutboxPublishedPayload> {
         audited(ctx, input.rows(), outbox::published(ctx, input)).await
     }
 
-    /// Marks a claimed row as not delivered; it is due again after 1, 2, 4 … 256 seconds, by the number of its attempts.
+    /// Marks a claimed row as not delivered. The row is claimable again after 1, 2, 4, … 256 seconds; the delay doubles
+    /// with each attempt, up to `maxDelaySeconds`.
     #[graphql(guard = "OUTBOX")]
     async fn mark_outbox_failed(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Which row, under which lease, and why.")] input: MarkOutboxFailedInput,
+        #[graphql(desc = "Claimed row, its lease and the error.")] input: MarkOutboxFailedInput,
     ) -> Result<MarkOutboxFailedPayload> {
         audited(ctx, [input.id.to_string()], outbox::failed(ctx, input)).await
     }
 
-    /// Makes failed rows due at once that are backing off.
+    /// Makes failed rows that are not due yet claimable immediately.
     #[graphql(guard = "RETRY")]
     async fn retry_outbox(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Which ones.")] input: RetryOutboxInput,
+        #[graphql(desc = "Filter for the rows.")] input: RetryOutboxInput,
     ) -> Result<RetryOutboxPayload> {
         audited(ctx, None::<String>, outbox::retry(ctx, input)).await
     }
@@ -296,7 +300,7 @@ async fn cancel(ctx: &Context<'_>, input: CancelExecutionInput) -> Result<Cancel
     Ok(CancelExecutionPayload { execution, user_errors })
 }
 
-/// A result or the refusal, as a payload shows them; a fault is an error of the field.
+/// Returns the result or the user error for a payload, or a fault as an error of the field.
 fn split<T>(outcome: Result<T, ServiceError>) -> Result<(Option<T>, Vec<UserError>)> {
     match outcome {
         Ok(done) => Ok((Some(done), Vec::new())),

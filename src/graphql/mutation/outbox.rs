@@ -1,4 +1,4 @@
-//! What the outbox's mutations do.
+//! Mutations of the outbox.
 
 use async_graphql::{Context, Result};
 

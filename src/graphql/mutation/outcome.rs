@@ -1,6 +1,6 @@
-//! Advice for callers whose mutation reached its deadline, so that its outcome is unknown.
+//! Advice for callers whose mutation reached its deadline. The outcome of such a mutation is unknown.
 
-/// Returns the sentence that says how to find out the outcome of a mutation, by the name of its root field.
+/// Returns advice on finding out the outcome of a mutation, by the name of its root field.
 #[must_use]
 pub fn how_to_query(field: &str) -> Option<&'static str> {
     Some(match field {
@@ -15,8 +15,8 @@ pub fn how_to_query(field: &str) -> Option<&'static str> {
         | "deactivateSubscription" => "Query subscription for its state and lastEventId.",
         "transitionSubscriptions" => "Query subscriptions with the same filter for their states.",
         "execute" | "executeBatch" => {
-            "Send it again with the same dedup key, or query executions: without a key, sending it again may start a second \
-             execution."
+            "With a dedup key, send the request again with the same key. Without a key, query executions first: \
+             sending the request again may start a second execution."
         }
         "cancelExecution" => "Query execution for its status.",
         "advanceProjections" => "Send advanceProjections again: repeating it is harmless.",
@@ -37,7 +37,7 @@ mod tests {
     use crate::graphql::schema::sdl;
 
     #[test]
-    fn every_mutation_has_its_advice() {
+    fn every_mutation_has_advice() {
         let document = parse_schema(sdl()).unwrap();
         let types = document.definitions.into_iter().filter_map(|definition| match definition {
             TypeSystemDefinition::Type(definition) if definition.node.name.node == "Mutation" => Some(definition.node),

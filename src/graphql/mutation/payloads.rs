@@ -1,4 +1,4 @@
-//! What mutations answer.
+//! Payloads of mutations.
 
 use async_graphql::{Context, Enum, ID, Result, SimpleObject};
 
@@ -11,43 +11,43 @@ use crate::graphql::types::subscription::SourceSubscription;
 use crate::service::executions::{Answer, Outcome};
 use crate::service::subscriptions::BulkItem;
 
-/// What came of registering a catalog entry.
+/// Result of registering a catalog entry.
 #[derive(Debug, SimpleObject)]
 pub(super) struct RegisterCatalogEntryPayload {
-    /// The version that was added.
+    /// Version that was added; null if the request was refused.
     pub(super) catalog_entry: Option<CatalogEntry>,
-    /// Why nothing was added.
+    /// Reasons the request was refused; empty if it was carried out.
     pub(super) user_errors: Vec<UserError>,
 }
 
-/// What came of registering or moving a source subscription.
+/// Result of registering a source subscription or changing its state.
 #[derive(Debug, SimpleObject)]
 pub(super) struct SubscriptionPayload {
-    /// As it stands after.
+    /// Subscription after the mutation; null if the request was refused.
     pub(super) subscription: Option<SourceSubscription>,
-    /// Why nothing was done.
+    /// Reasons the request was refused; empty if it was carried out.
     pub(super) user_errors: Vec<UserError>,
 }
 
-/// What came of a bulk transition.
+/// Result of a bulk transition.
 #[derive(Debug, SimpleObject)]
 pub(super) struct BulkTransitionPayload {
-    /// One for each matching subscription, newest first.
+    /// Results, one for each matching subscription, newest subscription first.
     pub(super) results: Vec<BulkTransitionResult>,
-    /// Shards that could not be reached: their subscriptions were not matched.
+    /// Shards that could not be reached. Their subscriptions were not matched.
     pub(super) unavailable_shards: Vec<u16>,
-    /// Why nothing was done.
+    /// Reasons the request was refused; empty if it was carried out.
     pub(super) user_errors: Vec<UserError>,
 }
 
-/// What a bulk transition did to one source subscription.
+/// Result of a bulk transition for one source subscription.
 #[derive(Debug, SimpleObject)]
 pub(super) struct BulkTransitionResult {
-    /// As it stands after; in a dry run, and where it was left alone, as it was matched.
+    /// Subscription after the transition. In a dry run, or if the transition was refused: the subscription as matched.
     pub(super) subscription: SourceSubscription,
-    /// Whether the transition was carried out, or, in a dry run, would be.
+    /// Whether the transition was carried out. In a dry run: whether it would be carried out.
     applied: bool,
-    /// Why it was left alone.
+    /// Reasons the transition was refused; empty if it was not refused.
     user_errors: Vec<UserError>,
 }
 
@@ -59,24 +59,24 @@ impl BulkTransitionResult {
     }
 }
 
-/// Whether a request started its execution.
+/// Outcome of a request to execute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
 #[graphql(remote = "Outcome")]
 pub(super) enum ExecuteOutcome {
-    /// It did.
+    /// The request started an execution.
     Started,
-    /// Its dedup key belongs to an execution that an earlier request started.
+    /// The dedup key belongs to an execution that an earlier request started.
     Duplicate,
 }
 
-/// What came of a request to execute.
+/// Result of a request to execute.
 #[derive(Debug, SimpleObject)]
 pub(super) struct ExecutePayload {
-    /// The execution, started by this request or by an earlier one under the same dedup key.
+    /// Execution that was started by this request, or by an earlier request with the same dedup key.
     pub(super) execution: Option<Execution>,
-    /// Whether this request started it.
+    /// Whether this request started the execution; null if the request was refused.
     outcome: Option<ExecuteOutcome>,
-    /// Why nothing was started.
+    /// Reasons the request was refused. If `outcome` is set: the reason the execution could not be read.
     pub(super) user_errors: Vec<UserError>,
 }
 
@@ -87,7 +87,7 @@ impl ExecutePayload {
         let Some(executed) = executed else {
             return Ok(Self { execution: None, outcome, user_errors });
         };
-        // What was started was started, also where it can't be read back now.
+        // The execution exists even if it can't be read back, so the outcome is returned in both cases.
         match Execution::read(ctx, executed.execution_id).await {
             Ok(execution) => Ok(Self { execution, outcome, user_errors }),
             Err(error) => Ok(Self { execution: None, outcome, user_errors: vec![user_error(error)?] }),
@@ -95,64 +95,67 @@ impl ExecutePayload {
     }
 }
 
-/// What came of a batch.
+/// Result of a batch of requests to execute.
 #[derive(Debug, SimpleObject)]
 pub(super) struct ExecuteBatchPayload {
-    /// Result i belongs to request i.
+    /// Results; result i belongs to request i.
     pub(super) results: Vec<ExecutePayload>,
-    /// Why the whole batch was refused.
+    /// Reasons the whole batch was refused; empty if it was carried out.
     pub(super) user_errors: Vec<UserError>,
 }
 
-/// What came of a cancellation.
+/// Result of a cancellation.
 #[derive(Debug, SimpleObject)]
 pub(super) struct CancelExecutionPayload {
-    /// As it stands after.
+    /// Execution after the cancellation; null if the request was refused.
     pub(super) execution: Option<Execution>,
-    /// Why nothing was done.
+    /// Reasons the request was refused; empty if it was carried out.
     pub(super) user_errors: Vec<UserError>,
 }
 
-/// What was claimed.
+/// Result of claiming outbox rows.
 #[derive(Debug, SimpleObject)]
 pub(super) struct ClaimOutboxPayload {
-    /// The caller's until their leases pass; each execution's rows in their order.
+    /// Rows that the caller holds until their leases expire. The rows of each execution are in outbox order.
     pub(super) claims: Vec<OutboxClaim>,
-    /// Shards that could not be reached; rows that were claimed there all the same come back when their leases pass.
+    /// Shards that could not be reached. Rows that were claimed there without a response become claimable when their
+    /// leases expire.
     pub(super) unavailable_shards: Vec<u16>,
-    /// Why nothing was claimed.
+    /// Reasons the request was refused; empty if it was carried out.
     pub(super) user_errors: Vec<UserError>,
 }
 
-/// What came of marking rows as published.
+/// Result of marking rows as delivered.
 #[derive(Debug, SimpleObject)]
 pub(super) struct MarkOutboxPublishedPayload {
-    /// How many rows this call moved; one that was published under the same lease before is not counted again.
+    /// Number of rows that this request marked as delivered. A row that was already marked under the same lease is not
+    /// counted again.
     pub(super) published: i32,
-    /// Rows that these leases do not settle: they failed, somebody else has claimed them since, or they are not there.
+    /// Ids of rows that these leases can't settle: the row was marked as failed, another caller has claimed it since,
+    /// or it does not exist.
     pub(super) stale: Vec<ID>,
-    /// Why nothing was done, or not for the rows of a shard.
+    /// Reasons the request was refused, or the rows of a shard could not be marked.
     pub(super) user_errors: Vec<UserError>,
 }
 
-/// What came of marking a row as failed.
+/// Result of marking a row as not delivered.
 #[derive(Debug, SimpleObject)]
 pub(super) struct MarkOutboxFailedPayload {
-    /// In how many seconds the row is due again.
+    /// Delay in seconds before the row is claimable again; null if the request was refused.
     pub(super) retry_in_seconds: Option<i32>,
-    /// Why nothing was done.
+    /// Reasons the request was refused; empty if it was carried out.
     pub(super) user_errors: Vec<UserError>,
 }
 
-/// What came of retrying failed rows.
+/// Result of retrying failed rows.
 #[derive(Debug, SimpleObject)]
 pub(super) struct RetryOutboxPayload {
-    /// Matching rows that were backing off.
+    /// Number of matching failed rows that were not due yet.
     pub(super) matched: i32,
-    /// Those of them that are due now; fewer than matched when there are more than 100,000 on a shard.
+    /// Number of these rows that are claimable now: at most 100,000 on each shard, and 0 in a dry run.
     pub(super) retried: i32,
-    /// Shards that could not be reached: their rows were not matched.
+    /// Shards that could not be reached. Their rows were not matched.
     pub(super) unavailable_shards: Vec<u16>,
-    /// Why nothing was done.
+    /// Reasons the request was refused; empty if it was carried out.
     pub(super) user_errors: Vec<UserError>,
 }

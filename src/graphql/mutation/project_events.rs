@@ -1,4 +1,4 @@
-//! The input and the answer of `projectEvents`.
+//! Input and payload of `projectEvents`.
 
 use std::collections::BTreeSet;
 
@@ -10,58 +10,61 @@ use crate::graphql::scalars::{Json, Seconds, Timestamp};
 use crate::service::error::ServiceError;
 use crate::service::ingest::{EventDraft, Projected};
 
-/// Events that workers made.
+/// Batch of events of workers.
 #[derive(Debug, InputObject)]
 pub(super) struct ProjectEventsInput {
-    /// 1 to 5000, of any executions; each is taken in or refused on its own.
+    /// Events of any executions (1 to 5000). Each event is stored or refused independently.
     pub(super) events: Vec<EventInput>,
 }
 
-/// An event as a worker made it. Null counts as absent, and so does an empty text for ids, the duration and times.
+/// An event of a worker. Null counts as absent. In ids, the duration and times, an empty string also counts as absent.
 #[derive(Debug, InputObject)]
 pub(super) struct EventInput {
-    /// A snowflake of the worker's; an event whose id its log knows is skipped. Refused where it is absent.
+    /// Snowflake id that the worker generated. An event whose id is already in the log is skipped. An event without an
+    /// id is refused.
     event_id: Option<ID>,
-    /// Whose log. Refused where it is absent.
+    /// Id of the execution or source subscription that the log belongs to. An event without it is refused.
     execution_id: Option<ID>,
-    /// The catalog entry; absent or 0: the execution's, where that is known, else 0.
+    /// Id of the catalog entry. If absent or 0: the entry of the execution if it is known, else 0.
     catalog_id: Option<ID>,
-    /// The event that caused this one.
+    /// Id of the event that caused this event.
     parent_event_id: Option<ID>,
-    /// Who started the execution; absent: as the execution says, where that is known.
+    /// Id of the execution or source subscription that started the execution (default: the parent of the execution if
+    /// it is known).
     parent_execution_id: Option<ID>,
-    /// What happened, 1 to 255 bytes, such as `step.enter`. Refused where it is absent, and where it is a lifecycle event
-    /// of a source subscription: transitions alone write these.
+    /// Type of the event, such as `step.enter` (1 to 255 bytes). An event without a type is refused. A lifecycle event
+    /// of a source subscription is refused, because only transitions write such events.
     #[graphql(name = "type")]
     event_type: Option<String>,
-    /// The node that it happened at.
+    /// Id of the node that the event belongs to.
     node_id: Option<String>,
-    /// The node's name.
+    /// Name of the node.
     node_name: Option<String>,
-    /// The node's kind.
+    /// Type of the node.
     node_type: Option<String>,
-    /// The state after it.
+    /// Status after the event.
     status: Option<String>,
-    /// How long it took.
+    /// Duration of the reported work, in seconds.
     duration: Option<Seconds>,
-    /// When it happened; absent: `createdAt`, else the time at which it is stored.
+    /// Time of the event (default: `createdAt`, else the time at which the event is stored).
     timestamp: Option<Timestamp>,
-    /// Another name of `timestamp`, which comes first.
+    /// Alternative to `timestamp`. If both are present, `timestamp` is used.
     created_at: Option<Timestamp>,
-    /// What it was given.
+    /// Input of the reported work.
     context: Option<Json>,
-    /// What it gave.
+    /// Output of the reported work.
     result: Option<Json>,
-    /// About the event itself: a map. What is none is kept as the map's `value`. Where callers are identified,
-    /// the server adds `actor`, the subject of the caller, and keeps what was sent under that name as `meta.extra.sent_actor`.
+    /// Metadata of the event, a map. A value that is not a map is stored as `meta.value`. If the server identifies
+    /// callers, it sets `meta.actor` to the subject of the caller, and stores an `actor` that the worker sent as
+    /// `meta.extra.sent_actor`.
     meta: Option<Json>,
-    /// What went wrong.
+    /// Error message.
     error: Option<String>,
-    /// Where it went wrong.
+    /// Stack trace of the error.
     stack_trace: Option<String>,
-    /// Kept as `meta.extra.trace_component`.
+    /// Additional value, stored as `meta.extra.trace_component`.
     trace_component: Option<Json>,
-    /// A map of whatever else is to be kept, under `meta.extra`.
+    /// Map of additional values, stored under `meta.extra`.
     extra: Option<Json>,
 }
 
@@ -95,31 +98,31 @@ impl From<EventInput> for EventDraft {
     }
 }
 
-/// What came of a batch of events: each is counted once, as stored, known or refused.
+/// Result of a batch of events. Each event is counted once: as stored, duplicate or refused.
 #[derive(Debug, SimpleObject)]
 pub(super) struct ProjectEventsPayload {
-    /// How many were stored.
+    /// Number of events that were stored.
     projected: usize,
-    /// How many were known, to their log or from an earlier place in the batch.
+    /// Number of events that were already in their log, or earlier in the batch.
     duplicates: usize,
-    /// Which were refused, in the order of the batch.
+    /// Events that were refused, in the order of the batch.
     rejected: Vec<RejectedEvent>,
-    /// Why the whole batch was refused.
+    /// Reasons the whole batch was refused; empty if it was carried out.
     pub(super) user_errors: Vec<UserError>,
 }
 
-/// An event that was not taken in.
+/// An event that was refused.
 #[derive(Debug, SimpleObject)]
 pub(super) struct RejectedEvent {
-    /// Its place in the batch, from 0.
+    /// Index of the event in the batch, counted from 0.
     index: usize,
-    /// Its id, as it was given.
+    /// Id of the event, as the caller gave it.
     event_id: Option<ID>,
-    /// What kind of refusal.
+    /// Code of the error.
     code: UserErrorCode,
-    /// A sentence that says what to do.
+    /// Explanation of the error for a person.
     message: String,
-    /// Whether the same event may be taken in later.
+    /// Whether the same event may be accepted later.
     retryable: bool,
 }
 
@@ -137,12 +140,12 @@ impl ProjectEventsPayload {
 }
 
 impl ProjectEventsInput {
-    /// The executions whose events these are, each once.
+    /// Returns the execution ids of the events, each id once.
     pub(super) fn executions(&self) -> BTreeSet<String> {
         self.events.iter().filter_map(|event| event.execution_id.as_ref().map(|id| id.0.clone())).collect()
     }
 
-    /// The ids as they were given, and the events.
+    /// Returns the event ids as the caller gave them, and the events.
     pub(super) fn into_parts(self) -> (Vec<Option<ID>>, Vec<EventDraft>) {
         let ids = self.events.iter().map(|event| event.event_id.clone()).collect();
         (ids, self.events.into_iter().map(EventDraft::from).collect())

@@ -1,4 +1,4 @@
-//! What the server says of itself.
+//! Status of the server: its event stream, its shards, the replica and the caller.
 
 use crate::auth::principal::{Capability, Principal};
 use crate::graphql::inputs::Permission;
@@ -9,7 +9,7 @@ use crate::service::clock;
 use crate::service::error::ServiceError;
 use crate::service::feed::{self, FeedStatus};
 
-/// Publishing, by shard.
+/// Returns the status of the event stream of each shard.
 pub(in crate::graphql) async fn event_stream(services: &Services) -> EventStreamStatus {
     let statuses = feed::status(services.executions.databases()).await;
     let shard = |(shard, status): (u16, Result<FeedStatus, ServiceError>)| {
@@ -26,7 +26,7 @@ pub(in crate::graphql) async fn event_stream(services: &Services) -> EventStream
     }
 }
 
-/// The shards' health as their probers last saw it.
+/// Returns the health of the shards, as found by their latest probes.
 pub(in crate::graphql) fn shards(services: &Services) -> Vec<Shard> {
     let databases = services.executions.databases();
     let shard = |(database, index): (&std::sync::Arc<crate::storage::pools::Database>, u16)| {
@@ -45,7 +45,7 @@ pub(in crate::graphql) fn shards(services: &Services) -> Vec<Shard> {
     databases.shards().iter().zip(0..).map(shard).collect()
 }
 
-/// This replica.
+/// Returns information about this replica.
 pub(super) fn server(services: &Services) -> ServerInfo {
     let replica = &services.replica;
     let up = clock::now() - replica.started_at;
@@ -66,7 +66,7 @@ pub(super) fn server(services: &Services) -> ServerInfo {
     }
 }
 
-/// Describes a caller.
+/// Returns the description of a caller.
 pub(super) fn viewer(principal: &Principal) -> Viewer {
     let reads = [Capability::Read, Capability::Live];
     let writes = |one: Capability| !reads.contains(&one) && !one.is_about_requests();

@@ -34,12 +34,12 @@ pub struct Query;
 /// The root of all queries.
 #[Object]
 impl Query {
-    /// One source subscription.
+    /// Source subscription with this key; null if there is none.
     #[graphql(guard = "READ")]
     async fn subscription(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Which one.")] by: SubscriptionKey,
+        #[graphql(desc = "Id or path of the subscription.")] by: SubscriptionKey,
     ) -> Result<Option<SourceSubscription>> {
         let subscriptions = &ctx.data::<Services>()?.subscriptions;
         let found = match by {
@@ -57,11 +57,12 @@ impl Query {
     async fn subscriptions(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Which ones; all by default.")] filter: Option<SubscriptionFilter>,
-        #[graphql(desc = "Items from the start; at most 100.")] first: Option<i32>,
-        #[graphql(desc = "Behind this cursor.")] after: Option<String>,
-        #[graphql(desc = "Items from the end; at most 100.")] last: Option<i32>,
-        #[graphql(desc = "Ahead of this cursor.")] before: Option<String>,
+        #[graphql(desc = "Only items that match this filter (default: all).")] filter: Option<SubscriptionFilter>,
+        #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 25).")]
+        first: Option<i32>,
+        #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
+        #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
+        #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
     ) -> Result<SourceSubscriptionConnection> {
         let page = PageArguments { first, after, last, before };
         let request = page.by_id(CursorKind::Subscription).map_err(fault)?;
@@ -71,9 +72,13 @@ impl Query {
         Ok(SourceSubscriptionConnection::new(listing.page, listing.unavailable, cursor, SourceSubscription))
     }
 
-    /// One execution.
+    /// Execution with this id; null if there is none.
     #[graphql(guard = "READ")]
-    async fn execution(&self, ctx: &Context<'_>, #[graphql(desc = "Which one.")] id: ID) -> Result<Option<Execution>> {
+    async fn execution(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Id of the execution.")] id: ID,
+    ) -> Result<Option<Execution>> {
         Execution::load(ctx, parse_id("id", &id).map_err(fault)?).await
     }
 
@@ -82,11 +87,12 @@ impl Query {
     async fn executions(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Which ones; all by default.")] filter: Option<ExecutionFilter>,
-        #[graphql(desc = "Items from the start; at most 100.")] first: Option<i32>,
-        #[graphql(desc = "Behind this cursor.")] after: Option<String>,
-        #[graphql(desc = "Items from the end; at most 100.")] last: Option<i32>,
-        #[graphql(desc = "Ahead of this cursor.")] before: Option<String>,
+        #[graphql(desc = "Only items that match this filter (default: all).")] filter: Option<ExecutionFilter>,
+        #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 25).")]
+        first: Option<i32>,
+        #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
+        #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
+        #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
     ) -> Result<ExecutionConnection> {
         let page = PageArguments { first, after, last, before };
         let request = page.by_id(CursorKind::Execution).map_err(fault)?;
@@ -95,13 +101,13 @@ impl Query {
         Ok(executions(listing.page, listing.unavailable))
     }
 
-    /// One event of an execution's or a subscription's log.
+    /// One event in the log of an execution or a source subscription; null if there is none.
     #[graphql(guard = "READ")]
     async fn event(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Whose log.")] execution_id: ID,
-        #[graphql(desc = "Which event.")] id: ID,
+        #[graphql(desc = "Id of the execution or source subscription that the log belongs to.")] execution_id: ID,
+        #[graphql(desc = "Id of the event.")] id: ID,
     ) -> Result<Option<Event>> {
         let execution = parse_id("executionId", &execution_id).map_err(fault)?;
         let event = parse_id("id", &id).map_err(fault)?;
@@ -109,29 +115,30 @@ impl Query {
         Ok(found.map(|event| Event(Arc::new(event))))
     }
 
-    /// An execution's or a subscription's log, oldest first.
+    /// Log of an execution or a source subscription, oldest event first.
     #[graphql(guard = "READ")]
     async fn events(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Whose log.")] execution_id: ID,
-        #[graphql(desc = "Which events; all by default.")] filter: Option<EventFilter>,
-        #[graphql(desc = "Items from the start; at most 100.")] first: Option<i32>,
-        #[graphql(desc = "Behind this cursor.")] after: Option<String>,
-        #[graphql(desc = "Items from the end; at most 100.")] last: Option<i32>,
-        #[graphql(desc = "Ahead of this cursor.")] before: Option<String>,
+        #[graphql(desc = "Id of the execution or source subscription that the log belongs to.")] execution_id: ID,
+        #[graphql(desc = "Only items that match this filter (default: all).")] filter: Option<EventFilter>,
+        #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 25).")]
+        first: Option<i32>,
+        #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
+        #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
+        #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
     ) -> Result<EventConnection> {
         let execution = parse_id("executionId", &execution_id).map_err(fault)?;
         log(ctx, execution, filter, &PageArguments { first, after, last, before }).await
     }
 
-    /// One catalog entry.
+    /// One version of a catalog path; null if there is none.
     #[graphql(guard = "READ")]
     async fn catalog_entry(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Whose.")] path: String,
-        #[graphql(desc = "Which version; the newest by default.")] version: Option<i32>,
+        #[graphql(desc = "Catalog path.")] path: String,
+        #[graphql(desc = "Version of the path (default: the newest).")] version: Option<i32>,
     ) -> Result<Option<CatalogEntry>> {
         check_text("path", &path).map_err(fault)?;
         let version = match version.map(i16::try_from) {
@@ -143,16 +150,18 @@ impl Query {
         Ok(found.map(CatalogEntry))
     }
 
-    /// Catalog entries, by path and version.
+    /// Catalog entries, ordered by path and version.
     #[graphql(guard = "READ")]
     async fn catalog_entries(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Which ones; every path's newest by default.")] filter: Option<CatalogFilter>,
-        #[graphql(desc = "Items from the start; at most 100.")] first: Option<i32>,
-        #[graphql(desc = "Behind this cursor.")] after: Option<String>,
-        #[graphql(desc = "Items from the end; at most 100.")] last: Option<i32>,
-        #[graphql(desc = "Ahead of this cursor.")] before: Option<String>,
+        #[graphql(desc = "Only items that match this filter (default: the newest version of each path).")]
+        filter: Option<CatalogFilter>,
+        #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 25).")]
+        first: Option<i32>,
+        #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
+        #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
+        #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
     ) -> Result<CatalogEntryConnection> {
         let page = PageArguments { first, after, last, before };
         let request = page.request(CursorKind::Catalog, read_place).map_err(fault)?;
@@ -163,38 +172,38 @@ impl Query {
         Ok(CatalogEntryConnection::new(page, Vec::new(), catalog_cursor, |entry| CatalogEntry(Arc::new(entry))))
     }
 
-    /// What waits to be delivered.
+    /// The outbox: messages for delivery to the broker.
     #[graphql(guard = "OUTBOX_COUNTS")]
     async fn outbox(&self) -> Outbox {
         Outbox
     }
 
-    /// How publishing the committed events goes.
+    /// Status of the event stream.
     #[graphql(guard = "READ")]
     async fn event_stream(&self, ctx: &Context<'_>) -> Result<EventStreamStatus> {
         Ok(health::event_stream(ctx.data()?).await)
     }
 
-    /// The shards as this replica sees them.
+    /// Health of the shards, as this replica sees them.
     #[graphql(guard = "READ")]
     async fn shards(&self, ctx: &Context<'_>) -> Result<Vec<Shard>> {
         Ok(health::shards(ctx.data()?))
     }
 
-    /// This replica.
+    /// Information about the replica that executes the operation.
     #[graphql(guard = "CALLER")]
     async fn server(&self, ctx: &Context<'_>) -> Result<ServerInfo> {
         Ok(health::server(ctx.data()?))
     }
 
-    /// The caller of this operation.
+    /// Caller of this operation.
     #[graphql(guard = "CALLER")]
     async fn viewer(&self, ctx: &Context<'_>) -> Result<Viewer> {
         Ok(health::viewer(principal(ctx)?))
     }
 }
 
-/// A catalog list's place: the version, then the path.
+/// Returns the cursor of a catalog entry: its version, then its path.
 fn catalog_cursor(entry: &catalog::CatalogEntry) -> String {
     let mut position = entry.version.to_be_bytes().to_vec();
     position.extend_from_slice(entry.path.as_bytes());

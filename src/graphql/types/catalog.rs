@@ -17,7 +17,7 @@ use crate::storage::catalog as storage;
 pub struct CatalogEntry(pub Arc<storage::CatalogEntry>);
 
 impl CatalogEntry {
-    /// The entry with this id, through the loader; its outline, unless the field selects more.
+    /// Returns the entry with this id through the batch loader. Its large fields are read only if they are selected.
     pub async fn load(ctx: &Context<'_>, id: Id) -> Result<Option<Self>> {
         let whole = ["content", "payload", "meta"].iter().any(|field| ctx.look_ahead().field(field).exists());
         let entry = ctx.data::<BatchLoader>()?.load_one(CatalogKey { id, whole }).await;
@@ -25,48 +25,48 @@ impl CatalogEntry {
     }
 }
 
-/// One version of a catalog path. It never changes.
+/// One version of a catalog path. A version never changes.
 #[Object]
 impl CatalogEntry {
-    /// The entry's id.
+    /// Id of the entry.
     async fn id(&self) -> ID {
         self.0.catalog_id.into()
     }
 
-    /// What users call it.
+    /// Catalog path, a name that users choose. All versions of the path share it.
     async fn path(&self) -> &str {
         &self.0.path
     }
 
-    /// From 1 up, per path.
+    /// Version of the path, counted from 1.
     async fn version(&self) -> i32 {
         self.0.version.into()
     }
 
-    /// Such as `playbook`, `agent` or `subscription`, in lower case.
+    /// Kind in lower case, such as `playbook`, `agent` or `subscription`.
     async fn kind(&self) -> String {
         self.0.kind.to_lowercase()
     }
 
-    /// As it was registered, in YAML or JSON.
+    /// Document as it was registered, in YAML or JSON.
     #[graphql(guard = "READ")]
     async fn content(&self) -> Option<&str> {
         self.0.content.as_deref()
     }
 
-    /// The parsed content.
+    /// Content, parsed into JSON.
     #[graphql(guard = "READ")]
     async fn payload(&self) -> Option<JsonText> {
         self.0.payload.as_ref().map(|payload| JsonText(payload.text().clone()))
     }
 
-    /// What else the registration said.
+    /// Additional data from the registration.
     #[graphql(guard = "READ")]
     async fn meta(&self) -> Option<JsonText> {
         self.0.meta.clone().map(JsonText)
     }
 
-    /// When it was registered.
+    /// Time of registration.
     async fn created_at(&self) -> DateTime<Utc> {
         self.0.created_at
     }

@@ -30,28 +30,28 @@ use crate::storage::executions::ExecutionRow;
 use crate::storage::snapshots::Projected;
 use noetl_json::Text;
 
-/// Where an execution stands.
+/// Status of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
 #[graphql(remote = "Status")]
 pub enum ExecutionStatus {
-    /// Accepted, not begun.
+    /// Accepted, but not started.
     Pending,
-    /// Begun, not ended.
+    /// Started, but not ended.
     Running,
-    /// Ended as intended.
+    /// Ended successfully.
     Completed,
-    /// Ended by a failure.
+    /// Ended with an error.
     Failed,
-    /// Ended from outside.
+    /// Cancelled before it ended.
     Cancelled,
 }
 
-/// Who started an execution.
+/// Parent of an execution: the object that started it.
 #[derive(Debug, Clone, Union)]
 pub enum ExecutionParent {
     /// Another execution.
     Execution(Execution),
-    /// A source subscription, whose message it runs.
+    /// A source subscription; the execution runs one of its messages.
     SourceSubscription(SourceSubscription),
 }
 
@@ -60,13 +60,13 @@ pub enum ExecutionParent {
 pub struct Execution(pub ExecutionRow);
 
 impl Execution {
-    /// The execution with this id, through the loader.
+    /// Returns the execution with this id through the batch loader.
     pub async fn load(ctx: &Context<'_>, id: Id) -> Result<Option<Self>> {
         let row = ctx.data::<BatchLoader>()?.load_one(ExecutionKey(id)).await.map_err(fault)?;
         Ok(row.transpose().map_err(fault)?.map(Self))
     }
 
-    /// The same with the failure as the services tell it.
+    /// Returns the execution with this id through the batch loader, or the services' error.
     pub async fn read(ctx: &Context<'_>, id: Id) -> std::result::Result<Option<Self>, ServiceError> {
         let row = ctx.data_unchecked::<BatchLoader>().load_one(ExecutionKey(id)).await?;
         Ok(row.transpose()?.map(Self))
@@ -76,13 +76,13 @@ impl Execution {
         Id::new(self.0.execution_id)
     }
 
-    /// Its state as of now.
+    /// Returns the current state.
     async fn projected(&self, ctx: &Context<'_>) -> Result<Option<Arc<Projected>>> {
         let state = ctx.data::<BatchLoader>()?.load_one(StateKey(self.key())).await.map_err(fault)?;
         state.transpose().map_err(fault)
     }
 
-    /// How it ended, where the list's row does not say so yet; with `reason` also why.
+    /// Returns the end of an execution whose list row does not show it yet. With `reason`, it includes the error.
     async fn unlisted_end(&self, ctx: &Context<'_>, reason: bool) -> Result<Option<End>> {
         if Status::from_stored(&self.0.status).is_terminal() {
             return Ok(None);
@@ -100,12 +100,12 @@ impl Execution {
 /// One run of a catalog entry.
 #[Object]
 impl Execution {
-    /// The execution's id.
+    /// Id of the execution.
     async fn id(&self) -> ID {
         show_id(self.key())
     }
 
-    /// The catalog path that it runs.
+    /// Catalog path of the entry that the execution runs.
     async fn path(&self, ctx: &Context<'_>) -> Result<Option<String>> {
         if self.0.path.is_some() {
             return Ok(self.0.path.clone());
@@ -114,23 +114,23 @@ impl Execution {
         Ok(entry.map(|entry| entry.0.path.clone()))
     }
 
-    /// Where it stands.
+    /// Current status.
     async fn status(&self, ctx: &Context<'_>) -> Result<ExecutionStatus> {
         let listed = Status::from_stored(&self.0.status);
         Ok(self.unlisted_end(ctx, false).await?.map_or(listed, |end| end.status()).into())
     }
 
-    /// When it began.
+    /// Start time.
     async fn started_at(&self) -> Option<DateTime<Utc>> {
         self.0.start_time
     }
 
-    /// When it ended.
+    /// End time; null until the execution ends.
     async fn ended_at(&self, ctx: &Context<'_>) -> Result<Option<DateTime<Utc>>> {
         Ok(self.unlisted_end(ctx, false).await?.map_or(self.0.end_time, |end| Some(end.at)))
     }
 
-    /// Why it failed, or was cancelled.
+    /// Reason for the failure or the cancellation.
     #[graphql(guard = "READ")]
     async fn error(&self, ctx: &Context<'_>) -> Result<Option<String>> {
         if let Some(end) = self.unlisted_end(ctx, true).await? {
@@ -140,18 +140,18 @@ impl Execution {
         error.transpose().map_err(fault)
     }
 
-    /// The shard that holds it.
+    /// Index of the shard that stores the execution.
     async fn shard(&self, ctx: &Context<'_>) -> Result<u16> {
         Ok(ctx.data::<Services>()?.executions.databases().index_of(self.key()))
     }
 
-    /// The catalog entry that it runs.
+    /// Catalog entry that the execution runs.
     #[graphql(guard = "READ")]
     async fn catalog_entry(&self, ctx: &Context<'_>) -> Result<Option<CatalogEntry>> {
         CatalogEntry::load(ctx, Id::new(self.0.catalog_id)).await
     }
 
-    /// Who started it.
+    /// Execution or source subscription that started this execution; null if there is none.
     #[graphql(guard = "READ")]
     async fn parent(&self, ctx: &Context<'_>) -> Result<Option<ExecutionParent>> {
         let Some(parent) = self.0.parent_execution_id.map(Id::new) else {
@@ -165,28 +165,29 @@ impl Execution {
         Ok(Execution::load(ctx, parent).await?.map(ExecutionParent::Execution))
     }
 
-    /// What it started, newest first.
+    /// Executions that this execution started, newest first.
     #[graphql(guard = "READ")]
     async fn children(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Items from the start; at most 100.")] first: Option<i32>,
-        #[graphql(desc = "Behind this cursor.")] after: Option<String>,
-        #[graphql(desc = "Items from the end; at most 100.")] last: Option<i32>,
-        #[graphql(desc = "Ahead of this cursor.")] before: Option<String>,
+        #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 25).")]
+        first: Option<i32>,
+        #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
+        #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
+        #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
     ) -> Result<ExecutionConnection> {
         let page = PageArguments { first, after, last, before };
         children(ctx, self.key(), None, &page).await
     }
 
-    /// What it was given: the catalog entry's workload overlaid by the request's.
+    /// Input of the execution: the catalog entry's workload, overlaid with the request's workload.
     #[graphql(guard = "READ")]
     async fn workload(&self, ctx: &Context<'_>) -> Result<Option<JsonText>> {
         let workload = ctx.data::<BatchLoader>()?.load_one(WorkloadKey(self.key())).await.map_err(fault)?;
         Ok(workload.transpose().map_err(fault)?.map(JsonText))
     }
 
-    /// Its durable variables by name; `null` when it set none.
+    /// Durable variables by name; null if none is set.
     #[graphql(guard = "READ")]
     async fn context(&self, ctx: &Context<'_>) -> Result<Option<Json>> {
         let projected = self.projected(ctx).await?;
@@ -195,42 +196,43 @@ impl Execution {
         Ok((!variables.is_empty()).then(|| Json(variables.into())))
     }
 
-    /// Its steps as of now, in the order in which they were first heard of.
+    /// Current state of the steps, ordered by the first event of each step.
     #[graphql(guard = "READ")]
     async fn steps(&self, ctx: &Context<'_>) -> Result<Vec<Step>> {
         let projected = self.projected(ctx).await?;
         Ok(projected.iter().flat_map(|projected| steps(&projected.projection.state)).collect())
     }
 
-    /// The stored snapshot that reading it begins with; `null` before the first.
+    /// Stored snapshot that a read of the state starts from; null if there is no usable snapshot.
     #[graphql(guard = "READ")]
     async fn snapshot(&self, ctx: &Context<'_>) -> Result<Option<ProjectionSnapshot>> {
         Ok(self.projected(ctx).await?.and_then(|projected| ProjectionSnapshot::of(&projected)))
     }
 
-    /// Its W3C trace context.
+    /// W3C trace context of the execution.
     #[graphql(guard = "READ")]
     async fn trace(&self, ctx: &Context<'_>) -> Result<Option<JsonText>> {
         Ok(self.head(ctx).await?.and_then(|head| head.trace.clone()).map(JsonText))
     }
 
-    /// Its log, oldest first.
+    /// Log of the execution, oldest event first.
     #[graphql(guard = "READ")]
     async fn events(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Which events; all by default.")] filter: Option<EventFilter>,
-        #[graphql(desc = "Items from the start; at most 100.")] first: Option<i32>,
-        #[graphql(desc = "Behind this cursor.")] after: Option<String>,
-        #[graphql(desc = "Items from the end; at most 100.")] last: Option<i32>,
-        #[graphql(desc = "Ahead of this cursor.")] before: Option<String>,
+        #[graphql(desc = "Only items that match this filter (default: all).")] filter: Option<EventFilter>,
+        #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 25).")]
+        first: Option<i32>,
+        #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
+        #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
+        #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
     ) -> Result<EventConnection> {
         let page = PageArguments { first, after, last, before };
         log(ctx, self.key(), filter, &page).await
     }
 }
 
-/// A page of what a subscription or execution started.
+/// Returns a page of the executions that a source subscription or execution started.
 pub async fn children(
     ctx: &Context<'_>,
     parent: Id,
@@ -245,7 +247,7 @@ pub async fn children(
     Ok(executions(Arc::unwrap_or_clone(page), unavailable))
 }
 
-/// A page of a log.
+/// Returns a page of a log.
 pub async fn log(
     ctx: &Context<'_>,
     execution: Id,
@@ -264,12 +266,12 @@ pub async fn log(
     Ok(EventConnection::new(page, Vec::new(), cursor, |event| Event(Arc::new(event))))
 }
 
-/// The large columns of events that a page selects.
+/// Returns the large columns of events that the operation selects.
 fn large_columns(ctx: &Context<'_>) -> LargeColumns {
     LargeColumns::wanted(|column| selects(ctx, if column == "stack_trace" { "stackTrace" } else { column }))
 }
 
-/// A page of executions.
+/// Returns the connection for a page of executions.
 #[must_use]
 pub fn executions(page: crate::domain::page::Page<ExecutionRow>, unavailable: Vec<u16>) -> ExecutionConnection {
     let cursor = |row: &ExecutionRow| id_cursor(CursorKind::Execution, row.execution_id);

@@ -1,4 +1,4 @@
-//! What the live event subscription hands out, and the state of the event stream.
+//! Items of the live event subscription, and the status of the event stream.
 
 use async_graphql::{Enum, Object, SimpleObject, Union};
 use chrono::{DateTime, Utc};
@@ -14,72 +14,74 @@ use crate::stream::reader::{GapReason, Item};
 /// An item of the live event subscription.
 #[derive(Debug, Clone, Union)]
 pub enum EventStreamItem {
-    /// An event.
+    /// A delivered event.
     EventDelivery(EventDelivery),
-    /// Everything published before the reader came has been handed out.
+    /// The end of the replay.
     CaughtUp(CaughtUp),
-    /// Something is missing.
+    /// Missing or repeated events.
     StreamGap(StreamGap),
-    /// A sign of life.
+    /// A heartbeat.
     StreamHeartbeat(StreamHeartbeat),
 }
 
-/// An event and the place behind it.
+/// A delivered event with its cursor.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct EventDelivery {
-    /// Pass it as `start.after`, on any replica, to go on behind this event.
+    /// Cursor of the event. Pass it as `start.after` to any replica to continue after this event.
     cursor: String,
     /// The event.
     event: Event,
-    /// Whether large fields of the event are left out, since the shard could not be read when it came, or a value is one
-    /// that can't be shown and is replaced by its error; the query `event` may return all of it.
+    /// Whether the event is incomplete: its large fields could not be read from the shard, or a value can't be shown
+    /// and is omitted or replaced by an error. The query `event` may return the complete event.
     payload_omitted: bool,
 }
 
-/// Everything published before the reader came has been handed out; what follows is live.
+/// Marks the end of the replay: all events published before the subscription started have been delivered. Later events
+/// are live.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct CaughtUp {
-    /// The place behind it.
+    /// Cursor to continue from.
     cursor: String,
-    /// When that was.
+    /// Time at which the subscription caught up.
     at: DateTime<Utc>,
 }
 
-/// Events of a shard that can't be handed out, or that may come again. When `to` is below `from`, nothing is missing.
+/// Events of a shard that can't be delivered, or that may be delivered again. If `to` is less than `from`, no event is
+/// missing.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct StreamGap {
-    /// The place behind the gap.
+    /// Cursor after the gap.
     cursor: String,
-    /// Whose events.
+    /// Index of the shard.
     shard: u16,
-    /// The first missing position of the shard's stream.
+    /// First missing position in the shard's stream.
     from: BigInt,
-    /// The last missing position.
+    /// Last missing position in the shard's stream.
     to: BigInt,
-    /// Why.
+    /// Reason for the gap.
     reason: StreamGapReason,
 }
 
-/// Why a part of the stream is missing.
+/// Reason for a gap in the event stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
 #[graphql(remote = "GapReason")]
 pub enum StreamGapReason {
-    /// The stream no longer holds it.
+    /// The stream no longer stores the events.
     Retention,
-    /// The reader was too slow, and the stream no longer holds it.
+    /// The reader was too slow, and the stream no longer stores the events.
     SlowConsumer,
-    /// The stream began anew after a loss; events behind the gap may have been seen before.
+    /// The feed restarted after a loss of data. Events after the gap may have been delivered before.
     EpochChanged,
 }
 
-/// A sign of life on a quiet stream.
+/// Heartbeat, sent every 10 seconds.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct StreamHeartbeat {
-    /// Where the reader stands.
+    /// Current cursor of the reader.
     cursor: String,
-    /// When that was.
+    /// Time of the heartbeat.
     at: DateTime<Utc>,
-    /// Published events that the reader was not handed yet.
+    /// Number of published events after the cursor, including events that the filter excludes.
     lag_events: BigInt,
 }
 
@@ -108,23 +110,23 @@ impl From<Item> for EventStreamItem {
     }
 }
 
-/// How publishing the committed events goes.
+/// Status of the event stream.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct EventStreamStatus {
-    /// Whether this replica takes part in publishing.
+    /// Whether this replica takes part in publishing events.
     pub enabled: bool,
-    /// Whether this replica reaches the broker.
+    /// Whether this replica is connected to the broker.
     pub connected: bool,
-    /// By shard.
+    /// Status of each shard's event stream.
     pub shards: Vec<EventStreamShard>,
 }
 
-/// How publishing one shard's events goes.
+/// Status of one shard's event stream.
 #[derive(Debug, Clone)]
 pub struct EventStreamShard {
-    /// The shard.
+    /// Index of the shard.
     pub shard: u16,
-    /// `Err`: why it could not be read.
+    /// Status of the feed; `Err` with a message if it could not be read.
     pub status: Result<FeedStatus, String>,
 }
 
@@ -134,70 +136,72 @@ impl EventStreamShard {
     }
 }
 
-/// How publishing one shard's events goes.
+/// Status of one shard's event stream. If the shard can't be read, `lastError` says so and the measured values are 0 or
+/// null.
 #[Object]
 impl EventStreamShard {
-    /// The shard.
+    /// Index of the shard.
     async fn shard(&self) -> u16 {
         self.shard
     }
 
-    /// The broker's stream that holds its events.
+    /// Name of the broker's stream that stores the shard's events.
     async fn stream(&self) -> String {
         names::stream(self.shard)
     }
 
-    /// The replica that publishes now.
+    /// Replica that publishes the shard's events; null if no replica holds the lease.
     async fn leader(&self) -> Option<String> {
         self.read(|status| status.leader.clone())
     }
 
-    /// Until when it does, unless it renews.
+    /// Time at which the leader's lease expires if it is not renewed.
     async fn lease_expires_at(&self) -> Option<DateTime<Utc>> {
         self.read(|status| status.lease_until)
     }
 
-    /// The stream's last position when the last batch was done.
+    /// Last position of the stream after the last completed batch.
     async fn last_sequence(&self) -> BigInt {
         BigInt(self.read(|status| status.last_sequence))
     }
 
-    /// Events published since the feed began.
+    /// Number of events published since the feed began.
     async fn published_events(&self) -> BigInt {
         BigInt(self.read(|status| status.published_events))
     }
 
-    /// Committed events that are not published yet, counted up to 100,000.
+    /// Number of committed events that are not published yet, counted up to 100,000.
     async fn lag_events(&self) -> BigInt {
         BigInt(self.read(|status| status.lag_events))
     }
 
-    /// The age in seconds of the oldest of them.
+    /// Age in seconds of the oldest event that is not published yet; 0 if there is none.
     async fn lag_seconds(&self) -> f64 {
         self.read(|status| status.lag_seconds)
     }
 
-    /// The age in seconds of the oldest transaction that may still write.
+    /// Age in seconds of the oldest open write transaction; null if there is none.
     async fn oldest_open_transaction_seconds(&self) -> Option<f64> {
         self.read(|status| status.oldest_open_transaction_seconds)
     }
 
-    /// Transactions that are prepared and wait for somebody to settle them; their events come when they commit.
+    /// Number of prepared transactions that are neither committed nor rolled back. Their events are published after
+    /// they commit.
     async fn prepared_transactions(&self) -> BigInt {
         BigInt(self.status.as_ref().map_or(0, |status| status.prepared.count))
     }
 
-    /// The age in seconds of the oldest of them.
+    /// Age in seconds of the oldest prepared transaction; null if there is none.
     async fn oldest_prepared_transaction_seconds(&self) -> Option<f64> {
         self.status.as_ref().ok()?.prepared.oldest_seconds
     }
 
-    /// Goes up when positions of the stream lose their meaning.
+    /// Epoch of the feed. It increases when earlier positions of the stream become invalid.
     async fn feed_epoch(&self) -> i32 {
         self.read(|status| status.feed_epoch)
     }
 
-    /// What last went wrong, until something goes right.
+    /// Last publishing error; null after the next success.
     async fn last_error(&self) -> Option<String> {
         match &self.status {
             Err(error) => Some(error.clone()),

@@ -1,4 +1,4 @@
-//! The outbox: what waits to be delivered.
+//! The outbox and its rows.
 
 use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
 use chrono::{DateTime, Utc};
@@ -16,7 +16,7 @@ use crate::service::error::ServiceError;
 use crate::service::outbox::{Leased, place};
 use crate::storage::outbox::{Backlog, Counts, OutboxRow};
 
-/// A count as GraphQL's `Int`, which has 32 bits; what is larger shows as the largest.
+/// Converts a count to GraphQL's 32-bit `Int`. A larger count becomes the maximum.
 pub fn count(number: impl TryInto<i32>) -> i32 {
     number.try_into().unwrap_or(i32::MAX)
 }
@@ -25,17 +25,17 @@ fn total(counts: impl Iterator<Item = i32>) -> i32 {
     counts.fold(0, i32::saturating_add)
 }
 
-/// Where an outbox row stands.
+/// Status of an outbox row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
 #[graphql(remote = "Status")]
 pub enum OutboxStatus {
-    /// Not claimed yet.
+    /// Waiting for its first delivery attempt.
     Pending,
     /// Claimed under a lease.
     InFlight,
     /// Delivered.
     Published,
-    /// Not delivered at the last attempt; it is due again later.
+    /// Not delivered at the last attempt. The row is claimable again from `availableAt`.
     Failed,
 }
 
@@ -43,31 +43,32 @@ pub enum OutboxStatus {
 #[derive(Debug, Clone, Copy)]
 pub struct Outbox;
 
-/// The outbox: messages that were written in the transaction of an event, and wait to be delivered.
+/// The outbox: messages that are written in the same transaction as an event and then delivered to the broker.
 #[Object]
 impl Outbox {
-    /// Rows that are claimable now: pending or failed and due, or in flight under a lease that has passed. Of the shards
-    /// that can be reached; of each, up to 100,000 are counted.
+    /// Number of rows that are claimable now: pending or failed rows that are due, and rows in flight whose lease has
+    /// expired. Counts up to 100,000 rows on each shard that can be reached.
     async fn pending_count(&self, ctx: &Context<'_>) -> Result<i32> {
         let stats = ctx.data::<Services>()?.outbox.backlog().await.map_err(fault)?;
         Ok(total(stats.shards.iter().map(|(_, backlog)| count(backlog.pending))))
     }
 
-    /// What waits, is in flight and failed.
+    /// Numbers of claimable, in-flight and failed rows.
     async fn stats(&self, ctx: &Context<'_>) -> Result<OutboxStats> {
         OutboxStats::read(ctx.data::<Services>()?).await.map_err(fault)
     }
 
-    /// The rows, newest first.
+    /// Rows, newest first.
     #[graphql(guard = "READ")]
     async fn entries(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Which ones; all by default.")] filter: Option<OutboxFilter>,
-        #[graphql(desc = "Items from the start; at most 100.")] first: Option<i32>,
-        #[graphql(desc = "Behind this cursor.")] after: Option<String>,
-        #[graphql(desc = "Items from the end; at most 100.")] last: Option<i32>,
-        #[graphql(desc = "Ahead of this cursor.")] before: Option<String>,
+        #[graphql(desc = "Only items that match this filter (default: all).")] filter: Option<OutboxFilter>,
+        #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 25).")]
+        first: Option<i32>,
+        #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
+        #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
+        #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
     ) -> Result<OutboxEntryConnection> {
         let page = PageArguments { first, after, last, before };
         let request = page.request(CursorKind::Outbox, read_place).map_err(fault)?;
@@ -78,7 +79,7 @@ impl Outbox {
     }
 }
 
-/// A place: the time in microseconds, the shard, the number.
+/// Returns the cursor of a row: its creation time in microseconds, its shard and its number.
 fn cursor(row: &(OutboxId, OutboxRow)) -> String {
     let OutboxPlace { created_at, id } = place(row);
     let mut position = created_at.timestamp_micros().to_be_bytes().to_vec();
@@ -94,25 +95,25 @@ fn read_place(position: &[u8]) -> Option<OutboxPlace> {
     Some(OutboxPlace { created_at: DateTime::from_timestamp_micros(i64::from_be_bytes(*micros))?, id })
 }
 
-/// How much waits, over the shards that can be reached. Of each shard, up to 100,000 rows of a kind are counted.
+/// Numbers of outbox rows on the shards that can be reached. Up to 100,000 rows of each kind are counted per shard.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct OutboxStats {
-    /// Rows that are claimable now.
+    /// Number of rows that are claimable now, including rows in flight whose lease has expired.
     pending: i32,
-    /// Rows that are claimed and not settled, also those whose lease has passed.
+    /// Number of rows that are claimed and not settled, including rows whose lease has expired.
     in_flight: i32,
-    /// Rows that failed at their last attempt, also those that are due again.
+    /// Number of rows whose last delivery attempt failed, including rows that are due again.
     failed: i32,
-    /// Seconds since the oldest of the claimable rows that were counted was written.
+    /// Age in seconds of the oldest claimable row that was counted; null if there is none.
     oldest_pending_age_seconds: Option<f64>,
-    /// The same, shard by shard.
+    /// The same numbers for each shard.
     by_shard: Vec<OutboxShardStats>,
-    /// Shards that could not be reached: their rows are not counted.
+    /// Shards that could not be reached. Their rows are not counted.
     unavailable_shards: Vec<u16>,
 }
 
 impl OutboxStats {
-    /// Reads every shard.
+    /// Counts the rows of every shard.
     pub async fn read(services: &Services) -> std::result::Result<Self, ServiceError> {
         let stats = services.outbox.stats().await?;
         let by_shard = stats.shards.into_iter().map(|(shard, counted)| OutboxShardStats::new(shard, counted)).collect();
@@ -133,18 +134,18 @@ impl OutboxStats {
     }
 }
 
-/// How much waits on one shard; up to 100,000 rows of a kind are counted.
+/// Numbers of outbox rows on one shard. Up to 100,000 rows of each kind are counted.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct OutboxShardStats {
-    /// The shard.
+    /// Index of the shard.
     shard: u16,
-    /// Rows that are claimable now.
+    /// Number of rows that are claimable now, including rows in flight whose lease has expired.
     pending: i32,
-    /// Rows that are claimed and not settled, also those whose lease has passed.
+    /// Number of rows that are claimed and not settled, including rows whose lease has expired.
     in_flight: i32,
-    /// Rows that failed at their last attempt, also those that are due again.
+    /// Number of rows whose last delivery attempt failed, including rows that are due again.
     failed: i32,
-    /// Seconds since the oldest of the claimable rows that were counted was written.
+    /// Age in seconds of the oldest claimable row that was counted; null if there is none.
     oldest_pending_age_seconds: Option<f64>,
 }
 
@@ -168,49 +169,50 @@ pub struct OutboxEntry(pub (OutboxId, OutboxRow));
 /// A row of the outbox.
 #[Object]
 impl OutboxEntry {
-    /// The row's id: its shard and its number there.
+    /// Id of the row: its shard and its number on the shard, as `<shard>-<number>`.
     async fn id(&self) -> ID {
         self.0.0.to_string().into()
     }
 
-    /// The event that it tells of.
+    /// Id of the event that was written together with the row.
     async fn event_id(&self) -> ID {
         show_id(Id::new(self.0.1.event_id))
     }
 
-    /// The execution whose row it is.
+    /// Id of the execution that the row belongs to.
     async fn execution_id(&self) -> Option<ID> {
         self.0.1.execution_id.map(|id| show_id(Id::new(id)))
     }
 
-    /// Where it is to be delivered.
+    /// NATS subject to which the message is published.
     async fn subject(&self) -> Option<&str> {
         self.0.1.subject.as_deref()
     }
 
-    /// The message; none where the row holds no JSON. JSON that parsers can't read (more than 104 levels, a number beyond
-    /// 64-bit floats) is replaced by `{"error": {"code": "UNREADABLE", "message": …}}`.
+    /// Message; null if the row has no JSON. Unreadable JSON (nested more than 104 levels deep, or with a number
+    /// outside the 64-bit float range) is replaced by `{"error": {"code": "UNREADABLE", "message": …}}`.
     #[graphql(guard = "READ")]
     async fn payload(&self) -> Option<JsonText> {
         self.0.1.payload.clone().filter(|payload| !payload.is_null()).map(JsonText)
     }
 
-    /// How the message is written, such as `json`.
+    /// Encoding of the message, such as `json`.
     async fn payload_codec(&self) -> &str {
         &self.0.1.payload_codec
     }
 
-    /// Where it stands.
+    /// Current status.
     async fn status(&self) -> OutboxStatus {
         Status::from_stored(&self.0.1.status).into()
     }
 
-    /// How often it was claimed.
+    /// Number of times that the row was claimed.
     async fn attempts(&self) -> i32 {
         self.0.1.attempts
     }
 
-    /// From when on it may be claimed; of a row in flight, when its lease passes; of a dead letter, the end of 9999.
+    /// Time from which the row is claimable. For a row in flight, the time at which its lease expires. For a dead
+    /// letter, the end of the year 9999.
     async fn available_at(&self) -> DateTime<Utc> {
         let row = &self.0.1;
         if row.status == Status::InFlight.as_str() {
@@ -220,24 +222,24 @@ impl OutboxEntry {
         }
     }
 
-    /// Whether the row is a dead letter: its payload can't be read. It is claimed again only after a retry, and the other
-    /// rows of its execution don't wait for it.
+    /// Whether the row is a dead letter, because its payload can't be read. A dead letter is claimable only after a
+    /// retry. The other rows of its execution do not wait for it.
     async fn dead(&self) -> bool {
         self.0.1.dead
     }
 
-    /// Why it was not delivered at the last attempt.
+    /// Error of the last failed delivery attempt.
     #[graphql(guard = "READ")]
     async fn last_error(&self) -> Option<&str> {
         self.0.1.last_error.as_deref()
     }
 
-    /// When it was written.
+    /// Time at which the row was written.
     async fn created_at(&self) -> DateTime<Utc> {
         self.0.1.created_at
     }
 
-    /// When it was delivered.
+    /// Time of delivery; null until the row is delivered.
     async fn published_at(&self) -> Option<DateTime<Utc>> {
         self.0.1.published_at
     }
@@ -247,51 +249,51 @@ impl OutboxEntry {
 #[derive(Debug, Clone)]
 pub struct OutboxClaim(pub Leased);
 
-/// A row that is the caller's to deliver until its lease passes.
+/// An outbox row that the caller has claimed for delivery until its lease expires.
 #[Object]
 impl OutboxClaim {
-    /// The row's id: its shard and its number there.
+    /// Id of the row: its shard and its number on the shard, as `<shard>-<number>`.
     async fn id(&self) -> ID {
         self.0.id.to_string().into()
     }
 
-    /// What settles the row.
+    /// Lease token, required to settle the row.
     async fn lease(&self) -> ID {
         self.0.row.lease_token.into()
     }
 
-    /// From when on somebody else may claim the row.
+    /// Time at which the lease expires. After it, another caller can claim the row.
     async fn lease_expires_at(&self) -> DateTime<Utc> {
         self.0.row.lease_until
     }
 
-    /// The event that it tells of.
+    /// Id of the event that was written together with the row.
     async fn event_id(&self) -> ID {
         show_id(Id::new(self.0.row.event_id))
     }
 
-    /// The execution whose row it is.
+    /// Id of the execution that the row belongs to.
     async fn execution_id(&self) -> Option<ID> {
         self.0.row.execution_id.map(|id| show_id(Id::new(id)))
     }
 
-    /// Where it is to be delivered.
+    /// NATS subject to which the message is published.
     async fn subject(&self) -> Option<&str> {
         self.0.row.subject.as_deref()
     }
 
-    /// The message; none where the row holds no JSON.
+    /// Message; null if the row has no JSON.
     #[graphql(guard = "OUTBOX")]
     async fn payload(&self) -> Option<JsonText> {
         Some(self.0.row.payload.shown()).filter(|payload| !payload.is_null()).map(JsonText)
     }
 
-    /// How the message is written, such as `json`.
+    /// Encoding of the message, such as `json`.
     async fn payload_codec(&self) -> &str {
         &self.0.row.payload_codec
     }
 
-    /// How often it was claimed, this time included.
+    /// Number of times that the row was claimed, including this claim.
     async fn attempts(&self) -> i32 {
         self.0.row.attempts
     }

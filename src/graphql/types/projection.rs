@@ -1,4 +1,4 @@
-//! An execution's state: steps, loops, and the snapshot behind it.
+//! State of an execution: its steps, their loops, and the snapshot that a read starts from.
 
 use async_graphql::{Enum, ID, SimpleObject};
 use chrono::{DateTime, Utc};
@@ -8,91 +8,91 @@ use crate::graphql::access::READ;
 use crate::graphql::scalars::{BigInt, Json, show_id};
 use crate::storage::snapshots::Projected;
 
-/// Where a step stands.
+/// Status of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
 #[graphql(remote = "workflow::StepStatus")]
 pub enum StepStatus {
-    /// Known, not entered.
+    /// Known, but not entered.
     Pending,
     /// Entered.
     Entered,
-    /// A command was handed out.
+    /// A command was issued to the workers.
     CommandIssued,
-    /// A worker took the command.
+    /// A worker claimed the command.
     CommandClaimed,
-    /// A worker began the command.
+    /// A worker started the command.
     CommandStarted,
-    /// Ended as intended.
+    /// Ended successfully.
     Completed,
-    /// Ended by a failure.
+    /// Ended with an error.
     Failed,
-    /// Left out by its condition.
+    /// Skipped because of its condition.
     Skipped,
 }
 
-/// A step of an execution, as its current run stands: a step that the workflow comes back to begins anew.
+/// A step of an execution, in its current run. A step that is entered again starts a new run.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct Step {
-    /// Its name, unique in the workflow.
+    /// Name of the step, unique in the workflow.
     name: String,
-    /// Where it stands.
+    /// Current status.
     status: StepStatus,
-    /// How often it was tried; 0 before its first command.
+    /// Number of attempts in the current run; 0 before the first command.
     attempt: i32,
-    /// When it was entered.
+    /// Time at which the step was entered.
     entered_at: Option<DateTime<Utc>>,
-    /// When it completed, failed or was skipped.
+    /// Time at which the step completed, failed or was skipped; null before that.
     completed_at: Option<DateTime<Utc>>,
-    /// What it gave. A loop's is what its end gave; what each iteration gave is in the log.
+    /// Result of the step. For a loop, the result of its end event; the results of its iterations are in the log.
     #[graphql(guard = "READ")]
     result: Option<Json>,
-    /// What went wrong last, until it completed.
+    /// Last error of the step; null after it completes.
     #[graphql(guard = "READ")]
     error: Option<String>,
-    /// How far its loop is; `null` when it is none.
+    /// Progress of the loop; null if the step is not a loop.
     iterations: Option<StepIterations>,
-    /// The frames of its cursor loop, in order; `null` when it is none.
+    /// Frames of the cursor loop, ordered by index; null if the step is not a cursor loop.
     frames: Option<Vec<CursorFrame>>,
 }
 
-/// How far a loop is.
+/// Progress of a loop.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct StepIterations {
-    /// How many there will be; of a loop that does not know, how many were handed out.
+    /// Expected number of iterations; if unknown, the number of issued iterations.
     expected: i32,
-    /// How many were handed out.
+    /// Number of issued iterations.
     dispatched: i32,
-    /// How many completed.
+    /// Number of completed iterations.
     completed: i32,
 }
 
-/// How far one frame of a cursor loop is: the rows that one claim took.
+/// Progress of one frame of a cursor loop. A frame is the set of rows that one claim took.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct CursorFrame {
-    /// Its number, from 0.
+    /// Index of the frame, counted from 0.
     index: i32,
-    /// Whether its rows were taken.
+    /// Whether the claim of the rows is completed.
     claim_completed: bool,
-    /// Rows handed out.
+    /// Number of rows issued to the workers.
     body_issued: i32,
-    /// Rows done.
+    /// Number of completed rows.
     body_completed: i32,
 }
 
-/// A stored state. Reading begins with it and adds what came since, so it only saves time.
+/// A stored state of an execution. A read starts from it and folds only the events that are not in it.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct ProjectionSnapshot {
-    /// The highest event id in it.
+    /// Highest event id in the snapshot.
     version: ID,
-    /// How many events are in it.
+    /// Number of events in the snapshot.
     applied_count: BigInt,
     /// SHA-256 of the canonical JSON of the state and its watermark, in hexadecimal.
     checksum: String,
-    /// The version of the state's stored shape.
+    /// Version of the format in which the state is stored.
     schema_version: i32,
-    /// When it was stored.
+    /// Time at which the snapshot was stored.
     updated_at: DateTime<Utc>,
-    /// How many events of the log are not in it.
+    /// Number of events of the log that are not in the snapshot.
     behind_by: BigInt,
 }
 
@@ -110,7 +110,7 @@ impl ProjectionSnapshot {
     }
 }
 
-/// The steps of a state.
+/// Returns the steps of a state.
 #[must_use]
 pub fn steps(state: &WorkflowState) -> Vec<Step> {
     state.steps().into_iter().map(|(name, step)| Step::new(name, step)).collect()
@@ -146,7 +146,7 @@ impl From<workflow::Frame> for CursorFrame {
     }
 }
 
-/// A number that a worker may have made up, within what GraphQL's `Int` holds.
+/// Converts a number to GraphQL's 32-bit `Int`, clamped to its range. Workers may send any number.
 fn int(number: i64) -> i32 {
     i32::try_from(number).unwrap_or(if number < 0 { i32::MIN } else { i32::MAX })
 }

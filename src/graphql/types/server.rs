@@ -14,89 +14,89 @@ use crate::service::catalog::MAX_CONTENT_BYTES;
 use crate::service::executions::{MAX_BATCH, MAX_WORKLOAD_BYTES};
 use crate::service::ingest::{MAX_EVENT_BYTES, MAX_EVENTS};
 
-/// One shard as this replica sees it.
+/// Health of one shard, as this replica sees it.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct Shard {
-    /// Counted from 0.
+    /// Index of the shard, counted from 0.
     pub index: u16,
-    /// Whether it can be reached.
+    /// Whether the shard can be reached.
     pub available: bool,
-    /// The last probe's round trip in milliseconds.
+    /// Round-trip time of the last successful probe in milliseconds; null before the first one.
     pub latency_ms: Option<f64>,
-    /// Connections that this replica holds to it.
+    /// Number of connections from this replica to the shard.
     pub pool_size: u32,
-    /// Those of them that are not in use.
+    /// Number of these connections that are idle.
     pub pool_idle: u32,
-    /// How many of the 5040 buckets it holds.
+    /// Number of buckets on the shard, out of 5040.
     pub buckets: u32,
-    /// Why it is not available.
+    /// Error message; null if the shard is available.
     pub error: Option<String>,
 }
 
 /// The health of the whole system, as one replica sees it.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct SystemStatus {
-    /// When it was read.
+    /// Time at which the status was read.
     pub at: DateTime<Utc>,
-    /// Every shard.
+    /// Health of every shard.
     pub shards: Vec<Shard>,
-    /// How publishing the committed events goes.
+    /// Status of the event stream.
     pub event_stream: EventStreamStatus,
-    /// What waits in the outbox; null when it could not be counted.
+    /// Numbers of outbox rows; null if they could not be counted.
     pub outbox: Option<OutboxStats>,
 }
 
-/// This replica.
+/// Information about the replica that executes the operation.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct ServerInfo {
-    /// The software's version.
+    /// Version of the software.
     pub version: String,
-    /// When the replica started.
+    /// Time at which the replica started.
     pub started_at: DateTime<Utc>,
-    /// For how long it has run, in seconds.
+    /// Time since the start of the replica, in seconds.
     pub uptime_seconds: f64,
-    /// Its name, unique in the deployment.
+    /// Name of the replica, unique in the deployment.
     pub replica: String,
-    /// The machine id in the ids that it makes.
+    /// Machine id in the ids that the replica generates.
     pub machine_id: u16,
-    /// What one request may ask for.
+    /// Limits on one request.
     pub limits: ServerLimits,
-    /// What is turned on.
+    /// Features that are turned on: `live-events`, `event-stream`, `outbox-relay`.
     pub features: Vec<String>,
 }
 
-/// What one request may ask for.
+/// Limits on one request.
 #[derive(Debug, Clone, Copy, SimpleObject)]
 pub struct ServerLimits {
-    /// Items of a page.
+    /// Maximum number of items on a page.
     pub max_page: u32,
-    /// Items of a page when no size is given.
+    /// Number of items on a page if the request gives no size.
     pub default_page: u32,
-    /// Requests of an executeBatch.
+    /// Maximum number of requests in one `executeBatch`.
     pub max_batch: u32,
-    /// Events of a projectEvents.
+    /// Maximum number of events in one `projectEvents`.
     pub max_events: u32,
-    /// Bytes of JSON and texts of one of them.
+    /// Maximum size of one event in bytes: its JSON and texts together.
     pub max_event_bytes: BigInt,
-    /// Bytes of a workload as JSON.
+    /// Maximum size of a workload as JSON, in bytes.
     pub max_workload_bytes: BigInt,
-    /// Bytes of a catalog entry's content.
+    /// Maximum size of a catalog entry's content, in bytes.
     pub max_content_bytes: BigInt,
-    /// Bytes of a request.
+    /// Maximum size of a request, in bytes.
     pub max_body_bytes: BigInt,
-    /// The estimated number of values of an answer.
+    /// Maximum cost of an operation: the estimated number of values in its response.
     pub max_cost: BigInt,
-    /// Maximum number of bytes in one response, or in one item of a subscription.
+    /// Maximum size of one response, or of one item of a live subscription, in bytes.
     pub max_response_bytes: BigInt,
     /// Maximum number of bytes that one operation reads from the databases.
     pub max_read_bytes: BigInt,
     /// Maximum number of rows that one operation reads from the databases.
     pub max_read_rows: BigInt,
-    /// Fields inside fields.
+    /// Maximum nesting depth of fields.
     pub max_depth: u32,
-    /// Seconds that a query or mutation may run.
+    /// Maximum run time of a query, a mutation or one item of a live subscription, in seconds.
     pub deadline_seconds: f64,
-    /// Operations at once on one WebSocket.
+    /// Maximum number of concurrent operations on one WebSocket.
     pub max_operations_per_socket: u32,
 }
 
@@ -126,36 +126,36 @@ impl From<&Replica> for ServerLimits {
 /// Caller of an operation.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct Viewer {
-    /// Subject of an identified caller; null where the server identifies no callers.
+    /// Subject of the caller; null if the server does not identify callers.
     pub name: Option<String>,
-    /// Whether the caller proved its identity.
+    /// Whether the caller is authenticated.
     pub authenticated: bool,
     /// Summary of the capabilities.
     pub permissions: Vec<Permission>,
-    /// Name of the caller, which events that it causes carry as `meta.actor`; `local` where the server identifies no callers,
-    /// and events name none.
+    /// Name of the caller. The events that the caller causes contain it as `meta.actor`. If the server does not
+    /// identify callers, the name is `local` and events contain no actor.
     pub subject: String,
-    /// Roles that the caller's token names.
+    /// Roles in the caller's token.
     pub roles: Vec<Role>,
-    /// What the caller may do: the capabilities of all its roles.
+    /// Capabilities of the caller: those of all its roles.
     pub capabilities: Vec<Capability>,
-    /// Tenant that the caller's token names.
+    /// Tenant in the caller's token.
     pub tenant: Option<String>,
-    /// End of the caller's token; null if it has none. Live connections are closed at this time.
+    /// Expiry time of the caller's token; null if it does not expire. Live connections are closed at this time.
     pub expires_at: Option<DateTime<Utc>>,
 }
 
-/// Preset of capabilities.
+/// Predefined set of capabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
 #[graphql(remote = "principal::Role")]
 pub enum Role {
-    /// Reads data and follows it live.
+    /// Reads stored data and uses live subscriptions.
     Viewer,
-    /// Runs executions: a worker, or the runtime of a source subscription.
+    /// Runs executions, as a worker or as the runtime of a source subscription.
     Worker,
-    /// Watches and controls what runs.
+    /// Reads data and controls source subscriptions, executions, the catalog and the outbox.
     Operator,
-    /// May do everything.
+    /// Has every capability.
     Admin,
 }
 
@@ -163,7 +163,7 @@ pub enum Role {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
 #[graphql(remote = "principal::Capability")]
 pub enum Capability {
-    /// Queries of stored data, and fields that return payloads or lead to other objects.
+    /// Queries of stored data, and fields that return payloads or other objects.
     Read,
     /// Live subscriptions.
     Live,
@@ -175,9 +175,9 @@ pub enum Capability {
     Project,
     /// `advanceProjections`.
     Advance,
-    /// Registering source subscriptions, and moving those that the same subject registered.
+    /// Registering source subscriptions, and changing the state of those that the same subject registered.
     OwnLifecycle,
-    /// Registering and moving every source subscription.
+    /// Registering source subscriptions, and changing the state of all of them.
     Lifecycle,
     /// `cancelExecution`.
     Cancel,
@@ -185,8 +185,8 @@ pub enum Capability {
     Retry,
     /// `registerCatalogEntry`.
     Catalog,
-    /// Introspection, where the server restricts it.
+    /// Introspection, if the server restricts it.
     Introspect,
-    /// Documents that the manifest does not list, where the server enforces it.
+    /// Documents that are not in the manifest, if the server enforces the manifest.
     AnyDocument,
 }

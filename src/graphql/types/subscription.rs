@@ -16,128 +16,131 @@ use crate::graphql::scalars::show_id;
 use crate::graphql::schema::Services;
 use crate::storage::subscriptions::SubscriptionRow;
 
-/// Where a source subscription stands.
+/// State of a source subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
 #[graphql(remote = "State")]
 pub enum SubscriptionState {
-    /// Known, never activated.
+    /// Registered, but never activated.
     Registered,
-    /// Taking messages.
+    /// Receives messages.
     Active,
-    /// Not taking messages until it is resumed.
+    /// Receives no messages until it is resumed or activated.
     Paused,
-    /// Finishing what it took, taking no more.
+    /// Processes the received messages and receives no more.
     Draining,
-    /// Ended; its path is free for another registration.
+    /// Ended. Its path is free for another registration.
     Deactivated,
 }
 
-/// What can be asked of a source subscription.
+/// Action on a source subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
 #[graphql(remote = "Action")]
 pub enum SubscriptionAction {
-    /// Start taking messages.
+    /// Starts to receive messages.
     Activate,
-    /// Stop taking messages for a while.
+    /// Stops receiving messages until it is resumed or activated.
     Pause,
-    /// Go on after a pause.
+    /// Receives messages again after a pause.
     Resume,
-    /// Finish what was taken and take no more.
+    /// Processes the received messages and receives no more.
     Drain,
-    /// End the subscription.
+    /// Ends the subscription.
     Deactivate,
 }
 
-/// A long-lived resource that takes messages and runs an execution for each.
+/// A long-lived resource that receives messages and runs an execution for each message.
 #[derive(Debug, Clone)]
 pub struct SourceSubscription(pub SubscriptionRow);
 
 impl SourceSubscription {
-    /// The subscription with this id, through the loader.
+    /// Returns the subscription with this id through the batch loader.
     pub async fn load(ctx: &Context<'_>, id: Id) -> Result<Option<Self>> {
         let row = ctx.data::<BatchLoader>()?.load_one(SubscriptionKey(id)).await.map_err(fault)?;
         Ok(row.transpose().map_err(fault)?.map(Self))
     }
 }
 
-/// A long-lived resource that takes messages and runs an execution for each. Its state is its latest lifecycle event.
+/// A long-lived resource that receives messages and runs an execution for each message. Its state is the status of its
+/// latest lifecycle event.
 #[Object]
 impl SourceSubscription {
-    /// The subscription's id, which is also the execution id of its log.
+    /// Id of the subscription. It is also the execution id of its log.
     async fn id(&self) -> ID {
         show_id(self.0.id)
     }
 
-    /// The catalog path; at most one subscription of a path is live.
+    /// Catalog path. A path has at most one subscription that is not deactivated.
     async fn path(&self) -> &str {
         &self.0.path
     }
 
-    /// Where it stands.
+    /// Current state.
     async fn state(&self) -> SubscriptionState {
         self.0.state.into()
     }
 
-    /// What can be asked of it now.
+    /// Actions that the current state allows.
     async fn available_actions(&self) -> Vec<SubscriptionAction> {
         self.0.state.available_actions().into_iter().map(Into::into).collect()
     }
 
-    /// Its latest lifecycle event: the version to pass as `expectedLastEventId`.
+    /// Id of the latest lifecycle event: the version to pass as `expectedLastEventId`.
     async fn last_event_id(&self) -> ID {
         show_id(self.0.last_event_id)
     }
 
-    /// The type of its latest lifecycle event.
+    /// Type of the latest lifecycle event.
     async fn last_event_type(&self) -> &str {
         &self.0.last_event_type
     }
 
-    /// When it was registered.
+    /// Time of registration.
     async fn registered_at(&self) -> DateTime<Utc> {
         self.0.registered_at
     }
 
-    /// When its state last changed.
+    /// Time of the latest lifecycle event.
     async fn updated_at(&self) -> DateTime<Utc> {
         self.0.updated_at
     }
 
-    /// The shard that holds its log.
+    /// Index of the shard that stores the log.
     async fn shard(&self, ctx: &Context<'_>) -> Result<u16> {
         Ok(ctx.data::<Services>()?.executions.databases().index_of(self.0.id))
     }
 
-    /// The catalog entry that it was registered with.
+    /// Catalog entry that the subscription was registered with.
     #[graphql(guard = "READ")]
     async fn catalog_entry(&self, ctx: &Context<'_>) -> Result<Option<CatalogEntry>> {
         CatalogEntry::load(ctx, self.0.catalog_id).await
     }
 
-    /// Its log, oldest first: lifecycle events, and duplicates that were turned away.
+    /// Log of the subscription, oldest event first: lifecycle events, and an audit event for each duplicate message.
     #[graphql(guard = "READ")]
     async fn history(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Which events; all by default.")] filter: Option<EventFilter>,
-        #[graphql(desc = "Items from the start; at most 100.")] first: Option<i32>,
-        #[graphql(desc = "Behind this cursor.")] after: Option<String>,
-        #[graphql(desc = "Items from the end; at most 100.")] last: Option<i32>,
-        #[graphql(desc = "Ahead of this cursor.")] before: Option<String>,
+        #[graphql(desc = "Only items that match this filter (default: all).")] filter: Option<EventFilter>,
+        #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 25).")]
+        first: Option<i32>,
+        #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
+        #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
+        #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
     ) -> Result<EventConnection> {
         log(ctx, self.0.id, filter, &PageArguments { first, after, last, before }).await
     }
 
-    /// The executions of its messages, newest first.
+    /// Executions that the subscription started, newest first.
     #[graphql(guard = "READ")]
     async fn executions(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Which executions; all by default.")] filter: Option<ExecutionFilter>,
-        #[graphql(desc = "Items from the start; at most 100.")] first: Option<i32>,
-        #[graphql(desc = "Behind this cursor.")] after: Option<String>,
-        #[graphql(desc = "Items from the end; at most 100.")] last: Option<i32>,
-        #[graphql(desc = "Ahead of this cursor.")] before: Option<String>,
+        #[graphql(desc = "Only items that match this filter (default: all).")] filter: Option<ExecutionFilter>,
+        #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 25).")]
+        first: Option<i32>,
+        #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
+        #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
+        #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
     ) -> Result<ExecutionConnection> {
         let page = PageArguments { first, after, last, before };
         children(ctx, self.0.id, filter, &page).await
