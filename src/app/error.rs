@@ -42,7 +42,10 @@ pub enum AppError {
     #[error("NOETL_SHARDS does not fit the stored bucket map: {0}")]
     ShardMap(#[from] BadShardMap),
     /// A database has another identity than the configured one.
-    #[error("{database} is {found}; NOETL_CLUSTER_DSN and NOETL_SHARDS must name each database in its place")]
+    #[error(
+        "the database configured as {database} is {found}; NOETL_CLUSTER_DSN and NOETL_SHARDS must name each database in \
+         its place"
+    )]
     WrongDatabase {
         /// Place at which the database is configured.
         database: DatabaseName,
