@@ -1,7 +1,7 @@
 # `make` lists the targets.
 
 export SQLX_OFFLINE ?= true
-# A toolchain that was installed a minute ago is not on this shell's PATH yet.
+# If Rust has just been installed, this shell's PATH does not have it yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -16,16 +16,16 @@ PLAYGROUND_INPUTS := $(shell find playground/src playground/public playground/*.
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "make %-11s %s\n", $$1, $$2 }'
 
-run: prepare server ## install what is missing, build, and start everything: make run ARGS="--port 8090 --shards 4"
+run: prepare server ## install missing programs, build, and start everything: make run ARGS="--port 8090 --shards 4"
 	@exec $(SERVER) dev $(ARGS)
 
-demo: prepare server ## drive real traffic through a running server: make demo ARGS="--help"
+demo: prepare server ## send real traffic to a running server: make demo ARGS="--help"
 	@exec $(SERVER) demo $(ARGS)
 
 test: ## run every check: format, lints, tests on real servers, third-party suites, browser
 	@scripts/test
 
-bench: prepare playground ## measure, with an optimised build on a private Postgres
+bench: prepare playground ## run the benchmarks, with an optimised build on a private Postgres
 	@scripts/test-servers run cargo bench $(ARGS)
 
 lint: playground ## check the format, the lints and the dependencies
@@ -38,20 +38,20 @@ lint: playground ## check the format, the lints and the dependencies
 fmt: ## format the Rust sources
 	@cargo fmt
 
-schema: server ## write schema.graphql, the exported SDL
+schema: server ## write the schema to schema.graphql
 	@$(SERVER) schema >$(TARGET)/schema.graphql && mv $(TARGET)/schema.graphql schema.graphql
 
-sqlx: prepare playground ## write .sqlx, by which queries are checked without a database
+sqlx: prepare playground ## write .sqlx, the data for checking queries without a database
 	@scripts/sqlx
 
-clean: ## remove what the build made; .noetl, the data of `make run`, stays
+clean: ## remove the build's files; .noetl, the data of `make run`, stays
 	@cargo clean --quiet
 	@rm -rf playground/dist playground/node_modules playground/test-results tests/third_party/node_modules
 
-prepare: ## install what this machine lacks
+prepare: ## install the missing programs
 	@scripts/prepare
 
-playground: playground/dist/index.html ## build the browser console, when its sources changed
+playground: playground/dist/index.html ## build the browser console if its sources have changed
 
 server: playground ## build the server
 	@cargo build --quiet

@@ -1,4 +1,4 @@
-//! Rebuilds the crate when what it embeds changes: the migrations and the browser console.
+//! Rebuilds the crate when the embedded migrations or the embedded console change.
 
 fn main() {
     println!("cargo:rerun-if-changed=migrations");

@@ -10,7 +10,7 @@ const CHROMIUM_PATHS = [
   "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
 ];
 
-/** The machine's own browser: the runner never downloads one. */
+/** Returns the path of the installed browser. The runner never downloads one. */
 function chromium(): string {
   const path = process.env.CHROMIUM_PATH ?? CHROMIUM_PATHS.find(existsSync);
   if (!path) {
@@ -22,7 +22,7 @@ function chromium(): string {
 export default defineConfig({
   testDir: "tests",
   outputDir: "test-results",
-  // All tests share one control plane, and its subscriptions have one live owner per path.
+  // All tests share one server, which allows one live subscription per path.
   workers: 1,
   fullyParallel: false,
   forbidOnly: true,
@@ -45,7 +45,7 @@ export default defineConfig({
         "--disable-background-networking",
         "--disable-component-update",
         "--disable-sync",
-        // The network is cut off: a name that isn't this machine does not resolve.
+        // Only the host names of this machine are resolved, so the page can't reach another host.
         "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
       ],
     },

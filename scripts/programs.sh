@@ -1,7 +1,7 @@
 # Sourced by the other scripts: finds the programs that the project needs. POSIX sh.
 # shellcheck shell=sh
 
-# at_least VERSION WANTED: compares "major.minor".
+# at_least VERSION WANTED: true if VERSION is at least WANTED; compares "major.minor".
 at_least() {
     major=${1%%.*} minor=${1#*.}
     [ "$minor" = "$1" ] && minor=0
@@ -18,7 +18,7 @@ postgres_bin() {
         /opt/homebrew/opt/postgresql@*/bin/postgres /usr/local/opt/postgresql@*/bin/postgres \
         /Applications/Postgres.app/Contents/Versions/*/bin/postgres; do
         [ -x "$server" ] || continue
-        # A link to the server has no initdb beside it.
+        # If it is a link to the server, initdb is in the folder of the link's target.
         [ -L "$server" ] && server=$(readlink -f "$server")
         bin=${server%/postgres}
         { [ -x "$bin/initdb" ] && [ -x "$bin/psql" ]; } || continue
@@ -30,7 +30,7 @@ postgres_bin() {
     [ -n "$found" ] && echo "$found"
 }
 
-# Prints the path of nats-server, version 2.9 or newer. Debian keeps it where a normal user's PATH does not lead.
+# Prints the path of nats-server, version 2.9 or newer. Debian installs it in /usr/sbin, which may be missing in PATH.
 nats_server() {
     for server in "$(command -v nats-server || true)" /usr/sbin/nats-server /usr/local/sbin/nats-server \
         /usr/local/bin/nats-server /opt/homebrew/bin/nats-server; do
@@ -41,7 +41,7 @@ nats_server() {
     return 1
 }
 
-# True when Node is new enough for the playground's build.
+# True if Node is new enough for the playground's build.
 has_node() {
     version=$(node --version 2>/dev/null) && at_least "${version#v}" 20.19
 }
@@ -56,7 +56,7 @@ chromium() {
     return 1
 }
 
-# Prints the library that shows a process another time. The tests look in the same place.
+# Prints the path of libfaketime, which changes the time that a process sees. The tests search the same folder.
 faketime_library() {
     for library in /usr/lib/*/faketime/libfaketimeMT.so.1; do
         [ -e "$library" ] && echo "$library" && return
@@ -64,7 +64,7 @@ faketime_library() {
     return 1
 }
 
-# True when Python can make a virtual environment, and is new enough for Schemathesis.
+# True if Python can create a virtual environment and is new enough for Schemathesis.
 has_python() {
     python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1
 }

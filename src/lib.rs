@@ -1,4 +1,4 @@
-//! noetl-graphql, the GraphQL control plane of NoETL: the map of its modules.
+//! The GraphQL control plane of NoETL.
 //!
 //! ```text
 //! commands -> app -> http                     the transport; knows no schema
@@ -7,13 +7,13 @@
 //!              `-> stream, tasks -> service, storage, domain
 //! ```
 //!
-//! Data comes in at [`http`], goes down once through [`graphql`] and [`service`] to [`storage`], and comes out through
-//! [`stream`]; no layer calls back up. The row types of [`storage`] are what the services answer with. [`config`] is the
-//! only reader of the environment, [`supervisor`] the only one who starts tasks. Every layer reads JSON with the crate
-//! `noetl-json`.
+//! A request enters at [`http`] and passes through [`graphql`] and [`service`] to [`storage`]. Live events reach
+//! subscribers through [`stream`]. No layer calls a layer above it. Services return the row types of [`storage`]. Only
+//! [`config`] reads the environment, and only [`supervisor`] starts tasks. Every layer reads JSON with the
+//! crate `noetl-json`.
 //! [`auth`] identifies callers.
 
-#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests read what they wrote themselves"))]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests may call functions banned in production code"))]
 
 pub mod app;
 pub mod auth;

@@ -7,7 +7,7 @@ import { fetcher } from "./transport";
 import { WrappedLines } from "./wrapped_lines";
 
 const PLUGINS = [LIVE_LOG_PLUGIN, HISTORY_PLUGIN];
-/** What the variables editor accepts for the schema's own scalars. */
+/** JSON schemas of the custom scalars, for the variables editor. */
 const SCALARS = { JSON: {}, BigInt: { type: "string" }, DateTime: { type: "string" } } as const;
 
 const variables = initialVariables(window.localStorage);

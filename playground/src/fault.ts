@@ -1,4 +1,4 @@
-/** What a subscription's sink may be told, as a sentence. */
+/** Returns an error of a subscription's sink as a sentence. */
 export function faultMessage(fault: unknown): string {
   if (fault instanceof CloseEvent) {
     return `The server closed the connection (${fault.code}${fault.reason ? `: ${fault.reason}` : ""}).`;

@@ -3,7 +3,7 @@ import type { FormattedExecutionResult, Sink } from "graphql-ws";
 
 import { faultMessage } from "./fault";
 
-/** How many results the response pane holds, and how often it is drawn: each drawing formats the whole list. */
+/** Number of results in the response pane, and the interval of drawing it. Each drawing formats the whole list. */
 const SHOWN = 100;
 const DRAW_EVERY_MS = 200;
 
@@ -16,8 +16,8 @@ interface Observer {
 }
 
 /**
- * A subscription's results as one growing list, newest first. GraphiQL shows only the result it got last, so the list is
- * what it gets. A heartbeat replaces the heartbeat before it.
+ * Combines a subscription's results in one growing list, newest first. GraphiQL shows only the last result that it
+ * receives, so each result is the whole list. A heartbeat replaces the heartbeat before it.
  */
 export function newestFirst(subscribe: Subscribe) {
   return {

@@ -1,21 +1,21 @@
-/** The token that the server asks for. It is kept for this tab only, and sent in a header or in connection_init. */
+/** The user's token. It is stored for this tab only, and sent in a header or in connection_init. */
 
 const STORED = "noetl.token";
 let asking: Promise<void> | undefined;
 let declined = false;
 
-/** What identifies the user: empty as long as no token is known. */
+/** Returns the Authorization header; empty without a token. */
 export function authorization(): Record<string, string> {
   const token = current();
   return token ? { Authorization: `Bearer ${token}` } : {};
 }
 
-/** The token in use, to be told apart from a later one. */
+/** Returns the token in use. */
 export function current(): string | null {
   return window.sessionStorage.getItem(STORED);
 }
 
-/** Asks for another token than the refused one, once for everyone who needs it; false when the user gives none. */
+/** Asks the user to replace a refused token. Concurrent calls share one dialog. False if the user gives no token. */
 export async function replaceToken(refused: string | null): Promise<boolean> {
   if (current() === refused) {
     asking ??= ask().finally(() => (asking = undefined));
@@ -24,14 +24,14 @@ export async function replaceToken(refused: string | null): Promise<boolean> {
   return current() !== refused;
 }
 
-/** The same for what nobody asked for just now: a user who has given no token is left in peace until the next request. */
+/** Asks for a token for background activity, unless the user has cancelled the last dialog. */
 export async function replaceTokenInBackground(refused: string | null): Promise<void> {
   if (!declined) {
     await replaceToken(refused);
   }
 }
 
-/** Waits while the user is asked. */
+/** Waits until the dialog is closed, if one is open. */
 export async function answered(): Promise<void> {
   await asking;
 }
@@ -41,14 +41,14 @@ async function ask(): Promise<void> {
   dialog.className = "token";
   dialog.innerHTML = `
     <form method="dialog">
-      <label for="token">This server asks for a token.</label>
+      <label for="token">This server requires a token.</label>
       <input id="token" type="password" autocomplete="off" spellcheck="false" placeholder="noetl_… or a JWT" />
       <menu><button value="cancel" formnovalidate>Cancel</button><button value="use">Use it</button></menu>
-      <p>It is kept until this tab is closed.</p>
+      <p>The token is kept until this tab is closed.</p>
     </form>`;
   const input = dialog.querySelector("input");
   const ended = new Promise<void>((resolve) => dialog.addEventListener("close", () => resolve(), { once: true }));
-  // Enter presses the first button of a form.
+  // Enter would press the form's first button, which is Cancel.
   input?.addEventListener("keydown", (event) => {
     if (event.key === "Enter") {
       event.preventDefault();

@@ -13,18 +13,18 @@ const KEEP_ALIVE_MS = 15_000;
 const PONG_TIMEOUT_MS = 5_000;
 const MAX_RETRY_WAIT_MS = 5_000;
 const UNAUTHORIZED = 401;
-/** Close code of a socket whose token is refused, expired or withdrawn. */
+/** Close code of a socket whose token is refused, expired or revoked. */
 const FORBIDDEN = 4403;
 
-/** One socket for everything live on the page. It opens with the first subscription and closes after the last. */
+/** The socket of all subscriptions on the page. It opens with the first subscription and closes after the last. */
 export const liveClient = createLiveClient();
 
-/** Queries and mutations go over POST, subscriptions over the socket. */
+/** Sends queries and mutations by POST, and subscriptions over the socket. */
 export const fetcher: Fetcher = (params, options) => {
   const document = options?.documentAST;
   const operation = document && getOperationAST(document, params.operationName);
   if (operation?.operation !== "subscription") {
-    // GraphiQL's type asks for errors as class instances; what it shows is their JSON.
+    // GraphiQL's type requires errors as class instances, but GraphiQL only shows their JSON.
     return post(params, options?.headers) as Promise<Answer>;
   }
   return newestFirst((sink) => liveClient.subscribe(params, sink)) as Answer;
@@ -49,7 +49,7 @@ export async function post(params: object, headers?: Record<string, unknown>): P
   try {
     return JSON.parse(body) as FormattedExecutionResult;
   } catch {
-    throw new Error(`The server answered ${response.status} without JSON: ${body.slice(0, 200)}`);
+    throw new Error(`The server's response (status ${response.status}) is not JSON: ${body.slice(0, 200)}`);
   }
 }
 
@@ -68,7 +68,7 @@ function createLiveClient(): Client {
     },
     keepAlive: KEEP_ALIVE_MS,
     on: {
-      // A cable that was pulled sends no close: a ping without its pong ends the socket, and the retry begins.
+      // A broken connection may send no close frame. A ping without a pong ends the socket; then the client retries.
       ping: (received) => {
         if (!received) {
           pongTimeout = window.setTimeout(() => client.terminate(), PONG_TIMEOUT_MS);
@@ -90,7 +90,7 @@ function createLiveClient(): Client {
   return client;
 }
 
-/** Doubles from a quarter of a second and is jittered, so that a restarted server is not met by all pages at once. */
+/** Backoff with jitter, from 250 ms, so that the pages do not all reconnect to a restarted server at the same time. */
 async function retryWait(retries: number): Promise<void> {
   await answered();
   const ceiling = Math.min(MAX_RETRY_WAIT_MS, 250 * 2 ** Math.min(retries, 10));

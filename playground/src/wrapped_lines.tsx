@@ -1,7 +1,7 @@
 import { useEffect } from "react";
 import { useGraphiQL } from "@graphiql/react";
 
-/** Long lines fold instead of leaving the editors, which share the window with the live log. */
+/** Wraps long lines in the editors, which are narrow beside the live log. */
 export function WrappedLines() {
   const query = useGraphiQL((state) => state.queryEditor);
   const variables = useGraphiQL((state) => state.variableEditor);

@@ -1,4 +1,4 @@
-/** What a test does behind the page's back, over the public API. */
+/** Requests that a test sends over the public API, without the page. */
 
 export const INBOX = "samples/orders/inbox";
 
@@ -15,7 +15,7 @@ export async function graphql<T>(url: string, query: string, variables: object =
   return answer.data;
 }
 
-/** Starts one execution and gives back its id. */
+/** Starts an execution and returns its id. */
 export async function execute(url: string): Promise<string> {
   const data = await graphql<{ execute: { execution: { id: string } | null; userErrors: unknown[] } }>(
     url,
@@ -27,7 +27,7 @@ export async function execute(url: string): Promise<string> {
   return data.execute.execution.id;
 }
 
-/** Leaves no live subscription of the inbox, so that registering one gives a new one. */
+/** Deactivates the live subscription of the inbox, so that registering creates a new one. */
 export async function withoutInbox(url: string): Promise<void> {
   const found = await graphql<{ subscription: { id: string; state: string } | null }>(
     url,

@@ -17,7 +17,7 @@ export interface ControlPlane {
 
 export const BINARY = resolve(process.env.NOETL_GRAPHQL_BIN ?? "../target/debug/noetl-graphql");
 
-/** The server under test: the one at NOETL_TEST_URL, or one of our own, with a data directory of its own. Settings need our own. */
+/** Returns the server under test: the one at NOETL_TEST_URL, or a new one. With settings, it is always a new one. */
 export async function startControlPlane(settings: Record<string, string> = {}): Promise<ControlPlane> {
   const running = process.env.NOETL_TEST_URL;
   if (running && Object.keys(settings).length === 0) {
@@ -48,7 +48,7 @@ class Server {
   ) {
     const args = ["dev", "--data-dir", dataDir, "--port", "0", "--shards", "2"];
     this.child = spawn(binary, args, { stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, ...settings } });
-    // A spawn that fails has no exit to wait for.
+    // A failed spawn emits an error and no exit.
     this.exit = Promise.race([once(this.child, "exit"), once(this.child, "error")]).catch(() => {});
     this.child.stdout?.on("data", (chunk) => this.keep(chunk));
     this.child.stderr?.on("data", (chunk) => this.keep(chunk));
@@ -90,7 +90,7 @@ class Server {
     return this.child.pid === undefined || this.child.exitCode !== null || this.child.signalCode !== null;
   }
 
-  /** The settings file appears when the server knows its port. */
+  /** Returns the port in the env file, which the server writes when it knows its port. */
   private async port(): Promise<string | undefined> {
     const settings = await readFile(join(this.dataDir, "env"), "utf8").catch(() => "");
     return /^(?:export )?NOETL_PORT="?(\d+)"?$/m.exec(settings)?.[1];

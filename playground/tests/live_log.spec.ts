@@ -3,7 +3,7 @@ import type { WebSocketRoute } from "@playwright/test";
 import { execute } from "./api";
 import { expect, test } from "./playground";
 
-test("the log shows an event when it commits, and its details on demand", async ({ playground }) => {
+test("the live log shows a committed event, and its details on request", async ({ playground }) => {
   await playground.open();
   const { liveLog } = playground;
   await liveLog.following();
@@ -18,7 +18,7 @@ test("the log shows an event when it commits, and its details on demand", async 
   await expect(liveLog.rows).toHaveCount(0);
 });
 
-test("a paused log shows what it missed, once, after it resumes", async ({ playground }) => {
+test("a paused log shows missed events once after it resumes", async ({ playground }) => {
   await playground.open();
   const { liveLog } = playground;
   await liveLog.following();
@@ -36,7 +36,7 @@ test("a paused log shows what it missed, once, after it resumes", async ({ playg
   await expect(liveLog.rowsOf(before)).toHaveCount(1);
 });
 
-test("a lost connection loses and repeats no event", async ({ playground, page }) => {
+test("after a lost connection, no event is missing or repeated", async ({ playground, page }) => {
   let reachable = true;
   let socket: WebSocketRoute | undefined;
   await page.routeWebSocket(/\/graphql$/, (route) => {
@@ -63,7 +63,7 @@ test("a lost connection loses and repeats no event", async ({ playground, page }
   await expect(liveLog.rowsOf(before)).toHaveCount(1);
 });
 
-test("types are filtered by the server", async ({ playground, page }) => {
+test("the server filters events by type", async ({ playground, page }) => {
   await playground.open();
   const { liveLog } = playground;
   await liveLog.following();

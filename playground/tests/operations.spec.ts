@@ -1,7 +1,7 @@
 import { execute, INBOX, withoutInbox } from "./api";
 import { expect, test } from "./playground";
 
-test("a query answers", async ({ playground }) => {
+test("a query shows its response", async ({ playground }) => {
   await playground.open();
   await playground.tab("Overview").click();
   await playground.run();
@@ -26,7 +26,7 @@ test("a subscription is registered and activated", async ({ playground }) => {
   ]);
 });
 
-test("the second execute of a key is a duplicate of the first", async ({ playground }) => {
+test("a second execute with the same key is a duplicate", async ({ playground }) => {
   await playground.open();
   await playground.tab("ExecuteWithDedup").click();
   await playground.pasteVariables({

@@ -26,7 +26,7 @@ test("a returning visitor keeps their tabs", async ({ playground, page }) => {
   const kept = TABS.filter((title) => title !== "Overview");
   await expect(playground.tabTitles).toHaveText(kept);
 
-  // What was stored is what counts: the page is left only when it is there.
+  // Waits until the tabs are stored, because leaving the page earlier would lose the change.
   await page.waitForFunction(() => !localStorage.getItem("graphiql:tabState")?.includes("query Overview"));
   await playground.open();
   await expect(playground.tabTitles).toHaveText(kept);

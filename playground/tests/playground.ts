@@ -3,12 +3,12 @@ import { expect, test as base, type Page } from "@playwright/test";
 import { startControlPlane, type ControlPlane } from "./control_plane";
 
 /**
- * Tests of the page as a user sees it. Whatever a test does, the page must stay quiet: no request to another host, no
- * error on the console, nothing refused by the content security policy.
+ * A test of the page as a user sees it. In every test, the page must send no request to another host, log no error on
+ * the console, and not violate the content security policy.
  */
 export const test = base.extend<{ playground: Playground }, { controlPlane: ControlPlane }>({
   controlPlane: [
-    // The runner reads a fixture's dependencies from this pattern, so it has to be one.
+    // The runner reads a fixture's dependencies from this parameter, which must be a pattern.
     // oxlint-disable-next-line no-empty-pattern
     async ({}, use) => {
       const controlPlane = await startControlPlane();
@@ -47,8 +47,8 @@ export class Playground {
   }
 
   /**
-   * Runs the tab's only operation, or the named one of several. GraphiQL parses a tab a moment after it is shown, and
-   * then its button opens a menu if there is a choice.
+   * Runs the tab's only operation, or the named one of several. GraphiQL parses a tab after it is shown; then, if the
+   * tab has several operations, the run button opens a menu.
    */
   async run(operation?: string): Promise<void> {
     const button = this.page.getByRole("button", { name: /^Execute query/ });
@@ -64,7 +64,7 @@ export class Playground {
     await this.page.getByRole("button", { name: /^Stop query/ }).click();
   }
 
-  /** The whole answer, also what the editor has scrolled out of sight. */
+  /** Returns the whole response, with the lines that the editor does not show. */
   answer(): Promise<string> {
     return this.page.evaluate(() => {
       const monaco = (globalThis as unknown as { __MONACO: typeof import("monaco-editor") }).__MONACO;
@@ -78,7 +78,7 @@ export class Playground {
     await expect.poll(() => this.answer()).toEqual(matching);
   }
 
-  /** Select all and paste: what is typed, the editor completes with brackets of its own. */
+  /** Replaces the variables by pasting, because the editor adds closing brackets to typed text. */
   async pasteVariables(variables: object): Promise<void> {
     await this.page.evaluate((text) => navigator.clipboard.writeText(text), JSON.stringify(variables));
     await this.page.getByRole("region", { name: "Variables" }).locator(".view-lines").first().click();
@@ -96,7 +96,7 @@ export class Playground {
       pause: () => panel.getByRole("button", { name: "Pause" }).click(),
       resume: () => panel.getByRole("button", { name: "Resume" }).click(),
       clear: () => panel.getByRole("button", { name: "Clear" }).click(),
-      /** It follows once the server has told where it starts. */
+      /** Waits until the log follows: the server has sent the start position. */
       following: () => expect(panel.getByText(/^caught up at/).first()).toBeVisible(),
     };
   }
@@ -121,7 +121,7 @@ function watch(page: Page, host: string): string[] {
   return complaints;
 }
 
-/** The browser reports what the policy refuses to the page; the console names it too, except in workers. */
+/** Returns the reported violations of the content security policy. Violations in workers are not on the console. */
 async function refusedByPolicy(page: Page): Promise<string[]> {
   return page.evaluate(() => {
     const observed: string[] = [];

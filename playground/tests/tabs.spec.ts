@@ -17,8 +17,8 @@ import { expect, test } from "./playground";
 
 const TABS = "src/tabs";
 
-/** A tab that the schema has moved away from fails here, by its name, before anyone presses its button. */
-test("every tab fits the server's schema, with its variables", async ({ controlPlane }) => {
+/** Finds tabs that are no longer valid after a change of the schema. */
+test("every tab and its variables are valid for the server's schema", async ({ controlPlane }) => {
   const schema = await serverSchema(controlPlane.url);
   const tabs = readdirSync(TABS).filter((name) => name.endsWith(".graphql"));
   expect(tabs).toHaveLength(5);
@@ -28,7 +28,7 @@ test("every tab fits the server's schema, with its variables", async ({ controlP
   }
 });
 
-test("the live log fits the server's schema", async ({ controlPlane }) => {
+test("the live log's documents are valid for the server's schema", async ({ controlPlane }) => {
   const schema = await serverSchema(controlPlane.url);
   const variables = { filter: { types: ["subscription.*"], executionIds: ["1"] }, start: { after: "cursor" } };
   expect(complaints(schema, LIVE_LOG, variables)).toEqual([]);
@@ -48,7 +48,7 @@ function complaints(schema: GraphQLSchema, source: string, variables: Record<str
   return [...validate(schema, document), ...faults].map((fault) => fault.message);
 }
 
-/** Comments stand on lines of their own. */
+/** Returns the variables of a tab. Comments in the file must have their own lines. */
 function variablesOf(tab: string): Record<string, unknown> {
   try {
     const text = readFileSync(tab.replace(/\.graphql$/, ".jsonc"), "utf8");

@@ -22,14 +22,14 @@ test.afterAll(async () => {
   await controlPlane?.stop();
 });
 
-test("a server that asks for a token gets the one that the user gives", async ({ page }) => {
+test("the user's token is sent to a server that requires one", async ({ page }) => {
   const playground = new Playground(page, controlPlane.url);
   await page.goto(controlPlane.url);
-  const input = page.getByLabel("This server asks for a token.");
+  const input = page.getByLabel("This server requires a token.");
   await input.fill("noetl_of-another-server");
   await input.press("Enter");
 
-  // It is refused, so the user is asked again.
+  // The token is refused, so the dialog opens again.
   await expect(input).toHaveValue("");
   await input.fill(token);
   await page.getByRole("button", { name: "Use it" }).click();
@@ -38,12 +38,12 @@ test("a server that asks for a token gets the one that the user gives", async ({
   await playground.run();
   await expect(page.locator(".result-window")).toContainText("shards");
 
-  // The socket shows it too, and a reload of the tab keeps it.
+  // The socket sends the token too, and a reload of the tab keeps it.
   const accepted = page.waitForEvent("websocket").then(async (socket) => {
     await socket.waitForEvent("framereceived", { predicate: ({ payload }) => String(payload).includes('"next"') });
     return socket.url();
   });
   await page.reload();
   expect(await accepted).not.toContain(token);
-  await expect(page.getByLabel("This server asks for a token.")).toBeHidden();
+  await expect(page.getByLabel("This server requires a token.")).toBeHidden();
 });

@@ -1,4 +1,4 @@
-//! The tasks of one process.
+//! Starts the background tasks of one process.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::tasks::relay::Relay;
 use crate::tasks::{dedup_purge, dedup_sweeper, machine_lease, outbox_purge, partitions, prober, retention};
 use crate::telemetry;
 
-/// Starts what looks after the databases.
+/// Starts the housekeeping tasks, the probers and the renewal of the machine id's lease.
 pub(super) fn start_housekeeping(supervisor: &mut Supervisor, services: &Services, config: &Config) {
     let databases = services.executions.databases();
     for database in databases.distinct() {
@@ -36,18 +36,18 @@ pub(super) fn start_housekeeping(supervisor: &mut Supervisor, services: &Service
     }
 }
 
-/// Starts the task that takes a changed certificate into use.
+/// Starts the task that reloads the certificate when it changes.
 pub(super) fn start_certificate(supervisor: &mut Supervisor, tls: &Tls) {
     supervisor.start("certificate", quiet(tls.clone().watch(supervisor.soft())));
 }
 
-/// Starts what keeps the metrics small.
+/// Starts the task that limits the memory of the metrics.
 pub(super) fn start_upkeep(supervisor: &mut Supervisor, metrics: PrometheusHandle) {
     let task = telemetry::keep_small(metrics, telemetry::FOLD_EVERY, supervisor.soft());
     supervisor.start("metrics upkeep", quiet(task));
 }
 
-/// Starts what moves data to and from the broker.
+/// Starts the tasks that publish to the broker and read from it: live feeds, relays, projectors and tailers.
 pub(super) fn start_traffic(
     supervisor: &mut Supervisor,
     services: &Services,
@@ -98,7 +98,7 @@ fn start_tailers(
     supervisor.start("wake hints", async move { soft.run_until_cancelled(listening).await.unwrap_or(Ok(())) });
 }
 
-/// A task that only ends when it is told to.
+/// Wraps a task that ends only when it is cancelled and can't fail.
 async fn quiet(task: impl Future<Output = ()>) -> Result<(), std::convert::Infallible> {
     task.await;
     Ok(())

@@ -8,13 +8,13 @@ use tokio_rustls::rustls::crypto::aws_lc_rs;
 
 use crate::config::{BrokerSettings, Login};
 
-/// Connects once the broker is up, and again whenever the connection is lost. A login that the broker refuses, or TLS that
-/// fails, is logged and tried again: the broker may be the one that has to change.
+/// Returns a client that connects in the background and reconnects when the connection is lost. A refused login or a
+/// TLS failure is logged and tried again, because the broker's configuration may be fixed meanwhile.
 pub(super) async fn connect(settings: &BrokerSettings, name: &str) -> Result<Client, ConnectError> {
-    // The client takes the process's library of cryptography. More than one is linked, so it has to be chosen; a choice
-    // that was made before stands.
+    // The client uses the process's default cryptography provider. More than one is linked, so one must be installed.
+    // If one is installed already, it stays.
     let _: Result<(), _> = aws_lc_rs::default_provider().install_default();
-    // A request on its way when the broker dies is never answered.
+    // A request that is in flight when the broker dies never gets a response.
     let options = ConnectOptions::new().name(name).request_timeout(Some(Duration::from_secs(2)));
     let mut options = options.retry_on_initial_connect().require_tls(settings.tls).event_callback(tell());
     if let Some(path) = &settings.root_certificate {
@@ -36,7 +36,8 @@ pub(super) async fn connect(settings: &BrokerSettings, name: &str) -> Result<Cli
     options.max_reconnects(None).connect(&settings.addresses[..]).await
 }
 
-/// Logs the connection's errors, each once until the connection is up again.
+/// Returns a callback that logs the connection's errors. Until the connection is up again, a repeated error is logged
+/// once.
 fn tell() -> impl Fn(Event) -> std::future::Ready<()> + Send + Sync + 'static {
     let last = Arc::new(Mutex::new(String::new()));
     move |event| {
@@ -45,7 +46,7 @@ fn tell() -> impl Fn(Event) -> std::future::Ready<()> + Send + Sync + 'static {
             Event::ServerError(_) | Event::ClientError(_) => {
                 let error = event.to_string();
                 if *last != error {
-                    tracing::warn!(error, "the broker can't be used; NOETL_LOG=async_nats=debug tells more");
+                    tracing::warn!(error, "the broker can't be used; NOETL_LOG=async_nats=debug logs the details");
                     *last = error;
                 }
             }
@@ -53,7 +54,7 @@ fn tell() -> impl Fn(Event) -> std::future::Ready<()> + Send + Sync + 'static {
                 tracing::info!("connected to the broker");
                 last.clear();
             }
-            event => tracing::debug!(%event, "the broker's connection"),
+            event => tracing::debug!(%event, "event of the broker connection"),
         }
         std::future::ready(())
     }

@@ -1,4 +1,4 @@
-//! Admission of callers: each operation carries the principal that asked for it.
+//! Admission of callers: attaches the principal of the caller to each operation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use crate::http::{Admit, Admitted, Caller, Permits, Prepare, Refusal};
 use crate::service::clock;
 use crate::supervisor::Supervisor;
 
-/// Times that are further away are no reason for a timer: no connection lasts as long.
+/// Longest remaining lifetime of a token that gets a timer: no connection lasts longer.
 const LONGEST: Duration = Duration::from_hours(24 * 365);
 
-/// Returns how callers are admitted, and starts the tasks that keep tokens and keys current.
+/// Returns the function that admits callers, and starts the tasks that keep tokens and keys current.
 pub(super) fn admission(settings: &AuthSettings, supervisor: &mut Supervisor) -> Result<Admit, AppError> {
     if !settings.is_on() {
         let everyone = Admitted::anonymous(attach(Arc::new(Principal::local())));
@@ -57,7 +57,7 @@ pub(super) fn admission(settings: &AuthSettings, supervisor: &mut Supervisor) ->
 async fn admit(authenticator: Arc<Authenticator>, caller: Caller) -> Result<Admitted, Refusal> {
     let refuse = |reason: &dyn std::fmt::Display| {
         metrics::counter!("noetl_callers_refused_total").increment(1);
-        tracing::debug!(%reason, "a caller is refused");
+        tracing::debug!(%reason, "refused a caller");
         Refusal::Unauthenticated
     };
     let token = bearer::token(&caller.headers, caller.init.as_ref()).map_err(|reason| refuse(&reason))?;

@@ -1,4 +1,4 @@
-//! A deployment's databases: opened, migrated, and each checked to be the one that it is configured as.
+//! Opens and migrates the databases of a deployment, and checks that each is the one that it is configured as.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::storage::pools::{Database, Databases};
 use crate::storage::shard_map::{self, Identity};
 use crate::tasks::partitions;
 
-/// Databases, not yet looked at.
+/// Creates the databases' pools without connecting.
 fn open(settings: &DatabaseSettings, pool_size: u32) -> (Arc<Database>, Vec<Arc<Database>>) {
     let cluster = Arc::new(Database::new(DatabaseName::Cluster, settings.cluster.clone(), pool_size));
     let shard = |(options, index): (&_, ShardIndex)| {
@@ -24,7 +24,7 @@ fn open(settings: &DatabaseSettings, pool_size: u32) -> (Arc<Database>, Vec<Arc<
     (cluster, shards)
 }
 
-/// Brings every configured database to the shape that this server needs, and fills the bucket map.
+/// Migrates every configured database to the schema that this version needs, and fills the bucket map.
 #[expect(clippy::disallowed_methods, reason = "a deployment gets its identity here")]
 pub async fn migrate(config: &Config) -> Result<(), AppError> {
     let settings = config.databases.as_ref().ok_or(AppError::NoDatabases)?;
@@ -50,7 +50,8 @@ pub async fn migrate(config: &Config) -> Result<(), AppError> {
     Ok(())
 }
 
-/// Checks that each database is the one that it is configured as; a fresh one becomes it.
+/// Checks that each database has the identity that it is configured as. A new database is given that identity; `fresh`
+/// is the id of a new deployment.
 async fn identify(cluster: &Arc<Database>, shards: &[Arc<Database>], fresh: Uuid) -> Result<(), AppError> {
     let alone = shards.iter().any(|shard| Arc::ptr_eq(shard, cluster));
     let wanted = Identity { cluster_id: fresh, shard: alone.then_some(0) };
@@ -61,7 +62,7 @@ async fn identify(cluster: &Arc<Database>, shards: &[Arc<Database>], fresh: Uuid
         let expected = Identity { cluster_id: found.cluster_id, shard: Some(index) };
         match shard_map::identify(shard, expected).await {
             Ok(found) => check_identity(shard, expected, found)?,
-            // A shard that is down now is none of its requests' business later.
+            // The server starts without a shard that is down. The prober finds it later.
             Err(StorageError::Unavailable { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -78,7 +79,7 @@ fn check_identity(database: &Database, expected: Identity, found: Identity) -> R
     Err(AppError::WrongDatabase { database: database.name(), found })
 }
 
-/// The databases of a migrated deployment. A shard may be down; the cluster database may not.
+/// Returns the databases of a migrated deployment. Fails if the cluster database is down; shards may be down.
 pub(super) async fn connect(settings: &DatabaseSettings, pool_size: u32) -> Result<Databases, AppError> {
     let (cluster, shards) = open(settings, pool_size);
     if !migrate::is_current(&cluster).await? {
@@ -88,7 +89,7 @@ pub(super) async fn connect(settings: &DatabaseSettings, pool_size: u32) -> Resu
         match migrate::is_current(shard).await {
             Ok(false) => return Err(AppError::NotMigrated(shard.name())),
             Ok(true) => {}
-            Err(error) => tracing::warn!(database = %shard.name(), %error, "starting without it"),
+            Err(error) => tracing::warn!(database = %shard.name(), %error, "starting without this database"),
         }
     }
     let configured = u16::try_from(shards.len()).unwrap_or(u16::MAX);

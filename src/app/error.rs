@@ -1,4 +1,4 @@
-//! Why a process can't serve.
+//! Errors that end a process.
 
 use crate::auth::oidc::BadProvider;
 use crate::auth::tokens::TokenFileError;
@@ -9,7 +9,7 @@ use crate::storage::error::{DatabaseName, StorageError};
 use crate::storage::migrate::MigrationError;
 use crate::supervisor::EndedEarly;
 
-/// Why a process can't serve.
+/// Reason why a process can't start or can't continue.
 #[derive(Debug, thiserror::Error)]
 pub enum AppError {
     /// No databases are configured.
@@ -24,13 +24,13 @@ pub enum AppError {
     /// The services could not be started.
     #[error("the services could not be started")]
     Service(#[from] ServiceError),
-    /// A database lacks what this server needs.
+    /// A database is not migrated to this version.
     #[error("{0} is not migrated; run `noetl-graphql migrate` with the same settings")]
     NotMigrated(DatabaseName),
-    /// A shard that once was a whole database of NoETL's.
+    /// Tables of a shard reference the catalog table, which has no rows on a shard.
     #[error(
-        "{database} has no catalog of its own, but {tables} reference noetl.catalog by a foreign key, so nothing could be \
-         written; drop those keys and migrate again"
+        "{database} can't be a shard: {tables} reference noetl.catalog by a foreign key, and a shard has no catalog; \
+         drop those keys and migrate again"
     )]
     ReferencesCatalog {
         /// The database.
@@ -38,18 +38,21 @@ pub enum AppError {
         /// Names of the tables.
         tables: String,
     },
-    /// The map does not fit the shards.
+    /// The stored bucket map does not fit the configured shards.
     #[error("NOETL_SHARDS does not fit the stored bucket map: {0}")]
     ShardMap(#[from] BadShardMap),
-    /// A database belongs elsewhere.
-    #[error("{database} belongs to {found}; NOETL_CLUSTER_DSN and NOETL_SHARDS must name each database in its place")]
+    /// A database has another identity than the configured one.
+    #[error(
+        "the database configured as {database} is {found}; NOETL_CLUSTER_DSN and NOETL_SHARDS must name each database in \
+         its place"
+    )]
     WrongDatabase {
-        /// Place in which it is configured.
+        /// Place at which the database is configured.
         database: DatabaseName,
-        /// Identity that the database states.
+        /// Identity that is stored in the database.
         found: String,
     },
-    /// All machine ids, or the pinned one, are taken.
+    /// All machine ids are in use, or the configured one is.
     #[error("no machine id is free{}", .0.map(|id| format!(": {id}, which NOETL_SERVER_MACHINE_ID names, is held by another replica")).unwrap_or_default())]
     NoMachineId(Option<u16>),
     /// The broker's address can't be used.
@@ -61,21 +64,21 @@ pub enum AppError {
     /// The OpenID provider can't be used.
     #[error("the OpenID provider can't be used: {0}")]
     Provider(#[from] BadProvider),
-    /// The schema has no nullability table.
-    #[error("the schema can't be read back: {0}")]
+    /// The server's own schema can't be parsed.
+    #[error("the server's schema can't be parsed: {0}")]
     Schema(String),
-    /// The port can't be listened on.
-    #[error("{address} can't be listened on: {source}")]
+    /// The listener can't be opened.
+    #[error("can't listen on {address}: {source}")]
     Bind {
         /// Host and port.
         address: std::net::SocketAddr,
-        /// Why.
+        /// Cause.
         source: std::io::Error,
     },
     /// The listener's certificate can't be used.
     #[error("NOETL_TLS_CERT and NOETL_TLS_KEY: {0}")]
     Certificate(#[from] CertificateError),
-    /// A task ended before it was asked to.
+    /// A task ended before the shutdown.
     #[error(transparent)]
     EndedEarly(#[from] EndedEarly),
 }

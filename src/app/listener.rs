@@ -12,13 +12,13 @@ use crate::http::Limits;
 use crate::http::listener::{CertificateFiles, Listener, Tls};
 use crate::supervisor::{Patience, Supervisor};
 
-/// File descriptors for everything but connections of clients: databases, broker, files.
+/// File descriptors that are reserved for databases, the broker and files; the others are for clients' connections.
 const RESERVED: u64 = 1_024;
 
-/// Time that the response of an operation that used up its deadline has to leave.
+/// Time for sending the response of an operation that used its whole deadline.
 const SENDING: Duration = Duration::from_secs(5);
 
-/// Returns the transport's limits: never more connections than the system lets the process have.
+/// Returns the transport's limits. The limit on connections is lowered to what the limit on open files allows.
 pub(super) fn limits(settings: &ConnectionSettings) -> Limits {
     let possible = connections_within(raise_file_limit());
     if possible < settings.connections {
@@ -41,7 +41,7 @@ pub(super) fn limits(settings: &ConnectionSettings) -> Limits {
     }
 }
 
-/// Returns the listener, and starts the task that takes a changed certificate into use.
+/// Returns the listener, and starts the task that reloads the certificate when it changes.
 pub(super) fn new(supervisor: &mut Supervisor, limits: &Limits, tls: Option<Tls>) -> Listener {
     if let Some(tls) = &tls {
         background::start_certificate(supervisor, tls);
@@ -49,7 +49,7 @@ pub(super) fn new(supervisor: &mut Supervisor, limits: &Limits, tls: Option<Tls>
     Listener { limits: *limits, tls, draining: supervisor.draining(), closing: supervisor.closing() }
 }
 
-/// Returns the durations of a shutdown: an operation that begins with it has its full deadline.
+/// Returns the durations of a shutdown. An operation that starts just before it keeps its full deadline.
 pub(super) fn patience(settings: &ConnectionSettings, limits: &Limits) -> Patience {
     Patience { delay: settings.shutdown_delay, drain: limits.deadline + SENDING }
 }
@@ -60,7 +60,7 @@ fn raise_file_limit() -> u64 {
     match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
         Ok(()) => hard,
         Err(error) => {
-            tracing::warn!(%error, "the limit on open files can't be raised");
+            tracing::warn!(%error, "could not raise the limit on open files");
             soft
         }
     }

@@ -1,4 +1,4 @@
-//! Wiring: databases, broker, services, schema, routes and tasks of one process.
+//! Builds a process: connects databases, broker, services, schema, routes and tasks.
 
 mod background;
 mod broker;
@@ -49,12 +49,12 @@ use databases::connect;
 pub use databases::migrate;
 pub use error::AppError;
 
-/// Does every duty of housekeeping once, and tells of each as it is done.
+/// Runs every housekeeping task once, and passes each result to `tell`.
 #[expect(clippy::disallowed_methods, reason = "a process gets its identity here")]
 pub async fn maintain(config: &Config, tell: impl FnMut(maintain::Done)) -> Result<(), AppError> {
     let settings = config.databases.as_ref().ok_or(AppError::NoDatabases)?;
     let databases = connect(settings, 4).await?;
-    // Any machine id will do: the pinned one may be in use by the server that stands beside.
+    // Takes any machine id, because a running server may hold the configured one.
     let ids = Arc::new(lease(&databases, Uuid::new_v4(), None).await?);
     let wakes = Wakes::new(databases.shards().len());
     let catalog = Catalog::new(Arc::clone(databases.cluster()), Arc::clone(&ids));
@@ -71,11 +71,11 @@ fn retention_of(config: &Config) -> Retention {
 
 /// A process that is ready to serve.
 pub struct App {
-    /// Every use case.
+    /// All use cases.
     pub services: Services,
     supervisor: Supervisor,
     router: Router,
-    /// Address and routes of the separate listener for probes.
+    /// Address and routes of the separate listener for health checks and metrics, if one is configured.
     health: Option<(SocketAddr, Router)>,
     connections: TaskTracker,
     listener: Listener,
@@ -83,7 +83,7 @@ pub struct App {
 }
 
 impl App {
-    /// Connects, takes a machine id and starts the tasks.
+    /// Connects to the databases and the broker, leases a machine id, and starts the tasks.
     #[expect(clippy::disallowed_methods, reason = "a process gets its identity here")]
     pub async fn start(config: &Config, metrics: PrometheusHandle) -> Result<Self, AppError> {
         if let Some(point) = config.process.fault_point.clone() {
@@ -131,7 +131,7 @@ impl App {
         };
         let probes = probes(&services, listener.draining.clone(), metrics);
         let terms = Terms { sites: edge.sites.clone(), admit: edge.admit.clone() };
-        // A listener of its own is for the machines that its address is open to.
+        // The separate listener needs no authentication: its address decides which machines can reach it.
         let separate = Terms { sites: Sites::default(), admit: None };
         let health = config.server.health.map(|address| (address, health::routes(probes.clone(), &separate)));
         let shared = if health.is_some() { Router::new() } else { health::routes(probes, &terms) };
@@ -140,7 +140,7 @@ impl App {
         Ok(Self { services, supervisor, router, health, connections, listener, patience })
     }
 
-    /// Serves until a signal, or until `ended` says why the process can't go on.
+    /// Serves until a signal arrives, or until `ended` returns the reason why the process must end.
     pub async fn serve(
         self,
         socket: TcpListener,
@@ -162,13 +162,13 @@ impl App {
         });
         let outcome = supervisor.run(patience, signals, ended).await;
         if let Err(error) = services.ids.release().await {
-            tracing::warn!(%error, "the machine id is free when its lease runs out");
+            tracing::warn!(%error, "could not release the machine id; it becomes free when its lease expires");
         }
         Ok(outcome?)
     }
 }
 
-/// Listens where the configuration says.
+/// Opens the configured listener.
 pub async fn bind(config: &Config) -> Result<TcpListener, AppError> {
     listen(SocketAddr::new(config.server.host, config.server.port)).await
 }
@@ -177,7 +177,7 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, AppError> {
     TcpListener::bind(address).await.map_err(|source| AppError::Bind { address, source })
 }
 
-/// Takes a machine id; waits for as long as a dead replica may hold one.
+/// Leases a machine id. If none is free, waits until the leases of dead replicas have expired.
 async fn lease(databases: &Databases, owner: Uuid, pinned: Option<u16>) -> Result<Ids, AppError> {
     let give_up = Instant::now() + LEASE + Duration::from_secs(2);
     loop {
@@ -213,7 +213,7 @@ fn services(
     }
 }
 
-/// The transport over the schema, on the terms of the configuration.
+/// Returns the HTTP transport for the schema, with the configured settings.
 fn edge(config: &Config, services: &Services) -> Result<Edge<Batching>, AppError> {
     let types = TypeSystem::from_sdl(&schema::sdl()).map_err(|error| AppError::Schema(error.to_string()))?;
     let edge = Edge::new(schema::build(services.clone()), types);
@@ -246,8 +246,8 @@ fn probes(services: &Services, draining: CancellationToken, metrics: PrometheusH
 
 async fn backlog(outbox: Outbox) -> Result<OutboxBacklog, String> {
     let stats = outbox.backlog().await.map_err(|error| {
-        tracing::warn!(%error, "the outbox can't be counted");
-        "no shard can be asked now".to_owned()
+        tracing::warn!(%error, "could not count the outbox");
+        "no shard is available".to_owned()
     })?;
     let ages = stats.shards.iter().filter_map(|(_, backlog)| backlog.oldest_seconds);
     Ok(OutboxBacklog {

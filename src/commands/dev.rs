@@ -1,4 +1,4 @@
-//! `dev`: everything on one machine, under one folder. A second start finds its data again.
+//! `dev`: runs everything on one machine. All data is in one folder and stays for the next start.
 
 use std::path::PathBuf;
 
@@ -22,21 +22,21 @@ const SAMPLES: [(&str, &str); 3] = [
     ("samples/reports/daily", include_str!("../../examples/catalog/reports-daily.yaml")),
 ];
 
-/// What `dev` can be told.
+/// Options of `dev`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
-    /// The folder of all data; its file `env` holds the settings of what runs
+    /// Folder of all data; its file `env` has the addresses of the running servers
     #[arg(long, default_value = ".noetl")]
     data_dir: PathBuf,
-    /// The port to serve on; 0 picks a free one [default: `NOETL_PORT`, else 8082]
+    /// Port to serve on; 0 picks a free one [default: `NOETL_PORT`, else 8082]
     #[arg(long)]
     port: Option<u16>,
-    /// How many shard databases to have, beside the cluster database
+    /// Number of shard databases, in addition to the cluster database (1 to 64)
     #[arg(long, default_value_t = 2, value_parser = value_parser!(u16).range(1..=64))]
     shards: u16,
 }
 
-/// Starts the servers, serves, and stops them again. A signal stops it in any of its steps.
+/// Starts the private servers, serves until a signal arrives, and stops the servers. A signal stops each of these steps.
 pub(super) async fn run(options: Options) -> Result<(), Failure> {
     let sources = Sources::read()?;
     let telemetry = telemetry::start(&sources.log(), sources.otlp().as_ref())?;
@@ -64,7 +64,7 @@ pub(super) async fn run(options: Options) -> Result<(), Failure> {
 fn settings(sources: Sources, servers: &LocalServers, port: u16) -> Sources {
     sources.with([
         ("NOETL_PORT", port.to_string()),
-        // No balancer stands before it.
+        // Without a load balancer, the delay is not needed.
         ("NOETL_SHUTDOWN_DELAY_SECS", "0".to_owned()),
         ("NOETL_CLUSTER_DSN", servers.cluster_dsn()),
         ("NOETL_SHARDS", servers.shard_dsns().join(",")),
@@ -102,7 +102,7 @@ async fn start(config: &Config, metrics: PrometheusHandle) -> Result<(App, TcpLi
     Ok((app, listener))
 }
 
-/// Registers the samples that are not there yet.
+/// Registers the samples that the catalog does not have yet.
 async fn register_samples(app: &App) -> Result<(), ServiceError> {
     for (path, content) in SAMPLES {
         if app.services.catalog.find(path, None).await?.is_none() {

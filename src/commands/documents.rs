@@ -1,4 +1,4 @@
-//! `documents extract`: makes a manifest of trusted documents out of a folder of .graphql files.
+//! `documents extract`: creates a manifest of trusted documents from a folder of .graphql files.
 
 use std::path::{Path, PathBuf};
 
@@ -14,20 +14,20 @@ use crate::http::{Limits, TypeSystem};
 /// Commands for trusted documents.
 #[derive(Debug, Subcommand)]
 pub(super) enum Documents {
-    /// Make a manifest of the operations in a folder's .graphql and .gql files, each with the fragments that it uses. Fails
-    /// if the schema would refuse one of them
+    /// Create a manifest of the operations in a folder's .graphql and .gql files, each with the fragments that it uses.
+    /// Fails if an operation is invalid for the schema
     Extract(Options),
 }
 
 /// Options of `documents extract`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
-    /// Folder with the files; its subfolders are read too
+    /// Folder of the files; subfolders are read too
     folder: PathBuf,
     /// Format of the manifest
     #[arg(long, value_enum, default_value_t = Format::Relay)]
     format: Format,
-    /// File to write instead of the standard output
+    /// File to write the manifest to [default: standard output]
     #[arg(long)]
     output: Option<PathBuf>,
 }
@@ -36,28 +36,28 @@ pub(super) struct Options {
 enum Format {
     /// A map from SHA-256 to document
     Relay,
-    /// A list with names, as Apollo's tools write it
+    /// A list with operation names, as written by Apollo's tools
     Apollo,
 }
 
-/// Reason why no manifest was made.
+/// Reason why no manifest was created.
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentsError {
     /// A file or folder can't be read or written.
     #[error("{path}: {source}")]
     File {
-        /// Path of it.
+        /// Path of the file or folder.
         path: PathBuf,
         /// Cause.
         source: std::io::Error,
     },
-    /// The documents can't be used.
+    /// Documents are invalid; one text for each problem.
     #[error("the documents can't be used:\n  - {}", .0.join("\n  - "))]
     Problems(Vec<String>),
     /// The folder has no operations.
     #[error("{0} has no operations in .graphql or .gql files")]
     Empty(PathBuf),
-    /// The schema of this program is wrong.
+    /// The program's own schema can't be parsed.
     #[error(transparent)]
     Schema(#[from] AppError),
     /// The manifest can't be written as JSON.

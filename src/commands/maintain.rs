@@ -1,10 +1,10 @@
-//! Housekeeping on demand.
+//! `maintain`: runs the housekeeping tasks once.
 
 use super::{Failure, chain};
 use crate::app;
 use crate::config::Config;
 
-/// Does every duty once and prints what came of it.
+/// Runs every housekeeping task once and prints its result.
 pub(super) async fn run(config: &Config) -> Result<(), Failure> {
     let mut failed = 0;
     let told = app::maintain(config, |done| {

@@ -1,4 +1,4 @@
-//! The commands, one file for each that does more than call the application.
+//! The commands of the command line. A command that does more than call the application has its own file.
 
 mod demo;
 mod dev;
@@ -30,29 +30,30 @@ pub struct Cli {
 enum Command {
     /// Start everything for development: a private Postgres and NATS, sample data, the server and its console.
     Dev(dev::Options),
-    /// Serve, with databases and a broker that run elsewhere.
+    /// Serve, with the configured databases and broker.
     Serve,
-    /// Bring the configured databases to the shape that this version needs.
+    /// Migrate the configured databases to the schema that this version needs.
     Migrate,
-    /// Do every duty of housekeeping once, now, on all databases: make the coming event partitions, drop the ones past
-    /// the retention, finish abandoned claims and registrations, purge expired claims. Servers do the same by
-    /// themselves; it is safe beside them. Prints a line for each duty and database; fails if one failed.
+    /// Run every housekeeping task once, on all databases: create the next event partitions, drop partitions that are
+    /// older than the retention, finish abandoned claims and registrations, purge expired claims and delivered outbox
+    /// rows. Running servers do the same at intervals, and the command may run at the same time. Prints a line for each
+    /// task and database; fails if one failed.
     Maintain,
-    /// Check the settings and say what is wrong with them.
+    /// Check the settings and print what is wrong with them.
     CheckConfig,
     /// Print the GraphQL schema.
     Schema,
-    /// Make static tokens for callers.
+    /// Create static tokens for callers.
     #[command(subcommand)]
     Token(token::Token),
-    /// Trusted documents.
+    /// Create manifests of trusted documents.
     #[command(subcommand)]
     Documents(documents::Documents),
-    /// Take messages from a source and run each through a server that runs already.
+    /// Take messages from a source and run an execution for each, on a running server.
     Demo(demo::Options),
 }
 
-/// Why a command failed.
+/// Reason why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The settings can't be used.
@@ -64,28 +65,28 @@ pub enum Failure {
     /// Signals can't be received.
     #[error("signals can't be received: {0}")]
     Signals(#[from] std::io::Error),
-    /// The private servers of `dev`.
+    /// The private servers of `dev` failed.
     #[error(transparent)]
     Local(#[from] LocalError),
-    /// The demo.
+    /// The demo stopped with an error.
     #[error(transparent)]
     Demo(#[from] demo::DemoError),
-    /// No token was made.
+    /// No token was created.
     #[error(transparent)]
     Token(#[from] token::TokenError),
-    /// Trusted documents.
+    /// No manifest of trusted documents was created.
     #[error(transparent)]
     Documents(#[from] documents::DocumentsError),
-    /// Duties of housekeeping.
-    #[error("{0} of the duties failed")]
+    /// Housekeeping tasks failed.
+    #[error("{0} of the housekeeping tasks failed")]
     Duties(usize),
-    /// The application.
+    /// The application failed.
     #[error("{}", chain(.0))]
     App(#[from] AppError),
 }
 
 impl Failure {
-    /// 2 for settings that can't be used, 1 for everything else.
+    /// Returns the exit code: 2 for settings that can't be used, 1 for other failures.
     #[must_use]
     pub fn exit_code(&self) -> ExitCode {
         match self {
@@ -99,6 +100,7 @@ impl Failure {
     }
 }
 
+/// Returns the messages of an error and its causes in one line.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -112,7 +114,7 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Runs a command to its end.
+/// Runs a command until it ends.
 pub async fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Command::Dev(options) => dev::run(options).await,
@@ -132,7 +134,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         }
         Command::CheckConfig => {
             Sources::read()?.check(Needs::Servers)?;
-            println!("the settings are in order");
+            println!("the settings are valid");
             Ok(())
         }
         Command::Token(command) => Ok(token::run(command)?),

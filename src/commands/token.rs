@@ -1,4 +1,4 @@
-//! `token new`: makes a static token, shows it once, and gives the line by which servers know it.
+//! `token new`: creates a static token, prints it once, and prints or appends the line for the servers' token file.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -14,14 +14,14 @@ use crate::auth::tokens::{self, TokenLine, check_name};
 /// Commands for static tokens.
 #[derive(Debug, Subcommand)]
 pub(super) enum Token {
-    /// Make a token. Its text is printed once and stored nowhere; the line for the token file holds only its SHA-256
+    /// Create a token. Its text is printed once and not stored; the line for the token file holds only its SHA-256
     New(New),
 }
 
 /// Options of `token new`.
 #[derive(Debug, Args)]
 pub(super) struct New {
-    /// Role of the caller; repeat it for several
+    /// Role of the caller; repeat the option for several roles
     #[arg(long = "role", required = true, value_parser = Role::ALL.map(Role::name))]
     roles: Vec<String>,
     /// Name of the caller in events and in the audit log [default: the first role and a part of the token's SHA-256]
@@ -30,25 +30,25 @@ pub(super) struct New {
     /// Tenant of the caller
     #[arg(long)]
     tenant: Option<String>,
-    /// End of the token: a date, or a time such as 2030-01-31T12:00:00Z
+    /// Time at which the token expires: a date, or a time such as 2030-01-31T12:00:00Z [default: never]
     #[arg(long, value_parser = time)]
     expires: Option<DateTime<Utc>>,
-    /// Token file to append the line to, instead of printing it; running servers read it at once
+    /// Token file to append the line to, instead of printing it; running servers read the file when it changes
     #[arg(long)]
     file: Option<PathBuf>,
 }
 
-/// Reason why no token was made.
+/// Reason why no token was created.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// The system gives no random bytes.
-    #[error("the system gives no random bytes: {0}")]
+    /// The operating system provides no random bytes.
+    #[error("the operating system provides no random bytes: {0}")]
     Random(getrandom::Error),
-    /// An option is wrong.
+    /// An option is invalid.
     #[error("{0}")]
     Option(String),
-    /// The line can't be written.
-    #[error("the line can't be written: {0}")]
+    /// The line can't be written as JSON.
+    #[error("the line can't be written as JSON: {0}")]
     Line(#[from] serde_json::Error),
     /// The file can't be written.
     #[error("{path} can't be written: {source}")]
@@ -91,7 +91,7 @@ fn line(token: &str, options: &New) -> Result<TokenLine, TokenError> {
     })
 }
 
-/// Appends a line in one write, so that a server never reads a part of it. A file that is made here is its owner's alone.
+/// Appends a line in one write, so that a server never reads a part of it. Only the owner can read a file created here.
 fn append(path: &Path, line: &str) -> std::io::Result<()> {
     let text = std::fs::read_to_string(path).or_else(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Ok(String::new()),

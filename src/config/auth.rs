@@ -26,15 +26,15 @@ const ALGORITHMS: &str = "NOETL_AUTH_OIDC_ALGORITHMS";
 const ROLES_CLAIM: &str = "NOETL_AUTH_OIDC_ROLES_CLAIM";
 const TENANT_CLAIM: &str = "NOETL_AUTH_OIDC_TENANT_CLAIM";
 
-/// Shortest internal token, in bytes: what is shorter can be guessed.
+/// Minimum length of the internal token in bytes; a shorter token could be guessed.
 const MIN_INTERNAL_BYTES: usize = 16;
 
-/// Proofs of identity that the server accepts; none: callers are not identified.
+/// Methods of authentication that the server accepts; without any, callers are not authenticated.
 #[derive(Debug, Clone, Default)]
 pub struct AuthSettings {
     /// File of static tokens.
     pub token_file: Option<PathBuf>,
-    /// SHA-256 of the token that NoETL's workers share.
+    /// SHA-256 of the token that NoETL's workers share; the token itself is not kept.
     pub internal_token: Option<[u8; 32]>,
     /// Provider of JWTs.
     pub oidc: Option<OidcSettings>,
@@ -67,7 +67,7 @@ fn token_file(read: &mut Reader<'_>) -> Option<PathBuf> {
     Some(path)
 }
 
-/// The text of the token is neither kept nor repeated.
+/// Reads the SHA-256 of the internal token. Problems do not repeat its text.
 fn internal_token(read: &mut Reader<'_>) -> Option<[u8; 32]> {
     let token = read.sources.text("NOETL_INTERNAL_API_TOKEN")?;
     let digest = tokens::digest(token);
@@ -94,7 +94,7 @@ fn oidc(read: &mut Reader<'_>) -> Option<OidcSettings> {
         return None;
     };
     if audiences.is_empty() {
-        read.problem(format!("{AUDIENCE} is missing; set it to the audience that tokens for this server name"));
+        read.problem(format!("{AUDIENCE} is missing; set it to the audience of the tokens for this server"));
     }
     for (name, address) in [(ISSUER, Some(&issuer)), (JWKS_URL, jwks_url.as_ref())] {
         if let Some(Err(problem)) = address.map(|address| oidc::check_address(address)) {

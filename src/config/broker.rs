@@ -1,4 +1,4 @@
-//! Broker, and the traffic to and from it.
+//! The broker's addresses, and the settings of publishing.
 
 use std::time::Duration;
 
@@ -32,14 +32,14 @@ pub(super) fn brokers(read: &mut Reader<'_>, needed: bool) -> Vec<ServerAddr> {
     let brokers: Result<_, _> = listed.iter().map(|text| text.parse()).collect();
     brokers.unwrap_or_else(|_| {
         read.problem(
-            "NOETL_NATS_URL names no broker; set it to an address such as nats://host:4222, or to those of a cluster, \
-             separated by commas",
+            "NOETL_NATS_URL is not a broker's address; set it to an address such as nats://host:4222, or to those of a \
+             cluster, separated by commas",
         );
         Vec::new()
     })
 }
 
-/// Reads how events are published; `None`: not by this replica.
+/// Reads the settings of publishing events; `None`: this replica does not publish.
 pub(super) fn event_stream(read: &mut Reader<'_>) -> Option<TailSettings> {
     let publishes = read.flag("NOETL_EVENT_STREAM_ENABLED", true);
     let seconds = |value: u32| Duration::from_secs(u64::from(value));

@@ -1,5 +1,5 @@
-//! TLS and the login at the broker. Files are read at the start, so that what is wrong with them is known before anything
-//! connects. A secret never appears in a problem or in the settings' debug output.
+//! TLS and the login at the broker. The files are read at start-up, so their problems are reported before any
+//! connection. A secret never appears in a problem or in the settings' debug output.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -18,16 +18,16 @@ pub(super) const NAMES: [&str; 5] = [
     "NOETL_NATS_KEY",
 ];
 
-/// Brokers of one cluster, and the way to connect to them.
+/// Addresses of the brokers of one cluster, with the login and TLS settings.
 #[derive(Debug, Clone, Default)]
 pub struct BrokerSettings {
-    /// Addresses, without logins; empty: there is no broker.
+    /// Addresses, without logins; empty: no broker is configured.
     pub addresses: Vec<ServerAddr>,
     /// Login at every broker.
     pub login: Option<Login>,
     /// Whether every connection must use TLS.
     pub tls: bool,
-    /// PEM file of the authorities that sign the brokers' certificates; `None`: those of the system.
+    /// PEM file of the authorities that sign the brokers' certificates; `None`: the system's authorities.
     pub root_certificate: Option<PathBuf>,
     /// PEM files of this client's certificate and key.
     pub client_certificate: Option<(PathBuf, PathBuf)>,
@@ -57,7 +57,7 @@ impl fmt::Debug for Login {
     }
 }
 
-/// Reads the way to connect to the brokers at `listed`, whose addresses may hold a login.
+/// Reads the settings of connections to the brokers at `listed`, whose addresses may hold a login.
 pub(super) fn read(read: &mut Reader<'_>, listed: &[ServerAddr]) -> BrokerSettings {
     let path = |read: &Reader<'_>, name| read.sources.text(name).map(PathBuf::from);
     let root_certificate = path(read, "NOETL_NATS_ROOT_CERTIFICATE");
@@ -78,7 +78,7 @@ pub(super) fn read(read: &mut Reader<'_>, listed: &[ServerAddr]) -> BrokerSettin
             None
         }
     };
-    // A login must not travel unprotected to one broker of a cluster whose others are asked for TLS.
+    // If one broker of a cluster needs TLS, all do; otherwise the login would be sent to the others unencrypted.
     let tls = listed.iter().any(ServerAddr::tls_required) || root_certificate.is_some() || client_certificate.is_some();
     let addresses = listed.iter().filter_map(|address| without_login(address).ok()).collect();
     BrokerSettings { addresses, login: login(read, listed), tls, root_certificate, client_certificate }
@@ -100,7 +100,7 @@ fn login(read: &mut Reader<'_>, listed: &[ServerAddr]) -> Option<Login> {
     credentials.or(nkey).or(in_url)
 }
 
-/// A user and password, or a token, in an address.
+/// Returns the user and password, or the token, in an address.
 fn in_address(address: &ServerAddr) -> Option<Login> {
     let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
     let user = decoded(address.username()?);
@@ -110,7 +110,7 @@ fn in_address(address: &ServerAddr) -> Option<Login> {
     })
 }
 
-/// The address as it may be logged.
+/// Returns the address without its login, so that it may be logged.
 fn without_login(address: &ServerAddr) -> std::io::Result<ServerAddr> {
     let mut url = address.clone().into_inner();
     // These fail for addresses that can't hold a login.
@@ -122,7 +122,7 @@ fn credentials(read: &mut Reader<'_>) -> Option<Login> {
     let name = "NOETL_NATS_CREDENTIALS";
     let text = secret(read, name)?;
     if ConnectOptions::with_credentials(&text).is_err() {
-        read.problem(format!("{name} names a file that holds no user JWT with the seed of its nkey; make it with nsc"));
+        read.problem(format!("{name} names a file without a user's JWT and the seed of its nkey; create it with nsc"));
         return None;
     }
     Some(Login::Credentials(text))
@@ -132,18 +132,18 @@ fn nkey(read: &mut Reader<'_>) -> Option<Login> {
     let name = "NOETL_NATS_NKEY";
     let seed = secret(read, name)?.trim().to_owned();
     if KeyPair::from_seed(&seed).is_err() {
-        read.problem(format!("{name} names a file that holds no seed of an nkey, which begins with SU"));
+        read.problem(format!("{name} names a file without the seed of a user's nkey, which begins with SU"));
         return None;
     }
     Some(Login::Nkey(seed))
 }
 
-/// The contents of the file that a setting names.
+/// Reads the file that a setting names.
 fn secret(read: &mut Reader<'_>, name: &str) -> Option<String> {
     let path = PathBuf::from(read.sources.text(name)?);
     let bytes = read.file(name, &path)?;
     let text = String::from_utf8(bytes);
-    text.map_err(|_| read.problem(format!("{name} names {}, which is no text", path.display()))).ok()
+    text.map_err(|_| read.problem(format!("{name} names {}, which is not a UTF-8 text file", path.display()))).ok()
 }
 
 #[cfg(test)]
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_logins_and_files_are_reported_together_and_hold_no_secret() {
+    fn wrong_logins_and_files_are_reported_together_without_secrets() {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str, text: &str| {
             let path = folder.path().join(name);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_is_taken_out_of_the_address_and_not_shown() {
+    fn login_is_removed_from_addresses_and_debug_output() {
         let sources = Sources::default().with([
             ("NOETL_CLUSTER_DSN", "postgres://a/b".to_owned()),
             ("NOETL_NATS_URL", "tls://user:p%40ss@one:4333,nats://two".to_owned()),

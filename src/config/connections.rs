@@ -1,4 +1,4 @@
-//! Connections of the listener: caps, TLS, and the time that a shutdown takes.
+//! Connections of the listener: limits, TLS, and the shutdown delay.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,21 +23,21 @@ pub(super) const NAMES: [&str; 10] = [
 pub struct ConnectionSettings {
     /// Time that a query, a mutation, or an item of a subscription may take.
     pub deadline: Duration,
-    /// Time that a request head may take to arrive.
+    /// Time that a request head, or a TLS handshake, may take to arrive.
     pub header_timeout: Duration,
-    /// Most connections at once.
+    /// Maximum number of open connections.
     pub connections: usize,
-    /// Most WebSockets and event streams at once.
+    /// Maximum number of open WebSockets and event streams.
     pub live_connections: usize,
-    /// Most requests in flight.
+    /// Maximum number of requests in flight.
     pub requests: usize,
-    /// Most bytes of requests and responses that wait.
+    /// Maximum bytes of request bodies and unsent responses in memory.
     pub buffered_bytes: usize,
-    /// Percentage of these totals that one caller may take.
+    /// Maximum percentage of each of these limits that one caller may use.
     pub caller_share: u8,
-    /// Time after SIGTERM in which requests are still served while the replica is no longer ready.
+    /// Time after SIGTERM in which the replica reports that it is not ready but still serves requests.
     pub shutdown_delay: Duration,
-    /// Certificate and key of the listener; `None`: it serves in the clear.
+    /// Certificate and key of the listener; `None`: it serves without TLS.
     pub tls: Option<TlsSettings>,
 }
 
@@ -75,7 +75,7 @@ pub(super) fn read(read: &mut Reader<'_>) -> ConnectionSettings {
 fn tls(read: &mut Reader<'_>) -> Option<TlsSettings> {
     let [certificate, key] = ["NOETL_TLS_CERT", "NOETL_TLS_KEY"].map(|name| read.sources.text(name).map(PathBuf::from));
     if certificate.is_some() != key.is_some() {
-        read.problem("NOETL_TLS_CERT and NOETL_TLS_KEY belong together; set both to PEM files, or neither");
+        read.problem("one of NOETL_TLS_CERT and NOETL_TLS_KEY is missing; set both to PEM files, or neither");
     }
     Some(TlsSettings { certificate: certificate?, key: key? })
 }

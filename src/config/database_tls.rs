@@ -1,4 +1,4 @@
-//! TLS of a database's DSN: the parameters `sslmode`, `sslrootcert`, `sslcert` and `sslkey`, as libpq names them.
+//! TLS of a database: the DSN parameters `sslmode`, `sslrootcert`, `sslcert` and `sslkey` of libpq.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 use super::reader::Reader;
 
-/// Checks the TLS parameters of a DSN, and returns the options with a mode that uses them.
+/// Checks the TLS parameters of a DSN, and returns the options with a mode that uses the root certificate.
 pub(super) fn check(read: &mut Reader<'_>, name: &str, dsn: &str, options: PgConnectOptions) -> PgConnectOptions {
     let path = |key: &str| parameter(dsn, key).map(PathBuf::from);
     let (root, certificate, key) = (path("sslrootcert"), path("sslcert"), path("sslkey"));
@@ -21,23 +21,23 @@ pub(super) fn check(read: &mut Reader<'_>, name: &str, dsn: &str, options: PgCon
             read.private_key(&label("sslkey"), key);
         }
         (None, None) => {}
-        _ => read.problem(format!("{name} has one of sslcert and sslkey; give both, or neither")),
+        _ => read.problem(format!("{name} has only one of sslcert and sslkey; set both, or neither")),
     }
     let given = root.is_some() || certificate.is_some() || key.is_some();
     match options.get_ssl_mode() {
         PgSslMode::Disable | PgSslMode::Allow | PgSslMode::Prefer if given => {
             read.problem(format!(
-                "{name} has certificates, but its sslmode does not insist on TLS; add sslmode=verify-full"
+                "{name} has certificates, but its sslmode does not require TLS; add sslmode=verify-full"
             ));
             options
         }
-        // As libpq does: a mode that only encrypts would leave the certificate that was given unused.
+        // As libpq does: the mode `require` alone would ignore the root certificate.
         PgSslMode::Require if root.is_some() => options.ssl_mode(PgSslMode::VerifyCa),
         _ => options,
     }
 }
 
-/// A parameter of a URL's query.
+/// Returns a parameter of a URL's query.
 fn parameter(dsn: &str, key: &str) -> Option<String> {
     let (_, query) = dsn.split_once('?')?;
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_that_are_missing_or_not_used_are_reported() {
+    fn missing_and_unused_certificates_are_reported() {
         let missing =
             problems("postgres://u:secret@h/d?sslmode=verify-full&sslrootcert=/not%2Fthere.pem&sslcert=/c.pem");
         assert_eq!(missing.len(), 2, "{missing:?}");

@@ -1,4 +1,4 @@
-//! Databases.
+//! Addresses of the databases.
 
 use std::str::FromStr;
 
@@ -13,9 +13,9 @@ pub(super) const NAMES: [&str; 3] = ["NOETL_CLUSTER_DSN", "NOETL_SHARDS", "NOETL
 /// Databases of one deployment.
 #[derive(Debug, Clone)]
 pub struct DatabaseSettings {
-    /// Cluster database.
+    /// Options of the cluster database.
     pub cluster: PgConnectOptions,
-    /// Shards by index; empty: the cluster database is the only shard.
+    /// Options of the shards by index; empty: the cluster database is the only shard.
     pub shards: Vec<PgConnectOptions>,
     /// Connections per pool.
     pub pool_size: u32,
@@ -38,13 +38,13 @@ pub(super) fn read(read: &mut Reader<'_>, needed: bool) -> Option<DatabaseSettin
     Some(DatabaseSettings { cluster: cluster?, shards, pool_size })
 }
 
-/// Parses a DSN. The problem does not repeat its text, which may hold a password.
+/// Parses a DSN. A problem does not repeat its text, which may contain a password.
 fn dsn(read: &mut Reader<'_>, name: &str, dsn: &str) -> Option<PgConnectOptions> {
-    // The driver takes any scheme.
+    // The driver accepts any scheme.
     let postgres = ["postgres://", "postgresql://"].iter().any(|scheme| dsn.starts_with(scheme));
     let parsed = PgConnectOptions::from_str(dsn).ok().filter(|_| postgres);
     if parsed.is_none() {
-        read.problem(format!("{name} holds no PostgreSQL URL; write it as postgres://user@host:5432/database"));
+        read.problem(format!("{name} is not a PostgreSQL URL; write it as postgres://user@host:5432/database"));
     }
     parsed.map(|options| database_tls::check(read, name, dsn, options))
 }

@@ -12,8 +12,8 @@ pub(super) fn read(read: &mut Reader<'_>) -> Trusted {
     let Some(path) = read.sources.text("NOETL_DOCUMENTS").map(str::to_owned) else {
         if mode != Mode::Off {
             read.problem(
-                "NOETL_DOCUMENTS_MODE needs NOETL_DOCUMENTS; set it to a manifest, which `noetl-graphql documents extract` \
-                 makes",
+                "NOETL_DOCUMENTS_MODE needs NOETL_DOCUMENTS; set it to the path of a manifest, which \
+                 `noetl-graphql documents extract` creates",
             );
         }
         return Trusted::default();

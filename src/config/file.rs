@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{ConfigError, is_known};
 
-/// Reads a file's settings, under the environment's names.
+/// Reads a file's settings and returns them by their names in the environment.
 pub(super) fn read(path: &str) -> Result<BTreeMap<String, String>, ConfigError> {
     let wrong = |problem: String| ConfigError(vec![format!("NOETL_CONFIG names {path:?}: {problem}")]);
     let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
@@ -14,7 +14,7 @@ pub(super) fn read(path: &str) -> Result<BTreeMap<String, String>, ConfigError> 
         let name = format!("NOETL_{}", key.to_ascii_uppercase());
         match plain(&value) {
             Some(text) if is_known(&name) => drop(values.insert(name, text)),
-            Some(_) => problems.push(format!("{path}: there is no setting {key}")),
+            Some(_) => problems.push(format!("{path}: the setting {key} does not exist")),
             None => problems.push(format!("{path}: {key} must be a text, a number, true or false, or a list of texts")),
         }
     }

@@ -9,7 +9,7 @@ pub(super) const NAMES: [&str; 2] = ["NOETL_EVENT_RETENTION_DAYS", "NOETL_OUTBOX
 /// Settings of the housekeeping tasks.
 #[derive(Debug, Clone, Copy)]
 pub struct HousekeepingSettings {
-    /// Days for which events are kept in the databases; `None`: for ever.
+    /// Number of days for which events are kept in the databases; `None`: forever.
     pub event_retention_days: Option<u32>,
     /// Time for which delivered outbox rows are kept.
     pub outbox_retention: Duration,

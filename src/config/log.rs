@@ -7,7 +7,7 @@ pub(super) const NAMES: [&str; 2] = ["NOETL_LOG", "NOETL_LOG_FORMAT"];
 /// Settings of the log.
 #[derive(Debug, Clone)]
 pub struct LogSettings {
-    /// A filter such as `info,noetl_graphql=debug`.
+    /// Filter such as `info,noetl_graphql=debug`.
     pub filter: String,
     /// Whether each line is a JSON object rather than text.
     pub json: bool,

@@ -1,7 +1,8 @@
-//! Settings: the environment first, under it an optional TOML file (`NOETL_CONFIG`) with the same names in lower case
-//! and without `NOETL_`. The only reader of the environment. Everything that is wrong is reported at once.
+//! Settings, from the environment and an optional TOML file (`NOETL_CONFIG`). The file has the same names in lower
+//! case, without `NOETL_`; the environment takes precedence. No other module reads the environment. All problems are
+//! reported together.
 //!
-//! Each concern has a file with the names of its settings, their values, and a `read` that collects problems.
+//! Each submodule has the names of its settings, their values, and a function `read` that collects problems.
 
 mod auth;
 mod broker;
@@ -35,7 +36,7 @@ pub use process::ProcessSettings;
 pub use server::ServerSettings;
 pub use telemetry::{OtlpSettings, TelemetrySettings};
 
-/// Names of all settings, as the environment spells them, by concern.
+/// Names of all settings in the environment.
 const NAMES: &[&[&str]] = &[
     &server::NAMES,
     &auth::NAMES,
@@ -66,11 +67,11 @@ pub struct Config {
     pub connections: ConnectionSettings,
     /// Trusted documents.
     pub trusted: Trusted,
-    /// Databases; `None` where the command starts its own.
+    /// Databases; `None` if the command starts its own.
     pub databases: Option<DatabaseSettings>,
-    /// Brokers of one cluster, and the way to connect to them.
+    /// Addresses of the brokers of one cluster, with the login and TLS settings.
     pub broker: BrokerSettings,
-    /// Publishing of events; `None`: not by this replica.
+    /// Publishing of events; `None`: this replica does not publish.
     pub event_stream: Option<TailSettings>,
     /// Whether this replica delivers outbox rows to the broker.
     pub outbox_relay: bool,
@@ -84,7 +85,7 @@ pub struct Config {
     pub process: ProcessSettings,
 }
 
-/// Settings that can't be used, each with the way to correct it.
+/// Settings that can't be used; each problem says how to correct it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the configuration can't be used:\n  - {}", .0.join("\n  - "))]
 pub struct ConfigError(pub Vec<String>);
@@ -100,13 +101,13 @@ pub enum Needs {
     Nothing,
 }
 
-/// Raw settings by name; the environment's take precedence over the file's.
+/// Raw settings by name; a setting of the environment takes precedence over the file's.
 #[derive(Debug, Clone, Default)]
 pub struct Sources(BTreeMap<String, String>);
 
 impl Sources {
     /// Reads the environment, and the file that `NOETL_CONFIG` names.
-    #[expect(clippy::disallowed_methods, reason = "the one reader of the environment")]
+    #[expect(clippy::disallowed_methods, reason = "only this function reads the environment")]
     pub fn read() -> Result<Self, ConfigError> {
         let mut values = match std::env::var("NOETL_CONFIG") {
             Ok(path) => file::read(&path)?,
@@ -123,13 +124,13 @@ impl Sources {
         self
     }
 
-    /// Reads how to log; needed before anything else can be reported.
+    /// Reads the settings of the log. They are needed before anything else can be logged.
     #[must_use]
     pub fn log(&self) -> LogSettings {
         log::read(self)
     }
 
-    /// Reads where spans are exported to; needed as early. [`Self::check`] reports what is wrong with it.
+    /// Reads the settings of the export of spans, which starts with the log. [`Self::check`] reports their problems.
     #[must_use]
     pub fn otlp(&self) -> Option<OtlpSettings> {
         telemetry::read(&mut Reader { sources: self, problems: Vec::new() }).otlp
@@ -139,7 +140,7 @@ impl Sources {
     pub fn check(&self, needs: Needs) -> Result<Config, ConfigError> {
         let mut read = Reader { sources: self, problems: Vec::new() };
         let event_stream = broker::event_stream(&mut read);
-        // Left to its default, relaying is off where there is no broker.
+        // Only an explicit true requires a broker; by default, a replica without a broker does not relay.
         let asks_to_relay = read.flag("NOETL_OUTBOX_RELAY", false);
         let needs_broker = needs == Needs::Servers && (event_stream.is_some() || asks_to_relay);
         let trusted = documents::read(&mut read);
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_read_in_any_case_and_absent_settings_have_their_defaults() {
+    fn flags_ignore_case_and_absent_settings_have_defaults() {
         let given = sources(&[
             ("NOETL_CLUSTER_DSN", "postgres://noetl@127.0.0.1/noetl"),
             ("NOETL_NATS_URL", "nats://127.0.0.1:4222"),

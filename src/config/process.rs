@@ -1,4 +1,4 @@
-//! The process: its machine id, and the programs and faults of development and tests.
+//! Settings of the process: its machine id, and settings for development and tests.
 
 use std::path::PathBuf;
 
@@ -12,9 +12,9 @@ pub(super) const NAMES: [&str; 3] = ["NOETL_SERVER_MACHINE_ID", "NOETL_FAULT_POI
 pub struct ProcessSettings {
     /// Fixed machine id; `None`: a free one is leased.
     pub machine_id: Option<u16>,
-    /// Folder of PostgreSQL's server programs for `dev`; `None`: the usual places are searched.
+    /// Folder of PostgreSQL's server programs for `dev`; `None`: the usual folders are searched.
     pub pg_bin: Option<PathBuf>,
-    /// Point at which a test stops the process.
+    /// Name of the point at which the process stops, for tests.
     pub fault_point: Option<String>,
 }
 

@@ -5,14 +5,14 @@ use std::str::FromStr;
 
 use super::{ConfigError, Sources};
 
-/// Reader of one set of sources, with the problems found so far.
+/// Reader of a set of sources, with the problems found so far.
 pub(super) struct Reader<'a> {
     pub(super) sources: &'a Sources,
     pub(super) problems: Vec<String>,
 }
 
 impl Reader<'_> {
-    /// Notes a problem: a sentence that names the setting and says how to correct it. It never repeats a secret.
+    /// Adds a problem: a sentence that names the setting and says how to correct it. It must not contain a secret.
     pub(super) fn problem(&mut self, problem: impl Into<String>) {
         // A setting may be read twice.
         let problem = problem.into();
@@ -21,12 +21,12 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns `value`, or all problems.
+    /// Returns `value`, or the problems if any were found.
     pub(super) fn finish<T>(self, value: T) -> Result<T, ConfigError> {
         if self.problems.is_empty() { Ok(value) } else { Err(ConfigError(self.problems)) }
     }
 
-    /// Parses a setting; `expected` says which values are right.
+    /// Parses a setting; `expected` describes the valid values.
     pub(super) fn parsed<T: FromStr>(&mut self, name: &str, default: T, expected: &str) -> T {
         let Some(text) = self.sources.text(name) else {
             return default;
@@ -47,7 +47,7 @@ impl Reader<'_> {
         number
     }
 
-    /// Parses a flag.
+    /// Parses a flag: true, 1, yes or on; false, 0, no or off.
     pub(super) fn flag(&mut self, name: &str, default: bool) -> bool {
         match self.sources.text(name).map(str::to_ascii_lowercase).as_deref() {
             None => default,

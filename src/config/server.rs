@@ -1,7 +1,7 @@
 //! Listener, and the hosts and origins that it serves.
 //!
-//! A server that does not authenticate its callers is for the programs and pages of its own machine: it listens on loopback
-//! and is addressed by loopback's names. Each exception is a setting that names the address or host.
+//! A server without authentication serves only programs and pages of its own machine: it listens on loopback and
+//! accepts only requests to loopback's host names. Each exception is a setting that names the address or host.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -28,15 +28,16 @@ pub struct ServerSettings {
     pub host: IpAddr,
     /// Port to listen on; 0 picks a free one.
     pub port: u16,
-    /// Host names that requests may be addressed to, without ports; empty for any.
+    /// Host names that requests may be addressed to, without ports; empty: any host name.
     pub allowed_hosts: Vec<String>,
     /// Origins of other sites whose pages may use this server, such as `https://console.example.org`.
     pub allowed_origins: Vec<String>,
-    /// Address of a listener for probes, metrics and backlogs alone; `None`: the listener has them too.
+    /// Address of a separate listener for health checks, metrics and the outbox backlog; `None`: the main listener
+    /// serves them.
     pub health: Option<SocketAddr>,
 }
 
-/// Reads the settings of a server that authenticates its callers, or does not.
+/// Reads the settings; `authenticated`: whether the server authenticates its callers.
 pub(super) fn read(read: &mut Reader<'_>, authenticated: bool) -> ServerSettings {
     let host = read.parsed("NOETL_HOST", IpAddr::from([127, 0, 0, 1]), "an IP address, such as 127.0.0.1");
     let mut allowed_hosts = hosts(read);
@@ -56,7 +57,7 @@ pub(super) fn read(read: &mut Reader<'_>, authenticated: bool) -> ServerSettings
     }
 }
 
-/// Notes a problem if other machines can reach a server without authentication, unless a setting accepts that.
+/// Adds a problem if other machines can reach a server without authentication, unless a setting allows that.
 fn check_exposure(read: &mut Reader<'_>, host: IpAddr) {
     let accepted = read.sources.text("NOETL_UNAUTHENTICATED_HOST").map(str::to_owned);
     match accepted {
@@ -66,8 +67,8 @@ fn check_exposure(read: &mut Reader<'_>, host: IpAddr) {
         )),
         None if !host.is_loopback() => read.problem(format!(
             "NOETL_HOST is {host}, which other machines can reach, and callers are not authenticated; set \
-             NOETL_AUTH_TOKENS to a file of tokens, or NOETL_HOST to 127.0.0.1, or accept callers without authentication \
-             by NOETL_UNAUTHENTICATED_HOST={host}"
+             NOETL_AUTH_TOKENS to a file of tokens, or NOETL_HOST to 127.0.0.1, or allow callers without \
+             authentication with NOETL_UNAUTHENTICATED_HOST={host}"
         )),
         _ => {}
     }
@@ -106,7 +107,7 @@ fn health(read: &mut Reader<'_>) -> Option<SocketAddr> {
     address.ok()
 }
 
-/// Whether a text is written as browsers write origins.
+/// Returns whether a text is an origin in the form that browsers send.
 fn is_origin(text: &str) -> bool {
     let Ok(uri) = text.parse::<Uri>() else { return false };
     let parts = uri.scheme_str().zip(uri.authority());

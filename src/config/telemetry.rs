@@ -17,24 +17,24 @@ pub(super) const NAMES: [&str; 4] =
 pub struct TelemetrySettings {
     /// Export of spans; `None`: spans are not exported.
     pub otlp: Option<OtlpSettings>,
-    /// Least duration of a query or mutation that is logged as slow; zero: none is.
+    /// Minimum duration of a query or mutation that is logged as slow; zero: none is logged.
     pub slow_operation: Duration,
 }
 
-/// Collector that spans are exported to, by OTLP over HTTP.
+/// Settings of the export of spans to a collector, by OTLP over HTTP.
 #[derive(Clone)]
 pub struct OtlpSettings {
     /// URL that spans are posted to, such as `http://127.0.0.1:4318/v1/traces`.
     pub endpoint: String,
     /// Headers of each request, such as credentials.
     pub headers: HashMap<String, String>,
-    /// Share of the traces begun here that are exported, 0 to 1.
+    /// Share of the traces started by this server that are exported (0 to 1).
     pub sample_ratio: f64,
 }
 
 impl fmt::Debug for OtlpSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The headers are secret.
+        // The headers may contain secrets.
         f.debug_struct("OtlpSettings").field("sample_ratio", &self.sample_ratio).finish_non_exhaustive()
     }
 }
@@ -49,12 +49,12 @@ pub(super) fn read(read: &mut Reader<'_>) -> TelemetrySettings {
     }
 }
 
-/// The collector's address is that of OTLP over HTTP, whose spans have a path of their own.
+/// Reads the collector's address and returns the URL for spans, whose path is `/v1/traces`.
 fn endpoint(read: &mut Reader<'_>) -> Option<String> {
     let text = read.sources.text("NOETL_OTLP_ENDPOINT")?;
     let url = text.parse::<Url>().ok().filter(|url| ["http", "https"].contains(&url.scheme()));
     if url.is_none() {
-        read.problem("NOETL_OTLP_ENDPOINT is no URL; set it to a collector, such as http://127.0.0.1:4318");
+        read.problem("NOETL_OTLP_ENDPOINT is not a URL; set it to a collector, such as http://127.0.0.1:4318");
     }
     url.map(|_| format!("{}/v1/traces", text.trim_end_matches('/')))
 }
@@ -67,7 +67,7 @@ fn headers(read: &mut Reader<'_>) -> HashMap<String, String> {
     };
     let parsed: Option<HashMap<_, _>> = read.sources.list("NOETL_OTLP_HEADERS").into_iter().map(parse).collect();
     parsed.unwrap_or_else(|| {
-        read.problem("NOETL_OTLP_HEADERS holds no headers; write them as name=value, separated by commas");
+        read.problem("NOETL_OTLP_HEADERS is not a list of headers; write them as name=value, separated by commas");
         HashMap::new()
     })
 }

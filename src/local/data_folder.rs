@@ -1,10 +1,11 @@
-//! The folder that Postgres keeps its data in, and the user whom it runs as.
+//! The data folder of Postgres, and the user that Postgres runs as.
 //!
 //! Guarantees:
-//! - A folder named `data` is complete: initdb fills a folder beside it, which is then renamed.
-//! - Postgres refuses to run as root. Started by root, it runs as the owner of the existing data, else as
-//!   `postgres`, else as `nobody`. When that user can't get to the folder (a project under /root), the data is in
-//!   `/var/lib/noetl-graphql`, and `data` is a link to it. Without the link, what is there counts as deleted.
+//! - A folder named `data` is complete: initdb fills another folder, which is then renamed.
+//! - Postgres refuses to run as root. If this process runs as root, Postgres runs as the owner of the existing data,
+//!   else as `postgres`, else as `nobody`. If that user can't open the folder (such as a project under /root), the data
+//!   is in `/var/lib/noetl-graphql`, and `data` is a link to it. If the link is missing, the next start deletes that
+//!   data.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -20,20 +21,20 @@ use super::guarded::{Guarded, Launch, shell, tail};
 use super::leftovers;
 use super::programs::PostgresPrograms;
 
-/// Where the data goes that its user can't get to: as lasting as the project's own folder, unlike /var/tmp.
+/// Parent of the data folders whose configured place Postgres's user can't open. Unlike /var/tmp, it is not cleaned up.
 const REACHABLE_HOME: &str = "/var/lib/noetl-graphql";
 
-/// The place of one Postgres server's data.
+/// The data folder of a Postgres server.
 #[derive(Debug)]
 pub(super) struct DataFolder {
-    /// The folder of the server, ours: `data`, the log and the port are in it.
+    /// Folder that holds `data`, the log and the stored port; owned by this process's user.
     home: PathBuf,
-    /// Whom Postgres runs as, when not as ourselves.
+    /// User that Postgres runs as; absent: the user of this process.
     user: Option<User>,
 }
 
 impl DataFolder {
-    /// `home` is an absolute path without links.
+    /// Finds the user that Postgres runs as. `home` is an absolute path without links.
     pub(super) fn new(home: &Path) -> Result<Self, LocalError> {
         let owner = owner_of(&home.join("data"))?;
         let us = geteuid();
@@ -46,19 +47,19 @@ impl DataFolder {
         Ok(Self { home: home.to_owned(), user: None })
     }
 
-    /// The ids that the server's processes run with, when not ours.
+    /// Returns the user and group ids of the server's processes; absent: those of this process.
     pub(super) fn user(&self) -> Option<(Uid, Gid)> {
         self.user.as_ref().map(|user| (user.uid, user.gid))
     }
 
-    /// The major version of Postgres that made the data, if there is data.
+    /// Returns the major version of Postgres that created the data, if data exists.
     pub(super) fn made_by(&self) -> Option<String> {
         let version = fs::read_to_string(self.home.join("data/PG_VERSION")).ok()?;
         Some(version.trim().to_owned())
     }
 
-    /// The data's absolute path without links, made if there is none. Server processes that a killed run left in it
-    /// have ended.
+    /// Creates the data if it is missing, and returns its absolute path without links. Stops the server processes that
+    /// a killed run left in it.
     pub(super) async fn prepare(&self, programs: &PostgresPrograms, durable: bool) -> Result<PathBuf, LocalError> {
         let link = self.home.join("data");
         if self.made_by().is_some() {
@@ -74,11 +75,11 @@ impl DataFolder {
         remove_folder(&data)?;
         self.initdb(&parent, programs, durable).await?;
         if data != link {
-            // An empty folder or a dangling link may be in the way.
+            // The path may hold an empty folder or a dangling link.
             let _ = fs::remove_dir(&link);
             let _ = fs::remove_file(&link);
             symlink(&data, &link).map_err(LocalError::io("link", &link))?;
-            tracing::info!(data = %data.display(), "the project's folder is closed to PostgreSQL's user; data is kept here");
+            tracing::info!(data = %data.display(), "PostgreSQL's user can't open the data folder; using another one");
         }
         Ok(data)
     }
@@ -113,7 +114,7 @@ impl DataFolder {
         sync_folder(parent).map_err(LocalError::io("make", &data))
     }
 
-    /// The stand-in for the home: one folder per home, the same each time.
+    /// Returns the folder that replaces the home for the data. Each home has its own folder, always the same.
     async fn reachable_parent(&self) -> Result<PathBuf, LocalError> {
         let parent = Path::new(REACHABLE_HOME).join(name_for(&self.home));
         make_folder(&parent, 0o755)?;
@@ -131,7 +132,8 @@ impl DataFolder {
         })
     }
 
-    /// Tries it as that user: modes, access lists and mount options all have a say.
+    /// Returns whether Postgres's user can open the folder. Tries it as that user, because modes, access lists and
+    /// mount options all matter.
     async fn can_open(&self, folder: &Path) -> Result<bool, LocalError> {
         if self.user.is_none() {
             return Ok(true);
@@ -179,7 +181,8 @@ fn unprivileged(owner: Option<Uid>) -> Result<User, LocalError> {
         .ok_or(LocalError::NoUnprivilegedUser)
 }
 
-/// FNV-1a of the path: the same in every build, unlike the standard library's hashes.
+/// Returns the FNV-1a hash of the path as hexadecimal digits. It is the same in every build, unlike the hashes of the
+/// standard library.
 fn name_for(home: &Path) -> String {
     let hash = home
         .as_os_str()

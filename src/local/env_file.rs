@@ -1,6 +1,6 @@
-//! `<data-dir>/env`: how to reach the running servers, as lines that a POSIX shell can source.
+//! `<data-dir>/env`: the addresses of the running servers, as lines that a POSIX shell can source.
 //!
-//! It exists only while they run, and a reader never sees half of it.
+//! The file exists only while the servers run. It is replaced atomically, so a reader never sees a part of it.
 
 use std::fs;
 use std::io;
@@ -42,7 +42,7 @@ impl EnvFile {
 
 impl Drop for EnvFile {
     fn drop(&mut self) {
-        // Best effort: a stale file is removed by the next start.
+        // Best effort: the next start removes a stale file.
         let _ = self.remove();
     }
 }
@@ -57,7 +57,7 @@ mod tests {
     use super::shell_word;
 
     #[test]
-    fn a_shell_reads_a_value_back_unchanged() {
+    fn shell_word_quotes_values_only_where_needed() {
         assert_eq!(shell_word("postgres://noetl@127.0.0.1:1/db"), "postgres://noetl@127.0.0.1:1/db");
         assert_eq!(shell_word("a b"), "'a b'");
         assert_eq!(shell_word("it's $x"), r"'it'\''s $x'");

@@ -1,79 +1,79 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a private server could not be started or has ended. Each sentence says what to do about it.
+/// Reason why a private server could not be started or has ended. The messages tell the user what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LocalError {
-    /// No usable Postgres on this machine.
+    /// This machine has no usable Postgres.
     #[error(
         "PostgreSQL's server programs (version 13 or newer) were not found; install postgresql \
-         (apt-get install postgresql, brew install postgresql@16) or run `make run`, which does"
+         (apt-get install postgresql, brew install postgresql@16) or run `make run`, which installs it"
     )]
     PostgresMissing,
 
-    /// The data needs another major version than the ones that are installed.
+    /// The major version that created the data is not installed.
     #[error(
-        "the data in {} was made by PostgreSQL {made_by}, which is not installed here; install postgresql {made_by}, \
-         or delete the folder to start afresh", folder.display()
+        "the data in {} was created by PostgreSQL {made_by}, which is not installed; install postgresql {made_by}, \
+         or delete the folder to start with empty databases", folder.display()
     )]
     PostgresVersion {
-        /// The folder with the data.
+        /// Folder of the data.
         folder: PathBuf,
-        /// The major version in the folder's `PG_VERSION`.
+        /// Major version in the folder's `PG_VERSION`.
         made_by: String,
     },
 
-    /// No usable nats-server on this machine.
+    /// This machine has no usable nats-server.
     #[error(
         "nats-server (version 2.9 or newer) was not found; install it (apt-get install nats-server, \
-         brew install nats-server, or https://nats.io/download) or run `make run`, which does"
+         brew install nats-server, or https://nats.io/download) or run `make run`, which installs it"
     )]
     NatsMissing,
 
     /// Another process uses the data directory.
     #[error(
-        "{} is in use by another noetl-graphql{holder}; stop that one, or choose another folder with --data-dir",
+        "{} is in use by another noetl-graphql process{holder}; stop it, or choose another folder with --data-dir",
         folder.display()
     )]
     InUse {
         /// The data directory.
         folder: PathBuf,
-        /// ` (process 123)`, when known.
+        /// Pid of the other process as ` (123)`; empty if it is unknown.
         holder: String,
     },
 
     /// The data belongs to another user of the machine.
     #[error(
-        "{} belongs to another user; start as that user, delete the folder to start afresh, or choose another one \
-         with --data-dir", folder.display()
+        "{} belongs to another user; start as that user, delete the folder to start with empty databases, or choose \
+         another folder with --data-dir", folder.display()
     )]
     ForeignData {
         /// The folder with the data.
         folder: PathBuf,
     },
 
-    /// Started by root on a machine without an unprivileged user to run Postgres.
+    /// The process runs as root, and the machine has no unprivileged user to run Postgres.
     #[error(
         "PostgreSQL refuses to run as root, and this machine has neither a user `postgres` nor `nobody`; \
          start as a normal user"
     )]
     NoUnprivilegedUser,
 
-    /// Started by root, and the unprivileged user can't open the folder.
+    /// The process runs as root, and the unprivileged user can't open the folder.
     #[error(
-        "PostgreSQL runs as the user `{user}`, who can't open {}; choose a folder that `{user}` can open \
+        "PostgreSQL runs as the user `{user}`, which can't open {}; choose a folder that `{user}` can open \
          with --data-dir (for example /var/tmp/noetl)", folder.display()
     )]
     Unreachable {
         /// The folder with the data.
         folder: PathBuf,
-        /// The user whom Postgres runs as.
+        /// User that Postgres runs as.
         user: String,
     },
 
-    /// A port that was asked for is taken.
-    #[error("port {port} of 127.0.0.1, asked for {server}, is in use; free it or choose another one")]
+    /// The requested port is in use.
+    #[error("port {port} of 127.0.0.1, requested for {server}, is in use; free it or choose another one")]
     PortTaken {
         /// The server that needs the port.
         server: &'static str,
@@ -81,7 +81,7 @@ pub enum LocalError {
         port: u16,
     },
 
-    /// A server or a program of it ended when it should not have.
+    /// A server, or one of its programs, ended unexpectedly.
     #[error("{server} ended ({how}); its log, {}, ends with:\n{tail}", log.display())]
     Ended {
         /// The program.
@@ -99,7 +99,7 @@ pub enum LocalError {
     NotReady {
         /// The program.
         server: &'static str,
-        /// How long it was given.
+        /// Time that the server had to become ready, in seconds.
         seconds: u64,
         /// The log file.
         log: PathBuf,
@@ -108,16 +108,16 @@ pub enum LocalError {
     },
 
     /// The databases could not be created.
-    #[error("the databases could not be created; psql said:\n{message}")]
+    #[error("the databases could not be created; psql printed:\n{message}")]
     CreateDatabases {
-        /// What psql printed.
+        /// Error output of psql.
         message: String,
     },
 
     /// A file or process operation failed.
     #[error("could not {action} {}: {source}", path.display())]
     Io {
-        /// What was tried, to be followed by the path.
+        /// Verb of the message, such as `open`; the path follows it.
         action: &'static str,
         /// The file or program.
         path: PathBuf,
@@ -127,7 +127,7 @@ pub enum LocalError {
 }
 
 impl LocalError {
-    /// For `map_err`: what was tried, and on which path.
+    /// Returns a function for `map_err` that adds the attempted action and its path.
     pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io { action, path, source }

@@ -1,11 +1,11 @@
-//! A server program that can't outlive us.
+//! Runs a server program that can't outlive this process.
 //!
-//! Each server is the child of a small shell script, its watchdog, whose standard input is a pipe that only this
-//! process holds open. The kernel closes the pipe when this process ends, even by kill -9, and then the watchdog
-//! stops the server. Letting go of the pipe is also how a server is stopped on purpose, so there is one way down.
+//! Each server is the child of a small shell script, its watchdog. The watchdog's standard input is a pipe that only
+//! this process holds open. The kernel closes the pipe when this process ends, even by kill -9, and then the watchdog
+//! stops the server. To stop a server on purpose, this process closes the pipe too.
 //!
-//! The watchdog and the server are a process group of their own: Ctrl-C in a terminal reaches only us, and we
-//! stop the servers after we have stopped using them.
+//! The watchdog and the server have a process group of their own. So Ctrl-C in a terminal reaches only this process,
+//! which stops the servers when it no longer uses them.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -23,22 +23,22 @@ use tokio::time::{Instant, sleep, timeout};
 use super::error::LocalError;
 use super::processes;
 
-/// What to run, and how to stop it.
+/// A program to run, and the signals that stop it.
 #[derive(Debug)]
 pub(super) struct Launch<'a> {
-    /// The name for messages.
+    /// Name of the server in messages.
     pub(super) server: &'static str,
     pub(super) program: &'a Path,
     pub(super) arguments: Vec<OsString>,
-    /// Whom to run as, when not as ourselves.
+    /// User and group of the program; absent: those of this process.
     pub(super) user: Option<(Uid, Gid)>,
-    /// The file that takes what the program prints; made anew.
+    /// File for the program's output; overwritten.
     pub(super) log: &'a Path,
-    /// The signal that asks the program to stop, and the one for when it does not.
+    /// Signal that asks the program to stop, and the signal that is sent if the program does not stop in time.
     pub(super) stop_signals: (Signal, Signal),
 }
 
-/// A running program under its watchdog. Dropping it stops the program without waiting.
+/// A running program under its watchdog. Dropping the value stops the program without waiting.
 #[derive(Debug)]
 pub(super) struct Guarded {
     server: &'static str,
@@ -48,7 +48,8 @@ pub(super) struct Guarded {
     log: PathBuf,
 }
 
-/// `$1`, `$2`: the signals' names. `$3`: how long the program may take to stop, in seconds. Then the command.
+/// Shell script of the watchdog. `$1`, `$2`: names of the signals. `$3`: time that the program may take to stop, in
+/// seconds. Then the command.
 const WATCHDOG: &str = r#"
 polite=$1 forced=$2 patience=$3
 shift 3
@@ -105,7 +106,7 @@ impl Guarded {
         self.watchdog.wait().await
     }
 
-    /// Waits until the program ends, and tells that as an error. Cancel safe.
+    /// Waits until the program ends, and returns that as an error. Cancel safe.
     pub(super) async fn wait_exit(&mut self) -> LocalError {
         let how = match self.wait().await {
             Ok(status) => described(status),
@@ -114,7 +115,7 @@ impl Guarded {
         LocalError::Ended { server: self.server, how, log: self.log.clone(), tail: tail(&self.log) }
     }
 
-    /// The error for a program that runs but does not do its work.
+    /// Returns the error for a program that runs but does not accept clients.
     pub(super) fn not_ready(&self, limit: Duration) -> LocalError {
         LocalError::NotReady {
             server: self.server,
@@ -124,7 +125,7 @@ impl Guarded {
         }
     }
 
-    /// Asks the program to stop, and kills it when it takes too long.
+    /// Asks the program to stop, and kills it if it takes too long.
     pub(super) async fn stop(&mut self) {
         self.resume();
         drop(self.lifeline.take());
@@ -134,18 +135,18 @@ impl Guarded {
         }
     }
 
-    /// Kills the program and its children at once, as a crash of the machine would.
+    /// Kills the program and its children immediately, to simulate a crash of the machine.
     pub(super) async fn kill_9(&mut self) {
-        // A frozen program starts no further children, so none is missed.
+        // A stopped program starts no more children, so the list is complete.
         self.pause().await;
         for pid in self.family() {
             let _ = kill(pid, Signal::SIGKILL);
         }
-        // The watchdog ends with its program, and nothing holds up a killed one.
+        // The watchdog ends when its program ends, and a killed program ends immediately.
         let _ = self.watchdog.wait().await;
     }
 
-    /// Freezes the program and its children: connections stay open and nothing answers once this returns.
+    /// Freezes the program and its children: when this returns, connections stay open but get no response.
     pub(super) async fn pause(&mut self) {
         if self.is_running() {
             let _ = kill(self.pid, Signal::SIGSTOP);
@@ -164,7 +165,8 @@ impl Guarded {
         }
     }
 
-    /// The program and its children; nobody once it has ended, because its pid may belong to somebody else then.
+    /// Returns the pids of the program and its children. Empty after the program has ended, because another process may
+    /// have its pid by then.
     fn family(&mut self) -> Vec<Pid> {
         if !self.is_running() {
             return Vec::new();
@@ -179,8 +181,8 @@ impl Guarded {
     }
 }
 
-/// A shell in a fixed environment: neither `PGOPTIONS` nor a translated message of the user's gets in. It works in
-/// the root folder, because another user may not be able to open ours.
+/// Returns a shell command with a fixed environment, so that the user's `PGOPTIONS` and locale have no effect. Its
+/// working directory is `/`, because the other user may be unable to open the current one.
 pub(super) fn shell(user: Option<(Uid, Gid)>) -> Command {
     let mut command = Command::new("/bin/sh");
     command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin").env("LC_ALL", "C").current_dir("/");
@@ -190,7 +192,7 @@ pub(super) fn shell(user: Option<(Uid, Gid)>) -> Command {
     command
 }
 
-/// Waits until the signal to stop has had its effect. A process in the middle of a disk access takes it afterwards.
+/// Waits until the process is stopped, for at most 5 seconds. A process in a disk access stops only after it.
 async fn stopped(pid: Pid) {
     let deadline = Instant::now() + Duration::from_secs(5);
     while !processes::is_stopped(pid) && Instant::now() < deadline {
@@ -198,7 +200,7 @@ async fn stopped(pid: Pid) {
     }
 }
 
-/// The last lines of a log, short enough for an error message.
+/// Returns the last lines of a log, short enough for an error message.
 pub(super) fn tail(log: &Path) -> String {
     let text = last_bytes(log, 4096).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
@@ -223,7 +225,7 @@ async fn first_line_as_pid(watchdog: &mut Child) -> io::Result<Pid> {
     line.trim().parse().map(Pid::from_raw).map_err(|_| io::Error::other("its watchdog did not start"))
 }
 
-/// A shell reports a signal as 128 plus its number.
+/// Describes an exit status. A shell reports a signal as 128 plus its number.
 fn described(status: ExitStatus) -> String {
     match status.code() {
         Some(code) if code > 128 => match Signal::try_from(code - 128) {
@@ -234,7 +236,7 @@ fn described(status: ExitStatus) -> String {
     }
 }
 
-/// As `kill -s` wants it.
+/// Returns the signal's name in the form that `kill -s` expects.
 fn signal_name(signal: Signal) -> &'static str {
     let name = signal.as_str();
     name.strip_prefix("SIG").unwrap_or(name)

@@ -1,7 +1,7 @@
-//! Stops what a killed run left behind.
+//! Stops the processes of a previous run that was killed.
 //!
-//! A pid file is only a hint: its process may have ended and its number may belong to somebody else by now. So a
-//! process is signalled only while its command line names our folder.
+//! A pid file is only a hint: its process may have ended, and another process may have its pid. So a process is
+//! signalled only if its command line names the data folder.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,15 +14,16 @@ use super::processes;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Stops the process named in the first line of the pid file, when its command line names the folder: politely
-/// first, then by force. Then the file goes too: Postgres refuses to start while its number is any process's.
+/// Stops the process in the first line of the pid file if its command line names the folder: first with the signal
+/// `polite`, then with SIGKILL. Then removes the file, because Postgres does not start while a process has the pid in
+/// it.
 pub(super) async fn stop_leftover(server: &'static str, pid_file: &Path, folder: &Path, polite: Signal) {
     let Some(pid) = pid_in(pid_file) else { return };
     let is_gone = || !processes::names_path(pid, folder);
     if !is_gone() {
         tracing::info!(server, %pid, "stopping the server that a killed run left behind");
         for signal in [Signal::SIGCONT, polite] {
-            // A process that is gone already is what we want.
+            // The process may have ended already.
             let _ = kill(pid, signal);
         }
         if !wait_until(is_gone).await {
@@ -31,12 +32,12 @@ pub(super) async fn stop_leftover(server: &'static str, pid_file: &Path, folder:
         }
     }
     if is_gone() {
-        // A server that stopped politely has removed it.
+        // A server that stopped by itself has removed the file.
         let _ = std::fs::remove_file(pid_file);
     }
 }
 
-/// Kills the processes that work in the folder although their server is gone.
+/// Kills the processes whose working directory is the folder, after their server has ended.
 pub(super) async fn kill_orphans(folder: &Path) {
     let none_left = || {
         let orphans = processes::working_in(folder);
@@ -48,7 +49,7 @@ pub(super) async fn kill_orphans(folder: &Path) {
     wait_until(none_left).await;
 }
 
-/// The pid in the first line of the file.
+/// Returns the pid in the first line of the file.
 pub(super) fn pid_in(pid_file: &Path) -> Option<Pid> {
     let text = std::fs::read_to_string(pid_file).ok()?;
     let pid = text.lines().next()?.trim().parse().ok()?;

@@ -1,4 +1,5 @@
-//! One process per data directory. The kernel releases the lock when its holder ends, however it ends.
+//! Lock of a data directory: one process at a time may use it. The kernel releases the lock when the holder ends, also
+//! after kill -9.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
@@ -42,7 +43,7 @@ fn write_holder(file: &mut File) -> std::io::Result<()> {
 fn read_holder(file: &mut File) -> String {
     let mut text = String::new();
     match file.read_to_string(&mut text) {
-        Ok(_) if !text.trim().is_empty() => format!(" (process {})", text.trim()),
+        Ok(_) if !text.trim().is_empty() => format!(" ({})", text.trim()),
         _ => String::new(),
     }
 }

@@ -3,12 +3,12 @@
 //! Guarantees:
 //! - Everything lives under one data directory; two processes can't use the same one (`lock`), and servers of
 //!   different directories never share a port.
-//! - A second start finds the data, and as a rule the ports, of the first.
+//! - A second start uses the data of the first, and its ports if they are free.
 //! - The servers stop when [`LocalServers::stop`] is called, when the value is dropped, and when this process is
-//!   killed (`guarded`). What a crash of the whole machine left behind is cleaned up by the next start (`leftovers`).
-//! - A server that ends on its own is noticed: [`LocalServers::wait_exit`].
+//!   killed (`guarded`). After a crash of the machine, the next start cleans up (`leftovers`).
+//! - [`LocalServers::wait_exit`] reports a server that ends by itself.
 //!
-//! Postgres trusts every connection that comes over the loopback interface: this is for development only.
+//! For development only: Postgres trusts every connection over the loopback interface.
 
 mod data_folder;
 mod env_file;
@@ -35,21 +35,21 @@ pub use self::postgres::{Postgres, PostgresOptions};
 use self::env_file::EnvFile;
 use self::lock::DataDirLock;
 
-/// What to start.
+/// Options of the private servers.
 #[derive(Clone, Debug)]
 pub struct LocalOptions {
-    /// The folder that holds all data; it is made when missing.
+    /// Folder of all data; created if it is missing.
     pub data_dir: PathBuf,
-    /// How many shard databases to have, beside the cluster database.
+    /// Number of shard databases, in addition to the cluster database.
     pub shards: u16,
-    /// The folder of Postgres' programs (`initdb`, `postgres`, `psql`); searched for when absent.
+    /// Folder of the PostgreSQL programs (`initdb`, `postgres`, `psql`); searched for if absent.
     pub postgres_bin: Option<PathBuf>,
-    /// The `nats-server` program; searched for when absent.
+    /// Path of the program `nats-server`; searched for if absent.
     pub nats_program: Option<PathBuf>,
 }
 
 impl LocalOptions {
-    /// Options with the programs found on this machine.
+    /// Returns options that use the programs installed on this machine.
     pub fn new(data_dir: impl Into<PathBuf>, shards: u16) -> Self {
         Self { data_dir: data_dir.into(), shards, postgres_bin: None, nats_program: None }
     }
@@ -57,19 +57,19 @@ impl LocalOptions {
 
 /// A running pair of servers with the databases of one deployment.
 ///
-/// Dropping it stops the servers too, without waiting for them.
+/// Dropping the value also stops the servers, without waiting for them.
 #[derive(Debug)]
 pub struct LocalServers {
     postgres: Postgres,
     nats: NatsServer,
     shards: u16,
     env: EnvFile,
-    // Released last: fields drop in order.
+    // Released last, because fields are dropped in order.
     _lock: DataDirLock,
 }
 
 impl LocalServers {
-    /// Starts both servers, creates the databases that are missing, and writes the env file.
+    /// Starts both servers, creates the missing databases, and writes the env file.
     pub async fn start(options: &LocalOptions) -> Result<Self, LocalError> {
         let data_dir = prepared(&options.data_dir)?;
         let lock = DataDirLock::acquire(&data_dir)?;
@@ -106,44 +106,44 @@ impl LocalServers {
         Ok(servers)
     }
 
-    /// The address of the cluster database.
+    /// Returns the DSN of the cluster database.
     pub fn cluster_dsn(&self) -> String {
         self.postgres.dsn(CLUSTER_DATABASE)
     }
 
-    /// The addresses of the shard databases, shard 0 first.
+    /// Returns the DSNs of the shard databases, shard 0 first.
     pub fn shard_dsns(&self) -> Vec<String> {
         self.shard_databases().iter().map(|database| self.postgres.dsn(database)).collect()
     }
 
-    /// The address of the NATS server.
+    /// Returns the URL of the NATS server.
     pub fn nats_url(&self) -> String {
         self.nats.url()
     }
 
-    /// The private Postgres server.
+    /// Returns the private Postgres server.
     pub fn postgres(&mut self) -> &mut Postgres {
         &mut self.postgres
     }
 
-    /// The private NATS server.
+    /// Returns the private NATS server.
     pub fn nats(&mut self) -> &mut NatsServer {
         &mut self.nats
     }
 
-    /// The file of `KEY=value` lines that says how to reach what runs here.
+    /// Returns the path of the env file: `KEY=value` lines with the addresses of the servers.
     pub fn env_file(&self) -> &Path {
         self.env.path()
     }
 
-    /// Adds the port on which the application listens to the env file, for psql, a second replica or a test.
+    /// Adds the application's port to the env file.
     pub fn publish_port(&self, port: u16) -> Result<(), LocalError> {
         let mut settings = self.settings();
         settings.push(("NOETL_PORT", port.to_string()));
         self.env.write(&settings)
     }
 
-    /// Waits until a server ends on its own, and says which and why. Cancel safe.
+    /// Waits until a server ends by itself, and returns that as an error. Cancel safe.
     pub async fn wait_exit(&mut self) -> LocalError {
         tokio::select! {
             error = self.postgres.wait_exit() => error,
@@ -151,10 +151,10 @@ impl LocalServers {
         }
     }
 
-    /// Stops both servers and removes the env file. Takes some seconds at most, then the servers are killed.
+    /// Stops both servers and removes the env file. A server that does not stop within some seconds is killed.
     pub async fn stop(mut self) {
         if let Err(error) = self.env.remove() {
-            tracing::warn!(%error, "the env file of the stopped servers is still there");
+            tracing::warn!(%error, "could not remove the env file of the stopped servers");
         }
         tokio::join!(self.postgres.stop(), self.nats.stop());
     }
@@ -181,15 +181,16 @@ impl LocalServers {
 
 const CLUSTER_DATABASE: &str = "noetl_cluster";
 
-/// Makes the folder and returns its absolute path without links, the form in which leftovers are recognised.
+/// Creates the folder and returns its absolute path without symbolic links. Leftover processes are recognised by this
+/// form of the path.
 fn prepared(folder: &Path) -> Result<PathBuf, LocalError> {
     std::fs::create_dir_all(folder).map_err(LocalError::io("create the folder", folder))?;
     open_when_empty(folder).map_err(LocalError::io("open the folder", folder))?;
     folder.canonicalize().map_err(LocalError::io("open the folder", folder))
 }
 
-/// Root's Postgres runs as another user, who has to get through. A folder is ours to open as long as it is empty,
-/// as `mktemp -d` makes it.
+/// Makes an empty folder accessible to other users if this process runs as root, because Postgres then runs as another
+/// user. Folders that hold files keep their mode.
 fn open_when_empty(folder: &Path) -> std::io::Result<()> {
     if geteuid().is_root() && std::fs::read_dir(folder)?.next().is_none() {
         let mode = std::fs::metadata(folder)?.permissions().mode();

@@ -16,22 +16,22 @@ use super::port::{KeptPort, is_free};
 use super::programs::find_nats;
 
 const SERVER: &str = "nats-server";
-/// Long enough for JetStream to check big streams after a crash.
+/// Time limit of a start; long enough for JetStream to check large streams after a crash.
 const START_LIMIT: Duration = Duration::from_mins(1);
 
-/// What to start.
+/// Options of a private nats-server.
 #[derive(Clone, Debug)]
 pub struct NatsOptions {
-    /// The folder for the streams, the log and the port; it is made when missing.
+    /// Folder of the streams, the log and the stored port; created if it is missing.
     pub data_dir: PathBuf,
-    /// A fixed port. Absent: the one of last time, or any free one.
+    /// Fixed port; absent: the port of the last run if it is free, else any free one.
     pub port: Option<u16>,
-    /// The `nats-server` program; searched for when absent.
+    /// Path of the program `nats-server`; searched for if absent.
     pub program: Option<PathBuf>,
 }
 
 impl NatsOptions {
-    /// Options with any port and the installed program.
+    /// Returns options with any port and the installed program.
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
         Self { data_dir: data_dir.into(), port: None, program: None }
     }
@@ -39,14 +39,14 @@ impl NatsOptions {
 
 /// A running server with JetStream on 127.0.0.1, without authentication.
 ///
-/// Dropping it stops the server too, without waiting for it.
+/// Dropping the value also stops the server, without waiting for it.
 #[derive(Debug)]
 pub struct NatsServer {
     plan: Plan,
     process: Guarded,
 }
 
-/// All that a restart needs.
+/// Everything that a restart needs.
 #[derive(Debug)]
 struct Plan {
     program: PathBuf,
@@ -57,7 +57,7 @@ struct Plan {
 }
 
 impl NatsServer {
-    /// Stops what a killed run left behind, and starts the server.
+    /// Stops the server of a killed run, and starts a new one.
     pub async fn start(options: NatsOptions) -> Result<Self, LocalError> {
         let home = super::prepared(&options.data_dir)?;
         let kept = KeptPort::in_folder(&home);
@@ -68,7 +68,7 @@ impl NatsServer {
         let mut plan =
             Plan { program, store, pid_file, log: home.join("log"), port: kept.choose(SERVER, options.port)? };
         let process = match plan.start().await {
-            // Somebody was faster at the port.
+            // Another process took the port first.
             Err(_) if options.port.is_none() && !is_free(plan.port) => {
                 plan.port = kept.choose(SERVER, None)?;
                 plan.start().await?
@@ -79,32 +79,32 @@ impl NatsServer {
         Ok(Self { plan, process })
     }
 
-    /// The server's address.
+    /// Returns the server's URL.
     pub fn url(&self) -> String {
         format!("nats://127.0.0.1:{}", self.plan.port)
     }
 
-    /// The port on 127.0.0.1.
+    /// Returns the port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.plan.port
     }
 
-    /// Waits until the server ends on its own, and says why. Cancel safe.
+    /// Waits until the server ends by itself, and returns that as an error. Cancel safe.
     pub async fn wait_exit(&mut self) -> LocalError {
         self.process.wait_exit().await
     }
 
-    /// Stops the server; its streams are on disk.
+    /// Stops the server; its streams stay on disk.
     pub async fn stop(&mut self) {
         self.process.stop().await;
     }
 
-    /// Kills the server at once.
+    /// Kills the server immediately.
     pub async fn kill_9(&mut self) {
         self.process.kill_9().await;
     }
 
-    /// Freezes the server: connections stay open and nothing answers once this returns.
+    /// Freezes the server: when this returns, connections stay open but get no response.
     pub async fn pause(&mut self) {
         self.process.pause().await;
     }
@@ -114,7 +114,7 @@ impl NatsServer {
         self.process.resume();
     }
 
-    /// Stops the server if it runs, and starts it at the same port.
+    /// Stops the server if it runs, and starts it on the same port.
     pub async fn restart(&mut self) -> Result<(), LocalError> {
         self.stop().await;
         self.process = self.plan.start().await?;
@@ -159,14 +159,16 @@ impl Plan {
         Ok(process)
     }
 
-    /// A client is greeted, and by this server: the pid file is this process's.
+    /// Returns whether this server accepts clients. The pid file must name this process, since another server may have
+    /// the port.
     async fn is_ready(&self, process: &Guarded) -> bool {
         pid_in(&self.pid_file) == Some(process.pid())
             && matches!(timeout(Duration::from_secs(1), greets(self.port)).await, Ok(Ok(true)))
     }
 }
 
-/// A NATS server opens with a line `INFO {…}`, which says whether JetStream is on.
+/// Returns whether a NATS server with JetStream listens on the port. A NATS server first sends a line `INFO {…}`, which
+/// says whether JetStream is enabled.
 async fn greets(port: u16) -> std::io::Result<bool> {
     let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
     let mut line = String::new();

@@ -1,4 +1,4 @@
-//! Ports of the private servers: a given one, else the one of last time, else any free one.
+//! Ports of the private servers: the requested port, else the port of the last run, else any free port.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::LocalError;
 
-/// Where the port of last time is kept.
+/// The file that stores the port of the last run.
 #[derive(Debug)]
 pub(super) struct KeptPort {
     file: PathBuf,
@@ -17,8 +17,8 @@ impl KeptPort {
         Self { file: folder.join("port") }
     }
 
-    /// A port that was free a moment ago. Another process may take it before the server binds it, so a start that
-    /// fails asks again.
+    /// Returns a port that is free. Another process may take it before the server binds it, so a start that fails
+    /// chooses again.
     pub(super) fn choose(&self, server: &'static str, asked: Option<u16>) -> Result<u16, LocalError> {
         if let Some(port) = asked {
             return if is_free(port) { Ok(port) } else { Err(LocalError::PortTaken { server, port }) };

@@ -19,29 +19,29 @@ use super::port::{KeptPort, is_free};
 use super::programs::PostgresPrograms;
 
 const SERVER: &str = "PostgreSQL";
-/// Long enough for the recovery of a crashed server.
+/// Time limit of a start; long enough for the recovery of a crashed server.
 const START_LIMIT: Duration = Duration::from_mins(1);
 
-/// What to start.
+/// Options of a private Postgres server.
 #[derive(Clone, Debug)]
 pub struct PostgresOptions {
-    /// The folder for the data, the log and the port; it is made when missing.
+    /// Folder of the data, the log and the stored port; created if it is missing.
     pub data_dir: PathBuf,
-    /// A fixed port. Absent: the one of last time, or any free one.
+    /// Fixed port; absent: the port of the last run if it is free, else any free one.
     pub port: Option<u16>,
     /// Server settings, as in `postgresql.conf`.
     pub settings: Vec<(String, String)>,
-    /// The folder of `initdb`, `postgres` and `psql`; searched for when absent.
+    /// Folder of `initdb`, `postgres` and `psql`; searched for if absent.
     pub programs: Option<PathBuf>,
 }
 
 impl PostgresOptions {
-    /// Options with any port, the default settings and the newest installed version.
+    /// Returns options with any port, the default settings and the newest installed version.
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
         Self { data_dir: data_dir.into(), port: None, settings: Vec::new(), programs: None }
     }
 
-    /// Without fsync, a lasting copy on disk is not wanted at any other place either.
+    /// Returns whether the data must survive a crash of the machine; false if the settings turn `fsync` off.
     fn durable(&self) -> bool {
         !self.settings.iter().any(|(name, value)| name == "fsync" && matches!(&**value, "off" | "false" | "no" | "0"))
     }
@@ -49,14 +49,14 @@ impl PostgresOptions {
 
 /// A running server that trusts the superuser `noetl` on 127.0.0.1. It has no Unix socket.
 ///
-/// Dropping it stops the server too, without waiting for it.
+/// Dropping the value also stops the server, without waiting for it.
 #[derive(Debug)]
 pub struct Postgres {
     plan: Plan,
     process: Guarded,
 }
 
-/// All that a restart needs.
+/// Everything that a restart needs.
 #[derive(Debug)]
 struct Plan {
     programs: PostgresPrograms,
@@ -68,7 +68,7 @@ struct Plan {
 }
 
 impl Postgres {
-    /// Makes the data if there is none, stops what a killed run left behind, and starts the server.
+    /// Creates the data folder if it is missing, stops the processes of a killed run, and starts the server.
     pub async fn start(options: PostgresOptions) -> Result<Self, LocalError> {
         let home = super::prepared(&options.data_dir)?;
         let folder = DataFolder::new(&home)?;
@@ -85,7 +85,7 @@ impl Postgres {
             settings: options.settings,
         };
         let process = match plan.start().await {
-            // Somebody was faster at the port.
+            // Another process took the port first.
             Err(_) if options.port.is_none() && !is_free(plan.port) => {
                 plan.port = kept.choose(SERVER, None)?;
                 plan.start().await?
@@ -96,17 +96,17 @@ impl Postgres {
         Ok(Self { plan, process })
     }
 
-    /// The address of a database.
+    /// Returns the DSN of a database.
     pub fn dsn(&self, database: &str) -> String {
         format!("postgres://noetl@127.0.0.1:{}/{database}", self.plan.port)
     }
 
-    /// The port on 127.0.0.1.
+    /// Returns the port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.plan.port
     }
 
-    /// Creates those of the databases that do not exist.
+    /// Creates the databases that do not exist yet.
     pub async fn create_databases(&self, names: &[String]) -> Result<(), LocalError> {
         let names: Vec<String> = names.iter().map(|name| format!("'{}'", name.replace('\'', "''"))).collect();
         self.plan
@@ -118,23 +118,23 @@ impl Postgres {
             .await
     }
 
-    /// Waits until the server ends on its own, and says why. Cancel safe.
+    /// Waits until the server ends by itself, and returns that as an error. Cancel safe.
     pub async fn wait_exit(&mut self) -> LocalError {
         self.process.wait_exit().await
     }
 
-    /// Fast shutdown: open transactions are rolled back and connections closed.
+    /// Stops the server by a fast shutdown: open transactions are rolled back and connections are closed.
     pub async fn stop(&mut self) {
         self.process.stop().await;
     }
 
-    /// Kills every process of the server, as a crash of the machine would.
+    /// Kills every process of the server, to simulate a crash of the machine.
     pub async fn kill_9(&mut self) {
         self.process.kill_9().await;
         kill_orphans(&self.plan.data).await;
     }
 
-    /// Freezes every process of the server: connections stay open and nothing answers once this returns.
+    /// Freezes every process of the server: when this returns, connections stay open but get no response.
     pub async fn pause(&mut self) {
         self.process.pause().await;
     }
@@ -144,7 +144,7 @@ impl Postgres {
         self.process.resume();
     }
 
-    /// Stops the server if it runs, and starts it at the same port.
+    /// Stops the server if it runs, and starts it on the same port.
     pub async fn restart(&mut self) -> Result<(), LocalError> {
         self.stop().await;
         self.process = self.plan.start().await?;
@@ -197,7 +197,8 @@ impl Plan {
         arguments
     }
 
-    /// A client can log in, and to this server: the pid file in the data folder is this process's.
+    /// Returns whether clients can log in to this server. The pid file in the data folder must name this process, since
+    /// another server may have the port.
     async fn is_ready(&self, process: &Guarded) -> bool {
         pid_in(&self.data.join("postmaster.pid")) == Some(process.pid())
             && matches!(timeout(Duration::from_secs(1), logs_in(self.port)).await, Ok(Ok(true)))
@@ -217,7 +218,7 @@ impl Plan {
             .spawn()
             .map_err(failed())?;
         if let Some(mut stdin) = psql.stdin.take() {
-            // When psql ends before it has read the script, its own words say why.
+            // If psql ends before it has read the script, its error output gives the reason.
             let _ = stdin.write_all(script.as_bytes()).await;
         }
         let output = psql.wait_with_output().await.map_err(failed())?;
@@ -228,8 +229,8 @@ impl Plan {
     }
 }
 
-/// Whether a startup message is answered with an authentication message (`R`). A server that is still starting
-/// answers with an error. See PostgreSQL's manual, "Message Formats", `StartupMessage`.
+/// Returns whether the server responds to a startup message with an authentication message (`R`). A server that is
+/// still starting responds with an error. See the PostgreSQL manual, "Message Formats", `StartupMessage`.
 async fn logs_in(port: u16) -> std::io::Result<bool> {
     const PROTOCOL_3_0: u32 = 0x0003_0000;
     let mut startup = Vec::new();
@@ -241,7 +242,7 @@ async fn logs_in(port: u16) -> std::io::Result<bool> {
     stream.write_all(&length.to_be_bytes()).await?;
     stream.write_all(&startup).await?;
     let accepted = stream.read_u8().await? == b'R';
-    // Leave as a client does, and read what was sent: otherwise the server logs a broken connection.
+    // Terminate the session and read all responses; otherwise the server logs a broken connection.
     stream.write_all(b"X\0\0\0\x04").await?;
     tokio::io::copy(&mut stream, &mut tokio::io::sink()).await?;
     Ok(accepted)

@@ -1,11 +1,11 @@
-//! What the operating system knows about running processes: `/proc` on Linux, `ps` elsewhere.
+//! Reads the state of running processes: from `/proc` on Linux, from `ps` on other systems.
 
 use std::path::Path;
 
 use nix::unistd::Pid;
 
-/// Whether the process runs a command line that names the path as one of its arguments. A process that has ended,
-/// is a zombie, or took over the number of another one does not.
+/// Returns whether the path is an argument of the process's command line. False for a process that has ended, for a
+/// zombie, and for a different process that has the same pid.
 #[cfg(target_os = "linux")]
 pub(super) fn names_path(pid: Pid, path: &Path) -> bool {
     use std::os::unix::ffi::OsStrExt;
@@ -13,14 +13,14 @@ pub(super) fn names_path(pid: Pid, path: &Path) -> bool {
         .is_ok_and(|line| line.split(|byte| *byte == 0).any(|argument| argument == path.as_os_str().as_bytes()))
 }
 
-/// Whether the process runs a command line that names the path.
+/// Returns whether the process's command line contains the path.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn names_path(pid: Pid, path: &Path) -> bool {
     ps(&["-ww", "-o", "command=", "-p", &pid.to_string()]).contains(&*path.to_string_lossy())
 }
 
-/// Whether every thread of the process is stopped, or it is gone. The kernel stops them one by one, after `kill`
-/// has returned.
+/// Returns whether every thread of the process is stopped, or the process has ended. The kernel stops the threads one
+/// by one, after `kill` has returned.
 #[cfg(target_os = "linux")]
 pub(super) fn is_stopped(pid: Pid) -> bool {
     std::fs::read_dir(format!("/proc/{pid}/task"))
@@ -32,20 +32,20 @@ pub(super) fn is_stopped(pid: Pid) -> bool {
         .all(|stopped| stopped)
 }
 
-/// Whether the process is stopped, or gone.
+/// Returns whether the process is stopped or has ended.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn is_stopped(pid: Pid) -> bool {
     let state = ps(&["-o", "state=", "-p", &pid.to_string()]);
     state.is_empty() || state.starts_with(['T', 'Z'])
 }
 
-/// The direct children of the process.
+/// Returns the direct children of the process.
 #[cfg(target_os = "linux")]
 pub(super) fn children(parent: Pid) -> Vec<Pid> {
     all().filter(|pid| parent_of(*pid) == Some(parent)).collect()
 }
 
-/// The direct children of the process.
+/// Returns the direct children of the process.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn children(parent: Pid) -> Vec<Pid> {
     ps(&["-A", "-o", "pid=,ppid="])
@@ -57,14 +57,15 @@ pub(super) fn children(parent: Pid) -> Vec<Pid> {
         .collect()
 }
 
-/// The processes whose working directory is the folder. Every process of a Postgres server works in its data
-/// folder, which tells the children of a dead postmaster from those of others.
+/// Returns the processes whose working directory is the folder. Every process of a Postgres server has its data folder
+/// as the working directory, so this finds the children of a postmaster that has ended.
 #[cfg(target_os = "linux")]
 pub(super) fn working_in(folder: &Path) -> Vec<Pid> {
     all().filter(|pid| std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == folder)).collect()
 }
 
-/// Not known without `/proc`. The children of a dead postmaster end on their own.
+/// Returns nothing: the working directory is unknown without `/proc`. The children of a dead postmaster end by
+/// themselves.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn working_in(_folder: &Path) -> Vec<Pid> {
     Vec::new()
@@ -82,7 +83,7 @@ fn all() -> impl Iterator<Item = Pid> {
 #[cfg(target_os = "linux")]
 fn parent_of(pid: Pid) -> Option<Pid> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // "pid (program) state parent …", where the program's name may hold spaces and brackets.
+    // "pid (program) state parent …"; the program's name may contain spaces and brackets.
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_whitespace().nth(1)?.parse().ok().map(Pid::from_raw)
 }

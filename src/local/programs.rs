@@ -10,7 +10,7 @@ use super::error::LocalError;
 const OLDEST_POSTGRES: u32 = 13;
 const OLDEST_NATS: (u32, u32) = (2, 9);
 
-/// One installed Postgres.
+/// An installed version of Postgres.
 #[derive(Clone, Debug)]
 pub(super) struct PostgresPrograms {
     bin: PathBuf,
@@ -18,10 +18,10 @@ pub(super) struct PostgresPrograms {
 }
 
 impl PostgresPrograms {
-    /// The newest of the installed ones, or the one that made the data.
+    /// Returns the newest installed version, or the version that created the data.
     ///
-    /// `given` is the only place to look at, when present. `made_by` is the major version of existing data in
-    /// `folder`, which no other version can read.
+    /// If `given` is present, only that folder is searched. `made_by` is the major version of existing data in
+    /// `folder`; no other version can read the data.
     pub(super) async fn find(given: Option<&Path>, made_by: Option<&str>, folder: &Path) -> Result<Self, LocalError> {
         let candidates = match given {
             Some(bin) => vec![bin.to_owned()],
@@ -48,7 +48,7 @@ impl PostgresPrograms {
         self.bin.join(program)
     }
 
-    /// The programs in the folder, when they are complete and new enough.
+    /// Returns the programs in the folder if they are complete and new enough.
     async fn in_folder(bin: &Path) -> Option<Self> {
         let server = bin.join("postgres").canonicalize().ok()?;
         let bin = server.parent()?.to_owned();
@@ -60,7 +60,7 @@ impl PostgresPrograms {
     }
 }
 
-/// Where nats-server is.
+/// Returns the path of nats-server.
 pub(super) async fn find_nats(given: Option<&Path>) -> Result<PathBuf, LocalError> {
     let candidates = match given {
         Some(program) => vec![program.to_owned()],
@@ -77,7 +77,7 @@ pub(super) async fn find_nats(given: Option<&Path>) -> Result<PathBuf, LocalErro
     Err(LocalError::NatsMissing)
 }
 
-/// Debian keeps it where a normal user's PATH does not lead.
+/// Places that the PATH of a normal user may not have: Debian installs the program in `/usr/sbin`.
 const NATS_PROGRAMS: [&str; 4] = [
     "/usr/sbin/nats-server",
     "/usr/local/sbin/nats-server",
@@ -107,13 +107,14 @@ async fn postgres_folders() -> Vec<PathBuf> {
     folders
 }
 
-/// `16` on Debian, `postgresql@16` with Homebrew, `pgsql-16` on Red Hat.
+/// Returns whether a folder of this name holds Postgres: `16` on Debian, `postgresql@16` with Homebrew, `pgsql-16` on
+/// Red Hat.
 fn names_postgres(folder: &OsStr) -> bool {
     let name = folder.to_string_lossy();
     name.starts_with("postgresql") || name.starts_with("pgsql") || name.parse::<f32>().is_ok()
 }
 
-/// Asks the shell, which knows the PATH that we were started with.
+/// Returns the program's path as the shell finds it in PATH.
 async fn on_path(program: &str) -> Option<PathBuf> {
     let output = Command::new("/bin/sh").args(["-c", r#"command -v "$1""#, "sh", program]).output().await.ok()?;
     let path = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim_end());
@@ -125,7 +126,8 @@ async fn version(program: &Path) -> Option<(u32, u32)> {
     parse_version(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// `postgres (PostgreSQL) 15.18 (Debian …)`, `postgres (PostgreSQL) 17beta1`, `nats-server: v2.9.10`.
+/// Parses a version such as `postgres (PostgreSQL) 15.18 (Debian …)`, `postgres (PostgreSQL) 17beta1` or
+/// `nats-server: v2.9.10`.
 fn parse_version(text: &str) -> Option<(u32, u32)> {
     let word = text
         .split_whitespace()

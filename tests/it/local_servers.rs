@@ -367,7 +367,7 @@ async fn data_of_another_major_version_is_refused_with_the_version() {
     fs::create_dir_all(&data).unwrap();
     fs::write(data.join("PG_VERSION"), "9.6\n").unwrap();
     let error = Postgres::start(postgres_in(&folder.path().join("postgres"))).await.unwrap_err();
-    assert!(error.to_string().contains("made by PostgreSQL 9.6"), "{error}");
+    assert!(error.to_string().contains("created by PostgreSQL 9.6"), "{error}");
     assert!(data.join("PG_VERSION").exists(), "the data was deleted");
 }
 

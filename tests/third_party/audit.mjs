@@ -1,4 +1,4 @@
-// The GraphQL-over-HTTP audits of graphql-http (https://github.com/graphql/graphql-http), against a live server.
+// Runs the GraphQL-over-HTTP audits of graphql-http (https://github.com/graphql/graphql-http) against a running server.
 // Usage: node audit.mjs [http://127.0.0.1:8082/graphql]
 
 import { serverAudits } from 'graphql-http';

@@ -1,6 +1,6 @@
-// Runs named checks one after the other and prints the failed ones and their number.
+// Runs named checks one after the other, and prints the failed ones and the counts.
 
-/** Milliseconds after which a check has failed. */
+/** Time limit of a check, in milliseconds. */
 const PATIENCE = 30_000;
 
 export function expect(holds, what) {
@@ -10,7 +10,7 @@ export function expect(holds, what) {
 function patient(check) {
   let timer;
   const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error('it did not end in time')), PATIENCE);
+    timer = setTimeout(() => reject(new Error('the check did not end in time')), PATIENCE);
   });
   return Promise.race([check(), late]).finally(() => clearTimeout(timer));
 }

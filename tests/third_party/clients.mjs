@@ -1,4 +1,4 @@
-// The public clients graphql-ws, graphql-sse and Apollo Client against a live server that asks for no tokens.
+// Tests the public clients graphql-ws, graphql-sse and Apollo Client against a running server without authentication.
 // Usage: node clients.mjs [http://127.0.0.1:8082/graphql]
 
 import { ApolloClient, HttpLink, InMemoryCache, gql } from '@apollo/client';
@@ -11,7 +11,7 @@ import { expect, run } from './checks.mjs';
 
 const url = process.argv[2] ?? 'http://127.0.0.1:8082/graphql';
 
-/** Runs an operation to its end and returns its results. */
+/** Runs an operation until it completes, and returns its results. */
 function collect(client, payload) {
   return new Promise((resolve, reject) => {
     const results = [];
@@ -24,7 +24,7 @@ function collect(client, payload) {
 }
 
 const checks = {
-  'graphql-ws runs a query to its completion': () => withWs(async (client) => {
+  'graphql-ws completes a query': () => withWs(async (client) => {
     const results = await collect(client, { query: '{ __typename }' });
     expect(results.length === 1 && typeof results[0].data.__typename === 'string', JSON.stringify(results));
   }),
@@ -32,7 +32,7 @@ const checks = {
     const [result] = await collect(client, { query: getIntrospectionQuery() });
     expect(!result.errors && result.data.__schema.types.length > 0, JSON.stringify(result.errors));
   }),
-  'graphql-ws is told of a validation error': () => withWs(async (client) => {
+  'graphql-ws receives a validation error': () => withWs(async (client) => {
     const errors = await collect(client, { query: '{ noSuchFieldAnywhere }' }).then(() => [], (errors) => errors);
     expect(errors[0]?.extensions?.code === 'GRAPHQL_VALIDATION_FAILED', JSON.stringify(errors));
   }),
@@ -40,20 +40,20 @@ const checks = {
     const runs = Array.from({ length: 50 }, () => collect(client, { query: '{ __typename }' }));
     expect((await Promise.all(runs)).every((results) => results.length === 1), 'a result is missing');
   }),
-  'graphql-ws pings and is answered': async () => {
+  'graphql-ws receives a pong for its ping': async () => {
     let answered;
     const pong = new Promise((resolve) => (answered = resolve));
     await withWs(() => pong, { keepAlive: 20, lazy: false, on: { pong: (received) => received && answered() } });
   },
-  'graphql-sse runs a query to its completion': () => withSse(async (client) => {
+  'graphql-sse completes a query': () => withSse(async (client) => {
     const results = await collect(client, { query: '{ __typename }' });
     expect(results.length === 1 && typeof results[0].data.__typename === 'string', JSON.stringify(results));
   }),
-  'graphql-sse is told of a validation error': () => withSse(async (client) => {
+  'graphql-sse receives a validation error': () => withSse(async (client) => {
     const [result] = await collect(client, { query: '{ noSuchFieldAnywhere }' });
     expect(result.errors?.[0].extensions.code === 'GRAPHQL_VALIDATION_FAILED', JSON.stringify(result));
   }),
-  '@apollo/client reads a subscription in parts, each as it comes': () => withApollo(async (client) => {
+  '@apollo/client receives each item of a subscription as it is sent': () => withApollo(async (client) => {
     const results = [];
     const query = gql('subscription { systemStatus(everySeconds: 1) { at } }');
     await new Promise((resolve, reject) => {
@@ -65,7 +65,7 @@ const checks = {
     });
     expect(results.every((result) => result.data?.systemStatus.at), JSON.stringify(results));
   }),
-  '@apollo/client is told of a validation error of a subscription': () => withApollo(async (client) => {
+  '@apollo/client receives a validation error of a subscription': () => withApollo(async (client) => {
     const query = gql('subscription { noSuchFieldAnywhere }');
     const result = await new Promise((resolve) => {
       client.subscribe({ query }).subscribe({ next: resolve, error: (error) => resolve({ error }) });

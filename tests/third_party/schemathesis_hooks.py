@@ -1,7 +1,7 @@
-"""What Schemathesis needs to know of this server: scalars, values that exist, and the checks.
+"""Configures Schemathesis for this server: values of the scalars, among them existing ids, and the check.
 
-A request is right if it ends in time without a status of 5xx and without the codes INTERNAL and TIMEOUT. Requests that the
-server refuses are as welcome as those that it carries out; the end of the run shows how many there were of each.
+A request passes if it ends in time, without a status of 5xx and without the codes INTERNAL and TIMEOUT. Refused
+requests pass too; at its end, the run prints the number of responses by code.
 """
 
 import atexit
@@ -28,7 +28,7 @@ def send(query):
 
 
 def existing_ids():
-    """Makes a subscription and some executions, and returns the ids of rows of every kind."""
+    """Creates a subscription and some executions, and returns ids of every kind of row."""
     path = SAMPLES[0]
     ids = [send(f'mutation {{ registerSubscription(input: {{path: "{path}"}}) {{ subscription {{ id }} }} }}')
            ["registerSubscription"]["subscription"]["id"]]
@@ -58,7 +58,7 @@ JSON = st.recursive(
 
 
 def literal(value):
-    """Returns JSON as the text of a GraphQL literal."""
+    """Returns a JSON value as a GraphQL literal."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{name}: {literal(field)}" for name, field in value.items()) + "}"
     if isinstance(value, list):
@@ -71,7 +71,7 @@ def scalar(name, values):
     schemathesis.graphql.scalar(name, values.map(node))
 
 
-# The first two are a subscription and an execution, which most fields ask for.
+# The first two ids are those of a subscription and an execution, which most fields require.
 scalar("ID", st.sampled_from(IDS) | st.sampled_from(IDS[:2]) | NUMBERS.map(str) | st.text(max_size=20))
 scalar("String", st.sampled_from(SAMPLES) | st.text(max_size=40))
 scalar("BigInt", NUMBERS.map(str) | NUMBERS | st.text(max_size=20))
@@ -87,7 +87,7 @@ def is_no_fault(ctx, response, case):
     errors = response.json().get("errors", [])
     codes = [error.get("extensions", {}).get("code") for error in errors]
     assert not {"INTERNAL", "TIMEOUT", None}.intersection(codes), errors
-    # The code of one item of several is in the data.
+    # In a batch, the code of each item is in the data.
     assert '"INTERNAL"' not in response.text, response.text[:1000]
     OUTCOMES.update(codes or ["ok"])
 

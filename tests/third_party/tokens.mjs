@@ -1,5 +1,6 @@
-// The public clients graphql-ws, graphql-sse and Apollo Client against a server that asks for tokens: they work with one,
-// are refused without one, and go on through a rotation, in which a second token is added and the first one removed.
+// Tests the public clients graphql-ws, graphql-sse and Apollo Client against a server that requires tokens. They work
+// with a valid token, are refused with a wrong one, and continue after a rotation: a second token is added, and the
+// first one is removed.
 // Usage: node tokens.mjs http://127.0.0.1:8082/graphql <token file> <noetl-graphql binary>
 
 import { execFileSync } from 'node:child_process';
@@ -31,7 +32,7 @@ function removeToken(subject) {
   renameSync(`${file}.next`, file);
 }
 
-/** Waits until the server knows a token. */
+/** Waits until the server accepts a token. */
 async function known(token) {
   const init = { method: 'POST', body: JSON.stringify({ query: QUERY }) };
   const headers = { 'content-type': 'application/json', authorization: `Bearer ${token}` };
@@ -39,10 +40,10 @@ async function known(token) {
     if ((await fetch(url, { ...init, headers })).ok) return;
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
-  throw new Error('the server does not read the token file again');
+  throw new Error('the server did not reload the token file');
 }
 
-/** Passes each value to the one that waits for it. */
+/** A queue: `take` returns the next value that is `put`, and waits for it if necessary. */
 function channel() {
   const [values, waiting] = [[], []];
   const settle = () => {
@@ -62,7 +63,7 @@ function overWebSocket(query, token, report, retryAttempts) {
     url: url.replace(/^http/, 'ws'),
     webSocketImpl: WebSocket,
     retryAttempts,
-    // 4403 is not fatal for this client: it connects again, with what connectionParams returns then.
+    // After the close code 4403 this client connects again, and calls connectionParams again.
     connectionParams: () => ({ Authorization: `Bearer ${token()}` }),
     on: { closed: (event) => event.code === 4403 && report('ended') },
   });
@@ -77,7 +78,7 @@ function overEventStream(query, token, report, retryAttempts) {
     client.subscribe({ query }, {
       next: (result) => {
         if (result.errors?.[0].extensions.code !== 'UNAUTHENTICATED') return report(result);
-        // The last item of a token that ended.
+        // This error is the last item of a connection whose token is no longer valid.
         report('ended');
         return subscribe();
       },
@@ -177,7 +178,7 @@ const checks = {
 for (const name of Object.keys(clients)) {
   checks[`${name} subscribes with a token`] = () => receivesWithToken(name);
   checks[`${name} is refused with a wrong token`] = () => isRefusedWithoutToken(name);
-  checks[`${name} goes on through the rotation of its token`] = () => goesOnThroughRotation(name);
+  checks[`${name} continues after a rotation of its token`] = () => goesOnThroughRotation(name);
 }
 
 await run(checks);

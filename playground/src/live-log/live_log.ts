@@ -7,7 +7,7 @@ const KEPT = 200;
 
 export type Status = "idle" | "connecting" | "live" | "paused" | "stopped";
 
-/** A heartbeat is no row: it only moves the position. */
+/** A row of the log. A heartbeat is not shown; it only advances the cursor. */
 export type Row = { key: number; item: Exclude<StreamItem, { __typename: "StreamHeartbeat" }> };
 
 export interface Snapshot {
@@ -21,9 +21,8 @@ export interface Snapshot {
 }
 
 /**
- * The running log of committed events: bounded, newest first, without gap or repetition while it follows. It resumes
- * after the last cursor it saw, so neither a pause nor a lost connection loses an event. It lives outside of the view,
- * which comes and goes with the panel.
+ * The live log of committed events: bounded, newest first. It resumes after its last cursor, so a pause or a lost
+ * connection neither loses nor repeats an event. It exists independently of the panel that shows it.
  */
 export class LiveLog {
   private shown: Snapshot = {
@@ -78,7 +77,7 @@ export class LiveLog {
     this.show({ rows: [], received: 0 });
   };
 
-  /** Another filter or start is another stream: it begins with an empty log and without a cursor. */
+  /** Changes the filter or the start. The stream is a different one then, so the log is emptied and the cursor dropped. */
   readonly restart = (change: Partial<Pick<Snapshot, "filter" | "from">>): void => {
     this.unfollow();
     this.clear();
@@ -96,7 +95,7 @@ export class LiveLog {
         next: (result) => {
           if (result.data) {
             this.take(result.data.events);
-            // The client sends this same payload again after it reconnects.
+            // After a reconnect, the client sends this payload again.
             variables.start = this.start();
           } else {
             dispose();
@@ -137,7 +136,7 @@ export class LiveLog {
     this.drawSoon();
   }
 
-  /** Events come faster than a screen refreshes, so they are drawn together. */
+  /** Draws once per screen refresh, because events may arrive faster. */
   private drawSoon(): void {
     this.drawing ??= requestAnimationFrame(() => {
       this.drawing = null;
@@ -145,14 +144,14 @@ export class LiveLog {
     });
   }
 
-  /** The cursor may be what the server refused, so the next start is without it. */
+  /** Stops after an error. Drops the cursor, because the server may have refused it. */
   private stop(fault: string): void {
     this.stopFollowing = null;
     this.cursor = null;
     this.show({ status: "stopped", fault });
   }
 
-  /** Also called for a stream that this side ended. */
+  /** Called when a stream ends, also if this side ended it. */
   private completed(dispose: () => void): void {
     if (this.stopFollowing === dispose) {
       this.stopFollowing = null;

@@ -49,9 +49,9 @@ function Header({ shown }: { shown: Snapshot }) {
       <div className="graphiql-doc-explorer-title">Live log</div>
       <span className="live-log-status" data-status={shown.status} role="status">
         {STATUS_LABEL[shown.status]}
-        {shown.status === "live" && shown.lag !== null && shown.lag !== "0" && `, ${shown.lag} behind`}
+        {shown.status === "live" && shown.lag !== null && shown.lag !== "0" && `, lag ${shown.lag} events`}
       </span>
-      <span className="live-log-count" title="Events received; the last 200 are kept">
+      <span className="live-log-count" title="Number of events received; the last 200 are kept">
         {shown.received}
       </span>
       <div className="live-log-actions">
@@ -120,7 +120,7 @@ function Empty({ shown }: { shown: Snapshot }) {
   return (
     <p className="live-log-empty">
       {shown.status === "live"
-        ? "Waiting for the next event. Run Register in the Lifecycle tab, and it appears here."
+        ? "Waiting for the next event. To create one, run Register in the Lifecycle tab."
         : "No events yet."}
     </p>
   );

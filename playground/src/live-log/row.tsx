@@ -10,7 +10,7 @@ interface Props {
   onFollowExecution: (executionId: string) => void;
 }
 
-/** Items never change, so a row is drawn once however many come after it. */
+/** A row of the log. An item never changes, so its row is drawn only once. */
 export const LogRow = memo(
   function LogRow({ item, onFollowExecution }: Props) {
     switch (item.__typename) {
@@ -67,7 +67,7 @@ async function eventDetails(event: LogEvent): Promise<string> {
   try {
     const variables = { executionId: event.executionId, id: event.id };
     const result = await post({ query: EVENT_DETAILS, operationName: "EventDetails", variables });
-    return JSON.stringify(result.data?.event ?? result.errors ?? "This event is gone.", null, 2);
+    return JSON.stringify(result.data?.event ?? result.errors ?? "This event no longer exists.", null, 2);
   } catch (fault) {
     return faultMessage(fault);
   }

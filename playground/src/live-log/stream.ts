@@ -1,4 +1,4 @@
-/** What the control plane's `events` subscription delivers, as far as the log shows it. */
+/** Documents and types of the `events` subscription, with the fields that the live log shows. */
 
 export interface LogEvent {
   id: string;
@@ -24,7 +24,7 @@ export interface Filter {
 
 export type Start = { latest: true } | { beginning: true } | { after: string };
 
-/** Without context, result and meta, which may be large: a row fetches them when it is opened. */
+/** Leaves out context, result and meta, which may be large. A row fetches them when it is opened. */
 export const LIVE_LOG = /* GraphQL */ `
   subscription LiveLog($filter: EventFilter, $start: EventStart) {
     events(filter: $filter, start: $start) {

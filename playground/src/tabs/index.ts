@@ -14,7 +14,7 @@ type Tab = NonNullable<GraphiQLProps["defaultTabs"]>[number];
 
 const FIRST_TAB = { query: lifecycle, variables: lifecycleVariables };
 
-/** One tab per use case. GraphiQL titles a tab by its first operation, and keeps a returning visitor's own tabs. */
+/** One tab per use case. GraphiQL names a tab after its first operation, and restores a returning visitor's tabs. */
 export const DEFAULT_TABS: Tab[] = [
   FIRST_TAB,
   { query: execute, variables: executeVariables },
@@ -24,8 +24,8 @@ export const DEFAULT_TABS: Tab[] = [
 ];
 
 /**
- * The variables editor's content on a first visit. GraphiQL takes the first tab's query from `defaultTabs` but leaves
- * its variables out, and a value given to a returning visitor would overwrite what they left there.
+ * Returns the content of the variables editor for a first visit; undefined for a returning visitor, whose stored
+ * variables it would overwrite. GraphiQL takes the first tab's query from `defaultTabs`, but not its variables.
  */
 export function initialVariables(storage: Storage): string | undefined {
   return storage.getItem("graphiql:tabState") === null ? FIRST_TAB.variables : undefined;

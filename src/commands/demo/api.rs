@@ -1,4 +1,4 @@
-//! The public API as the demo uses it: GraphQL over HTTP.
+//! Client of the public API: GraphQL over HTTP.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use super::source::Message;
 use crate::domain::ids::Id;
 use noetl_json::{self as json, Typed};
 
-/// How long an answer may take; the server's own deadline is shorter.
+/// Time limit of a request; the server's own deadline is shorter.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Why a call failed.
+/// Reason why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// The server understood and refused; asking again does not help.
+    /// The server refused the request; a repeat would be refused too.
     #[error("{0}")]
     Refused(String),
-    /// The server could not do it now; asking again may help.
-    #[error("the server could not do it: {0}")]
+    /// The request failed; a repeat may succeed.
+    #[error("the request failed: {0}")]
     Failed(String),
     /// The server can't be reached.
     #[error("the server can't be reached; start it with `make run`, or name it with --url: {0}")]
@@ -33,14 +33,14 @@ pub(super) struct Subscription {
     pub(super) state: String,
 }
 
-/// An execution that runs because of a message.
+/// The execution of a message; `duplicate`: an earlier request started it.
 #[derive(Debug)]
 pub(super) struct Executed {
     pub(super) id: String,
     pub(super) duplicate: bool,
 }
 
-/// What a worker reads of an execution.
+/// The parts of an execution that a worker reads.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Run {
@@ -70,19 +70,19 @@ struct Event {
     id: String,
 }
 
-/// The catalog entry's parsed content.
+/// Deserializes a catalog entry to its parsed content.
 fn payload<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
     Ok(json::value(deserializer)?["payload"].take())
 }
 
 impl Run {
-    /// Whether a step has ended well.
+    /// Returns whether a step is completed or skipped.
     pub(super) fn has_done(&self, name: &str) -> bool {
         let done = |step: &StepState| step.name == name && ["COMPLETED", "SKIPPED"].contains(&step.status.as_str());
         self.steps.iter().any(done)
     }
 
-    /// The last event of its log when it was read.
+    /// Returns the id of the last event that the log had when it was read; 0 if it had none.
     pub(super) fn last_event_id(&self) -> Id {
         let last = self.events.nodes.last().and_then(|event| event.id.parse().ok());
         last.unwrap_or(Id::new(0))
@@ -146,7 +146,7 @@ impl Api {
         read(self.send(query, json!({ "id": id })).await?)
     }
 
-    /// Sends a worker's events; those that the server knows already count as sent.
+    /// Sends a worker's events. Duplicates count as sent.
     pub(super) async fn project(&self, events: &[Value]) -> Result<(), ApiError> {
         let query = "mutation Project($events: [EventInput!]!) { done: projectEvents(input: {events: $events}) {
             rejected { message retryable } userErrors { message retryable } } }";
@@ -166,7 +166,7 @@ impl Api {
         read(self.send(query, variables).await?["done"].take())
     }
 
-    /// The data of the response.
+    /// Sends an operation and returns the data of the response.
     async fn send(&self, query: &str, variables: Value) -> Result<Value, ApiError> {
         let body = json!({ "query": query, "variables": variables });
         let request = self.client.post(&self.endpoint).timeout(TIMEOUT).json(&body);
@@ -189,7 +189,7 @@ impl Typed for Execution {}
 impl Typed for Run {}
 impl Typed for Subscription {}
 
-/// The `result` of a payload, or its first user error.
+/// Returns the `result` of a payload, or its first user error.
 fn read<T: Typed>(mut payload: Value) -> Result<T, ApiError> {
     if let Some(error) = payload["userErrors"].get(0) {
         return Err(refusal(error));

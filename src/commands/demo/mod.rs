@@ -1,9 +1,9 @@
-//! `demo`: a subscription runtime and its worker, as a user could have written them, over the public API only.
+//! `demo`: a subscription runtime and its worker. They use only the public API, as a user's programs would.
 //!
-//! It registers and activates a source subscription, runs an execution for each message of a source, honours pause and
-//! drain, and deactivates at the end. No message is lost or run twice: each carries a dedup key, and one whose execute
-//! did not answer is sent again under the same key. An execution that is there already, and still running, is run on from
-//! where it stands: whoever started it may have died.
+//! The demo registers and activates a source subscription, runs an execution for each message of a source, obeys pause
+//! and drain, and deactivates the subscription at the end. No message is lost or run twice: each has a dedup key, and
+//! an `execute` without a response is sent again with the same key. If the execution exists already and is still
+//! running, the worker continues it from its current state, because the process that started it may have died.
 
 mod api;
 mod progress;
@@ -25,79 +25,79 @@ use progress::Progress;
 use source::{Message, Source, SourceError};
 use worker::Worker;
 
-/// Messages that are run at a time.
+/// Maximum number of messages in flight.
 const IN_FLIGHT: usize = 64;
-/// How often the subscription's state is read.
+/// Interval at which the subscription's state is read.
 const WATCH: Duration = Duration::from_secs(1);
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LAST_RETRY: Duration = Duration::from_secs(5);
 
-/// What `demo` can be told.
+/// Options of `demo`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
-    /// The server
+    /// URL of the server
     #[arg(long, default_value = "http://127.0.0.1:8082")]
     url: String,
-    /// File with the token of a caller that is a worker and a viewer, where the server asks for one
+    /// File with the token of a caller with the roles worker and viewer, if the server requires a token
     #[arg(long)]
     token_file: Option<PathBuf>,
-    /// The catalog path of kind subscription to register
+    /// Catalog path, of kind subscription, to register
     #[arg(long, default_value = "samples/orders/inbox")]
     subscription: String,
-    /// The catalog path to run for each message
+    /// Catalog path of the playbook to execute for each message
     #[arg(long, default_value = "samples/orders/process")]
     playbook: String,
-    /// Where messages come from: `samples` (made up), `-` (lines of standard input), `nats:SUBJECT`, or a file of lines;
-    /// a line may be a JSON object, whose `id` is then the message's
+    /// Source of the messages: `samples` (generated), `-` (lines of standard input), `nats:SUBJECT`, or a file of
+    /// lines. If a line is a JSON object with an `id`, this id is the message's dedup key
     #[arg(long, default_value = "samples")]
     source: Source,
-    /// The broker of a `nats:` source
+    /// URL of the broker of a `nats:` source
     #[arg(long, default_value = "nats://127.0.0.1:4222")]
     nats_url: String,
-    /// Made-up messages per second
+    /// Number of generated messages per second (0.01 to 10000)
     #[arg(long, default_value_t = 5.0)]
     rate: f64,
-    /// What to do with the executions
+    /// Treatment of the executions
     #[arg(long, value_enum, default_value_t = Finish::Run)]
     finish: Finish,
-    /// How long the worker takes from one report to the next, in milliseconds
+    /// Time from one report of the worker to the next, in milliseconds
     #[arg(long, default_value_t = 80)]
     pace: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Finish {
-    /// Run them, as a worker would, with pretended tools
+    /// Run each execution as a worker would, with simulated tools
     Run,
-    /// Leave them running
+    /// Start each execution and leave it running
     Leave,
-    /// Cancel each
+    /// Start each execution and cancel it
     Cancel,
 }
 
-/// Why the demo stopped.
+/// Reason why the demo failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
-    /// The server said no, or said nothing.
+    /// A request was refused or got no response.
     #[error(transparent)]
     Api(#[from] ApiError),
     /// The source can't be read.
     #[error(transparent)]
     Source(#[from] SourceError),
     /// The token can't be read.
-    #[error("{path} holds no token that can be read: {source}")]
+    #[error("the token file {path} can't be read: {source}")]
     Token {
-        /// Path of the file.
+        /// Path of the token file.
         path: PathBuf,
         /// Cause.
         source: std::io::Error,
     },
-    /// Ctrl-C can't be received.
-    #[error("signals can't be received: {0}")]
+    /// The handler for Ctrl-C can't be installed.
+    #[error("the handler for Ctrl-C can't be installed: {0}")]
     Signals(#[from] std::io::Error),
 }
 
-/// Takes messages until the source ends, the subscription is drained or deactivated, or Ctrl-C.
+/// Takes messages until the source ends, the subscription is drained or deactivated, or Ctrl-C is pressed.
 pub(super) async fn run(options: Options) -> Result<(), DemoError> {
     let token = options.token_file.map(read_token).transpose()?;
     let api = Api::new(&options.url, token);
@@ -162,7 +162,7 @@ impl Runtime {
                 },
                 Some(outcome) = running.next(), if !running.is_empty() => progress.count(outcome?),
                 _ = watch.tick() => {
-                    // A server that does not answer now is asked again at the next tick.
+                    // If there is no response, the next tick tries again.
                     if let Ok(Subscription { state, .. }) = self.api.subscription(&self.subscription).await {
                         open = open && state != "DRAINING" && state != "DEACTIVATED";
                         progress.state = state;
@@ -180,7 +180,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// Runs one message to its end, however often the server has to be asked.
+    /// Runs one message until it ends. Failed requests are repeated.
     async fn execute(&self, message: Message) -> Result<Outcome, DemoError> {
         let asked = patiently(async || self.api.execute(&self.playbook, &self.subscription, &message).await).await;
         match asked {
@@ -193,7 +193,7 @@ impl Runtime {
     }
 
     async fn finish(&self, executed: Executed) -> Result<Outcome, ApiError> {
-        // Two deliveries of a message are one execution, which one of them runs.
+        // Two deliveries of a message share one execution, and only one of them runs it.
         if !self.worker.begin(&executed.id) {
             return Ok(Outcome::Duplicate);
         }
@@ -212,7 +212,7 @@ impl Runtime {
             Finish::Run => self.worker.run(&self.api, &executed.id).await,
             Finish::Leave => Ok(Outcome::Started),
             Finish::Cancel => {
-                // One that has ended meanwhile can't be cancelled any more.
+                // An execution that has ended can't be cancelled.
                 match patiently(async || self.api.cancel(&executed.id).await).await {
                     Ok(()) => Ok(Outcome::Started),
                     Err(_) => Ok(Outcome::EndedElsewhere),
@@ -222,7 +222,7 @@ impl Runtime {
     }
 }
 
-/// Asks until the server can do it; fails when it refuses.
+/// Repeats a request, with backoff, until the server carries it out or refuses it.
 async fn patiently<T>(ask: impl AsyncFn() -> Result<T, ApiError>) -> Result<T, ApiError> {
     let mut pause = FIRST_RETRY;
     loop {
@@ -236,7 +236,7 @@ async fn patiently<T>(ask: impl AsyncFn() -> Result<T, ApiError>) -> Result<T, A
     }
 }
 
-/// What came of a message.
+/// Result of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Started,

@@ -1,4 +1,4 @@
-//! The demo's progress line: rewritten in place on a terminal, a line now and then elsewhere.
+//! The demo's progress line. On a terminal it is rewritten in place; otherwise a new line is printed every 5 seconds.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
@@ -8,9 +8,9 @@ use super::Outcome;
 const ON_TERMINAL: Duration = Duration::from_millis(100);
 const ELSEWHERE: Duration = Duration::from_secs(5);
 
-/// What happened so far.
+/// Counts of the messages so far.
 pub(super) struct Progress {
-    /// The subscription's state as it was last read.
+    /// State of the subscription when it was last read.
     pub(super) state: String,
     /// Messages taken from the source.
     pub(super) taken: u64,
@@ -51,7 +51,7 @@ impl Progress {
         }
     }
 
-    /// Shows the line if it is time to.
+    /// Prints the line if the last one is old enough.
     pub(super) fn show(&mut self, in_flight: usize) {
         let period = if self.terminal { ON_TERMINAL } else { ELSEWHERE };
         if self.shown.elapsed() >= period {
@@ -60,7 +60,7 @@ impl Progress {
         }
     }
 
-    /// Shows the line for the last time.
+    /// Prints the line for the last time.
     pub(super) fn finish(&mut self) {
         self.print(0, "\n");
     }
@@ -74,7 +74,7 @@ impl Progress {
             "{start}{state}  taken {taken}  completed {completed}  failed {failed}  left {started}  duplicates {duplicates}  \
              refused {refused}  in flight {in_flight}  {rate:.1}/s{end}"
         );
-        // A closed terminal is no reason to stop taking messages.
+        // If the terminal is closed, the demo continues.
         drop(stderr().write_all(line.as_bytes()).and_then(|()| stderr().flush()));
     }
 }

@@ -1,18 +1,18 @@
-//! What a worker would report of running a playbook, step by step: the tools themselves are pretended.
+//! Creates the events that a worker reports while it runs a playbook, step by step. The tools are simulated.
 
 use serde_json::{Map, Value, json};
 
-/// How often a step is tried that does not say so itself.
+/// Default number of attempts of a step.
 const ATTEMPTS: u64 = 1;
 
-/// What goes wrong in an execution.
+/// Simulated failures of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Luck {
-    /// Nothing.
+    /// Nothing fails.
     Good,
-    /// The first attempt of each step that may be retried.
+    /// The first attempt of each step that may be retried fails.
     Mixed,
-    /// Every attempt of each step that may be retried.
+    /// Every attempt of each step that may be retried fails.
     Bad,
 }
 
@@ -20,14 +20,14 @@ pub(super) enum Luck {
 #[derive(Debug, PartialEq)]
 pub(super) struct Step {
     pub(super) name: String,
-    /// Whether it runs a tool.
+    /// Whether the step runs a tool.
     works: bool,
-    /// What it is done for, one after the other or at once.
+    /// Items of the step's loop; absent: the step has no loop.
     items: Option<Vec<Value>>,
     attempts: u64,
 }
 
-/// The steps of a catalog entry's `workflow`, in its order.
+/// Returns the steps of a catalog entry's `workflow`, in order.
 pub(super) fn steps(payload: &Value, workload: &Value) -> Vec<Step> {
     let listed = payload["workflow"].as_array().map(Vec::as_slice).unwrap_or_default();
     let step = |step: &Value| {
@@ -41,7 +41,7 @@ pub(super) fn steps(payload: &Value, workload: &Value) -> Vec<Step> {
     listed.iter().filter_map(step).collect()
 }
 
-/// The list that a template such as `{{ workload.order.items }}` names; empty where there is none.
+/// Returns the list that a template such as `{{ workload.order.items }}` names; empty if it does not exist.
 fn items(template: &str, workload: &Value) -> Vec<Value> {
     let path = template.trim_matches(|c: char| c.is_whitespace() || "{}".contains(c));
     let mut parts = path.split('.');
@@ -50,7 +50,7 @@ fn items(template: &str, workload: &Value) -> Vec<Value> {
     found.flatten().and_then(Value::as_array).cloned().unwrap_or_default()
 }
 
-/// An event that the worker writes; ids and times are given when it is sent.
+/// An event without id and time, which are added when it is sent.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Draft(pub(super) Map<String, Value>);
 
@@ -67,7 +67,7 @@ fn draft(event_type: &str, step: Option<&str>, meta: Value, said: &Value) -> Dra
     Draft(fields)
 }
 
-/// What is reported of a step: each list together, one list after the other, and whether the step ended well.
+/// Returns the reports of a step in order, and whether the step succeeded. The events of a report are sent together.
 pub(super) fn play(step: &Step, luck: Luck) -> (Vec<Vec<Draft>>, bool) {
     match &step.items {
         _ if !step.works => (vec![vec![entered(step, &Value::Null), own(step, "step.exit", &Value::Null)]], true),
@@ -77,7 +77,7 @@ pub(super) fn play(step: &Step, luck: Luck) -> (Vec<Vec<Draft>>, bool) {
     }
 }
 
-/// How an execution is reported to have ended.
+/// Returns the last report of an execution: completed, or failed at the given step.
 pub(super) fn ending(failed_at: Option<&str>) -> Vec<Draft> {
     let Some(step) = failed_at else {
         let values = json!({ "context": { "values": { "confirmed": true } } });
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_playbook_is_read_and_its_loops_find_their_items() {
+    fn steps_have_their_loop_items_and_attempts() {
         let payload = json!({ "workflow": [
             { "step": "start" },
             { "step": "each", "tool": {}, "loop": { "in": "{{ workload.order.items }}" } },

@@ -1,4 +1,4 @@
-//! Where the demo's messages come from.
+//! Sources of the demo's messages.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -16,32 +16,32 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::service::clock;
 use noetl_json as json;
 
-/// A message and what it is known by.
+/// A message with its dedup key.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Message {
-    /// The dedup key.
+    /// Dedup key.
     pub(super) id: String,
-    /// What to run with.
+    /// Content, which becomes the execution's workload.
     pub(super) body: Value,
 }
 
-/// A source can't be read.
+/// Reason why a source can't be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// A file or standard input.
+    /// A file or standard input can't be read.
     #[error("{name} can't be read: {source}")]
     Read {
-        /// Which.
+        /// Path of the file, or `standard input`.
         name: String,
-        /// Why.
+        /// Cause.
         source: std::io::Error,
     },
-    /// The broker.
-    #[error("the broker of the source: {0}")]
+    /// The source's broker failed.
+    #[error("the broker of the source failed: {0}")]
     Broker(String),
 }
 
-/// Where messages come from.
+/// A source of messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Source {
     Samples,
@@ -83,7 +83,7 @@ impl Source {
     }
 }
 
-/// Orders that nobody placed, `rate` a second.
+/// Generates sample orders, `rate` per second.
 fn samples(rate: f64) -> impl Stream<Item = Result<Message, SourceError>> + Send {
     let period = Duration::from_secs_f64(1.0 / rate.clamp(0.01, 10_000.0));
     let run = clock::snowflake_ms();
@@ -101,7 +101,7 @@ fn samples(rate: f64) -> impl Stream<Item = Result<Message, SourceError>> + Send
     }
 }
 
-/// One message a line; an empty line is none.
+/// Reads one message per line; empty lines are skipped.
 fn lines(
     name: String,
     reader: impl AsyncBufRead + Send + Unpin,
@@ -111,7 +111,8 @@ fn lines(
         while let Some(line) = lines.next_line().await.map_err(|source| SourceError::Read { name: name.clone(), source })? {
             number += 1;
             if !line.trim().is_empty() {
-                // The same line elsewhere is another message; the same file read again is not.
+                // The key depends on the place of the line, so equal lines are different messages. Reading the same
+                // file again gives the same keys.
                 yield message(line.as_bytes(), &format!("{name}:{number}:"));
             }
         }
@@ -130,7 +131,7 @@ async fn nats(url: &str, subject: String) -> Result<Messages, SourceError> {
     Ok(taken.map(read).boxed())
 }
 
-/// A JSON object is known by its `id`; anything else by where it stands and what it says.
+/// Parses a message. Its dedup key is the `id` of a JSON object; other messages get a hash of their place and content.
 fn message(bytes: &[u8], place: &str) -> Message {
     let text = String::from_utf8_lossy(bytes);
     let body = json::read(&text).unwrap_or_else(|_| Value::from(text.as_ref()));
@@ -150,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_is_known_by_its_id_and_a_line_by_its_place() {
+    fn dedup_key_is_an_objects_id_or_a_hash_of_place_and_content() {
         assert_eq!(message(br#"{"id": 7}"#, "a:1:").id, "7");
         assert_eq!(message(br#"{"id": "x"}"#, "a:1:"), message(br#"{"id": "x"}"#, "b:9:"));
         assert_eq!(message(b"hello", "a:1:"), message(b"hello", "a:1:"));

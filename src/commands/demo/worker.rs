@@ -1,7 +1,7 @@
-//! A worker: it reads what an execution is to run, and reports what it does, step by step.
+//! A worker: reads the steps of an execution, runs them, and reports each to the server.
 //!
-//! Whatever it reports it sends until the server has it: the events of a report keep their ids, so one that was stored
-//! though its answer was lost is not stored twice. What ran already, by the execution's own state, is not run again.
+//! A report is sent until the server acknowledges it. Its events keep their ids, so an event whose response was lost is
+//! not stored twice. Steps that are completed or skipped in the execution's state are not run again.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -18,10 +18,10 @@ use super::{Outcome, patiently};
 use crate::domain::ids::{Id, NoId, Snowflakes};
 use crate::service::clock;
 
-/// Every so many executions, one meets trouble that passes, or that does not.
+/// Intervals, in executions, at which one has retried failures (`MIXED`) or fails (`BAD`).
 const MIXED_EVERY: u64 = 4;
 const BAD_EVERY: u64 = 15;
-/// The last machine id; servers take theirs from the other end. A worker's ids only have to be unique in their log.
+/// The last machine id; servers lease the smallest free one. A worker's ids must be unique only within their log.
 const MACHINE_ID: u16 = 1023;
 
 /// Runs executions.
@@ -33,28 +33,28 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// A worker that takes this long from one report to the next.
+    /// Creates a worker that waits for `pause` after each report.
     pub(super) fn new(pause: Duration) -> Self {
         let ids = Mutex::new(Snowflakes::new(MACHINE_ID, 0, u64::MAX));
         Self { pause, taken: AtomicU64::new(1), ids, running: Mutex::default() }
     }
 
-    /// Claims an execution within this process; false: it is being run.
+    /// Claims an execution within this process. Returns false if it is running already.
     pub(super) fn begin(&self, id: &str) -> bool {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned())
     }
 
-    /// Gives an execution back.
+    /// Releases the claim of an execution.
     pub(super) fn end(&self, id: &str) {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
     }
 
-    /// Whether there is nothing left to do.
+    /// Returns whether the execution has ended.
     pub(super) async fn has_ended(&self, api: &Api, id: &str) -> Result<bool, ApiError> {
         Ok(patiently(async || api.run(id).await).await?.status != "RUNNING")
     }
 
-    /// Runs an execution to its end, or until somebody else has ended it.
+    /// Runs an execution until it ends. It may also be ended by another caller.
     pub(super) async fn run(&self, api: &Api, id: &str) -> Result<Outcome, ApiError> {
         let luck = match self.taken.fetch_add(1, Ordering::Relaxed) {
             number if number % BAD_EVERY == 0 => Luck::Bad,
@@ -98,7 +98,7 @@ impl Worker {
         patiently(async || api.project(&events).await).await
     }
 
-    /// Larger than every id of the execution so far: it began before this worker took it.
+    /// Returns an event id that is larger than every id in the execution's log when it was read.
     fn next_id(&self, run: &Run) -> Result<Id, NoId> {
         let began = run.last_event_id();
         self.ids.lock().unwrap_or_else(PoisonError::into_inner).next_after(began, clock::snowflake_ms())
