@@ -211,16 +211,11 @@ async fn hold(tx: &mut Transaction, claim: &Claim, from: &Marks) -> sqlx::Result
     Ok(held)
 }
 
-/// Marks the prefixes of the held executions, and the held loose rows, as in flight. The marks bound only the search for
-/// candidates: of a held execution all open rows are read, so that one that committed below a mark goes ahead of those
-/// above it.
-async fn take(tx: &mut Transaction, claim: &Claim, held: &Held) -> sqlx::Result<Taken> {
-=======
 /// Marks the prefixes of the locked executions, and the rows without an execution, as in flight.
 ///
 /// The marks limit only the search for candidates. Of a locked execution all open rows are read, so a row that
 /// committed below a mark is claimed before those above it.
-async fn take(tx: &mut Transaction, claim: &Claim, held: &Held) -> sqlx::Result<Vec<Claimed>> {
+async fn take(tx: &mut Transaction, claim: &Claim, held: &Held) -> sqlx::Result<Taken> {
     if held.executions.is_empty() && held.loose.is_empty() {
         return Ok(Taken::All(Vec::new()));
     }

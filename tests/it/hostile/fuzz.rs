@@ -24,7 +24,7 @@ const CASES: u64 = 600;
 /// Maximum CPU time of one case in a build without optimisation.
 const MAX_CPU: Duration = Duration::from_millis(500);
 
-/// A small random generator (SplitMix64). The same seed gives the same cases.
+/// A small random generator (`SplitMix64`). The same seed gives the same cases.
 struct Random(u64);
 
 impl Random {
