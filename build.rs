@@ -1,6 +1,5 @@
-//! Rebuilds the crate when the embedded migrations or the embedded console change.
+//! Rebuilds the crate when the embedded console changes.
 
 fn main() {
-    println!("cargo:rerun-if-changed=migrations");
     println!("cargo:rerun-if-changed=playground/dist");
 }

@@ -10,7 +10,7 @@
 //! A request enters at [`http`] and passes through [`graphql`] and [`service`] to [`storage`]. Live events reach
 //! subscribers through [`stream`]. No layer calls a layer above it. Services return the row types of [`storage`]. Only
 //! [`config`] reads the environment, and only [`supervisor`] starts tasks. Every layer reads JSON with the
-//! crate `noetl-json`.
+//! crate `plain-json`.
 //! [`auth`] identifies callers.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests may call functions banned in production code"))]
@@ -19,12 +19,9 @@ pub mod app;
 pub mod auth;
 pub mod commands;
 pub mod config;
-pub mod domain;
 pub mod graphql;
 pub mod http;
-pub mod local;
 pub mod service;
-pub mod storage;
 pub mod stream;
 pub mod supervisor;
 pub mod tasks;

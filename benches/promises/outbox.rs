@@ -4,9 +4,9 @@
 
 use std::time::Instant;
 
-use noetl_graphql::storage::error::DatabaseName;
-use noetl_graphql::storage::outbox::{self, Claim, Marks, Ref};
-use noetl_graphql::storage::pools::Database;
+use noetl_storage::error::DatabaseName;
+use noetl_storage::outbox::{self, Claim, Marks, Ref};
+use noetl_storage::pools::Database;
 use serde_json::json;
 use sqlx::PgConnection;
 

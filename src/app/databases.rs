@@ -6,11 +6,11 @@ use uuid::Uuid;
 
 use super::error::AppError;
 use crate::config::{Config, DatabaseSettings};
-use crate::domain::shard::{ShardIndex, ShardMap};
-use crate::storage::error::{DatabaseName, StorageError};
-use crate::storage::migrate;
-use crate::storage::pools::{Database, Databases};
-use crate::storage::shard_map::{self, Identity};
+use noetl_domain::shard::{ShardIndex, ShardMap};
+use noetl_storage::error::{DatabaseName, StorageError};
+use noetl_storage::migrate;
+use noetl_storage::pools::{Database, Databases};
+use noetl_storage::shard_map::{self, Identity};
 use crate::tasks::partitions;
 
 /// Creates the databases' pools without connecting.

@@ -2,11 +2,11 @@
 
 use crate::auth::oidc::BadProvider;
 use crate::auth::tokens::TokenFileError;
-use crate::domain::shard::BadShardMap;
+use noetl_domain::shard::BadShardMap;
 use crate::http::listener::CertificateError;
 use crate::service::error::ServiceError;
-use crate::storage::error::{DatabaseName, StorageError};
-use crate::storage::migrate::MigrationError;
+use noetl_storage::error::{DatabaseName, StorageError};
+use noetl_storage::migrate::MigrationError;
 use crate::supervisor::EndedEarly;
 
 /// Reason why a process can't start or can't continue.

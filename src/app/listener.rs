@@ -7,7 +7,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use super::background;
 use super::error::AppError;
 use crate::config::{ConnectionSettings, TlsSettings};
-use crate::domain::page::DEFAULT_PAGE;
+use noetl_domain::page::DEFAULT_PAGE;
 use crate::http::Limits;
 use crate::http::listener::{CertificateFiles, Listener, Tls};
 use crate::supervisor::{Patience, Supervisor};

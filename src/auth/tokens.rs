@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Grant;
 use super::principal::{LOCAL, Principal, Role, UnknownRole};
-use noetl_json::{self as json, Typed};
+use plain_json::{self as json, Typed};
 
 /// Prefix of every token, by which scanners for leaked secrets recognise tokens.
 pub const PREFIX: &str = "noetl_";

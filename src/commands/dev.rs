@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use super::Failure;
 use crate::app::{self, App};
 use crate::config::{Config, Needs, Sources};
-use crate::local::{LocalOptions, LocalServers};
+use noetl_local::{LocalOptions, LocalServers};
 use crate::service::catalog::Registration;
 use crate::service::error::ServiceError;
 use crate::supervisor::{EndedEarly, Interrupted, Signals};

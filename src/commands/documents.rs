@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::app::AppError;
-use crate::domain::page::DEFAULT_PAGE;
+use noetl_domain::page::DEFAULT_PAGE;
 use crate::graphql::schema;
 use crate::http::trusted::Manifest;
 use crate::http::trusted::extract::{Source, extract};

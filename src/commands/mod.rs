@@ -14,7 +14,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use crate::app::{self, App, AppError};
 use crate::config::{Config, ConfigError, Needs, Sources};
 use crate::graphql::schema;
-use crate::local::LocalError;
+use noetl_local::LocalError;
 use crate::supervisor::{EndedEarly, Interrupted, Signals};
 use crate::telemetry::{self, Telemetry, TelemetryError};
 

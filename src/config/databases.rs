@@ -6,7 +6,7 @@ use sqlx::postgres::PgConnectOptions;
 
 use super::database_tls;
 use super::reader::Reader;
-use crate::domain::shard::BUCKETS;
+use noetl_domain::shard::BUCKETS;
 
 pub(super) const NAMES: [&str; 3] = ["NOETL_CLUSTER_DSN", "NOETL_SHARDS", "NOETL_POOL_SIZE"];
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::reader::Reader;
-use crate::domain::ids::MAX_MACHINE_ID;
+use noetl_domain::ids::MAX_MACHINE_ID;
 
 pub(super) const NAMES: [&str; 3] = ["NOETL_SERVER_MACHINE_ID", "NOETL_FAULT_POINT", "NOETL_PG_BIN"];
 

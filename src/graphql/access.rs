@@ -11,7 +11,7 @@ use async_graphql::{Context, Guard, Result};
 
 use super::errors::coded;
 use crate::auth::principal::{Capability, Principal};
-use crate::domain::actor::Actor;
+use noetl_domain::actor::Actor;
 
 /// Guard that admits callers with at least one of these capabilities. An empty list admits every caller that has a
 /// principal.

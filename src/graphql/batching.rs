@@ -27,7 +27,7 @@ use super::errors::limit_exceeded;
 use super::live::rendered::Selection;
 use super::loaders::{BatchLoader, Loaders};
 use super::schema::{ControlPlane, Services};
-use crate::storage::budget::{Budget, Exceeded};
+use noetl_storage::budget::{Budget, Exceeded};
 
 /// The schema. Each operation has its own loaders.
 #[derive(Clone)]

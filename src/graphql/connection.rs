@@ -8,9 +8,9 @@ use super::types::event::Event;
 use super::types::execution::Execution;
 use super::types::outbox::OutboxEntry;
 use super::types::subscription::SourceSubscription;
-use crate::domain::cursor::{CursorKind, decode, encode};
-use crate::domain::page::{DEFAULT_PAGE, MAX_PAGE, Page, PageRequest};
-use crate::domain::shard::ShardIndex;
+use noetl_domain::cursor::{CursorKind, decode, encode};
+use noetl_domain::page::{DEFAULT_PAGE, MAX_PAGE, Page, PageRequest};
+use noetl_domain::shard::ShardIndex;
 use crate::service::error::Rejection;
 
 /// Defines the connection and edge types of a node type. GraphQL has no generic types, so each type is written out.
@@ -97,7 +97,7 @@ impl PageArguments {
     pub fn request<K>(&self, kind: CursorKind, read: impl Fn(&[u8]) -> Option<K>) -> Result<PageRequest<K>, Rejection> {
         let place = |field: &str, text: &Option<String>| {
             let place = |text: &String| decode(kind, text).ok().and_then(|position| read(&position));
-            let bad = || Rejection::invalid(field, crate::domain::cursor::BadCursor.to_string());
+            let bad = || Rejection::invalid(field, noetl_domain::cursor::BadCursor.to_string());
             text.as_ref().map(|text| place(text).ok_or_else(bad)).transpose()
         };
         let (limit, backwards) = match (self.first, self.last) {

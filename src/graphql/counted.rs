@@ -8,7 +8,7 @@ use async_graphql::extensions::{Extension, ExtensionContext, ExtensionFactory, N
 use async_graphql::{PathSegment, QueryPathNode, QueryPathSegment, ServerError, ServerResult, Value};
 
 use super::errors::limit_exceeded;
-use crate::storage::budget::{Budget, Exceeded};
+use noetl_storage::budget::{Budget, Exceeded};
 
 /// Charges the value of each field to the budget of its operation.
 pub(super) struct Counted;

@@ -4,10 +4,10 @@
 
 use async_graphql::{Enum, Error, ErrorExtensions, SimpleObject};
 
-use crate::domain::shard::ShardIndex;
+use noetl_domain::shard::ShardIndex;
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
-use crate::storage::budget::Exceeded;
-use crate::storage::error::DatabaseName;
+use noetl_storage::budget::Exceeded;
+use noetl_storage::error::DatabaseName;
 
 /// Code of a user error: the reason a mutation was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]

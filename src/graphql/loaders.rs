@@ -8,18 +8,18 @@ use std::sync::Arc;
 use async_graphql::dataloader::{DataLoader, Loader};
 
 use super::schema::Services;
-use crate::domain::event::{Event, EventFilter};
-use crate::domain::ids::Id;
-use crate::domain::page::{Page, PageRequest};
-use crate::domain::shard::ShardIndex;
-use crate::domain::workflow::End;
+use noetl_domain::event::{Event, EventFilter};
+use noetl_domain::ids::Id;
+use noetl_domain::page::{Page, PageRequest};
+use noetl_domain::shard::ShardIndex;
+use noetl_domain::workflow::End;
 use crate::service::error::ServiceError;
-use crate::storage::catalog::CatalogEntry;
-use crate::storage::events::{LargeColumns, LogHead};
-use crate::storage::executions::{ExecutionFilter, ExecutionRow};
-use crate::storage::snapshots::Projected;
-use crate::storage::subscriptions::SubscriptionRow;
-use noetl_json::Text;
+use noetl_storage::catalog::CatalogEntry;
+use noetl_storage::events::{LargeColumns, LogHead};
+use noetl_storage::executions::{ExecutionFilter, ExecutionRow};
+use noetl_storage::snapshots::Projected;
+use noetl_storage::subscriptions::SubscriptionRow;
+use plain_json::Text;
 
 /// Fetches the objects that rows refer to.
 #[derive(Debug)]

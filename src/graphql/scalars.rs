@@ -3,9 +3,9 @@
 use async_graphql::{ID, InputValueError, InputValueResult, Scalar, ScalarType, Value};
 use bytes::Bytes;
 
-use crate::domain::ids::Id;
+use noetl_domain::ids::Id;
 use crate::service::error::Rejection;
-use noetl_json::Text;
+use plain_json::Text;
 
 /// A signed 64-bit integer as a decimal string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,7 +102,7 @@ impl From<u64> for BigInt {
 
 /// Parses an `ID`, or returns a rejection that names the field.
 pub fn parse_id(field: &str, id: &ID) -> Result<Id, Rejection> {
-    id.parse().map_err(|malformed: crate::domain::ids::MalformedId| Rejection::invalid(field, malformed.to_string()))
+    id.parse().map_err(|malformed: noetl_domain::ids::MalformedId| Rejection::invalid(field, malformed.to_string()))
 }
 
 /// Parses a list of `ID`s, or returns a rejection that names the field.

@@ -20,7 +20,7 @@ use crate::service::ingest::Ingest;
 use crate::service::outbox::Outbox;
 use crate::service::projections::Projections;
 use crate::service::subscriptions::Subscriptions;
-use crate::storage::budget::BudgetLimits;
+use noetl_storage::budget::BudgetLimits;
 use crate::stream::hub::Hub;
 
 /// The executable schema.

@@ -15,7 +15,7 @@ use super::lexer;
 use super::limits::Limits;
 use super::media;
 use super::operation::{Given, Parameters};
-use noetl_json::{self as json, Typed};
+use plain_json::{self as json, Typed};
 
 /// Reads the parameters of a POST.
 pub(super) async fn from_body(

@@ -12,7 +12,7 @@ use super::callers::Resource;
 use super::invalid::Invalid;
 use super::media::Media;
 use super::reply::Reply;
-use noetl_json::Flaw;
+use plain_json::Flaw;
 
 /// A refused HTTP request.
 #[derive(Debug, thiserror::Error)]

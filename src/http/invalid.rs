@@ -5,7 +5,7 @@
 
 use async_graphql::{ErrorExtensionValues, Pos, ServerError};
 
-use noetl_json::Flaw;
+use plain_json::Flaw;
 
 /// A request error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

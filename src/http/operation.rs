@@ -9,7 +9,7 @@ use super::body;
 use super::document::{self, Checked, Selected, Shape, TypeSystem};
 use super::invalid::Invalid;
 use super::limits::Limits;
-use noetl_json::Typed;
+use plain_json::Typed;
 
 /// The parameters of a request.
 #[derive(Debug, Deserialize)]

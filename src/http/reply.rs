@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::invalid::Invalid;
 use super::request_id::RequestId;
 use super::size;
-use noetl_json as json;
+use plain_json as json;
 
 /// Maximum number of errors in one response. [`errors`](super::Limits::errors) bounds those of validation.
 const MAX_ERRORS: usize = 100;

@@ -9,11 +9,11 @@ use serde_json::Value;
 use super::bounds::check_json;
 use super::error::{Rejection, RejectionCode, ServiceError};
 use super::ids::Ids;
-use crate::domain::ids::Id;
-use crate::domain::page::{Page, PageRequest};
-use crate::storage::catalog::{self, CatalogEntry, CatalogFilter, CatalogKey, NewEntry};
-use crate::storage::pools::Database;
-use noetl_json::Data;
+use noetl_domain::ids::Id;
+use noetl_domain::page::{Page, PageRequest};
+use noetl_storage::catalog::{self, CatalogEntry, CatalogFilter, CatalogKey, NewEntry};
+use noetl_storage::pools::Database;
+use plain_json::Data;
 
 /// Maximum size of an entry's content in bytes.
 pub const MAX_CONTENT_BYTES: usize = 4 << 20;

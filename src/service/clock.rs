@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use crate::domain::ids::EPOCH_UNIX_MS;
+use noetl_domain::ids::EPOCH_UNIX_MS;
 
 /// Returns the time of this machine. Where two replicas must agree, use the database's time instead.
 #[must_use]

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::domain::ids::{Id, NoId};
-use crate::storage::budget::Exceeded;
-use crate::storage::error::{DatabaseName, StorageError};
+use noetl_domain::ids::{Id, NoId};
+use noetl_storage::budget::Exceeded;
+use noetl_storage::error::{DatabaseName, StorageError};
 
 /// Reasons for a rejection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

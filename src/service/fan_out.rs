@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use futures::future::join_all;
 
 use super::error::ServiceError;
-use crate::domain::page::{IdRange, Page, PageRequest};
-use crate::domain::shard::ShardIndex;
-use crate::storage::error::StorageError;
-use crate::storage::pools::{Database, Databases};
+use noetl_domain::page::{IdRange, Page, PageRequest};
+use noetl_domain::shard::ShardIndex;
+use noetl_storage::error::StorageError;
+use noetl_storage::pools::{Database, Databases};
 
 /// A page, and the shards whose rows may be missing from it.
 #[derive(Debug)]

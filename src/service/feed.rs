@@ -3,11 +3,11 @@
 use futures::future::join_all;
 
 use super::error::ServiceError;
-use crate::domain::shard::ShardIndex;
-use crate::storage::error::StorageError;
-use crate::storage::pools::{Database, Databases};
-use crate::storage::tail::{self, TailStatus};
-use crate::storage::transactions::{self, Prepared};
+use noetl_domain::shard::ShardIndex;
+use noetl_storage::error::StorageError;
+use noetl_storage::pools::{Database, Databases};
+use noetl_storage::tail::{self, TailStatus};
+use noetl_storage::transactions::{self, Prepared};
 
 /// Publishing status of one shard.
 #[derive(Debug, Clone)]

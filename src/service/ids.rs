@@ -13,9 +13,9 @@ use uuid::Uuid;
 
 use super::clock;
 use super::error::{NoIdReason, ServiceError};
-use crate::domain::ids::{Id, NoId, Snowflakes};
-use crate::storage::machines::{self, Grant};
-use crate::storage::pools::Database;
+use noetl_domain::ids::{Id, NoId, Snowflakes};
+use noetl_storage::machines::{self, Grant};
+use noetl_storage::pools::Database;
 
 /// Time for which a lease is valid without renewal.
 pub const LEASE: Duration = Duration::from_secs(15);

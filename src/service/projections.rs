@@ -11,13 +11,13 @@ use futures::future::join_all;
 use super::error::{Rejection, ServiceError};
 use super::fault;
 use super::shards::{by_shard, rows_by_ids};
-use crate::domain::ids::Id;
-use crate::domain::shard::ShardIndex;
-use crate::domain::workflow::End;
-use crate::storage::error::StorageError;
-use crate::storage::events;
-use crate::storage::pools::{Database, Databases};
-use crate::storage::snapshots::{self, Projected};
+use noetl_domain::ids::Id;
+use noetl_domain::shard::ShardIndex;
+use noetl_domain::workflow::End;
+use noetl_storage::error::StorageError;
+use noetl_storage::events;
+use noetl_storage::pools::{Database, Databases};
+use noetl_storage::snapshots::{self, Projected};
 
 /// Maximum number of executions that one request advances.
 pub const MAX_ADVANCE: usize = 1000;

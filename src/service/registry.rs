@@ -12,15 +12,15 @@ use super::error::{Rejection, RejectionCode, ServiceError};
 use super::ids::Ids;
 use super::wake::Wakes;
 use super::{clock, fault};
-use crate::domain::actor::Actor;
-use crate::domain::ids::Id;
-use crate::domain::lifecycle::{Action, State};
-use crate::domain::subscription_log::SubscriptionLog;
-use crate::storage::catalog::CatalogEntry;
-use crate::storage::log::LockedLog;
-use crate::storage::pools::{Database, Databases};
-use crate::storage::registry::{self, PathLock, RegistryRow};
-use crate::storage::subscriptions::{self, SubscriptionRow};
+use noetl_domain::actor::Actor;
+use noetl_domain::ids::Id;
+use noetl_domain::lifecycle::{Action, State};
+use noetl_domain::subscription_log::SubscriptionLog;
+use noetl_storage::catalog::CatalogEntry;
+use noetl_storage::log::LockedLog;
+use noetl_storage::pools::{Database, Databases};
+use noetl_storage::registry::{self, PathLock, RegistryRow};
+use noetl_storage::subscriptions::{self, SubscriptionRow};
 
 /// Subscription that a caller wants to make live.
 #[derive(Debug, Clone, Copy)]

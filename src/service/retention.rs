@@ -13,9 +13,9 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::error::ServiceError;
-use crate::storage::error::StorageError;
-use crate::storage::pools::Database;
-use crate::storage::retention::{self, Kept, Partition, Turn};
+use noetl_storage::error::StorageError;
+use noetl_storage::pools::Database;
+use noetl_storage::retention::{self, Kept, Partition, Turn};
 
 /// Attempts to take the table lock before the partition is kept until the next run.
 const ATTEMPTS: usize = 3;

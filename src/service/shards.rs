@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use futures::future::join_all;
 
 use super::error::ServiceError;
-use crate::domain::ids::Id;
-use crate::domain::shard::ShardIndex;
-use crate::storage::error::StorageError;
-use crate::storage::pools::{Database, Databases};
+use noetl_domain::ids::Id;
+use noetl_domain::shard::ShardIndex;
+use noetl_storage::error::StorageError;
+use noetl_storage::pools::{Database, Databases};
 
 /// Groups items by the shard of their execution.
 pub fn by_shard<T>(

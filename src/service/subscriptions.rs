@@ -17,16 +17,16 @@ use super::ids::Ids;
 use super::registry::{Outcome, Registry, Wanted, check_expected, unknown};
 use super::shards::rows_by_ids;
 use super::wake::Wakes;
-use crate::domain::actor::Actor;
-use crate::domain::ids::Id;
-use crate::domain::lifecycle::{Action, State};
-use crate::domain::page::{MAX_PAGE, PageRequest};
-use crate::domain::shard::ShardIndex;
-use crate::storage::catalog::CatalogEntry;
-use crate::storage::log::LockedLog;
-use crate::storage::pools::{Database, Databases};
-use crate::storage::registry;
-use crate::storage::subscriptions::{self, SubscriptionFilter, SubscriptionRow};
+use noetl_domain::actor::Actor;
+use noetl_domain::ids::Id;
+use noetl_domain::lifecycle::{Action, State};
+use noetl_domain::page::{MAX_PAGE, PageRequest};
+use noetl_domain::shard::ShardIndex;
+use noetl_storage::catalog::CatalogEntry;
+use noetl_storage::log::LockedLog;
+use noetl_storage::pools::{Database, Databases};
+use noetl_storage::registry;
+use noetl_storage::subscriptions::{self, SubscriptionFilter, SubscriptionRow};
 
 /// Maximum number of subscriptions in one bulk transition.
 const MAX_BULK: usize = 1000;
@@ -272,7 +272,7 @@ impl Subscriptions {
 }
 
 fn after(current: &SubscriptionRow, action: Action) -> Result<State, Rejection> {
-    let refused = |refusal: crate::domain::lifecycle::InvalidTransition| {
+    let refused = |refusal: noetl_domain::lifecycle::InvalidTransition| {
         Rejection::new(RejectionCode::InvalidTransition, "id", refusal.to_string())
     };
     current.state.after(action).map_err(refused)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use crate::domain::shard::ShardIndex;
+use noetl_domain::shard::ShardIndex;
 
 /// Two wake-up signals per shard: one for its feed, one for its outbox. A signal wakes one waiting task. If none waits,
 /// the next wait returns at once.

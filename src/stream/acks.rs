@@ -18,7 +18,7 @@ use futures::StreamExt;
 use tokio::time::timeout;
 
 use super::publisher::{PublishError, broker};
-use noetl_json::{self as json, Typed};
+use plain_json::{self as json, Typed};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of pending acknowledgements.

@@ -5,7 +5,7 @@
 //! again, or a database was restored. Along a stream neither epoch nor sequence decreases, so positions are ordered by
 //! both. A message is new to a reader if its position is after the reader's.
 
-use crate::domain::cursor::{BadCursor, CursorKind, decode, encode};
+use noetl_domain::cursor::{BadCursor, CursorKind, decode, encode};
 
 /// Position in one shard's feed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

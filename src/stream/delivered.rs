@@ -13,13 +13,13 @@ use serde_json::value::RawValue;
 use super::cursor::Position;
 use super::envelope::Mark;
 use super::source::ReadError;
-use crate::domain::event::Event;
-use crate::domain::ids::Id;
-use crate::domain::shard::ShardIndex;
-use crate::storage::budget::uncharged;
-use crate::storage::events;
-use crate::storage::pools::Databases;
-use noetl_json::{self as json, Text, Typed, Unreadable};
+use noetl_domain::event::Event;
+use noetl_domain::ids::Id;
+use noetl_domain::shard::ShardIndex;
+use noetl_storage::budget::uncharged;
+use noetl_storage::events;
+use noetl_storage::pools::Databases;
+use plain_json::{self as json, Text, Typed, Unreadable};
 
 /// Message of a stream, shared by all readers.
 #[derive(Debug, Clone)]

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use async_nats::{HeaderMap, HeaderName};
 
-use crate::domain::tx_snapshot::TxSnapshot;
+use noetl_domain::tx_snapshot::TxSnapshot;
 
 const PLACE: &str = "Noetl-Place";
 const DONE: &str = "Noetl-Batch-Done";

@@ -17,8 +17,8 @@ use super::cursor::Position;
 use super::delivered::decode;
 use super::ring::{Place, Ring};
 use super::source::{self, Extent, ReadError, ShardStream};
-use crate::domain::shard::ShardIndex;
-use crate::storage::pools::Databases;
+use noetl_domain::shard::ShardIndex;
+use noetl_storage::pools::Databases;
 
 /// Total size of the rings of a replica in bytes of events; they keep the events for readers that lag.
 const RING_BYTES: usize = 32 << 20;

@@ -1,6 +1,6 @@
 //! Names of streams and subjects on the broker. They are NoETL's.
 
-use crate::domain::shard::ShardIndex;
+use noetl_domain::shard::ShardIndex;
 
 /// Maximum bytes of an event's type in its subject; the broker closes a connection that sends a line over 4 KiB.
 const MAX_TYPE_BYTES: usize = 512;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::domain::shard::ShardIndex;
+use noetl_domain::shard::ShardIndex;
 
 /// Time for which the cursor shows the notice after the last foreign message.
 const SAID_FOR: Duration = Duration::from_mins(1);

@@ -9,7 +9,7 @@ use futures::StreamExt;
 use tokio::time::timeout;
 
 use super::source::{ReadError, connects};
-use crate::domain::shard::ShardIndex;
+use noetl_domain::shard::ShardIndex;
 
 const PAGE_MESSAGES: usize = 256;
 /// Maximum bytes of a page, unless one message alone is larger.

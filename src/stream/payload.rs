@@ -6,9 +6,9 @@
 use bytes::Bytes;
 use serde::Serialize;
 
-use crate::domain::event::EventKey;
-use crate::storage::tail_session::EventText;
-use noetl_json as json;
+use noetl_domain::event::EventKey;
+use noetl_storage::tail_session::EventText;
+use plain_json as json;
 
 /// Bytes of the broker's limit that are reserved for headers and protocol.
 const HEADER_ROOM: usize = 4096;
@@ -28,7 +28,7 @@ const NAME_BYTES: usize = 1024;
 pub fn encode(event: &EventText, max_payload: usize) -> serde_json::Result<(Bytes, bool)> {
     let room = max_payload.saturating_sub(HEADER_ROOM);
     for without in [Without::Nothing, Without::LargeFields] {
-        if event.json_bytes(without) <= room {
+        if min_bytes(event, without) <= room {
             let whole = write(event, without)?;
             if whole.len() <= room {
                 return Ok((whole.into(), without > Without::Nothing));
@@ -43,19 +43,17 @@ pub fn key(payload: &[u8]) -> serde_json::Result<EventKey> {
     json::parse(payload)
 }
 
-impl EventText {
-    /// Returns a lower bound for the size of the JSON in bytes.
-    fn json_bytes(&self, without: Without) -> usize {
-        let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-        let large = length(&self.context) + length(&self.result) + length(&self.stack_trace);
-        let rest = length(&self.meta) + length(&self.error);
-        rest + if without == Without::Nothing { large } else { 0 }
-    }
+/// Returns a lower bound for the size of the JSON in bytes.
+fn min_bytes(event: &EventText, without: Without) -> usize {
+    let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    let large = length(&event.context) + length(&event.result) + length(&event.stack_trace);
+    let rest = length(&event.meta) + length(&event.error);
+    rest + if without == Without::Nothing { large } else { 0 }
 }
 
 /// Writes the fields in the order of `Event`. JSON columns are copied unchanged, because Postgres wrote them.
 fn write(event: &EventText, without: Without) -> serde_json::Result<Vec<u8>> {
-    let mut out = Object(Vec::with_capacity(640 + event.json_bytes(without)));
+    let mut out = Object(Vec::with_capacity(640 + min_bytes(event, without)));
     let (large, rest) = (without == Without::Nothing, without < Without::AllOfAnySize);
     out.plain("execution_id", &event.execution_id)?;
     out.plain("event_id", &event.event_id)?;

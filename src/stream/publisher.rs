@@ -17,11 +17,11 @@ use super::acks::Acks;
 use super::envelope::{MalformedMark, Mark};
 use super::trace_links::TraceLinks;
 use super::{names, payload};
-use crate::domain::event::EventKey;
-use crate::domain::shard::ShardIndex;
-use crate::domain::tx_snapshot::TxSnapshot;
-use crate::storage::error::StorageError;
-use crate::storage::tail_session::EventText;
+use noetl_domain::event::EventKey;
+use noetl_domain::shard::ShardIndex;
+use noetl_domain::tx_snapshot::TxSnapshot;
+use noetl_storage::error::StorageError;
+use noetl_storage::tail_session::EventText;
 
 /// Settings of streams that are created; an existing stream is left unchanged.
 #[derive(Debug, Clone, Copy)]

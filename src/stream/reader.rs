@@ -19,8 +19,8 @@ use super::replay::Replayed;
 pub use super::replay::Since;
 use super::shard_reader::{From, ShardItem, join, read_shard};
 pub use super::source::ReadError;
-use crate::domain::event::EventFilter;
-use crate::domain::shard::ShardIndex;
+use noetl_domain::event::EventFilter;
+use noetl_domain::shard::ShardIndex;
 
 /// Time between heartbeats.
 const HEARTBEAT: Duration = Duration::from_secs(10);

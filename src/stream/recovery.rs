@@ -15,9 +15,9 @@ use tokio::time::sleep;
 
 use super::publisher::{PublishError, Publisher, Stored, StreamEnd};
 use super::tailer::{LeadError, Tailer};
-use crate::domain::tx_snapshot::TxSnapshot;
-use crate::storage::tail::{self, History, TailCursor};
-use crate::storage::tail_restore;
+use noetl_domain::tx_snapshot::TxSnapshot;
+use noetl_storage::tail::{self, History, TailCursor};
+use noetl_storage::tail_restore;
 
 /// Delay before a second check confirms that the broker lost messages.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);

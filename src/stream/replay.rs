@@ -12,7 +12,7 @@ use super::delivered::{Delivered, decode};
 use super::gap::{Gap, GapReason, between};
 use super::hub::Hub;
 use super::source::{Extent, ReadError, ShardStream};
-use crate::domain::shard::ShardIndex;
+use noetl_domain::shard::ShardIndex;
 
 /// Range to replay.
 #[derive(Debug, Clone, Copy)]

@@ -17,7 +17,7 @@ use super::hub::Hub;
 use super::replay::{self, Range, Replayed, Since};
 use super::ring::{FellOut, Place};
 use super::source::ReadError;
-use crate::domain::shard::ShardIndex;
+use noetl_domain::shard::ShardIndex;
 
 const AFTER_FAILURE: Duration = Duration::from_millis(250);
 

@@ -15,7 +15,7 @@ use super::cursor::Position;
 use super::envelope::Mark;
 use super::names;
 use super::pages::Pages;
-use crate::domain::shard::ShardIndex;
+use noetl_domain::shard::ShardIndex;
 
 /// Messages that the live feed's consumer requests at a time; each may be as large as the broker allows.
 const LIVE_BATCH: i64 = 32;

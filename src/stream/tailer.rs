@@ -17,14 +17,14 @@ use super::idle::Idle;
 use super::notice::ForeignMessages;
 use super::publisher::{Batch, PublishError, Publisher, Resume, StreamEnd, StreamSettings};
 use super::wake;
-use crate::domain::event::EventKey;
-use crate::domain::shard::ShardIndex;
-use crate::domain::tx_snapshot::TxSnapshot;
+use noetl_domain::event::EventKey;
+use noetl_domain::shard::ShardIndex;
+use noetl_domain::tx_snapshot::TxSnapshot;
 use crate::service::wake::Wakes;
-use crate::storage::error::StorageError;
-use crate::storage::pools::Database;
-use crate::storage::tail::{self, TailCursor};
-use crate::storage::tail_session::TailSession;
+use noetl_storage::error::StorageError;
+use noetl_storage::pools::Database;
+use noetl_storage::tail::{self, TailCursor};
+use noetl_storage::tail_session::TailSession;
 
 /// Duration of the lease. After a leader is killed, another replica takes over within this time plus one
 /// [`STANDBY_POLL`].

@@ -5,7 +5,7 @@ use async_nats::Client;
 use futures::StreamExt;
 
 use super::names;
-use crate::domain::shard::ShardIndex;
+use noetl_domain::shard::ShardIndex;
 use crate::service::wake::Wakes;
 
 /// Notifies a shard's leader of new events.

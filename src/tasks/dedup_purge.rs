@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::Turns;
-use crate::storage::dedup;
-use crate::storage::error::StorageError;
-use crate::storage::pools::{Database, Databases};
+use noetl_storage::dedup;
+use noetl_storage::error::StorageError;
+use noetl_storage::pools::{Database, Databases};
 
 const PERIOD: Duration = Duration::from_mins(1);
 /// Maximum rows of one statement.

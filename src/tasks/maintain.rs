@@ -7,7 +7,7 @@ use crate::service::executions::Executions;
 use crate::service::outbox::Outbox;
 use crate::service::retention::Retention;
 use crate::service::subscriptions::Subscriptions;
-use crate::storage::error::DatabaseName;
+use noetl_storage::error::DatabaseName;
 
 /// Failure of a housekeeping task.
 #[derive(Debug, thiserror::Error)]

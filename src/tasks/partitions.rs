@@ -5,11 +5,11 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::Turns;
-use crate::domain::quarter::Quarter;
+use noetl_domain::quarter::Quarter;
 use crate::service::clock;
-use crate::storage::error::StorageError;
-use crate::storage::partitions::{self, Ensured};
-use crate::storage::pools::{Database, Databases};
+use noetl_storage::error::StorageError;
+use noetl_storage::partitions::{self, Ensured};
+use noetl_storage::pools::{Database, Databases};
 
 const PERIOD: Duration = Duration::from_hours(6);
 const AHEAD: usize = 3;

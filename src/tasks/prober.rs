@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::storage::pools::Database;
+use noetl_storage::pools::Database;
 
 const WHILE_UP: Duration = Duration::from_secs(5);
 const WHILE_DOWN: Duration = Duration::from_millis(300);

@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Turns;
 use crate::service::retention::Retention;
-use crate::storage::pools::Databases;
+use noetl_storage::pools::Databases;
 
 const PERIOD: Duration = Duration::from_hours(1);
 

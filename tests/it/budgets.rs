@@ -3,11 +3,11 @@
 use std::future::poll_fn;
 use std::pin::pin;
 
-use noetl_graphql::domain::page::IdRange;
-use noetl_graphql::storage::budget::{Budget, BudgetLimits, Resource};
-use noetl_graphql::storage::error::{DatabaseName, StorageError};
-use noetl_graphql::storage::executions::{self, ExecutionFilter};
-use noetl_graphql::storage::pools::Database;
+use noetl_domain::page::IdRange;
+use noetl_storage::budget::{Budget, BudgetLimits, Resource};
+use noetl_storage::error::{DatabaseName, StorageError};
+use noetl_storage::executions::{self, ExecutionFilter};
+use noetl_storage::pools::Database;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 

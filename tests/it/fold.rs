@@ -1,10 +1,10 @@
 //! The fold gives the same state for the same set of events, in any order and with any repetition.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use noetl_graphql::domain::event::Event;
-use noetl_graphql::domain::execution::Status;
-use noetl_graphql::domain::ids::Id;
-use noetl_graphql::domain::workflow::{Frame, Iterations, StepState, StepStatus, WorkflowState};
+use noetl_domain::event::Event;
+use noetl_domain::execution::Status;
+use noetl_domain::ids::Id;
+use noetl_domain::workflow::{Frame, Iterations, StepState, StepStatus, WorkflowState};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -178,7 +178,7 @@ fn modules_depend_only_on_the_allowed_layers() {
 #[test]
 fn use_paths_are_read_in_every_notation() {
     let text =
-        "use crate::storage::{pools::Database, tail};\nuse crate::domain::ids::Id;\nfn a() { crate::stream::hub::x(); }
+        "use noetl_storage::{pools::Database, tail};\nuse noetl_domain::ids::Id;\nfn a() { crate::stream::hub::x(); }
         use crate::{config::Config, service::clock};\nuse crate::service::Thing;\n#[cfg(test)] use crate::http::no;";
     let expected = [
         "config::config",

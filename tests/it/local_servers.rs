@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
-use noetl_graphql::local::{
+use noetl_local::{
     LocalError, LocalOptions, LocalServers, NatsOptions, NatsServer, Postgres, PostgresOptions,
 };
 

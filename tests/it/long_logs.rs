@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use noetl_graphql::storage::error::DatabaseName;
-use noetl_graphql::storage::pools::Database;
-use noetl_graphql::storage::snapshots;
+use noetl_storage::error::DatabaseName;
+use noetl_storage::pools::Database;
+use noetl_storage::snapshots;
 use serde_json::json;
 
 use crate::common::{Deployment, pass};

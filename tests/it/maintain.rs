@@ -4,10 +4,10 @@
 use std::process::Output;
 
 use futures::future::join_all;
-use noetl_graphql::domain::shard::ShardIndex;
-use noetl_graphql::storage::error::DatabaseName;
-use noetl_graphql::storage::pools::Database;
-use noetl_graphql::storage::retention::{Kept, Turn};
+use noetl_domain::shard::ShardIndex;
+use noetl_storage::error::DatabaseName;
+use noetl_storage::pools::Database;
+use noetl_storage::retention::{Kept, Turn};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 

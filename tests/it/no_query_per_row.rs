@@ -31,7 +31,7 @@ const SUBSCRIPTIONS: &str =
 struct Seed {
     cluster: PgConnection,
     shards: Vec<PgConnection>,
-    map: noetl_graphql::domain::shard::ShardMap,
+    map: noetl_domain::shard::ShardMap,
     last: i64,
 }
 
@@ -41,7 +41,7 @@ impl Seed {
         for shard in 0..deployment.shard_dsns.len() {
             shards.push(deployment.shard(shard).await);
         }
-        let map = noetl_graphql::domain::shard::ShardMap::even(u16::try_from(shards.len()).unwrap());
+        let map = noetl_domain::shard::ShardMap::even(u16::try_from(shards.len()).unwrap());
         Self { cluster: deployment.cluster().await, shards, map, last: 1 << 40 }
     }
 
@@ -63,7 +63,7 @@ impl Seed {
     }
 
     async fn event(&mut self, execution: i64, entry: i64, path: &str, event_type: &str, status: &str) {
-        let (event, shard) = (self.id(), self.map.shard_of(noetl_graphql::domain::ids::Id::new(execution)));
+        let (event, shard) = (self.id(), self.map.shard_of(noetl_domain::ids::Id::new(execution)));
         sqlx::query(
             "INSERT INTO noetl.event (execution_id, event_id, catalog_id, node_name, event_type, status, context)
              VALUES ($1, $2, $3, $4, $5, $6, '{\"workload\": {\"n\": 1}}')",
@@ -83,7 +83,7 @@ impl Seed {
     async fn execution(&mut self, path: &str, parent: Option<i64>) -> i64 {
         let entry = self.entry(path, "playbook").await;
         let execution = self.id();
-        let shard = self.map.shard_of(noetl_graphql::domain::ids::Id::new(execution));
+        let shard = self.map.shard_of(noetl_domain::ids::Id::new(execution));
         sqlx::query(
             "INSERT INTO noetl.execution (execution_id, catalog_id, parent_execution_id, status, path)
              VALUES ($1, $2, $3, 'RUNNING', $4)",

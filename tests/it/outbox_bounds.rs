@@ -1,7 +1,7 @@
 //! Invalid input to the outbox is refused with a code and a field. A shard that is down does not delay the other
 //! shards.
 
-use noetl_graphql::local::{Postgres, PostgresOptions};
+use noetl_local::{Postgres, PostgresOptions};
 use serde_json::{Value, json};
 
 use crate::common::outbox::{NO_RELAY, ids, references};

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use futures::future::join_all;
-use noetl_graphql::storage::error::DatabaseName;
-use noetl_graphql::storage::outbox::{self, Claim, Marks};
-use noetl_graphql::storage::pools::Database;
+use noetl_storage::error::DatabaseName;
+use noetl_storage::outbox::{self, Claim, Marks};
+use noetl_storage::pools::Database;
 use serde_json::{Value, json};
 
 use crate::common::feed::run;

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use noetl_graphql::storage::error::DatabaseName;
-use noetl_graphql::storage::pools::Database;
-use noetl_graphql::storage::snapshots;
+use noetl_storage::error::DatabaseName;
+use noetl_storage::pools::Database;
+use noetl_storage::snapshots;
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Postgres};
 

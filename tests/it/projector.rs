@@ -30,7 +30,7 @@ async fn write_all(deployment: &Deployment, ids: &[i64], rounds: i64) {
 
 fn shard_of(deployment: &Deployment, id: i64) -> u16 {
     let shards = u16::try_from(deployment.shard_dsns.len()).unwrap();
-    noetl_graphql::domain::shard::ShardMap::even(shards).shard_of(noetl_graphql::domain::ids::Id::new(id))
+    noetl_domain::shard::ShardMap::even(shards).shard_of(noetl_domain::ids::Id::new(id))
 }
 
 /// Waits until the execution's snapshot includes all `applied` events.

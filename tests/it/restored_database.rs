@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use noetl_graphql::local::{Postgres, PostgresOptions};
+use noetl_local::{Postgres, PostgresOptions};
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
 use tempfile::TempDir;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use noetl_graphql::local::{Postgres, PostgresOptions};
+use noetl_local::{Postgres, PostgresOptions};
 use serde_json::{Value, json};
 
 use crate::common::feed::{Reader, insert, run};

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
-use noetl_json::{self as json, Data, Typed};
+use plain_json::{self as json, Data, Typed};
 
 /// Interval between fetches if no token has an unknown key.
 const REFRESH: Duration = Duration::from_mins(5);

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::principal::Principal;
 use jwks::Jwks;
-use noetl_json::Data;
+use plain_json::Data;
 
 pub use jwks::BadProvider;
 

@@ -6,8 +6,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use super::source::Message;
-use crate::domain::ids::Id;
-use noetl_json::{self as json, Typed};
+use noetl_domain::ids::Id;
+use plain_json::{self as json, Typed};
 
 /// Time limit of a request; the server's own deadline is shorter.
 const TIMEOUT: Duration = Duration::from_secs(20);

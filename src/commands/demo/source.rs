@@ -14,7 +14,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::service::clock;
-use noetl_json as json;
+use plain_json as json;
 
 /// A message with its dedup key.
 #[derive(Debug, Clone, PartialEq)]

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use super::api::{Api, ApiError, Run};
 use super::script::{self, Draft, Luck};
 use super::{Outcome, patiently};
-use crate::domain::ids::{Id, NoId, Snowflakes};
+use noetl_domain::ids::{Id, NoId, Snowflakes};
 use crate::service::clock;
 
 /// Intervals, in executions, at which one has retried failures (`MIXED`) or fails (`BAD`).

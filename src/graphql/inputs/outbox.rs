@@ -3,12 +3,12 @@
 
 use async_graphql::{ID, InputObject};
 
-use crate::domain::outbox::OutboxId;
+use noetl_domain::outbox::OutboxId;
 use crate::graphql::scalars::parse_id;
 use crate::graphql::types::outbox::OutboxStatus;
 use crate::service::error::Rejection;
 use crate::service::outbox::{Claim, ClaimRef};
-use crate::storage::outbox as storage;
+use noetl_storage::outbox as storage;
 
 /// Filter for outbox rows. An omitted condition matches everything.
 #[derive(Debug, Clone, Default, InputObject)]
@@ -117,7 +117,7 @@ pub struct RetryOutboxInput {
 }
 
 fn claim_ref(prefix: &str, id: &ID, lease: &ID) -> Result<ClaimRef, Rejection> {
-    let bad = |malformed: crate::domain::outbox::MalformedOutboxId| {
+    let bad = |malformed: noetl_domain::outbox::MalformedOutboxId| {
         Rejection::invalid(&format!("{prefix}id"), malformed.to_string())
     };
     let id: OutboxId = id.parse().map_err(bad)?;

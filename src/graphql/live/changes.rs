@@ -12,14 +12,14 @@ use futures::{Stream, StreamExt, TryStreamExt};
 
 use super::timed::in_time;
 use super::{broken, wait_for_place};
-use crate::domain::event::{Event, EventFilter};
-use crate::domain::ids::Id;
-use crate::domain::lifecycle::{Action, REGISTERED};
-use crate::domain::page::{MAX_PAGE, PageRequest};
+use noetl_domain::event::{Event, EventFilter};
+use noetl_domain::ids::Id;
+use noetl_domain::lifecycle::{Action, REGISTERED};
+use noetl_domain::page::{MAX_PAGE, PageRequest};
 use crate::graphql::errors::{fault, shard_unavailable};
 use crate::service::fan_out::Listing;
 use crate::service::subscriptions::Subscriptions;
-use crate::storage::subscriptions::{SubscriptionFilter, SubscriptionRow};
+use noetl_storage::subscriptions::{SubscriptionFilter, SubscriptionRow};
 use crate::stream::hub::Hub;
 use crate::stream::reader::{self, GapReason, Item, Start};
 

@@ -8,12 +8,12 @@ use futures::{FutureExt, Stream, StreamExt, TryStreamExt};
 
 use super::timed::in_time;
 use super::{broken, wait_for_place};
-use crate::domain::event::EventFilter;
-use crate::domain::ids::Id;
+use noetl_domain::event::EventFilter;
+use noetl_domain::ids::Id;
 use crate::graphql::errors::fault;
 use crate::service::error::Rejection;
 use crate::service::executions::Executions;
-use crate::storage::executions::ExecutionRow;
+use noetl_storage::executions::ExecutionRow;
 use crate::stream::hub::Hub;
 use crate::stream::reader::{self, Item, Start};
 

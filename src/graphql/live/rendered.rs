@@ -16,11 +16,11 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use crate::auth::principal::{Capabilities, Principal};
-use crate::domain::shard::ShardIndex;
+use noetl_domain::shard::ShardIndex;
 use crate::graphql::types::feed::EventStreamItem;
 use crate::stream::cursor::StreamCursor;
 use crate::stream::reader::Item;
-use noetl_json::Written;
+use plain_json::Written;
 
 /// Maximum number of bytes in the cache of a replica.
 const KEPT_BYTES: usize = 8 << 20;

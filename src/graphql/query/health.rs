@@ -29,7 +29,7 @@ pub(in crate::graphql) async fn event_stream(services: &Services) -> EventStream
 /// Returns the health of the shards, as found by their latest probes.
 pub(in crate::graphql) fn shards(services: &Services) -> Vec<Shard> {
     let databases = services.executions.databases();
-    let shard = |(database, index): (&std::sync::Arc<crate::storage::pools::Database>, u16)| {
+    let shard = |(database, index): (&std::sync::Arc<noetl_storage::pools::Database>, u16)| {
         let health = database.health();
         let (pool_size, pool_idle) = database.pool_size();
         Shard {

@@ -22,10 +22,10 @@ use super::types::feed::EventStreamStatus;
 use super::types::outbox::Outbox;
 use super::types::server::{ServerInfo, Shard, Viewer};
 use super::types::subscription::SourceSubscription;
-use crate::domain::cursor::{CursorKind, encode};
+use noetl_domain::cursor::{CursorKind, encode};
 use crate::service::bounds::check_text;
-use crate::storage::catalog::{self, CatalogKey};
-use crate::storage::subscriptions::SubscriptionRow;
+use noetl_storage::catalog::{self, CatalogKey};
+use noetl_storage::subscriptions::SubscriptionRow;
 
 /// The root of all queries.
 #[derive(Debug)]

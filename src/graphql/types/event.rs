@@ -5,11 +5,11 @@ use std::sync::Arc;
 use async_graphql::{Context, ID, Object, Result};
 use chrono::{DateTime, Utc};
 
-use crate::domain::event as domain;
+use noetl_domain::event as domain;
 use crate::graphql::access::READ;
 use crate::graphql::scalars::{JsonText, show_id};
 use crate::graphql::schema::Services;
-use noetl_json::Text;
+use plain_json::Text;
 
 /// A committed event.
 #[derive(Debug, Clone)]

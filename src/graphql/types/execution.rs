@@ -10,11 +10,11 @@ use super::catalog::CatalogEntry;
 use super::event::Event;
 use super::projection::{ProjectionSnapshot, Step, steps};
 use super::subscription::SourceSubscription;
-use crate::domain::cursor::CursorKind;
-use crate::domain::execution::Status;
-use crate::domain::ids::Id;
-use crate::domain::lifecycle::REGISTERED;
-use crate::domain::workflow::End;
+use noetl_domain::cursor::CursorKind;
+use noetl_domain::execution::Status;
+use noetl_domain::ids::Id;
+use noetl_domain::lifecycle::REGISTERED;
+use noetl_domain::workflow::End;
 use crate::graphql::access::READ;
 use crate::graphql::connection::{EventConnection, ExecutionConnection, PageArguments, id_cursor, selects};
 use crate::graphql::errors::fault;
@@ -25,10 +25,10 @@ use crate::graphql::loaders::{
 use crate::graphql::scalars::{Json, JsonText, show_id};
 use crate::graphql::schema::Services;
 use crate::service::error::ServiceError;
-use crate::storage::events::{LargeColumns, LogHead};
-use crate::storage::executions::ExecutionRow;
-use crate::storage::snapshots::Projected;
-use noetl_json::Text;
+use noetl_storage::events::{LargeColumns, LogHead};
+use noetl_storage::executions::ExecutionRow;
+use noetl_storage::snapshots::Projected;
+use plain_json::Text;
 
 /// Status of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
@@ -262,7 +262,7 @@ pub async fn log(
         .await
         .map_err(fault)?;
     let page = found.transpose().map_err(fault)?.map(Arc::unwrap_or_clone).unwrap_or_default();
-    let cursor = |event: &crate::domain::event::Event<Text>| id_cursor(CursorKind::Event, event.event_id.get());
+    let cursor = |event: &noetl_domain::event::Event<Text>| id_cursor(CursorKind::Event, event.event_id.get());
     Ok(EventConnection::new(page, Vec::new(), cursor, |event| Event(Arc::new(event))))
 }
 
@@ -273,7 +273,7 @@ fn large_columns(ctx: &Context<'_>) -> LargeColumns {
 
 /// Returns the connection for a page of executions.
 #[must_use]
-pub fn executions(page: crate::domain::page::Page<ExecutionRow>, unavailable: Vec<u16>) -> ExecutionConnection {
+pub fn executions(page: noetl_domain::page::Page<ExecutionRow>, unavailable: Vec<u16>) -> ExecutionConnection {
     let cursor = |row: &ExecutionRow| id_cursor(CursorKind::Execution, row.execution_id);
     ExecutionConnection::new(page, unavailable, cursor, Execution)
 }

@@ -7,7 +7,7 @@ use super::event::Event;
 use crate::graphql::scalars::BigInt;
 use crate::service::clock;
 use crate::service::feed::FeedStatus;
-use crate::storage::tail::TailStatus;
+use noetl_storage::tail::TailStatus;
 use crate::stream::names;
 use crate::stream::reader::{GapReason, Item};
 

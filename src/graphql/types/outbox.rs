@@ -3,9 +3,9 @@
 use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
 use chrono::{DateTime, Utc};
 
-use crate::domain::cursor::{CursorKind, encode};
-use crate::domain::ids::Id;
-use crate::domain::outbox::{OutboxId, OutboxPlace, OutboxStatus as Status};
+use noetl_domain::cursor::{CursorKind, encode};
+use noetl_domain::ids::Id;
+use noetl_domain::outbox::{OutboxId, OutboxPlace, OutboxStatus as Status};
 use crate::graphql::access::{OUTBOX, READ};
 use crate::graphql::connection::{OutboxEntryConnection, PageArguments, selects};
 use crate::graphql::errors::fault;
@@ -14,7 +14,7 @@ use crate::graphql::scalars::{JsonText, show_id};
 use crate::graphql::schema::Services;
 use crate::service::error::ServiceError;
 use crate::service::outbox::{Leased, place};
-use crate::storage::outbox::{Backlog, Counts, OutboxRow};
+use noetl_storage::outbox::{Backlog, Counts, OutboxRow};
 
 /// Converts a count to GraphQL's 32-bit `Int`. A larger count becomes the maximum.
 pub fn count(number: impl TryInto<i32>) -> i32 {

@@ -3,10 +3,10 @@
 use async_graphql::{Enum, ID, SimpleObject};
 use chrono::{DateTime, Utc};
 
-use crate::domain::workflow::{self, StepState, WorkflowState};
+use noetl_domain::workflow::{self, StepState, WorkflowState};
 use crate::graphql::access::READ;
 use crate::graphql::scalars::{BigInt, Json, show_id};
-use crate::storage::snapshots::Projected;
+use noetl_storage::snapshots::Projected;
 
 /// Status of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use super::feed::EventStreamStatus;
 use super::outbox::OutboxStats;
 use crate::auth::principal;
-use crate::domain::page::{DEFAULT_PAGE, MAX_PAGE};
+use noetl_domain::page::{DEFAULT_PAGE, MAX_PAGE};
 use crate::graphql::inputs::Permission;
 use crate::graphql::scalars::BigInt;
 use crate::graphql::schema::Replica;

@@ -14,7 +14,7 @@ use async_graphql_value::Value as Literal;
 use super::places;
 use super::positions::Positions;
 use crate::http::invalid::Invalid;
-use noetl_json as json;
+use plain_json as json;
 
 /// The values of one operation's arguments.
 pub(super) struct Values<'a> {

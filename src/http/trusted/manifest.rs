@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::extract::Extracted;
-use noetl_json as json;
+use plain_json as json;
 
 /// Prefix of a document id that is a SHA-256 (GraphQL over HTTP, appendix A).
 const PREFIX: &str = "sha256:";

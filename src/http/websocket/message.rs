@@ -9,7 +9,7 @@ use super::super::invalid::Invalid;
 use super::super::operation::Parameters;
 use super::super::reply::Reply;
 use super::close::Close;
-use noetl_json::{self as json, Typed};
+use plain_json::{self as json, Typed};
 
 /// Maximum number of bytes in an operation's id. Clients use counters and UUIDs.
 const MAX_ID: usize = 256;

@@ -1,6 +1,6 @@
 //! Result of a request to execute.
 
-use crate::domain::ids::Id;
+use noetl_domain::ids::Id;
 use crate::service::error::ServiceError;
 
 /// The execution of a request. This request or an earlier one started it.

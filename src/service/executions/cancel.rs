@@ -3,15 +3,15 @@
 use serde_json::json;
 
 use super::Executions;
-use crate::domain::actor::Actor;
-use crate::domain::event::Event;
-use crate::domain::execution::{CANCELLED, Status, emitted};
-use crate::domain::ids::Id;
+use noetl_domain::actor::Actor;
+use noetl_domain::event::Event;
+use noetl_domain::execution::{CANCELLED, Status, emitted};
+use noetl_domain::ids::Id;
 use crate::service::bounds::check_reason;
 use crate::service::clock;
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
-use crate::storage::executions::{self, ExecutionRow};
-use crate::storage::log::LockedLog;
+use noetl_storage::executions::{self, ExecutionRow};
+use noetl_storage::log::LockedLog;
 
 impl Executions {
     /// Cancels an execution that has not ended.

@@ -8,15 +8,15 @@ use tokio::time::timeout;
 use super::Executions;
 use super::answer::Answer;
 use super::request::Ready;
-use crate::domain::actor::Actor;
-use crate::domain::execution::Creation;
-use crate::domain::ids::Id;
-use crate::domain::shard::ShardIndex;
+use noetl_domain::actor::Actor;
+use noetl_domain::execution::Creation;
+use noetl_domain::ids::Id;
+use noetl_domain::shard::ShardIndex;
 use crate::service::clock;
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
-use crate::storage::dedup::{self, NewClaim, StandingClaim};
-use crate::storage::error::StorageError;
-use crate::storage::log::LockedLog;
+use noetl_storage::dedup::{self, NewClaim, StandingClaim};
+use noetl_storage::error::StorageError;
+use noetl_storage::log::LockedLog;
 
 /// Age in seconds from which the sweeper finishes a reserved claim. This is safe while the claimant is alive: both
 /// create the execution idempotently under the same id.

@@ -20,9 +20,9 @@ use moka::future::Cache;
 use super::catalog::Catalog;
 use super::ids::Ids;
 use super::wake::Wakes;
-use crate::domain::ids::Id;
-use crate::storage::events::LogHead;
-use crate::storage::pools::Databases;
+use noetl_domain::ids::Id;
+use noetl_storage::events::LogHead;
+use noetl_storage::pools::Databases;
 
 pub use answer::{Answer, Executed, Outcome};
 pub use request::{Dedup, ExecuteRequest, MAX_BATCH, MAX_WORKLOAD_BYTES};

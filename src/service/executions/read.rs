@@ -4,17 +4,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::Executions;
-use crate::domain::event::{Event, EventFilter};
-use crate::domain::ids::Id;
-use crate::domain::page::{Page, PageRequest};
-use crate::domain::shard::ShardIndex;
+use noetl_domain::event::{Event, EventFilter};
+use noetl_domain::ids::Id;
+use noetl_domain::page::{Page, PageRequest};
+use noetl_domain::shard::ShardIndex;
 use crate::service::error::ServiceError;
 use crate::service::fan_out::{self, Listing};
 use crate::service::shards::rows_by_ids;
-use crate::storage::events::{self, LargeColumns, LogHead};
-use crate::storage::executions::{self, ExecutionFilter, ExecutionRow};
-use crate::storage::pools::Databases;
-use noetl_json::Text;
+use noetl_storage::events::{self, LargeColumns, LogHead};
+use noetl_storage::executions::{self, ExecutionFilter, ExecutionRow};
+use noetl_storage::pools::Databases;
+use plain_json::Text;
 
 /// A page for each parent, and the shards whose rows may be missing from the pages.
 type PagesByParent = (HashMap<i64, Page<ExecutionRow>>, Vec<ShardIndex>);

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::domain::execution::{Creation, is_pool_name, request_hash};
-use crate::domain::ids::Id;
+use noetl_domain::execution::{Creation, is_pool_name, request_hash};
+use noetl_domain::ids::Id;
 use crate::service::bounds::{check_json, check_text};
 use crate::service::catalog::check_path;
 use crate::service::error::Rejection;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use super::Executions;
 use super::request::{Target, ValidRequest};
-use crate::domain::execution::{DEFAULT_WINDOW_SECONDS, EXECUTABLE_KINDS};
-use crate::domain::ids::Id;
-use crate::domain::shard::ShardIndex;
+use noetl_domain::execution::{DEFAULT_WINDOW_SECONDS, EXECUTABLE_KINDS};
+use noetl_domain::ids::Id;
+use noetl_domain::shard::ShardIndex;
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
 use crate::service::shards::rows_by_ids;
-use crate::storage::catalog::CatalogEntry;
-use crate::storage::events::{self, LogHead};
+use noetl_storage::catalog::CatalogEntry;
+use noetl_storage::events::{self, LogHead};
 
 /// Catalog entries and parents of a batch of requests.
 #[derive(Debug, Default)]

@@ -10,19 +10,19 @@ use super::answer::{Answer, Executed, Outcome};
 use super::claims::Claimed;
 use super::request::{ExecuteRequest, MAX_BATCH, MAX_WORKLOAD_BYTES, Ready, ValidRequest};
 use super::resolve::Named;
-use crate::domain::actor::Actor;
-use crate::domain::execution::{Creation, overlay};
-use crate::domain::ids::Id;
-use crate::domain::shard::ShardIndex;
+use noetl_domain::actor::Actor;
+use noetl_domain::execution::{Creation, overlay};
+use noetl_domain::ids::Id;
+use noetl_domain::shard::ShardIndex;
 use crate::service::bounds::check_json;
 use crate::service::clock;
 use crate::service::error::{Rejection, ServiceError};
 use crate::service::fault;
 use crate::service::shards::by_shard;
 use crate::service::trace;
-use crate::storage::error::StorageError;
-use crate::storage::executions;
-use noetl_json::{Document, Text};
+use noetl_storage::error::StorageError;
+use noetl_storage::executions;
+use plain_json::{Document, Text};
 
 impl Executions {
     /// Starts one execution.

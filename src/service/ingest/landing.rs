@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
-use crate::storage::ingest::{self, NewEvent};
-use crate::storage::pools::Database;
+use noetl_storage::ingest::{self, NewEvent};
+use noetl_storage::pools::Database;
 
 /// Maximum number of statements for one shard's events. It is enough to find any 60 refused events among 5000.
 const MAX_STATEMENTS: usize = 1000;

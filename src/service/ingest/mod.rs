@@ -16,10 +16,10 @@ use futures::future::join_all;
 use super::error::{Rejection, ServiceError};
 use super::shards::by_shard;
 use super::wake::Wakes;
-use crate::domain::actor::Actor;
-use crate::domain::ids::Id;
-use crate::storage::ingest::NewEvent;
-use crate::storage::pools::Databases;
+use noetl_domain::actor::Actor;
+use noetl_domain::ids::Id;
+use noetl_storage::ingest::NewEvent;
+use noetl_storage::pools::Databases;
 use landing::Landing;
 
 pub use draft::{EventDraft, MAX_EVENT_BYTES};

@@ -4,7 +4,7 @@
 use chrono::{DateTime, Datelike, Utc};
 use serde_json::Value;
 
-use crate::domain::ids::{Id, MalformedId};
+use noetl_domain::ids::{Id, MalformedId};
 use crate::service::bounds::check_text;
 use crate::service::error::Rejection;
 

@@ -8,11 +8,11 @@ use futures::future::join_all;
 
 use super::failures::Failures;
 use super::{MAX_ROWS, Outbox};
-use crate::domain::outbox::{OutboxId, kept_error};
-use crate::domain::shard::ShardIndex;
+use noetl_domain::outbox::{OutboxId, kept_error};
+use noetl_domain::shard::ShardIndex;
 use crate::service::error::{Rejection, ServiceError};
-use crate::storage::error::StorageError;
-use crate::storage::outbox::{self, Claimed, Failure, MAX_PAYLOAD_BYTES, Ref};
+use noetl_storage::error::StorageError;
+use noetl_storage::outbox::{self, Claimed, Failure, MAX_PAYLOAD_BYTES, Ref};
 
 /// Longest lease in seconds.
 const MAX_LEASE_SECONDS: i32 = 3600;

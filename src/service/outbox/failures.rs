@@ -1,7 +1,7 @@
 //! Failures of single shards. A failed shard does not hide the results of the other shards.
 
-use crate::domain::shard::ShardIndex;
-use crate::storage::error::StorageError;
+use noetl_domain::shard::ShardIndex;
+use noetl_storage::error::StorageError;
 
 /// Failed shards with their errors.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ fn is_unavailability(error: &StorageError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::error::DatabaseName;
+    use noetl_storage::error::DatabaseName;
 
     #[test]
     fn fault_is_returned_only_if_no_shard_answered() {

@@ -16,10 +16,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::wake::Wakes;
-use crate::domain::shard::ShardIndex;
-use crate::storage::error::StorageError;
-use crate::storage::outbox::Marks;
-use crate::storage::pools::Databases;
+use noetl_domain::shard::ShardIndex;
+use noetl_storage::error::StorageError;
+use noetl_storage::outbox::Marks;
+use noetl_storage::pools::Databases;
 use pace::Pace;
 
 pub use claim::{Claim, Claims, Leased};
@@ -99,9 +99,9 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::shard::ShardMap;
-    use crate::storage::error::DatabaseName;
-    use crate::storage::pools::Database;
+    use noetl_domain::shard::ShardMap;
+    use noetl_storage::error::DatabaseName;
+    use noetl_storage::pools::Database;
 
     #[tokio::test]
     async fn reading_continues_from_the_watermarks_if_the_start_cannot_be_read_in_time() {

@@ -7,13 +7,13 @@ use futures::future::join_all;
 
 use super::Outbox;
 use super::failures::Failures;
-use crate::domain::outbox::{OutboxId, OutboxPlace};
-use crate::domain::page::PageRequest;
-use crate::domain::shard::ShardIndex;
+use noetl_domain::outbox::{OutboxId, OutboxPlace};
+use noetl_domain::page::PageRequest;
+use noetl_domain::shard::ShardIndex;
 use crate::service::error::ServiceError;
 use crate::service::fan_out::Listing;
-use crate::storage::error::StorageError;
-use crate::storage::outbox::{self, Backlog, Bounds, Counts, OutboxFilter, OutboxRow};
+use noetl_storage::error::StorageError;
+use noetl_storage::outbox::{self, Backlog, Bounds, Counts, OutboxFilter, OutboxRow};
 
 /// Statistics of the shards that could be read.
 #[derive(Debug, Default)]

@@ -11,12 +11,12 @@ use futures::future::join_all;
 
 use super::failures::Failures;
 use super::{MAX_ROWS, Outbox};
-use crate::domain::backoff;
-use crate::domain::outbox::{OutboxId, kept_error};
-use crate::domain::shard::ShardIndex;
+use noetl_domain::backoff;
+use noetl_domain::outbox::{OutboxId, kept_error};
+use noetl_domain::shard::ShardIndex;
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
-use crate::storage::error::StorageError;
-use crate::storage::outbox::{self, Failure, OutboxFilter, Ref};
+use noetl_storage::error::StorageError;
+use noetl_storage::outbox::{self, Failure, OutboxFilter, Ref};
 
 /// Upper limit in seconds of the caller's maximum delay: one day.
 const MAX_DELAY_SECONDS: i64 = 86_400;

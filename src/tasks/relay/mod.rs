@@ -16,8 +16,8 @@ use futures::{StreamExt, stream};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::backoff::DEFAULT_MAX_SECONDS;
-use crate::domain::shard::ShardIndex;
+use noetl_domain::backoff::DEFAULT_MAX_SECONDS;
+use noetl_domain::shard::ShardIndex;
 use crate::service::error::ServiceError;
 use crate::service::fault;
 use crate::service::outbox::{Claim, ClaimRef, Leased, Outbox};

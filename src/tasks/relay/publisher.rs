@@ -11,7 +11,7 @@ use async_nats::jetstream::stream::{Config, StorageType};
 use async_nats::jetstream::{self, Context};
 use bytes::Bytes;
 
-use crate::domain::outbox::is_publishable;
+use noetl_domain::outbox::is_publishable;
 use crate::service::outbox::Leased;
 
 /// Time to wait for an acknowledgement. It is short enough to settle a batch within its lease and within the grace

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use noetl_graphql::local::{NatsOptions, NatsServer};
+use noetl_local::{NatsOptions, NatsServer};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::process::Command;

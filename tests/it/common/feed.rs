@@ -284,8 +284,8 @@ impl Deployment {
     /// Returns the first `count` ids, starting at `from`, that belong to a shard.
     pub fn ids_on(&self, shard: usize, from: i64, count: usize) -> Vec<i64> {
         let shards = u16::try_from(self.shard_dsns.len()).unwrap();
-        let map = noetl_graphql::domain::shard::ShardMap::even(shards);
-        let here = |id: &i64| usize::from(map.shard_of(noetl_graphql::domain::ids::Id::new(*id))) == shard;
+        let map = noetl_domain::shard::ShardMap::even(shards);
+        let here = |id: &i64| usize::from(map.shard_of(noetl_domain::ids::Id::new(*id))) == shard;
         (from..).filter(here).take(count).collect()
     }
 }

@@ -1,6 +1,6 @@
 //! A PostgreSQL server that requires TLS and client certificates.
 
-use noetl_graphql::local::{Postgres, PostgresOptions};
+use noetl_local::{Postgres, PostgresOptions};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tempfile::TempDir;

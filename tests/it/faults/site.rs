@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use futures::future::join_all;
 use nix::sys::signal::Signal;
-use noetl_graphql::local::{Postgres, PostgresOptions};
+use noetl_local::{Postgres, PostgresOptions};
 
 use crate::common::proxy::{Passing, Proxy};
 use crate::common::{Deployment, Server, eventually};

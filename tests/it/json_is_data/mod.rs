@@ -8,7 +8,7 @@ mod values;
 use async_nats::jetstream;
 use async_nats::jetstream::consumer::pull::OrderedConfig;
 use futures::StreamExt;
-use noetl_json as json;
+use plain_json as json;
 use serde_json::{Value, json};
 
 use crate::common::feed::run;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use noetl_json as json;
+use plain_json as json;
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());

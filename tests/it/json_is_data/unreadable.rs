@@ -1,6 +1,6 @@
 //! Rows with JSON that parsers cannot read affect only themselves.
 
-use noetl_json as json;
+use plain_json as json;
 use serde_json::{Value, json};
 
 use super::{ask, claim, events, messages};

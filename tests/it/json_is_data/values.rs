@@ -1,7 +1,7 @@
 //! Values are returned unchanged, or refused with their path.
 
 use futures::{SinkExt, StreamExt};
-use noetl_json as json;
+use plain_json as json;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;

@@ -1,0 +1,226 @@
+//! Executions: their statuses, and the data that starts one.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use super::actor::{Actor, META_KEY};
+use super::ids::Id;
+use plain_json::{self as json, Typed};
+
+/// Pool of the workers that run an execution if the request names none.
+pub const DEFAULT_POOL: &str = "shared";
+/// Dedup window in seconds if neither the request nor the subscription sets one.
+pub const DEFAULT_WINDOW_SECONDS: u32 = 300;
+/// Value of `meta.emitter` in the events of this server.
+pub const EMITTER: &str = "control_plane";
+/// Type of an execution's first event.
+pub const STARTED: &str = "playbook_started";
+/// Type of the event that cancels an execution.
+pub const CANCELLED: &str = "playbook.cancelled";
+
+/// Catalog kinds that can be executed.
+pub const EXECUTABLE_KINDS: [&str; 2] = ["playbook", "agent"];
+
+/// Status of an execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Status {
+    /// Accepted, not started.
+    Pending,
+    /// Started, not ended.
+    Running,
+    /// Ended successfully.
+    Completed,
+    /// Ended with a failure.
+    Failed,
+    /// Cancelled by a caller or another server.
+    Cancelled,
+}
+
+impl Status {
+    /// Every status.
+    pub const ALL: [Self; 5] = [Self::Pending, Self::Running, Self::Completed, Self::Failed, Self::Cancelled];
+
+    /// Returns the name that this server stores.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        self.stored_names()[0]
+    }
+
+    /// Returns the names of the status in stored rows, in capitals. This server writes the first one; NoETL's servers
+    /// also write the others.
+    #[must_use]
+    pub const fn stored_names(self) -> &'static [&'static str] {
+        match self {
+            Self::Pending => &["PENDING", "INITIALIZED", "CREATED"],
+            Self::Running => &["RUNNING", "STARTED", "IN_PROGRESS"],
+            Self::Completed => &["COMPLETED", "SUCCESS"],
+            Self::Failed => &["FAILED", "ERROR"],
+            Self::Cancelled => &["CANCELLED", "CANCELED"],
+        }
+    }
+
+    /// Returns the status with a stored name, in any case. An unknown name means running, because it is not known to be
+    /// an end.
+    #[must_use]
+    pub fn from_stored(name: &str) -> Self {
+        let name = name.to_ascii_uppercase();
+        let meant = |status: &Self| status.stored_names().contains(&name.as_str());
+        Self::ALL.into_iter().find(meant).unwrap_or(Self::Running)
+    }
+
+    /// Returns whether the status is final.
+    #[must_use]
+    pub const fn is_terminal(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
+    }
+}
+
+/// All data that creates one execution. A dedup claim stores it, so that any replica can finish the creation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Creation {
+    /// Preallocated id of the execution.
+    pub execution_id: Id,
+    /// Preallocated id of the started event.
+    pub event_id: Id,
+    /// The parent: a subscription or an execution.
+    pub parent_execution_id: Option<Id>,
+    /// Id of the resolved catalog entry.
+    pub catalog_id: Id,
+    /// Path of the entry.
+    pub path: String,
+    /// Workload of the entry, overlaid with the request's.
+    #[serde(deserialize_with = "json::map")]
+    pub workload: Map<String, Value>,
+    /// Pool that the request named.
+    pub pool: Option<String>,
+    /// W3C trace context: the request's, the parent's, or that of the span that started the execution.
+    #[serde(default, deserialize_with = "json::option")]
+    pub trace: Option<Value>,
+    /// Time of the request.
+    pub emitted_at: DateTime<Utc>,
+    /// Caller of the request; `None`: it was not identified.
+    #[serde(default)]
+    pub actor: Option<Actor>,
+}
+
+impl Typed for Creation {}
+
+impl Creation {
+    /// Returns the context of the started event.
+    #[must_use]
+    pub fn context(&self) -> Value {
+        json!({
+            "catalog_id": self.catalog_id.to_string(),
+            "execution_id": self.execution_id.to_string(),
+            "path": self.path,
+            "workload": self.workload,
+        })
+    }
+
+    /// Returns the meta of the started event.
+    #[must_use]
+    pub fn meta(&self) -> Value {
+        let mut meta = emitted(self.emitted_at, self.actor.as_ref());
+        insert_present(&mut meta, "execution_pool", self.pool.clone().map(Value::from));
+        insert_present(&mut meta, "trace", self.trace.clone());
+        Value::Object(meta)
+    }
+
+    /// Returns the subject to which the pool's workers listen.
+    #[must_use]
+    pub fn command_subject(&self) -> String {
+        format!("noetl.commands.{}.{}", self.pool(), self.execution_id)
+    }
+
+    /// Returns the message that notifies the workers.
+    #[must_use]
+    pub fn command(&self) -> Value {
+        let Value::Object(mut command) = json!({
+            "execution_id": self.execution_id.to_string(),
+            "event_id": self.event_id.to_string(),
+            "catalog_id": self.catalog_id.to_string(),
+            "path": self.path,
+            "pool": self.pool(),
+        }) else {
+            return Value::Null;
+        };
+        insert_present(&mut command, "trace", self.trace.clone());
+        Value::Object(command)
+    }
+
+    fn pool(&self) -> &str {
+        self.pool.as_deref().unwrap_or(DEFAULT_POOL)
+    }
+}
+
+fn insert_present(map: &mut Map<String, Value>, key: &str, value: Option<Value>) {
+    if let Some(value) = value {
+        map.insert(key.to_owned(), value);
+    }
+}
+
+/// Returns the `meta` that is common to the events of this server, with the caller if it is identified.
+#[must_use]
+pub fn emitted(at: DateTime<Utc>, by: Option<&Actor>) -> Map<String, Value> {
+    let mut meta = Map::new();
+    meta.insert("emitted_at".to_owned(), at.to_rfc3339_opts(SecondsFormat::Micros, true).into());
+    meta.insert("emitter".to_owned(), EMITTER.into());
+    insert_present(&mut meta, META_KEY, by.map(|actor| actor.subject().into()));
+    meta
+}
+
+/// Returns the catalog entry's `workload` map, overlaid key by key with the request's.
+#[must_use]
+pub fn overlay(catalog_payload: Option<&Value>, request: Map<String, Value>) -> Map<String, Value> {
+    let defaults = catalog_payload.and_then(|payload| payload.get("workload")).and_then(Value::as_object);
+    let mut workload = defaults.cloned().unwrap_or_default();
+    workload.extend(request);
+    workload
+}
+
+/// Returns the hash that distinguishes different requests under one dedup key: SHA-256 of the JSON with sorted keys.
+#[must_use]
+pub fn request_hash(request: &Value) -> [u8; 32] {
+    Sha256::digest(request.to_string()).into()
+}
+
+/// Returns whether a text is a pool name: 1 to 64 ASCII letters, digits, `-` and `_`. It becomes a token of a NATS
+/// subject.
+#[must_use]
+pub fn is_pool_name(name: &str) -> bool {
+    (1..=64).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(value: Value) -> Map<String, Value> {
+        value.as_object().cloned().unwrap()
+    }
+
+    #[test]
+    fn request_overlays_the_catalog_entry_key_by_key() {
+        let payload = json!({"workload": {"a": 1, "b": {"c": 2}}});
+        let merged = overlay(Some(&payload), map(json!({"b": {"d": 3}, "e": 4})));
+        assert_eq!(Value::Object(merged), json!({"a": 1, "b": {"d": 3}, "e": 4}));
+        assert_eq!(overlay(None, map(json!({"x": 1}))), map(json!({"x": 1})));
+    }
+
+    #[test]
+    fn hash_does_not_depend_on_the_order_of_keys() {
+        let one: Value = serde_json::from_str(r#"{"a":1,"b":{"x":1,"y":2}}"#).unwrap();
+        let same: Value = serde_json::from_str(r#"{"b":{"y":2,"x":1},"a":1}"#).unwrap();
+        assert_eq!(request_hash(&one), request_hash(&same));
+        assert_ne!(request_hash(&one), request_hash(&json!({"a": 1})));
+    }
+
+    #[test]
+    fn unknown_stored_statuses_do_not_end_an_execution() {
+        assert_eq!(Status::from_stored("started"), Status::Running);
+        assert_eq!(Status::from_stored("unknown"), Status::Running);
+        assert_eq!(Status::from_stored("Canceled"), Status::Cancelled);
+    }
+}

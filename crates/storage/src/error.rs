@@ -1,0 +1,163 @@
+//! Errors of database operations, divided by what the caller can do about them.
+
+use std::fmt;
+
+use sqlx::error::DatabaseError;
+use sqlx::postgres::PgDatabaseError;
+
+use super::budget::Exceeded;
+use noetl_domain::shard::ShardIndex;
+
+/// Name of a database in a deployment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DatabaseName {
+    /// The database of all data that does not belong to one execution.
+    Cluster,
+    /// The shard with this index.
+    Shard(ShardIndex),
+}
+
+impl fmt::Display for DatabaseName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cluster => f.write_str("the cluster database"),
+            Self::Shard(index) => write!(f, "shard {index}"),
+        }
+    }
+}
+
+/// A failed database operation.
+#[derive(Debug, thiserror::Error)]
+pub enum StorageError {
+    /// The database can't be reached or did not respond in time. A write may have taken place. A later attempt may
+    /// succeed.
+    #[error("{database} is unavailable: {reason}")]
+    Unavailable {
+        /// The database.
+        database: DatabaseName,
+        /// Reason, for the log and not for users.
+        reason: String,
+    },
+    /// Stored data that this server can't read.
+    #[error("{database} holds {what}")]
+    Corrupt {
+        /// The database.
+        database: DatabaseName,
+        /// Description of the data.
+        what: String,
+    },
+    /// A value that the database can't store, such as a text with a NUL character or a year out of range.
+    #[error("{database} can't store a value")]
+    Unstorable {
+        /// The database.
+        database: DatabaseName,
+    },
+    /// The operation exceeded a limit of its budget.
+    #[error(transparent)]
+    LimitExceeded(Exceeded),
+    /// The database refused the statement: a defect here or in its schema.
+    #[error("{database} refused a statement")]
+    Refused {
+        /// The database.
+        database: DatabaseName,
+        /// The driver's error.
+        #[source]
+        source: sqlx::Error,
+    },
+}
+
+impl StorageError {
+    /// Classifies a driver's error.
+    pub(super) fn classify(database: DatabaseName, source: sqlx::Error) -> Self {
+        if let Some(exceeded) = exceeded(&source) {
+            Self::LimitExceeded(exceeded)
+        } else if is_unavailability(&source) {
+            Self::Unavailable { database, reason: source.to_string() }
+        } else if is_unstorable(&source) {
+            Self::Unstorable { database }
+        } else {
+            Self::Refused { database, source }
+        }
+    }
+
+    /// Returns the reason, in words for users, if the database refused the statement's values: by a constraint, a type,
+    /// a size limit or a trigger. The same statement with other values may succeed.
+    #[must_use]
+    pub fn refused_values(&self) -> Option<String> {
+        match self {
+            Self::Unstorable { .. } => Some("a value can't be stored".to_owned()),
+            Self::Refused { source, .. } => refused_values(source.as_database_error()?),
+            Self::Unavailable { .. } | Self::Corrupt { .. } | Self::LimitExceeded(_) => None,
+        }
+    }
+
+    /// Returns the exceeded limit, if that is the error.
+    #[must_use]
+    pub fn exceeded(&self) -> Option<Exceeded> {
+        match self {
+            Self::LimitExceeded(exceeded) => Some(*exceeded),
+            _ => None,
+        }
+    }
+
+    /// Returns the unavailable database, if that is the error.
+    #[must_use]
+    pub fn unavailable(&self) -> Option<DatabaseName> {
+        match self {
+            Self::Unavailable { database, .. } => Some(*database),
+            _ => None,
+        }
+    }
+}
+
+/// Returns the exceeded limit that ended a statement early (see [`super::metered`]).
+fn exceeded(error: &sqlx::Error) -> Option<Exceeded> {
+    match error {
+        sqlx::Error::Decode(source) => source.downcast_ref().copied(),
+        _ => None,
+    }
+}
+
+/// Returns whether the SQLSTATE is `character_not_in_repertoire` (a NUL in a text), `untranslatable_character` (a NUL
+/// in a JSON text) or `datetime_field_overflow`.
+fn is_unstorable(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(DatabaseError::code);
+    code.is_some_and(|code| ["22021", "22P05", "22008"].contains(&code.as_ref()))
+}
+
+/// Returns a description for users if the SQLSTATE class concerns the values (PostgreSQL manual, appendix A): data
+/// exceptions, integrity constraints, check options of views, exceptions raised by triggers, and limits such as the
+/// size of an index row.
+fn refused_values(error: &dyn DatabaseError) -> Option<String> {
+    let code = error.code()?;
+    if !["22", "23", "44", "P0", "54"].iter().any(|class| code.starts_with(class)) {
+        return None;
+    }
+    let column = error.try_downcast_ref::<PgDatabaseError>().and_then(PgDatabaseError::column);
+    Some(match (error.constraint(), column) {
+        (Some(constraint), _) => format!("the database's constraint {constraint:?} does not allow it"),
+        (None, Some(column)) => format!("the database does not allow this value of column {column:?}"),
+        (None, None) => format!("the database does not allow one of its values (SQLSTATE {code})"),
+    })
+}
+
+fn is_unavailability(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(_)
+        | sqlx::Error::Tls(_)
+        | sqlx::Error::PoolTimedOut
+        | sqlx::Error::PoolClosed
+        | sqlx::Error::WorkerCrashed => true,
+        sqlx::Error::Database(refusal) => refusal.code().is_some_and(|code| is_unavailable_state(&code)),
+        _ => false,
+    }
+}
+
+/// Returns whether the SQLSTATE means that the database is unavailable (PostgreSQL manual, appendix A): connection
+/// exceptions, too many connections, a server that is starting or stopping, a full disk, a read-only standby, a lock or
+/// statement timeout, a deadlock, a serialization failure.
+fn is_unavailable_state(code: &str) -> bool {
+    code.starts_with("08")
+        || code.starts_with("57P")
+        || ["53100", "53300", "25006", "25P03", "55P03", "57014", "40P01", "40001"].contains(&code)
+}

@@ -1,0 +1,248 @@
+//! Reads of the event log. Appends are in [`super::log`], [`super::executions`] and [`super::ingest`].
+
+use chrono::{DateTime, Utc};
+
+use super::error::StorageError;
+use super::pools::Database;
+use noetl_domain::event::{Event, EventFilter};
+use noetl_domain::ids::Id;
+use noetl_domain::page::IdRange;
+use plain_json::Text;
+
+/// Row of an event as it is read, before it becomes an [`Event`].
+pub(super) struct EventRow {
+    pub(super) execution_id: i64,
+    pub(super) event_id: i64,
+    pub(super) catalog_id: i64,
+    pub(super) parent_event_id: Option<i64>,
+    pub(super) parent_execution_id: Option<i64>,
+    pub(super) created_at: DateTime<Utc>,
+    pub(super) event_type: String,
+    pub(super) node_id: Option<String>,
+    pub(super) node_name: Option<String>,
+    pub(super) node_type: Option<String>,
+    pub(super) status: Option<String>,
+    pub(super) duration: Option<f64>,
+    pub(super) context: Option<Text>,
+    pub(super) result: Option<Text>,
+    pub(super) meta: Option<Text>,
+    pub(super) error: Option<String>,
+    pub(super) stack_trace: Option<String>,
+    pub(super) tenant_id: String,
+    pub(super) organization_id: String,
+}
+
+impl From<EventRow> for Event<Text> {
+    fn from(row: EventRow) -> Self {
+        Self {
+            execution_id: Id::new(row.execution_id),
+            event_id: Id::new(row.event_id),
+            catalog_id: Id::new(row.catalog_id),
+            parent_event_id: row.parent_event_id.map(Id::new),
+            parent_execution_id: row.parent_execution_id.map(Id::new),
+            created_at: row.created_at,
+            event_type: row.event_type,
+            node_id: row.node_id,
+            node_name: row.node_name,
+            node_type: row.node_type,
+            status: row.status,
+            duration: row.duration,
+            context: row.context,
+            result: row.result,
+            meta: row.meta,
+            error: row.error,
+            stack_trace: row.stack_trace,
+            tenant_id: row.tenant_id,
+            organization_id: row.organization_id,
+        }
+    }
+}
+
+/// Returns one event. `Ok(None)`: it does not exist.
+#[tracing::instrument(
+    level = "debug", name = "sql.events.get", skip_all,
+    fields(database = %shard.name(), execution = %execution, event = %event)
+)]
+pub async fn get(shard: &Database, execution: Id, event: Id) -> Result<Option<Event<Text>>, StorageError> {
+    let row = sqlx::query_as!(
+        EventRow,
+        r#"SELECT execution_id, event_id, catalog_id, parent_event_id, parent_execution_id,
+                  greatest(least(created_at, '9999-12-31'), '0001-01-01') AT TIME ZONE 'UTC' AS "created_at!",
+                  coalesce(event_type, '') AS "event_type!", node_id, node_name, node_type, status, duration,
+                  context::text AS "context: Text", result::text AS "result: Text", meta::text AS "meta: Text",
+                  error, stack_trace, tenant_id, organization_id
+           FROM noetl.event WHERE execution_id = $1 AND event_id = $2"#,
+        execution.get(),
+        event.get(),
+    );
+    let row = shard.run(row.fetch_optional(shard.pool())).await?;
+    Ok(row.map(Event::from))
+}
+
+/// Set of an event's large columns that a list reads.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct LargeColumns(Vec<String>);
+
+impl LargeColumns {
+    /// Names of all large columns.
+    pub const NAMES: [&'static str; 5] = ["context", "result", "meta", "error", "stack_trace"];
+
+    /// Creates the set of the columns for which `is_wanted` returns true.
+    #[must_use]
+    pub fn wanted(is_wanted: impl Fn(&str) -> bool) -> Self {
+        Self(Self::NAMES.into_iter().filter(|name| is_wanted(name)).map(str::to_owned).collect())
+    }
+}
+
+/// Returns the candidates of a page for each of these logs, in the range's direction, grouped by log. Large columns
+/// that are not in `columns` are absent.
+#[tracing::instrument(
+    level = "debug", name = "sql.events.list", skip_all,
+    fields(database = %shard.name(), count = executions.len(), first = executions.first())
+)]
+pub async fn list(
+    shard: &Database,
+    executions: &[i64],
+    filter: &EventFilter,
+    columns: &LargeColumns,
+    range: IdRange,
+) -> Result<Vec<Event<Text>>, StorageError> {
+    let wanted = |id: &&i64| filter.execution_ids.as_ref().is_none_or(|ids| ids.contains(&Id::new(**id)));
+    let executions: Vec<i64> = executions.iter().filter(wanted).copied().collect();
+    let type_patterns = filter.type_patterns();
+    // The inner query sorts, where large values are references; their texts are made row by row as rows are sent.
+    macro_rules! listed {
+        ($order:literal) => {
+            sqlx::query_as!(
+                EventRow,
+                r#"SELECT execution_id, event_id, catalog_id, parent_event_id, parent_execution_id,
+                          greatest(least(created_at, '9999-12-31'), '0001-01-01') AT TIME ZONE 'UTC' AS "created_at!",
+                          coalesce(event_type, '') AS "event_type!", node_id, node_name, node_type, status, duration,
+                          CASE WHEN 'context' = ANY($9) THEN context::text END AS "context: Text",
+                          CASE WHEN 'result' = ANY($9) THEN result::text END AS "result: Text",
+                          CASE WHEN 'meta' = ANY($9) THEN meta::text END AS "meta: Text",
+                          CASE WHEN 'error' = ANY($9) THEN error END AS error,
+                          CASE WHEN 'stack_trace' = ANY($9) THEN stack_trace END AS stack_trace,
+                          tenant_id, organization_id
+                   FROM (
+                       SELECT page.* FROM unnest($1::bigint[]) AS log (id)
+                       CROSS JOIN LATERAL (
+                           SELECT * FROM noetl.event
+                           WHERE execution_id = log.id AND event_id > $2 AND ($3::bigint IS NULL OR event_id < $3)
+                             AND ($4::text[] IS NULL OR event_type LIKE ANY($4))
+                             AND ($5::text[] IS NULL OR node_name = ANY($5))
+                             AND ($6::text[] IS NULL OR status = ANY($6))
+                             AND ($7::bigint IS NULL OR parent_execution_id = $7)
+                           ORDER BY "# + $order + " LIMIT $8
+                       ) AS page
+                       ORDER BY execution_id, " + $order + " OFFSET 0
+                   ) AS page",
+                &executions,
+                range.above,
+                range.below,
+                type_patterns.as_deref(),
+                filter.node_names.as_deref(),
+                filter.statuses.as_deref(),
+                filter.parent_execution_id.map(Id::get),
+                range.limit,
+                &columns.0,
+            )
+            .fetch_all(shard.pool())
+        };
+    }
+    let rows = if range.descending {
+        shard.run(listed!("event_id DESC")).await?
+    } else {
+        shard.run(listed!("event_id")).await?
+    };
+    Ok(rows.into_iter().map(Event::from).collect())
+}
+
+/// First event of a log that registers a subscription or starts an execution.
+#[derive(Debug, Clone)]
+pub struct LogHead {
+    /// Execution or subscription of the log.
+    pub execution_id: i64,
+    /// Event type: `subscription.registered` or `playbook_started`.
+    pub event_type: String,
+    /// Catalog entry of the execution or subscription.
+    pub catalog_id: i64,
+    /// W3C trace context in the event's meta.
+    pub trace: Option<Text>,
+}
+
+/// Returns the heads of these logs, in no order. A log without a registered or started event is left out.
+#[tracing::instrument(
+    level = "debug", name = "sql.events.heads", skip_all,
+    fields(database = %shard.name(), count = executions.len(), first = executions.first())
+)]
+pub async fn heads(shard: &Database, executions: &[i64]) -> Result<Vec<LogHead>, StorageError> {
+    let rows = sqlx::query_as!(
+        LogHead,
+        r#"SELECT DISTINCT ON (execution_id) execution_id, event_type AS "event_type!", catalog_id,
+                  (meta -> 'trace')::text AS "trace: Text"
+           FROM noetl.event
+           WHERE execution_id = ANY($1) AND event_type IN ('subscription.registered', 'playbook_started')
+           ORDER BY execution_id, event_id"#,
+        executions,
+    );
+    shard.run(rows.fetch_all(shard.pool())).await
+}
+
+/// Returns the workloads in the first registered or started event of these logs, in no order. A log without a workload
+/// is left out.
+#[tracing::instrument(
+    level = "debug", name = "sql.events.workloads", skip_all,
+    fields(database = %shard.name(), count = executions.len(), first = executions.first())
+)]
+pub async fn workloads(shard: &Database, executions: &[i64]) -> Result<Vec<(i64, Text)>, StorageError> {
+    let rows = sqlx::query!(
+        r#"SELECT DISTINCT ON (execution_id) execution_id, (context -> 'workload')::text AS "workload: Text"
+           FROM noetl.event
+           WHERE execution_id = ANY($1) AND event_type IN ('subscription.registered', 'playbook_started')
+           ORDER BY execution_id, event_id"#,
+        executions,
+    );
+    let rows = shard.run(rows.fetch_all(shard.pool())).await?;
+    Ok(rows.into_iter().filter_map(|row| Some((row.execution_id, row.workload?))).collect())
+}
+
+/// Returns the latest ending event of each of these logs, in no order. A log without one is left out. With `reasons`,
+/// the events include the error and the JSON fields that contain the reason; without, no error and no JSON.
+#[tracing::instrument(
+    level = "debug", name = "sql.events.ends", skip_all,
+    fields(database = %shard.name(), count = executions.len(), first = executions.first())
+)]
+pub async fn ends(shard: &Database, executions: &[i64], reasons: bool) -> Result<Vec<Event>, StorageError> {
+    let rows = sqlx::query!(
+        r#"SELECT DISTINCT ON (execution_id) execution_id, event_id, catalog_id,
+                  greatest(least(created_at, '9999-12-31'), '0001-01-01') AT TIME ZONE 'UTC' AS "created_at!",
+                  event_type AS "event_type!", CASE WHEN $2 THEN error END AS error,
+                  CASE WHEN $2 THEN
+                      jsonb_build_object('reason', context -> 'reason', 'error', context -> 'error')::text
+                  END AS "context: Text",
+                  CASE WHEN $2 THEN (CASE WHEN result ? 'error' THEN jsonb_build_object('error', result -> 'error') ELSE '{}' END
+                   || jsonb_build_object('context', jsonb_build_object(
+                          'reason', result -> 'context' -> 'reason', 'error', result -> 'context' -> 'error')))::text
+                  END AS "result: Text"
+           FROM noetl.event
+           WHERE execution_id = ANY($1) AND event_type IN (
+               'playbook_completed', 'playbook.completed', 'playbook_failed', 'playbook.failed', 'playbook.cancelled')
+           ORDER BY execution_id, event_id DESC"#,
+        executions,
+        reasons,
+    );
+    let rows = shard.run(rows.fetch_all(shard.pool())).await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| {
+            let ids = (Id::new(row.execution_id), Id::new(row.event_id), Id::new(row.catalog_id));
+            Event {
+                context: row.context.as_ref().map(Text::read),
+                result: row.result.as_ref().map(Text::read),
+                error: row.error,
+                ..Event::bare(ids.0, ids.1, ids.2, &row.event_type, row.created_at)
+            }
+        })
+        .collect())
+}

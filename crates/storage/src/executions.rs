@@ -1,0 +1,279 @@
+//! Executions: their creation, and the read model for lists.
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+
+use super::error::StorageError;
+use super::log::LockedLog;
+use super::pools::Database;
+use noetl_domain::execution::{Creation, Status};
+use noetl_domain::ids::Id;
+use noetl_domain::page::IdRange;
+
+/// Row of the read model for lists.
+#[derive(Debug, Clone)]
+pub struct ExecutionRow {
+    /// Execution id, a snowflake.
+    pub execution_id: i64,
+    /// Catalog entry that it runs.
+    pub catalog_id: i64,
+    /// The subscription or execution that started it.
+    pub parent_execution_id: Option<i64>,
+    /// Status as stored; [`Status::from_stored`] parses it.
+    pub status: String,
+    /// Path of the catalog entry; `None` on rows that NoETL's own server wrote.
+    pub path: Option<String>,
+    /// Start time.
+    pub start_time: Option<DateTime<Utc>>,
+    /// End time; `None` while it is running.
+    pub end_time: Option<DateTime<Utc>>,
+}
+
+/// Conditions of a list; an execution must meet all that are set.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct ExecutionFilter {
+    /// Statuses to include; default: all.
+    pub statuses: Option<Vec<Status>>,
+    /// Prefix of the path.
+    pub path_prefix: Option<String>,
+    /// Subscription or execution that started it.
+    pub parent_execution_id: Option<Id>,
+    /// Exclusive lower bound of the start time.
+    pub started_after: Option<DateTime<Utc>>,
+    /// Exclusive upper bound of the start time.
+    pub started_before: Option<DateTime<Utc>>,
+}
+
+/// Creates executions of one shard in one statement: for each the execution row, the started event and the outbox row.
+/// Idempotent: an execution whose row exists is skipped.
+#[tracing::instrument(
+    level = "debug", name = "sql.executions.create", skip_all,
+    fields(database = %shard.name(), count = creations.len(),
+           first = creations.first().map(|one| tracing::field::display(one.execution_id)))
+)]
+pub async fn create(shard: &Database, creations: &[&Creation]) -> Result<(), StorageError> {
+    let ids: Vec<i64> = creations.iter().map(|one| one.execution_id.get()).collect();
+    let event_ids: Vec<i64> = creations.iter().map(|one| one.event_id.get()).collect();
+    let catalog_ids: Vec<i64> = creations.iter().map(|one| one.catalog_id.get()).collect();
+    let parents: Vec<Option<i64>> = creations.iter().map(|one| one.parent_execution_id.map(Id::get)).collect();
+    let paths: Vec<String> = creations.iter().map(|one| one.path.clone()).collect();
+    let contexts: Vec<Value> = creations.iter().map(|one| one.context()).collect();
+    let metas: Vec<Value> = creations.iter().map(|one| one.meta()).collect();
+    let subjects: Vec<String> = creations.iter().map(|one| one.command_subject()).collect();
+    let commands: Vec<Value> = creations.iter().map(|one| one.command()).collect();
+    let statement = sqlx::query!(
+        "WITH input AS (
+             SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::jsonb[],
+                                  $7::jsonb[], $8::text[], $9::jsonb[]) WITH ORDINALITY
+                 AS t (execution_id, event_id, catalog_id, parent, path, context, meta, subject, command, position)
+         ), created AS (
+             INSERT INTO noetl.execution (execution_id, catalog_id, parent_execution_id, status, path,
+                                          last_event_type, last_node_name, last_event_id, start_time)
+             SELECT execution_id, catalog_id, parent, 'RUNNING', path, 'playbook_started', path, event_id, now()
+             FROM input
+             ON CONFLICT (execution_id) DO NOTHING
+             RETURNING execution_id
+         ), started AS (
+             INSERT INTO noetl.event (execution_id, event_id, catalog_id, parent_execution_id, event_type, node_id,
+                                      node_name, node_type, status, context, meta)
+             SELECT execution_id, event_id, catalog_id, parent, 'playbook_started', 'playbook', path, 'execution',
+                    'STARTED', context, meta
+             FROM input JOIN created USING (execution_id)
+         )
+         INSERT INTO noetl.outbox (execution_id, event_id, subject, payload, payload_codec)
+         SELECT execution_id, event_id, subject, command, 'json'
+         FROM input JOIN created USING (execution_id) ORDER BY position",
+        &ids,
+        &event_ids,
+        &catalog_ids,
+        &parents as &[Option<i64>],
+        &paths,
+        &contexts,
+        &metas,
+        &subjects,
+        &commands,
+    );
+    shard.run(statement.execute(shard.pool())).await?;
+    Ok(())
+}
+
+/// Returns the executions with these ids, in no order.
+#[tracing::instrument(
+    level = "debug", name = "sql.executions.by_ids", skip_all,
+    fields(database = %shard.name(), count = ids.len(), first = ids.first())
+)]
+pub async fn by_ids(shard: &Database, ids: &[i64]) -> Result<Vec<ExecutionRow>, StorageError> {
+    let rows = sqlx::query_as!(
+        ExecutionRow,
+        "SELECT execution_id, catalog_id, parent_execution_id, status, path,
+                  CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
+                  CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time
+         FROM noetl.execution WHERE execution_id = ANY($1)",
+        ids,
+    );
+    shard.run(rows.fetch_all(shard.pool())).await
+}
+
+/// Returns the reasons of those executions that failed or were cancelled, in no order.
+pub async fn errors(shard: &Database, ids: &[i64]) -> Result<Vec<(i64, String)>, StorageError> {
+    let rows = sqlx::query!(
+        r#"SELECT execution_id, error AS "error!" FROM noetl.execution WHERE execution_id = ANY($1) AND error IS NOT NULL"#,
+        ids,
+    );
+    let rows = shard.run(rows.fetch_all(shard.pool())).await?;
+    Ok(rows.into_iter().map(|row| (row.execution_id, row.error)).collect())
+}
+
+/// Returns the candidates of a page, in the range's direction.
+#[tracing::instrument(level = "debug", name = "sql.executions.list", skip_all, fields(database = %shard.name()))]
+pub async fn list(
+    shard: &Database,
+    filter: &ExecutionFilter,
+    range: IdRange,
+) -> Result<Vec<ExecutionRow>, StorageError> {
+    let statuses: Option<Vec<String>> = filter.statuses.as_ref().map(|wanted| stored_names(wanted));
+    macro_rules! listed {
+        ($order:literal) => {
+            sqlx::query_as!(
+                ExecutionRow,
+                "SELECT execution_id, catalog_id, parent_execution_id, status, path,
+                  CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
+                  CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time
+                 FROM noetl.execution
+                 WHERE execution_id > $1 AND ($2::bigint IS NULL OR execution_id < $2)
+                   AND ($3::text[] IS NULL OR upper(status) = ANY($3))
+                   AND ($4::text IS NULL OR starts_with(path, $4))
+                   AND ($5::bigint IS NULL OR parent_execution_id = $5)
+                   AND ($6::timestamptz IS NULL OR start_time > $6)
+                   AND ($7::timestamptz IS NULL OR start_time < $7)
+                 ORDER BY "
+                    + $order
+                    + " LIMIT $8",
+                range.above,
+                range.below,
+                statuses.as_deref(),
+                filter.path_prefix,
+                filter.parent_execution_id.map(Id::get),
+                filter.started_after,
+                filter.started_before,
+                range.limit,
+            )
+            .fetch_all(shard.pool())
+        };
+    }
+    if range.descending {
+        shard.run(listed!("execution_id DESC")).await
+    } else {
+        shard.run(listed!("execution_id")).await
+    }
+}
+
+/// Returns the candidates of a page for the children of each of these parents, in the range's direction, grouped by
+/// parent. A parent that the filter excludes has none.
+#[tracing::instrument(
+    level = "debug", name = "sql.executions.children", skip_all,
+    fields(database = %shard.name(), count = parents.len(), first = parents.first())
+)]
+pub async fn children(
+    shard: &Database,
+    parents: &[i64],
+    filter: &ExecutionFilter,
+    range: IdRange,
+) -> Result<Vec<ExecutionRow>, StorageError> {
+    let wanted = |id: &&i64| filter.parent_execution_id.is_none_or(|parent| parent.get() == **id);
+    let parents: Vec<i64> = parents.iter().filter(wanted).copied().collect();
+    let statuses: Option<Vec<String>> = filter.statuses.as_ref().map(|wanted| stored_names(wanted));
+    macro_rules! listed {
+        ($order:literal) => {
+            sqlx::query_as!(
+                ExecutionRow,
+                "SELECT execution_id, catalog_id, parent_execution_id, status, path,
+                  CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
+                  CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time
+                 FROM unnest($1::bigint[]) AS parent (id)
+                 CROSS JOIN LATERAL (
+                     SELECT * FROM noetl.execution
+                     WHERE parent_execution_id = parent.id
+                       AND execution_id > $2 AND ($3::bigint IS NULL OR execution_id < $3)
+                       AND ($4::text[] IS NULL OR upper(status) = ANY($4))
+                       AND ($5::text IS NULL OR starts_with(path, $5))
+                       AND ($6::timestamptz IS NULL OR start_time > $6)
+                       AND ($7::timestamptz IS NULL OR start_time < $7)
+                     ORDER BY "
+                    + $order
+                    + " LIMIT $8
+                 ) AS page
+                 ORDER BY parent_execution_id, "
+                    + $order,
+                &parents,
+                range.above,
+                range.below,
+                statuses.as_deref(),
+                filter.path_prefix,
+                filter.started_after,
+                filter.started_before,
+                range.limit,
+            )
+            .fetch_all(shard.pool())
+        };
+    }
+    if range.descending {
+        shard.run(listed!("execution_id DESC")).await
+    } else {
+        shard.run(listed!("execution_id")).await
+    }
+}
+
+fn stored_names(wanted: &[Status]) -> Vec<String> {
+    wanted.iter().flat_map(|status| status.stored_names()).map(|name| (*name).to_owned()).collect()
+}
+
+impl LockedLog<'_> {
+    /// Returns the status of this log's execution, read under the lock. An ending event in the log takes precedence
+    /// over the read model, which may lag. `Ok(None)`: the execution does not exist.
+    #[tracing::instrument(
+        level = "debug", name = "sql.executions.execution_status", skip_all,
+        fields(database = %self.shard.name(), execution = %self.execution)
+    )]
+    pub async fn execution_status(&mut self) -> Result<Option<Status>, StorageError> {
+        let row = sqlx::query!(
+            "SELECT status,
+                    (SELECT event_type FROM noetl.event
+                     WHERE execution_id = $1 AND event_type IN (
+                         'playbook_completed', 'playbook.completed', 'playbook_failed', 'playbook.failed',
+                         'playbook.cancelled')
+                     ORDER BY event_id DESC LIMIT 1) AS ended_by
+             FROM noetl.execution WHERE execution_id = $1",
+            self.execution.get(),
+        );
+        let row = self.shard.run(row.fetch_optional(&mut *self.tx)).await?;
+        Ok(row.map(|row| row.ended_by.map_or_else(|| Status::from_stored(&row.status), |last| ended_by(&last))))
+    }
+
+    /// Updates the read model after the cancellation `event` was appended.
+    #[tracing::instrument(
+        level = "debug", name = "sql.executions.mark_cancelled", skip_all,
+        fields(database = %self.shard.name(), execution = %self.execution, event = %event)
+    )]
+    pub async fn mark_cancelled(&mut self, event: Id, reason: Option<&str>) -> Result<(), StorageError> {
+        let update = sqlx::query!(
+            "UPDATE noetl.execution
+             SET status = 'CANCELLED', last_event_type = 'playbook.cancelled', last_event_id = $2, end_time = now(),
+                 error = coalesce($3, error)
+             WHERE execution_id = $1",
+            self.execution.get(),
+            event.get(),
+            reason,
+        );
+        let touched = self.shard.run(update.execute(&mut *self.tx)).await?.rows_affected();
+        if touched == 1 { Ok(()) } else { Err(self.shard.corrupt(format!("no execution {}", self.execution))) }
+    }
+}
+
+fn ended_by(event_type: &str) -> Status {
+    match event_type {
+        "playbook.cancelled" => Status::Cancelled,
+        "playbook_failed" | "playbook.failed" => Status::Failed,
+        _ => Status::Completed,
+    }
+}

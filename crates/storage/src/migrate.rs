@@ -1,0 +1,98 @@
+//! Migration of databases to the schema that this server needs. Migrations only add to an existing schema, can be
+//! repeated, and can be run by several replicas at once.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use sqlx::PgConnection;
+use sqlx::migrate::{MigrateError, Migrator};
+use tokio::time::sleep;
+
+use super::error::StorageError;
+use super::pools::Database;
+use super::{indexes, registry};
+
+/// The migrations. The table of applied ones names its schema, because the default schema depends on the user's name
+/// and on the schemas that exist.
+static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
+    let mut migrator = sqlx::migrate!("../../migrations");
+    migrator.dangerous_set_table_name("noetl._sqlx_migrations");
+    migrator.create_schema("noetl");
+    migrator
+});
+/// Pause between two attempts to take the migration lock.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+
+/// A failed migration.
+#[derive(Debug, thiserror::Error)]
+pub enum MigrationError {
+    /// A migration failed, or the applied ones are not the known ones.
+    #[error("{database} could not be migrated")]
+    Migration {
+        /// The database.
+        database: super::error::DatabaseName,
+        /// The driver's error, which names the migration.
+        #[source]
+        source: MigrateError,
+    },
+    /// A database operation before or after the migrations failed.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+/// Applies the migrations to one database, then builds the indexes of its large tables.
+pub async fn apply(database: &Database) -> Result<(), MigrationError> {
+    let failed = |source| MigrationError::Migration { database: database.name(), source };
+    let mut connection = database.connect().await.map_err(|error| database.failed(error))?;
+    lock(&mut connection).await.map_err(|error| database.failed(error))?;
+    MIGRATIONS.run(&mut connection).await.map_err(failed)?;
+    indexes::build(database).await?;
+    Ok(())
+}
+
+/// Waits until no other process migrates this database, and takes the migration lock. The connection holds it until it
+/// is closed.
+///
+/// It polls and does not wait in the database: a waiting statement holds a snapshot, and the holder's
+/// `CREATE INDEX CONCURRENTLY` waits for every snapshot, so the two would deadlock.
+async fn lock(connection: &mut PgConnection) -> sqlx::Result<()> {
+    let ask = "SELECT pg_try_advisory_lock(hashtextextended('noetl.migrate', 0))";
+    while !sqlx::query_scalar::<_, bool>(ask).fetch_one(&mut *connection).await? {
+        sleep(ASK_AGAIN).await;
+    }
+    Ok(())
+}
+
+/// Returns whether every migration of this server is applied.
+pub async fn is_current(database: &Database) -> Result<bool, StorageError> {
+    let exists = sqlx::query_scalar!(r#"SELECT to_regclass('noetl._sqlx_migrations') IS NOT NULL AS "exists!""#);
+    if !database.run(exists.fetch_one(database.pool())).await? {
+        return Ok(false);
+    }
+    let applied = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM noetl._sqlx_migrations WHERE success");
+    let applied = database.run(applied.fetch_one(database.pool())).await?;
+    Ok(usize::try_from(applied).is_ok_and(|applied| applied >= MIGRATIONS.iter().count()))
+}
+
+/// Returns the tables with a foreign key to the catalog, as databases of NoETL's own server have. A shard without
+/// catalog entries refuses every row of such a table.
+pub async fn references_to_catalog(shard: &Database) -> Result<Vec<String>, StorageError> {
+    let tables = sqlx::query_scalar!(
+        r#"SELECT DISTINCT conrelid::regclass::text AS "table!" FROM pg_constraint
+           WHERE contype = 'f' AND confrelid = 'noetl.catalog'::regclass AND conparentid = 0
+             AND conrelid IN ('noetl.event'::regclass, 'noetl.execution'::regclass)"#,
+    );
+    shard.run(tables.fetch_all(shard.pool())).await
+}
+
+/// Adds a shard's live subscriptions to the registry where their path has no row. Returns the number of rows added.
+pub async fn adopt_subscriptions(cluster: &Database, shard: &Database) -> Result<u64, StorageError> {
+    let live = sqlx::query!(
+        r#"SELECT id AS "id!", path AS "path!" FROM noetl.source_subscription
+           WHERE state <> 'DEACTIVATED' AND path IS NOT NULL"#,
+    );
+    let mut connection = shard.connect().await.map_err(|error| shard.failed(error))?;
+    let live = live.fetch_all(&mut connection).await.map_err(|error| shard.failed(error))?;
+    let live: Vec<(String, i64)> = live.into_iter().map(|row| (row.path, row.id)).collect();
+    registry::adopt(cluster, &live).await
+}

@@ -1,0 +1,310 @@
+//! Claims of outbox rows. They guarantee that an execution is never in flight with two lease holders, and that its rows
+//! are claimed in outbox order.
+//!
+//! A claim is one transaction of two statements. The first finds claimable rows and tries to take the advisory locks of
+//! their executions; it skips executions whose lock another claim holds, so claims never wait. The second has its own
+//! snapshot, which sees all commits of earlier lock holders. (In a single statement, the snapshot would be older than
+//! the locks, and two claims could split an execution.) It skips executions with a row under a live lease. Of each
+//! other execution it takes a prefix of the open rows: those before the first that is not claimable, or that another
+//! transaction has locked, such as a late settlement.
+//!
+//! The locks are on 2048 buckets of executions, so that claims of many executions can't fill the server's lock table
+//! (about 7000 locks by default). While a claim holds a bucket, other claims skip all executions of that bucket.
+//!
+//! Rows without an execution have no order; each is locked on its own. Dead letters are not claimed and delay no other
+//! row.
+
+use chrono::{DateTime, Utc};
+use futures::TryStreamExt;
+
+use super::{DEFAULT_LEASE_SECONDS, Marks};
+use crate::budget::uncharged;
+use crate::connections::Transaction;
+use crate::error::StorageError;
+use crate::pools::Database;
+use plain_json::Received;
+
+/// Parameters of a claim.
+#[derive(Debug, Clone, Copy)]
+pub struct Claim {
+    /// Maximum number of rows.
+    pub limit: i64,
+    /// Number of candidates, each of failed rows and of rows with an expired lease, that are considered before PENDING
+    /// rows. The others follow after them, so rows that fail again and again don't starve the PENDING ones.
+    pub retried: i64,
+    /// Duration of the lease in seconds.
+    pub lease_seconds: i32,
+    /// Maximum number of bytes of their payloads, as JSON text.
+    pub payload_bytes: usize,
+}
+
+/// Largest payload that can be delivered, in bytes of its JSON text: two of them fit into one response.
+pub const MAX_PAYLOAD_BYTES: usize = 16 << 20;
+
+/// A claimed row.
+#[derive(Debug, Clone)]
+pub struct Claimed {
+    /// Id of the row in its shard.
+    pub outbox_id: i64,
+    /// Token that settles the row.
+    pub lease_token: i64,
+    /// Time at which the lease expires.
+    pub lease_until: DateTime<Utc>,
+    /// Execution of the event; `None` on rows without an order.
+    pub execution_id: Option<i64>,
+    /// Event that the message is about.
+    pub event_id: i64,
+    /// Subject to publish to.
+    pub subject: Option<String>,
+    /// The message, or its error if it can't be read.
+    pub payload: Received,
+    /// Codec in which the payload is published.
+    pub payload_codec: String,
+    /// Number of claims of the row, this one included.
+    pub attempts: i32,
+    /// Whether the row was in flight under an expired lease before this claim.
+    pub retaken: bool,
+}
+
+impl Claimed {
+    /// Returns the reason that the row can't be delivered as it is, if there is one.
+    #[must_use]
+    pub fn undeliverable(&self) -> Option<String> {
+        match &self.payload.0 {
+            Err(unreadable) => Some(unreadable.to_string()),
+            Ok(text) if text.as_str().len() > MAX_PAYLOAD_BYTES => {
+                Some(format!("the payload has {} bytes; the maximum is {MAX_PAYLOAD_BYTES}", text.as_str().len()))
+            }
+            Ok(_) => None,
+        }
+    }
+
+    /// Bytes of the payload that are delivered.
+    #[must_use]
+    pub fn payload_bytes(&self) -> usize {
+        match &self.payload.0 {
+            Ok(text) if text.as_str().len() <= MAX_PAYLOAD_BYTES => text.as_str().len(),
+            _ => 0,
+        }
+    }
+}
+
+/// Candidates of a claim, whose locks it holds: executions, and rows without an execution.
+struct Held {
+    executions: Vec<i64>,
+    loose: Vec<i64>,
+}
+
+/// Claims rows, searching from the marks, and returns them in outbox order.
+///
+/// If the payloads have more bytes than the claim allows, the claim is rolled back and repeated for the rows that fit.
+#[tracing::instrument(level = "debug", name = "sql.outbox.claim", skip_all, fields(database = %shard.name()))]
+pub async fn claim(shard: &Database, claim: &Claim, from: &Marks) -> Result<Vec<Claimed>, StorageError> {
+    let work = async {
+        let mut claim = *claim;
+        while claim.limit > 0 {
+            let mut tx = shard.pool().begin().await?;
+            let held = hold(&mut tx, &claim, from).await?;
+            match take(&mut tx, &claim, &held).await? {
+                Taken::All(rows) => {
+                    tx.commit().await?;
+                    return Ok(rows);
+                }
+                Taken::TooMany { fitting } => {
+                    tx.rollback().await?;
+                    claim.limit = fitting;
+                }
+            }
+        }
+        Ok(Vec::new())
+    };
+    // The claim has its own limit of bytes.
+    shard.run(Box::pin(uncharged(work))).await
+}
+
+/// Result of marking rows as in flight.
+enum Taken {
+    All(Vec<Claimed>),
+    /// Their payloads have more bytes than the claim allows: those of so many rows fit.
+    TooMany {
+        fitting: i64,
+    },
+}
+
+/// Finds claimable rows of executions that are not in flight, and takes the locks of these executions until they have
+/// enough rows.
+///
+/// Rows are checked one by one. `CASE` takes a lock only after the checks before it; a scalar subquery, unlike
+/// `NOT EXISTS`, is never planned as a join over a whole index. Of an execution's PENDING rows only the first is a
+/// candidate; it represents the later ones.
+async fn hold(tx: &mut Transaction, claim: &Claim, from: &Marks) -> sqlx::Result<Held> {
+    let found = sqlx::query!(
+        r#"SELECT candidate.outbox_id AS "outbox_id!", candidate.execution_id
+           FROM (SELECT * FROM (
+               (SELECT outbox_id, execution_id, false AS fresh FROM noetl.outbox
+                WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until >= $3 AND lease_until <= now()
+                ORDER BY lease_until LIMIT $5)
+               UNION ALL
+               (SELECT outbox_id, execution_id, false FROM noetl.outbox
+                WHERE status = 'FAILED' AND attempts >= 0 AND available_at >= $2 AND available_at <= now()
+                ORDER BY available_at LIMIT $5)
+               UNION ALL
+               (SELECT outbox_id, execution_id, false FROM noetl.outbox
+                WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until IS NULL AND locked_at <= now() - make_interval(secs => $6)
+                LIMIT $5)
+               UNION ALL
+               (SELECT outbox_id, execution_id, true FROM noetl.outbox
+                WHERE status = 'PENDING' AND attempts >= 0 AND outbox_id >= $1 AND available_at <= now()
+                ORDER BY outbox_id)
+               UNION ALL
+               (SELECT outbox_id, execution_id, false FROM noetl.outbox
+                WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until >= $3 AND lease_until <= now()
+                ORDER BY lease_until OFFSET $5)
+               UNION ALL
+               (SELECT outbox_id, execution_id, false FROM noetl.outbox
+                WHERE status = 'FAILED' AND attempts >= 0 AND available_at >= $2 AND available_at <= now()
+                ORDER BY available_at OFFSET $5)
+           ) AS candidate
+           WHERE CASE
+               WHEN candidate.execution_id IS NULL THEN true
+               WHEN candidate.fresh AND (SELECT true FROM noetl.outbox AS ahead
+                     WHERE ahead.execution_id = candidate.execution_id AND ahead.status = 'PENDING'
+                       AND ahead.outbox_id >= $1 AND ahead.outbox_id < candidate.outbox_id LIMIT 1) THEN false
+               WHEN (SELECT true FROM noetl.outbox AS held
+                     WHERE held.execution_id = candidate.execution_id AND held.status = 'IN_FLIGHT'
+                       AND held.lease_until > now() LIMIT 1) THEN false
+               WHEN (SELECT true FROM noetl.outbox AS held
+                     WHERE held.execution_id = candidate.execution_id AND held.status = 'IN_FLIGHT'
+                       AND held.lease_until IS NULL AND held.locked_at > now() - make_interval(secs => $6)
+                     LIMIT 1) THEN false
+               WHEN (SELECT true FROM noetl.outbox AS waiting
+                     WHERE waiting.execution_id = candidate.execution_id AND waiting.status = 'FAILED'
+                       AND waiting.outbox_id < candidate.outbox_id AND waiting.available_at > now()
+                       AND waiting.available_at < 'infinity'
+                     LIMIT 1) THEN false
+               ELSE pg_try_advisory_xact_lock(hashtext('noetl.outbox'), hashint8(candidate.execution_id) & 2047)
+           END) AS candidate
+           CROSS JOIN LATERAL (
+               SELECT 1
+               UNION ALL
+               (SELECT 1 FROM noetl.outbox
+                WHERE execution_id = candidate.execution_id AND status = 'PENDING' AND outbox_id > candidate.outbox_id
+                LIMIT $4)
+           ) AS behind
+           LIMIT $4"#,
+        from.pending,
+        from.failed,
+        from.lease,
+        claim.limit,
+        claim.retried,
+        f64::from(DEFAULT_LEASE_SECONDS),
+    );
+    let mut held = Held { executions: Vec::new(), loose: Vec::new() };
+    for row in found.fetch_all(&mut **tx).await? {
+        match row.execution_id {
+            Some(execution) => held.executions.push(execution),
+            None => held.loose.push(row.outbox_id),
+        }
+    }
+    held.executions.sort_unstable();
+    held.executions.dedup();
+    Ok(held)
+}
+
+/// Marks the prefixes of the locked executions, and the rows without an execution, as in flight.
+///
+/// The marks limit only the search for candidates. Of a locked execution all open rows are read, so a row that
+/// committed below a mark is claimed before those above it.
+async fn take(tx: &mut Transaction, claim: &Claim, held: &Held) -> sqlx::Result<Taken> {
+    if held.executions.is_empty() && held.loose.is_empty() {
+        return Ok(Taken::All(Vec::new()));
+    }
+    let claimed = sqlx::query_as!(
+        Claimed,
+        r#"WITH free AS MATERIALIZED (
+               SELECT execution_id FROM unnest($1::bigint[]) AS free (execution_id)
+               WHERE (SELECT true FROM noetl.outbox AS held
+                      WHERE held.execution_id = free.execution_id AND held.status = 'IN_FLIGHT'
+                        AND held.lease_until > now() LIMIT 1) IS NULL
+                 AND (SELECT true FROM noetl.outbox AS held
+                      WHERE held.execution_id = free.execution_id AND held.status = 'IN_FLIGHT'
+                        AND held.lease_until IS NULL AND held.locked_at > now() - make_interval(secs => $5)
+                      LIMIT 1) IS NULL
+           ), open AS (
+               SELECT free.execution_id, row.outbox_id, row.due
+               FROM free CROSS JOIN LATERAL (
+                   (SELECT outbox_id, available_at <= now() AS due FROM noetl.outbox
+                    WHERE execution_id = free.execution_id AND status = 'PENDING'
+                    ORDER BY outbox_id LIMIT $3)
+                   UNION ALL
+                   (SELECT outbox_id, available_at <= now() FROM noetl.outbox
+                    WHERE execution_id = free.execution_id AND status = 'FAILED' AND available_at < 'infinity'
+                    ORDER BY outbox_id LIMIT $3)
+                   UNION ALL
+                   (SELECT outbox_id, true FROM noetl.outbox
+                    WHERE execution_id = free.execution_id AND status = 'IN_FLIGHT' AND lease_until <= now())
+                   UNION ALL
+                   (SELECT outbox_id, true FROM noetl.outbox
+                    WHERE execution_id = free.execution_id AND status = 'IN_FLIGHT' AND lease_until IS NULL)
+               ) AS row
+           ), prefix AS MATERIALIZED (
+               SELECT execution_id, outbox_id
+               FROM (SELECT *, bool_and(due) OVER (PARTITION BY execution_id ORDER BY outbox_id) AS ready,
+                            min(outbox_id) OVER (PARTITION BY execution_id) AS head
+                     FROM open) AS row
+               WHERE ready
+               ORDER BY head, outbox_id LIMIT $3 - cardinality($2::bigint[])
+           ), candidate AS (
+               SELECT execution_id, outbox_id FROM prefix
+               UNION ALL SELECT NULL, outbox_id FROM unnest($2::bigint[]) AS loose (outbox_id)
+           ), locked AS MATERIALIZED (
+               SELECT candidate.execution_id, candidate.outbox_id, row.outbox_id IS NOT NULL AS held, row.retaken
+               FROM candidate LEFT JOIN LATERAL (
+                   SELECT outbox_id, status = 'IN_FLIGHT' AS retaken FROM noetl.outbox
+                   WHERE outbox_id = candidate.outbox_id
+                     AND (status IN ('PENDING', 'FAILED') AND available_at <= now()
+                          OR status = 'IN_FLIGHT' AND CASE WHEN lease_until IS NULL
+                              THEN locked_at <= now() - make_interval(secs => $5) ELSE lease_until <= now() END)
+                   FOR UPDATE SKIP LOCKED
+               ) AS row ON true
+           ), mine AS MATERIALIZED (
+               SELECT outbox_id, retaken
+               FROM (SELECT *, bool_and(held) OVER (
+                         PARTITION BY execution_id, CASE WHEN execution_id IS NULL THEN outbox_id END
+                         ORDER BY outbox_id) AS whole
+                     FROM locked) AS row
+               WHERE whole
+           ), token AS MATERIALIZED (
+               SELECT nextval('noetl.outbox_lease_token') AS token
+           ), claimed AS (
+               UPDATE noetl.outbox
+               SET status = 'IN_FLIGHT', attempts = attempts + 1, locked_at = now(), updated_at = now(),
+                   lease_until = now() + make_interval(secs => $4), lease_token = (SELECT token FROM token)
+               WHERE outbox_id = ANY (ARRAY(SELECT outbox_id FROM mine))
+               RETURNING *
+           )
+           SELECT claimed.outbox_id, claimed.lease_token AS "lease_token!", claimed.lease_until AS "lease_until!",
+                  claimed.execution_id, claimed.event_id, claimed.subject,
+                  coalesce(claimed.payload, 'null')::text AS "payload!: Received", claimed.payload_codec, claimed.attempts,
+                  mine.retaken AS "retaken!"
+           FROM claimed JOIN mine USING (outbox_id)
+           ORDER BY claimed.outbox_id"#,
+        &held.executions,
+        &held.loose,
+        claim.limit,
+        f64::from(claim.lease_seconds),
+        f64::from(DEFAULT_LEASE_SECONDS),
+    );
+    let mut claimed = claimed.fetch(&mut **tx);
+    let (mut rows, mut bytes, mut fitting) = (Vec::new(), 0, 0);
+    while let Some(row) = claimed.try_next().await? {
+        bytes += row.payload_bytes();
+        if bytes > claim.payload_bytes {
+            return Ok(Taken::TooMany { fitting });
+        }
+        rows.push(row);
+        fitting += 1;
+    }
+    drop(claimed);
+    Ok(Taken::All(rows))
+}

@@ -1,0 +1,132 @@
+//! Lists of outbox rows for the API, in the order of creation time and id.
+
+use chrono::{DateTime, Utc};
+
+use noetl_domain::ids::Id;
+use noetl_domain::outbox::OutboxStatus;
+use crate::error::StorageError;
+use crate::pools::Database;
+use plain_json::Text;
+
+/// Conditions of a list; a row must meet all that are set.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OutboxFilter {
+    /// Statuses to include; default: all.
+    pub statuses: Option<Vec<OutboxStatus>>,
+    /// Execution of the rows.
+    pub execution_id: Option<Id>,
+    /// Minimum number of claims of a row.
+    pub min_attempts: Option<i32>,
+}
+
+/// A row of the outbox.
+#[derive(Debug, Clone)]
+pub struct OutboxRow {
+    /// Id of the row, ascending in its shard.
+    pub outbox_id: i64,
+    /// Execution of the event.
+    pub execution_id: Option<i64>,
+    /// Event that the message is about.
+    pub event_id: i64,
+    /// Subject to publish to.
+    pub subject: Option<String>,
+    /// The message; `None` if the caller did not ask for payloads.
+    pub payload: Option<Text>,
+    /// Codec in which the payload is published.
+    pub payload_codec: String,
+    /// Status, as stored.
+    pub status: String,
+    /// Number of claims of the row.
+    pub attempts: i32,
+    /// Time from which the row is claimable, unless it is in flight.
+    pub available_at: DateTime<Utc>,
+    /// Whether the row is a dead letter.
+    pub dead: bool,
+    /// Time at which the lease of the last claim expires.
+    pub lease_until: Option<DateTime<Utc>>,
+    /// Error of the last failed delivery.
+    pub last_error: Option<String>,
+    /// Time at which the row was written.
+    pub created_at: DateTime<Utc>,
+    /// Time at which the row was delivered.
+    pub published_at: Option<DateTime<Utc>>,
+}
+
+/// Bounds of a page for one shard.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// Exclusive lower bound: creation time and id.
+    pub above: (DateTime<Utc>, i64),
+    /// Exclusive upper bound: creation time and id.
+    pub below: (DateTime<Utc>, i64),
+    /// Whether the newest rows are read first.
+    pub descending: bool,
+    /// Maximum number of rows.
+    pub limit: i64,
+}
+
+/// Returns the candidates of a page, in the direction of its bounds. Payloads are read only if `payloads` is set.
+///
+/// One page is read per status. A filter on an execution, or on a minimum above one claim, uses an index of its own.
+#[tracing::instrument(level = "debug", name = "sql.outbox.list", skip_all, fields(database = %shard.name()))]
+pub async fn list(
+    shard: &Database,
+    filter: &OutboxFilter,
+    payloads: bool,
+    page: Bounds,
+) -> Result<Vec<OutboxRow>, StorageError> {
+    let wanted = filter.statuses.as_deref().unwrap_or(&OutboxStatus::ALL);
+    let statuses: Vec<String> = wanted.iter().map(|status| status.as_str().to_owned()).collect();
+    macro_rules! listed {
+        ($source:literal, $order:literal) => {
+            sqlx::query_as!(
+                OutboxRow,
+                r#"SELECT outbox_id AS "outbox_id!", execution_id, event_id AS "event_id!", subject,
+                          CASE WHEN $9 THEN payload::text END AS "payload: Text", payload_codec AS "payload_codec!",
+                          status AS "status!", attempts AS "attempts!",
+                          greatest(least(available_at, '9999-12-31'), '0001-01-01') AS "available_at!",
+                          status = 'FAILED' AND available_at = 'infinity' AS "dead!",
+                          CASE WHEN lease_until IS NOT NULL THEN greatest(least(lease_until, '9999-12-31'), '0001-01-01') END AS lease_until, last_error,
+                          created_at AS "created_at!",
+                          CASE WHEN published_at IS NOT NULL THEN greatest(least(published_at, '9999-12-31'), '0001-01-01') END AS published_at
+                   FROM unnest($1::text[]) AS wanted (wanted_status) CROSS JOIN LATERAL (
+                       SELECT * FROM noetl.outbox
+                       WHERE (created_at, outbox_id) > ($2, $3) AND (created_at, outbox_id) < ($4, $5)
+                         AND status COLLATE "C" = wanted_status AND ($6::bigint IS NULL OR execution_id = $6)
+                         AND ($7::integer IS NULL OR attempts >= $7) "#
+                    + $source
+                    + " ORDER BY "
+                    + $order
+                    + " LIMIT $8) AS page ORDER BY "
+                    + $order
+                    + " LIMIT $8",
+                &statuses,
+                page.above.0,
+                page.above.1,
+                page.below.0,
+                page.below.1,
+                filter.execution_id.map(Id::get),
+                filter.min_attempts,
+                page.limit,
+                payloads,
+            )
+            .fetch_all(shard.pool())
+        };
+    }
+    macro_rules! directed {
+        ($source:literal) => {
+            if page.descending {
+                shard.run(listed!($source, "created_at DESC, outbox_id DESC")).await
+            } else {
+                shard.run(listed!($source, "created_at, outbox_id")).await
+            }
+        };
+    }
+    if filter.execution_id.is_some() {
+        directed!("AND execution_id = $6")
+    } else if filter.min_attempts.is_some_and(|least| least > 1) {
+        directed!("AND attempts > 1")
+    } else {
+        directed!("")
+    }
+}

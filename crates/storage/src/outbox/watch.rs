@@ -1,0 +1,117 @@
+//! Probes and counts of open rows, without claiming them.
+
+use chrono::{DateTime, Utc};
+
+use super::{DEFAULT_LEASE_SECONDS, Marks};
+use crate::error::StorageError;
+use crate::pools::Database;
+
+/// Result of a probe for open rows.
+#[derive(Debug, Clone, Copy)]
+pub struct Sight {
+    /// Whether rows may be claimable. Open rows that must wait for earlier rows of their execution count too.
+    pub open: bool,
+    /// Low watermarks of the open rows.
+    pub marks: Marks,
+}
+
+/// Maximum count of rows of one kind. It keeps the cost of counting at tens of milliseconds.
+pub const COUNTED: i64 = 100_000;
+
+/// Number of claimable rows and age of the oldest of those counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Backlog {
+    /// Number of rows that are claimable now, up to [`COUNTED`].
+    pub pending: i64,
+    /// Seconds since the oldest of the counted rows was written.
+    pub oldest_seconds: Option<f64>,
+}
+
+/// Numbers of rows in flight and of failed rows, up to [`COUNTED`] of each.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Number of claimed rows that are not settled, including those with an expired lease.
+    pub in_flight: i64,
+    /// Number of rows that failed at their last attempt, including those that are claimable again.
+    pub failed: i64,
+}
+
+/// Probes for the first open rows from `from` on. Ids and times are assigned before a row commits, so rows may still
+/// appear below the returned marks.
+#[tracing::instrument(level = "debug", name = "sql.outbox.look", skip_all, fields(database = %shard.name()))]
+pub async fn look(shard: &Database, from: &Marks) -> Result<Sight, StorageError> {
+    let row = sqlx::query!(
+        r#"SELECT pending, failed, lease, others AS "others!", last, now() - interval '1 second' AS "settled!"
+           FROM (SELECT
+               (SELECT outbox_id FROM noetl.outbox WHERE status = 'PENDING' AND attempts >= 0 AND outbox_id >= $1
+                ORDER BY outbox_id LIMIT 1) AS pending,
+               (SELECT available_at FROM noetl.outbox
+                WHERE status = 'FAILED' AND attempts >= 0 AND available_at >= $2 AND available_at <= now()
+                ORDER BY available_at LIMIT 1) AS failed,
+               (SELECT lease_until FROM noetl.outbox
+                WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until >= $3 AND lease_until <= now()
+                ORDER BY lease_until LIMIT 1) AS lease,
+               EXISTS (SELECT 1 FROM noetl.outbox
+                       WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until IS NULL
+                         AND locked_at <= now() - make_interval(secs => $4)) AS others,
+               (SELECT max(outbox_id) FROM noetl.outbox) AS last) AS first"#,
+        from.pending,
+        from.failed,
+        from.lease,
+        f64::from(DEFAULT_LEASE_SECONDS),
+    );
+    let row = shard.run(row.fetch_one(shard.pool())).await?;
+    let first = |found: Option<DateTime<Utc>>| found.unwrap_or(row.settled);
+    Ok(Sight {
+        open: row.others || row.pending.is_some() || row.failed.is_some() || row.lease.is_some(),
+        marks: Marks {
+            pending: row.pending.or(row.last).unwrap_or(from.pending),
+            failed: first(row.failed),
+            lease: first(row.lease),
+        },
+    })
+}
+
+/// Counts the claimable rows from the marks on: first the PENDING rows, in the order of their ids.
+#[tracing::instrument(level = "debug", name = "sql.outbox.backlog", skip_all, fields(database = %shard.name()))]
+pub async fn backlog(shard: &Database, from: &Marks) -> Result<Backlog, StorageError> {
+    let row = sqlx::query_as!(
+        Backlog,
+        r#"SELECT count(*) AS "pending!", extract(epoch FROM now() - min(created_at))::float8 AS oldest_seconds
+           FROM (
+               (SELECT created_at FROM noetl.outbox
+                WHERE status = 'PENDING' AND attempts >= 0 AND outbox_id >= $1 AND available_at <= now()
+                ORDER BY outbox_id)
+               UNION ALL
+               SELECT created_at FROM noetl.outbox
+               WHERE status = 'FAILED' AND attempts >= 0 AND available_at >= $2 AND available_at <= now()
+               UNION ALL
+               SELECT created_at FROM noetl.outbox
+               WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until >= $3 AND lease_until <= now()
+               UNION ALL
+               SELECT created_at FROM noetl.outbox
+               WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until IS NULL AND locked_at <= now() - make_interval(secs => $4)
+               LIMIT $5
+           ) AS claimable"#,
+        from.pending,
+        from.failed,
+        from.lease,
+        f64::from(DEFAULT_LEASE_SECONDS),
+        COUNTED,
+    );
+    shard.run(row.fetch_one(shard.pool())).await
+}
+
+/// Counts the rows in flight and the failed rows.
+#[tracing::instrument(level = "debug", name = "sql.outbox.counts", skip_all, fields(database = %shard.name()))]
+pub async fn counts(shard: &Database) -> Result<Counts, StorageError> {
+    let row = sqlx::query_as!(
+        Counts,
+        r#"SELECT (SELECT count(*) FROM (SELECT FROM noetl.outbox
+                                         WHERE status = 'IN_FLIGHT' AND attempts >= 0 LIMIT $1) AS row) AS "in_flight!",
+                  (SELECT count(*) FROM (SELECT FROM noetl.outbox
+                                         WHERE status = 'FAILED' AND attempts >= 0 LIMIT $1) AS row) AS "failed!""#,
+        COUNTED,
+    );
+    shard.run(row.fetch_one(shard.pool())).await
+}

@@ -1,0 +1,253 @@
+//! The cluster database and the shards, each with a pool, a deadline per operation, and a health state.
+//!
+//! The prober marks a database that it can't reach as down. Until a probe succeeds, operations on it fail at once, so
+//! lists and mutations do not wait for it. An operation that finds a database unavailable requests a probe.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
+use std::time::{Duration, Instant};
+
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{Connection, PgConnection};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tokio::time::timeout;
+
+use super::connections::Pool;
+use super::error::{DatabaseName, StorageError};
+use noetl_domain::ids::Id;
+use noetl_domain::shard::{ShardIndex, ShardMap};
+
+/// Time after which an operation fails as unavailable. It is below 5 s, the time within which a mutation responds.
+const OPERATION_DEADLINE: Duration = Duration::from_secs(4);
+const PROBE_DEADLINE: Duration = Duration::from_secs(1);
+
+/// One database: its name, pool and health.
+#[derive(Debug)]
+pub struct Database {
+    name: DatabaseName,
+    pool: Pool,
+    options: PgConnectOptions,
+    /// Reason that the database is down; `None` while it is up or was not probed.
+    down: RwLock<Option<String>>,
+    latency_micros: AtomicU64,
+    /// Number of probes that timed out since the last successful one.
+    slow_probes: AtomicU64,
+    suspected: Notify,
+    /// See [`Self::may_hold`].
+    holders: Semaphore,
+    /// See [`Self::may_take_long`].
+    long: Semaphore,
+}
+
+/// Health of a database according to its probes.
+#[derive(Debug, Clone)]
+pub struct Health {
+    /// Reason that the database is down; `None` if it is up.
+    pub down: Option<String>,
+    /// Round-trip time of the last successful probe; `None` before the first.
+    pub latency: Option<Duration>,
+}
+
+impl Database {
+    /// Creates a database that connects on its first use, with a pool of at most `connections`.
+    #[must_use]
+    pub fn new(name: DatabaseName, options: PgConnectOptions, connections: u32) -> Self {
+        let options = options.application_name("noetl-graphql");
+        // The timeouts bound how long the locks of a lost client are held, and how long an abandoned statement runs.
+        let pooled = options.clone().options([
+            // Commits of the tail cursor and the claims must survive a crash, so they do not rely on the server's
+            // default.
+            ("synchronous_commit", "on"),
+            // JIT compilation would take longer than any statement here, even if the planner estimates a high cost.
+            ("jit", "off"),
+            // Every statement finds its rows by an index. Plans are cached: a plan that was made while a table was
+            // empty could use a sequential scan, and would keep it when the table is large.
+            ("enable_seqscan", "off"),
+            ("lock_timeout", "3500ms"),
+            ("statement_timeout", "8s"),
+            ("idle_in_transaction_session_timeout", "6s"),
+        ]);
+        let pool = Pool::new(pooled, connections);
+        let half = || Semaphore::new((connections as usize / 2).max(1));
+        let (holders, long) = (half(), half());
+        let (latency_micros, slow_probes) = (AtomicU64::new(u64::MAX), AtomicU64::new(0));
+        let (down, suspected) = (RwLock::new(None), Notify::new());
+        Self { name, pool, options, down, latency_micros, slow_probes, suspected, holders, long }
+    }
+
+    /// Returns the database's name.
+    #[must_use]
+    pub fn name(&self) -> DatabaseName {
+        self.name
+    }
+
+    pub(super) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Waits until the caller may keep a connection while it acquires another one, of any database. The other database
+    /// may be this one under another name, and such callers would deadlock if they held all connections of its pool. To
+    /// be awaited within [`Self::run`], before the first connection is acquired.
+    pub(super) async fn may_hold(&self) -> Option<SemaphorePermit<'_>> {
+        // The semaphore is never closed.
+        self.holders.acquire().await.ok()
+    }
+
+    /// Waits until the caller may keep a connection of the pool without a time limit. Such callers hold at most half of
+    /// the pool, so short operations can still get a connection.
+    pub(super) async fn may_take_long(&self) -> Option<SemaphorePermit<'_>> {
+        // The semaphore is never closed.
+        self.long.acquire().await.ok()
+    }
+
+    /// Opens a separate connection, without the pool and its timeouts, for work that may take long.
+    pub(super) async fn connect(&self) -> sqlx::Result<PgConnection> {
+        PgConnection::connect_with(&self.options).await
+    }
+
+    /// Opens a separate connection with these settings.
+    pub(super) async fn connect_with(
+        &self,
+        settings: impl IntoIterator<Item = (&str, &str)>,
+    ) -> sqlx::Result<PgConnection> {
+        PgConnection::connect_with(&self.options.clone().options(settings)).await
+    }
+
+    /// Returns the number of open connections in the pool and the number of idle ones.
+    #[must_use]
+    pub fn pool_size(&self) -> (u32, usize) {
+        self.pool.size()
+    }
+
+    /// Runs one operation under the deadline and classifies its error. Fails at once if the database is down.
+    pub(super) async fn run<T>(&self, work: impl Future<Output = sqlx::Result<T>>) -> Result<T, StorageError> {
+        if let Some(reason) = self.health().down {
+            return Err(self.unavailable(reason));
+        }
+        let Ok(done) = timeout(OPERATION_DEADLINE, work).await else {
+            self.suspected.notify_one();
+            return Err(self.unavailable(format!("no response within {OPERATION_DEADLINE:?}")));
+        };
+        done.map_err(|error| self.failed(error))
+    }
+
+    /// Classifies an error, and requests a probe if the database is unavailable.
+    pub(super) fn failed(&self, error: sqlx::Error) -> StorageError {
+        let error = StorageError::classify(self.name, error);
+        if let StorageError::Unavailable { reason, .. } = &error {
+            tracing::warn!(database = %self.name, reason, "database unavailable");
+            self.suspected.notify_one();
+        }
+        error
+    }
+
+    pub(super) fn corrupt(&self, what: impl Into<String>) -> StorageError {
+        StorageError::Corrupt { database: self.name, what: what.into() }
+    }
+
+    fn unavailable(&self, reason: String) -> StorageError {
+        StorageError::Unavailable { database: self.name, reason }
+    }
+
+    /// Returns the health according to the probes.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        let down = self.down.read().map_or_else(|poisoned| poisoned.into_inner().clone(), |down| down.clone());
+        let micros = self.latency_micros.load(Ordering::Relaxed);
+        Health { down, latency: (micros != u64::MAX).then(|| Duration::from_micros(micros)) }
+    }
+
+    /// Opens a connection outside the pool and stores the result as the health state. A server that refuses with an
+    /// error of its own, such as too many connections, is up, unless it is starting or stopping. A timeout marks the
+    /// database as down from the second one without a success in between.
+    pub async fn probe(&self) {
+        let outcome = match timeout(PROBE_DEADLINE, self.ping()).await {
+            Ok(Ok(latency)) => {
+                self.latency_micros.store(u64::try_from(latency.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+                self.slow_probes.store(0, Ordering::Relaxed);
+                None
+            }
+            Ok(Err(sqlx::Error::Database(refusal))) if !refusal.code().is_some_and(|code| code.starts_with("57P")) => {
+                None
+            }
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) if self.slow_probes.fetch_add(1, Ordering::Relaxed) == 0 => self.health().down,
+            Err(_) => Some(format!("no response within {PROBE_DEADLINE:?}")),
+        };
+        let mut down = self.down.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if down.is_some() != outcome.is_some() {
+            tracing::warn!(database = %self.name, reason = ?outcome, up = outcome.is_none(), "database health changed");
+        }
+        *down = outcome;
+        drop(down);
+        if self.slow_probes.load(Ordering::Relaxed) == 1 {
+            self.suspected.notify_one();
+        }
+    }
+
+    async fn ping(&self) -> sqlx::Result<Duration> {
+        let mut connection = self.connect().await?;
+        let begun = Instant::now();
+        connection.ping().await?;
+        let latency = begun.elapsed();
+        connection.close().await?;
+        Ok(latency)
+    }
+
+    /// Waits until a probe is requested.
+    pub async fn suspected(&self) {
+        self.suspected.notified().await;
+    }
+}
+
+/// All databases of a deployment. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Databases {
+    cluster: Arc<Database>,
+    shards: Arc<[Arc<Database>]>,
+    map: Arc<ShardMap>,
+}
+
+impl Databases {
+    /// Creates the set from its databases and the bucket map, which assigns executions to shards.
+    #[must_use]
+    pub fn new(cluster: Arc<Database>, shards: Vec<Arc<Database>>, map: ShardMap) -> Self {
+        Self { cluster, shards: shards.into(), map: Arc::new(map) }
+    }
+
+    /// Returns the cluster database, which holds all data that does not belong to one execution.
+    #[must_use]
+    pub fn cluster(&self) -> &Arc<Database> {
+        &self.cluster
+    }
+
+    /// Returns all shards, by index.
+    #[must_use]
+    pub fn shards(&self) -> &[Arc<Database>] {
+        &self.shards
+    }
+
+    /// Returns each database once; the cluster database may also be a shard.
+    pub fn distinct(&self) -> impl Iterator<Item = &Arc<Database>> {
+        let alone = self.shards.iter().all(|shard| !Arc::ptr_eq(shard, &self.cluster));
+        alone.then_some(&self.cluster).into_iter().chain(self.shards.iter())
+    }
+
+    /// Returns the index of the shard that holds an execution's log.
+    #[must_use]
+    pub fn index_of(&self, execution: Id) -> ShardIndex {
+        self.map.shard_of(execution)
+    }
+
+    /// Returns the shard that holds an execution's log.
+    #[must_use]
+    pub fn shard_of(&self, execution: Id) -> &Arc<Database> {
+        &self.shards[usize::from(self.index_of(execution))]
+    }
+
+    /// Returns the bucket map.
+    #[must_use]
+    pub fn map(&self) -> &ShardMap {
+        &self.map
+    }
+}

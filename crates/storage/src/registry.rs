@@ -1,0 +1,168 @@
+//! The subscription registry (cluster database): for each path, the only subscription that may be live.
+//!
+//! A subscription is made live only by the holder of its path's row, and only if the committed row names its id with an
+//! intent. If the holder dies, or loses the lock with its connection, the intent remains and the next holder fulfils
+//! it. So a path never has two live subscriptions.
+
+use tokio::sync::SemaphorePermit;
+
+use super::connections::Transaction;
+use super::error::StorageError;
+use super::pools::Database;
+use noetl_domain::actor::Actor;
+use noetl_domain::ids::Id;
+
+/// Registry entry of a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RegistryRow {
+    /// Only subscription of the path that may be live.
+    pub subscription_id: Id,
+    /// Intent: the subscription is to become live by an event after this one, and the holder of the row appends that
+    /// event. `None`: no intent is open.
+    pub intent_after: Option<Id>,
+    /// Caller that stored the intent; `None` if the caller was not identified.
+    pub intent_actor: Option<Actor>,
+}
+
+/// The locked row of a path.
+#[derive(Debug)]
+pub struct PathLock<'a> {
+    cluster: &'a Database,
+    tx: Transaction,
+    path: &'a str,
+    _permit: Option<SemaphorePermit<'a>>,
+    /// The row, read under the lock.
+    pub row: RegistryRow,
+}
+
+impl<'a> PathLock<'a> {
+    /// Waits for the lock on the path's row and takes it. `Ok(None)`: the path has no row; [`reserve`] creates it.
+    #[tracing::instrument(
+        level = "debug", name = "sql.registry.take", skip_all,
+        fields(database = %cluster.name(), path)
+    )]
+    pub async fn take(cluster: &'a Database, path: &'a str) -> Result<Option<Self>, StorageError> {
+        let work = async {
+            let permit = cluster.may_hold().await;
+            let mut tx = cluster.pool().begin().await?;
+            let row = sqlx::query!(
+                "SELECT subscription_id, intent_after, intent_actor FROM noetl.subscription_registry
+                 WHERE path = $1 FOR UPDATE",
+                path,
+            )
+            .fetch_optional(&mut *tx)
+            .await?;
+            Ok((permit, tx, row))
+        };
+        let (permit, tx, row) = cluster.run(work).await?;
+        Ok(row.map(|row| {
+            let row = RegistryRow {
+                subscription_id: Id::new(row.subscription_id),
+                intent_after: row.intent_after.map(Id::new),
+                intent_actor: row.intent_actor.map(Actor::from),
+            };
+            Self { cluster, tx, path, _permit: permit, row }
+        }))
+    }
+
+    /// Stores the intent to make a subscription live by an event after `after`, commits it, and releases the row. An
+    /// intent must be committed before it is fulfilled.
+    #[tracing::instrument(
+        level = "debug", name = "sql.registry.intend", skip_all,
+        fields(database = %self.cluster.name(), path = self.path, subscription = %subscription, after = %after)
+    )]
+    pub async fn intend(mut self, subscription: Id, after: Id, by: Option<&Actor>) -> Result<(), StorageError> {
+        let update = sqlx::query!(
+            "UPDATE noetl.subscription_registry
+             SET subscription_id = $2, intent_after = $3, intent_actor = $4, updated_at = now()
+             WHERE path = $1",
+            self.path,
+            subscription.get(),
+            after.get(),
+            by.map(Actor::subject),
+        );
+        self.cluster.run(update.execute(&mut *self.tx)).await?;
+        self.cluster.run(self.tx.commit()).await
+    }
+
+    /// Marks the intent as fulfilled and releases the row.
+    #[tracing::instrument(
+        level = "debug", name = "sql.registry.settle", skip_all,
+        fields(database = %self.cluster.name(), path = self.path)
+    )]
+    pub async fn settle(mut self) -> Result<(), StorageError> {
+        let update = sqlx::query!(
+            "UPDATE noetl.subscription_registry SET intent_after = NULL, updated_at = now() WHERE path = $1",
+            self.path,
+        );
+        self.cluster.run(update.execute(&mut *self.tx)).await?;
+        self.cluster.run(self.tx.commit()).await
+    }
+}
+
+/// Creates the row of a path, with the intent to make `subscription` live by an event after `after`. `Ok(false)`: the
+/// row exists.
+#[tracing::instrument(
+    level = "debug", name = "sql.registry.reserve", skip_all,
+    fields(database = %cluster.name(), path, subscription = %subscription, after = %after)
+)]
+pub async fn reserve(
+    cluster: &Database,
+    path: &str,
+    subscription: Id,
+    after: Id,
+    by: Option<&Actor>,
+) -> Result<bool, StorageError> {
+    let insert = sqlx::query!(
+        "INSERT INTO noetl.subscription_registry (path, subscription_id, intent_after, intent_actor)
+         VALUES ($1, $2, $3, $4)
+         ON CONFLICT (path) DO NOTHING",
+        path,
+        subscription.get(),
+        after.get(),
+        by.map(Actor::subject),
+    );
+    Ok(cluster.run(insert.execute(cluster.pool())).await?.rows_affected() == 1)
+}
+
+/// Returns the subscription in a path's row. `Ok(None)`: the path has no row.
+#[tracing::instrument(
+    level = "debug", name = "sql.registry.find", skip_all,
+    fields(database = %cluster.name(), path)
+)]
+pub async fn find(cluster: &Database, path: &str) -> Result<Option<Id>, StorageError> {
+    let row = sqlx::query_scalar!("SELECT subscription_id FROM noetl.subscription_registry WHERE path = $1", path);
+    Ok(cluster.run(row.fetch_optional(cluster.pool())).await?.map(Id::new))
+}
+
+/// Returns up to `limit` paths after `after`, in order, whose intent is older than `age_seconds`.
+#[tracing::instrument(level = "debug", name = "sql.registry.stale", skip_all, fields(database = %cluster.name()))]
+pub async fn stale(cluster: &Database, age_seconds: f64, after: &str, limit: i64) -> Result<Vec<String>, StorageError> {
+    let rows = sqlx::query_scalar!(
+        "SELECT path FROM noetl.subscription_registry
+         WHERE intent_after IS NOT NULL AND updated_at < now() - make_interval(secs => $1) AND path > $2
+         ORDER BY path LIMIT $3",
+        age_seconds,
+        after,
+        limit,
+    );
+    cluster.run(rows.fetch_all(cluster.pool())).await
+}
+
+/// Adds live subscriptions (path, id) that another server registered, and returns the number added. A path that has a
+/// row keeps it; of several subscriptions of a path, the one with the largest id is added.
+#[tracing::instrument(
+    level = "debug", name = "sql.registry.adopt", skip_all,
+    fields(database = %cluster.name(), count = live.len())
+)]
+pub async fn adopt(cluster: &Database, live: &[(String, i64)]) -> Result<u64, StorageError> {
+    let (paths, ids): (Vec<String>, Vec<i64>) = live.iter().cloned().unzip();
+    let insert = sqlx::query!(
+        "INSERT INTO noetl.subscription_registry (path, subscription_id)
+         SELECT path, max(id) FROM unnest($1::text[], $2::bigint[]) AS t (path, id) GROUP BY path
+         ON CONFLICT DO NOTHING",
+        &paths,
+        &ids,
+    );
+    Ok(cluster.run(insert.execute(cluster.pool())).await?.rows_affected())
+}

@@ -1,0 +1,367 @@
+//! Retention of the event table: drops partitions that are older than the retention, and the rows derived from their
+//! events.
+//!
+//! A partition is checked without a lock, as the check may read many rows, and dropped under a short lock. The check
+//! first takes a transaction snapshot. The drop, under the lock, verifies that this snapshot sees every row of the
+//! partition. So the result of the check is still valid when the partition is dropped: a later event would be a row
+//! that the snapshot does not see.
+
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+
+use super::error::StorageError;
+use super::pools::Database;
+use noetl_domain::ids::{EPOCH_UNIX_MS, Id};
+use noetl_domain::tx_snapshot::TxSnapshot;
+
+/// Maximum number of executions that one statement checks for derived rows.
+const PAGE: i64 = 500;
+/// Bounds on the time that writers wait: while the lock is requested, and while it is held.
+const PATIENCE: &str = "SET LOCAL lock_timeout = '250ms'; SET LOCAL statement_timeout = '1s'";
+/// Settings of the connection. A check may take long. Each statement is planned for its own parameters: a generic plan
+/// would search the whole partition for rows that do not exist.
+const SETTINGS: &str = "SET statement_timeout = '5min'; SET plan_cache_mode = force_custom_plan";
+/// SQLSTATEs of a busy table: `lock_not_available` and `query_canceled`.
+const BUSY: [&str; 2] = ["55P03", "57014"];
+
+/// A partition of the event table with bounds on both sides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Partition {
+    /// Quoted names of schema and table.
+    pub name: String,
+    /// Inclusive lower bound of its execution ids.
+    pub from: i64,
+    /// Exclusive upper bound of its execution ids.
+    pub to: i64,
+}
+
+/// Reason that a partition is kept.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Kept {
+    /// No cursor says which events are published.
+    #[error("no feed has begun on this shard, so nothing of it is published")]
+    FeedNeverBegan,
+    /// The database was restored or failed over after the feed's cursor was written.
+    #[error("the database changed since the feed's cursor was written")]
+    DatabaseChanged,
+    /// The feed has not published all its events.
+    #[error("it holds events that are not published")]
+    Unpublished,
+    /// It holds the log of a live subscription, which is that subscription's state.
+    #[error("it holds the log of source subscription {0}, which is not deactivated")]
+    LiveSubscription(i64),
+    /// It holds the log of a running execution, which is that execution's state.
+    #[error("it holds the log of execution {0}, which has not ended")]
+    RunningExecution(i64),
+    /// A log in it has a recent event. Logs may grow long after the time in their id.
+    #[error("it holds an event of log {0} that is younger than the retention")]
+    YoungEvent(i64),
+    /// An event was inserted after the check began.
+    #[error("events were written to it after its check began")]
+    JustWritten,
+    /// The table's lock was not available in time.
+    #[error("the event table is in use by a long transaction")]
+    Busy,
+}
+
+impl Kept {
+    /// Returns the reason as the label of a metric.
+    #[must_use]
+    pub const fn label(&self) -> &'static str {
+        match self {
+            Self::FeedNeverBegan => "feed_never_began",
+            Self::DatabaseChanged => "database_changed",
+            Self::Unpublished => "unpublished",
+            Self::LiveSubscription(_) => "live_subscription",
+            Self::RunningExecution(_) => "running_execution",
+            Self::YoungEvent(_) => "young_event",
+            Self::JustWritten => "just_written",
+            Self::Busy => "busy",
+        }
+    }
+}
+
+/// The exclusive lock on a shard's retention, which one process holds at a time. It ends with the connection.
+#[derive(Debug)]
+pub struct Turn<'a> {
+    shard: &'a Database,
+    connection: PgConnection,
+}
+
+/// A partition that may be dropped, with the snapshot taken before its check.
+#[derive(Debug, Clone)]
+pub struct Judged {
+    partition: Partition,
+    snapshot: TxSnapshot,
+}
+
+/// Result of one purge statement.
+#[derive(Debug, Clone, Copy)]
+pub struct Purged {
+    /// Largest execution id that was checked; `None` if the range is empty.
+    pub last: Option<i64>,
+    /// Number of executions whose derived rows were deleted.
+    pub executions: i64,
+}
+
+impl<'a> Turn<'a> {
+    /// Takes the lock. `Ok(None)`: another process holds it.
+    #[tracing::instrument(level = "debug", name = "sql.retention.take", skip_all, fields(database = %shard.name()))]
+    pub async fn take(shard: &'a Database) -> Result<Option<Self>, StorageError> {
+        let work = async {
+            let mut connection = shard.connect().await?;
+            sqlx::raw_sql(SETTINGS).execute(&mut connection).await?;
+            let taken = sqlx::query_scalar!(
+                r#"SELECT pg_try_advisory_lock(hashtextextended('noetl.retention', 0)) AS "taken!""#
+            );
+            Ok(taken.fetch_one(&mut connection).await?.then_some(connection))
+        };
+        Ok(shard.run(work).await?.map(|connection| Self { shard, connection }))
+    }
+
+    /// Returns the smallest id of the last `days` days, on the database's clock.
+    #[tracing::instrument(
+        level = "debug", name = "sql.retention.cutoff", skip_all,
+        fields(database = %self.shard.name())
+    )]
+    pub async fn cutoff(&mut self, days: i32) -> Result<i64, StorageError> {
+        let unix_ms = sqlx::query_scalar!(
+            r#"SELECT (extract(epoch FROM now() - make_interval(days => $1)) * 1000)::bigint AS "ms!""#,
+            days,
+        );
+        let unix_ms = unix_ms.fetch_one(&mut self.connection).await.map_err(|error| self.shard.failed(error))?;
+        let ms = u64::try_from(unix_ms).unwrap_or_default().saturating_sub(EPOCH_UNIX_MS);
+        Ok(Id::first_of(ms).get())
+    }
+
+    /// Returns all partitions with bounds, in the order of their bounds.
+    #[tracing::instrument(
+        level = "debug", name = "sql.retention.partitions", skip_all,
+        fields(database = %self.shard.name())
+    )]
+    pub async fn partitions(&mut self) -> Result<Vec<Partition>, StorageError> {
+        let rows = sqlx::query!(
+            r#"SELECT format('%I.%I', nspname, relname) AS "name!", trim(bound[1], '''') AS "from!",
+                      trim(bound[2], '''') AS "to!"
+               FROM pg_inherits AS part
+               JOIN pg_class ON pg_class.oid = part.inhrelid
+               JOIN pg_namespace ON pg_namespace.oid = relnamespace
+               CROSS JOIN LATERAL regexp_match(pg_get_expr(relpartbound, pg_class.oid),
+                   'FROM \((MINVALUE|''?-?\d+''?)\) TO \((MAXVALUE|''?-?\d+''?)\)') AS bound
+               WHERE part.inhparent = 'noetl.event'::regclass AND bound IS NOT NULL"#,
+        );
+        let rows = rows.fetch_all(&mut self.connection).await.map_err(|error| self.shard.failed(error))?;
+        let partition = |(name, from, to): (String, String, String)| Partition {
+            name,
+            from: from.parse().unwrap_or(i64::MIN),
+            to: to.parse().unwrap_or(i64::MAX),
+        };
+        let mut partitions: Vec<_> = rows.into_iter().map(|row| partition((row.name, row.from, row.to))).collect();
+        partitions.sort_unstable_by_key(|partition| partition.from);
+        Ok(partitions)
+    }
+
+    /// Checks whether a partition may be dropped. Events with an id from `cutoff` on are younger than the retention.
+    #[tracing::instrument(
+        level = "debug", name = "sql.retention.judge", skip_all,
+        fields(database = %self.shard.name())
+    )]
+    pub async fn judge(&mut self, partition: Partition, cutoff: i64) -> Result<Result<Judged, Kept>, StorageError> {
+        let work = async {
+            let connection = &mut self.connection;
+            let snapshot = sqlx::query_scalar!(r#"SELECT pg_current_snapshot()::text AS "now!""#);
+            let snapshot = parse(&snapshot.fetch_one(&mut *connection).await?)?;
+            if let Some(kept) = unpublished(connection, &partition).await? {
+                return Ok(Err(kept));
+            }
+            if let Some(id) = live_subscription(connection, &partition).await? {
+                return Ok(Err(Kept::LiveSubscription(id)));
+            }
+            if let Some(id) = running_execution(connection, &partition).await? {
+                return Ok(Err(Kept::RunningExecution(id)));
+            }
+            // The last check, as it reads the whole partition.
+            if let Some(id) = young_event(connection, &partition, cutoff).await? {
+                return Ok(Err(Kept::YoungEvent(id)));
+            }
+            Ok(Ok(Judged { partition, snapshot }))
+        };
+        let verdict: sqlx::Result<_> = work.await;
+        verdict.map_err(|error| self.shard.failed(error))
+    }
+
+    /// Drops a partition, unless an event was written to it since the check or the table's lock is not available in
+    /// time. Returns the reason if the partition is kept.
+    #[tracing::instrument(
+        level = "debug", name = "sql.retention.drop_partition", skip_all,
+        fields(database = %self.shard.name())
+    )]
+    pub async fn drop_partition(&mut self, judged: &Judged) -> Result<Option<Kept>, StorageError> {
+        match drop_partition(&mut self.connection, judged).await {
+            Err(sqlx::Error::Database(refusal)) if refusal.code().is_some_and(|code| BUSY.contains(&code.as_ref())) => {
+                Ok(Some(Kept::Busy))
+            }
+            outcome => outcome.map_err(|error| self.shard.failed(error)),
+        }
+    }
+
+    /// Releases the lock.
+    #[tracing::instrument(
+        level = "debug", name = "sql.retention.end", skip_all,
+        fields(database = %self.shard.name())
+    )]
+    pub async fn end(self) -> Result<(), StorageError> {
+        self.connection.close().await.map_err(|error| self.shard.failed(error))
+    }
+}
+
+/// Drops the partition in one transaction, or returns the reason to keep it and rolls back.
+async fn drop_partition(connection: &mut PgConnection, judged: &Judged) -> sqlx::Result<Option<Kept>> {
+    let mut tx = connection.begin().await?;
+    sqlx::raw_sql(PATIENCE).execute(&mut *tx).await?;
+    // The parent is locked first, as in every other statement. `ONLY` leaves its other partitions unlocked.
+    sqlx::query("LOCK TABLE ONLY noetl.event IN ACCESS EXCLUSIVE MODE").execute(&mut *tx).await?;
+    if holds_unseen(&mut tx, &judged.partition, &judged.snapshot).await? {
+        return Ok(Some(Kept::JustWritten));
+    }
+    // A feed that lost messages of its stream may have been rewound since the check.
+    if let Some(kept) = unpublished(&mut tx, &judged.partition).await? {
+        return Ok(Some(kept));
+    }
+    sqlx::query(AssertSqlSafe(format!("DROP TABLE {}", judged.partition.name))).execute(&mut *tx).await?;
+    tx.commit().await?;
+    Ok(None)
+}
+
+/// Returns the reason to keep a partition that follows from the feed's cursor, if any.
+async fn unpublished(connection: &mut PgConnection, partition: &Partition) -> sqlx::Result<Option<Kept>> {
+    let feed = sqlx::query!(
+        r#"SELECT done::text AS "done!",
+                  (control.system_identifier <> cursor.system_identifier
+                   OR ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer <> cursor.timeline
+                   OR pg_snapshot_xmax(done) > pg_snapshot_xmax(pg_current_snapshot())) AS "changed!"
+           FROM noetl.tail_cursor AS cursor, pg_control_system() AS control"#,
+    );
+    let Some(feed) = feed.fetch_optional(&mut *connection).await? else {
+        return Ok(Some(Kept::FeedNeverBegan));
+    };
+    if feed.changed {
+        return Ok(Some(Kept::DatabaseChanged));
+    }
+    Ok(holds_unseen(connection, partition, &parse(&feed.done)?).await?.then_some(Kept::Unpublished))
+}
+
+/// Returns whether a partition holds rows that a snapshot does not see: two lookups in the index on the transaction id.
+async fn holds_unseen(
+    connection: &mut PgConnection,
+    partition: &Partition,
+    snapshot: &TxSnapshot,
+) -> sqlx::Result<bool> {
+    let in_progress: Vec<String> = snapshot.in_progress().iter().map(u64::to_string).collect();
+    sqlx::query_scalar!(
+        r#"SELECT EXISTS (
+               SELECT 1 FROM noetl.event
+               WHERE execution_id >= $1 AND execution_id < $2 AND tx_id >= $3::text::xid8
+           ) OR EXISTS (
+               SELECT 1 FROM noetl.event
+               WHERE execution_id >= $1 AND execution_id < $2 AND tx_id = ANY($4::text[]::xid8[])
+           ) AS "unseen!""#,
+        partition.from,
+        partition.to,
+        snapshot.xmax().to_string(),
+        &in_progress,
+    )
+    .fetch_one(connection)
+    .await
+}
+
+fn parse(snapshot: &str) -> sqlx::Result<TxSnapshot> {
+    snapshot.parse().map_err(|malformed| sqlx::Error::Decode(Box::new(malformed)))
+}
+
+async fn live_subscription(connection: &mut PgConnection, partition: &Partition) -> sqlx::Result<Option<i64>> {
+    sqlx::query_scalar!(
+        r#"SELECT id AS "id!" FROM noetl.source_subscription
+           WHERE id >= $1 AND id < $2 AND state IS DISTINCT FROM 'DEACTIVATED' LIMIT 1"#,
+        partition.from,
+        partition.to,
+    )
+    .fetch_optional(connection)
+    .await
+}
+
+/// Returns an execution that has ended neither by its log nor by the read model, which may lag or lack the execution.
+async fn running_execution(connection: &mut PgConnection, partition: &Partition) -> sqlx::Result<Option<i64>> {
+    sqlx::query_scalar!(
+        r#"SELECT execution_id AS "id!" FROM (
+               SELECT execution_id FROM noetl.execution
+               WHERE execution_id >= $1 AND execution_id < $2
+                 AND upper(status) NOT IN ('COMPLETED', 'SUCCESS', 'FAILED', 'ERROR', 'CANCELLED', 'CANCELED')
+               UNION ALL
+               SELECT execution_id FROM noetl.event AS started
+               WHERE execution_id >= $1 AND execution_id < $2 AND event_type = 'playbook_started'
+                 AND NOT EXISTS (SELECT 1 FROM noetl.execution WHERE execution_id = started.execution_id)
+           ) AS unended
+           WHERE NOT EXISTS (
+               SELECT 1 FROM noetl.event
+               WHERE execution_id = unended.execution_id AND event_type IN (
+                   'playbook_completed', 'playbook.completed', 'playbook_failed', 'playbook.failed',
+                   'playbook.cancelled'))
+           LIMIT 1"#,
+        partition.from,
+        partition.to,
+    )
+    .fetch_optional(connection)
+    .await
+}
+
+/// Returns a log with an event that is younger than the retention by its id or by its time. Both are checked, since
+/// workers make their own ids.
+async fn young_event(connection: &mut PgConnection, partition: &Partition, cutoff: i64) -> sqlx::Result<Option<i64>> {
+    let unix_ms = EPOCH_UNIX_MS.saturating_add(Id::new(cutoff).millis());
+    sqlx::query_scalar!(
+        r#"SELECT execution_id FROM noetl.event
+           WHERE execution_id >= $1 AND execution_id < $2
+             AND (event_id >= $3 OR created_at >= to_timestamp($4::bigint / 1000) AT TIME ZONE 'UTC')
+           LIMIT 1"#,
+        partition.from,
+        partition.to,
+        cutoff,
+        i64::try_from(unix_ms).unwrap_or(i64::MAX),
+    )
+    .fetch_optional(connection)
+    .await
+}
+
+/// Deletes the rows derived from dropped logs, for the first executions in a range of ids: the row of the read model,
+/// the snapshot, and the published outbox rows.
+#[tracing::instrument(
+    level = "debug", name = "sql.retention.purge_derived", skip_all,
+    fields(database = %shard.name())
+)]
+pub async fn purge_derived(shard: &Database, from: i64, to: i64) -> Result<Purged, StorageError> {
+    let statement = sqlx::query_as!(
+        Purged,
+        r#"WITH page AS (
+               SELECT execution_id FROM noetl.execution
+               WHERE execution_id >= $1 AND execution_id < $2 ORDER BY execution_id LIMIT $3
+           ), gone AS (
+               SELECT execution_id FROM page
+               WHERE NOT EXISTS (SELECT 1 FROM noetl.event WHERE event.execution_id = page.execution_id)
+           ), snapshots AS (
+               DELETE FROM noetl.projection_snapshot USING gone
+               WHERE tenant_id = 'default' AND organization_id = 'default'
+                 AND aggregate_type = 'orchestrator_workflow_state' AND aggregate_id = gone.execution_id::text
+           ), settled AS (
+               DELETE FROM noetl.outbox USING gone
+               WHERE outbox.execution_id = gone.execution_id AND outbox.status = 'PUBLISHED'
+           ), executions AS (
+               DELETE FROM noetl.execution USING gone WHERE execution.execution_id = gone.execution_id
+               RETURNING execution.execution_id
+           )
+           SELECT (SELECT max(execution_id) FROM page) AS last, (SELECT count(*) FROM executions) AS "executions!""#,
+        from,
+        to,
+        PAGE,
+    );
+    shard.run(statement.fetch_one(shard.pool())).await
+}

@@ -1,0 +1,236 @@
+//! Loads snapshots and folds the events that are not in them.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use futures::TryStreamExt;
+use serde_json::Value;
+
+use super::{AGGREGATE, Defect, Projected, SnapshotInfo};
+use noetl_domain::event::Event;
+use noetl_domain::ids::Id;
+use noetl_domain::projection::{Projection, SHAPE, Watermark, checksum};
+use noetl_domain::tx_snapshot::TxSnapshot;
+use noetl_domain::workflow::known_types;
+use crate::budget::{Budget, Exceeded, uncharged};
+use crate::connections::Transaction;
+use crate::error::StorageError;
+use crate::pools::Database;
+use plain_json as json;
+
+/// Returns the state of each of these logs, in no order. Memory is bounded by the size of the states and not by the
+/// length of the logs. There is no deadline.
+#[tracing::instrument(
+    level = "debug", name = "sql.snapshots.read", skip_all,
+    fields(database = %shard.name(), count = ids.len(), first = ids.first())
+)]
+pub async fn read(shard: &Database, ids: &[i64]) -> Result<Vec<Projected>, StorageError> {
+    let _permit = shard.may_take_long().await;
+    let begin = async {
+        let mut tx = shard.pool().begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").await?;
+        let moment = moment(&mut tx).await?;
+        let stored = stored(&mut tx, ids).await?;
+        Ok((tx, moment, stored))
+    };
+    let (mut tx, moment, mut stored) = shard.run(begin).await?;
+    let start = |id: &i64| (*id, Projected::start(Id::new(*id), stored.remove(&id.to_string()), &moment));
+    let mut projections: HashMap<i64, Projected> = ids.iter().map(start).collect();
+    // The state of a long log must be readable, so the states are charged and not the rows, which are dropped when
+    // folded.
+    uncharged(fold(&mut tx, &mut projections)).await.map_err(|error| shard.failed(error))?;
+    charge(&projections).map_err(StorageError::LimitExceeded)?;
+    shard.run(tx.commit()).await?;
+    Ok(projections.into_values().collect())
+}
+
+/// Transaction snapshot of a read, and the database cluster to which it belongs.
+struct Moment {
+    snapshot: String,
+    system: String,
+}
+
+/// Returns the moment of a transaction, and removes the transaction's statement timeout.
+async fn moment(tx: &mut Transaction) -> sqlx::Result<Moment> {
+    sqlx::query_as!(
+        Moment,
+        r#"SELECT pg_current_snapshot()::text AS "snapshot!", system_identifier::text AS "system!"
+           FROM pg_control_system(), set_config('statement_timeout', '0', true)"#,
+    )
+    .fetch_one(&mut **tx)
+    .await
+}
+
+/// A stored snapshot before its checks.
+struct Stored {
+    id: String,
+    version: i64,
+    snapshot: Option<String>,
+    checksum: String,
+    schema: Option<i32>,
+    as_of: Option<String>,
+    system: Option<String>,
+    applied_count: Option<i64>,
+    updated_at: DateTime<Utc>,
+}
+
+async fn stored(tx: &mut Transaction, ids: &[i64]) -> sqlx::Result<HashMap<String, Stored>> {
+    let ids: Vec<String> = ids.iter().map(i64::to_string).collect();
+    let rows = sqlx::query_as!(
+        Stored,
+        r#"SELECT aggregate_id AS id, version, snapshot::text AS snapshot, checksum,
+                  CASE WHEN meta ->> 'schema' ~ '^\d{1,9}$' THEN (meta ->> 'schema')::integer END AS schema,
+                  meta ->> 'as_of' AS as_of, meta ->> 'system' AS system,
+                  CASE WHEN meta ->> 'applied_count' ~ '^\d{1,18}$' THEN (meta ->> 'applied_count')::bigint END
+                      AS applied_count,
+                  updated_at
+           FROM noetl.projection_snapshot
+           WHERE aggregate_id = ANY($1) AND aggregate_type = $2 AND tenant_id = 'default'
+             AND organization_id = 'default'"#,
+        &ids,
+        AGGREGATE,
+    );
+    Ok(rows.fetch_all(&mut **tx).await?.into_iter().map(|row| (row.id.clone(), row)).collect())
+}
+
+impl Projected {
+    /// Returns the start of the fold: the stored snapshot if it is valid, else the empty state.
+    fn start(execution_id: Id, stored: Option<Stored>, moment: &Moment) -> Self {
+        let mut projected = Self {
+            execution_id,
+            projection: Projection::default(),
+            snapshot: None,
+            folded: 0,
+            defect: None,
+            base: TxSnapshot::beginning().to_string(),
+            as_of: moment.snapshot.clone(),
+            system: moment.system.clone(),
+            unusable: None,
+        };
+        match stored.as_ref().map(|stored| stored.open(&moment.system)) {
+            Some(Ok((projection, snapshot, base))) => {
+                (projected.projection, projected.snapshot, projected.base) = (projection, Some(snapshot), base);
+            }
+            Some(Err(defect)) => {
+                (projected.defect, projected.unusable) = (Some(defect), stored.map(|stored| stored.checksum));
+            }
+            None => {}
+        }
+        projected
+    }
+}
+
+impl Stored {
+    /// Checks the snapshot and returns its state, its metadata and its transaction snapshot.
+    fn open(&self, of_system: &str) -> Result<(Projection, SnapshotInfo, String), Defect> {
+        if self.schema != Some(SHAPE) {
+            return Err(Defect::Shape);
+        }
+        if self.system.as_deref() != Some(of_system) {
+            return Err(Defect::OtherDatabase);
+        }
+        let (version, updated_at) = (self.version, self.updated_at);
+        let (applied_count, as_of) = self.applied_count.zip(self.as_of.as_deref()).ok_or(Defect::Checksum)?;
+        as_of.parse::<TxSnapshot>().map_err(|_| Defect::Checksum)?;
+        let text = self.snapshot.as_deref().unwrap_or_default();
+        let state = json::read(text).map_err(|_| Defect::Checksum)?;
+        let checksum = checksum(&state, Watermark { as_of, system: of_system, version, applied_count });
+        if checksum != self.checksum {
+            return Err(Defect::Checksum);
+        }
+        let state = json::fields(state).map_err(|_| Defect::Shape)?;
+        let version = Id::new(version);
+        let projection = Projection { state, version: Some(version), applied_count };
+        let info = SnapshotInfo { version, applied_count, checksum, schema: SHAPE, updated_at };
+        Ok((projection, info, as_of.to_owned()))
+    }
+}
+
+/// Columns of an event that the fold reads. JSON is text, as other writers may store JSON that a [`Value`] can't hold.
+struct Row {
+    execution_id: i64,
+    event_id: i64,
+    catalog_id: i64,
+    parent_execution_id: Option<i64>,
+    created_at: DateTime<Utc>,
+    event_type: String,
+    node_id: Option<String>,
+    node_name: Option<String>,
+    context: Option<String>,
+    result: Option<String>,
+    meta: Option<String>,
+    error: Option<String>,
+}
+
+/// Folds the events that the snapshots do not see. The fold does not depend on the order, so the query does not sort.
+///
+/// The query uses ranges in place of equalities, because the planner expects few rows from a range. Where one log, or
+/// one transaction, makes up most of the table, the planner would not use the index on a log's transactions for an
+/// equality, and would read the whole log for a few events.
+async fn fold(tx: &mut Transaction, projections: &mut HashMap<i64, Projected>) -> sqlx::Result<()> {
+    let (ids, bases): (Vec<i64>, Vec<String>) =
+        projections.iter().map(|(id, projected)| (*id, projected.base.clone())).unzip();
+    let known: Vec<String> = known_types().map(str::to_owned).collect();
+    let mut rows = sqlx::query_as!(
+        Row,
+        r#"SELECT unseen.execution_id AS "execution_id!", event_id AS "event_id!", catalog_id AS "catalog_id!",
+                  parent_execution_id,
+                  greatest(least(created_at, '9999-12-31'), '0001-01-01') AT TIME ZONE 'UTC' AS "created_at!",
+                  coalesce(event_type, '') AS "event_type!", node_id, node_name,
+                  CASE WHEN event_type = ANY($3) THEN context::text END AS context,
+                  CASE WHEN event_type = ANY($3) THEN result::text END AS result,
+                  CASE WHEN event_type = ANY($3) THEN meta::text END AS meta,
+                  CASE WHEN event_type = ANY($3) THEN error END AS error
+           FROM unnest($1::bigint[], $2::text[]) AS base (id, as_of)
+           CROSS JOIN LATERAL (
+               SELECT * FROM noetl.event
+               WHERE execution_id >= base.id AND execution_id <= base.id
+                 AND tx_id >= pg_snapshot_xmax(base.as_of::pg_snapshot)
+               UNION ALL
+               SELECT event.* FROM pg_snapshot_xip(base.as_of::pg_snapshot) AS late
+               CROSS JOIN LATERAL (
+                   SELECT * FROM noetl.event WHERE execution_id = base.id AND tx_id >= late AND tx_id <= late OFFSET 0
+               ) AS event
+           ) AS unseen"#,
+        &ids,
+        &bases,
+        &known,
+    )
+    .fetch(&mut **tx);
+    while let Some(row) = rows.try_next().await? {
+        if let Some(projected) = projections.get_mut(&row.execution_id) {
+            projected.folded += 1;
+            projected.projection.fold(&Event::from(row));
+        }
+    }
+    Ok(())
+}
+
+/// Charges the states to the operation's budget, except those without folded events: their snapshots were charged when
+/// they were read.
+fn charge(projections: &HashMap<i64, Projected>) -> Result<(), Exceeded> {
+    let Some(budget) = Budget::current() else { return Ok(()) };
+    let folded = projections.values().filter(|projected| projected.folded > 0);
+    folded.into_iter().try_for_each(|projected| budget.charge_row(projected.weight()))
+}
+
+impl From<Row> for Event {
+    fn from(row: Row) -> Self {
+        let ids = (Id::new(row.execution_id), Id::new(row.event_id), Id::new(row.catalog_id));
+        Self {
+            parent_execution_id: row.parent_execution_id.map(Id::new),
+            node_id: row.node_id,
+            node_name: row.node_name,
+            context: row.context.map(readable),
+            result: row.result.map(readable),
+            meta: row.meta.map(readable),
+            error: row.error,
+            ..Self::bare(ids.0, ids.1, ids.2, &row.event_type, row.created_at)
+        }
+    }
+}
+
+/// Returns the JSON value, or its text as a string if a [`Value`] can't hold it: too many levels, or a number out of
+/// range.
+fn readable(text: String) -> Value {
+    json::read(&text).unwrap_or(Value::String(text))
+}

@@ -1,0 +1,90 @@
+//! Projections of executions: a stored snapshot plus a fold of exactly the events that are not in it.
+//!
+//! A snapshot carries the `pg_snapshot` at which it was folded; the delta is the set of the log's events that this does
+//! not see. So each event is folded once, for any id and any commit time. A read is one repeatable-read transaction, so
+//! the snapshots, the deltas and the transaction snapshot of the result belong to the same point in time.
+//!
+//! Transaction ids are valid only within one database cluster, so a snapshot from another one (a restored dump) is not
+//! used. A promoted physical copy has a prefix of the same history, so its snapshots are valid.
+
+mod load;
+mod save;
+
+use chrono::{DateTime, Utc};
+
+use noetl_domain::ids::Id;
+use noetl_domain::projection::Projection;
+
+pub use load::read;
+pub use save::save;
+
+/// Aggregate type under which the states of executions are stored.
+const AGGREGATE: &str = "orchestrator_workflow_state";
+
+/// A valid stored snapshot.
+#[derive(Debug, Clone)]
+pub struct SnapshotInfo {
+    /// Highest event id in the snapshot.
+    pub version: Id,
+    /// Number of events in the snapshot.
+    pub applied_count: i64,
+    /// SHA-256 checksum in hexadecimal.
+    pub checksum: String,
+    /// Version of the state's shape.
+    pub schema: i32,
+    /// Time at which it was stored.
+    pub updated_at: DateTime<Utc>,
+}
+
+/// State of an execution at one point in time.
+#[derive(Debug, Clone)]
+pub struct Projected {
+    /// Execution of the state.
+    pub execution_id: Id,
+    /// Fold of all committed events of its log.
+    pub projection: Projection,
+    /// Stored snapshot at which the fold started; `None` if the whole log was read.
+    pub snapshot: Option<SnapshotInfo>,
+    /// Number of events that were not in the snapshot.
+    pub folded: i64,
+    /// Reason that a stored snapshot was not used.
+    pub defect: Option<Defect>,
+    /// Transaction snapshot of the stored snapshot, in text form.
+    base: String,
+    /// Transaction snapshot of the projection, in text form.
+    as_of: String,
+    system: String,
+    /// Checksum of a stored snapshot that was not used.
+    unusable: Option<String>,
+}
+
+impl Projected {
+    /// Returns the approximate size of the stored state in bytes.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        serde_json::to_vec(&self.projection.state).map_or(usize::MAX, |text| text.len())
+    }
+}
+
+/// Reason that a stored snapshot can't be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Defect {
+    /// Its state has another or unknown shape.
+    Shape,
+    /// It was changed after it was stored.
+    Checksum,
+    /// Its transaction ids belong to another database cluster.
+    OtherDatabase,
+}
+
+impl Defect {
+    /// Returns the name for metrics and logs.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Shape => "shape",
+            Self::Checksum => "checksum",
+            Self::OtherDatabase => "other_database",
+        }
+    }
+}

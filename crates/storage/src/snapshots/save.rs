@@ -1,0 +1,174 @@
+//! Stores projections and updates the read model for lists from them. An older state never replaces a newer one.
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+
+use super::{AGGREGATE, Projected};
+use noetl_domain::ids::Id;
+use noetl_domain::projection::{Projection, SHAPE, Watermark, checksum};
+use crate::connections::Transaction;
+use crate::error::StorageError;
+use crate::pools::Database;
+
+/// Stores projections of one shard, each only if it is later than the stored one, and updates the row of
+/// `noetl.execution` for each that it stored. Rows are written in the order of their ids, so concurrent calls don't
+/// deadlock.
+///
+/// Of two transaction snapshots of a database, the later one has the larger `xmax`, or the same `xmax` and fewer
+/// transactions in progress.
+#[tracing::instrument(
+    level = "debug", name = "sql.snapshots.save", skip_all,
+    fields(database = %shard.name(), count = projections.len())
+)]
+pub async fn save(shard: &Database, projections: &[Projected]) -> Result<(), StorageError> {
+    let mut rows: Vec<Stored> = projections.iter().filter_map(Stored::new).collect();
+    rows.sort_by_key(|row| row.id);
+    let work = async {
+        let mut tx = shard.pool().begin().await?;
+        store(&mut tx, rows).await?;
+        tx.commit().await
+    };
+    shard.run(work).await
+}
+
+/// A row to store.
+struct Stored {
+    id: i64,
+    version: i64,
+    snapshot: Value,
+    checksum: String,
+    applied_count: i64,
+    as_of: String,
+    system: String,
+    /// Checksum of the stored snapshot that this row replaces because it can't be used.
+    unusable: Option<String>,
+    read_model: ReadModel,
+}
+
+/// Columns of `noetl.execution` that follow from a projection.
+struct ReadModel {
+    catalog_id: Option<i64>,
+    parent: Option<i64>,
+    path: Option<String>,
+    status: &'static str,
+    last_type: Option<String>,
+    last_node: Option<String>,
+    started_at: Option<DateTime<Utc>>,
+    ended_at: Option<DateTime<Utc>>,
+    error: Option<String>,
+}
+
+impl Stored {
+    /// Creates the row of a projection; `None` if no event was folded.
+    fn new(projected: &Projected) -> Option<Self> {
+        let Projected { projection, as_of, system, .. } = projected;
+        let (version, applied_count) = (projection.version?.get(), projection.applied_count);
+        let snapshot = serde_json::to_value(&projection.state).ok()?;
+        let checksum = checksum(&snapshot, Watermark { as_of, system, version, applied_count });
+        Some(Self {
+            id: projected.execution_id.get(),
+            version,
+            snapshot,
+            checksum,
+            applied_count,
+            as_of: as_of.clone(),
+            system: system.clone(),
+            unusable: projected.unusable.clone(),
+            read_model: ReadModel::new(projection),
+        })
+    }
+}
+
+impl ReadModel {
+    fn new(projection: &Projection) -> Self {
+        let state = &projection.state;
+        let (started, ended, last) = (state.started.get(), state.ended.get(), state.last.get());
+        Self {
+            catalog_id: started.map(|start| start.catalog_id.get()),
+            parent: started.and_then(|start| start.parent_execution_id.map(Id::get)),
+            path: started.and_then(|start| start.path.clone()),
+            status: state.status().as_str(),
+            last_type: last.map(|last| last.event_type.clone()),
+            last_node: last.and_then(|last| last.node_name.clone()),
+            started_at: started.map(|start| start.at),
+            ended_at: ended.map(|end| end.at),
+            error: ended.and_then(|end| end.error.clone()),
+        }
+    }
+}
+
+async fn store(tx: &mut Transaction, mut rows: Vec<Stored>) -> sqlx::Result<()> {
+    let snapshots: Vec<Value> = rows.iter_mut().map(|row| std::mem::take(&mut row.snapshot)).collect();
+    macro_rules! column {
+        ($row:ident => $value:expr) => {
+            &rows.iter().map(|$row| $value).collect::<Vec<_>>()
+        };
+    }
+    let insert = sqlx::query!(
+        "WITH input AS (
+             SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::jsonb[], $4::text[], $5::bigint[], $6::text[],
+                                  $7::text[], $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[],
+                                  $13::text[], $14::timestamptz[], $15::timestamptz[], $16::text[], $19::text[])
+                 AS t (id, version, snapshot, checksum, applied_count, as_of, system, catalog_id, parent, path, status,
+                       last_type, last_node, started_at, ended_at, error, unusable)
+         ), saved AS (
+             INSERT INTO noetl.projection_snapshot AS standing
+                 (aggregate_id, aggregate_type, version, snapshot, checksum, meta)
+             SELECT id::text, $17, version, snapshot, checksum,
+                    jsonb_strip_nulls(jsonb_build_object('applied_count', applied_count, 'as_of', as_of,
+                                      'schema', $18::integer, 'system', system, 'unusable', unusable))
+             FROM input ORDER BY id
+             ON CONFLICT (tenant_id, organization_id, aggregate_type, aggregate_id) DO UPDATE
+             SET version = EXCLUDED.version, snapshot = EXCLUDED.snapshot, checksum = EXCLUDED.checksum,
+                 -- What others keep in there (routing_meta) stays.
+                 meta = standing.meta || (EXCLUDED.meta - 'unusable'), updated_at = now()
+             WHERE CASE
+                 -- What can't be used says nothing of its moment that could be compared with.
+                 WHEN standing.checksum = EXCLUDED.meta ->> 'unusable' THEN true
+                 WHEN standing.meta ->> 'as_of' IS NULL THEN true
+                 WHEN standing.meta ->> 'system' IS DISTINCT FROM EXCLUDED.meta ->> 'system' THEN true
+                 ELSE (pg_snapshot_xmax((EXCLUDED.meta ->> 'as_of')::pg_snapshot),
+                       -(SELECT count(*) FROM pg_snapshot_xip((EXCLUDED.meta ->> 'as_of')::pg_snapshot)))
+                    > (pg_snapshot_xmax((standing.meta ->> 'as_of')::pg_snapshot),
+                       -(SELECT count(*) FROM pg_snapshot_xip((standing.meta ->> 'as_of')::pg_snapshot)))
+             END
+             RETURNING aggregate_id
+         )
+         INSERT INTO noetl.execution AS listed
+             (execution_id, catalog_id, parent_execution_id, path, status, last_event_type, last_node_name,
+              last_event_id, start_time, end_time, error)
+         SELECT id, coalesce(catalog_id, 0), parent, path, status, last_type, last_node, version, started_at, ended_at,
+                error
+         FROM input JOIN saved ON saved.aggregate_id = input.id::text ORDER BY id
+         ON CONFLICT (execution_id) DO UPDATE
+         SET catalog_id = CASE listed.catalog_id WHEN 0 THEN EXCLUDED.catalog_id ELSE listed.catalog_id END,
+             parent_execution_id = coalesce(listed.parent_execution_id, EXCLUDED.parent_execution_id),
+             path = coalesce(listed.path, EXCLUDED.path), status = EXCLUDED.status,
+             last_event_type = EXCLUDED.last_event_type, last_node_name = EXCLUDED.last_node_name,
+             last_event_id = EXCLUDED.last_event_id,
+             start_time = coalesce(listed.start_time, EXCLUDED.start_time), end_time = EXCLUDED.end_time,
+             error = EXCLUDED.error
+         WHERE listed.last_event_id IS NULL OR listed.last_event_id <= EXCLUDED.last_event_id",
+        column!(row => row.id),
+        column!(row => row.version),
+        &snapshots,
+        column!(row => row.checksum.clone()),
+        column!(row => row.applied_count),
+        column!(row => row.as_of.clone()),
+        column!(row => row.system.clone()),
+        column!(row => row.read_model.catalog_id) as &[Option<i64>],
+        column!(row => row.read_model.parent) as &[Option<i64>],
+        column!(row => row.read_model.path.clone()) as &[Option<String>],
+        column!(row => row.read_model.status.to_owned()),
+        column!(row => row.read_model.last_type.clone()) as &[Option<String>],
+        column!(row => row.read_model.last_node.clone()) as &[Option<String>],
+        column!(row => row.read_model.started_at) as &[Option<DateTime<Utc>>],
+        column!(row => row.read_model.ended_at) as &[Option<DateTime<Utc>>],
+        column!(row => row.read_model.error.clone()) as &[Option<String>],
+        AGGREGATE,
+        SHAPE,
+        column!(row => row.unusable.clone()) as &[Option<String>],
+    );
+    insert.execute(&mut **tx).await?;
+    Ok(())
+}

@@ -1,0 +1,201 @@
+//! Source subscriptions. The state of a subscription is the status of its latest lifecycle event, which the view
+//! `noetl.source_subscription` reads from the log.
+
+use chrono::{DateTime, Utc};
+
+use super::error::StorageError;
+use super::log::LockedLog;
+use super::pools::Database;
+use noetl_domain::actor::Actor;
+use noetl_domain::ids::Id;
+use noetl_domain::lifecycle::State;
+use noetl_domain::page::IdRange;
+use noetl_domain::subscription_log::SubscriptionLog;
+
+/// A subscription and its state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubscriptionRow {
+    /// Subscription id, which is the execution id of its log.
+    pub id: Id,
+    /// Catalog path.
+    pub path: String,
+    /// Catalog entry with which it was registered.
+    pub catalog_id: Id,
+    /// State: the status of the latest lifecycle event.
+    pub state: State,
+    /// Latest lifecycle event.
+    pub last_event_id: Id,
+    /// Type of the latest lifecycle event.
+    pub last_event_type: String,
+    /// Time of the registered event.
+    pub registered_at: DateTime<Utc>,
+    /// Time of the latest lifecycle event.
+    pub updated_at: DateTime<Utc>,
+}
+
+impl SubscriptionRow {
+    /// Returns the subscription's log, for events that `by` causes.
+    #[must_use]
+    pub fn log<'a>(&'a self, by: Option<&'a Actor>) -> SubscriptionLog<'a> {
+        SubscriptionLog { id: self.id, path: &self.path, catalog_id: self.catalog_id, by }
+    }
+}
+
+/// Conditions of a list; a subscription must meet all that are set.
+#[derive(Debug, Clone, Default)]
+pub struct SubscriptionFilter {
+    /// States to include; default: all.
+    pub states: Option<Vec<State>>,
+    /// Prefix of the path.
+    pub path_prefix: Option<String>,
+    /// Ids to include; default: all.
+    pub ids: Option<Vec<Id>>,
+}
+
+impl SubscriptionFilter {
+    /// Returns whether the subscription meets all conditions.
+    #[must_use]
+    pub fn matches(&self, row: &SubscriptionRow) -> bool {
+        self.states.as_ref().is_none_or(|states| states.contains(&row.state))
+            && self.path_prefix.as_ref().is_none_or(|prefix| row.path.starts_with(prefix))
+            && self.ids.as_ref().is_none_or(|ids| ids.contains(&row.id))
+    }
+}
+
+struct RawRow {
+    id: i64,
+    path: String,
+    catalog_id: i64,
+    state: String,
+    last_event_id: i64,
+    last_event_type: String,
+    registered_at: DateTime<Utc>,
+    updated_at: DateTime<Utc>,
+}
+
+impl RawRow {
+    fn parse(self, shard: &Database) -> Result<SubscriptionRow, StorageError> {
+        let state = self.state.parse().map_err(|unknown| {
+            shard.corrupt(format!("an invalid event {} of subscription {}: {unknown}", self.last_event_id, self.id))
+        })?;
+        Ok(SubscriptionRow {
+            id: Id::new(self.id),
+            path: self.path,
+            catalog_id: Id::new(self.catalog_id),
+            state,
+            last_event_id: Id::new(self.last_event_id),
+            last_event_type: self.last_event_type,
+            registered_at: self.registered_at,
+            updated_at: self.updated_at,
+        })
+    }
+}
+
+/// Returns the subscriptions with these ids, in no order. Ids without a subscription are left out.
+#[tracing::instrument(
+    level = "debug", name = "sql.subscriptions.by_ids", skip_all,
+    fields(database = %shard.name(), count = ids.len(), first = ids.first())
+)]
+pub async fn by_ids(shard: &Database, ids: &[i64]) -> Result<Vec<SubscriptionRow>, StorageError> {
+    let rows = sqlx::query_as!(
+        RawRow,
+        r#"SELECT id AS "id!", coalesce(path, '') AS "path!", catalog_id AS "catalog_id!",
+                  coalesce(state, '') AS "state!", last_event_id AS "last_event_id!",
+                  last_event_type AS "last_event_type!", registered_at AS "registered_at!", updated_at AS "updated_at!"
+           FROM noetl.source_subscription WHERE id = ANY($1)"#,
+        ids,
+    );
+    let rows = shard.run(rows.fetch_all(shard.pool())).await?;
+    rows.into_iter().map(|row| row.parse(shard)).collect()
+}
+
+/// Returns the candidates of a page, in the range's direction.
+#[tracing::instrument(level = "debug", name = "sql.subscriptions.list", skip_all, fields(database = %shard.name()))]
+pub async fn list(
+    shard: &Database,
+    filter: &SubscriptionFilter,
+    range: IdRange,
+) -> Result<Vec<SubscriptionRow>, StorageError> {
+    let states: Option<Vec<String>> = filter.states.as_ref().map(|all| all.iter().map(ToString::to_string).collect());
+    let ids: Option<Vec<i64>> = filter.ids.as_ref().map(|all| all.iter().map(|id| id.get()).collect());
+    macro_rules! listed {
+        ($order:literal) => {
+            sqlx::query_as!(
+                RawRow,
+                r#"SELECT id AS "id!", coalesce(path, '') AS "path!", catalog_id AS "catalog_id!",
+                          coalesce(state, '') AS "state!", last_event_id AS "last_event_id!",
+                          last_event_type AS "last_event_type!", registered_at AS "registered_at!",
+                          updated_at AS "updated_at!"
+                   FROM noetl.source_subscription
+                   WHERE id > $1 AND ($2::bigint IS NULL OR id < $2)
+                     AND ($3::text[] IS NULL OR state = ANY($3))
+                     AND ($4::text IS NULL OR starts_with(path, $4))
+                     AND ($5::bigint[] IS NULL OR id = ANY($5))
+                   ORDER BY "#
+                    + $order
+                    + " LIMIT $6",
+                range.above,
+                range.below,
+                states.as_deref(),
+                filter.path_prefix,
+                ids.as_deref(),
+                range.limit,
+            )
+            .fetch_all(shard.pool())
+        };
+    }
+    let rows = if range.descending { shard.run(listed!("id DESC")).await? } else { shard.run(listed!("id")).await? };
+    rows.into_iter().map(|row| row.parse(shard)).collect()
+}
+
+impl LockedLog<'_> {
+    /// Returns the subscription of this log, read under the lock. `Ok(None)`: the log has no registered event.
+    #[tracing::instrument(
+        level = "debug", name = "sql.subscriptions.subscription", skip_all,
+        fields(database = %self.shard.name(), execution = %self.execution)
+    )]
+    pub async fn subscription(&mut self) -> Result<Option<SubscriptionRow>, StorageError> {
+        let row = sqlx::query_as!(
+            RawRow,
+            r#"SELECT id AS "id!", coalesce(path, '') AS "path!", catalog_id AS "catalog_id!",
+                      coalesce(state, '') AS "state!", last_event_id AS "last_event_id!",
+                      last_event_type AS "last_event_type!", registered_at AS "registered_at!",
+                      updated_at AS "updated_at!"
+               FROM noetl.source_subscription WHERE id = $1 LIMIT 1"#,
+            self.execution.get(),
+        );
+        let row = self.shard.run(row.fetch_optional(&mut *self.tx)).await?;
+        row.map(|row| row.parse(self.shard)).transpose()
+    }
+
+    /// Returns the caller that registered the subscription. `Ok(None)`: the event names none.
+    pub async fn registered_by(&mut self) -> Result<Option<Actor>, StorageError> {
+        let found = sqlx::query_scalar!(
+            "SELECT meta ->> 'actor' FROM noetl.event
+             WHERE execution_id = $1 AND event_type = 'subscription.registered'
+             ORDER BY event_id LIMIT 1",
+            self.execution.get(),
+        );
+        let found = self.shard.run(found.fetch_optional(&mut *self.tx)).await?;
+        Ok(found.flatten().map(Actor::from))
+    }
+
+    /// Returns the id and the time of the first event after `after` that made the subscription live, even if a later
+    /// event deactivated it.
+    #[tracing::instrument(
+        level = "debug", name = "sql.subscriptions.made_live_after", skip_all,
+        fields(database = %self.shard.name(), execution = %self.execution, after = %after)
+    )]
+    pub async fn made_live_after(&mut self, after: Id) -> Result<Option<(Id, DateTime<Utc>)>, StorageError> {
+        let found = sqlx::query!(
+            r#"SELECT event_id, created_at AT TIME ZONE 'UTC' AS "created_at!" FROM noetl.event
+               WHERE execution_id = $1 AND event_id > $2
+                 AND event_type IN ('subscription.registered', 'subscription.activated')
+               ORDER BY event_id LIMIT 1"#,
+            self.execution.get(),
+            after.get(),
+        );
+        let found = self.shard.run(found.fetch_optional(&mut *self.tx)).await?;
+        Ok(found.map(|event| (Id::new(event.event_id), event.created_at)))
+    }
+}

@@ -1,0 +1,214 @@
+//! The tail cursor of a shard: the transactions whose events are published, and the lease of the replica that
+//! publishes.
+//!
+//! `done` and `target` are transaction snapshots; a batch is the set of events that `target` sees and `done` does not.
+//! Each committed transaction is in exactly one batch; one that commits late is in a later batch. A fixed batch returns
+//! the same events each time it is read. Taking the lease raises the fence. Every write carries the fence of its
+//! leader, and has no effect if the stored fence differs. [`super::tail_session`] holds the leader's operations on
+//! batches.
+
+use chrono::{DateTime, Utc};
+
+use super::error::StorageError;
+use super::pools::Database;
+use noetl_domain::tx_snapshot::TxSnapshot;
+
+/// A cursor whose lease was just taken.
+#[derive(Debug, Clone)]
+pub struct TailCursor {
+    /// Fence that every write of the leader carries.
+    pub fence: i64,
+    /// Snapshot at which the feed began; the events that it sees are not published.
+    pub origin: TxSnapshot,
+    /// Snapshot that sees all published events.
+    pub done: TxSnapshot,
+    /// End of the batch that is being published; `None` between batches.
+    pub target: Option<TxSnapshot>,
+    /// Number of the latest batch.
+    pub batch: i64,
+    /// Epoch of the feed. It is raised when positions in the stream become invalid.
+    pub feed_epoch: i32,
+    /// Last sequence of the stream when the last batch was completed.
+    pub last_sequence: i64,
+    /// Relation of the database to the one in which the cursor was written.
+    pub history: History,
+}
+
+/// Relation of a database to the one in which a cursor was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum History {
+    /// The same database.
+    Same,
+    /// A promoted standby, or a recovery to a point in time. Transaction ids continue from there.
+    Continued,
+    /// Another database, such as a restored dump. Its transaction ids are unrelated to the cursor's.
+    Other,
+}
+
+/// Status of a shard's feed.
+#[derive(Debug, Clone)]
+pub struct TailStatus {
+    /// Replica that holds the lease; `None` if it has expired.
+    pub leader: Option<String>,
+    /// Time at which the lease expires unless it is renewed.
+    pub lease_until: Option<DateTime<Utc>>,
+    /// Last sequence of the stream when the last batch was completed.
+    pub last_sequence: i64,
+    /// Number of events published since the feed began.
+    pub published_events: i64,
+    /// The feed's epoch.
+    pub feed_epoch: i32,
+    /// Last error or notice; the next completed batch replaces it.
+    pub last_error: Option<String>,
+    /// Number of committed events that are not published, counted up to 100,000.
+    pub lag_events: i64,
+    /// Age in seconds of the oldest of the counted events; 0 if there is none.
+    pub lag_seconds: f64,
+    /// Age in seconds of the oldest open transaction that has written to the database.
+    pub oldest_open_transaction_seconds: Option<f64>,
+}
+
+/// Creates the cursor if the shard has none. With `backfill` the feed starts before the first event, else it starts
+/// with the next commits.
+#[tracing::instrument(level = "debug", name = "sql.tail.begin", skip_all, fields(database = %shard.name()))]
+pub async fn begin(shard: &Database, backfill: bool) -> Result<(), StorageError> {
+    let insert = sqlx::query!(
+        "INSERT INTO noetl.tail_cursor (origin, done, system_identifier, timeline)
+         SELECT start, start, system_identifier,
+                ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer
+         FROM (SELECT CASE WHEN $1 THEN '3:3:'::pg_snapshot ELSE pg_current_snapshot() END AS start) AS origin,
+              pg_control_system()
+         ON CONFLICT DO NOTHING",
+        backfill,
+    );
+    shard.run(insert.execute(shard.pool())).await?;
+    Ok(())
+}
+
+/// Takes the lease for `seconds` if it has expired or `owner` holds it, and raises the fence. `Ok(None)`: another owner
+/// holds it.
+#[tracing::instrument(level = "debug", name = "sql.tail.acquire", skip_all, fields(database = %shard.name()))]
+pub async fn acquire(shard: &Database, owner: &str, seconds: f64) -> Result<Option<TailCursor>, StorageError> {
+    let update = sqlx::query!(
+        r#"UPDATE noetl.tail_cursor AS cursor
+           SET fence = fence + 1, lease_owner = $1, lease_until = now() + make_interval(secs => $2), updated_at = now()
+           FROM pg_control_system() AS control
+           WHERE lease_until < now() OR lease_owner = $1
+           RETURNING fence, origin::text AS "origin!", done::text AS "done!", target::text, batch, feed_epoch,
+                     last_sequence,
+                     (control.system_identifier <> cursor.system_identifier
+                      OR pg_snapshot_xmax(done) > pg_snapshot_xmax(pg_current_snapshot())) AS "other!",
+                     ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer <> cursor.timeline
+                         AS "continued!""#,
+        owner,
+        seconds,
+    );
+    let Some(row) = shard.run(update.fetch_optional(shard.pool())).await? else {
+        return Ok(None);
+    };
+    Ok(Some(TailCursor {
+        fence: row.fence,
+        origin: parse(shard, &row.origin)?,
+        done: parse(shard, &row.done)?,
+        target: row.target.map(|target| parse(shard, &target)).transpose()?,
+        batch: row.batch,
+        feed_epoch: row.feed_epoch,
+        last_sequence: row.last_sequence,
+        history: match (row.other, row.continued) {
+            (true, _) => History::Other,
+            (_, true) => History::Continued,
+            _ => History::Same,
+        },
+    }))
+}
+
+/// Renews the lease for `seconds`. `Ok(false)`: the fence was raised.
+#[tracing::instrument(level = "debug", name = "sql.tail.renew", skip_all, fields(database = %shard.name(), fence))]
+pub async fn renew(shard: &Database, fence: i64, seconds: f64) -> Result<bool, StorageError> {
+    let update = sqlx::query!(
+        "UPDATE noetl.tail_cursor SET lease_until = now() + make_interval(secs => $2) WHERE fence = $1",
+        fence,
+        seconds,
+    );
+    Ok(shard.run(update.execute(shard.pool())).await?.rows_affected() == 1)
+}
+
+/// Releases the lease, and stores the error if there was one.
+#[tracing::instrument(level = "debug", name = "sql.tail.release", skip_all, fields(database = %shard.name(), fence))]
+pub async fn release(shard: &Database, fence: i64, error: Option<&str>) -> Result<(), StorageError> {
+    let update = sqlx::query!(
+        "UPDATE noetl.tail_cursor
+         SET lease_until = '-infinity', lease_owner = NULL, last_error = coalesce($2, last_error), updated_at = now()
+         WHERE fence = $1",
+        fence,
+        error,
+    );
+    shard.run(update.execute(shard.pool())).await?;
+    Ok(())
+}
+
+/// Sets the cursor to another position and epoch, and binds it to this database. `Ok(false)`: the fence was raised.
+#[tracing::instrument(level = "debug", name = "sql.tail.rewind", skip_all, fields(database = %shard.name()))]
+pub async fn rewind(shard: &Database, back: &TailCursor) -> Result<bool, StorageError> {
+    let update = sqlx::query!(
+        "UPDATE noetl.tail_cursor
+         SET done = $2::text::pg_snapshot, target = $3::text::pg_snapshot, batch = $4, last_sequence = $5,
+             feed_epoch = $6, origin = $7::text::pg_snapshot, system_identifier = control.system_identifier,
+             timeline = ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer, updated_at = now()
+         FROM pg_control_system() AS control
+         WHERE fence = $1",
+        back.fence,
+        back.done.to_string(),
+        back.target.as_ref().map(TxSnapshot::to_string),
+        back.batch,
+        back.last_sequence,
+        back.feed_epoch,
+        back.origin.to_string(),
+    );
+    Ok(shard.run(update.execute(shard.pool())).await?.rows_affected() == 1)
+}
+
+/// Returns the status of a shard's feed, without the lease. `Ok(None)`: the feed never began.
+#[tracing::instrument(level = "debug", name = "sql.tail.status", skip_all, fields(database = %shard.name()))]
+pub async fn status(shard: &Database) -> Result<Option<TailStatus>, StorageError> {
+    let cursor = sqlx::query!(
+        r#"SELECT done::text AS "done!", CASE WHEN lease_until > now() THEN lease_owner END AS leader,
+                  CASE WHEN lease_until > now() THEN lease_until END AS lease_until, last_sequence, published_events,
+                  feed_epoch, last_error,
+                  (SELECT extract(epoch FROM now() - min(xact_start))::float8 FROM pg_stat_activity
+                   WHERE backend_xid IS NOT NULL AND datname = current_database()) AS oldest_open
+           FROM noetl.tail_cursor"#,
+    );
+    let Some(cursor) = shard.run(cursor.fetch_optional(shard.pool())).await? else {
+        return Ok(None);
+    };
+    let done = parse(shard, &cursor.done)?;
+    let lag = sqlx::query!(
+        r#"SELECT count(*) AS "events!",
+                  coalesce(extract(epoch FROM (now() AT TIME ZONE 'UTC') - min(created_at)), 0)::float8 AS "seconds!"
+           FROM (SELECT created_at FROM noetl.event
+                 WHERE tx_id >= $1::text::xid8 OR tx_id = ANY($2::text[]::xid8[]) LIMIT 100000) AS waiting"#,
+        done.xmax().to_string(),
+        &in_progress(&done),
+    );
+    let lag = shard.run(lag.fetch_one(shard.pool())).await?;
+    Ok(Some(TailStatus {
+        leader: cursor.leader,
+        lease_until: cursor.lease_until,
+        last_sequence: cursor.last_sequence,
+        published_events: cursor.published_events,
+        feed_epoch: cursor.feed_epoch,
+        last_error: cursor.last_error,
+        lag_events: lag.events,
+        lag_seconds: lag.seconds,
+        oldest_open_transaction_seconds: cursor.oldest_open,
+    }))
+}
+
+pub(super) fn in_progress(snapshot: &TxSnapshot) -> Vec<String> {
+    snapshot.in_progress().iter().map(u64::to_string).collect()
+}
+
+pub(super) fn parse(shard: &Database, text: &str) -> Result<TxSnapshot, StorageError> {
+    text.parse().map_err(|malformed| shard.corrupt(format!("an invalid tail cursor: {malformed}")))
+}

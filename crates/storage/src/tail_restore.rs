@@ -1,0 +1,84 @@
+//! Repair of the transaction ids in a database that was restored from a dump. Its rows keep the transaction ids of the
+//! old server, but the new server has a counter of its own. A new transaction may get an id that old rows hold, and old
+//! rows may have ids above the counter.
+//!
+//! [`renumber`] gives the old rows ids that fit the new server: [`BEFORE`] to rows that committed before the feed
+//! began, [`PUBLISHED`] to rows that the dump's cursor knew as published, and the id of a transaction of the new server
+//! to the others, as if they had been committed in it. It can be interrupted at any point and repeated: it does not
+//! change the cursor, and it skips rows that it has renumbered.
+
+use sqlx::PgConnection;
+
+use super::error::StorageError;
+use super::pools::Database;
+use super::tail::TailCursor;
+use noetl_domain::tx_snapshot::TxSnapshot;
+
+/// Transaction id given to rows that committed before the feed began: the smallest that a transaction can have.
+const BEFORE: &str = "3";
+/// Transaction id given to rows that were published.
+const PUBLISHED: &str = "4";
+/// Maximum number of rows that one statement renumbers.
+const PAGE: i64 = 10_000;
+
+/// Returns the cursor's `origin` and `done` for a database whose rows were renumbered.
+#[must_use]
+pub fn numbered() -> (TxSnapshot, TxSnapshot) {
+    (TxSnapshot::below(4), TxSnapshot::below(5))
+}
+
+/// Renumbers the rows of the old server and returns their number.
+#[tracing::instrument(
+    level = "debug", name = "sql.tail_restore.renumber", skip_all,
+    fields(database = %shard.name())
+)]
+pub async fn renumber(shard: &Database, cursor: &TailCursor) -> Result<u64, StorageError> {
+    let work = async {
+        let mut connection = shard.connect().await?;
+        let mut rows = 0;
+        loop {
+            let renumbered = renumber_page(&mut connection, cursor).await?;
+            rows += renumbered;
+            if renumbered == 0 {
+                return Ok(rows);
+            }
+            tracing::info!(database = %shard.name(), rows, "renumbering the transaction ids of a restored database");
+        }
+    };
+    work.await.map_err(|error| shard.failed(error))
+}
+
+/// Renumbers up to [`PAGE`] rows of the old server and returns their number.
+///
+/// A row belongs to the new server if its transaction is younger than the restored table, and if that transaction or
+/// one of its subtransactions, whose ids are larger, wrote the row.
+async fn renumber_page(connection: &mut PgConnection, cursor: &TailCursor) -> sqlx::Result<u64> {
+    let update = sqlx::query!(
+        "WITH next AS (
+             SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS id
+         ), restored AS (
+             SELECT next.id - ((next.id - pg_attribute.xmin::text::bigint) & 4294967295) AS at
+             FROM next, pg_attribute WHERE attrelid = 'noetl.tail_cursor'::regclass AND attname = 'singleton'
+         ), old AS MATERIALIZED (
+             SELECT event.execution_id, event.event_id,
+                    CASE WHEN NOT pg_visible_in_snapshot(event.tx_id, $1::text::pg_snapshot) THEN pg_current_xact_id()
+                         WHEN pg_visible_in_snapshot(event.tx_id, $2::text::pg_snapshot) THEN $3::text::xid8
+                         ELSE $4::text::xid8 END AS tx_id
+             FROM noetl.event, next, restored
+             WHERE event.tx_id > $4::text::xid8
+               AND NOT (event.tx_id::text::bigint > restored.at
+                        AND next.id - ((next.id - event.xmin::text::bigint) & 4294967295) >= event.tx_id::text::bigint)
+             LIMIT $5
+         )
+         UPDATE noetl.event SET tx_id = old.tx_id FROM old
+         WHERE event.execution_id = old.execution_id AND event.event_id = old.event_id
+           AND EXISTS (SELECT FROM noetl.tail_cursor WHERE fence = $6)",
+        cursor.done.to_string(),
+        cursor.origin.to_string(),
+        BEFORE,
+        PUBLISHED,
+        PAGE,
+        cursor.fence,
+    );
+    Ok(update.execute(connection).await?.rows_affected())
+}

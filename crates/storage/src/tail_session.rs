@@ -1,0 +1,211 @@
+//! The operations of a shard's leader on a connection of its own: find new commits, fix a batch, read it, complete it.
+//!
+//! A batch is the set of events that `target` sees and `done` does not (see [`super::tail`]). The operations never wait
+//! for the pool. A batch is streamed without a deadline, as a backlog may be long. A session can't be used again after
+//! a call that failed or whose future was dropped.
+
+use std::sync::Arc;
+
+use async_stream::try_stream;
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
+use sqlx::PgConnection;
+
+use super::error::StorageError;
+use super::pools::Database;
+use super::tail::{in_progress, parse};
+use noetl_domain::event::EventKey;
+use noetl_domain::tx_snapshot::TxSnapshot;
+
+/// Settings of a session. One cached plan reads small and large batches: JIT compilation would take longer than most
+/// runs, and a plan that was made while the newest partition was empty must not use a sequential scan. Commits of the
+/// cursor must survive a crash, so they do not rely on the server's default.
+const SETTINGS: [(&str, &str); 6] = [
+    ("jit", "off"),
+    ("enable_seqscan", "off"),
+    ("work_mem", "32MB"),
+    ("datestyle", "ISO"),
+    ("lock_timeout", "3500ms"),
+    ("synchronous_commit", "on"),
+];
+
+/// Row of an event, with JSON and time in the text form of PostgreSQL, which can represent every stored value.
+#[derive(Debug, Clone, Default)]
+pub struct EventText {
+    /// Execution to whose log the event belongs.
+    pub execution_id: i64,
+    /// Event id, ascending in the log.
+    pub event_id: i64,
+    /// The catalog entry.
+    pub catalog_id: i64,
+    /// The event that caused this one.
+    pub parent_event_id: Option<i64>,
+    /// The execution that started this one.
+    pub parent_execution_id: Option<i64>,
+    /// Time of the event in UTC: ISO form, or `infinity`.
+    pub created_at: String,
+    /// Type of the event, such as `playbook_started`.
+    pub event_type: String,
+    /// Id of the node at which it occurred.
+    pub node_id: Option<String>,
+    /// Name of the node.
+    pub node_name: Option<String>,
+    /// Type of the node.
+    pub node_type: Option<String>,
+    /// Status after the event.
+    pub status: Option<String>,
+    /// Duration in seconds.
+    pub duration: Option<f64>,
+    /// Input, as JSON.
+    pub context: Option<String>,
+    /// Output, as JSON.
+    pub result: Option<String>,
+    /// Metadata of the event, as JSON.
+    pub meta: Option<String>,
+    /// Error message.
+    pub error: Option<String>,
+    /// Stack trace of the error.
+    pub stack_trace: Option<String>,
+    /// Tenant of the event.
+    pub tenant_id: String,
+    /// Organization of the event.
+    pub organization_id: String,
+}
+
+/// A leader's connection to its shard.
+#[derive(Debug)]
+pub struct TailSession {
+    shard: Arc<Database>,
+    connection: PgConnection,
+    fence: i64,
+    /// Last check that found no events: its `done`, and the database's snapshot at that time.
+    nothing: Option<(TxSnapshot, String)>,
+}
+
+impl TailSession {
+    /// Opens the session of the leader that holds the lease with this fence.
+    #[tracing::instrument(
+        level = "debug", name = "sql.tail_session.open", skip_all,
+        fields(database = %shard.name(), fence)
+    )]
+    pub async fn open(shard: Arc<Database>, fence: i64) -> Result<Self, StorageError> {
+        let connection = shard.run(shard.connect_with(SETTINGS)).await?;
+        Ok(Self { shard, connection, fence, nothing: None })
+    }
+
+    /// Returns the end of the next batch after `done`, which covers everything committed so far. `Ok(None)`: no event
+    /// has been committed.
+    ///
+    /// A batch never ends at a transaction id. Transactions get their ids at their first write, so such a batch would
+    /// not follow the order of commits, and two batches could contain the events of a log in the wrong order.
+    ///
+    /// This is one round trip, which reads the log only if a transaction has ended since the last check.
+    pub async fn committed_since(&mut self, done: &TxSnapshot) -> Result<Option<TxSnapshot>, StorageError> {
+        let looked = self.nothing.as_ref().filter(|(since, _)| since == done).map(|(_, at)| at.as_str());
+        let row = sqlx::query!(
+            r#"SELECT now AS "now!",
+                      now IS DISTINCT FROM $3 AND (
+                          EXISTS (SELECT 1 FROM noetl.event WHERE tx_id >= $1::text::xid8)
+                          OR EXISTS (SELECT 1 FROM noetl.event WHERE tx_id = ANY($2::text[]::xid8[]))) AS "any!"
+               FROM (SELECT pg_current_snapshot()::text AS now) AS snapshot"#,
+            done.xmax().to_string(),
+            &in_progress(done),
+            looked,
+        );
+        let row = self.shard.run(row.fetch_one(&mut self.connection)).await?;
+        if row.any {
+            return parse(&self.shard, &row.now).map(Some);
+        }
+        self.nothing = Some((done.clone(), row.now));
+        Ok(None)
+    }
+
+    /// Stores the end of the next batch, before any of its events is published. The batch is to be appended to the
+    /// stream after `last_sequence`. Returns the batch's number. `Ok(None)`: the fence was raised.
+    #[tracing::instrument(
+        level = "debug", name = "sql.tail_session.fix_target", skip_all,
+        fields(database = %self.shard.name())
+    )]
+    pub async fn fix_target(&mut self, target: &TxSnapshot, last_sequence: i64) -> Result<Option<i64>, StorageError> {
+        let update = sqlx::query_scalar!(
+            "UPDATE noetl.tail_cursor
+             SET target = $2::text::pg_snapshot, batch = batch + 1, last_sequence = $3, updated_at = now()
+             WHERE fence = $1 AND target IS NULL RETURNING batch",
+            self.fence,
+            target.to_string(),
+            last_sequence,
+        );
+        self.shard.run(update.fetch_optional(&mut self.connection)).await
+    }
+
+    /// Returns the events of a batch in the order of their keys, only those after `behind` if it is set.
+    ///
+    /// The inner query sorts, so the JSON texts are made row by row as rows are fetched, and not all before the first
+    /// row.
+    pub fn read_batch<'a>(
+        &'a mut self,
+        done: &'a TxSnapshot,
+        target: &'a TxSnapshot,
+        behind: Option<EventKey>,
+    ) -> BoxStream<'a, Result<EventText, StorageError>> {
+        let (shard, connection) = (&self.shard, &mut self.connection);
+        let behind = behind.unwrap_or(EventKey { event_id: i64::MIN, execution_id: i64::MIN });
+        let rows = try_stream! {
+            let mut rows = sqlx::query_as!(
+            EventText,
+            r#"SELECT execution_id AS "execution_id!", event_id AS "event_id!", catalog_id AS "catalog_id!",
+                      parent_event_id, parent_execution_id, created_at::text AS "created_at!",
+                      coalesce(event_type, '') AS "event_type!", node_id, node_name, node_type, status, duration,
+                      context::text, result::text, meta::text, error, stack_trace, tenant_id AS "tenant_id!",
+                      organization_id AS "organization_id!"
+               FROM (
+                   SELECT * FROM (
+                       SELECT * FROM noetl.event WHERE tx_id >= $1::text::xid8 AND tx_id < $2::text::xid8
+                       UNION ALL
+                       SELECT * FROM noetl.event WHERE tx_id = ANY($3::text[]::xid8[])
+                   ) AS candidate
+                   WHERE pg_visible_in_snapshot(tx_id, $4::text::pg_snapshot)
+                     AND (event_id, execution_id) > ($5::bigint, $6::bigint)
+                   ORDER BY event_id, execution_id
+               ) AS event
+               ORDER BY event_id, execution_id"#,
+            done.xmax().to_string(),
+            target.xmax().to_string(),
+            &in_progress(done),
+            target.to_string(),
+            behind.event_id,
+            behind.execution_id,
+            )
+            .fetch(connection);
+            while let Some(row) = rows.try_next().await? {
+                yield row;
+            }
+        };
+        rows.map_err(|error: sqlx::Error| shard.failed(error)).boxed()
+    }
+
+    /// Marks the batch as published, and stores a notice about the stream if there is one. `Ok(false)`: the fence was
+    /// raised.
+    #[tracing::instrument(
+        level = "debug", name = "sql.tail_session.complete", skip_all,
+        fields(database = %self.shard.name())
+    )]
+    pub async fn complete(
+        &mut self,
+        last_sequence: i64,
+        events: i64,
+        notice: Option<&str>,
+    ) -> Result<bool, StorageError> {
+        let update = sqlx::query!(
+            "UPDATE noetl.tail_cursor
+             SET done = target, target = NULL, last_sequence = $2, published_events = published_events + $3,
+                 last_error = $4, updated_at = now()
+             WHERE fence = $1 AND target IS NOT NULL",
+            self.fence,
+            last_sequence,
+            events,
+            notice,
+        );
+        Ok(self.shard.run(update.execute(&mut self.connection)).await?.rows_affected() == 1)
+    }
+}
