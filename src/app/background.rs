@@ -7,7 +7,6 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use super::retention_of;
 use crate::config::Config;
 use crate::graphql::schema::Services;
-use crate::http::listener::Tls;
 use crate::service::wake::Wakes;
 use crate::stream::tailer::{TailSettings, Tailer};
 use crate::stream::wake;
@@ -16,6 +15,7 @@ use crate::tasks::projector::Projector;
 use crate::tasks::relay::Relay;
 use crate::tasks::{dedup_purge, dedup_sweeper, machine_lease, outbox_purge, partitions, prober, retention};
 use crate::telemetry;
+use graphql_transport::listener::Tls;
 
 /// Starts the housekeeping tasks, the probers and the renewal of the machine id's lease.
 pub(super) fn start_housekeeping(supervisor: &mut Supervisor, services: &Services, config: &Config) {

@@ -13,9 +13,9 @@ use crate::auth::principal::{Capability, Principal};
 use crate::auth::tokens::Tokens;
 use crate::auth::{Authenticator, Grant};
 use crate::config::AuthSettings;
-use crate::http::{Admit, Admitted, Caller, Permits, Prepare, Refusal};
 use crate::service::clock;
 use crate::supervisor::Supervisor;
+use graphql_transport::{Admit, Admitted, Caller, Permits, Prepare, Refusal};
 
 /// Longest remaining lifetime of a token that gets a timer: no connection lasts longer.
 const LONGEST: Duration = Duration::from_hours(24 * 365);

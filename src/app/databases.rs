@@ -6,12 +6,12 @@ use uuid::Uuid;
 
 use super::error::AppError;
 use crate::config::{Config, DatabaseSettings};
+use crate::tasks::partitions;
 use noetl_domain::shard::{ShardIndex, ShardMap};
 use noetl_storage::error::{DatabaseName, StorageError};
 use noetl_storage::migrate;
 use noetl_storage::pools::{Database, Databases};
 use noetl_storage::shard_map::{self, Identity};
-use crate::tasks::partitions;
 
 /// Creates the databases' pools without connecting.
 fn open(settings: &DatabaseSettings, pool_size: u32) -> (Arc<Database>, Vec<Arc<Database>>) {

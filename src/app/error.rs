@@ -2,12 +2,12 @@
 
 use crate::auth::oidc::BadProvider;
 use crate::auth::tokens::TokenFileError;
-use noetl_domain::shard::BadShardMap;
-use crate::http::listener::CertificateError;
 use crate::service::error::ServiceError;
+use crate::supervisor::EndedEarly;
+use graphql_transport::listener::CertificateError;
+use noetl_domain::shard::BadShardMap;
 use noetl_storage::error::{DatabaseName, StorageError};
 use noetl_storage::migrate::MigrationError;
-use crate::supervisor::EndedEarly;
 
 /// Reason why a process can't start or can't continue.
 #[derive(Debug, thiserror::Error)]

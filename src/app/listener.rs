@@ -7,10 +7,10 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use super::background;
 use super::error::AppError;
 use crate::config::{ConnectionSettings, TlsSettings};
-use noetl_domain::page::DEFAULT_PAGE;
-use crate::http::Limits;
-use crate::http::listener::{CertificateFiles, Listener, Tls};
 use crate::supervisor::{Patience, Supervisor};
+use graphql_transport::Limits;
+use graphql_transport::listener::{CertificateFiles, Listener, Tls};
+use noetl_domain::page::DEFAULT_PAGE;
 
 /// File descriptors that are reserved for databases, the broker and files; the others are for clients' connections.
 const RESERVED: u64 = 1_024;

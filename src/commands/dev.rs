@@ -9,11 +9,11 @@ use tokio::net::TcpListener;
 use super::Failure;
 use crate::app::{self, App};
 use crate::config::{Config, Needs, Sources};
-use noetl_local::{LocalOptions, LocalServers};
 use crate::service::catalog::Registration;
 use crate::service::error::ServiceError;
 use crate::supervisor::{EndedEarly, Interrupted, Signals};
 use crate::telemetry;
+use noetl_local::{LocalOptions, LocalServers};
 
 /// Path and content of the sample catalog.
 const SAMPLES: [(&str, &str); 3] = [

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::app::AppError;
-use noetl_domain::page::DEFAULT_PAGE;
 use crate::graphql::schema;
-use crate::http::trusted::Manifest;
-use crate::http::trusted::extract::{Source, extract};
-use crate::http::{Limits, TypeSystem};
+use graphql_transport::trusted::Manifest;
+use graphql_transport::trusted::extract::{Source, extract};
+use graphql_transport::{Limits, TypeSystem};
+use noetl_domain::page::DEFAULT_PAGE;
 
 /// Commands for trusted documents.
 #[derive(Debug, Subcommand)]

@@ -14,9 +14,9 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use crate::app::{self, App, AppError};
 use crate::config::{Config, ConfigError, Needs, Sources};
 use crate::graphql::schema;
-use noetl_local::LocalError;
 use crate::supervisor::{EndedEarly, Interrupted, Signals};
 use crate::telemetry::{self, Telemetry, TelemetryError};
+use noetl_local::LocalError;
 
 /// The GraphQL control plane of NoETL.
 #[derive(Debug, Parser)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::reader::Reader;
-use crate::http::trusted::{Manifest, Mode, Trusted};
+use graphql_transport::trusted::{Manifest, Mode, Trusted};
 
 pub(super) const NAMES: [&str; 2] = ["NOETL_DOCUMENTS", "NOETL_DOCUMENTS_MODE"];
 

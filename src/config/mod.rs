@@ -22,8 +22,8 @@ mod telemetry;
 
 use std::collections::BTreeMap;
 
-use crate::http::trusted::Trusted;
 use crate::stream::tailer::TailSettings;
+use graphql_transport::trusted::Trusted;
 use reader::Reader;
 
 pub use auth::AuthSettings;

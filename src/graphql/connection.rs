@@ -8,10 +8,10 @@ use super::types::event::Event;
 use super::types::execution::Execution;
 use super::types::outbox::OutboxEntry;
 use super::types::subscription::SourceSubscription;
+use crate::service::error::Rejection;
 use noetl_domain::cursor::{CursorKind, decode, encode};
 use noetl_domain::page::{DEFAULT_PAGE, MAX_PAGE, Page, PageRequest};
 use noetl_domain::shard::ShardIndex;
-use crate::service::error::Rejection;
 
 /// Defines the connection and edge types of a node type. GraphQL has no generic types, so each type is written out.
 macro_rules! connection {

@@ -4,8 +4,8 @@
 
 use async_graphql::{Enum, Error, ErrorExtensions, SimpleObject};
 
-use noetl_domain::shard::ShardIndex;
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
+use noetl_domain::shard::ShardIndex;
 use noetl_storage::budget::Exceeded;
 use noetl_storage::error::DatabaseName;
 

@@ -8,16 +8,16 @@ use chrono::{DateTime, Utc};
 use super::scalars::{Json, parse_id, parse_ids};
 use super::types::execution::ExecutionStatus;
 use super::types::subscription::{SubscriptionAction, SubscriptionState};
-use noetl_domain::actor::Actor;
-use noetl_domain::event as domain;
 use crate::service::bounds::check_text;
 use crate::service::catalog::Registration;
 use crate::service::error::Rejection;
 use crate::service::executions::{Dedup, ExecuteRequest};
 use crate::service::subscriptions::Transition;
-use noetl_storage::{catalog, executions, subscriptions};
 use crate::stream::cursor::StreamCursor;
 use crate::stream::reader::{Since, Start};
+use noetl_domain::actor::Actor;
+use noetl_domain::event as domain;
+use noetl_storage::{catalog, executions, subscriptions};
 
 /// Maximum number of values in a list of a filter.
 const MAX_LIST: usize = 1000;

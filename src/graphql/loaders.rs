@@ -8,12 +8,12 @@ use std::sync::Arc;
 use async_graphql::dataloader::{DataLoader, Loader};
 
 use super::schema::Services;
+use crate::service::error::ServiceError;
 use noetl_domain::event::{Event, EventFilter};
 use noetl_domain::ids::Id;
 use noetl_domain::page::{Page, PageRequest};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::workflow::End;
-use crate::service::error::ServiceError;
 use noetl_storage::catalog::CatalogEntry;
 use noetl_storage::events::{LargeColumns, LogHead};
 use noetl_storage::executions::{ExecutionFilter, ExecutionRow};

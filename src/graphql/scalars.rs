@@ -3,8 +3,8 @@
 use async_graphql::{ID, InputValueError, InputValueResult, Scalar, ScalarType, Value};
 use bytes::Bytes;
 
-use noetl_domain::ids::Id;
 use crate::service::error::Rejection;
+use noetl_domain::ids::Id;
 use plain_json::Text;
 
 /// A signed 64-bit integer as a decimal string.

@@ -20,8 +20,8 @@ use crate::service::ingest::Ingest;
 use crate::service::outbox::Outbox;
 use crate::service::projections::Projections;
 use crate::service::subscriptions::Subscriptions;
-use noetl_storage::budget::BudgetLimits;
 use crate::stream::hub::Hub;
+use noetl_storage::budget::BudgetLimits;
 
 /// The executable schema.
 pub type ControlPlane = Schema<Query, Mutation, Subscription>;

@@ -5,8 +5,8 @@ use async_nats::Client;
 use futures::StreamExt;
 
 use super::names;
-use noetl_domain::shard::ShardIndex;
 use crate::service::wake::Wakes;
+use noetl_domain::shard::ShardIndex;
 
 /// Notifies a shard's leader of new events.
 pub async fn pass_on(client: &Client, shard: ShardIndex) {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::Turns;
-use noetl_domain::quarter::Quarter;
 use crate::service::clock;
+use noetl_domain::quarter::Quarter;
 use noetl_storage::error::StorageError;
 use noetl_storage::partitions::{self, Ensured};
 use noetl_storage::pools::{Database, Databases};

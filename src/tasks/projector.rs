@@ -16,11 +16,11 @@ use serde::Deserialize;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use noetl_domain::ids::Id;
-use noetl_domain::shard::ShardIndex;
 use crate::service::fault;
 use crate::service::projections::{Advances, Projections};
 use crate::stream::names;
+use noetl_domain::ids::Id;
+use noetl_domain::shard::ShardIndex;
 use plain_json::{self as json, Typed};
 
 /// Consumer that all replicas share.

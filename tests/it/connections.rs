@@ -89,7 +89,7 @@ async fn unread_socket(server: SocketAddr, host: u8) -> TcpStream {
     assert_eq!(status, *b"HTTP/1.1 101");
     let mut frames = frame(&json!({ "type": "connection_init" }));
     for id in 0..5 {
-        let payload = json!({ "query": include_str!("edge/introspection.graphql") });
+        let payload = json!({ "query": include_str!("../../crates/graphql-transport/tests/it/introspection.graphql") });
         frames.extend(frame(&json!({ "type": "subscribe", "id": id.to_string(), "payload": payload })));
     }
     let _ = timeout(Duration::from_secs(1), stream.write_all(&frames)).await;
@@ -138,7 +138,9 @@ async fn idle_connections_need_little_memory_and_do_not_block_other_clients() {
     is_served(&server, 2).await;
     is_served(&server, 11).await;
 
-    let introspection = post(&json!({ "query": include_str!("edge/introspection.graphql") })).repeat(3);
+    let introspection =
+        post(&json!({ "query": include_str!("../../crates/graphql-transport/tests/it/introspection.graphql") }))
+            .repeat(3);
     let slow_body = post(&json!({ "query": "{ server { version } }", "variables": { "x": "y".repeat(200_000) } }));
     held.extend(hold(at, 1_000, 15, "POST /graphql HTTP/1.1\r\nhost: 127.0.0.1\r\nx-slow: ").await);
     held.extend(hold(at, 600, 16, &slow_body[..150_000]).await);

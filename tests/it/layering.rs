@@ -179,7 +179,7 @@ fn modules_depend_only_on_the_allowed_layers() {
 fn use_paths_are_read_in_every_notation() {
     let text =
         "use noetl_storage::{pools::Database, tail};\nuse noetl_domain::ids::Id;\nfn a() { crate::stream::hub::x(); }
-        use crate::{config::Config, service::clock};\nuse crate::service::Thing;\n#[cfg(test)] use crate::http::no;";
+        use crate::{config::Config, service::clock};\nuse crate::service::Thing;\n#[cfg(test)] use graphql_transport::no;";
     let expected = [
         "config::config",
         "domain::ids",

@@ -11,9 +11,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
-use noetl_local::{
-    LocalError, LocalOptions, LocalServers, NatsOptions, NatsServer, Postgres, PostgresOptions,
-};
+use noetl_local::{LocalError, LocalOptions, LocalServers, NatsOptions, NatsServer, Postgres, PostgresOptions};
 
 /// Time limit of a start, a stop or a detection on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);

@@ -26,7 +26,6 @@ mod dedup_crash;
 mod demo;
 mod dependencies;
 mod documents;
-mod edge;
 mod epochs;
 mod executions;
 mod faults;

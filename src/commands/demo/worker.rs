@@ -15,8 +15,8 @@ use tokio::time::sleep;
 use super::api::{Api, ApiError, Run};
 use super::script::{self, Draft, Luck};
 use super::{Outcome, patiently};
-use noetl_domain::ids::{Id, NoId, Snowflakes};
 use crate::service::clock;
+use noetl_domain::ids::{Id, NoId, Snowflakes};
 
 /// Intervals, in executions, at which one has retried failures (`MIXED`) or fails (`BAD`).
 const MIXED_EVERY: u64 = 4;

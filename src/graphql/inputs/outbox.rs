@@ -3,11 +3,11 @@
 
 use async_graphql::{ID, InputObject};
 
-use noetl_domain::outbox::OutboxId;
 use crate::graphql::scalars::parse_id;
 use crate::graphql::types::outbox::OutboxStatus;
 use crate::service::error::Rejection;
 use crate::service::outbox::{Claim, ClaimRef};
+use noetl_domain::outbox::OutboxId;
 use noetl_storage::outbox as storage;
 
 /// Filter for outbox rows. An omitted condition matches everything.

@@ -12,16 +12,16 @@ use futures::{Stream, StreamExt, TryStreamExt};
 
 use super::timed::in_time;
 use super::{broken, wait_for_place};
+use crate::graphql::errors::{fault, shard_unavailable};
+use crate::service::fan_out::Listing;
+use crate::service::subscriptions::Subscriptions;
+use crate::stream::hub::Hub;
+use crate::stream::reader::{self, GapReason, Item, Start};
 use noetl_domain::event::{Event, EventFilter};
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::{Action, REGISTERED};
 use noetl_domain::page::{MAX_PAGE, PageRequest};
-use crate::graphql::errors::{fault, shard_unavailable};
-use crate::service::fan_out::Listing;
-use crate::service::subscriptions::Subscriptions;
 use noetl_storage::subscriptions::{SubscriptionFilter, SubscriptionRow};
-use crate::stream::hub::Hub;
-use crate::stream::reader::{self, GapReason, Item, Start};
 
 /// Returns the subscriptions that match now, and then each one again after a change. If a shard can't be reached, the
 /// stream ends with `SHARD_UNAVAILABLE`, because an item can't report that the subscriptions of the shard are missing.

@@ -8,14 +8,14 @@ use futures::{FutureExt, Stream, StreamExt, TryStreamExt};
 
 use super::timed::in_time;
 use super::{broken, wait_for_place};
-use noetl_domain::event::EventFilter;
-use noetl_domain::ids::Id;
 use crate::graphql::errors::fault;
 use crate::service::error::Rejection;
 use crate::service::executions::Executions;
-use noetl_storage::executions::ExecutionRow;
 use crate::stream::hub::Hub;
 use crate::stream::reader::{self, Item, Start};
+use noetl_domain::event::EventFilter;
+use noetl_domain::ids::Id;
+use noetl_storage::executions::ExecutionRow;
 
 /// Returns the execution in its current state, and again after each change. The feed is joined before the execution is
 /// read, so no change is missed. Changes that arrive during a read are combined.

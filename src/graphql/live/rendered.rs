@@ -16,10 +16,10 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use crate::auth::principal::{Capabilities, Principal};
-use noetl_domain::shard::ShardIndex;
 use crate::graphql::types::feed::EventStreamItem;
 use crate::stream::cursor::StreamCursor;
 use crate::stream::reader::Item;
+use noetl_domain::shard::ShardIndex;
 use plain_json::Written;
 
 /// Maximum number of bytes in the cache of a replica.

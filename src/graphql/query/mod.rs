@@ -22,8 +22,8 @@ use super::types::feed::EventStreamStatus;
 use super::types::outbox::Outbox;
 use super::types::server::{ServerInfo, Shard, Viewer};
 use super::types::subscription::SourceSubscription;
-use noetl_domain::cursor::{CursorKind, encode};
 use crate::service::bounds::check_text;
+use noetl_domain::cursor::{CursorKind, encode};
 use noetl_storage::catalog::{self, CatalogKey};
 use noetl_storage::subscriptions::SubscriptionRow;
 

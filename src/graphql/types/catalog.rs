@@ -5,11 +5,11 @@ use std::sync::Arc;
 use async_graphql::{Context, ID, Object, Result};
 use chrono::{DateTime, Utc};
 
-use noetl_domain::ids::Id;
 use crate::graphql::access::READ;
 use crate::graphql::errors::fault;
 use crate::graphql::loaders::{BatchLoader, CatalogKey};
 use crate::graphql::scalars::JsonText;
+use noetl_domain::ids::Id;
 use noetl_storage::catalog as storage;
 
 /// One version of a catalog path.

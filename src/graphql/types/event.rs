@@ -5,10 +5,10 @@ use std::sync::Arc;
 use async_graphql::{Context, ID, Object, Result};
 use chrono::{DateTime, Utc};
 
-use noetl_domain::event as domain;
 use crate::graphql::access::READ;
 use crate::graphql::scalars::{JsonText, show_id};
 use crate::graphql::schema::Services;
+use noetl_domain::event as domain;
 use plain_json::Text;
 
 /// A committed event.

@@ -7,9 +7,9 @@ use super::event::Event;
 use crate::graphql::scalars::BigInt;
 use crate::service::clock;
 use crate::service::feed::FeedStatus;
-use noetl_storage::tail::TailStatus;
 use crate::stream::names;
 use crate::stream::reader::{GapReason, Item};
+use noetl_storage::tail::TailStatus;
 
 /// An item of the live event subscription.
 #[derive(Debug, Clone, Union)]

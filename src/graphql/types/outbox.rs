@@ -3,9 +3,6 @@
 use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
 use chrono::{DateTime, Utc};
 
-use noetl_domain::cursor::{CursorKind, encode};
-use noetl_domain::ids::Id;
-use noetl_domain::outbox::{OutboxId, OutboxPlace, OutboxStatus as Status};
 use crate::graphql::access::{OUTBOX, READ};
 use crate::graphql::connection::{OutboxEntryConnection, PageArguments, selects};
 use crate::graphql::errors::fault;
@@ -14,6 +11,9 @@ use crate::graphql::scalars::{JsonText, show_id};
 use crate::graphql::schema::Services;
 use crate::service::error::ServiceError;
 use crate::service::outbox::{Leased, place};
+use noetl_domain::cursor::{CursorKind, encode};
+use noetl_domain::ids::Id;
+use noetl_domain::outbox::{OutboxId, OutboxPlace, OutboxStatus as Status};
 use noetl_storage::outbox::{Backlog, Counts, OutboxRow};
 
 /// Converts a count to GraphQL's 32-bit `Int`. A larger count becomes the maximum.

@@ -3,9 +3,9 @@
 use async_graphql::{Enum, ID, SimpleObject};
 use chrono::{DateTime, Utc};
 
-use noetl_domain::workflow::{self, StepState, WorkflowState};
 use crate::graphql::access::READ;
 use crate::graphql::scalars::{BigInt, Json, show_id};
+use noetl_domain::workflow::{self, StepState, WorkflowState};
 use noetl_storage::snapshots::Projected;
 
 /// Status of a step.

@@ -6,13 +6,13 @@ use chrono::{DateTime, Utc};
 use super::feed::EventStreamStatus;
 use super::outbox::OutboxStats;
 use crate::auth::principal;
-use noetl_domain::page::{DEFAULT_PAGE, MAX_PAGE};
 use crate::graphql::inputs::Permission;
 use crate::graphql::scalars::BigInt;
 use crate::graphql::schema::Replica;
 use crate::service::catalog::MAX_CONTENT_BYTES;
 use crate::service::executions::{MAX_BATCH, MAX_WORKLOAD_BYTES};
 use crate::service::ingest::{MAX_EVENT_BYTES, MAX_EVENTS};
+use noetl_domain::page::{DEFAULT_PAGE, MAX_PAGE};
 
 /// Health of one shard, as this replica sees it.
 #[derive(Debug, Clone, SimpleObject)]

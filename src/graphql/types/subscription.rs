@@ -5,8 +5,6 @@ use chrono::{DateTime, Utc};
 
 use super::catalog::CatalogEntry;
 use super::execution::{children, log};
-use noetl_domain::ids::Id;
-use noetl_domain::lifecycle::{Action, State};
 use crate::graphql::access::READ;
 use crate::graphql::connection::{EventConnection, ExecutionConnection, PageArguments};
 use crate::graphql::errors::fault;
@@ -14,6 +12,8 @@ use crate::graphql::inputs::{EventFilter, ExecutionFilter};
 use crate::graphql::loaders::{BatchLoader, SubscriptionKey};
 use crate::graphql::scalars::show_id;
 use crate::graphql::schema::Services;
+use noetl_domain::ids::Id;
+use noetl_domain::lifecycle::{Action, State};
 use noetl_storage::subscriptions::SubscriptionRow;
 
 /// State of a source subscription.

@@ -1,7 +1,7 @@
 //! Result of a request to execute.
 
-use noetl_domain::ids::Id;
 use crate::service::error::ServiceError;
+use noetl_domain::ids::Id;
 
 /// The execution of a request. This request or an earlier one started it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

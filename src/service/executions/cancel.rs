@@ -3,13 +3,13 @@
 use serde_json::json;
 
 use super::Executions;
+use crate::service::bounds::check_reason;
+use crate::service::clock;
+use crate::service::error::{Rejection, RejectionCode, ServiceError};
 use noetl_domain::actor::Actor;
 use noetl_domain::event::Event;
 use noetl_domain::execution::{CANCELLED, Status, emitted};
 use noetl_domain::ids::Id;
-use crate::service::bounds::check_reason;
-use crate::service::clock;
-use crate::service::error::{Rejection, RejectionCode, ServiceError};
 use noetl_storage::executions::{self, ExecutionRow};
 use noetl_storage::log::LockedLog;
 

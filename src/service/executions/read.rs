@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::Executions;
+use crate::service::error::ServiceError;
+use crate::service::fan_out::{self, Listing};
+use crate::service::shards::rows_by_ids;
 use noetl_domain::event::{Event, EventFilter};
 use noetl_domain::ids::Id;
 use noetl_domain::page::{Page, PageRequest};
 use noetl_domain::shard::ShardIndex;
-use crate::service::error::ServiceError;
-use crate::service::fan_out::{self, Listing};
-use crate::service::shards::rows_by_ids;
 use noetl_storage::events::{self, LargeColumns, LogHead};
 use noetl_storage::executions::{self, ExecutionFilter, ExecutionRow};
 use noetl_storage::pools::Databases;

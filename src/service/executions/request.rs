@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use noetl_domain::execution::{Creation, is_pool_name, request_hash};
-use noetl_domain::ids::Id;
 use crate::service::bounds::{check_json, check_text};
 use crate::service::catalog::check_path;
 use crate::service::error::Rejection;
+use noetl_domain::execution::{Creation, is_pool_name, request_hash};
+use noetl_domain::ids::Id;
 
 /// Maximum number of requests in one batch.
 pub const MAX_BATCH: usize = 1000;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::Executions;
 use super::request::{Target, ValidRequest};
+use crate::service::error::{Rejection, RejectionCode, ServiceError};
+use crate::service::shards::rows_by_ids;
 use noetl_domain::execution::{DEFAULT_WINDOW_SECONDS, EXECUTABLE_KINDS};
 use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
-use crate::service::error::{Rejection, RejectionCode, ServiceError};
-use crate::service::shards::rows_by_ids;
 use noetl_storage::catalog::CatalogEntry;
 use noetl_storage::events::{self, LogHead};
 

@@ -3,10 +3,10 @@
 use serde_json::{Map, Value};
 
 use super::values::{id, known_id, seconds, text, time};
-use noetl_domain::actor::{Actor, META_KEY};
-use noetl_domain::lifecycle::is_lifecycle;
 use crate::service::bounds::json_text;
 use crate::service::error::{Rejection, RejectionCode};
+use noetl_domain::actor::{Actor, META_KEY};
+use noetl_domain::lifecycle::is_lifecycle;
 use noetl_storage::ingest::NewEvent;
 
 /// Maximum total size in bytes of one event's JSON values and texts.

@@ -16,11 +16,11 @@ use futures::future::join_all;
 use super::error::{Rejection, ServiceError};
 use super::shards::by_shard;
 use super::wake::Wakes;
+use landing::Landing;
 use noetl_domain::actor::Actor;
 use noetl_domain::ids::Id;
 use noetl_storage::ingest::NewEvent;
 use noetl_storage::pools::Databases;
-use landing::Landing;
 
 pub use draft::{EventDraft, MAX_EVENT_BYTES};
 

@@ -4,9 +4,9 @@
 use chrono::{DateTime, Datelike, Utc};
 use serde_json::Value;
 
-use noetl_domain::ids::{Id, MalformedId};
 use crate::service::bounds::check_text;
 use crate::service::error::Rejection;
+use noetl_domain::ids::{Id, MalformedId};
 
 /// Years that both PostgreSQL and RFC 3339 support.
 const YEARS: std::ops::RangeInclusive<i32> = 1..=9999;

@@ -8,9 +8,9 @@ use futures::future::join_all;
 
 use super::failures::Failures;
 use super::{MAX_ROWS, Outbox};
+use crate::service::error::{Rejection, ServiceError};
 use noetl_domain::outbox::{OutboxId, kept_error};
 use noetl_domain::shard::ShardIndex;
-use crate::service::error::{Rejection, ServiceError};
 use noetl_storage::error::StorageError;
 use noetl_storage::outbox::{self, Claimed, Failure, MAX_PAYLOAD_BYTES, Ref};
 

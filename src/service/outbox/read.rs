@@ -7,11 +7,11 @@ use futures::future::join_all;
 
 use super::Outbox;
 use super::failures::Failures;
+use crate::service::error::ServiceError;
+use crate::service::fan_out::Listing;
 use noetl_domain::outbox::{OutboxId, OutboxPlace};
 use noetl_domain::page::PageRequest;
 use noetl_domain::shard::ShardIndex;
-use crate::service::error::ServiceError;
-use crate::service::fan_out::Listing;
 use noetl_storage::error::StorageError;
 use noetl_storage::outbox::{self, Backlog, Bounds, Counts, OutboxFilter, OutboxRow};
 

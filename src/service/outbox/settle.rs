@@ -11,10 +11,10 @@ use futures::future::join_all;
 
 use super::failures::Failures;
 use super::{MAX_ROWS, Outbox};
+use crate::service::error::{Rejection, RejectionCode, ServiceError};
 use noetl_domain::backoff;
 use noetl_domain::outbox::{OutboxId, kept_error};
 use noetl_domain::shard::ShardIndex;
-use crate::service::error::{Rejection, RejectionCode, ServiceError};
 use noetl_storage::error::StorageError;
 use noetl_storage::outbox::{self, Failure, OutboxFilter, Ref};
 

@@ -16,12 +16,12 @@ use futures::{StreamExt, stream};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use noetl_domain::backoff::DEFAULT_MAX_SECONDS;
-use noetl_domain::shard::ShardIndex;
 use crate::service::error::ServiceError;
 use crate::service::fault;
 use crate::service::outbox::{Claim, ClaimRef, Leased, Outbox};
 use crate::service::wake::Wakes;
+use noetl_domain::backoff::DEFAULT_MAX_SECONDS;
+use noetl_domain::shard::ShardIndex;
 use publisher::Publisher;
 
 /// Maximum rows of one claim.

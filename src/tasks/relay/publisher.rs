@@ -11,8 +11,8 @@ use async_nats::jetstream::stream::{Config, StorageType};
 use async_nats::jetstream::{self, Context};
 use bytes::Bytes;
 
-use noetl_domain::outbox::is_publishable;
 use crate::service::outbox::Leased;
+use noetl_domain::outbox::is_publishable;
 
 /// Time to wait for an acknowledgement. It is short enough to settle a batch within its lease and within the grace
 /// period of a shutdown.

@@ -146,7 +146,11 @@ fn introspection(corpus: &mut Corpus) {
     add("types by name", "LIMIT_EXCEEDED aliases", &format!("{{ {types} }}"));
     let of_type = format!("{{ __schema {{ types {{ {} name {} }} }} }}", "ofType { ".repeat(11), "} ".repeat(11));
     add("a type of a type", "ok", &of_type);
-    add("the query of common tools", "ok", include_str!("../edge/introspection.graphql"));
+    add(
+        "the query of common tools",
+        "ok",
+        include_str!("../../../crates/graphql-transport/tests/it/introspection.graphql"),
+    );
     let again = "__schema { types { name } } ".repeat(400);
     add("the schema 400 times", "ok", &format!("{{ {again} }}"));
     add("the name of the type 1,990 times", "ok", &format!("{{ {} }}", "__typename ".repeat(1_990)));

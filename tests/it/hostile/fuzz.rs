@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use async_graphql::Request;
 use async_graphql::parser::types::{DocumentOperations, Selection, SelectionSet};
 use bytes::Bytes;
+use graphql_transport::{Limits, TypeSystem, check_body};
 use noetl_graphql::graphql::schema::sdl;
-use noetl_graphql::http::{Limits, TypeSystem, check_body};
 
 use super::corpus::{self, Sent};
 use super::process;

@@ -2,10 +2,10 @@
 
 use chrono::{DateTime, Utc};
 
-use noetl_domain::ids::Id;
-use noetl_domain::outbox::OutboxStatus;
 use crate::error::StorageError;
 use crate::pools::Database;
+use noetl_domain::ids::Id;
+use noetl_domain::outbox::OutboxStatus;
 use plain_json::Text;
 
 /// Conditions of a list; a row must meet all that are set.

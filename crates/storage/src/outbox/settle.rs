@@ -10,9 +10,9 @@
 use chrono::{DateTime, Utc};
 
 use super::OutboxFilter;
-use noetl_domain::outbox::OutboxStatus;
 use crate::error::StorageError;
 use crate::pools::Database;
+use noetl_domain::outbox::OutboxStatus;
 
 /// Reference to a claimed row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,15 +7,15 @@ use futures::TryStreamExt;
 use serde_json::Value;
 
 use super::{AGGREGATE, Defect, Projected, SnapshotInfo};
+use crate::budget::{Budget, Exceeded, uncharged};
+use crate::connections::Transaction;
+use crate::error::StorageError;
+use crate::pools::Database;
 use noetl_domain::event::Event;
 use noetl_domain::ids::Id;
 use noetl_domain::projection::{Projection, SHAPE, Watermark, checksum};
 use noetl_domain::tx_snapshot::TxSnapshot;
 use noetl_domain::workflow::known_types;
-use crate::budget::{Budget, Exceeded, uncharged};
-use crate::connections::Transaction;
-use crate::error::StorageError;
-use crate::pools::Database;
 use plain_json as json;
 
 /// Returns the state of each of these logs, in no order. Memory is bounded by the size of the states and not by the

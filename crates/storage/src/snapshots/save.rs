@@ -4,11 +4,11 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use super::{AGGREGATE, Projected};
-use noetl_domain::ids::Id;
-use noetl_domain::projection::{Projection, SHAPE, Watermark, checksum};
 use crate::connections::Transaction;
 use crate::error::StorageError;
 use crate::pools::Database;
+use noetl_domain::ids::Id;
+use noetl_domain::projection::{Projection, SHAPE, Watermark, checksum};
 
 /// Stores projections of one shard, each only if it is later than the stored one, and updates the row of
 /// `noetl.execution` for each that it stored. Rows are written in the order of their ids, so concurrent calls don't

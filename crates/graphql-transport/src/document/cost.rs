@@ -1,0 +1,482 @@
+//! Estimates the cost of validating and executing a document, from the document and its variables alone.
+//!
+//! The weight of a fragment is computed once and reused at every spread. So the time is linear in the length of the
+//! document, also if fragments spread each other many times. Sums saturate. All operations and fragments of the
+//! document are weighed, used or not, because all of them are validated. A fragment that is not defined, or that
+//! spreads itself, is refused before any other code follows it.
+//!
+//! The cost of a field is one plus the cost of its selections. The selections of a connection's `nodes` and `edges` are
+//! multiplied by `first` or `last`, or by an assumed page size if both are absent. A field without `nodes` or `edges`
+//! that takes `first`, `last` or `limit`, directly or in an input object, counts as a list of that length. Lists of the
+//! introspection schema count as ten elements.
+//!
+//! The bytes of the arguments' values are weighed in the same way, because the executor copies the value of a variable
+//! at each use, and for each element of a list.
+
+use std::collections::HashMap;
+
+use apollo_compiler::ast::{
+    Argument, Document, Field, FragmentDefinition, OperationDefinition, Selection, Value, VariableDefinition,
+};
+use apollo_compiler::{Name, Node};
+use async_graphql::{Value as Given, Variables};
+
+use super::positions::Positions;
+use crate::invalid::{Invalid, Limit};
+use crate::limits::Limits;
+
+/// Arguments with the length of a list.
+const SIZES: [&str; 3] = ["first", "last", "limit"];
+/// Lists of the introspection schema.
+const INTROSPECTION_LISTS: [&str; 8] =
+    ["types", "directives", "fields", "args", "inputFields", "enumValues", "interfaces", "possibleTypes"];
+/// Assumed length of a list of the introspection schema.
+const INTROSPECTION_LIST_SIZE: u64 = 10;
+/// Approximate memory of a value in bytes, without the bytes of its strings.
+const VALUE_BYTES: u64 = 64;
+
+/// Refuses a document beyond the limits on depth, nesting, fields, aliases, cost and bytes of arguments.
+pub(super) fn check(
+    document: &Document,
+    positions: &Positions<'_>,
+    variables: &Variables,
+    limits: &Limits,
+) -> Result<(), Invalid> {
+    let definitions = document.definitions.iter();
+    let known = definitions.clone().filter_map(|definition| definition.as_fragment_definition());
+    let known: HashMap<_, _> = known.map(|fragment| (&fragment.name, fragment)).collect();
+    let bytes: HashMap<_, _> = variables.iter().map(|(name, value)| (name.as_str(), given_bytes(value))).collect();
+    // One use of each variable is already bounded by the size of the body.
+    let allowed = (limits.argument_bytes as u64).saturating_add(bytes.values().sum());
+    let mut scale = Scale {
+        known: &known,
+        positions,
+        variables,
+        bytes,
+        defaults: HashMap::new(),
+        limits,
+        fragments: HashMap::new(),
+        definitions: &[],
+    };
+    let mut total = Weight::default();
+    for operation in definitions.filter_map(|definition| definition.as_operation_definition()) {
+        total.add(scale.operation(operation)?);
+        total.check(limits, allowed)?;
+    }
+    scale.definitions = &[];
+    // Unused fragments are weighed as well; those of the last operation are weighed already.
+    for fragment in known.values() {
+        scale.fragment(&fragment.name, 0, false)?;
+    }
+    Ok(())
+}
+
+/// Cost or bytes of a selection set.
+#[derive(Debug, Clone, Copy, Default)]
+struct Amount {
+    /// Amount of `nodes` and `edges` directly in the set, for one element of a page.
+    paged: u64,
+    /// Amount of all other selections.
+    plain: u64,
+}
+
+impl Amount {
+    fn add(&mut self, other: Self) {
+        self.paged = self.paged.saturating_add(other.paged);
+        self.plain = self.plain.saturating_add(other.plain);
+    }
+
+    fn total(self) -> u64 {
+        self.plain.saturating_add(self.paged)
+    }
+
+    /// Returns the amount of a field: `own`, and `within` for its selections.
+    fn of_field(paged: bool, own: u64, within: u64) -> Self {
+        let amount = own.saturating_add(within);
+        if paged { Self { paged: amount, plain: 0 } } else { Self { paged: 0, plain: amount } }
+    }
+}
+
+/// Weight of a selection set.
+#[derive(Debug, Clone, Copy, Default)]
+struct Weight {
+    /// Number of fields and fragments.
+    fields: u64,
+    aliases: u64,
+    depth: u64,
+    nesting: u64,
+    cost: Amount,
+    bytes: Amount,
+}
+
+impl Weight {
+    fn add(&mut self, other: Self) {
+        self.fields = self.fields.saturating_add(other.fields);
+        self.aliases = self.aliases.saturating_add(other.aliases);
+        self.depth = self.depth.max(other.depth);
+        self.nesting = self.nesting.max(other.nesting);
+        self.cost.add(other.cost);
+        self.bytes.add(other.bytes);
+    }
+
+    fn check(&self, limits: &Limits, bytes: u64) -> Result<(), Invalid> {
+        Limit::Depth.check(self.depth, limits.depth as u64)?;
+        Limit::Nesting.check(self.nesting, limits.nesting as u64)?;
+        Limit::Fields.check(self.fields, limits.fields)?;
+        Limit::Aliases.check(self.aliases, limits.aliases)?;
+        Limit::Cost.check(self.cost.total(), limits.cost)?;
+        Limit::ArgumentBytes.check(self.bytes.total(), bytes)
+    }
+}
+
+/// Weights of fragments, by name and by whether the fragment is inside introspection, where it weighs more. `None`
+/// marks a fragment that is being weighed.
+type Fragments<'a> = HashMap<(&'a str, bool), Option<Weight>>;
+
+struct Scale<'a> {
+    known: &'a HashMap<&'a Name, &'a Node<FragmentDefinition>>,
+    positions: &'a Positions<'a>,
+    variables: &'a Variables,
+    /// The bytes of each variable's value.
+    bytes: HashMap<&'a str, u64>,
+    /// The bytes of the default values of the operation's variables.
+    defaults: HashMap<&'a str, u64>,
+    limits: &'a Limits,
+    fragments: Fragments<'a>,
+    definitions: &'a [Node<VariableDefinition>],
+}
+
+impl<'a> Scale<'a> {
+    fn operation(&mut self, operation: &'a OperationDefinition) -> Result<Weight, Invalid> {
+        // The weight of a fragment depends on the defaults of variables, which differ between operations.
+        self.fragments.clear();
+        self.definitions = &operation.variables;
+        let defaults = operation
+            .variables
+            .iter()
+            .filter_map(|variable| Some((variable.name.as_str(), self.value_bytes(variable.default_value.as_ref()?))));
+        self.defaults = defaults.collect();
+        self.selections(&operation.selection_set, 0, false)
+    }
+
+    /// Returns the weight of a selection set. `level` is the number of enclosing selection sets; it bounds the
+    /// recursion.
+    fn selections(&mut self, set: &'a [Selection], level: u64, introspection: bool) -> Result<Weight, Invalid> {
+        Limit::Nesting.check(level, self.limits.nesting as u64)?;
+        let mut weight = Weight::default();
+        for selection in set {
+            weight.add(match selection {
+                Selection::Field(field) => self.field(field, level, introspection)?,
+                Selection::InlineFragment(inline) => {
+                    spread(self.selections(&inline.selection_set, level + 1, introspection)?)
+                }
+                Selection::FragmentSpread(named) => {
+                    spread(self.fragment(&named.fragment_name, level + 1, introspection)?)
+                }
+            });
+        }
+        Ok(weight)
+    }
+
+    fn fragment(&mut self, name: &'a Name, level: u64, introspection: bool) -> Result<Weight, Invalid> {
+        let key = (name.as_str(), introspection);
+        let Some(fragment) = self.known.get(name) else {
+            let place = self.positions.of(name.location());
+            return Err(Invalid::rule(format!("Fragment \"{name}\" is not defined."), [place]));
+        };
+        match self.fragments.get(&key) {
+            Some(Some(weight)) => return Ok(*weight),
+            Some(None) => {
+                let place = self.positions.of(fragment.location());
+                return Err(Invalid::rule(format!("Fragment \"{name}\" spreads itself."), [place]));
+            }
+            None => self.fragments.insert(key, None),
+        };
+        let weight = self.selections(&fragment.selection_set, level, introspection)?;
+        self.fragments.insert(key, Some(weight));
+        Ok(weight)
+    }
+
+    fn field(&mut self, field: &'a Field, level: u64, introspection: bool) -> Result<Weight, Invalid> {
+        let name = field.name.as_str();
+        let within = introspection || matches!(name, "__schema" | "__type");
+        let leaf = field.selection_set.is_empty();
+        let inner =
+            if leaf { Weight::default() } else { nested(self.selections(&field.selection_set, level + 1, within)?) };
+        let paged = !introspection && matches!(name, "nodes" | "edges");
+        let times = self.times(field, inner.cost, introspection);
+        Ok(Weight {
+            fields: inner.fields.saturating_add(1),
+            aliases: inner.aliases.saturating_add(field.alias.is_some().into()),
+            depth: inner.depth + 1,
+            nesting: inner.nesting,
+            cost: Amount::of_field(paged, 1, times.of(inner.cost)),
+            bytes: Amount::of_field(paged, self.argument_bytes(&field.arguments), times.of(inner.bytes)),
+        })
+    }
+
+    /// Returns the number of times that the selections of `field` are resolved.
+    fn times(&self, field: &Field, inner: Amount, introspection: bool) -> Times {
+        if introspection {
+            let list = INTROSPECTION_LISTS.contains(&field.name.as_str());
+            return Times { paged: 1, plain: if list { INTROSPECTION_LIST_SIZE } else { 1 } };
+        }
+        match self.size(field) {
+            Some(size) if inner.paged == 0 => Times { paged: size, plain: size },
+            size => Times { paged: size.unwrap_or(self.limits.default_page), plain: 1 },
+        }
+    }
+
+    /// Returns the largest list length in the arguments.
+    fn size(&self, field: &Field) -> Option<u64> {
+        let sizes = field.arguments.iter().filter_map(|argument| match &*argument.value {
+            Value::Object(fields) => {
+                let sizes = fields.iter().filter(|(name, _)| SIZES.contains(&name.as_str()));
+                sizes.filter_map(|(_, value)| self.number(value)).max()
+            }
+            Value::Variable(name) => match self.variable(name)? {
+                Sized::Number(number) => SIZES.contains(&argument.name.as_str()).then_some(number),
+                Sized::Object(size) => Some(size),
+            },
+            value => SIZES.contains(&argument.name.as_str()).then(|| self.number(value))?,
+        });
+        sizes.max()
+    }
+
+    /// Returns a list length, at least 1; `None` for other values, which validation refuses.
+    fn number(&self, value: &Value) -> Option<u64> {
+        match value {
+            Value::Int(number) => Some(number.as_str().parse().unwrap_or(1).max(1)),
+            Value::Float(_) => Some(1),
+            Value::Variable(name) => match self.variable(name)? {
+                Sized::Number(number) => Some(number),
+                Sized::Object(_) => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Returns the list length in a variable's value: the number itself, or the largest length in an object.
+    fn variable(&self, name: &Name) -> Option<Sized> {
+        match self.variables.get(name.as_str()) {
+            Some(Given::Number(number)) => Some(Sized::Number(number.as_u64().unwrap_or(1).max(1))),
+            Some(Given::Object(fields)) => {
+                let sizes = SIZES.iter().filter_map(|name| fields.get(*name));
+                let sizes = sizes.filter_map(|size| match size {
+                    Given::Number(number) => Some(number.as_u64().unwrap_or(1).max(1)),
+                    _ => None,
+                });
+                sizes.max().map(Sized::Object)
+            }
+            Some(_) => None,
+            None => {
+                let definition = self.definitions.iter().find(|definition| definition.name == *name)?;
+                match &**definition.default_value.as_ref()? {
+                    Value::Object(fields) => {
+                        let sizes = fields.iter().filter(|(name, _)| SIZES.contains(&name.as_str()));
+                        sizes.filter_map(|(_, value)| constant(value)).max().map(Sized::Object)
+                    }
+                    value => constant(value).map(Sized::Number),
+                }
+            }
+        }
+    }
+
+    fn argument_bytes(&self, arguments: &[Node<Argument>]) -> u64 {
+        arguments.iter().map(|argument| self.value_bytes(&argument.value)).sum()
+    }
+
+    fn value_bytes(&self, value: &Value) -> u64 {
+        let within = match value {
+            Value::Variable(name) => {
+                let known = self.bytes.get(name.as_str()).or_else(|| self.defaults.get(name.as_str()));
+                return known.copied().unwrap_or(VALUE_BYTES);
+            }
+            Value::List(items) => items.iter().map(|item| self.value_bytes(item)).sum(),
+            Value::Object(fields) => {
+                fields.iter().map(|(name, value)| name.len() as u64 + self.value_bytes(value)).sum()
+            }
+            Value::String(text) => text.len() as u64,
+            _ => 0,
+        };
+        VALUE_BYTES + within
+    }
+}
+
+/// Numbers of times that the two parts of an [`Amount`] are resolved.
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    paged: u64,
+    plain: u64,
+}
+
+impl Times {
+    fn of(self, amount: Amount) -> u64 {
+        amount.paged.saturating_mul(self.paged).saturating_add(amount.plain.saturating_mul(self.plain))
+    }
+}
+
+/// Length of a list according to a variable.
+enum Sized {
+    Number(u64),
+    /// The largest length in an input object.
+    Object(u64),
+}
+
+/// Returns the weight of a spread fragment, from the weight of its selections.
+fn spread(weight: Weight) -> Weight {
+    Weight { fields: weight.fields.saturating_add(1), ..nested(weight) }
+}
+
+/// Returns the weight with one more level of nesting.
+fn nested(weight: Weight) -> Weight {
+    Weight { nesting: weight.nesting + 1, ..weight }
+}
+
+/// Returns the list length in a default value.
+fn constant(value: &Value) -> Option<u64> {
+    match value {
+        Value::Int(number) => Some(number.as_str().parse().unwrap_or(1).max(1)),
+        Value::Float(_) => Some(1),
+        _ => None,
+    }
+}
+
+/// Returns the approximate memory of a variable's value in bytes.
+pub(super) fn given_bytes(value: &Given) -> u64 {
+    let within = match value {
+        Given::List(items) => items.iter().map(given_bytes).sum(),
+        Given::Object(fields) => fields.iter().map(|(name, value)| name.len() as u64 + given_bytes(value)).sum(),
+        Given::String(text) => text.len() as u64,
+        _ => 0,
+    };
+    VALUE_BYTES + within
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use apollo_compiler::parser::Parser;
+    use serde_json::json;
+
+    use super::*;
+
+    fn parse(document: &str) -> Document {
+        Parser::new().parse_ast(document, "").unwrap()
+    }
+
+    fn weigh(document: &str, variables: serde_json::Value) -> Result<Weight, Invalid> {
+        let (positions, document) = (Positions::new(document), parse(document));
+        let limits = Limits { nesting: 60, ..Limits::default() };
+        let variables = Variables::from_json(variables);
+        let bytes = variables.iter().map(|(name, value)| (name.as_str(), given_bytes(value))).collect();
+        let definitions = document.definitions.iter();
+        let known = definitions.clone().filter_map(|definition| definition.as_fragment_definition());
+        let known = known.map(|fragment| (&fragment.name, fragment)).collect();
+        let mut scale = Scale {
+            known: &known,
+            positions: &positions,
+            variables: &variables,
+            bytes,
+            defaults: HashMap::new(),
+            limits: &limits,
+            fragments: HashMap::new(),
+            definitions: &[],
+        };
+        let operation = { definitions }.find_map(|definition| definition.as_operation_definition()).unwrap();
+        scale.operation(operation)
+    }
+
+    fn refusal(document: &str, variables: serde_json::Value) -> Invalid {
+        let variables = Variables::from_json(variables);
+        check(&parse(document), &Positions::new(document), &variables, &Limits::default()).unwrap_err()
+    }
+
+    fn cost(document: &str, variables: serde_json::Value) -> u64 {
+        weigh(document, variables).unwrap().cost.total()
+    }
+
+    #[test]
+    fn cost_of_a_connection_is_multiplied_by_its_page_size() {
+        let none = || json!({});
+        assert_eq!(cost("{ a b { c } }", none()), 3);
+        assert_eq!(cost("{ list(first: 50) { nodes { a } pageInfo { b } } }", none()), 1 + 50 * 2 + 2);
+        assert_eq!(cost("{ list { nodes { a } pageInfo { b } } }", none()), 1 + 20 * 2 + 2);
+        assert_eq!(cost("{ list(last: 3) { ...f } } fragment f on T { edges { node { a } } }", none()), 1 + 3 * 3);
+        assert_eq!(cost("mutation { claim(input: { limit: 10 }) { claims { id } } }", none()), 1 + 10 * 2);
+        assert_eq!(cost("{ list(first: -7) { a } }", none()), 2);
+    }
+
+    #[test]
+    fn list_lengths_are_read_from_variables_and_their_defaults() {
+        let document = "query ($n: Int = 7) { list(first: $n) { nodes { a } } }";
+        assert_eq!(cost(document, json!({})), 1 + 7 * 2);
+        assert_eq!(cost(document, json!({ "n": 9 })), 1 + 9 * 2);
+        let document = "mutation ($input: I!) { claim(input: $input) { claims { id } } }";
+        assert_eq!(cost(document, json!({ "input": { "limit": 100 } })), 1 + 100 * 2);
+        let document = "mutation ($n: Int!) { claim(input: { limit: $n }) { claims { id } } }";
+        assert_eq!(cost(document, json!({ "n": 5 })), 1 + 5 * 2);
+    }
+
+    #[test]
+    fn fragments_that_double_forty_times_are_weighed_once_each() {
+        let mut document = "{ ...f0 }".to_owned();
+        for index in 0..40 {
+            write!(document, " fragment f{index} on Q {{ ...f{0} ...f{0} }}", index + 1).unwrap();
+        }
+        document.push_str(" fragment f40 on Q { a }");
+        // Each spread counts, in addition to the fields of the fragment.
+        assert_eq!(weigh(&document, json!({})).unwrap().fields, (1 << 40) + (1 << 41) - 1);
+    }
+
+    #[test]
+    fn fragment_that_spreads_itself_is_refused() {
+        let document = "{ ...a } fragment a on Q { b { ...b } } fragment b on Q { ...a }";
+        assert_eq!(weigh(document, json!({})).unwrap_err().code(), "GRAPHQL_VALIDATION_FAILED");
+    }
+
+    #[test]
+    fn undefined_fragment_is_refused_with_its_position() {
+        let refused = refusal("{\n ...a } fragment a on Q { b ...missing }", json!({}));
+        let Invalid::Invalid(rules) = refused else { panic!("{refused}") };
+        assert_eq!(rules[0].message, "Fragment \"missing\" is not defined.");
+        assert_eq!((rules[0].positions[0].line, rules[0].positions[0].column), (2, 32));
+    }
+
+    #[test]
+    fn each_use_of_a_variable_counts_its_bytes_again() {
+        let text = "x".repeat(100_000);
+        let uses = |count: usize| {
+            let fields: String = (0..count).map(|_| "f(a: [$v]) ").collect();
+            weigh(&format!("query ($v: String) {{ {fields} }}"), json!({ "v": text })).unwrap().bytes.total()
+        };
+        assert_eq!((uses(1), uses(20)), (100_128, 20 * 100_128));
+        let listed = "query ($v: String) { list(first: 10) { nodes { f(a: $v) } } }";
+        assert_eq!(weigh(listed, json!({ "v": text })).unwrap().bytes.total(), 10 * 100_064 + VALUE_BYTES);
+        let default = format!("query ($v: String = \"{text}\") {{ f(a: $v) f(a: $v) }}");
+        assert_eq!(weigh(&default, json!({})).unwrap().bytes.total(), 2 * 100_064);
+        // One use of a variable never exceeds the limit, even if the variable is larger.
+        let (big, once) = (json!({ "v": "x".repeat(4 << 20) }), "query ($v: String) { f(a: $v) }");
+        let variables = Variables::from_json(big.clone());
+        assert!(check(&parse(once), &Positions::new(once), &variables, &Limits::default()).is_ok());
+        assert_eq!(refusal("query ($v: String) { f(a: $v) f(a: $v) }", big).code(), "LIMIT_EXCEEDED");
+    }
+
+    #[test]
+    fn long_chain_of_unused_fragments_is_refused() {
+        let mut document = "{ a }".to_owned();
+        for index in 0..2_000 {
+            write!(document, " fragment f{index} on Q {{ ...f{} }}", index + 1).unwrap();
+        }
+        assert_eq!(refusal(&document, json!({})).code(), "LIMIT_EXCEEDED");
+    }
+
+    #[test]
+    fn nested_introspection_lists_are_expensive() {
+        let document =
+            "{ __schema { types { fields { type { fields { type { fields { type { fields { name } } } } } } } } } }";
+        assert!(cost(document, json!({})) > 100_000);
+        assert!(cost("{ types { fields { type { fields { name } } } } }", json!({})) < 10);
+    }
+}

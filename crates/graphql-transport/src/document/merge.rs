@@ -1,0 +1,227 @@
+//! Merges the fields of an operation that have equal response keys (GraphQL specification, section 6.3.2,
+//! `CollectFields` and `MergeSelectionSets`), so that the executor runs each of them once.
+//!
+//! The values of the variables are known, so the result has no directives. It has fragments only if a selection set of
+//! an interface or union depends on the object type: then one fragment per object type. The budget of comparisons
+//! bounds its size.
+
+use std::collections::HashSet;
+
+use apollo_compiler::ast::{Argument, Directive};
+use apollo_compiler::collections::IndexMap;
+use apollo_compiler::executable::{Field, FragmentMap, Name, Selection, SelectionSet};
+use apollo_compiler::{Node, ast};
+use async_graphql::parser::types as executor;
+use async_graphql::{Name as Key, Pos, Positioned, Value};
+use async_graphql_value::Value as Literal;
+
+use super::shape::{Member, Shape};
+use super::types::{self, TypeSystem};
+use super::values::{self, Place, Values};
+use crate::invalid::{Invalid, Limit};
+
+/// Merges selection sets of one operation.
+pub(super) struct Merge<'a> {
+    pub(super) types: &'a TypeSystem,
+    pub(super) fragments: &'a FragmentMap,
+    pub(super) values: Values<'a>,
+    /// Number of selections that may still be visited.
+    pub(super) left: u64,
+    /// Number of selections that may be visited in total.
+    pub(super) allowed: u64,
+}
+
+/// A merged selection set, and the shape of its objects.
+pub(super) type Merged = (executor::SelectionSet, Shape);
+
+/// The arguments of a field, as types of the executor.
+type Arguments = Vec<(Positioned<Key>, Positioned<Literal>)>;
+
+/// The fields of an object, by response key, in the order of the document.
+type Groups<'a> = IndexMap<&'a Name, Vec<&'a Node<Field>>>;
+
+impl<'a> Merge<'a> {
+    /// Merges the selection sets of objects of type `parent`, which may be an interface or a union.
+    ///
+    /// Recursive to the depth of the fields.
+    pub(super) fn sets(&mut self, parent: &Name, sets: &[&'a SelectionSet]) -> Result<Merged, Invalid> {
+        let types = self.types;
+        if let Some(groups) = self.collect(parent, sets)? {
+            return self.fields(groups);
+        }
+        let (mut items, mut shapes) = (Vec::new(), Vec::new());
+        for object in types.possible(parent).unwrap_or_default() {
+            let Some(groups) = self.collect(object, sets)? else { continue };
+            let place = groups.first().and_then(|(_, fields)| fields.first()).map(|field| self.position(field));
+            let (set, shape) = self.fields(groups)?;
+            shapes.push(shape);
+            let Some(place) = place else { continue };
+            let condition = executor::TypeCondition { on: Positioned::new(Key::new(object), place) };
+            let inline = executor::InlineFragment {
+                type_condition: Some(Positioned::new(condition, place)),
+                directives: Vec::new(),
+                selection_set: Positioned::new(set, place),
+            };
+            items.push(Positioned::new(executor::Selection::InlineFragment(Positioned::new(inline, place)), place));
+        }
+        Ok((executor::SelectionSet { items }, Shape::any_of(shapes)))
+    }
+
+    /// Collects the fields of an object. Returns `None` if `object` is an interface or union whose fields depend on the
+    /// object type.
+    fn collect(&mut self, object: &Name, sets: &[&'a SelectionSet]) -> Result<Option<Groups<'a>>, Invalid> {
+        let (mut groups, mut seen) = (Groups::default(), HashSet::new());
+        for set in sets {
+            if !self.collect_set(object, set, &mut groups, &mut seen)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(groups))
+    }
+
+    fn collect_set(
+        &mut self,
+        object: &Name,
+        set: &'a SelectionSet,
+        groups: &mut Groups<'a>,
+        seen: &mut HashSet<&'a Name>,
+    ) -> Result<bool, Invalid> {
+        for selection in &set.selections {
+            self.visit()?;
+            if !self.is_included(selection)? {
+                continue;
+            }
+            let (condition, set) = match selection {
+                Selection::Field(field) => {
+                    groups.entry(field.response_key()).or_default().push(field);
+                    continue;
+                }
+                Selection::InlineFragment(inline) => (inline.type_condition.as_ref(), &inline.selection_set),
+                Selection::FragmentSpread(spread) => {
+                    let fragment = self.fragments.get(&spread.fragment_name);
+                    let Some(fragment) = fragment.filter(|_| seen.insert(&spread.fragment_name)) else { continue };
+                    (Some(fragment.type_condition()), &fragment.selection_set)
+                }
+            };
+            let applies = condition.is_none_or(|condition| self.types.applies(condition, object));
+            if !applies && self.types.possible(object).is_some() {
+                return Ok(false);
+            }
+            if applies && !self.collect_set(object, set, groups, seen)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Returns whether the directives `@skip` and `@include` include a selection.
+    fn is_included(&self, selection: &Selection) -> Result<bool, Invalid> {
+        for directive in selection.directives() {
+            let excluded_by = match directive.name.as_str() {
+                "skip" => true,
+                "include" => false,
+                _ => continue,
+            };
+            if self.condition(directive)? == excluded_by {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn condition(&self, directive: &Node<Directive>) -> Result<bool, Invalid> {
+        let written = directive.specified_argument_by_name("if");
+        let value = written.and_then(|written| match &**written {
+            ast::Value::Boolean(value) => Some(*value),
+            ast::Value::Variable(name) => match self.values.variables.get(name.as_str()) {
+                Some(Value::Boolean(value)) => Some(*value),
+                _ => None,
+            },
+            _ => None,
+        });
+        value.ok_or_else(|| {
+            let message = format!("Directive \"@{}\" needs true or false.", directive.name);
+            Invalid::rule(message, [self.values.positions.of(directive.location())])
+        })
+    }
+
+    fn fields(&mut self, groups: Groups<'a>) -> Result<Merged, Invalid> {
+        let (mut items, mut members) = (Vec::with_capacity(groups.len()), Vec::with_capacity(groups.len()));
+        for (key, fields) in groups {
+            let Some((first, others)) = fields.split_first() else { continue };
+            for other in others {
+                self.compare(first, other)?;
+            }
+            let positions: Vec<Pos> = fields.iter().map(|field| self.position(field)).collect();
+            let place = positions[0];
+            let sets = fields.iter().map(|field| &field.selection_set).filter(|set| !set.selections.is_empty());
+            let sets: Vec<_> = sets.collect();
+            let (selection_set, shape) = if sets.is_empty() {
+                Merged::default()
+            } else {
+                self.sets(first.definition.ty.inner_named_type(), &sets)?
+            };
+            let name = |name: &Name| Positioned::new(Key::new(name), self.values.positions.of(name.location()));
+            let field = executor::Field {
+                alias: first.alias.as_ref().map(name),
+                name: name(&first.name),
+                arguments: self.arguments(first)?,
+                directives: Vec::new(),
+                selection_set: Positioned::new(selection_set, place),
+            };
+            items.push(Positioned::new(executor::Selection::Field(Positioned::new(field, place)), place));
+            let nullable = types::levels(&first.definition.ty);
+            members.push(Member { key: Key::new(key), positions, certain: true, nullable, shape });
+        }
+        Ok((executor::SelectionSet { items }, Shape::new(members)))
+    }
+
+    /// Refuses fields of one object that have equal response keys but differ. Validation finds most of these conflicts,
+    /// but not lists of different lengths in arguments.
+    fn compare(&self, first: &Node<Field>, other: &Node<Field>) -> Result<(), Invalid> {
+        let named = |argument: &Node<Argument>| {
+            let known = other.arguments.iter().find(|known| known.name == argument.name);
+            known.is_some_and(|known| values::same(&known.value, &argument.value))
+        };
+        if first.name == other.name
+            && first.arguments.len() == other.arguments.len()
+            && first.arguments.iter().all(named)
+        {
+            return Ok(());
+        }
+        let key = first.response_key();
+        let message = format!("Fields \"{key}\" conflict because they differ; use different aliases to fetch both.");
+        Err(Invalid::rule(message, [self.position(first), self.position(other)]))
+    }
+
+    fn arguments(&self, field: &Field) -> Result<Arguments, Invalid> {
+        let mut arguments = Vec::with_capacity(field.arguments.len());
+        for argument in &field.arguments {
+            let definition = field.definition.argument_by_name(&argument.name);
+            let place = Place {
+                expected: definition.map(|definition| &*definition.ty),
+                has_default: definition.is_some_and(|definition| definition.default_value.is_some()),
+            };
+            let positions = self.values.positions;
+            if let Some(value) = self.values.value(&argument.value, place)? {
+                let name = Positioned::new(Key::new(&argument.name), positions.of(argument.name.location()));
+                arguments.push((name, Positioned::new(value, positions.of(argument.value.location()))));
+            }
+        }
+        Ok(arguments)
+    }
+
+    fn position(&self, field: &Node<Field>) -> Pos {
+        self.values.positions.of(field.location())
+    }
+
+    fn visit(&mut self) -> Result<(), Invalid> {
+        let left = self.left.checked_sub(1);
+        self.left = left.ok_or(Invalid::TooMuch {
+            limit: Limit::Comparisons,
+            allowed: self.allowed,
+            actual: self.allowed + 1,
+        })?;
+        Ok(())
+    }
+}

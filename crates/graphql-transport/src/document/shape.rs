@@ -1,0 +1,289 @@
+//! Gives a response the shape of its operation.
+//!
+//! The executor orders fields by the time at which they are resolved, omits a failed field from its object, and sets an
+//! object to null if all its fields failed. The GraphQL specification (sections 6.3 and 6.4.4) requires other results.
+//! Fields have the order of the document. A failed field is null. If the field is non-null, the null moves up to the
+//! nearest enclosing value that is nullable.
+//!
+//! The types of the schema determine which values are nullable. Validation ensures that fields of different types with
+//! the same response key have the same nullability.
+
+use std::collections::HashMap;
+
+use async_graphql::{Name, PathSegment, Pos, Response, ServerError, Value};
+
+use crate::reply::{code, set_code};
+
+/// Merged selection of one object, in the order of the document.
+#[derive(Debug, Default)]
+pub(crate) struct Shape {
+    members: Vec<Member>,
+}
+
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) key: Name,
+    /// Positions at which the document selects the field.
+    pub(super) positions: Vec<Pos>,
+    /// Whether the field is selected on objects of every possible type.
+    pub(super) certain: bool,
+    /// Nullability of the field, then of each level of its lists. A level beyond the end is nullable.
+    pub(super) nullable: Vec<bool>,
+    pub(super) shape: Shape,
+}
+
+impl Shape {
+    /// Returns the shape of objects of one type.
+    pub(super) fn new(members: Vec<Member>) -> Self {
+        Self { members }
+    }
+
+    /// Returns the shape of objects that have one of several types.
+    pub(super) fn any_of(shapes: impl IntoIterator<Item = Self>) -> Self {
+        shapes.into_iter().reduce(Self::or).unwrap_or_default()
+    }
+
+    fn or(mut self, other: Self) -> Self {
+        let mut common = vec![false; self.members.len()];
+        let places = self.members.iter().enumerate().map(|(index, member)| (member.key.clone(), index));
+        let places: HashMap<Name, usize> = places.collect();
+        for mut member in other.members {
+            if let Some(&index) = places.get(&member.key) {
+                let known = &mut self.members[index];
+                known.positions.append(&mut member.positions);
+                known.certain &= member.certain;
+                known.shape = std::mem::take(&mut known.shape).or(member.shape);
+                common[index] = true;
+            } else {
+                self.members.push(Member { certain: false, ..member });
+                common.push(true);
+            }
+        }
+        for (member, common) in self.members.iter_mut().zip(common) {
+            member.certain &= common;
+        }
+        self
+    }
+
+    /// Gives a response this shape, and sets the code of errors of argument values.
+    pub(crate) fn restore(&self, response: &mut Response) {
+        for error in &mut response.errors {
+            if self.blames_an_argument(error) {
+                set_code(error, "GRAPHQL_VALIDATION_FAILED");
+            }
+            self.fill(&mut response.data, &error.path);
+        }
+        if !response.errors.is_empty() && !self.complete(&mut response.data) {
+            response.data = Value::Null;
+        }
+        self.order(&mut response.data);
+    }
+
+    fn member(&self, key: &str) -> Option<&Member> {
+        self.members.iter().find(|member| member.key.as_str() == key)
+    }
+
+    /// Returns whether an error without a code is about an argument's value, found just before the field ran. Such an
+    /// error is not located at its field, as a resolver's own error is.
+    fn blames_an_argument(&self, error: &ServerError) -> bool {
+        let mut keys = error.path.iter().filter_map(|segment| match segment {
+            PathSegment::Field(key) => Some(key.as_str()),
+            PathSegment::Index(_) => None,
+        });
+        let first = keys.next().and_then(|key| self.member(key));
+        let member = keys.try_fold(first, |member, key| Some(member?.shape.member(key)));
+        let place = error.locations.first();
+        let elsewhere = |member: &Member| place.is_some_and(|place| !member.positions.contains(place));
+        code(error).is_none() && error.source.is_none() && member.flatten().is_some_and(elsewhere)
+    }
+
+    /// Inserts null if the failed field at `path` was omitted.
+    fn fill(&self, value: &mut Value, path: &[PathSegment]) {
+        let Some((PathSegment::Field(key), mut rest)) = path.split_first() else {
+            return;
+        };
+        let Some(member) = self.member(key) else {
+            return;
+        };
+        if *value == Value::Null {
+            *value = Value::Object([].into_iter().collect());
+        }
+        let Value::Object(fields) = value else { return };
+        let mut value = fields.entry(member.key.clone()).or_insert(Value::Null);
+        while let Some((PathSegment::Index(index), beyond)) = rest.split_first() {
+            let Value::List(items) = value else { return };
+            let Some(item) = items.get_mut(*index) else {
+                return;
+            };
+            (value, rest) = (item, beyond);
+        }
+        member.shape.fill(value, rest);
+    }
+
+    /// Returns whether all fields of an object have allowed values. Inserts null for omitted fields first, because an
+    /// error without a path does not name the field that it caused to be omitted.
+    fn complete(&self, value: &mut Value) -> bool {
+        let Value::Object(fields) = value else {
+            return true;
+        };
+        self.members.iter().all(|member| {
+            if member.certain && !fields.contains_key(&member.key) {
+                fields.insert(member.key.clone(), Value::Null);
+            }
+            fields.get_mut(&member.key).is_none_or(|value| member.complete(value, 0))
+        })
+    }
+
+    /// Sorts the keys of an object, and of all objects inside it, into the order of the document.
+    fn order(&self, value: &mut Value) {
+        match value {
+            Value::List(items) => items.iter_mut().for_each(|item| self.order(item)),
+            Value::Object(fields) if !self.members.is_empty() => {
+                if !self.is_ordered(fields.keys()) {
+                    let place = |key: &Name| self.members.iter().position(|member| member.key == *key);
+                    fields.sort_by_cached_key(|key, _| place(key).unwrap_or(usize::MAX));
+                }
+                let mut members = self.members.iter();
+                for (key, value) in fields.iter_mut() {
+                    if let Some(member) = members.find(|member| member.key == *key) {
+                        member.shape.order(value);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn is_ordered<'a>(&self, mut keys: impl Iterator<Item = &'a Name>) -> bool {
+        let mut members = self.members.iter();
+        keys.all(|key| members.any(|member| member.key == *key))
+    }
+}
+
+impl Member {
+    /// Returns whether the value of a field, or of an element at a level of its lists, is allowed. Sets the value to
+    /// null first if a part of it is null but not nullable.
+    fn complete(&self, value: &mut Value, level: usize) -> bool {
+        let complete = match &mut *value {
+            Value::Null => false,
+            Value::List(items) => items.iter_mut().all(|item| self.complete(item, level + 1)),
+            value => self.shape.complete(value),
+        };
+        if !complete {
+            *value = Value::Null;
+        }
+        complete || self.nullable.get(level).copied().unwrap_or(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_graphql::Variables;
+    use serde_json::{Value as Json, json};
+
+    use super::super::{Selected, TypeSystem, check};
+    use super::*;
+    use crate::limits::Limits;
+
+    const SDL: &str = "
+        schema { query: Root }
+        type Root { maybe: Thing sure: Thing! list: [Thing!]! loose: [Thing] any: Any }
+        type Thing { name: String! note: String self: Thing! }
+        type Other { name: String thing: Thing! }
+        union Any = Thing | Other
+    ";
+
+    fn shape(query: &str, variables: Json) -> Shape {
+        let types = TypeSystem::from_sdl(SDL).unwrap();
+        let selected = Selected { query, operation: None };
+        let checked = check(selected, Variables::from_json(variables), &types, &Limits::default());
+        checked.unwrap().shape
+    }
+
+    fn restore(query: &str, data: Json, paths: &[Json]) -> Json {
+        restore_with(query, json!({}), data, paths)
+    }
+
+    fn restore_with(query: &str, variables: Json, data: Json, paths: &[Json]) -> Json {
+        let shape = shape(query, variables);
+        let mut response = Response::new(Value::from_json(data).unwrap());
+        response.errors = paths.iter().map(failed).collect();
+        shape.restore(&mut response);
+        response.data.into_json().unwrap()
+    }
+
+    fn failed(path: &Json) -> ServerError {
+        ServerError::new("", None).with_path(serde_json::from_value(path.clone()).unwrap())
+    }
+
+    #[test]
+    fn failed_nullable_field_is_null() {
+        let query = "{ maybe { name note } }";
+        let data = restore(query, json!({ "maybe": { "name": "a" } }), &[json!(["maybe", "note"])]);
+        assert_eq!(data, json!({ "maybe": { "name": "a", "note": null } }));
+        assert_eq!(restore("{ maybe { name } }", json!(null), &[json!(["maybe"])]), json!({ "maybe": null }));
+    }
+
+    #[test]
+    fn null_of_a_non_null_field_moves_up_to_the_nearest_nullable_value() {
+        let path = json!(["maybe", "self", "self", "name"]);
+        let query = "{ maybe { note self { note self { note name } } } }";
+        let data = json!({ "maybe": { "note": "a", "self": { "note": "b", "self": { "note": "c" } } } });
+        assert_eq!(restore(query, data, &[path]), json!({ "maybe": null }));
+        assert_eq!(restore("{ sure { name } }", json!({ "sure": null }), &[json!(["sure", "name"])]), json!(null));
+    }
+
+    #[test]
+    fn object_with_only_failed_nullable_fields_is_not_null() {
+        let data = restore("{ sure { note } }", json!({ "sure": null }), &[json!(["sure", "note"])]);
+        assert_eq!(data, json!({ "sure": { "note": null } }));
+        let both = [json!(["sure", "note"]), json!(["sure", "name"])];
+        assert_eq!(restore("{ sure { note name } }", json!({ "sure": null }), &both), json!(null));
+    }
+
+    #[test]
+    fn only_nullable_list_elements_are_null() {
+        let things = |key: &str| json!({ key: [{ "name": "a" }, null, { "name": "c" }] });
+        let loose = restore("{ loose { name } }", things("loose"), &[json!(["loose", 1, "name"])]);
+        assert_eq!(loose, things("loose"));
+        assert_eq!(restore("{ list { name } }", things("list"), &[json!(["list", 1, "name"])]), json!(null));
+    }
+
+    #[test]
+    fn key_of_several_types_has_the_fields_of_each_type() {
+        let query =
+            "{ any { ... on Thing { a: self { name } } ...other } } fragment other on Other { a: thing { note } }";
+        let data = json!({ "any": { "a": { "note": "x" } } });
+        assert_eq!(restore(query, data.clone(), &[json!([])]), data);
+        assert_eq!(
+            restore(query, json!({ "any": {} }), &[json!(["any", "a", "note"])]),
+            json!({ "any": { "a": { "note": null } } })
+        );
+    }
+
+    #[test]
+    fn field_omitted_by_an_error_without_path_is_restored() {
+        let data = || json!({ "maybe": { "a": "x" }, "sure": { "a": "x" } });
+        let restored = restore("{ maybe { a: name note } sure { a: name note } }", data(), &[json!([])]);
+        assert_eq!(restored, json!({ "maybe": { "a": "x", "note": null }, "sure": { "a": "x", "note": null } }));
+        let restored = restore("{ maybe { a: name name } sure { a: name } }", data(), &[json!([])]);
+        assert_eq!(restored, json!({ "maybe": null, "sure": { "a": "x" } }));
+        // Fields that are skipped, or that the type does not have, stay absent.
+        let query = "query ($b: Boolean!) { sure { a: name name @skip(if: $b) } any { ... on Other { name } } }";
+        let data = json!({ "sure": { "a": "x" }, "any": {} });
+        assert_eq!(restore_with(query, json!({ "b": true }), data.clone(), &[json!([])]), data);
+    }
+
+    #[test]
+    fn keys_have_the_order_of_the_document() {
+        let query = "{ list { b: name ...f a: name } } fragment f on Thing { self { y: name x: name } }";
+        let thing = r#"{"a":"1","self":{"x":"2","y":"3"},"b":"4"}"#;
+        let data = restore(query, serde_json::from_str(&format!(r#"{{"list":[{thing},{thing}]}}"#)).unwrap(), &[]);
+        assert_eq!(data, serde_json::from_str::<Json>(&format!(r#"{{"list":[{thing},{thing}]}}"#)).unwrap());
+        let value = Value::from_json(data).unwrap();
+        let expected = r#"{b: "4",self: {y: "3",x: "2"},a: "1"}"#;
+        let mut response = Response::new(value);
+        shape(query, json!({})).restore(&mut response);
+        assert_eq!(response.data.to_string().replace(", ", ","), format!("{{list: [{expected},{expected}]}}"));
+    }
+}

@@ -1,0 +1,203 @@
+//! Converts values in a document to values of the executor.
+//!
+//! Validation has compared each value with the expected type. This module checks the rest: repeated keys, `@oneOf`
+//! input objects, variables inside lists and objects, and numbers that no number type can represent.
+
+use std::collections::HashSet;
+
+use apollo_compiler::ast::{Document, Type, Value as Written, VariableDefinition};
+use apollo_compiler::schema::{ExtendedType, InputObjectType};
+use apollo_compiler::{Node, Schema};
+use async_graphql::{Name, Value, Variables};
+use async_graphql_value::Value as Literal;
+
+use super::places;
+use super::positions::Positions;
+use crate::invalid::Invalid;
+use plain_json as json;
+
+/// The values of one operation's arguments.
+pub(super) struct Values<'a> {
+    pub(super) syntax: &'a Document,
+    pub(super) schema: &'a Schema,
+    pub(super) definitions: &'a [Node<VariableDefinition>],
+    /// The values of the variables, coerced.
+    pub(super) variables: &'a Variables,
+    pub(super) positions: &'a Positions<'a>,
+}
+
+impl Values<'_> {
+    /// Returns the value of an argument or input field. Returns `None` for a variable without a value: the argument
+    /// then counts as absent (GraphQL specification, section 6.4.1).
+    ///
+    /// Recursive. The depth is bounded because the lexer limits the depth of brackets.
+    pub(super) fn value(&self, written: &Node<Written>, place: Place<'_>) -> Result<Option<Literal>, Invalid> {
+        Ok(Some(match &**written {
+            Written::Null => Literal::Null,
+            Written::Enum(name) => Literal::Enum(Name::new(name)),
+            Written::String(text) => Literal::String(text.clone()),
+            Written::Boolean(value) => Literal::Boolean(*value),
+            Written::Int(number) => Literal::Number(self.number(written, number.as_str())?),
+            Written::Float(number) => Literal::Number(self.number(written, number.as_str())?),
+            Written::Variable(name) => return self.variable(written, name, place),
+            Written::List(items) => {
+                let list = place.expected.filter(|expected| expected.is_list());
+                let item = Place { expected: list.map(Type::item_type), has_default: false };
+                let items = items.iter().map(|value| Ok(self.value(value, item)?.unwrap_or(Literal::Null)));
+                Literal::List(items.collect::<Result<_, Invalid>>()?)
+            }
+            Written::Object(fields) => self.object(written, fields, place)?,
+        }))
+    }
+
+    fn object(
+        &self,
+        written: &Node<Written>,
+        fields: &[(apollo_compiler::Name, Node<Written>)],
+        place: Place<'_>,
+    ) -> Result<Literal, Invalid> {
+        let definition = place.expected.and_then(|expected| match self.schema.types.get(expected.inner_named_type()) {
+            Some(ExtendedType::InputObject(definition)) => Some(definition),
+            _ => None,
+        });
+        let mut seen = HashSet::new();
+        let mut object = Vec::with_capacity(fields.len());
+        for (key, value) in fields {
+            if !seen.insert(key.as_str()) {
+                return Err(self.refuse(value, format!("Input field \"{key}\" is given more than once.")));
+            }
+            let field = definition.and_then(|definition| definition.fields.get(key));
+            let place = Place {
+                expected: field.map(|field| &*field.ty),
+                has_default: field.is_some_and(|field| field.default_value.is_some()),
+            };
+            if let Some(value) = self.value(value, place)? {
+                object.push((Name::new(key), value));
+            }
+        }
+        if let Some(one_of) = definition.map(|definition| OneOf::new(definition)) {
+            let null = |value: &Literal| match value {
+                Literal::Null => true,
+                Literal::Variable(name) => self.variables.get(name) == Some(&Value::Null),
+                _ => false,
+            };
+            if !one_of.holds(object.len(), object.iter().any(|(_, value)| null(value))) {
+                return Err(self.refuse(written, format!("The input {}", one_of.reason())));
+            }
+        }
+        Ok(Literal::Object(object.into_iter().collect()))
+    }
+
+    /// Checks a variable that is used as a value (GraphQL specification, section 5.8.5) and returns a reference to it.
+    fn variable(
+        &self,
+        written: &Node<Written>,
+        name: &apollo_compiler::Name,
+        place: Place<'_>,
+    ) -> Result<Option<Literal>, Invalid> {
+        let definition = self.definitions.iter().find(|definition| definition.name == *name);
+        let Some(definition) = definition else {
+            return Err(self.refuse(written, format!("Variable \"${name}\" is not defined.")));
+        };
+        if let Some(expected) = place.expected {
+            if !Self::is_allowed(definition, expected, place.has_default) {
+                let message = format!("Variable \"${name}\" of type \"{}\" is used as \"{expected}\".", definition.ty);
+                return Err(self.refuse(written, message));
+            }
+            if expected.is_non_null() && self.variables.get(name.as_str()) == Some(&Value::Null) {
+                let message = format!("Variable \"${name}\" is null where \"{expected}\" is expected.");
+                return Err(self.refuse(written, message));
+            }
+        }
+        Ok(self.variables.contains_key(name.as_str()).then(|| Literal::Variable(Name::new(name))))
+    }
+
+    fn is_allowed(definition: &VariableDefinition, expected: &Type, has_default: bool) -> bool {
+        let own = &*definition.ty;
+        if expected.is_non_null() && !own.is_non_null() {
+            let default = definition.default_value.as_ref().is_some_and(|default| !default.is_null());
+            return (default || has_default) && own.is_assignable_to(&expected.clone().nullable());
+        }
+        own.is_assignable_to(expected)
+    }
+
+    fn number(&self, written: &Node<Written>, text: &str) -> Result<serde_json::Number, Invalid> {
+        number(text).ok_or_else(|| {
+            self.refuse(written, "A 64-bit float can't represent the number; send it as a string.".to_owned())
+        })
+    }
+
+    fn refuse(&self, written: &Node<Written>, message: String) -> Invalid {
+        let argument = written.location().and_then(|span| places::argument(self.syntax, span.offset()));
+        let message = argument.map(|path| format!("Argument \"{path}\": {message}")).unwrap_or(message);
+        Invalid::rule(message, [self.positions.of(written.location())])
+    }
+}
+
+/// Argument, input field or list element that gets a value.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place<'a> {
+    /// The expected type; `None` inside a scalar that takes any value.
+    pub(super) expected: Option<&'a Type>,
+    /// Whether the argument or input field has a default value.
+    pub(super) has_default: bool,
+}
+
+/// The `@oneOf` rule of an input object: exactly one field must be given (GraphQL specification, section 3.10.1).
+pub(super) struct OneOf<'a> {
+    definition: &'a InputObjectType,
+    required: bool,
+}
+
+impl<'a> OneOf<'a> {
+    pub(super) fn new(definition: &'a InputObjectType) -> Self {
+        Self { definition, required: definition.directives.has("oneOf") }
+    }
+
+    pub(super) fn holds(&self, fields: usize, any_null: bool) -> bool {
+        !self.required || (fields == 1 && !any_null)
+    }
+
+    pub(super) fn reason(&self) -> String {
+        format!("of type \"{}\" needs exactly one field, and not null.", self.definition.name)
+    }
+}
+
+/// Returns a constant value, such as a default; `None` if it contains a variable or a number that is out of range.
+pub(super) fn constant(written: &Written) -> Option<Value> {
+    Some(match written {
+        Written::Null => Value::Null,
+        Written::Enum(name) => Value::Enum(Name::new(name)),
+        Written::String(text) => Value::String(text.clone()),
+        Written::Boolean(value) => Value::Boolean(*value),
+        Written::Int(text) => Value::Number(number(text.as_str())?),
+        Written::Float(text) => Value::Number(number(text.as_str())?),
+        Written::Variable(_) => return None,
+        Written::List(items) => Value::List(items.iter().map(|item| constant(item)).collect::<Option<_>>()?),
+        Written::Object(fields) => {
+            let fields = fields.iter().map(|(key, value)| Some((Name::new(key), constant(value)?)));
+            Value::Object(fields.collect::<Option<_>>()?)
+        }
+    })
+}
+
+/// Returns whether two values are equal. The order of the fields of an object does not matter.
+pub(super) fn same(one: &Written, other: &Written) -> bool {
+    match (one, other) {
+        (Written::List(one), Written::List(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same(one, other))
+        }
+        (Written::Object(one), Written::Object(other)) => {
+            one.len() == other.len()
+                && one.iter().all(|(key, value)| {
+                    let known = other.iter().find(|(known, _)| known == key);
+                    known.is_some_and(|(_, known)| same(known, value))
+                })
+        }
+        (one, other) => one == other,
+    }
+}
+
+fn number(text: &str) -> Option<serde_json::Number> {
+    text.parse().ok().filter(|_| json::is_kept(text))
+}

@@ -1,0 +1,164 @@
+//! Reasons an HTTP request is refused before its operation is checked, with the response to the client.
+//!
+//! Each has its own HTTP status, under either media type. An error in the operation itself is an
+//! [`Invalid`](super::Invalid) and is part of the GraphQL response.
+
+use async_graphql::ParseRequestError;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+use super::admission::Refusal;
+use super::callers::Resource;
+use super::invalid::Invalid;
+use super::media::Media;
+use super::reply::Reply;
+use plain_json::Flaw;
+
+/// A refused HTTP request.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Fault {
+    #[error("The body is limited to {limit} bytes; split the request.")]
+    BodyTooLarge { limit: usize },
+    #[error("The body is limited to {limit} JSON values; split the request.")]
+    BodyTooRich { limit: usize },
+    #[error("The body took too long to arrive.")]
+    BodyTooSlow,
+    #[error("The body ended before it was complete.")]
+    BodyBroken,
+    #[error("Send the operation as content-type application/json, in UTF-8 and without content-encoding.")]
+    ContentType,
+    #[error("Accept {offered}.")]
+    NotAcceptable { offered: &'static str },
+    #[error("The request could not be read: {0}")]
+    Malformed(String),
+    #[error("{0}.")]
+    Unholdable(#[from] Flaw),
+    #[error("Batches are not supported; send one operation per request.")]
+    Batch,
+    #[error("Only queries run over GET; send mutations by POST.")]
+    MutationOverGet,
+    #[error("This endpoint takes GET and POST.")]
+    Method,
+    #[error(
+        "Subscriptions run over WebSocket (graphql-transport-ws), as server-sent events at /graphql/stream, or with the header \
+         Accept: multipart/mixed;subscriptionSpec=1.0"
+    )]
+    SubscriptionOverHttp,
+    #[error("Pages of this origin may not use this server; add it to the allowed origins.")]
+    CrossSite,
+    #[error("The server is not addressed by this host name; add it to the allowed hosts, or use another name.")]
+    Host,
+    #[error("{0}")]
+    Refused(#[from] Refusal),
+    #[error("This server is shutting down; connect to another replica.")]
+    Closing,
+    #[error("The server is at its limit of {}, in total or for this caller; try again later.", .0.limit())]
+    Overloaded(Resource),
+    #[error("This is not a valid WebSocket handshake.")]
+    Handshake,
+}
+
+/// Code of a request that is refused because a resource of the server, or the caller's share of it, is used up.
+const OVERLOADED: &str = "OVERLOADED";
+
+impl From<Resource> for Fault {
+    fn from(resource: Resource) -> Self {
+        Self::Overloaded(resource)
+    }
+}
+
+impl Fault {
+    pub(super) fn status(&self) -> StatusCode {
+        match self {
+            Self::BodyTooLarge { .. } | Self::BodyTooRich { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::BodyTooSlow => StatusCode::REQUEST_TIMEOUT,
+            Self::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::NotAcceptable { .. } => StatusCode::NOT_ACCEPTABLE,
+            Self::MutationOverGet | Self::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Self::CrossSite | Self::Host | Self::Refused(Refusal::Forbidden) => StatusCode::FORBIDDEN,
+            Self::Refused(Refusal::Unauthenticated) => StatusCode::UNAUTHORIZED,
+            Self::Closing | Self::Overloaded(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::BodyBroken
+            | Self::Malformed(_)
+            | Self::Unholdable(_)
+            | Self::Batch
+            | Self::SubscriptionOverHttp
+            | Self::Handshake => StatusCode::BAD_REQUEST,
+        }
+    }
+
+    pub(super) fn code(&self) -> &'static str {
+        match self {
+            Self::BodyTooLarge { .. } | Self::BodyTooRich { .. } => "LIMIT_EXCEEDED",
+            Self::Overloaded(_) => OVERLOADED,
+            Self::BodyTooSlow => "TIMEOUT",
+            Self::CrossSite | Self::Host => "FORBIDDEN",
+            Self::Refused(refusal) => refusal.code(),
+            Self::Closing => "SHUTTING_DOWN",
+            Self::Unholdable(_) => "INVALID_INPUT",
+            _ => "BAD_REQUEST",
+        }
+    }
+
+    /// Returns the name of the exceeded limit, which is the name of its field in [`super::Limits`].
+    pub(super) fn limit(&self) -> Option<&'static str> {
+        match self {
+            Self::BodyTooLarge { .. } => Some("body_bytes"),
+            Self::BodyTooRich { .. } => Some("json_values"),
+            Self::Overloaded(resource) => Some(resource.limit()),
+            _ => None,
+        }
+    }
+
+    /// Returns a GraphQL response with this error.
+    pub(super) fn reply(&self) -> Reply {
+        match self {
+            Self::Unholdable(flaw) => Invalid::Unholdable(flaw.clone()).into(),
+            _ => Reply::fault(self.code(), self.to_string()),
+        }
+    }
+
+    /// Returns the HTTP response in a media type.
+    pub(super) fn respond(&self, media: Media) -> Response {
+        let body = self.reply().to_json();
+        let mut response = (self.status(), [(header::CONTENT_TYPE, media.content_type())], body).into_response();
+        if let Some((name, value)) = self.header() {
+            response.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
+        response
+    }
+
+    fn header(&self) -> Option<(header::HeaderName, &'static str)> {
+        match self {
+            Self::MutationOverGet => Some((header::ALLOW, "POST")),
+            Self::Method => Some((header::ALLOW, "GET, POST")),
+            Self::Refused(Refusal::Unauthenticated) => Some((header::WWW_AUTHENTICATE, "Bearer")),
+            Self::Closing | Self::Overloaded(_) => Some((header::RETRY_AFTER, "1")),
+            // The rest of the body is not read.
+            Self::BodyTooLarge { .. } | Self::BodyTooSlow | Self::BodyBroken => Some((header::CONNECTION, "close")),
+            _ => None,
+        }
+    }
+}
+
+/// Converts an error of async-graphql-axum's extractor.
+impl From<ParseRequestError> for Fault {
+    fn from(error: ParseRequestError) -> Self {
+        match error {
+            ParseRequestError::UnsupportedBatch => Self::Batch,
+            other => Self::Malformed(other.to_string()),
+        }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        Fault::from(self).into_response()
+    }
+}
+
+impl IntoResponse for Fault {
+    fn into_response(self) -> Response {
+        self.respond(Media::Json)
+    }
+}
