@@ -19,10 +19,10 @@ pub mod app;
 pub mod auth;
 pub mod commands;
 pub mod config;
+pub mod feed;
 pub mod graphql;
+pub mod runtime;
 pub mod service;
-pub mod stream;
-pub mod supervisor;
+
 pub mod tasks;
-pub mod telemetry;
 pub mod web;

@@ -6,15 +6,15 @@ use metrics_exporter_prometheus::PrometheusHandle;
 
 use super::retention_of;
 use crate::config::Config;
+use crate::feed::publish::tailer::{TailSettings, Tailer};
+use crate::feed::wake_ups;
 use crate::graphql::schema::Services;
-use crate::service::wake::Wakes;
-use crate::stream::tailer::{TailSettings, Tailer};
-use crate::stream::wake;
-use crate::supervisor::Supervisor;
+use crate::runtime::supervisor::Supervisor;
+use crate::runtime::telemetry;
+use crate::runtime::wake::WakeUps;
 use crate::tasks::projector::Projector;
 use crate::tasks::relay::Relay;
 use crate::tasks::{dedup_purge, dedup_sweeper, machine_lease, outbox_purge, partitions, prober, retention};
-use crate::telemetry;
 use graphql_transport::listener::Tls;
 
 /// Starts the housekeeping tasks, the probers and the renewal of the machine id's lease.
@@ -52,7 +52,7 @@ pub(super) fn start_traffic(
     supervisor: &mut Supervisor,
     services: &Services,
     client: &async_nats::Client,
-    wakes: &Wakes,
+    wake_ups: &WakeUps,
     config: &Config,
 ) {
     for shard in services.outbox.shards() {
@@ -60,7 +60,7 @@ pub(super) fn start_traffic(
             supervisor.start("live feed", quiet(hub.clone().run(shard, supervisor.soft())));
         }
         if config.outbox_relay {
-            let relay = Relay::new(shard, services.outbox.clone(), wakes.clone(), client.clone());
+            let relay = Relay::new(shard, services.outbox.clone(), wake_ups.clone(), client.clone());
             supervisor.start("outbox relay", quiet(relay.run(supervisor.soft())));
         }
         if config.projector {
@@ -69,7 +69,7 @@ pub(super) fn start_traffic(
         }
     }
     if let Some(settings) = config.event_stream {
-        start_tailers(supervisor, services, client, wakes, settings);
+        start_tailers(supervisor, services, client, wake_ups, settings);
     }
 }
 
@@ -77,11 +77,11 @@ fn start_tailers(
     supervisor: &mut Supervisor,
     services: &Services,
     client: &async_nats::Client,
-    local: &Wakes,
+    local: &WakeUps,
     settings: TailSettings,
 ) {
     let databases = services.executions.databases();
-    let remote = Wakes::new(databases.shards().len());
+    let remote = WakeUps::new(databases.shards().len());
     for (database, shard) in databases.shards().iter().zip(0..) {
         let tailer = Tailer {
             shard,
@@ -94,7 +94,7 @@ fn start_tailers(
         };
         supervisor.start("tailer", quiet(tailer.run(supervisor.soft())));
     }
-    let (soft, listening) = (supervisor.soft(), wake::listen(client.clone(), remote));
+    let (soft, listening) = (supervisor.soft(), wake_ups::listen(client.clone(), remote));
     supervisor.start("wake hints", async move { soft.run_until_cancelled(listening).await.unwrap_or(Ok(())) });
 }
 

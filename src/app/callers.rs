@@ -13,8 +13,8 @@ use crate::auth::principal::{Capability, Principal};
 use crate::auth::tokens::Tokens;
 use crate::auth::{Authenticator, Grant};
 use crate::config::AuthSettings;
-use crate::service::clock;
-use crate::supervisor::Supervisor;
+use crate::runtime::clock;
+use crate::runtime::supervisor::Supervisor;
 use graphql_transport::{Admit, Admitted, Caller, Permits, Prepare, Refusal};
 
 /// Longest remaining lifetime of a token that gets a timer: no connection lasts longer.

@@ -2,8 +2,8 @@
 
 use crate::auth::oidc::BadProvider;
 use crate::auth::tokens::TokenFileError;
+use crate::runtime::supervisor::EndedEarly;
 use crate::service::error::ServiceError;
-use crate::supervisor::EndedEarly;
 use graphql_transport::listener::CertificateError;
 use noetl_domain::shard::BadShardMap;
 use noetl_storage::error::{DatabaseName, StorageError};

@@ -7,7 +7,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use super::background;
 use super::error::AppError;
 use crate::config::{ConnectionSettings, TlsSettings};
-use crate::supervisor::{Patience, Supervisor};
+use crate::runtime::supervisor::{Patience, Supervisor};
 use graphql_transport::Limits;
 use graphql_transport::listener::{CertificateFiles, Listener, Tls};
 use noetl_domain::page::DEFAULT_PAGE;

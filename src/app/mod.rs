@@ -23,9 +23,13 @@ use tower_http::catch_panic::CatchPanicLayer;
 use uuid::Uuid;
 
 use crate::config::Config;
+use crate::feed::read::hub::Hub;
 use crate::graphql::batching::Batching;
 use crate::graphql::mutation;
 use crate::graphql::schema::{self, EdgeLimits, Replica, Services};
+use crate::runtime::supervisor::{EndedEarly, Patience, Signals, Supervisor};
+use crate::runtime::wake::WakeUps;
+use crate::runtime::{clock, crash_point};
 use crate::service::catalog::Catalog;
 use crate::service::executions::Executions;
 use crate::service::ids::{Ids, LEASE};
@@ -34,10 +38,6 @@ use crate::service::outbox::Outbox;
 use crate::service::projections::Projections;
 use crate::service::retention::Retention;
 use crate::service::subscriptions::Subscriptions;
-use crate::service::wake::Wakes;
-use crate::service::{clock, fault};
-use crate::stream::hub::Hub;
-use crate::supervisor::{EndedEarly, Patience, Signals, Supervisor};
 use crate::tasks::maintain;
 use crate::web::assets;
 use crate::web::health::{self, OutboxBacklog, Probes, Readiness, Terms};
@@ -57,11 +57,11 @@ pub async fn maintain(config: &Config, tell: impl FnMut(maintain::Done)) -> Resu
     let databases = connect(settings, 4).await?;
     // Takes any machine id, because a running server may hold the configured one.
     let ids = Arc::new(lease(&databases, Uuid::new_v4(), None).await?);
-    let wakes = Wakes::new(databases.shards().len());
+    let wake_ups = WakeUps::new(databases.shards().len());
     let catalog = Catalog::new(Arc::clone(databases.cluster()), Arc::clone(&ids));
-    let subscriptions = Subscriptions::new(databases.clone(), Arc::clone(&ids), catalog.clone(), wakes.clone());
-    let outbox = Outbox::new(databases.clone(), wakes.clone(), config.housekeeping.outbox_retention);
-    let executions = Executions::new(databases, Arc::clone(&ids), catalog, wakes);
+    let subscriptions = Subscriptions::new(databases.clone(), Arc::clone(&ids), catalog.clone(), wake_ups.clone());
+    let outbox = Outbox::new(databases.clone(), wake_ups.clone(), config.housekeeping.outbox_retention);
+    let executions = Executions::new(databases, Arc::clone(&ids), catalog, wake_ups);
     maintain::once(&executions, &subscriptions, &outbox, retention_of(config), tell).await;
     Ok(ids.release().await?)
 }
@@ -88,7 +88,7 @@ impl App {
     #[expect(clippy::disallowed_methods, reason = "a process gets its identity here")]
     pub async fn start(config: &Config, metrics: PrometheusHandle) -> Result<Self, AppError> {
         if let Some(point) = config.process.fault_point.clone() {
-            fault::arm(point);
+            crash_point::arm(point);
         }
         let tls = listener::tls(config.connections.tls.as_ref()).await?;
         let settings = config.databases.as_ref().ok_or(AppError::NoDatabases)?;
@@ -111,14 +111,14 @@ impl App {
             broker if broker.addresses.is_empty() => None,
             broker => Some(broker::connect(broker, &replica.name).await?),
         };
-        let wakes = Wakes::new(databases.shards().len());
-        let outbox = Outbox::new(databases.clone(), wakes.clone(), config.housekeeping.outbox_retention);
-        let services = services(databases, ids, &wakes, (client.clone(), outbox), replica);
+        let wake_ups = WakeUps::new(databases.shards().len());
+        let outbox = Outbox::new(databases.clone(), wake_ups.clone(), config.housekeeping.outbox_retention);
+        let services = services(databases, ids, &wake_ups, (client.clone(), outbox), replica);
         let mut supervisor = Supervisor::default();
         background::start_housekeeping(&mut supervisor, &services, config);
         background::start_upkeep(&mut supervisor, metrics.clone());
         if let Some(client) = &client {
-            background::start_traffic(&mut supervisor, &services, client, &wakes, config);
+            background::start_traffic(&mut supervisor, &services, client, &wake_ups, config);
         }
         let connections = TaskTracker::new();
         let admit = callers::admission(&config.auth, &mut supervisor)?;
@@ -195,17 +195,17 @@ async fn lease(databases: &Databases, owner: Uuid, pinned: Option<u16>) -> Resul
 fn services(
     databases: Databases,
     ids: Arc<Ids>,
-    wakes: &Wakes,
+    wake_ups: &WakeUps,
     (client, outbox): (Option<async_nats::Client>, Outbox),
     replica: Replica,
 ) -> Services {
     let catalog = Catalog::new(Arc::clone(databases.cluster()), Arc::clone(&ids));
     let hub = client.map(|client| Hub::new(client, databases.clone()));
     Services {
-        subscriptions: Subscriptions::new(databases.clone(), Arc::clone(&ids), catalog.clone(), wakes.clone()),
+        subscriptions: Subscriptions::new(databases.clone(), Arc::clone(&ids), catalog.clone(), wake_ups.clone()),
         projections: Projections::new(databases.clone()),
-        ingest: Ingest::new(databases.clone(), wakes.clone()),
-        executions: Executions::new(databases, Arc::clone(&ids), catalog.clone(), wakes.clone()),
+        ingest: Ingest::new(databases.clone(), wake_ups.clone()),
+        executions: Executions::new(databases, Arc::clone(&ids), catalog.clone(), wake_ups.clone()),
         catalog,
         outbox,
         hub,

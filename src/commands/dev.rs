@@ -9,10 +9,10 @@ use tokio::net::TcpListener;
 use super::Failure;
 use crate::app::{self, App};
 use crate::config::{Config, Needs, Sources};
+use crate::runtime::supervisor::{EndedEarly, Interrupted, Signals};
+use crate::runtime::telemetry;
 use crate::service::catalog::Registration;
 use crate::service::error::ServiceError;
-use crate::supervisor::{EndedEarly, Interrupted, Signals};
-use crate::telemetry;
 use noetl_local::{LocalOptions, LocalServers};
 
 /// Path and content of the sample catalog.

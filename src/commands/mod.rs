@@ -14,8 +14,8 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use crate::app::{self, App, AppError};
 use crate::config::{Config, ConfigError, Needs, Sources};
 use crate::graphql::schema;
-use crate::supervisor::{EndedEarly, Interrupted, Signals};
-use crate::telemetry::{self, Telemetry, TelemetryError};
+use crate::runtime::supervisor::{EndedEarly, Interrupted, Signals};
+use crate::runtime::telemetry::{self, Telemetry, TelemetryError};
 use noetl_local::LocalError;
 
 /// The GraphQL control plane of NoETL.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_nats::ServerAddr;
 
 use super::reader::Reader;
-use crate::stream::publisher::StreamSettings;
-use crate::stream::tailer::TailSettings;
+use crate::feed::publish::publisher::StreamSettings;
+use crate::feed::publish::tailer::TailSettings;
 
 pub(super) const NAMES: [&str; 10] = [
     "NOETL_NATS_URL",

@@ -22,7 +22,7 @@ mod telemetry;
 
 use std::collections::BTreeMap;
 
-use crate::stream::tailer::TailSettings;
+use crate::feed::publish::tailer::TailSettings;
 use graphql_transport::trusted::Trusted;
 use reader::Reader;
 

@@ -13,6 +13,7 @@ use super::live::rendered::Rendered;
 use super::live::status::LatestStatus;
 use super::mutation::Mutation;
 use super::query::Query;
+use crate::feed::read::hub::Hub;
 use crate::service::catalog::Catalog;
 use crate::service::executions::Executions;
 use crate::service::ids::Ids;
@@ -20,7 +21,6 @@ use crate::service::ingest::Ingest;
 use crate::service::outbox::Outbox;
 use crate::service::projections::Projections;
 use crate::service::subscriptions::Subscriptions;
-use crate::stream::hub::Hub;
 use noetl_storage::budget::BudgetLimits;
 
 /// The executable schema.

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
-use super::clock;
 use super::error::{NoIdReason, ServiceError};
+use crate::runtime::clock;
 use noetl_domain::ids::{Id, NoId, Snowflakes};
 use noetl_storage::machines::{self, Grant};
 use noetl_storage::pools::Database;

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use futures::future::join_all;
 
 use super::error::{Rejection, ServiceError};
-use super::fault;
 use super::shards::{by_shard, rows_by_ids};
+use crate::runtime::crash_point;
 use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::workflow::End;
@@ -128,7 +128,7 @@ async fn advance_each(shard: &Database, ids: &[Id]) -> Advances {
 async fn advance(shard: &Database, ids: &[Id]) -> Result<Advances, StorageError> {
     let ids: Vec<i64> = ids.iter().map(|id| id.get()).collect();
     let found = read(shard, &ids).await?;
-    fault::reach("advance.read");
+    crash_point::reach("advance.read");
     let mut advances: Advances = found.iter().map(|one| (one.execution_id, outcome(one))).collect();
     let stale = |one: &Projected| one.projection.is_execution() && (one.folded > 0 || one.snapshot.is_none());
     let stale: Vec<Projected> = found.into_iter().filter(stale).collect();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::Turns;
-use crate::service::clock;
+use crate::runtime::clock;
 use noetl_domain::quarter::Quarter;
 use noetl_storage::error::StorageError;
 use noetl_storage::partitions::{self, Ensured};

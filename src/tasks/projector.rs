@@ -16,9 +16,9 @@ use serde::Deserialize;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::service::fault;
+use crate::feed::wire::names;
+use crate::runtime::crash_point;
 use crate::service::projections::{Advances, Projections};
-use crate::stream::names;
 use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
 use plain_json::{self as json, Typed};
@@ -152,9 +152,9 @@ impl Projector {
 
     async fn project(&self, told: Vec<Told>) -> Result<(), BoxError> {
         let ids: BTreeSet<Id> = told.iter().filter_map(|one| one.execution).collect();
-        fault::reach("projector.taken");
+        crash_point::reach("projector.taken");
         let advances = if ids.is_empty() { Advances::new() } else { self.projections.advance(ids).await? };
-        fault::reach("projector.advanced");
+        crash_point::reach("projector.advanced");
         if let Some(last) = told.last() {
             let shard = self.shard.to_string();
             #[expect(clippy::cast_precision_loss, reason = "a gauge")]

@@ -162,9 +162,11 @@ async fn malformed_cursors_and_ids_are_refused_by_field() {
     let listed = server.data("{ catalogEntries(first: 1) { pageInfo { endCursor } } }", Value::Null).await;
     let foreign = listed["catalogEntries"]["pageInfo"]["endCursor"].as_str().unwrap();
     let truncated = &reader.cursor[..reader.cursor.len() - 2];
-    let more_shards =
-        noetl_graphql::stream::cursor::StreamCursor(vec![noetl_graphql::stream::cursor::Position::default(); 3])
-            .to_text();
+    let more_shards = noetl_graphql::feed::wire::cursor::StreamCursor(vec![
+            noetl_graphql::feed::wire::cursor::Position::default();
+            3
+        ])
+    .to_text();
     for cursor in ["", "x", "ünsinn", foreign, truncated, &more_shards, &"A".repeat(100_000)] {
         let error = refused(&server, json!({ "start": { "after": cursor } })).await;
         assert_eq!(error["extensions"]["code"], "INVALID_INPUT", "{cursor}: {error}");

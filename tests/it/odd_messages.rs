@@ -2,7 +2,7 @@
 
 use async_nats::HeaderMap;
 use async_nats::jetstream::{self, stream::Config};
-use noetl_graphql::stream::envelope::Mark;
+use noetl_graphql::feed::wire::envelope::Mark;
 use serde_json::{Value, json};
 
 use crate::common::feed::Reader;
@@ -83,7 +83,7 @@ async fn foreign_messages_around_a_new_epoch_hide_no_event() {
     }
     assert!(reader.until_seen([(5, 20)]).await, "the feed ended");
     let mut back = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
-    back.cursor = noetl_graphql::stream::cursor::StreamCursor(vec![noetl_graphql::stream::cursor::Position {
+    back.cursor = noetl_graphql::feed::wire::cursor::StreamCursor(vec![noetl_graphql::feed::wire::cursor::Position {
         epoch: 1,
         sequence: 30,
     }])

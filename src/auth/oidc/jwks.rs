@@ -126,7 +126,7 @@ impl Jwks {
                         %error,
                         "the provider's keys can't be fetched; known keys stay valid"
                     );
-                    // Wakes the tasks that wait for this fetch.
+                    // WakeUps the tasks that wait for this fetch.
                     self.keys.send_modify(|_| ());
                 }
             }

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use super::api::{Api, ApiError, Run};
 use super::script::{self, Draft, Luck};
 use super::{Outcome, patiently};
-use crate::service::clock;
+use crate::runtime::clock;
 use noetl_domain::ids::{Id, NoId, Snowflakes};
 
 /// Intervals, in executions, at which one has retried failures (`MIXED`) or fails (`BAD`).

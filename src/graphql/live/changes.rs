@@ -12,11 +12,11 @@ use futures::{Stream, StreamExt, TryStreamExt};
 
 use super::timed::in_time;
 use super::{broken, wait_for_place};
+use crate::feed::read::hub::Hub;
+use crate::feed::read::reader::{self, GapReason, Item, Start};
 use crate::graphql::errors::{fault, shard_unavailable};
 use crate::service::fan_out::Listing;
 use crate::service::subscriptions::Subscriptions;
-use crate::stream::hub::Hub;
-use crate::stream::reader::{self, GapReason, Item, Start};
 use noetl_domain::event::{Event, EventFilter};
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::{Action, REGISTERED};

@@ -8,11 +8,11 @@ use futures::{FutureExt, Stream, StreamExt, TryStreamExt};
 
 use super::timed::in_time;
 use super::{broken, wait_for_place};
+use crate::feed::read::hub::Hub;
+use crate::feed::read::reader::{self, Item, Start};
 use crate::graphql::errors::fault;
 use crate::service::error::Rejection;
 use crate::service::executions::Executions;
-use crate::stream::hub::Hub;
-use crate::stream::reader::{self, Item, Start};
 use noetl_domain::event::EventFilter;
 use noetl_domain::ids::Id;
 use noetl_storage::executions::ExecutionRow;

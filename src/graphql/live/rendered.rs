@@ -16,9 +16,9 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use crate::auth::principal::{Capabilities, Principal};
+use crate::feed::read::reader::Item;
+use crate::feed::wire::cursor::StreamCursor;
 use crate::graphql::types::feed::EventStreamItem;
-use crate::stream::cursor::StreamCursor;
-use crate::stream::reader::Item;
 use noetl_domain::shard::ShardIndex;
 use plain_json::Written;
 
@@ -202,7 +202,7 @@ mod tests {
     }
 
     fn key(number: u64) -> Key {
-        let cursor = StreamCursor(vec![crate::stream::cursor::Position { epoch: 1, sequence: number }]);
+        let cursor = StreamCursor(vec![crate::feed::wire::cursor::Position { epoch: 1, sequence: number }]);
         let audience = Audience::of(selection("{ a }", &Variables::default()), &Principal::local());
         Key { audience, shard: 0, partial: false, cursor }
     }

@@ -13,7 +13,7 @@ use crate::graphql::query::health;
 use crate::graphql::schema::Services;
 use crate::graphql::types::outbox::OutboxStats;
 use crate::graphql::types::server::SystemStatus;
-use crate::service::clock;
+use crate::runtime::clock;
 use crate::service::error::Rejection;
 
 /// Maximum age of a returned status. It is less than the shortest period.

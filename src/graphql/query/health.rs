@@ -5,7 +5,7 @@ use crate::graphql::inputs::Permission;
 use crate::graphql::schema::Services;
 use crate::graphql::types::feed::{EventStreamShard, EventStreamStatus};
 use crate::graphql::types::server::{ServerInfo, Shard, Viewer};
-use crate::service::clock;
+use crate::runtime::clock;
 use crate::service::error::ServiceError;
 use crate::service::feed::{self, FeedStatus};
 
@@ -21,7 +21,7 @@ pub(in crate::graphql) async fn event_stream(services: &Services) -> EventStream
     };
     EventStreamStatus {
         enabled: services.replica.publishes,
-        connected: services.hub.as_ref().is_some_and(crate::stream::hub::Hub::connected),
+        connected: services.hub.as_ref().is_some_and(crate::feed::read::hub::Hub::connected),
         shards: statuses.into_iter().map(shard).collect(),
     }
 }

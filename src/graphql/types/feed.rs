@@ -4,11 +4,11 @@ use async_graphql::{Enum, Object, SimpleObject, Union};
 use chrono::{DateTime, Utc};
 
 use super::event::Event;
+use crate::feed::read::reader::{GapReason, Item};
+use crate::feed::wire::names;
 use crate::graphql::scalars::BigInt;
-use crate::service::clock;
+use crate::runtime::clock;
 use crate::service::feed::FeedStatus;
-use crate::stream::names;
-use crate::stream::reader::{GapReason, Item};
 use noetl_storage::tail::TailStatus;
 
 /// An item of the live event subscription.

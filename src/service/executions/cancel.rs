@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::Executions;
+use crate::runtime::clock;
 use crate::service::bounds::check_reason;
-use crate::service::clock;
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
 use noetl_domain::actor::Actor;
 use noetl_domain::event::Event;
@@ -31,7 +31,7 @@ impl Executions {
         log.append(&[cancellation(&row, event_id, reason.as_deref(), by)]).await?;
         log.mark_cancelled(event_id, reason.as_deref()).await?;
         log.commit().await?;
-        self.wakes.ring(self.databases.index_of(id));
+        self.wake_ups.wake_feed(self.databases.index_of(id));
         Ok(())
     }
 }

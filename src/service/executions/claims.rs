@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use super::Executions;
 use super::answer::Answer;
 use super::request::Ready;
-use crate::service::clock;
+use crate::runtime::clock;
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
 use noetl_domain::actor::Actor;
 use noetl_domain::execution::Creation;
@@ -177,7 +177,7 @@ impl Executions {
         }
         log.append(&events).await?;
         log.commit().await?;
-        self.wakes.ring(self.databases.index_of(subscription));
+        self.wake_ups.wake_feed(self.databases.index_of(subscription));
         Ok(())
     }
 }

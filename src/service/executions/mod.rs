@@ -19,7 +19,7 @@ use moka::future::Cache;
 
 use super::catalog::Catalog;
 use super::ids::Ids;
-use super::wake::Wakes;
+use crate::runtime::wake::WakeUps;
 use noetl_domain::ids::Id;
 use noetl_storage::events::LogHead;
 use noetl_storage::pools::Databases;
@@ -36,19 +36,19 @@ pub struct Executions {
     databases: Databases,
     ids: Arc<Ids>,
     catalog: Catalog,
-    wakes: Wakes,
+    wake_ups: WakeUps,
     heads: Cache<Id, Arc<LogHead>>,
 }
 
 impl Executions {
     /// Creates the use cases.
     #[must_use]
-    pub fn new(databases: Databases, ids: Arc<Ids>, catalog: Catalog, wakes: Wakes) -> Self {
+    pub fn new(databases: Databases, ids: Arc<Ids>, catalog: Catalog, wake_ups: WakeUps) -> Self {
         let weight = |_: &Id, head: &Arc<LogHead>| {
             let trace = head.trace.as_ref().map_or(0, |trace| trace.as_str().len());
             u32::try_from(trace + 256).unwrap_or(u32::MAX)
         };
         let heads = Cache::builder().max_capacity(CACHED_HEADS_BYTES).weigher(weight).build();
-        Self { databases, ids, catalog, wakes, heads }
+        Self { databases, ids, catalog, wake_ups, heads }
     }
 }

@@ -10,10 +10,10 @@ use super::answer::{Answer, Executed, Outcome};
 use super::claims::Claimed;
 use super::request::{ExecuteRequest, MAX_BATCH, MAX_WORKLOAD_BYTES, Ready, ValidRequest};
 use super::resolve::Named;
+use crate::runtime::clock;
+use crate::runtime::crash_point;
 use crate::service::bounds::check_json;
-use crate::service::clock;
 use crate::service::error::{Rejection, ServiceError};
-use crate::service::fault;
 use crate::service::shards::by_shard;
 use crate::service::trace;
 use noetl_domain::actor::Actor;
@@ -51,14 +51,14 @@ impl Executions {
             return Err(Rejection::invalid("requests", message).into());
         }
         let (mut answers, ready) = self.prepare(requests, by).await?;
-        fault::reach("execute.validated");
+        crash_point::reach("execute.validated");
         let (claimed, settled) = self.claim(ready).await;
         answers.extend(settled);
-        fault::reach("execute.claimed");
+        crash_point::reach("execute.claimed");
         let failed = self.create(claimed.iter().filter_map(|one| one.creation.as_ref())).await;
-        fault::reach("execute.created");
+        crash_point::reach("execute.created");
         self.settle(&claimed, &failed).await;
-        fault::reach("execute.settled");
+        crash_point::reach("execute.settled");
         for one in &claimed {
             let shard = self.databases.index_of(one.execution_id);
             answers.extend(one.answers(failed.get(&shard)));
@@ -130,8 +130,8 @@ impl Executions {
         }
         let outcomes = groups.iter().map(async |(shard, group)| {
             let outcome = executions::create(&self.databases.shards()[usize::from(*shard)], group).await;
-            self.wakes.ring(*shard);
-            self.wakes.ring_outbox(*shard);
+            self.wake_ups.wake_feed(*shard);
+            self.wake_ups.wake_outbox(*shard);
             (*shard, outcome)
         });
         let failed = |(shard, outcome): (_, Result<(), StorageError>)| Some((shard, outcome.err()?.into()));

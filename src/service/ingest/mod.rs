@@ -15,7 +15,7 @@ use futures::future::join_all;
 
 use super::error::{Rejection, ServiceError};
 use super::shards::by_shard;
-use super::wake::Wakes;
+use crate::runtime::wake::WakeUps;
 use landing::Landing;
 use noetl_domain::actor::Actor;
 use noetl_domain::ids::Id;
@@ -31,7 +31,7 @@ pub const MAX_EVENTS: usize = 5000;
 #[derive(Debug, Clone)]
 pub struct Ingest {
     databases: Databases,
-    wakes: Wakes,
+    wake_ups: WakeUps,
 }
 
 /// Result of a batch. Every event is counted once.
@@ -54,8 +54,8 @@ struct Entry {
 impl Ingest {
     /// Creates the use case.
     #[must_use]
-    pub fn new(databases: Databases, wakes: Wakes) -> Self {
-        Self { databases, wakes }
+    pub fn new(databases: Databases, wake_ups: WakeUps) -> Self {
+        Self { databases, wake_ups }
     }
 
     /// Stores a batch. The stored events name the caller if it is identified.
@@ -76,7 +76,7 @@ impl Ingest {
         });
         for (shard, landing, indexes) in join_all(landings).await {
             if landing.inserted > 0 {
-                self.wakes.ring(shard);
+                self.wake_ups.wake_feed(shard);
             }
             outcome.projected += landing.inserted;
             for (position, error) in landing.refused {

@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::wake::Wakes;
+use crate::runtime::wake::WakeUps;
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::error::StorageError;
 use noetl_storage::outbox::Marks;
@@ -33,7 +33,7 @@ pub const MAX_ROWS: usize = 1000;
 #[derive(Debug, Clone)]
 pub struct Outbox {
     databases: Databases,
-    wakes: Wakes,
+    wake_ups: WakeUps,
     retention: Duration,
     /// By shard.
     sights: Arc<[Mutex<Seen>]>,
@@ -54,10 +54,10 @@ struct Seen {
 impl Outbox {
     /// Creates the use cases. Published rows are kept for `retention`.
     #[must_use]
-    pub fn new(databases: Databases, wakes: Wakes, retention: Duration) -> Self {
+    pub fn new(databases: Databases, wake_ups: WakeUps, retention: Duration) -> Self {
         let unseen = || Mutex::new(Seen { marks: Marks::START, looks: Pace::default(), counts: Pace::default() });
         let sights = databases.shards().iter().map(|_| unseen()).collect();
-        Self { databases, wakes, retention, sights, turn: Arc::default() }
+        Self { databases, wake_ups, retention, sights, turn: Arc::default() }
     }
 
     /// Returns the indexes of all shards.
@@ -108,7 +108,7 @@ mod tests {
         let database = DatabaseName::Shard(0);
         let shard = Arc::new(Database::new(database, "postgres://127.0.0.1".parse().unwrap(), 1));
         let databases = Databases::new(Arc::clone(&shard), vec![shard], ShardMap::even(1));
-        let outbox = Outbox::new(databases, Wakes::new(1), Duration::ZERO);
+        let outbox = Outbox::new(databases, WakeUps::new(1), Duration::ZERO);
         let read = async |from: Marks| {
             let late = StorageError::Unavailable { database, reason: "it took too long".to_owned() };
             if from == Marks::START { Err(late) } else { Ok(from) }

@@ -178,7 +178,7 @@ impl Outbox {
                     break;
                 }
             }
-            self.wakes.ring_outbox(shard);
+            self.wake_ups.wake_outbox(shard);
         }
         Ok((matched.max(retried), retried))
     }

@@ -16,10 +16,10 @@ use futures::{StreamExt, stream};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::runtime::crash_point;
+use crate::runtime::wake::WakeUps;
 use crate::service::error::ServiceError;
-use crate::service::fault;
 use crate::service::outbox::{Claim, ClaimRef, Leased, Outbox};
-use crate::service::wake::Wakes;
 use noetl_domain::backoff::DEFAULT_MAX_SECONDS;
 use noetl_domain::shard::ShardIndex;
 use publisher::Publisher;
@@ -42,7 +42,7 @@ const AFTER_FAILURE: Duration = Duration::from_millis(500);
 pub struct Relay {
     shard: ShardIndex,
     outbox: Outbox,
-    wakes: Wakes,
+    wake_ups: WakeUps,
     publisher: Publisher,
 }
 
@@ -56,10 +56,10 @@ struct Delivered {
 }
 
 impl Relay {
-    /// Creates the relay of a shard. `wakes` are the wake-ups from writers on this replica.
+    /// Creates the relay of a shard. `wake_ups` are the wake-ups from writers on this replica.
     #[must_use]
-    pub fn new(shard: ShardIndex, outbox: Outbox, wakes: Wakes, client: async_nats::Client) -> Self {
-        Self { shard, outbox, wakes, publisher: Publisher::new(client) }
+    pub fn new(shard: ShardIndex, outbox: Outbox, wake_ups: WakeUps, client: async_nats::Client) -> Self {
+        Self { shard, outbox, wake_ups, publisher: Publisher::new(client) }
     }
 
     /// Relays until `stop`. Then settles the rows in flight to the broker, and releases the rest of the batch.
@@ -91,7 +91,7 @@ impl Relay {
             let gauge = metrics::gauge!("noetl_outbox_relay_in_flight", "shard" => self.shard.to_string());
             gauge.set(f64::from(u32::try_from(count).unwrap_or(u32::MAX)));
             let delivered = self.deliver(claims.rows, stop).await;
-            fault::reach("relay.published");
+            crash_point::reach("relay.published");
             let settled = self.settle(delivered).await;
             gauge.set(0.0);
             settled.map_err(|error| format!("rows become claimable again when their leases expire: {error}"))?;
@@ -132,7 +132,7 @@ impl Relay {
     async fn wait(&self, idle: Duration, stop: &CancellationToken) -> Duration {
         tokio::select! {
             () = stop.cancelled() => idle,
-            () = self.wakes.outbox_rung(self.shard) => BUSY_POLL,
+            () = self.wake_ups.outbox_woken(self.shard) => BUSY_POLL,
             () = sleep(idle) => (idle * 2).min(IDLE_POLL),
         }
     }

@@ -8,7 +8,7 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Executor, PgConnection, Postgres};
 
-use noetl_graphql::stream::cursor::{Position, StreamCursor};
+use noetl_graphql::feed::wire::cursor::{Position, StreamCursor};
 
 use super::{Deployment, Live, PATIENCE, Server, eventually};
 

@@ -8,10 +8,10 @@
 
 use std::sync::Arc;
 
-use super::error::{Rejection, RejectionCode, ServiceError};
-use super::ids::Ids;
-use super::wake::Wakes;
-use super::{clock, fault};
+use crate::runtime::wake::WakeUps;
+use crate::runtime::{clock, crash_point};
+use crate::service::error::{Rejection, RejectionCode, ServiceError};
+use crate::service::ids::Ids;
 use noetl_domain::actor::Actor;
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::{Action, State};
@@ -31,7 +31,7 @@ pub(super) enum Wanted<'a> {
     This { id: Id, expected: Option<Id>, reason: Option<&'a str> },
 }
 
-/// Result of [`Registry::make_live`].
+/// Result of [`Activator::make_live`].
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// A subscription is live. For [`Wanted::This`], the event that made it live fulfils this call's own intent, even
@@ -43,15 +43,15 @@ pub(super) enum Outcome {
 
 /// Use case that makes subscriptions live.
 #[derive(Debug, Clone)]
-pub(super) struct Registry {
+pub(super) struct Activator {
     databases: Databases,
     ids: Arc<Ids>,
-    wakes: Wakes,
+    wake_ups: WakeUps,
 }
 
-impl Registry {
-    pub(super) fn new(databases: Databases, ids: Arc<Ids>, wakes: Wakes) -> Self {
-        Self { databases, ids, wakes }
+impl Activator {
+    pub(super) fn new(databases: Databases, ids: Arc<Ids>, wake_ups: WakeUps) -> Self {
+        Self { databases, ids, wake_ups }
     }
 
     /// Makes a subscription of the path of `entry` live.
@@ -69,12 +69,12 @@ impl Registry {
                 if registry::reserve(self.cluster(), &entry.path, id, after, by).await? {
                     intended = Some(after);
                 }
-                fault::reach("register.reserved");
+                crash_point::reach("register.reserved");
                 continue;
             };
             if let Some(after) = lock.row.intent_after {
                 let made = self.fulfil(entry, &lock.row, after, wanted).await?;
-                fault::reach("register.created");
+                crash_point::reach("register.created");
                 lock.settle().await?;
                 match made {
                     Some(made) if intended == Some(after) || matches!(wanted, Wanted::Any) => {
@@ -99,7 +99,7 @@ impl Registry {
                     intended = Some(after);
                 }
             }
-            fault::reach("register.intended");
+            crash_point::reach("register.intended");
         }
     }
 
@@ -176,7 +176,7 @@ impl Registry {
         log.append(&[event]).await?;
         let made = log.subscription().await?;
         log.commit().await?;
-        self.wakes.ring(self.databases.index_of(id));
+        self.wake_ups.wake_feed(self.databases.index_of(id));
         Ok(made)
     }
 }

@@ -1,6 +1,6 @@
 //! Gaps between two positions of a feed: missing events and changes of the epoch.
 
-use super::cursor::Position;
+use crate::feed::wire::cursor::Position;
 
 /// Cause of a gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use async_nats::jetstream::consumer::{Consumer, pull};
 use futures::StreamExt;
 use tokio::time::timeout;
 
-use super::source::{ReadError, connects};
+use crate::feed::read::source::{ReadError, connects};
 use noetl_domain::shard::ShardIndex;
 
 const PAGE_MESSAGES: usize = 256;

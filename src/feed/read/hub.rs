@@ -13,10 +13,10 @@ use futures::TryStreamExt;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::cursor::Position;
-use super::delivered::decode;
-use super::ring::{Place, Ring};
-use super::source::{self, Extent, ReadError, ShardStream};
+use crate::feed::read::delivered::decode;
+use crate::feed::read::ring::{Place, Ring};
+use crate::feed::read::source::{self, Extent, ReadError, ShardStream};
+use crate::feed::wire::cursor::Position;
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::pools::Databases;
 

@@ -13,10 +13,11 @@ use async_nats::jetstream::{self, Context};
 use async_nats::{Client, Subject};
 use futures::{Stream as EventSource, StreamExt};
 
-use super::acks::Acks;
-use super::envelope::{MalformedMark, Mark};
-use super::trace_links::TraceLinks;
-use super::{names, payload};
+use crate::feed::publish::acks::Acks;
+use crate::feed::publish::payload;
+use crate::feed::publish::trace_links::TraceLinks;
+use crate::feed::wire::envelope::{MalformedMark, Mark};
+use crate::feed::wire::names;
 use noetl_domain::event::EventKey;
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tx_snapshot::TxSnapshot;

@@ -1,22 +1,24 @@
 //! Source subscriptions: register, the five transitions, bulk transitions, reads.
 //!
 //! The lock on a subscription's log serialises its transitions, and each is validated against the state that it
-//! follows. A call that makes a subscription live goes through [`super::registry`].
+//! follows. A call that makes a subscription live goes through [`activation`].
+
+mod activation;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::{StreamExt, stream};
 
-use super::bounds::check_reason;
-use super::catalog::{Catalog, check_path};
-use super::clock;
-use super::error::{Rejection, RejectionCode, ServiceError};
-use super::fan_out::{self, Listing};
-use super::ids::Ids;
-use super::registry::{Outcome, Registry, Wanted, check_expected, unknown};
-use super::shards::rows_by_ids;
-use super::wake::Wakes;
+use crate::runtime::clock;
+use crate::runtime::wake::WakeUps;
+use crate::service::bounds::check_reason;
+use crate::service::catalog::{Catalog, check_path};
+use crate::service::error::{Rejection, RejectionCode, ServiceError};
+use crate::service::fan_out::{self, Listing};
+use crate::service::ids::Ids;
+use crate::service::shards::rows_by_ids;
+use activation::{Activator, Outcome, Wanted, check_expected, unknown};
 use noetl_domain::actor::Actor;
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::{Action, State};
@@ -43,8 +45,8 @@ pub struct Subscriptions {
     databases: Databases,
     ids: Arc<Ids>,
     catalog: Catalog,
-    wakes: Wakes,
-    registry: Registry,
+    wake_ups: WakeUps,
+    activator: Activator,
 }
 
 /// Request for a transition.
@@ -85,16 +87,16 @@ pub struct Bulk {
 impl Subscriptions {
     /// Creates the use cases.
     #[must_use]
-    pub fn new(databases: Databases, ids: Arc<Ids>, catalog: Catalog, wakes: Wakes) -> Self {
-        let registry = Registry::new(databases.clone(), Arc::clone(&ids), wakes.clone());
-        Self { databases, ids, catalog, wakes, registry }
+    pub fn new(databases: Databases, ids: Arc<Ids>, catalog: Catalog, wake_ups: WakeUps) -> Self {
+        let activator = Activator::new(databases.clone(), Arc::clone(&ids), wake_ups.clone());
+        Self { databases, ids, catalog, wake_ups, activator }
     }
 
     /// Returns the path's live subscription. Registers the path's newest catalog entry if none is live.
     #[tracing::instrument(level = "debug", name = "subscriptions.register", skip_all, fields(path))]
     pub async fn register(&self, path: &str, by: Option<&Actor>) -> Result<SubscriptionRow, ServiceError> {
         let entry = self.entry(path).await?;
-        match self.registry.make_live(&entry, Wanted::Any, by).await? {
+        match self.activator.make_live(&entry, Wanted::Any, by).await? {
             Outcome::Live(live) => Ok(live),
             Outcome::AlreadyLive => Err(not_found(path).into()),
         }
@@ -122,7 +124,7 @@ impl Subscriptions {
             let entry = self.entry(&current.path).await?;
             let wanted =
                 Wanted::This { id: asked.id, expected: asked.expected_last_event_id, reason: asked.reason.as_deref() };
-            if let Outcome::Live(live) = self.registry.make_live(&entry, wanted, asked.by.as_ref()).await? {
+            if let Outcome::Live(live) = self.activator.make_live(&entry, wanted, asked.by.as_ref()).await? {
                 return Ok(live);
             }
         }
@@ -142,7 +144,7 @@ impl Subscriptions {
         log.append(&[event]).await?;
         let row = log.subscription().await?.ok_or_else(|| unknown(current.id))?;
         log.commit().await?;
-        self.wakes.ring(self.databases.index_of(current.id));
+        self.wake_ups.wake_feed(self.databases.index_of(current.id));
         Ok(row)
     }
 
@@ -253,7 +255,7 @@ impl Subscriptions {
 
     async fn finish(&self, path: &str) -> Result<(), ServiceError> {
         let entry = self.entry(path).await?;
-        self.registry.finish(&entry).await
+        self.activator.finish(&entry).await
     }
 
     fn cluster(&self) -> &Database {

@@ -4,12 +4,12 @@
 use async_nats::Client;
 use futures::StreamExt;
 
-use super::names;
-use crate::service::wake::Wakes;
+use crate::feed::wire::names;
+use crate::runtime::wake::WakeUps;
 use noetl_domain::shard::ShardIndex;
 
 /// Notifies a shard's leader of new events.
-pub async fn pass_on(client: &Client, shard: ShardIndex) {
+pub async fn forward(client: &Client, shard: ShardIndex) {
     if let Err(error) = client.publish(names::wake(shard), bytes::Bytes::new()).await {
         tracing::debug!(shard, %error, "a wake-up was not forwarded");
     }
@@ -17,12 +17,12 @@ pub async fn pass_on(client: &Client, shard: ShardIndex) {
 
 /// Wakes the tailer of each shard for which another replica sends a wake-up. Returns when the connection is closed for
 /// good.
-pub async fn listen(client: Client, heard: Wakes) -> Result<(), async_nats::SubscribeError> {
+pub async fn listen(client: Client, wake_ups: WakeUps) -> Result<(), async_nats::SubscribeError> {
     let mut hints = client.subscribe("noetl.wake.*").await?;
     while let Some(hint) = hints.next().await {
         let shard = hint.subject.rsplit('.').next().and_then(|index| index.parse().ok());
         if let Some(shard) = shard {
-            heard.ring(shard);
+            wake_ups.wake_feed(shard);
         }
     }
     Ok(())

@@ -11,12 +11,12 @@ use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use tokio::time::sleep;
 
-use super::cursor::Position;
-use super::gap::{Gap, GapReason};
-use super::hub::Hub;
-use super::replay::{self, Range, Replayed, Since};
-use super::ring::{FellOut, Place};
-use super::source::ReadError;
+use crate::feed::read::gap::{Gap, GapReason};
+use crate::feed::read::hub::Hub;
+use crate::feed::read::replay::{self, Range, Replayed, Since};
+use crate::feed::read::ring::{FellOut, Place};
+use crate::feed::read::source::ReadError;
+use crate::feed::wire::cursor::Position;
 use noetl_domain::shard::ShardIndex;
 
 const AFTER_FAILURE: Duration = Duration::from_millis(250);

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::publisher::{PublishError, Publisher, Stored, StreamEnd};
-use super::tailer::{LeadError, Tailer};
+use crate::feed::publish::publisher::{PublishError, Publisher, Stored, StreamEnd};
+use crate::feed::publish::tailer::{LeadError, Tailer};
 use noetl_domain::tx_snapshot::TxSnapshot;
 use noetl_storage::tail::{self, History, TailCursor};
 use noetl_storage::tail_restore;

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
 
-use super::cursor::Position;
-use super::delivered::Delivered;
+use crate::feed::read::delivered::Delivered;
+use crate::feed::wire::cursor::Position;
 
 /// The ring of one shard.
 #[derive(Debug)]

@@ -7,11 +7,11 @@ use async_stream::try_stream;
 use chrono::{DateTime, Utc};
 use futures::Stream;
 
-use super::cursor::Position;
-use super::delivered::{Delivered, decode};
-use super::gap::{Gap, GapReason, between};
-use super::hub::Hub;
-use super::source::{Extent, ReadError, ShardStream};
+use crate::feed::read::delivered::{Delivered, decode};
+use crate::feed::read::gap::{Gap, GapReason, between};
+use crate::feed::read::hub::Hub;
+use crate::feed::read::source::{Extent, ReadError, ShardStream};
+use crate::feed::wire::cursor::Position;
 use noetl_domain::shard::ShardIndex;
 
 /// Range to replay.

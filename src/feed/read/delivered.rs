@@ -10,9 +10,9 @@ use chrono::{DateTime, Utc};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::cursor::Position;
-use super::envelope::Mark;
-use super::source::ReadError;
+use crate::feed::read::source::ReadError;
+use crate::feed::wire::cursor::Position;
+use crate::feed::wire::envelope::Mark;
 use noetl_domain::event::Event;
 use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;

@@ -11,14 +11,14 @@ use futures::future::join_all;
 use futures::stream::{SelectAll, Stream};
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
 
-use super::cursor::{Position, StreamCursor};
-use super::delivered::LiveEvent;
-pub use super::gap::{Gap, GapReason};
-use super::hub::Hub;
-use super::replay::Replayed;
-pub use super::replay::Since;
-use super::shard_reader::{From, ShardItem, join, read_shard};
-pub use super::source::ReadError;
+use crate::feed::read::delivered::LiveEvent;
+pub use crate::feed::read::gap::{Gap, GapReason};
+use crate::feed::read::hub::Hub;
+use crate::feed::read::replay::Replayed;
+pub use crate::feed::read::replay::Since;
+use crate::feed::read::shard_reader::{From, ShardItem, join, read_shard};
+pub use crate::feed::read::source::ReadError;
+use crate::feed::wire::cursor::{Position, StreamCursor};
 use noetl_domain::event::EventFilter;
 use noetl_domain::shard::ShardIndex;
 

@@ -11,10 +11,10 @@ use async_nats::jetstream::stream::{RawMessageErrorKind, Stream};
 use async_nats::jetstream::{self, ErrorCode};
 use chrono::{DateTime, Utc};
 
-use super::cursor::Position;
-use super::envelope::Mark;
-use super::names;
-use super::pages::Pages;
+use crate::feed::read::pages::Pages;
+use crate::feed::wire::cursor::Position;
+use crate::feed::wire::envelope::Mark;
+use crate::feed::wire::names;
 use noetl_domain::shard::ShardIndex;
 
 /// Messages that the live feed's consumer requests at a time; each may be as large as the broker allows.

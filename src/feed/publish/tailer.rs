@@ -13,11 +13,11 @@ use futures::StreamExt;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::idle::Idle;
-use super::notice::ForeignMessages;
-use super::publisher::{Batch, PublishError, Publisher, Resume, StreamEnd, StreamSettings};
-use super::wake;
-use crate::service::wake::Wakes;
+use crate::feed::publish::idle::Idle;
+use crate::feed::publish::notice::ForeignMessages;
+use crate::feed::publish::publisher::{Batch, PublishError, Publisher, Resume, StreamEnd, StreamSettings};
+use crate::feed::wake_ups;
+use crate::runtime::wake::WakeUps;
 use noetl_domain::event::EventKey;
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tx_snapshot::TxSnapshot;
@@ -62,9 +62,9 @@ pub struct Tailer {
     /// Settings.
     pub settings: TailSettings,
     /// Wake-ups from writers on this replica.
-    pub local: Wakes,
+    pub local: WakeUps,
     /// Wake-ups from writers on other replicas.
-    pub remote: Wakes,
+    pub remote: WakeUps,
 }
 
 /// Cause for which a leader stops.
@@ -109,8 +109,8 @@ impl Tailer {
     async fn stand_by(&self, stop: &CancellationToken) {
         let passing_on = async {
             loop {
-                self.local.rung(self.shard).await;
-                wake::pass_on(&self.client, self.shard).await;
+                self.local.feed_woken(self.shard).await;
+                wake_ups::forward(&self.client, self.shard).await;
             }
         };
         tokio::select! {
@@ -224,8 +224,8 @@ impl Tailer {
     /// Waits for a wake-up, or until it is time to poll again.
     async fn wait(&self, idle: &mut Idle) {
         tokio::select! {
-            () = self.local.rung(self.shard) => idle.over(),
-            () = self.remote.rung(self.shard) => idle.over(),
+            () = self.local.feed_woken(self.shard) => idle.over(),
+            () = self.remote.feed_woken(self.shard) => idle.over(),
             () = sleep(idle.wait()) => {}
         }
     }

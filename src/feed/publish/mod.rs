@@ -1,0 +1,11 @@
+//! The publishing side. One tailer per shard leads at a time. It reads committed events in batches and publishes each
+//! event once, in order; every publish names the sequence that it must follow.
+
+mod acks;
+mod idle;
+mod notice;
+pub mod payload;
+pub mod publisher;
+mod recovery;
+pub mod tailer;
+mod trace_links;

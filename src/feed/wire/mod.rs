@@ -1,0 +1,6 @@
+//! The form of a message on the stream, which the publishing and the reading side share: names of streams and subjects,
+//! headers, and cursors.
+
+pub mod cursor;
+pub mod envelope;
+pub mod names;

@@ -1,0 +1,7 @@
+//! What every task of the process needs: the clock, wake-ups, the supervisor, crash points and telemetry.
+
+pub mod clock;
+pub mod crash_point;
+pub mod supervisor;
+pub mod telemetry;
+pub mod wake;
