@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use noetl_storage::error::DatabaseName;
-use noetl_storage::outbox::{self, Claim, Marks, Ref};
+use noetl_storage::outbox::{self, Claim, LowWatermarks, Ref};
 use noetl_storage::pools::Database;
 use serde_json::json;
 use sqlx::PgConnection;
@@ -71,9 +71,9 @@ async fn through_the_api(server: &Server, rows: usize) -> f64 {
 async fn bare_statements(deployment: &Deployment) -> f64 {
     let database = Database::new(DatabaseName::Shard(0), deployment.shard_dsns[0].parse().unwrap(), 2);
     let begun = Instant::now();
-    let (mut done, mut marks) = (0, Marks::START);
+    let (mut done, mut marks) = (0, LowWatermarks::START);
     while done < ROWS {
-        marks = outbox::look(&database, &marks).await.unwrap().marks;
+        marks = outbox::probe(&database, &marks).await.unwrap().marks;
         let limit = i64::try_from(BATCH).unwrap();
         let claim = Claim { limit, retried: limit / 4, lease_seconds: 30, payload_bytes: 1 << 20 };
         let rows = outbox::claim(&database, &claim, &marks).await.unwrap();

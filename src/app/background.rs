@@ -22,33 +22,33 @@ pub(super) fn start_housekeeping(supervisor: &mut Supervisor, services: &Service
     let databases = services.executions.databases();
     for database in databases.distinct() {
         let task = prober::run(Arc::clone(database), supervisor.soft());
-        supervisor.start("prober", quiet(task));
+        supervisor.start("prober", infallible(task));
     }
-    supervisor.start("machine lease", quiet(machine_lease::run(Arc::clone(&services.ids), supervisor.soft())));
+    supervisor.start("machine lease", infallible(machine_lease::run(Arc::clone(&services.ids), supervisor.soft())));
     let (executions, subscriptions) = (services.executions.clone(), services.subscriptions.clone());
-    supervisor.start("sweeper", quiet(dedup_sweeper::run(executions, subscriptions, supervisor.soft())));
-    supervisor.start("outbox purge", quiet(outbox_purge::run(services.outbox.clone(), supervisor.soft())));
-    supervisor.start("partitions", quiet(partitions::run(databases.clone(), supervisor.soft())));
-    supervisor.start("dedup purge", quiet(dedup_purge::run(databases.clone(), supervisor.soft())));
+    supervisor.start("sweeper", infallible(dedup_sweeper::run(executions, subscriptions, supervisor.soft())));
+    supervisor.start("outbox purge", infallible(outbox_purge::run(services.outbox.clone(), supervisor.soft())));
+    supervisor.start("partitions", infallible(partitions::run(databases.clone(), supervisor.soft())));
+    supervisor.start("dedup purge", infallible(dedup_purge::run(databases.clone(), supervisor.soft())));
     let retention = retention_of(config);
     if retention.days.is_some() && retention.publishes {
-        supervisor.start("retention", quiet(retention::run(databases.clone(), retention, supervisor.soft())));
+        supervisor.start("retention", infallible(retention::run(databases.clone(), retention, supervisor.soft())));
     }
 }
 
 /// Starts the task that reloads the certificate when it changes.
-pub(super) fn start_certificate(supervisor: &mut Supervisor, tls: &Tls) {
-    supervisor.start("certificate", quiet(tls.clone().watch(supervisor.soft())));
+pub(super) fn start_certificate_reload(supervisor: &mut Supervisor, tls: &Tls) {
+    supervisor.start("certificate", infallible(tls.clone().watch(supervisor.soft())));
 }
 
 /// Starts the task that limits the memory of the metrics.
-pub(super) fn start_upkeep(supervisor: &mut Supervisor, metrics: PrometheusHandle) {
+pub(super) fn start_metrics_upkeep(supervisor: &mut Supervisor, metrics: PrometheusHandle) {
     let task = telemetry::keep_small(metrics, telemetry::FOLD_EVERY, supervisor.soft());
-    supervisor.start("metrics upkeep", quiet(task));
+    supervisor.start("metrics upkeep", infallible(task));
 }
 
 /// Starts the tasks that publish to the broker and read from it: live feeds, relays, projectors and tailers.
-pub(super) fn start_traffic(
+pub(super) fn start_broker_tasks(
     supervisor: &mut Supervisor,
     services: &Services,
     client: &async_nats::Client,
@@ -57,15 +57,15 @@ pub(super) fn start_traffic(
 ) {
     for shard in services.outbox.shards() {
         if let Some(hub) = &services.hub {
-            supervisor.start("live feed", quiet(hub.clone().run(shard, supervisor.soft())));
+            supervisor.start("live feed", infallible(hub.clone().run(shard, supervisor.soft())));
         }
         if config.outbox_relay {
             let relay = Relay::new(shard, services.outbox.clone(), wake_ups.clone(), client.clone());
-            supervisor.start("outbox relay", quiet(relay.run(supervisor.soft())));
+            supervisor.start("outbox relay", infallible(relay.run(supervisor.soft())));
         }
         if config.projector {
             let projector = Projector { shard, client: client.clone(), projections: services.projections.clone() };
-            supervisor.start("projector", quiet(projector.run(supervisor.soft())));
+            supervisor.start("projector", infallible(projector.run(supervisor.soft())));
         }
     }
     if let Some(settings) = config.event_stream {
@@ -92,14 +92,14 @@ fn start_tailers(
             local: local.clone(),
             remote: remote.clone(),
         };
-        supervisor.start("tailer", quiet(tailer.run(supervisor.soft())));
+        supervisor.start("tailer", infallible(tailer.run(supervisor.soft())));
     }
     let (soft, listening) = (supervisor.soft(), wake_ups::listen(client.clone(), remote));
     supervisor.start("wake hints", async move { soft.run_until_cancelled(listening).await.unwrap_or(Ok(())) });
 }
 
 /// Wraps a task that ends only when it is cancelled and can't fail.
-async fn quiet(task: impl Future<Output = ()>) -> Result<(), std::convert::Infallible> {
+async fn infallible(task: impl Future<Output = ()>) -> Result<(), std::convert::Infallible> {
     task.await;
     Ok(())
 }

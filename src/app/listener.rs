@@ -7,7 +7,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use super::background;
 use super::error::AppError;
 use crate::config::{ConnectionSettings, TlsSettings};
-use crate::runtime::supervisor::{Patience, Supervisor};
+use crate::runtime::supervisor::{ShutdownTimeouts, Supervisor};
 use graphql_transport::Limits;
 use graphql_transport::listener::{CertificateFiles, Listener, Tls};
 use noetl_domain::page::DEFAULT_PAGE;
@@ -16,7 +16,7 @@ use noetl_domain::page::DEFAULT_PAGE;
 const RESERVED: u64 = 1_024;
 
 /// Time for sending the response of an operation that used its whole deadline.
-const SENDING: Duration = Duration::from_secs(5);
+const RESPONSE_SEND_TIME: Duration = Duration::from_secs(5);
 
 /// Returns the transport's limits. The limit on connections is lowered to what the limit on open files allows.
 pub(super) fn limits(settings: &ConnectionSettings) -> Limits {
@@ -44,14 +44,14 @@ pub(super) fn limits(settings: &ConnectionSettings) -> Limits {
 /// Returns the listener, and starts the task that reloads the certificate when it changes.
 pub(super) fn new(supervisor: &mut Supervisor, limits: &Limits, tls: Option<Tls>) -> Listener {
     if let Some(tls) = &tls {
-        background::start_certificate(supervisor, tls);
+        background::start_certificate_reload(supervisor, tls);
     }
     Listener { limits: *limits, tls, draining: supervisor.draining(), closing: supervisor.closing() }
 }
 
 /// Returns the durations of a shutdown. An operation that starts just before it keeps its full deadline.
-pub(super) fn patience(settings: &ConnectionSettings, limits: &Limits) -> Patience {
-    Patience { delay: settings.shutdown_delay, drain: limits.deadline + SENDING }
+pub(super) fn patience(settings: &ConnectionSettings, limits: &Limits) -> ShutdownTimeouts {
+    ShutdownTimeouts { delay: settings.shutdown_delay, drain: limits.deadline + RESPONSE_SEND_TIME }
 }
 
 /// Raises the soft limit on open files to the hard one and returns it.

@@ -27,7 +27,7 @@ use crate::feed::read::hub::Hub;
 use crate::graphql::batching::Batching;
 use crate::graphql::mutation;
 use crate::graphql::schema::{self, EdgeLimits, Replica, Services};
-use crate::runtime::supervisor::{EndedEarly, Patience, Signals, Supervisor};
+use crate::runtime::supervisor::{EndedEarly, ShutdownTimeouts, Signals, Supervisor};
 use crate::runtime::wake::WakeUps;
 use crate::runtime::{clock, crash_point};
 use crate::service::catalog::Catalog;
@@ -80,7 +80,7 @@ pub struct App {
     health: Option<(SocketAddr, Router)>,
     connections: TaskTracker,
     listener: Listener,
-    patience: Patience,
+    patience: ShutdownTimeouts,
 }
 
 impl App {
@@ -116,9 +116,9 @@ impl App {
         let services = services(databases, ids, &wake_ups, (client.clone(), outbox), replica);
         let mut supervisor = Supervisor::default();
         background::start_housekeeping(&mut supervisor, &services, config);
-        background::start_upkeep(&mut supervisor, metrics.clone());
+        background::start_metrics_upkeep(&mut supervisor, metrics.clone());
         if let Some(client) = &client {
-            background::start_traffic(&mut supervisor, &services, client, &wake_ups, config);
+            background::start_broker_tasks(&mut supervisor, &services, client, &wake_ups, config);
         }
         let connections = TaskTracker::new();
         let admit = callers::admission(&config.auth, &mut supervisor)?;

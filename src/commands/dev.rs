@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 
 use super::Failure;
 use crate::app::{self, App};
-use crate::config::{Config, Needs, Sources};
+use crate::config::{Config, RequiredSettings, Sources};
 use crate::runtime::supervisor::{EndedEarly, Interrupted, Signals};
 use crate::runtime::telemetry;
 use crate::service::catalog::Registration;
@@ -40,7 +40,7 @@ pub(super) struct Options {
 pub(super) async fn run(options: Options) -> Result<(), Failure> {
     let sources = Sources::read()?;
     let telemetry = telemetry::start(&sources.log(), sources.otlp().as_ref())?;
-    let local = sources.check(Needs::Nothing)?;
+    let local = sources.check(RequiredSettings::Nothing)?;
     let mut signals = Signals::listen()?;
     let mut wanted = LocalOptions::new(options.data_dir, options.shards);
     wanted.postgres_bin = local.process.pg_bin;
@@ -78,7 +78,7 @@ async fn serve(
     mut signals: Signals,
     servers: &mut LocalServers,
 ) -> Result<(), Failure> {
-    let config = sources.check(Needs::Servers)?;
+    let config = sources.check(RequiredSettings::Servers)?;
     let (app, listener) = match signals.interrupt(start(&config, metrics)).await {
         Ok(started) => started?,
         Err(Interrupted) => return Ok(()),

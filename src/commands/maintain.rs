@@ -15,5 +15,5 @@ pub(super) async fn run(config: &Config) -> Result<(), Failure> {
         println!("{}: {}: {said}", done.database, done.duty);
     });
     told.await?;
-    if failed == 0 { Ok(()) } else { Err(Failure::Duties(failed)) }
+    if failed == 0 { Ok(()) } else { Err(Failure::HousekeepingTasks(failed)) }
 }

@@ -12,7 +12,7 @@ use clap::{Parser, Subcommand};
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::app::{self, App, AppError};
-use crate::config::{Config, ConfigError, Needs, Sources};
+use crate::config::{Config, ConfigError, RequiredSettings, Sources};
 use crate::graphql::schema;
 use crate::runtime::supervisor::{EndedEarly, Interrupted, Signals};
 use crate::runtime::telemetry::{self, Telemetry, TelemetryError};
@@ -79,7 +79,7 @@ pub enum Failure {
     Documents(#[from] documents::DocumentsError),
     /// Housekeeping tasks failed.
     #[error("{0} of the housekeeping tasks failed")]
-    Duties(usize),
+    HousekeepingTasks(usize),
     /// The application failed.
     #[error("{}", chain(.0))]
     App(#[from] AppError),
@@ -120,20 +120,20 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Dev(options) => dev::run(options).await,
         Command::Serve => {
             let (sources, telemetry) = start_logging()?;
-            let outcome = serve(&sources.check(Needs::Servers)?, telemetry.metrics.clone()).await;
+            let outcome = serve(&sources.check(RequiredSettings::Servers)?, telemetry.metrics.clone()).await;
             telemetry.finish().await;
             outcome
         }
         Command::Migrate => {
             let (sources, _) = start_logging()?;
-            Ok(app::migrate(&sources.check(Needs::Databases)?).await?)
+            Ok(app::migrate(&sources.check(RequiredSettings::Databases)?).await?)
         }
         Command::Maintain => {
             let (sources, _) = start_logging()?;
-            maintain::run(&sources.check(Needs::Databases)?).await
+            maintain::run(&sources.check(RequiredSettings::Databases)?).await
         }
         Command::CheckConfig => {
-            Sources::read()?.check(Needs::Servers)?;
+            Sources::read()?.check(RequiredSettings::Servers)?;
             println!("the settings are valid");
             Ok(())
         }

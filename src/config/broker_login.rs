@@ -148,13 +148,13 @@ fn secret(read: &mut Reader<'_>, name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::{ConfigError, Needs, Sources};
+    use crate::config::{ConfigError, RequiredSettings, Sources};
 
     fn problems(settings: &[(&'static str, &str)]) -> Vec<String> {
         let base = [("NOETL_CLUSTER_DSN", "postgres://a/b"), ("NOETL_NATS_URL", "nats://broker")];
         let all = base.into_iter().chain(settings.iter().copied());
         let sources = Sources::default().with(all.map(|(name, value)| (name, value.to_owned())));
-        sources.check(Needs::Servers).map_or_else(|ConfigError(problems)| problems, |_| Vec::new())
+        sources.check(RequiredSettings::Servers).map_or_else(|ConfigError(problems)| problems, |_| Vec::new())
     }
 
     #[test]
@@ -189,7 +189,7 @@ mod tests {
             ("NOETL_CLUSTER_DSN", "postgres://a/b".to_owned()),
             ("NOETL_NATS_URL", "tls://user:p%40ss@one:4333,nats://two".to_owned()),
         ]);
-        let broker = sources.check(Needs::Servers).unwrap().broker;
+        let broker = sources.check(RequiredSettings::Servers).unwrap().broker;
         let addresses: Vec<_> = broker.addresses.iter().map(async_nats::ServerAddr::as_url_str).collect();
         assert_eq!(addresses, ["tls://one:4333", "nats://two"]);
         assert!(

@@ -47,11 +47,11 @@ fn parameter(dsn: &str, key: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::{ConfigError, Needs, Sources};
+    use crate::config::{ConfigError, RequiredSettings, Sources};
 
     fn problems(dsn: &str) -> Vec<String> {
         let sources = Sources::default().with([("NOETL_CLUSTER_DSN", dsn.to_owned())]);
-        sources.check(Needs::Databases).map_or_else(|ConfigError(problems)| problems, |_| Vec::new())
+        sources.check(RequiredSettings::Databases).map_or_else(|ConfigError(problems)| problems, |_| Vec::new())
     }
 
     #[test]

@@ -92,7 +92,7 @@ pub struct ConfigError(pub Vec<String>);
 
 /// Settings that a command requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Needs {
+pub enum RequiredSettings {
     /// Databases and a broker.
     Servers,
     /// Databases.
@@ -137,12 +137,12 @@ impl Sources {
     }
 
     /// Checks every setting.
-    pub fn check(&self, needs: Needs) -> Result<Config, ConfigError> {
+    pub fn check(&self, needs: RequiredSettings) -> Result<Config, ConfigError> {
         let mut read = Reader { sources: self, problems: Vec::new() };
         let event_stream = broker::event_stream(&mut read);
         // Only an explicit true requires a broker; by default, a replica without a broker does not relay.
         let asks_to_relay = read.flag("NOETL_OUTBOX_RELAY", false);
-        let needs_broker = needs == Needs::Servers && (event_stream.is_some() || asks_to_relay);
+        let needs_broker = needs == RequiredSettings::Servers && (event_stream.is_some() || asks_to_relay);
         let trusted = documents::read(&mut read);
         let auth = auth::read(&mut read);
         let brokers = broker::brokers(&mut read, needs_broker);
@@ -151,7 +151,7 @@ impl Sources {
             auth,
             connections: connections::read(&mut read),
             trusted,
-            databases: databases::read(&mut read, needs != Needs::Nothing),
+            databases: databases::read(&mut read, needs != RequiredSettings::Nothing),
             broker: broker_login::read(&mut read, &brokers),
             event_stream,
             outbox_relay: read.flag("NOETL_OUTBOX_RELAY", true),
@@ -193,7 +193,7 @@ mod tests {
             ("NOETL_EVENT_STREAM_BACKFILL", "perhaps"),
             ("NOETL_SERVER_MACHINE_ID", "1024"),
         ]);
-        let ConfigError(problems) = wrong.check(Needs::Servers).unwrap_err();
+        let ConfigError(problems) = wrong.check(RequiredSettings::Servers).unwrap_err();
         for name in [
             "NOETL_PORT",
             "NOETL_SHARDS",
@@ -214,11 +214,15 @@ mod tests {
             ("NOETL_EVENT_STREAM_BACKFILL", "YES"),
             ("NOETL_OUTBOX_RELAY", "Off"),
         ]);
-        let config = given.check(Needs::Servers).unwrap();
+        let config = given.check(RequiredSettings::Servers).unwrap();
         assert_eq!((config.server.host.to_string().as_str(), config.server.port), ("127.0.0.1", 8082));
         assert!(
             !config.outbox_relay
-                && given.with([("NOETL_OUTBOX_RELAY", String::new())]).check(Needs::Servers).unwrap().outbox_relay
+                && given
+                    .with([("NOETL_OUTBOX_RELAY", String::new())])
+                    .check(RequiredSettings::Servers)
+                    .unwrap()
+                    .outbox_relay
         );
         assert_eq!(config.housekeeping.outbox_retention, Duration::from_hours(24));
         let stream = config.event_stream.unwrap();

@@ -15,7 +15,7 @@ use noetl_domain::page::{Page, PageRequest};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::workflow::End;
 use noetl_storage::catalog::CatalogEntry;
-use noetl_storage::events::{LargeColumns, LogHead};
+use noetl_storage::events::{FirstEvent, LargeColumns};
 use noetl_storage::executions::{ExecutionFilter, ExecutionRow};
 use noetl_storage::snapshots::Projected;
 use noetl_storage::subscriptions::SubscriptionRow;
@@ -156,7 +156,7 @@ impl Loader<SubscriptionKey> for Loaders {
 }
 
 impl Loader<HeadKey> for Loaders {
-    type Value = Result<Arc<LogHead>, ServiceError>;
+    type Value = Result<Arc<FirstEvent>, ServiceError>;
     type Error = ServiceError;
 
     async fn load(&self, keys: &[HeadKey]) -> Result<HashMap<HeadKey, Self::Value>, ServiceError> {

@@ -40,7 +40,7 @@ pub struct Supervisor {
 
 /// Durations of a shutdown.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub struct ShutdownTimeouts {
     /// Time after SIGTERM in which balancers notice that the replica is no longer ready.
     pub delay: Duration,
     /// Time that servers have to end their operations.
@@ -108,7 +108,7 @@ impl Supervisor {
     /// ends all tasks.
     pub async fn run(
         mut self,
-        patience: Patience,
+        patience: ShutdownTimeouts,
         mut signals: Signals,
         ended: impl Future<Output = EndedEarly>,
     ) -> Result<(), EndedEarly> {

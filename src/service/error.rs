@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use noetl_domain::ids::{Id, NoId};
+use noetl_domain::ids::{Id, IdGenerationError};
 use noetl_storage::budget::Exceeded;
 use noetl_storage::error::{DatabaseName, StorageError};
 
@@ -78,7 +78,7 @@ pub enum ServiceError {
     Storage(#[source] Arc<StorageError>),
     /// No id can be made: this replica holds no machine-id lease, or no larger id than the given one exists.
     #[error("no id can be made")]
-    NoId(#[from] NoIdReason),
+    IdGenerationError(#[from] NoIdReason),
 }
 
 /// Reasons for which a replica can't make an id.
@@ -89,7 +89,7 @@ pub enum NoIdReason {
     LeaseLost,
     /// The generator can't make it.
     #[error(transparent)]
-    Generator(#[from] NoId),
+    Generator(#[from] IdGenerationError),
 }
 
 impl From<StorageError> for ServiceError {
@@ -117,7 +117,7 @@ impl ServiceError {
     pub fn exceeded(&self) -> Option<Exceeded> {
         match self {
             Self::Storage(error) => error.exceeded(),
-            Self::NoId(_) | Self::Rejected(_) | Self::NotOwner(_) => None,
+            Self::IdGenerationError(_) | Self::Rejected(_) | Self::NotOwner(_) => None,
         }
     }
 
@@ -127,8 +127,8 @@ impl ServiceError {
         match self {
             Self::Storage(error) => error.unavailable(),
             // Without the cluster database a lease can't be renewed.
-            Self::NoId(NoIdReason::LeaseLost) => Some(DatabaseName::Cluster),
-            Self::NoId(_) | Self::Rejected(_) | Self::NotOwner(_) => None,
+            Self::IdGenerationError(NoIdReason::LeaseLost) => Some(DatabaseName::Cluster),
+            Self::IdGenerationError(_) | Self::Rejected(_) | Self::NotOwner(_) => None,
         }
     }
 }

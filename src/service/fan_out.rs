@@ -26,7 +26,7 @@ pub async fn newest_first<'a, T, Rows: Future<Output = Result<Vec<T>, StorageErr
     id: impl Fn(&T) -> i64,
     query: impl Fn(&'a Database, IdRange) -> Rows,
 ) -> Result<Listing<T>, ServiceError> {
-    let (mut rows, unavailable) = everywhere(databases, request, query).await?;
+    let (mut rows, unavailable) = read_all_shards(databases, request, query).await?;
     sort(&mut rows, request, id);
     Ok(Listing { page: request.cut(rows), unavailable })
 }
@@ -39,7 +39,7 @@ pub async fn newest_first_grouped<'a, T, Rows: Future<Output = Result<Vec<T>, St
     group: impl Fn(&T) -> i64,
     query: impl Fn(&'a Database, IdRange) -> Rows,
 ) -> Result<(HashMap<i64, Page<T>>, Vec<ShardIndex>), ServiceError> {
-    let (rows, unavailable) = everywhere(databases, request, query).await?;
+    let (rows, unavailable) = read_all_shards(databases, request, query).await?;
     let mut groups: HashMap<i64, Vec<T>> = HashMap::new();
     for row in rows {
         groups.entry(group(&row)).or_default().push(row);
@@ -51,7 +51,7 @@ pub async fn newest_first_grouped<'a, T, Rows: Future<Output = Result<Vec<T>, St
     Ok((groups.into_iter().map(page).collect(), unavailable))
 }
 
-async fn everywhere<'a, T, Rows: Future<Output = Result<Vec<T>, StorageError>>>(
+async fn read_all_shards<'a, T, Rows: Future<Output = Result<Vec<T>, StorageError>>>(
     databases: &'a Databases,
     request: &PageRequest<i64>,
     query: impl Fn(&'a Database, IdRange) -> Rows,

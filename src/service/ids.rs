@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::error::{NoIdReason, ServiceError};
 use crate::runtime::clock;
-use noetl_domain::ids::{Id, NoId, Snowflakes};
+use noetl_domain::ids::{Id, IdGenerationError, Snowflakes};
 use noetl_storage::machines::{self, Grant};
 use noetl_storage::pools::Database;
 
@@ -28,11 +28,11 @@ pub struct Ids {
     cluster: Arc<Database>,
     owner: Uuid,
     pinned: Option<u16>,
-    leased: Mutex<Leased>,
+    leased: Mutex<ClaimedRow>,
 }
 
 #[derive(Debug)]
-struct Leased {
+struct ClaimedRow {
     machine_id: u16,
     snowflakes: Snowflakes,
     valid_until: Instant,
@@ -57,7 +57,7 @@ impl Ids {
     pub async fn next_after(&self, floor: Id) -> Result<Id, ServiceError> {
         let next = |snowflakes: &mut Snowflakes, now_ms| snowflakes.next_after(floor, now_ms);
         match self.make(next) {
-            Err(NoIdReason::Generator(NoId::CeilingReached { .. })) => {
+            Err(NoIdReason::Generator(IdGenerationError::CeilingReached { .. })) => {
                 self.renew_past(floor.millis()).await?;
                 Ok(self.make(next)?)
             }
@@ -65,7 +65,7 @@ impl Ids {
         }
     }
 
-    fn make(&self, next: impl Fn(&mut Snowflakes, u64) -> Result<Id, NoId>) -> Result<Id, NoIdReason> {
+    fn make(&self, next: impl Fn(&mut Snowflakes, u64) -> Result<Id, IdGenerationError>) -> Result<Id, NoIdReason> {
         let mut leased = self.leased();
         if Instant::now() >= leased.valid_until {
             return Err(NoIdReason::LeaseLost);
@@ -119,7 +119,7 @@ impl Ids {
         self.leased().machine_id
     }
 
-    fn leased(&self) -> MutexGuard<'_, Leased> {
+    fn leased(&self) -> MutexGuard<'_, ClaimedRow> {
         self.leased.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -129,11 +129,11 @@ async fn acquire(
     owner: Uuid,
     pinned: Option<u16>,
     position_ms: u64,
-) -> Result<Option<Leased>, ServiceError> {
+) -> Result<Option<ClaimedRow>, ServiceError> {
     let asked_at = Instant::now();
     let now_ms = clock::snowflake_ms().max(position_ms);
     let grant = machines::acquire(cluster, owner, pinned, now_ms, AHEAD_MS, LEASE.as_secs_f64()).await?;
-    Ok(grant.map(|Grant { machine_id, floor_ms, ceiling_ms }| Leased {
+    Ok(grant.map(|Grant { machine_id, floor_ms, ceiling_ms }| ClaimedRow {
         machine_id,
         snowflakes: Snowflakes::new(machine_id, floor_ms.max(position_ms), ceiling_ms),
         valid_until: asked_at + LEASE,

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use super::error::ServiceError;
 use noetl_storage::error::StorageError;
 use noetl_storage::pools::Database;
-use noetl_storage::retention::{self, Kept, Partition, Turn};
+use noetl_storage::retention::{self, KeepReason, Partition, Turn};
 
 /// Attempts to take the table lock before the partition is kept until the next run.
 const ATTEMPTS: usize = 3;
@@ -33,7 +33,7 @@ pub struct Retention {
 
 /// Result of a retention run on one shard.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Enforced {
+pub enum RetentionOutcome {
     /// No retention is set.
     Unlimited,
     /// Events are not published.
@@ -45,7 +45,7 @@ pub enum Enforced {
         /// Names of the dropped partitions.
         dropped: Vec<String>,
         /// Partitions that are old enough and were kept, with the reasons.
-        kept: Vec<(String, Kept)>,
+        kept: Vec<(String, KeepReason)>,
         /// Number of executions whose derived rows were deleted.
         executions: u64,
     },
@@ -54,15 +54,15 @@ pub enum Enforced {
 impl Retention {
     /// Drops the expired partitions of one shard, and deletes their derived rows.
     #[tracing::instrument(level = "debug", name = "retention.enforce", skip_all, fields(database = %shard.name()))]
-    pub async fn enforce(self, shard: &Database) -> Result<Enforced, ServiceError> {
+    pub async fn enforce(self, shard: &Database) -> Result<RetentionOutcome, ServiceError> {
         let Some(days) = self.days else {
-            return Ok(Enforced::Unlimited);
+            return Ok(RetentionOutcome::Unlimited);
         };
         if !self.publishes {
-            return Ok(Enforced::NotPublished);
+            return Ok(RetentionOutcome::NotPublished);
         }
         let Some(mut turn) = Turn::take(shard).await? else {
-            return Ok(Enforced::Elsewhere);
+            return Ok(RetentionOutcome::Elsewhere);
         };
         let cutoff = turn.cutoff(i32::try_from(days).unwrap_or(i32::MAX)).await?;
         let (mut dropped, mut kept) = (Vec::new(), Vec::new());
@@ -81,19 +81,19 @@ impl Retention {
         let executions = purge(shard, &uncovered(&turn.partitions().await?, cutoff)).await?;
         metrics::counter!("noetl_retention_executions_purged_total").increment(executions);
         turn.end().await?;
-        Ok(Enforced::Done { dropped, kept, executions })
+        Ok(RetentionOutcome::Done { dropped, kept, executions })
     }
 }
 
 /// Drops a partition. Returns the reason if it is kept.
-async fn retire(turn: &mut Turn<'_>, partition: Partition, cutoff: i64) -> Result<Option<Kept>, StorageError> {
+async fn retire(turn: &mut Turn<'_>, partition: Partition, cutoff: i64) -> Result<Option<KeepReason>, StorageError> {
     let judged = match turn.judge(partition, cutoff).await? {
         Ok(judged) => judged,
         Err(kept) => return Ok(Some(kept)),
     };
     for _ in 1..ATTEMPTS {
         match turn.drop_partition(&judged).await? {
-            Some(Kept::Busy) => sleep(BUSY_PAUSE).await,
+            Some(KeepReason::Busy) => sleep(BUSY_PAUSE).await,
             settled => return Ok(settled),
         }
     }
@@ -128,7 +128,7 @@ fn uncovered(partitions: &[Partition], cutoff: i64) -> Vec<(i64, i64)> {
     ranges
 }
 
-impl fmt::Display for Enforced {
+impl fmt::Display for RetentionOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unlimited => f.write_str("events are kept forever: NOETL_EVENT_RETENTION_DAYS is not set"),

@@ -11,7 +11,7 @@ use noetl_storage::error::DatabaseName;
 
 /// Failure of a housekeeping task.
 #[derive(Debug, thiserror::Error)]
-pub enum DutyError {
+pub enum HousekeepingError {
     /// The task met a fault.
     #[error(transparent)]
     Service(#[from] ServiceError),
@@ -37,7 +37,7 @@ pub struct Done {
     /// Database on which the task ran.
     pub database: DatabaseName,
     /// Summary of the work that was done, or the failure.
-    pub outcome: Result<String, DutyError>,
+    pub outcome: Result<String, HousekeepingError>,
 }
 
 /// Runs every housekeeping task, and passes each result to `tell` at once.
@@ -52,29 +52,29 @@ pub async fn once(
     for (index, shard) in (0..).zip(databases.shards()) {
         let database = shard.name();
         let ensured = partitions::ensure(shard).await.map_err(ServiceError::from);
-        let outcome = ensured.map_err(DutyError::from).and_then(|ensured| said(&ensured));
+        let outcome = ensured.map_err(HousekeepingError::from).and_then(|ensured| said(&ensured));
         tell(Done { duty: "partitions", database, outcome });
         let outcome = retention.enforce(shard).await.map(|enforced| enforced.to_string());
-        tell(Done { duty: "retention", database, outcome: outcome.map_err(DutyError::from) });
+        tell(Done { duty: "retention", database, outcome: outcome.map_err(HousekeepingError::from) });
         let outcome = outbox.purge(index).await.map(|purged| format!("purged {purged} delivered"));
-        tell(Done { duty: "outbox purge", database, outcome: outcome.map_err(DutyError::from) });
+        tell(Done { duty: "outbox purge", database, outcome: outcome.map_err(HousekeepingError::from) });
     }
     let cluster = databases.cluster();
     let database = cluster.name();
     let outcome = executions.sweep().await.map(|found| format!("finished {found} abandoned"));
-    tell(Done { duty: "dedup claims", database, outcome: outcome.map_err(DutyError::from) });
+    tell(Done { duty: "dedup claims", database, outcome: outcome.map_err(HousekeepingError::from) });
     let outcome = subscriptions.sweep().await.map(|found| format!("finished {found} abandoned"));
-    tell(Done { duty: "registrations", database, outcome: outcome.map_err(DutyError::from) });
+    tell(Done { duty: "registrations", database, outcome: outcome.map_err(HousekeepingError::from) });
     let purged = dedup_purge::purge(cluster).await.map_err(ServiceError::from);
     let outcome = purged.map(|purged| format!("purged {purged} expired"));
-    tell(Done { duty: "dedup purge", database, outcome: outcome.map_err(DutyError::from) });
+    tell(Done { duty: "dedup purge", database, outcome: outcome.map_err(HousekeepingError::from) });
 }
 
-fn said(Partitions { made, blocked }: &Partitions) -> Result<String, DutyError> {
+fn said(Partitions { made, blocked }: &Partitions) -> Result<String, HousekeepingError> {
     if blocked.is_empty() {
         return Ok(format!("made {}", if made.is_empty() { "none, because all exist".to_owned() } else { list(made) }));
     }
-    Err(DutyError::Blocked { blocked: list(blocked), made: list(made) })
+    Err(HousekeepingError::Blocked { blocked: list(blocked), made: list(made) })
 }
 
 fn list(names: &[String]) -> String {

@@ -8,7 +8,7 @@ use super::Turns;
 use crate::runtime::clock;
 use noetl_domain::quarter::Quarter;
 use noetl_storage::error::StorageError;
-use noetl_storage::partitions::{self, Ensured};
+use noetl_storage::partitions::{self, EnsuredPartition};
 use noetl_storage::pools::{Database, Databases};
 
 const PERIOD: Duration = Duration::from_hours(6);
@@ -41,13 +41,13 @@ pub async fn ensure(database: &Database) -> Result<Partitions, StorageError> {
     for _ in 0..AHEAD {
         let (partition, name) = (quarter.partition_name(), database.name());
         match partitions::ensure(database, quarter).await? {
-            Ensured::Present => {}
-            Ensured::Made => {
+            EnsuredPartition::Present => {}
+            EnsuredPartition::Made => {
                 tracing::info!(database = %name, partition, "created an event partition");
                 metrics::counter!("noetl_event_partitions_made_total").increment(1);
                 done.made.push(partition);
             }
-            Ensured::Blocked => {
+            EnsuredPartition::Blocked => {
                 tracing::warn!(database = %name, partition, "rows in noetl.event_default block an event partition");
                 metrics::counter!("noetl_event_partitions_blocked_total").increment(1);
                 done.blocked.push(partition);

@@ -57,14 +57,14 @@ pub struct Projector {
 
 /// Part of a message that the projector reads.
 #[derive(Debug, Deserialize)]
-struct Whose {
+struct EventExecution {
     execution_id: Id,
 }
 
-impl Typed for Whose {}
+impl Typed for EventExecution {}
 
 /// Message without its payload, which may be large.
-struct Told {
+struct Notification {
     /// Execution whose log has grown; `None` if the message is not an event.
     execution: Option<Id>,
     /// Number of times that the message was delivered.
@@ -74,9 +74,9 @@ struct Told {
     acker: Acker,
 }
 
-impl Told {
+impl Notification {
     fn of(message: Message) -> Self {
-        let whose = json::parse::<Whose>(&message.payload).ok();
+        let whose = json::parse::<EventExecution>(&message.payload).ok();
         if whose.is_none() {
             metrics::counter!("noetl_projector_foreign_messages_total").increment(1);
         }
@@ -129,7 +129,7 @@ impl Projector {
         let bytes = MAX_BYTES.max(2 * self.client.server_info().max_payload);
         let pulled = consumer.stream().max_messages_per_batch(BATCH).max_bytes_per_batch(bytes);
         let messages = pulled.expires(PULL).heartbeat(PULL / 10).messages().await?;
-        let mut batches = messages.map_ok(Told::of).ready_chunks(BATCH);
+        let mut batches = messages.map_ok(Notification::of).ready_chunks(BATCH);
         while let Some(batch) = batches.next().await {
             let next = Instant::now() + PACE;
             self.project(batch.into_iter().collect::<Result<_, _>>()?).await?;
@@ -150,7 +150,7 @@ impl Projector {
         Ok(stream.get_or_create_consumer(CONSUMER, config).await?)
     }
 
-    async fn project(&self, told: Vec<Told>) -> Result<(), BoxError> {
+    async fn project(&self, told: Vec<Notification>) -> Result<(), BoxError> {
         let ids: BTreeSet<Id> = told.iter().filter_map(|one| one.execution).collect();
         crash_point::reach("projector.taken");
         let advances = if ids.is_empty() { Advances::new() } else { self.projections.advance(ids).await? };

@@ -7,7 +7,7 @@ use futures::future::join_all;
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::error::DatabaseName;
 use noetl_storage::pools::Database;
-use noetl_storage::retention::{Kept, Turn};
+use noetl_storage::retention::{KeepReason, Turn};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
@@ -293,8 +293,8 @@ async fn an_event_committed_after_the_partition_was_judged_keeps_the_partition()
     insert(&mut late, (first(1) + 1, 1)).await;
     let judged = turn.judge(partition.clone(), cutoff).await.unwrap().unwrap();
     run(&mut late, "COMMIT").await;
-    assert_eq!(turn.drop_partition(&judged).await.unwrap(), Some(Kept::JustWritten));
-    assert_eq!(turn.judge(partition, cutoff).await.unwrap().unwrap_err(), Kept::Unpublished);
+    assert_eq!(turn.drop_partition(&judged).await.unwrap(), Some(KeepReason::JustWritten));
+    assert_eq!(turn.judge(partition, cutoff).await.unwrap().unwrap_err(), KeepReason::Unpublished);
     assert_eq!(left(&deployment, 0).await, ["event_old1"]);
 }
 

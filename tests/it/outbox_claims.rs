@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use futures::future::join_all;
 use noetl_storage::error::DatabaseName;
-use noetl_storage::outbox::{self, Claim, Marks};
+use noetl_storage::outbox::{self, Claim, LowWatermarks};
 use noetl_storage::pools::Database;
 use serde_json::{Value, json};
 
@@ -200,7 +200,7 @@ async fn a_row_below_the_low_watermark_is_claimed_before_later_rows_of_its_execu
     deployment.on_shard(0, expired).await;
     let database = Database::new(DatabaseName::Shard(0), deployment.shard_dsns[0].parse().unwrap(), 1);
     let lease = chrono::DateTime::from_timestamp(4_000_000_000, 0).unwrap();
-    let marks = Marks { pending: 3, lease, ..Marks::START };
+    let marks = LowWatermarks { pending: 3, lease, ..LowWatermarks::START };
     let rows =
         outbox::claim(&database, &Claim { limit: 3, retried: 1, lease_seconds: 600, payload_bytes: 1 << 20 }, &marks)
             .await

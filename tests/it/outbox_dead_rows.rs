@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use noetl_storage::error::DatabaseName;
-use noetl_storage::outbox::{self, Claim, Marks, Ref};
+use noetl_storage::outbox::{self, Claim, LowWatermarks, Ref};
 use noetl_storage::pools::Database;
 use sqlx::Row as _;
 
@@ -17,18 +17,18 @@ const BATCH: i64 = 100;
 /// A claimant with a single connection, so that the database publishes its counts with the next statement.
 struct Claimant {
     database: Database,
-    marks: Marks,
+    marks: LowWatermarks,
 }
 
 impl Claimant {
     fn new(deployment: &Deployment) -> Self {
         let options = deployment.shard_dsns[0].parse().unwrap();
-        Self { database: Database::new(DatabaseName::Shard(0), options, 1), marks: Marks::START }
+        Self { database: Database::new(DatabaseName::Shard(0), options, 1), marks: LowWatermarks::START }
     }
 
     async fn claim(&mut self, limit: i64) -> Vec<Ref> {
-        let sight = outbox::look(&self.database, &self.marks).await.unwrap();
-        self.marks = sight.marks;
+        let probe = outbox::probe(&self.database, &self.marks).await.unwrap();
+        self.marks = probe.marks;
         let claim = Claim { limit, retried: limit / 4, lease_seconds: 1, payload_bytes: 1 << 20 };
         let rows = outbox::claim(&self.database, &claim, &self.marks).await.unwrap();
         rows.iter().map(|row| Ref { outbox_id: row.outbox_id, lease_token: row.lease_token }).collect()
@@ -42,11 +42,11 @@ impl Claimant {
     /// at most once a second, with the next statement of the same connection.
     async fn work(&mut self, deployment: &Deployment) -> i64 {
         pass(Duration::from_millis(1100)).await;
-        outbox::look(&self.database, &self.marks).await.unwrap();
+        outbox::probe(&self.database, &self.marks).await.unwrap();
         let before = read(deployment).await;
         assert_eq!(self.claim(BATCH).await.len(), usize::try_from(BATCH).unwrap());
         pass(Duration::from_millis(1100)).await;
-        outbox::look(&self.database, &self.marks).await.unwrap();
+        outbox::probe(&self.database, &self.marks).await.unwrap();
         read(deployment).await - before
     }
 }
@@ -81,7 +81,7 @@ async fn work_of_a_claim_does_not_grow_with_rows_settled_during_an_open_transact
     let held = claimant.work(&deployment).await;
     assert!(held <= 2 * calm, "a claim of {BATCH} rows reads {held} with an open transaction and {calm} without");
 
-    claimant.marks = Marks::START;
+    claimant.marks = LowWatermarks::START;
     let without = claimant.work(&deployment).await;
     assert!(without > 10 * calm, "without low watermarks a claim reads the dead rows: {without}");
     run(&mut holder, "ROLLBACK").await;

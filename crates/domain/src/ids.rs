@@ -21,7 +21,7 @@ const MACHINE_BITS: u32 = 10;
 const SEQUENCE_BITS: u32 = 12;
 const MAX_MS: u64 = (1 << 41) - 1;
 /// Distance in milliseconds after the current time from which an id no longer raises the generator: one day.
-const FAR_MS: u64 = 24 * 3600 * 1000;
+const MAX_FLOOR_LEAD_MS: u64 = 24 * 3600 * 1000;
 const MAX_SEQUENCE: u64 = (1 << SEQUENCE_BITS) - 1;
 
 /// A 63-bit snowflake id. The API uses its decimal string.
@@ -93,7 +93,7 @@ impl FromStr for Id {
 
 /// Reasons for which the generator can't make an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NoId {
+pub enum IdGenerationError {
     /// The generator has reached its ceiling. The lease must reserve more ids first.
     #[error("the reserved id range ends at {ceiling_ms} ms")]
     CeilingReached {
@@ -113,7 +113,7 @@ pub struct Snowflakes {
     /// Milliseconds and sequence of the last id.
     last: (u64, u64),
     /// Sequence of ids after distant floors, which keeps them distinct.
-    stray: u64,
+    distant_sequence: u64,
 }
 
 impl Snowflakes {
@@ -121,7 +121,12 @@ impl Snowflakes {
     /// 2024-01-01T00:00:00Z.
     #[must_use]
     pub fn new(machine_id: u16, floor_ms: u64, ceiling_ms: u64) -> Self {
-        Self { machine_id: machine_id & MAX_MACHINE_ID, ceiling_ms, last: (floor_ms, MAX_SEQUENCE), stray: 0 }
+        Self {
+            machine_id: machine_id & MAX_MACHINE_ID,
+            ceiling_ms,
+            last: (floor_ms, MAX_SEQUENCE),
+            distant_sequence: 0,
+        }
     }
 
     /// Allows ids up to `ceiling_ms`. A value below the current ceiling is ignored.
@@ -144,7 +149,7 @@ impl Snowflakes {
 
     /// Returns the next id at `now_ms` (milliseconds since 2024-01-01T00:00:00Z). It is larger than every id made or
     /// observed. A clock above the ceiling counts as the ceiling.
-    pub fn next(&mut self, now_ms: u64) -> Result<Id, NoId> {
+    pub fn next(&mut self, now_ms: u64) -> Result<Id, IdGenerationError> {
         let (ms, sequence) = self.last;
         let now_ms = now_ms.min(self.ceiling_ms);
         let next = if now_ms > ms {
@@ -155,7 +160,7 @@ impl Snowflakes {
             (ms + 1, 0)
         };
         if next.0 > self.ceiling_ms {
-            return Err(NoId::CeilingReached { ceiling_ms: self.ceiling_ms });
+            return Err(IdGenerationError::CeilingReached { ceiling_ms: self.ceiling_ms });
         }
         self.last = next;
         Ok(self.compose(next))
@@ -163,18 +168,18 @@ impl Snowflakes {
 
     /// Returns the next id larger than `floor`. A floor more than a day after the clock, in a log with ids of another
     /// origin, does not raise the generator: the returned id is larger, but later ids follow the clock.
-    pub fn next_after(&mut self, floor: Id, now_ms: u64) -> Result<Id, NoId> {
+    pub fn next_after(&mut self, floor: Id, now_ms: u64) -> Result<Id, IdGenerationError> {
         let ms = floor.millis();
         if !floor.can_be_followed() {
-            return Err(NoId::Exhausted(floor));
+            return Err(IdGenerationError::Exhausted(floor));
         }
-        if ms > self.last.0.max(now_ms) + FAR_MS {
-            self.stray = (self.stray + 1) & MAX_SEQUENCE;
-            return Ok(self.compose((ms + 1, self.stray)));
+        if ms > self.last.0.max(now_ms) + MAX_FLOOR_LEAD_MS {
+            self.distant_sequence = (self.distant_sequence + 1) & MAX_SEQUENCE;
+            return Ok(self.compose((ms + 1, self.distant_sequence)));
         }
         // The generator is not raised above its ceiling: it could not make ids until a larger range is reserved.
         if ms >= self.ceiling_ms {
-            return Err(NoId::CeilingReached { ceiling_ms: self.ceiling_ms });
+            return Err(IdGenerationError::CeilingReached { ceiling_ms: self.ceiling_ms });
         }
         if self.compose(self.last) < floor {
             // The rest of that millisecond is skipped: a smaller machine id could not exceed `floor` within it.
@@ -215,7 +220,7 @@ mod tests {
         let mut ids = Snowflakes::new(1, 0, 10);
         let made: Vec<Id> = std::iter::from_fn(|| ids.next(11).ok()).collect();
         assert_eq!((made.len(), made.last().unwrap().millis()), (4096, 10));
-        assert_eq!(ids.next(11), Err(NoId::CeilingReached { ceiling_ms: 10 }));
+        assert_eq!(ids.next(11), Err(IdGenerationError::CeilingReached { ceiling_ms: 10 }));
         ids.raise_ceiling(11);
         assert_eq!(ids.next(11).unwrap().millis(), 11);
     }
@@ -223,7 +228,7 @@ mod tests {
     #[test]
     fn a_floor_above_the_ceiling_does_not_raise_the_generator() {
         let mut ids = Snowflakes::new(1, 0, 10);
-        assert_eq!(ids.next_after(Id::first_of(20), 5), Err(NoId::CeilingReached { ceiling_ms: 10 }));
+        assert_eq!(ids.next_after(Id::first_of(20), 5), Err(IdGenerationError::CeilingReached { ceiling_ms: 10 }));
         assert_eq!(ids.next(5).unwrap().millis(), 5);
         ids.raise_ceiling(30);
         assert!(ids.next_after(Id::first_of(20), 5).unwrap() > Id::first_of(20));
@@ -232,13 +237,13 @@ mod tests {
     #[test]
     fn the_largest_id_cannot_be_followed() {
         let mut ids = Snowflakes::new(1, 0, MAX_MS);
-        assert_eq!(ids.next_after(Id::new(i64::MAX), 1), Err(NoId::Exhausted(Id::new(i64::MAX))));
+        assert_eq!(ids.next_after(Id::new(i64::MAX), 1), Err(IdGenerationError::Exhausted(Id::new(i64::MAX))));
     }
 
     #[test]
     fn a_log_far_in_the_future_keeps_its_order_and_does_not_raise_the_generator() {
         let mut ids = Snowflakes::new(7, 0, MAX_MS);
-        let far = Id::first_of(FAR_MS * 400);
+        let far = Id::first_of(MAX_FLOOR_LEAD_MS * 400);
         let above = ids.next_after(far, 1_000).unwrap();
         assert!(above > far);
         assert!(ids.next_after(above, 1_000).unwrap() > above);

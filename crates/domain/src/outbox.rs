@@ -81,7 +81,7 @@ impl OutboxStatus {
 
 /// Position of a row in the list over all shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct OutboxPlace {
+pub struct OutboxPosition {
     /// Time at which the row was written.
     pub created_at: DateTime<Utc>,
     /// Id of the row.
@@ -91,7 +91,7 @@ pub struct OutboxPlace {
 /// Returns an error's text as it is stored: at most [`MAX_ERROR_CHARS`] characters. NUL is replaced, because PostgreSQL
 /// can't store it.
 #[must_use]
-pub fn kept_error(text: &str) -> String {
+pub fn truncated_error(text: &str) -> String {
     text.chars().take(MAX_ERROR_CHARS).map(|c| if c == '\0' { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
@@ -123,8 +123,8 @@ mod tests {
 
     #[test]
     fn errors_are_truncated_by_characters() {
-        assert_eq!(kept_error(&"ß".repeat(5000)), "ß".repeat(MAX_ERROR_CHARS));
-        assert_eq!(kept_error("a\0b"), "a\u{fffd}b");
+        assert_eq!(truncated_error(&"ß".repeat(5000)), "ß".repeat(MAX_ERROR_CHARS));
+        assert_eq!(truncated_error("a\0b"), "a\u{fffd}b");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::{Gid, Uid, User, geteuid};
 
 use super::error::LocalError;
-use super::guarded::{Guarded, Launch, shell, tail};
+use super::guarded::{Launch, WatchedProcess, shell, tail};
 use super::leftovers;
 use super::programs::PostgresPrograms;
 
@@ -95,7 +95,7 @@ impl DataFolder {
             arguments.push("--no-sync".into());
         }
         let log = self.home.join("initdb.log");
-        let mut initdb = Guarded::spawn(Launch {
+        let mut initdb = WatchedProcess::spawn(Launch {
             server: "initdb",
             program: &programs.path("initdb"),
             arguments,

@@ -40,10 +40,10 @@ pub(super) struct Launch<'a> {
 
 /// A running program under its watchdog. Dropping the value stops the program without waiting.
 #[derive(Debug)]
-pub(super) struct Guarded {
+pub(super) struct WatchedProcess {
     server: &'static str,
     watchdog: Child,
-    lifeline: Option<ChildStdin>,
+    watchdog_stdin: Option<ChildStdin>,
     pid: Pid,
     log: PathBuf,
 }
@@ -76,7 +76,7 @@ exit "$status"
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-impl Guarded {
+impl WatchedProcess {
     pub(super) async fn spawn(launch: Launch<'_>) -> Result<Self, LocalError> {
         let log = File::create(launch.log).map_err(LocalError::io("write", launch.log))?;
         let mut command = shell(launch.user);
@@ -92,9 +92,9 @@ impl Guarded {
             .process_group(0);
         let failed = || LocalError::io("start", launch.program);
         let mut watchdog = command.spawn().map_err(failed())?;
-        let lifeline = watchdog.stdin.take();
+        let watchdog_stdin = watchdog.stdin.take();
         let pid = first_line_as_pid(&mut watchdog).await.map_err(failed())?;
-        Ok(Self { server: launch.server, watchdog, lifeline, pid, log: launch.log.to_owned() })
+        Ok(Self { server: launch.server, watchdog, watchdog_stdin, pid, log: launch.log.to_owned() })
     }
 
     pub(super) fn pid(&self) -> Pid {
@@ -128,7 +128,7 @@ impl Guarded {
     /// Asks the program to stop, and kills it if it takes too long.
     pub(super) async fn stop(&mut self) {
         self.resume();
-        drop(self.lifeline.take());
+        drop(self.watchdog_stdin.take());
         let limit = PATIENCE + Duration::from_secs(3);
         if timeout(limit, self.watchdog.wait()).await.is_err() {
             self.kill_9().await;

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::error::LocalError;
-use super::guarded::{Guarded, Launch};
+use super::guarded::{Launch, WatchedProcess};
 use super::leftovers::{pid_in, stop_leftover};
 use super::port::{KeptPort, is_free};
 use super::programs::find_nats;
@@ -43,7 +43,7 @@ impl NatsOptions {
 #[derive(Debug)]
 pub struct NatsServer {
     plan: Plan,
-    process: Guarded,
+    process: WatchedProcess,
 }
 
 /// Everything that a restart needs.
@@ -123,9 +123,9 @@ impl NatsServer {
 }
 
 impl Plan {
-    async fn start(&self) -> Result<Guarded, LocalError> {
+    async fn start(&self) -> Result<WatchedProcess, LocalError> {
         let port = self.port.to_string();
-        let mut process = Guarded::spawn(Launch {
+        let mut process = WatchedProcess::spawn(Launch {
             server: SERVER,
             program: &self.program,
             arguments: vec![
@@ -161,7 +161,7 @@ impl Plan {
 
     /// Returns whether this server accepts clients. The pid file must name this process, since another server may have
     /// the port.
-    async fn is_ready(&self, process: &Guarded) -> bool {
+    async fn is_ready(&self, process: &WatchedProcess) -> bool {
         pid_in(&self.pid_file) == Some(process.pid())
             && matches!(timeout(Duration::from_secs(1), greets(self.port)).await, Ok(Ok(true)))
     }

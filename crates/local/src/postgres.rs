@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::data_folder::DataFolder;
 use super::error::LocalError;
-use super::guarded::{Guarded, Launch, shell};
+use super::guarded::{Launch, WatchedProcess, shell};
 use super::leftovers::{kill_orphans, pid_in};
 use super::port::{KeptPort, is_free};
 use super::programs::PostgresPrograms;
@@ -53,7 +53,7 @@ impl PostgresOptions {
 #[derive(Debug)]
 pub struct Postgres {
     plan: Plan,
-    process: Guarded,
+    process: WatchedProcess,
 }
 
 /// Everything that a restart needs.
@@ -153,8 +153,8 @@ impl Postgres {
 }
 
 impl Plan {
-    async fn start(&self) -> Result<Guarded, LocalError> {
-        let mut process = Guarded::spawn(Launch {
+    async fn start(&self) -> Result<WatchedProcess, LocalError> {
+        let mut process = WatchedProcess::spawn(Launch {
             server: SERVER,
             program: &self.programs.path("postgres"),
             arguments: self.arguments(),
@@ -199,7 +199,7 @@ impl Plan {
 
     /// Returns whether clients can log in to this server. The pid file in the data folder must name this process, since
     /// another server may have the port.
-    async fn is_ready(&self, process: &Guarded) -> bool {
+    async fn is_ready(&self, process: &WatchedProcess) -> bool {
         pid_in(&self.data.join("postmaster.pid")) == Some(process.pid())
             && matches!(timeout(Duration::from_secs(1), logs_in(self.port)).await, Ok(Ok(true)))
     }

@@ -152,7 +152,7 @@ impl Shared {
                     let now = Instant::now();
                     return Ok(Open { raw, backend, opened: now, used: now, _counted: counted });
                 }
-                Err(error) if may_pass(&error) => *refusal = Some(error),
+                Err(error) if is_transient(&error) => *refusal = Some(error),
                 Err(error) => return Err(error),
             }
             drop(counted);
@@ -197,7 +197,7 @@ impl Shared {
 
 /// Returns whether the same attempt to connect may succeed soon: connection refused, or SQLSTATE `cannot_connect_now`
 /// or `too_many_connections`.
-fn may_pass(error: &sqlx::Error) -> bool {
+fn is_transient(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
         sqlx::Error::Database(error) => error.code().is_some_and(|code| ["57P03", "53300"].contains(&code.as_ref())),

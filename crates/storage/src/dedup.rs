@@ -29,7 +29,7 @@ pub struct NewClaim<'a> {
 
 /// Claim that holds a key after an attempt: the caller's own if `execution_id` is the caller's.
 #[derive(Debug)]
-pub struct StandingClaim {
+pub struct CurrentClaim {
     /// Scope of the key: the parent execution, or 0.
     pub scope: i64,
     /// The key.
@@ -47,7 +47,7 @@ pub struct StandingClaim {
     level = "debug", name = "sql.dedup.claim", skip_all,
     fields(database = %cluster.name(), count = claims.len())
 )]
-pub async fn claim(cluster: &Database, claims: &[NewClaim<'_>]) -> Result<Vec<StandingClaim>, StorageError> {
+pub async fn claim(cluster: &Database, claims: &[NewClaim<'_>]) -> Result<Vec<CurrentClaim>, StorageError> {
     let scopes: Vec<i64> = claims.iter().map(|claim| claim.scope).collect();
     let keys: Vec<String> = claims.iter().map(|claim| claim.key.to_owned()).collect();
     let executions: Vec<i64> = claims.iter().map(|claim| claim.creation.execution_id.get()).collect();
@@ -82,7 +82,7 @@ pub async fn claim(cluster: &Database, claims: &[NewClaim<'_>]) -> Result<Vec<St
     );
     let rows = cluster.run(statement.fetch_all(cluster.pool())).await?;
     let standing = rows.into_iter().map(|row| {
-        Ok(StandingClaim {
+        Ok(CurrentClaim {
             scope: row.subscription_id,
             key: row.dedup_key,
             execution_id: Id::new(row.execution_id),

@@ -160,7 +160,7 @@ pub async fn list(
 
 /// First event of a log that registers a subscription or starts an execution.
 #[derive(Debug, Clone)]
-pub struct LogHead {
+pub struct FirstEvent {
     /// Execution or subscription of the log.
     pub execution_id: i64,
     /// Event type: `subscription.registered` or `playbook_started`.
@@ -176,9 +176,9 @@ pub struct LogHead {
     level = "debug", name = "sql.events.heads", skip_all,
     fields(database = %shard.name(), count = executions.len(), first = executions.first())
 )]
-pub async fn heads(shard: &Database, executions: &[i64]) -> Result<Vec<LogHead>, StorageError> {
+pub async fn heads(shard: &Database, executions: &[i64]) -> Result<Vec<FirstEvent>, StorageError> {
     let rows = sqlx::query_as!(
-        LogHead,
+        FirstEvent,
         r#"SELECT DISTINCT ON (execution_id) execution_id, event_type AS "event_type!", catalog_id,
                   (meta -> 'trace')::text AS "trace: Text"
            FROM noetl.event

@@ -8,7 +8,7 @@ use noetl_domain::quarter::Quarter;
 
 /// Result of ensuring a quarter's partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ensured {
+pub enum EnsuredPartition {
     /// The partition was created.
     Made,
     /// An existing partition covers some of its range: the quarter's own, or one that NoETL's server created.
@@ -18,7 +18,7 @@ pub enum Ensured {
 }
 
 /// Creates the partition of a quarter, unless an existing partition covers some of its range.
-pub async fn ensure(database: &Database, quarter: Quarter) -> Result<Ensured, StorageError> {
+pub async fn ensure(database: &Database, quarter: Quarter) -> Result<EnsuredPartition, StorageError> {
     let (from, to) = (quarter.first_id(), quarter.next().first_id());
     let work = async {
         let mut tx = database.pool().begin().await?;
@@ -41,11 +41,11 @@ pub async fn ensure(database: &Database, quarter: Quarter) -> Result<Ensured, St
         .fetch_one(&mut *tx)
         .await?;
         let ensured = match (range.taken, range.blocked) {
-            (true, _) => Ensured::Present,
-            (false, true) => Ensured::Blocked,
-            (false, false) => Ensured::Made,
+            (true, _) => EnsuredPartition::Present,
+            (false, true) => EnsuredPartition::Blocked,
+            (false, false) => EnsuredPartition::Made,
         };
-        if ensured == Ensured::Made {
+        if ensured == EnsuredPartition::Made {
             let name = quarter.partition_name();
             let statement =
                 format!("CREATE TABLE noetl.{name} PARTITION OF noetl.event FOR VALUES FROM ({from}) TO ({to})");

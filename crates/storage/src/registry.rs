@@ -68,10 +68,10 @@ impl<'a> PathLock<'a> {
     /// Stores the intent to make a subscription live by an event after `after`, commits it, and releases the row. An
     /// intent must be committed before it is fulfilled.
     #[tracing::instrument(
-        level = "debug", name = "sql.registry.intend", skip_all,
+        level = "debug", name = "sql.registry.store_intent", skip_all,
         fields(database = %self.cluster.name(), path = self.path, subscription = %subscription, after = %after)
     )]
-    pub async fn intend(mut self, subscription: Id, after: Id, by: Option<&Actor>) -> Result<(), StorageError> {
+    pub async fn store_intent(mut self, subscription: Id, after: Id, by: Option<&Actor>) -> Result<(), StorageError> {
         let update = sqlx::query!(
             "UPDATE noetl.subscription_registry
              SET subscription_id = $2, intent_after = $3, intent_actor = $4, updated_at = now()

@@ -36,7 +36,7 @@ pub struct Partition {
 
 /// Reason that a partition is kept.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Kept {
+pub enum KeepReason {
     /// No cursor says which events are published.
     #[error("no feed has begun on this shard, so nothing of it is published")]
     FeedNeverBegan,
@@ -63,7 +63,7 @@ pub enum Kept {
     Busy,
 }
 
-impl Kept {
+impl KeepReason {
     /// Returns the reason as the label of a metric.
     #[must_use]
     pub const fn label(&self) -> &'static str {
@@ -89,7 +89,7 @@ pub struct Turn<'a> {
 
 /// A partition that may be dropped, with the snapshot taken before its check.
 #[derive(Debug, Clone)]
-pub struct Judged {
+pub struct DroppablePartition {
     partition: Partition,
     snapshot: TxSnapshot,
 }
@@ -165,7 +165,11 @@ impl<'a> Turn<'a> {
         level = "debug", name = "sql.retention.judge", skip_all,
         fields(database = %self.shard.name())
     )]
-    pub async fn judge(&mut self, partition: Partition, cutoff: i64) -> Result<Result<Judged, Kept>, StorageError> {
+    pub async fn judge(
+        &mut self,
+        partition: Partition,
+        cutoff: i64,
+    ) -> Result<Result<DroppablePartition, KeepReason>, StorageError> {
         let work = async {
             let connection = &mut self.connection;
             let snapshot = sqlx::query_scalar!(r#"SELECT pg_current_snapshot()::text AS "now!""#);
@@ -174,16 +178,16 @@ impl<'a> Turn<'a> {
                 return Ok(Err(kept));
             }
             if let Some(id) = live_subscription(connection, &partition).await? {
-                return Ok(Err(Kept::LiveSubscription(id)));
+                return Ok(Err(KeepReason::LiveSubscription(id)));
             }
             if let Some(id) = running_execution(connection, &partition).await? {
-                return Ok(Err(Kept::RunningExecution(id)));
+                return Ok(Err(KeepReason::RunningExecution(id)));
             }
             // The last check, as it reads the whole partition.
             if let Some(id) = young_event(connection, &partition, cutoff).await? {
-                return Ok(Err(Kept::YoungEvent(id)));
+                return Ok(Err(KeepReason::YoungEvent(id)));
             }
-            Ok(Ok(Judged { partition, snapshot }))
+            Ok(Ok(DroppablePartition { partition, snapshot }))
         };
         let verdict: sqlx::Result<_> = work.await;
         verdict.map_err(|error| self.shard.failed(error))
@@ -195,10 +199,10 @@ impl<'a> Turn<'a> {
         level = "debug", name = "sql.retention.drop_partition", skip_all,
         fields(database = %self.shard.name())
     )]
-    pub async fn drop_partition(&mut self, judged: &Judged) -> Result<Option<Kept>, StorageError> {
+    pub async fn drop_partition(&mut self, judged: &DroppablePartition) -> Result<Option<KeepReason>, StorageError> {
         match drop_partition(&mut self.connection, judged).await {
             Err(sqlx::Error::Database(refusal)) if refusal.code().is_some_and(|code| BUSY.contains(&code.as_ref())) => {
-                Ok(Some(Kept::Busy))
+                Ok(Some(KeepReason::Busy))
             }
             outcome => outcome.map_err(|error| self.shard.failed(error)),
         }
@@ -215,13 +219,16 @@ impl<'a> Turn<'a> {
 }
 
 /// Drops the partition in one transaction, or returns the reason to keep it and rolls back.
-async fn drop_partition(connection: &mut PgConnection, judged: &Judged) -> sqlx::Result<Option<Kept>> {
+async fn drop_partition(
+    connection: &mut PgConnection,
+    judged: &DroppablePartition,
+) -> sqlx::Result<Option<KeepReason>> {
     let mut tx = connection.begin().await?;
     sqlx::raw_sql(PATIENCE).execute(&mut *tx).await?;
     // The parent is locked first, as in every other statement. `ONLY` leaves its other partitions unlocked.
     sqlx::query("LOCK TABLE ONLY noetl.event IN ACCESS EXCLUSIVE MODE").execute(&mut *tx).await?;
     if holds_unseen(&mut tx, &judged.partition, &judged.snapshot).await? {
-        return Ok(Some(Kept::JustWritten));
+        return Ok(Some(KeepReason::JustWritten));
     }
     // A feed that lost messages of its stream may have been rewound since the check.
     if let Some(kept) = unpublished(&mut tx, &judged.partition).await? {
@@ -233,7 +240,7 @@ async fn drop_partition(connection: &mut PgConnection, judged: &Judged) -> sqlx:
 }
 
 /// Returns the reason to keep a partition that follows from the feed's cursor, if any.
-async fn unpublished(connection: &mut PgConnection, partition: &Partition) -> sqlx::Result<Option<Kept>> {
+async fn unpublished(connection: &mut PgConnection, partition: &Partition) -> sqlx::Result<Option<KeepReason>> {
     let feed = sqlx::query!(
         r#"SELECT done::text AS "done!",
                   (control.system_identifier <> cursor.system_identifier
@@ -242,12 +249,12 @@ async fn unpublished(connection: &mut PgConnection, partition: &Partition) -> sq
            FROM noetl.tail_cursor AS cursor, pg_control_system() AS control"#,
     );
     let Some(feed) = feed.fetch_optional(&mut *connection).await? else {
-        return Ok(Some(Kept::FeedNeverBegan));
+        return Ok(Some(KeepReason::FeedNeverBegan));
     };
     if feed.changed {
-        return Ok(Some(Kept::DatabaseChanged));
+        return Ok(Some(KeepReason::DatabaseChanged));
     }
-    Ok(holds_unseen(connection, partition, &parse(&feed.done)?).await?.then_some(Kept::Unpublished))
+    Ok(holds_unseen(connection, partition, &parse(&feed.done)?).await?.then_some(KeepReason::Unpublished))
 }
 
 /// Returns whether a partition holds rows that a snapshot does not see: two lookups in the index on the transaction id.

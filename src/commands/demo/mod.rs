@@ -182,7 +182,7 @@ impl Runtime {
 
     /// Runs one message until it ends. Failed requests are repeated.
     async fn execute(&self, message: Message) -> Result<Outcome, DemoError> {
-        let asked = patiently(async || self.api.execute(&self.playbook, &self.subscription, &message).await).await;
+        let asked = with_retries(async || self.api.execute(&self.playbook, &self.subscription, &message).await).await;
         match asked {
             Ok(executed) => Ok(self.finish(executed).await?),
             Err(refusal) => {
@@ -213,7 +213,7 @@ impl Runtime {
             Finish::Leave => Ok(Outcome::Started),
             Finish::Cancel => {
                 // An execution that has ended can't be cancelled.
-                match patiently(async || self.api.cancel(&executed.id).await).await {
+                match with_retries(async || self.api.cancel(&executed.id).await).await {
                     Ok(()) => Ok(Outcome::Started),
                     Err(_) => Ok(Outcome::EndedElsewhere),
                 }
@@ -223,7 +223,7 @@ impl Runtime {
 }
 
 /// Repeats a request, with backoff, until the server carries it out or refuses it.
-async fn patiently<T>(ask: impl AsyncFn() -> Result<T, ApiError>) -> Result<T, ApiError> {
+async fn with_retries<T>(ask: impl AsyncFn() -> Result<T, ApiError>) -> Result<T, ApiError> {
     let mut pause = FIRST_RETRY;
     loop {
         match ask().await {

@@ -7,7 +7,7 @@ const ATTEMPTS: u64 = 1;
 
 /// Simulated failures of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Luck {
+pub(super) enum FailureMode {
     /// Nothing fails.
     Good,
     /// The first attempt of each step that may be retried fails.
@@ -68,7 +68,7 @@ fn draft(event_type: &str, step: Option<&str>, meta: Value, said: &Value) -> Dra
 }
 
 /// Returns the reports of a step in order, and whether the step succeeded. The events of a report are sent together.
-pub(super) fn play(step: &Step, luck: Luck) -> (Vec<Vec<Draft>>, bool) {
+pub(super) fn play(step: &Step, luck: FailureMode) -> (Vec<Vec<Draft>>, bool) {
     match &step.items {
         _ if !step.works => (vec![vec![entered(step, &Value::Null), own(step, "step.exit", &Value::Null)]], true),
         Some(items) if items.is_empty() => (vec![vec![own(step, "step.skipped", &Value::Null)]], true),
@@ -102,12 +102,12 @@ fn told(step: &Step, event_type: &str, command: &str, attempt: u64, said: &Value
     draft(event_type, Some(&step.name), json!({ "command_id": command, "attempt": attempt }), said)
 }
 
-fn tried(step: &Step, luck: Luck) -> (Vec<Vec<Draft>>, bool) {
+fn tried(step: &Step, luck: FailureMode) -> (Vec<Vec<Draft>>, bool) {
     let fails = |attempt: u64| match luck {
         _ if step.attempts == 1 => false,
-        Luck::Good => false,
-        Luck::Mixed => attempt == 1,
-        Luck::Bad => true,
+        FailureMode::Good => false,
+        FailureMode::Mixed => attempt == 1,
+        FailureMode::Bad => true,
     };
     let mut reports = vec![vec![entered(step, &Value::Null)]];
     for attempt in 1..=step.attempts {
@@ -157,12 +157,12 @@ mod tests {
         ] });
         let steps = steps(&payload, &json!({ "order": { "items": [1, 2] } }));
         assert_eq!(steps[1].items, Some(vec![json!(1), json!(2)]));
-        assert_eq!(types(&play(&steps[0], Luck::Bad).0), ["step.enter", "step.exit"]);
-        assert_eq!(types(&play(&steps[1], Luck::Good).0).len(), 1 + 2 + 2 + 4 + 1);
-        let (reports, well) = play(&steps[2], Luck::Bad);
+        assert_eq!(types(&play(&steps[0], FailureMode::Bad).0), ["step.enter", "step.exit"]);
+        assert_eq!(types(&play(&steps[1], FailureMode::Good).0).len(), 1 + 2 + 2 + 4 + 1);
+        let (reports, well) = play(&steps[2], FailureMode::Bad);
         assert!(!well);
         assert_eq!(types(&reports).iter().filter(|name| **name == "command.failed").count(), 2);
-        assert!(play(&steps[2], Luck::Mixed).1);
+        assert!(play(&steps[2], FailureMode::Mixed).1);
         assert_eq!(items("{{ workload.none.there }}", &json!({})), Vec::<Value>::new());
     }
 }

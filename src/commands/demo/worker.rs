@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::api::{Api, ApiError, Run};
-use super::script::{self, Draft, Luck};
-use super::{Outcome, patiently};
+use super::script::{self, Draft, FailureMode};
+use super::{Outcome, with_retries};
 use crate::runtime::clock;
-use noetl_domain::ids::{Id, NoId, Snowflakes};
+use noetl_domain::ids::{Id, IdGenerationError, Snowflakes};
 
 /// Intervals, in executions, at which one has retried failures (`MIXED`) or fails (`BAD`).
 const MIXED_EVERY: u64 = 4;
@@ -51,20 +51,20 @@ impl Worker {
 
     /// Returns whether the execution has ended.
     pub(super) async fn has_ended(&self, api: &Api, id: &str) -> Result<bool, ApiError> {
-        Ok(patiently(async || api.run(id).await).await?.status != "RUNNING")
+        Ok(with_retries(async || api.run(id).await).await?.status != "RUNNING")
     }
 
     /// Runs an execution until it ends. It may also be ended by another caller.
     pub(super) async fn run(&self, api: &Api, id: &str) -> Result<Outcome, ApiError> {
         let luck = match self.taken.fetch_add(1, Ordering::Relaxed) {
-            number if number % BAD_EVERY == 0 => Luck::Bad,
-            number if number % MIXED_EVERY == 0 => Luck::Mixed,
-            _ => Luck::Good,
+            number if number % BAD_EVERY == 0 => FailureMode::Bad,
+            number if number % MIXED_EVERY == 0 => FailureMode::Mixed,
+            _ => FailureMode::Good,
         };
-        let run = patiently(async || api.run(id).await).await?;
+        let run = with_retries(async || api.run(id).await).await?;
         let mut failed_at = None;
         for step in script::steps(&run.payload, &run.workload) {
-            let now = patiently(async || api.run(id).await).await?;
+            let now = with_retries(async || api.run(id).await).await?;
             if now.status != "RUNNING" {
                 return Ok(Outcome::EndedElsewhere);
             }
@@ -95,11 +95,11 @@ impl Worker {
             event.insert("timestamp".to_owned(), json!(at));
             events.push(Value::Object(event));
         }
-        patiently(async || api.project(&events).await).await
+        with_retries(async || api.project(&events).await).await
     }
 
     /// Returns an event id that is larger than every id in the execution's log when it was read.
-    fn next_id(&self, run: &Run) -> Result<Id, NoId> {
+    fn next_id(&self, run: &Run) -> Result<Id, IdGenerationError> {
         let began = run.last_event_id();
         self.ids.lock().unwrap_or_else(PoisonError::into_inner).next_after(began, clock::snowflake_ms())
     }

@@ -118,7 +118,7 @@ fn read(reply: &Message, expected: u64) -> Result<(), PublishError> {
     }
     let Reply(response) = json::parse(&reply.payload).map_err(broker)?;
     match response {
-        Response::Ok(ack) if ack.duplicate => Err(PublishError::Repetition(expected)),
+        Response::Ok(ack) if ack.duplicate => Err(PublishError::Duplicate(expected)),
         Response::Ok(ack) if ack.sequence == expected => Ok(()),
         Response::Ok(_) => Err(PublishError::OutOfStep),
         Response::Err { error } if is_out_of_step(error.error_code()) => Err(PublishError::OutOfStep),

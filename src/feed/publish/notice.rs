@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use noetl_domain::shard::ShardIndex;
 
 /// Time for which the cursor shows the notice after the last foreign message.
-const SAID_FOR: Duration = Duration::from_mins(1);
+const NOTICE_DURATION: Duration = Duration::from_mins(1);
 
 /// Messages in a stream that no tailer published. They do no harm: the tailer appends after them, and readers skip
 /// them.
@@ -38,7 +38,7 @@ impl ForeignMessages {
 
     /// Returns the notice for the cursor, if foreign messages were found recently.
     pub(super) fn text(&self) -> Option<String> {
-        self.last.filter(|last| last.elapsed() < SAID_FOR)?;
+        self.last.filter(|last| last.elapsed() < NOTICE_DURATION)?;
         Some(format!("another client publishes to the event stream: {} foreign messages so far", self.count))
     }
 }

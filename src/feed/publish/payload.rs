@@ -15,27 +15,27 @@ const HEADER_ROOM: usize = 4096;
 
 /// Fields of an event that a payload leaves out.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
-enum Without {
+enum OmittedFields {
     Nothing,
     LargeFields,
-    AllOfAnySize,
+    AllVariableSize,
 }
 
-/// Bytes that remain of each name in a payload that leaves out [`Without::AllOfAnySize`].
+/// Bytes that remain of each name in a payload that leaves out [`OmittedFields::AllVariableSize`].
 const NAME_BYTES: usize = 1024;
 
 /// Returns the payload of an event within the broker's `max_payload` bytes, and true if fields were left out.
 pub fn encode(event: &EventText, max_payload: usize) -> serde_json::Result<(Bytes, bool)> {
     let room = max_payload.saturating_sub(HEADER_ROOM);
-    for without in [Without::Nothing, Without::LargeFields] {
-        if min_bytes(event, without) <= room {
-            let whole = write(event, without)?;
+    for omitted in [OmittedFields::Nothing, OmittedFields::LargeFields] {
+        if min_bytes(event, omitted) <= room {
+            let whole = write(event, omitted)?;
             if whole.len() <= room {
-                return Ok((whole.into(), without > Without::Nothing));
+                return Ok((whole.into(), omitted > OmittedFields::Nothing));
             }
         }
     }
-    Ok((write(event, Without::AllOfAnySize)?.into(), true))
+    Ok((write(event, OmittedFields::AllVariableSize)?.into(), true))
 }
 
 /// Returns the key of the event in a payload.
@@ -44,17 +44,17 @@ pub fn key(payload: &[u8]) -> serde_json::Result<EventKey> {
 }
 
 /// Returns a lower bound for the size of the JSON in bytes.
-fn min_bytes(event: &EventText, without: Without) -> usize {
+fn min_bytes(event: &EventText, omitted: OmittedFields) -> usize {
     let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     let large = length(&event.context) + length(&event.result) + length(&event.stack_trace);
     let rest = length(&event.meta) + length(&event.error);
-    rest + if without == Without::Nothing { large } else { 0 }
+    rest + if omitted == OmittedFields::Nothing { large } else { 0 }
 }
 
 /// Writes the fields in the order of `Event`. JSON columns are copied unchanged, because Postgres wrote them.
-fn write(event: &EventText, without: Without) -> serde_json::Result<Vec<u8>> {
-    let mut out = Object(Vec::with_capacity(640 + min_bytes(event, without)));
-    let (large, rest) = (without == Without::Nothing, without < Without::AllOfAnySize);
+fn write(event: &EventText, omitted: OmittedFields) -> serde_json::Result<Vec<u8>> {
+    let mut out = Object(Vec::with_capacity(640 + min_bytes(event, omitted)));
+    let (large, rest) = (omitted == OmittedFields::Nothing, omitted < OmittedFields::AllVariableSize);
     out.plain("execution_id", &event.execution_id)?;
     out.plain("event_id", &event.event_id)?;
     out.plain("catalog_id", &event.catalog_id)?;
@@ -75,7 +75,7 @@ fn write(event: &EventText, without: Without) -> serde_json::Result<Vec<u8>> {
     out.plain("stack_trace", &event.stack_trace.as_ref().filter(|_| large))?;
     out.plain("tenant_id", &begin(&event.tenant_id, named))?;
     out.plain("organization_id", &begin(&event.organization_id, named))?;
-    if without > Without::Nothing {
+    if omitted > OmittedFields::Nothing {
         out.plain("payload_omitted", &true)?;
     }
     out.0.push(b'}');

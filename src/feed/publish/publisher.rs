@@ -47,7 +47,7 @@ pub enum PublishError {
     OutOfStep,
     /// The broker treated the event for this sequence as a duplicate.
     #[error("the broker treated the event for sequence {0} as a duplicate")]
-    Repetition(u64),
+    Duplicate(u64),
     /// The batch could not be read.
     #[error(transparent)]
     Storage(#[from] StorageError),

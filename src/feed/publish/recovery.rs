@@ -14,15 +14,15 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::feed::publish::publisher::{PublishError, Publisher, Stored, StreamEnd};
-use crate::feed::publish::tailer::{LeadError, Tailer};
+use crate::feed::publish::tailer::{LeadershipLost, Tailer};
 use noetl_domain::tx_snapshot::TxSnapshot;
 use noetl_storage::tail::{self, History, TailCursor};
 use noetl_storage::tail_restore;
 
 /// Delay before a second check confirms that the broker lost messages.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const CONFIRM_LOSS_AFTER: Duration = Duration::from_secs(1);
 /// Number of messages at the end of the stream that are searched for an earlier feed's last message.
-const LOOK_BACK: u64 = 10_000;
+const SEARCH_LIMIT: u64 = 10_000;
 
 impl Tailer {
     /// Makes the cursor and the stream's end consistent and returns both.
@@ -30,10 +30,10 @@ impl Tailer {
         &self,
         publisher: &Publisher,
         mut cursor: TailCursor,
-    ) -> Result<(TailCursor, StreamEnd), LeadError> {
+    ) -> Result<(TailCursor, StreamEnd), LeadershipLost> {
         if cursor.batch == 0 || cursor.history != History::Same {
             let end = publisher.sequence().await?;
-            let (last, _) = publisher.last_stored(end.saturating_sub(LOOK_BACK).max(1), end).await?;
+            let (last, _) = publisher.last_stored(end.saturating_sub(SEARCH_LIMIT).max(1), end).await?;
             if cursor.batch == 0 && cursor.history == History::Same && last.is_none() {
                 // No tailer has published yet, so all messages in the stream are foreign.
                 cursor.last_sequence = end.cast_signed();
@@ -42,7 +42,7 @@ impl Tailer {
             }
         }
         let end = match self.look(publisher, &cursor).await {
-            Err(LeadError::BrokerLost) => {
+            Err(LeadershipLost::BrokerLost) => {
                 cursor = self.rewind(publisher, cursor).await?;
                 self.look(publisher, &cursor).await?
             }
@@ -59,15 +59,15 @@ impl Tailer {
     }
 
     /// Returns the end of the stream. Fails if it is below the last sequence in the cursor: the broker lost messages.
-    pub(super) async fn look(&self, publisher: &Publisher, cursor: &TailCursor) -> Result<StreamEnd, LeadError> {
+    pub(super) async fn look(&self, publisher: &Publisher, cursor: &TailCursor) -> Result<StreamEnd, LeadershipLost> {
         let floor = cursor.last_sequence.cast_unsigned();
         let mut end = publisher.end(floor).await?;
         if end.sequence < floor {
             // A server that just became the leader of a replicated stream may respond before it has read all of it.
-            sleep(LOOK_AGAIN).await;
+            sleep(CONFIRM_LOSS_AFTER).await;
             end = publisher.end(floor).await?;
         }
-        if end.sequence < floor { Err(LeadError::BrokerLost) } else { Ok(end) }
+        if end.sequence < floor { Err(LeadershipLost::BrokerLost) } else { Ok(end) }
     }
 
     /// Starts a new epoch after the stream's last message, because the stream holds messages from another history of
@@ -77,7 +77,7 @@ impl Tailer {
         mut cursor: TailCursor,
         sequence: u64,
         last: Option<&Stored>,
-    ) -> Result<TailCursor, LeadError> {
+    ) -> Result<TailCursor, LeadershipLost> {
         if cursor.history == History::Other {
             let rows = tail_restore::renumber(&self.database, &cursor).await?;
             tracing::warn!(shard = self.shard, rows, "gave the events of a restored database new transaction ids");
@@ -102,7 +102,7 @@ impl Tailer {
 
     /// Goes back after the broker lost acknowledged messages, and starts a new epoch. Continues with the batch of the
     /// stream's last message, or, if none is left, with the beginning of the feed.
-    async fn rewind(&self, publisher: &Publisher, cursor: TailCursor) -> Result<TailCursor, LeadError> {
+    async fn rewind(&self, publisher: &Publisher, cursor: TailCursor) -> Result<TailCursor, LeadershipLost> {
         let (end, recorded) = (publisher.sequence().await?, cursor.last_sequence);
         let (last, _) = publisher.last_stored(1, end).await?;
         let epoch = last.as_ref().map_or(0, |last| last.mark.epoch).max(cursor.feed_epoch) + 1;
@@ -127,10 +127,10 @@ impl Tailer {
         self.go_to(back, "broker").await
     }
 
-    async fn go_to(&self, cursor: TailCursor, lost_by: &'static str) -> Result<TailCursor, LeadError> {
+    async fn go_to(&self, cursor: TailCursor, lost_by: &'static str) -> Result<TailCursor, LeadershipLost> {
         let shard = self.shard.to_string();
         metrics::counter!("noetl_tailer_rewinds_total", "shard" => shard, "because" => lost_by).increment(1);
-        if tail::rewind(&self.database, &cursor).await? { Ok(cursor) } else { Err(LeadError::Fenced) }
+        if tail::rewind(&self.database, &cursor).await? { Ok(cursor) } else { Err(LeadershipLost::Fenced) }
     }
 }
 

@@ -33,7 +33,7 @@ const RENEW_EVERY: Duration = Duration::from_secs(1);
 const REPORT_EVERY: Duration = Duration::from_secs(5);
 const STANDBY_POLL: Duration = Duration::from_secs(1);
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
-const LOOK_AT_CONNECTION: Duration = Duration::from_millis(100);
+const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Settings of a tailer.
 #[derive(Debug, Clone, Copy)]
@@ -69,7 +69,7 @@ pub struct Tailer {
 
 /// Cause for which a leader stops.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum LeadError {
+pub(super) enum LeadershipLost {
     #[error("another replica took over")]
     Fenced,
     #[error("the broker lost acknowledged events")]
@@ -142,14 +142,14 @@ impl Tailer {
         }
     }
 
-    async fn keep_lease(&self, fence: i64) -> LeadError {
+    async fn keep_lease(&self, fence: i64) -> LeadershipLost {
         let mut ticks = interval(RENEW_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
             match tail::renew(&self.database, fence, LEASE.as_secs_f64()).await {
                 Ok(true) => {}
-                Ok(false) => return LeadError::Fenced,
+                Ok(false) => return LeadershipLost::Fenced,
                 Err(error) => return error.into(),
             }
         }
@@ -169,7 +169,7 @@ impl Tailer {
         }
     }
 
-    async fn publish(&self, cursor: TailCursor) -> Result<std::convert::Infallible, LeadError> {
+    async fn publish(&self, cursor: TailCursor) -> Result<std::convert::Infallible, LeadershipLost> {
         let mut session = TailSession::open(Arc::clone(&self.database), cursor.fence).await?;
         let settings = self.settings;
         let mut publisher = Publisher::open(self.client.clone(), self.shard, settings.stream, settings.batch).await?;
@@ -189,7 +189,7 @@ impl Tailer {
                 let mut turn = Turn { publisher: &mut publisher, session: &mut session, foreign: &mut foreign, again };
                 let sequence = tokio::select! {
                     finished = self.finish_batch(&mut turn, &cursor, target.clone(), end) => finished?,
-                    () = self.reconnected(connects) => return Err(LeadError::Reconnected),
+                    () = self.reconnected(connects) => return Err(LeadershipLost::Reconnected),
                 };
                 (cursor.done, cursor.last_sequence) = (target, sequence.cast_signed());
                 end = StreamEnd::at(sequence);
@@ -200,7 +200,7 @@ impl Tailer {
                     // The batch begins after this sequence, so older messages are never searched for it.
                     cursor.last_sequence = end.sequence.cast_signed();
                     let fixed = session.fix_target(&target, cursor.last_sequence).await?;
-                    cursor.batch = fixed.ok_or(LeadError::Fenced)?;
+                    cursor.batch = fixed.ok_or(LeadershipLost::Fenced)?;
                     (cursor.target, end) =
                         (Some(target), StreamEnd { foreign: end.foreign, ..StreamEnd::at(end.sequence) });
                 }
@@ -217,7 +217,7 @@ impl Tailer {
     /// Waits until the client has reconnected to the broker.
     async fn reconnected(&self, connects: u64) {
         while self.connects() == connects {
-            sleep(LOOK_AT_CONNECTION).await;
+            sleep(CONNECTION_CHECK_INTERVAL).await;
         }
     }
 
@@ -238,13 +238,13 @@ impl Tailer {
         cursor: &TailCursor,
         target: TxSnapshot,
         mut end: StreamEnd,
-    ) -> Result<u64, LeadError> {
+    ) -> Result<u64, LeadershipLost> {
         let (epoch, number, done) = (cursor.feed_epoch, cursor.batch, cursor.done.clone());
         let batch = Batch { epoch, number, done, target };
         let mut distinct = None;
         loop {
             turn.foreign.found(self.shard, end.foreign);
-            let Stand { index, behind, gone } = Stand::of(&end, number);
+            let BatchProgress { index, behind, gone } = BatchProgress::of(&end, number);
             let events = turn.session.read_batch(&batch.done, &batch.target, behind);
             let events = events.skip(usize::try_from(gone).unwrap_or(usize::MAX));
             let from = Resume { index, after: end.sequence, distinct };
@@ -256,11 +256,11 @@ impl Tailer {
                 Err(PublishError::OutOfStep) => {
                     metrics::counter!("noetl_tailer_refused_total", "shard" => self.shard.to_string()).increment(1);
                 }
-                Err(PublishError::Repetition(sequence)) => distinct = Some(sequence),
+                Err(PublishError::Duplicate(sequence)) => distinct = Some(sequence),
                 Err(error) => return Err(error.into()),
             }
             if !tail::renew(&self.database, cursor.fence, LEASE.as_secs_f64()).await? {
-                return Err(LeadError::Fenced);
+                return Err(LeadershipLost::Fenced);
             }
             end = self.look(turn.publisher, cursor).await?;
         }
@@ -274,11 +274,11 @@ impl Tailer {
         sequence: u64,
         before: u64,
         appended: u64,
-    ) -> Result<(), LeadError> {
+    ) -> Result<(), LeadershipLost> {
         let total = (before + appended).cast_signed();
         let notice = turn.foreign.text();
         if !turn.session.complete(sequence.cast_signed(), total, notice.as_deref()).await? {
-            return Err(LeadError::Fenced);
+            return Err(LeadershipLost::Fenced);
         }
         let shard = self.shard.to_string();
         metrics::counter!("noetl_tailer_published_total", "shard" => shard.clone()).increment(appended);
@@ -301,7 +301,7 @@ struct Turn<'a> {
 }
 
 /// Progress of a batch in the stream.
-struct Stand {
+struct BatchProgress {
     /// Index of the next event in the batch.
     index: u64,
     /// Key of the last event that is stored.
@@ -310,7 +310,7 @@ struct Stand {
     gone: u64,
 }
 
-impl Stand {
+impl BatchProgress {
     fn of(end: &StreamEnd, batch: i64) -> Self {
         match &end.last {
             Some(last) if last.mark.batch == batch => {

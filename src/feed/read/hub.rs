@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::feed::read::delivered::decode;
-use crate::feed::read::ring::{Place, Ring};
+use crate::feed::read::ring::{Ring, RingReader};
 use crate::feed::read::source::{self, Extent, ReadError, ShardStream};
 use crate::feed::wire::cursor::Position;
 use noetl_domain::shard::ShardIndex;
@@ -24,10 +24,10 @@ use noetl_storage::pools::Databases;
 const RING_BYTES: usize = 32 << 20;
 const AFTER_FAILURE: Duration = Duration::from_millis(250);
 /// Time that a feed keeps running without readers, so that a reader that reconnects finds it running.
-const REST_AFTER: Duration = Duration::from_secs(10);
-const LOOK_AT_CONNECTION: Duration = Duration::from_millis(500);
+const IDLE_SHUTDOWN: Duration = Duration::from_secs(10);
+const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Number of checks without a message after which the stream itself is checked.
-const LOOKS_PER_CHECK: u32 = 4;
+const CONNECTION_CHECKS_PER_STREAM_CHECK: u32 = 4;
 
 /// Live feeds of all shards on this replica.
 #[derive(Debug, Clone)]
@@ -80,7 +80,7 @@ impl Hub {
 
     /// Registers a reader; waits until the hub has found the shard's stream. Returns the position before the first
     /// event that the place delivers.
-    pub(super) async fn register(&self, shard: ShardIndex) -> (Position, Place) {
+    pub(super) async fn register(&self, shard: ShardIndex) -> (Position, RingReader) {
         self.feed(shard).ring.join().await
     }
 
@@ -99,7 +99,7 @@ impl Hub {
         let feed = self.feed(shard);
         let following = async {
             loop {
-                feed.begin_when_wanted().await;
+                feed.wait_for_reader().await;
                 if let Err(error) = self.follow(shard).await {
                     tracing::debug!(shard, %error, "the live feed was interrupted and will be retried");
                     feed.missing.fetch_or(error.missing, Ordering::Relaxed);
@@ -110,7 +110,7 @@ impl Hub {
         let _: Option<std::convert::Infallible> = stop.run_until_cancelled(following).await;
     }
 
-    /// Reads events until the shard has had no readers for [`REST_AFTER`].
+    /// Reads events until the shard has had no readers for [`IDLE_SHUTDOWN`].
     async fn follow(&self, shard: ShardIndex) -> Result<(), ReadError> {
         let connects = source::connects(&self.client);
         let stream = self.stream(shard).await?;
@@ -118,9 +118,9 @@ impl Hub {
         let mut head = self.find_head(shard, &stream, extent).await?;
         let start = stream.resume(head, extent).await?.min(extent.last);
         let mut messages = stream.follow(start + 1).await?;
-        let mut vigil = Vigil { stream: &stream, begun: extent, quiet: 0, overdue: false };
+        let mut vigil = ConsumerCheck { stream: &stream, begun: extent, quiet: 0, overdue: false };
         let mut read = Instant::now();
-        while read.elapsed() < REST_AFTER {
+        while read.elapsed() < IDLE_SHUTDOWN {
             if self.feed(shard).ring.is_read() {
                 read = Instant::now();
             }
@@ -128,7 +128,7 @@ impl Hub {
                 return Err(ReadError::of(shard, "the connection was lost"));
             }
             let Some(message) = next(shard, &mut messages).await? else {
-                if vigil.finds_change(head).await? {
+                if vigil.detects_change(head).await? {
                     return Err(ReadError::of(
                         shard,
                         "the stream was recreated, lost messages, or holds messages that were not delivered",
@@ -179,7 +179,7 @@ impl Hub {
 
 impl Feed {
     /// Resets the ring if it has no readers, and waits for one.
-    async fn begin_when_wanted(&self) {
+    async fn wait_for_reader(&self) {
         if self.ring.rest() {
             self.missing.store(false, Ordering::Relaxed);
             self.ring.wanted().await;
@@ -187,9 +187,9 @@ impl Feed {
     }
 }
 
-/// Returns the next message; `None` if none came within [`LOOK_AT_CONNECTION`].
+/// Returns the next message; `None` if none came within [`CONNECTION_CHECK_INTERVAL`].
 async fn next(shard: ShardIndex, messages: &mut Ordered) -> Result<Option<async_nats::jetstream::Message>, ReadError> {
-    let Ok(next) = timeout(LOOK_AT_CONNECTION, messages.try_next()).await else {
+    let Ok(next) = timeout(CONNECTION_CHECK_INTERVAL, messages.try_next()).await else {
         return Ok(None);
     };
     let message = next.map_err(|error| ReadError::of(shard, error))?;
@@ -197,7 +197,7 @@ async fn next(shard: ShardIndex, messages: &mut Ordered) -> Result<Option<async_
 }
 
 /// Check of a consumer that delivers nothing: compares it with the stream.
-struct Vigil<'a> {
+struct ConsumerCheck<'a> {
     stream: &'a ShardStream,
     /// Extent of the stream when the consumer was created.
     begun: Extent,
@@ -207,11 +207,11 @@ struct Vigil<'a> {
     overdue: bool,
 }
 
-impl Vigil<'_> {
+impl ConsumerCheck<'_> {
     /// Returns true if the stream was recreated, became shorter, or held undelivered messages in two checks in a row.
-    async fn finds_change(&mut self, head: Position) -> Result<bool, ReadError> {
+    async fn detects_change(&mut self, head: Position) -> Result<bool, ReadError> {
         self.quiet += 1;
-        if !self.overdue && !self.quiet.is_multiple_of(LOOKS_PER_CHECK) {
+        if !self.overdue && !self.quiet.is_multiple_of(CONNECTION_CHECKS_PER_STREAM_CHECK) {
             return Ok(false);
         }
         let found = self.stream.extent().await?;

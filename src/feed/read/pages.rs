@@ -14,9 +14,9 @@ use noetl_domain::shard::ShardIndex;
 const PAGE_MESSAGES: usize = 256;
 /// Maximum bytes of a page, unless one message alone is larger.
 const PAGE_BYTES: usize = 256 << 10;
-const LOOK_AT_CONNECTION: Duration = Duration::from_millis(500);
+const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Number of checks of the connection after which a response counts as lost.
-const LOOKS: usize = 10;
+const MAX_CONNECTION_CHECKS: usize = 10;
 
 /// Remaining messages of a stream for one reader.
 #[derive(Debug)]
@@ -73,9 +73,9 @@ impl Pages {
         let mut batch = batch.map_err(|error| self.failed(error))?;
         let (mut page, mut looks) = (Vec::new(), 0);
         while !self.exhausted {
-            let Ok(next) = timeout(LOOK_AT_CONNECTION, batch.next()).await else {
+            let Ok(next) = timeout(CONNECTION_CHECK_INTERVAL, batch.next()).await else {
                 looks += 1;
-                if looks == LOOKS || connects(&self.client) != self.connects {
+                if looks == MAX_CONNECTION_CHECKS || connects(&self.client) != self.connects {
                     return Err(self.failed("the connection was lost"));
                 }
                 continue;

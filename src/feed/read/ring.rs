@@ -1,7 +1,7 @@
 //! Latest events of one shard's feed, shared by all readers of a replica and bounded in bytes.
 //!
 //! A reader holds a place in the ring and no events of its own. A reader whose next event was overwritten gets
-//! [`FellOut`]. A ring without readers can be reset. It then has no head, and a reader that joins waits until the feed
+//! [`Overwritten`]. A ring without readers can be reset. It then has no head, and a reader that joins waits until the feed
 //! has started again.
 
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use crate::feed::wire::cursor::Position;
 /// The ring of one shard.
 #[derive(Debug)]
 pub(super) struct Ring {
-    kept: Mutex<Kept>,
+    kept: Mutex<RingState>,
     /// Number of events that were ever put in; readers wait for it to change.
     put: watch::Sender<u64>,
     /// Notified by each reader that finds no head.
@@ -24,7 +24,7 @@ pub(super) struct Ring {
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct RingState {
     /// Position of the feed; `None` after a reset, until the stream was found.
     head: Option<Position>,
     events: VecDeque<Arc<Delivered>>,
@@ -35,7 +35,7 @@ struct Kept {
 
 /// A reader's place in the ring.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct RingReader {
     ring: Arc<Ring>,
     /// Number of events that were put in before this reader's next event.
     next: u64,
@@ -44,7 +44,7 @@ pub(super) struct Place {
 
 /// The reader's next event was overwritten.
 #[derive(Debug)]
-pub(super) struct FellOut;
+pub(super) struct Overwritten;
 
 impl Ring {
     /// Creates an empty ring of about `capacity` bytes. It keeps the last event even if that is larger.
@@ -76,7 +76,7 @@ impl Ring {
         if self.is_read() {
             return false;
         }
-        *kept = Kept { put: kept.put, ..Kept::default() };
+        *kept = RingState { put: kept.put, ..RingState::default() };
         true
     }
 
@@ -107,7 +107,7 @@ impl Ring {
     }
 
     /// Waits until the stream was found. Returns the head and a place after it.
-    pub(super) async fn join(self: &Arc<Self>) -> (Position, Place) {
+    pub(super) async fn join(self: &Arc<Self>) -> (Position, RingReader) {
         let mut put = self.put.subscribe();
         loop {
             // The lock keeps head and place consistent.
@@ -117,7 +117,7 @@ impl Ring {
             };
             if let Some((head, next)) = joined {
                 put.mark_unchanged();
-                return (head, Place { ring: Arc::clone(self), next, put });
+                return (head, RingReader { ring: Arc::clone(self), next, put });
             }
             self.wanted.notify_one();
             // The ring holds the sender.
@@ -125,14 +125,14 @@ impl Ring {
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, RingState> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Place {
+impl RingReader {
     /// Waits for the next event and returns it.
-    pub(super) async fn next(&mut self) -> Result<Arc<Delivered>, FellOut> {
+    pub(super) async fn next(&mut self) -> Result<Arc<Delivered>, Overwritten> {
         loop {
             if let Some(taken) = self.take() {
                 return taken;
@@ -142,7 +142,7 @@ impl Place {
         }
     }
 
-    fn take(&mut self) -> Option<Result<Arc<Delivered>, FellOut>> {
+    fn take(&mut self) -> Option<Result<Arc<Delivered>, Overwritten>> {
         self.put.mark_unchanged();
         let kept = self.ring.kept();
         let behind = usize::try_from(kept.put - self.next).unwrap_or(usize::MAX);
@@ -150,7 +150,7 @@ impl Place {
             return None;
         }
         let Some(index) = kept.events.len().checked_sub(behind) else {
-            return Some(Err(FellOut));
+            return Some(Err(Overwritten));
         };
         self.next += 1;
         kept.events.get(index).cloned().map(Ok)

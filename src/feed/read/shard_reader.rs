@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use crate::feed::read::gap::{Gap, GapReason};
 use crate::feed::read::hub::Hub;
 use crate::feed::read::replay::{self, Range, Replayed, Since};
-use crate::feed::read::ring::{FellOut, Place};
+use crate::feed::read::ring::{Overwritten, RingReader};
 use crate::feed::read::source::ReadError;
 use crate::feed::wire::cursor::Position;
 use noetl_domain::shard::ShardIndex;
@@ -50,7 +50,7 @@ impl ShardItem {
 /// Reader that has joined the hub and has a start position.
 #[derive(Debug)]
 pub(super) struct Joined {
-    live: Place,
+    live: RingReader,
     head: Position,
     /// Position of the reader.
     pub(super) at: Position,
@@ -121,7 +121,7 @@ pub(super) fn read_shard(
                         missing = GapReason::Retention;
                         break delivered.position;
                     }
-                    Err(FellOut) => {
+                    Err(Overwritten) => {
                         missing = GapReason::SlowConsumer;
                         metrics::counter!("noetl_stream_readers_lagged_total").increment(1);
                         let (head, place) = hub.register(shard).await;

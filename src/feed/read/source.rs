@@ -22,7 +22,7 @@ const LIVE_BATCH: i64 = 32;
 /// Time after which the broker removes the consumer of a replay that is no longer read.
 const FORGET_AFTER: Duration = Duration::from_secs(30);
 /// Number of messages at the end of a stream that are searched for one with a mark.
-const LOOK_BACK: u64 = 1000;
+const SEARCH_LIMIT: u64 = 1000;
 
 /// Failure to read a stream.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -90,7 +90,7 @@ impl ShardStream {
     /// Returns the position after the last message. Its epoch is that of the last mark, or 0 if no message near the end
     /// has one.
     pub(super) async fn end(&self, extent: Extent) -> Result<Position, ReadError> {
-        for sequence in (extent.first.max(extent.last.saturating_sub(LOOK_BACK))..=extent.last).rev() {
+        for sequence in (extent.first.max(extent.last.saturating_sub(SEARCH_LIMIT))..=extent.last).rev() {
             match self.stream.get_raw_message(sequence).await {
                 Ok(message) => {
                     if let Some(mark) = Mark::read(&message.headers) {

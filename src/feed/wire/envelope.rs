@@ -10,7 +10,7 @@ const PLACE: &str = "Noetl-Place";
 const DONE: &str = "Noetl-Batch-Done";
 const TARGET: &str = "Noetl-Batch-Target";
 /// Separate headers for epoch, batch and index, as in older messages of a stream.
-const IN_THREE: [&str; 3] = ["Noetl-Feed-Epoch", "Noetl-Batch", "Noetl-Batch-Index"];
+const SEPARATE_HEADERS: [&str; 3] = ["Noetl-Feed-Epoch", "Noetl-Batch", "Noetl-Batch-Index"];
 /// Maximum bytes of a batch's span in a message.
 const MAX_SPAN: usize = 2048;
 
@@ -85,11 +85,11 @@ fn place(headers: &HeaderMap) -> Result<Option<[&str; 3]>, MalformedMark> {
         };
         return Ok(Some([epoch, batch, index]));
     }
-    let found = IN_THREE.map(|name| headers.get(name).map(async_nats::HeaderValue::as_str));
+    let found = SEPARATE_HEADERS.map(|name| headers.get(name).map(async_nats::HeaderValue::as_str));
     match found {
         [Some(epoch), Some(batch), Some(index)] => Ok(Some([epoch, batch, index])),
         [None, None, None] => Ok(None),
-        _ => Err(MalformedMark(IN_THREE.join(", "))),
+        _ => Err(MalformedMark(SEPARATE_HEADERS.join(", "))),
     }
 }
 

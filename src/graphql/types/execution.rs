@@ -25,7 +25,7 @@ use noetl_domain::execution::Status;
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::REGISTERED;
 use noetl_domain::workflow::End;
-use noetl_storage::events::{LargeColumns, LogHead};
+use noetl_storage::events::{FirstEvent, LargeColumns};
 use noetl_storage::executions::ExecutionRow;
 use noetl_storage::snapshots::Projected;
 use plain_json::Text;
@@ -91,7 +91,7 @@ impl Execution {
         end.transpose().map_err(fault)
     }
 
-    async fn head(&self, ctx: &Context<'_>) -> Result<Option<Arc<LogHead>>> {
+    async fn head(&self, ctx: &Context<'_>) -> Result<Option<Arc<FirstEvent>>> {
         let head = ctx.data::<BatchLoader>()?.load_one(HeadKey(self.key())).await.map_err(fault)?;
         head.transpose().map_err(fault)
     }

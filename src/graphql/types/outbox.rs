@@ -10,11 +10,11 @@ use crate::graphql::inputs::outbox::OutboxFilter;
 use crate::graphql::scalars::{JsonText, show_id};
 use crate::graphql::schema::Services;
 use crate::service::error::ServiceError;
-use crate::service::outbox::{Leased, place};
+use crate::service::outbox::{ClaimedRow, place};
 use noetl_domain::cursor::{CursorKind, encode};
 use noetl_domain::ids::Id;
-use noetl_domain::outbox::{OutboxId, OutboxPlace, OutboxStatus as Status};
-use noetl_storage::outbox::{Backlog, Counts, OutboxRow};
+use noetl_domain::outbox::{OutboxId, OutboxPosition, OutboxStatus as Status};
+use noetl_storage::outbox::{Backlog, OutboxRow, StatusCounts};
 
 /// Converts a count to GraphQL's 32-bit `Int`. A larger count becomes the maximum.
 pub fn count(number: impl TryInto<i32>) -> i32 {
@@ -81,18 +81,18 @@ impl Outbox {
 
 /// Returns the cursor of a row: its creation time in microseconds, its shard and its number.
 fn cursor(row: &(OutboxId, OutboxRow)) -> String {
-    let OutboxPlace { created_at, id } = place(row);
+    let OutboxPosition { created_at, id } = place(row);
     let mut position = created_at.timestamp_micros().to_be_bytes().to_vec();
     position.extend_from_slice(&id.shard.to_be_bytes());
     position.extend_from_slice(&id.number.to_be_bytes());
     encode(CursorKind::Outbox, &position)
 }
 
-fn read_place(position: &[u8]) -> Option<OutboxPlace> {
+fn read_place(position: &[u8]) -> Option<OutboxPosition> {
     let (micros, rest) = position.split_first_chunk::<8>()?;
     let (shard, number) = rest.split_first_chunk::<2>()?;
     let id = OutboxId { shard: u16::from_be_bytes(*shard), number: i64::from_be_bytes(number.try_into().ok()?) };
-    Some(OutboxPlace { created_at: DateTime::from_timestamp_micros(i64::from_be_bytes(*micros))?, id })
+    Some(OutboxPosition { created_at: DateTime::from_timestamp_micros(i64::from_be_bytes(*micros))?, id })
 }
 
 /// Numbers of outbox rows on the shards that can be reached. Up to 100,000 rows of each kind are counted per shard.
@@ -150,7 +150,7 @@ pub struct OutboxShardStats {
 }
 
 impl OutboxShardStats {
-    fn new(shard: u16, (backlog, counts): (Backlog, Counts)) -> Self {
+    fn new(shard: u16, (backlog, counts): (Backlog, StatusCounts)) -> Self {
         let oldest_pending_age_seconds = backlog.oldest_seconds;
         Self {
             shard,
@@ -247,7 +247,7 @@ impl OutboxEntry {
 
 /// A claimed row.
 #[derive(Debug, Clone)]
-pub struct OutboxClaim(pub Leased);
+pub struct OutboxClaim(pub ClaimedRow);
 
 /// An outbox row that the caller has claimed for delivery until its lease expires.
 #[Object]

@@ -14,7 +14,7 @@ use noetl_domain::actor::Actor;
 use noetl_domain::execution::Creation;
 use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
-use noetl_storage::dedup::{self, NewClaim, StandingClaim};
+use noetl_storage::dedup::{self, CurrentClaim, NewClaim};
 use noetl_storage::error::StorageError;
 use noetl_storage::log::LockedLog;
 
@@ -24,7 +24,7 @@ const STALE_CLAIM_SECONDS: f64 = 6.0;
 /// Number of claims that one query of the sweeper reads.
 const SWEEP_PAGE: i64 = 200;
 /// Maximum time for writing the audit events of one subscription.
-const AUDIT_PATIENCE: Duration = Duration::from_secs(2);
+const AUDIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An execution, and the requests for it.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Executions {
             Ok(mut standing) => {
                 for (key, group) in groups {
                     match standing.remove(&key) {
-                        Some(claim) => claimed.push(judge(key, group, claim, &mut answers)),
+                        Some(claim) => claimed.push(classify_requests(key, group, claim, &mut answers)),
                         None => fail(&group, &conflict_without_row(&key), &mut answers),
                     }
                 }
@@ -76,7 +76,7 @@ impl Executions {
     }
 
     /// Claims each key for its first request. Returns the claim that holds each key afterwards.
-    async fn standing(&self, groups: &BTreeMap<Key, Vec<Ready>>) -> Result<HashMap<Key, StandingClaim>, ServiceError> {
+    async fn standing(&self, groups: &BTreeMap<Key, Vec<Ready>>) -> Result<HashMap<Key, CurrentClaim>, ServiceError> {
         let first = |((scope, key), group): (&Key, &Vec<Ready>)| {
             let first = group.first()?;
             Some((*scope, key.clone(), first.hash, first.window_seconds, first.creation.clone()))
@@ -153,7 +153,7 @@ impl Executions {
             }
         }
         for (scope, duplicates) in by_scope {
-            let audit = timeout(AUDIT_PATIENCE, self.audit(Id::new(scope), &duplicates, by)).await;
+            let audit = timeout(AUDIT_TIMEOUT, self.audit(Id::new(scope), &duplicates, by)).await;
             if !matches!(audit, Ok(Ok(()))) {
                 metrics::counter!("noetl_duplicate_audits_lost_total").increment(1);
                 tracing::warn!(subscription = scope, ?audit, "could not write audit events of duplicates");
@@ -199,7 +199,7 @@ impl Claimed {
 
 /// Compares the requests under one key with the claim that holds the key: one may start the execution, the others are
 /// duplicates. A different request under the same key fails.
-fn judge(key: Key, group: Vec<Ready>, claim: StandingClaim, answers: &mut Answers) -> Claimed {
+fn classify_requests(key: Key, group: Vec<Ready>, claim: CurrentClaim, answers: &mut Answers) -> Claimed {
     let execution_id = claim.execution_id;
     let (same, other): (Vec<Ready>, Vec<Ready>) =
         group.into_iter().partition(|one| claim.request_hash.as_ref().is_none_or(|hash| *hash == one.hash));

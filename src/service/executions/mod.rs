@@ -21,7 +21,7 @@ use super::catalog::Catalog;
 use super::ids::Ids;
 use crate::runtime::wake::WakeUps;
 use noetl_domain::ids::Id;
-use noetl_storage::events::LogHead;
+use noetl_storage::events::FirstEvent;
 use noetl_storage::pools::Databases;
 
 pub use answer::{Answer, Executed, Outcome};
@@ -37,14 +37,14 @@ pub struct Executions {
     ids: Arc<Ids>,
     catalog: Catalog,
     wake_ups: WakeUps,
-    heads: Cache<Id, Arc<LogHead>>,
+    heads: Cache<Id, Arc<FirstEvent>>,
 }
 
 impl Executions {
     /// Creates the use cases.
     #[must_use]
     pub fn new(databases: Databases, ids: Arc<Ids>, catalog: Catalog, wake_ups: WakeUps) -> Self {
-        let weight = |_: &Id, head: &Arc<LogHead>| {
+        let weight = |_: &Id, head: &Arc<FirstEvent>| {
             let trace = head.trace.as_ref().map_or(0, |trace| trace.as_str().len());
             u32::try_from(trace + 256).unwrap_or(u32::MAX)
         };

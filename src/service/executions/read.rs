@@ -11,7 +11,7 @@ use noetl_domain::event::{Event, EventFilter};
 use noetl_domain::ids::Id;
 use noetl_domain::page::{Page, PageRequest};
 use noetl_domain::shard::ShardIndex;
-use noetl_storage::events::{self, LargeColumns, LogHead};
+use noetl_storage::events::{self, FirstEvent, LargeColumns};
 use noetl_storage::executions::{self, ExecutionFilter, ExecutionRow};
 use noetl_storage::pools::Databases;
 use plain_json::Text;
@@ -99,7 +99,7 @@ impl Executions {
         level = "debug", name = "executions.log_heads", skip_all,
         fields(count = ids.len(), first = ids.first().map(tracing::field::display))
     )]
-    pub async fn log_heads(&self, ids: &[Id]) -> (HashMap<Id, Arc<LogHead>>, BTreeMap<ShardIndex, ServiceError>) {
+    pub async fn log_heads(&self, ids: &[Id]) -> (HashMap<Id, Arc<FirstEvent>>, BTreeMap<ShardIndex, ServiceError>) {
         self.heads(ids.iter().copied()).await
     }
 

@@ -11,14 +11,14 @@ use noetl_domain::execution::{DEFAULT_WINDOW_SECONDS, EXECUTABLE_KINDS};
 use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::catalog::CatalogEntry;
-use noetl_storage::events::{self, LogHead};
+use noetl_storage::events::{self, FirstEvent};
 
 /// Catalog entries and parents of a batch of requests.
 #[derive(Debug, Default)]
 pub(super) struct Resolved {
     by_path: HashMap<String, Arc<CatalogEntry>>,
     by_id: HashMap<i64, Arc<CatalogEntry>>,
-    parents: HashMap<Id, Arc<LogHead>>,
+    parents: HashMap<Id, Arc<FirstEvent>>,
     failed: BTreeMap<ShardIndex, ServiceError>,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Resolved {
 #[derive(Debug)]
 pub(super) struct Named {
     pub(super) entry: Arc<CatalogEntry>,
-    pub(super) parent: Option<Arc<LogHead>>,
+    pub(super) parent: Option<Arc<FirstEvent>>,
     /// Dedup window in seconds if the request sets none.
     pub(super) default_window: i64,
 }
@@ -60,7 +60,7 @@ impl Executions {
     pub(super) async fn heads(
         &self,
         ids: impl IntoIterator<Item = Id>,
-    ) -> (HashMap<Id, Arc<LogHead>>, BTreeMap<ShardIndex, ServiceError>) {
+    ) -> (HashMap<Id, Arc<FirstEvent>>, BTreeMap<ShardIndex, ServiceError>) {
         let (mut found, mut missing) = (HashMap::new(), Vec::new());
         for id in ids {
             match self.heads.get(&id).await {
@@ -96,7 +96,7 @@ impl Executions {
         Ok(Named { entry: Arc::clone(entry), default_window: default_window(of_parent), parent })
     }
 
-    fn parent(&self, id: Id, resolved: &Resolved) -> Result<Arc<LogHead>, ServiceError> {
+    fn parent(&self, id: Id, resolved: &Resolved) -> Result<Arc<FirstEvent>, ServiceError> {
         if let Some(head) = resolved.parents.get(&id) {
             return Ok(Arc::clone(head));
         }

@@ -6,7 +6,7 @@
 //! source subscriptions are refused: only transitions write them.
 
 mod draft;
-mod landing;
+mod insert;
 mod values;
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use futures::future::join_all;
 use super::error::{Rejection, ServiceError};
 use super::shards::by_shard;
 use crate::runtime::wake::WakeUps;
-use landing::Landing;
+use insert::InsertOutcome;
 use noetl_domain::actor::Actor;
 use noetl_domain::ids::Id;
 use noetl_storage::ingest::NewEvent;
@@ -71,15 +71,15 @@ impl Ingest {
         let shards = by_shard(&self.databases, entries, |entry| entry.event.execution_id).into_iter();
         let landings = shards.map(async |(index, entries)| {
             let (events, indexes): (Vec<_>, Vec<_>) = entries.into_iter().map(|one| (one.event, one.indexes)).unzip();
-            let landing = Landing::of(&self.databases.shards()[usize::from(index)], &events).await;
-            (index, landing, indexes)
+            let insert = InsertOutcome::of(&self.databases.shards()[usize::from(index)], &events).await;
+            (index, insert, indexes)
         });
-        for (shard, landing, indexes) in join_all(landings).await {
-            if landing.inserted > 0 {
+        for (shard, insert, indexes) in join_all(landings).await {
+            if insert.inserted > 0 {
                 self.wake_ups.wake_feed(shard);
             }
-            outcome.projected += landing.inserted;
-            for (position, error) in landing.refused {
+            outcome.projected += insert.inserted;
+            for (position, error) in insert.refused {
                 outcome.rejected.extend(indexes[position].iter().map(|index| (*index, error.clone())));
             }
         }

@@ -9,7 +9,7 @@ use futures::future::join_all;
 use super::failures::Failures;
 use super::{MAX_ROWS, Outbox};
 use crate::service::error::{Rejection, ServiceError};
-use noetl_domain::outbox::{OutboxId, kept_error};
+use noetl_domain::outbox::{OutboxId, truncated_error};
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::error::StorageError;
 use noetl_storage::outbox::{self, Claimed, Failure, MAX_PAYLOAD_BYTES, Ref};
@@ -34,7 +34,7 @@ pub struct Claim {
 
 /// A claimed row with its id over all shards.
 #[derive(Debug, Clone)]
-pub struct Leased {
+pub struct ClaimedRow {
     /// Id of the row.
     pub id: OutboxId,
     /// Content of the row, and its lease token.
@@ -45,7 +45,7 @@ pub struct Leased {
 #[derive(Debug, Default)]
 pub struct Claims {
     /// Claimed rows, by shard and then in outbox order.
-    pub rows: Vec<Leased>,
+    pub rows: Vec<ClaimedRow>,
     /// Shards that could not be reached or that failed. Nothing was claimed there, or the outcome is unknown.
     pub unavailable: Vec<ShardIndex>,
 }
@@ -82,7 +82,7 @@ impl Outbox {
                             open.retain(|index| index != shard);
                         }
                         let leased =
-                            |row: Claimed| Leased { id: OutboxId { shard: *shard, number: row.outbox_id }, row };
+                            |row: Claimed| ClaimedRow { id: OutboxId { shard: *shard, number: row.outbox_id }, row };
                         let used: usize = rows.iter().map(Claimed::payload_bytes).sum();
                         bytes = bytes.saturating_sub(used);
                         claims.rows.extend(rows.into_iter().map(leased));
@@ -101,10 +101,10 @@ impl Outbox {
 
     async fn claim_from(&self, shard: ShardIndex, claim: outbox::Claim) -> Result<Vec<Claimed>, StorageError> {
         let database = &self.databases.shards()[usize::from(shard)];
-        let look = |from| async move { outbox::look(database, &from).await };
-        let sight = self.read_paced(shard, |seen| &mut seen.looks, look).await?;
-        self.seen(shard).marks = sight.marks;
-        if !sight.open {
+        let query = |from| async move { outbox::probe(database, &from).await };
+        let probe = self.read_paced(shard, |seen| &mut seen.probe_pace, query).await?;
+        self.seen(shard).marks = probe.marks;
+        if !probe.open {
             return Ok(Vec::new());
         }
         let mut rows: Vec<Claimed> = Vec::new();
@@ -113,12 +113,12 @@ impl Outbox {
             let used: usize = rows.iter().map(Claimed::payload_bytes).sum();
             let payload_bytes = claim.payload_bytes.saturating_sub(used);
             let claimed =
-                outbox::claim(database, &outbox::Claim { limit, payload_bytes, ..claim }, &sight.marks).await?;
+                outbox::claim(database, &outbox::Claim { limit, payload_bytes, ..claim }, &probe.marks).await?;
             let (deliverable, dead): (Vec<_>, Vec<_>) =
                 claimed.into_iter().partition(|row| row.undeliverable().is_none());
             rows.extend(deliverable);
             // Claims further rows in place of those that can't be delivered.
-            if dead.is_empty() || !self.bury(shard, &dead).await || count(rows.len()) >= claim.limit {
+            if dead.is_empty() || !self.mark_dead(shard, &dead).await || count(rows.len()) >= claim.limit {
                 break;
             }
         }
@@ -131,11 +131,11 @@ impl Outbox {
 
     /// Marks claimed rows that can't be delivered as dead letters. Returns `false` if that failed: the rows are
     /// claimable again after their leases expire.
-    async fn bury(&self, shard: ShardIndex, rows: &[Claimed]) -> bool {
+    async fn mark_dead(&self, shard: ShardIndex, rows: &[Claimed]) -> bool {
         let failure = |row: &Claimed| {
             let error = row.undeliverable()?;
             let reference = Ref { outbox_id: row.outbox_id, lease_token: row.lease_token };
-            Some(Failure { row: reference, error: kept_error(&error) })
+            Some(Failure { row: reference, error: truncated_error(&error) })
         };
         let failures: Vec<Failure> = rows.iter().filter_map(failure).collect();
         for Failure { row, error } in &failures {
@@ -146,7 +146,7 @@ impl Outbox {
                 "an outbox row can't be delivered and becomes a dead letter"
             );
         }
-        let buried = outbox::bury(&self.databases.shards()[usize::from(shard)], &failures).await;
+        let buried = outbox::mark_dead(&self.databases.shards()[usize::from(shard)], &failures).await;
         let labels = [("shard", shard.to_string())];
         metrics::counter!("noetl_outbox_dead_total", &labels).increment(buried.as_ref().map_or(0, Vec::len) as u64);
         buried.inspect_err(|error| tracing::warn!(shard, %error, "could not store dead letters")).is_ok()

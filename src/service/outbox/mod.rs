@@ -18,11 +18,11 @@ use std::time::{Duration, Instant};
 use crate::runtime::wake::WakeUps;
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::error::StorageError;
-use noetl_storage::outbox::Marks;
+use noetl_storage::outbox::LowWatermarks;
 use noetl_storage::pools::Databases;
 use pace::Pace;
 
-pub use claim::{Claim, Claims, Leased};
+pub use claim::{Claim, ClaimedRow, Claims};
 pub use read::{Stats, place};
 pub use settle::{ClaimRef, Published, Retried};
 
@@ -44,9 +44,9 @@ pub struct Outbox {
 /// Low watermarks of a shard's open rows, as this replica last saw them.
 #[derive(Debug)]
 struct Seen {
-    marks: Marks,
+    marks: LowWatermarks,
     /// Pace of probes for claimable rows that read from the start.
-    looks: Pace,
+    probe_pace: Pace,
     /// Pace of counts of claimable rows that read from the start.
     counts: Pace,
 }
@@ -55,7 +55,8 @@ impl Outbox {
     /// Creates the use cases. Published rows are kept for `retention`.
     #[must_use]
     pub fn new(databases: Databases, wake_ups: WakeUps, retention: Duration) -> Self {
-        let unseen = || Mutex::new(Seen { marks: Marks::START, looks: Pace::default(), counts: Pace::default() });
+        let unseen =
+            || Mutex::new(Seen { marks: LowWatermarks::START, probe_pace: Pace::default(), counts: Pace::default() });
         let sights = databases.shards().iter().map(|_| unseen()).collect();
         Self { databases, wake_ups, retention, sights, turn: Arc::default() }
     }
@@ -73,7 +74,7 @@ impl Outbox {
         &self,
         shard: ShardIndex,
         pace: fn(&mut Seen) -> &mut Pace,
-        read: impl Fn(Marks) -> Answer,
+        read: impl Fn(LowWatermarks) -> Answer,
     ) -> Result<T, StorageError> {
         let begun = Instant::now();
         let (marks, everything) = {
@@ -83,10 +84,10 @@ impl Outbox {
         if !everything {
             return read(marks).await;
         }
-        let answer = read(Marks::START).await;
+        let answer = read(LowWatermarks::START).await;
         pace(&mut self.seen(shard)).note(begun, Instant::now());
         match answer {
-            Err(StorageError::Unavailable { .. }) if marks != Marks::START => read(marks).await,
+            Err(StorageError::Unavailable { .. }) if marks != LowWatermarks::START => read(marks).await,
             answer => answer,
         }
     }
@@ -109,13 +110,13 @@ mod tests {
         let shard = Arc::new(Database::new(database, "postgres://127.0.0.1".parse().unwrap(), 1));
         let databases = Databases::new(Arc::clone(&shard), vec![shard], ShardMap::even(1));
         let outbox = Outbox::new(databases, WakeUps::new(1), Duration::ZERO);
-        let read = async |from: Marks| {
+        let read = async |from: LowWatermarks| {
             let late = StorageError::Unavailable { database, reason: "it took too long".to_owned() };
-            if from == Marks::START { Err(late) } else { Ok(from) }
+            if from == LowWatermarks::START { Err(late) } else { Ok(from) }
         };
-        assert!(outbox.read_paced(0, |seen| &mut seen.looks, read).await.is_err());
-        let marks = Marks { pending: 7, ..Marks::START };
+        assert!(outbox.read_paced(0, |seen| &mut seen.probe_pace, read).await.is_err());
+        let marks = LowWatermarks { pending: 7, ..LowWatermarks::START };
         outbox.seen(0).marks = marks;
-        assert_eq!(outbox.read_paced(0, |seen| &mut seen.looks, read).await.unwrap(), marks);
+        assert_eq!(outbox.read_paced(0, |seen| &mut seen.probe_pace, read).await.unwrap(), marks);
     }
 }

@@ -9,11 +9,11 @@ use super::Outbox;
 use super::failures::Failures;
 use crate::service::error::ServiceError;
 use crate::service::fan_out::Listing;
-use noetl_domain::outbox::{OutboxId, OutboxPlace};
+use noetl_domain::outbox::{OutboxId, OutboxPosition};
 use noetl_domain::page::PageRequest;
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::error::StorageError;
-use noetl_storage::outbox::{self, Backlog, Bounds, Counts, OutboxFilter, OutboxRow};
+use noetl_storage::outbox::{self, Backlog, Bounds, OutboxFilter, OutboxRow, StatusCounts};
 
 /// Statistics of the shards that could be read.
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ impl Outbox {
 
     /// Returns the backlog, and the numbers of rows in flight and failed. Fails only if no shard could be read.
     #[tracing::instrument(level = "debug", name = "outbox.stats", skip_all)]
-    pub async fn stats(&self) -> Result<Stats<(Backlog, Counts)>, ServiceError> {
+    pub async fn stats(&self) -> Result<Stats<(Backlog, StatusCounts)>, ServiceError> {
         let both = |shard: ShardIndex| async move {
             let counts = outbox::counts(&self.databases.shards()[usize::from(shard)]).await?;
             Ok((self.backlog_of(shard).await?, counts))
@@ -81,7 +81,7 @@ impl Outbox {
         &self,
         filter: &OutboxFilter,
         payloads: bool,
-        request: &PageRequest<OutboxPlace>,
+        request: &PageRequest<OutboxPosition>,
     ) -> Result<Listing<(OutboxId, OutboxRow)>, ServiceError> {
         let pages = self.shards().map(async |shard| {
             outbox::list(&self.databases.shards()[usize::from(shard)], filter, payloads, bounds(shard, request)).await
@@ -106,14 +106,14 @@ impl Outbox {
 
 /// Returns a row's position in the list.
 #[must_use]
-pub fn place((id, row): &(OutboxId, OutboxRow)) -> OutboxPlace {
-    OutboxPlace { created_at: row.created_at, id: *id }
+pub fn place((id, row): &(OutboxId, OutboxRow)) -> OutboxPosition {
+    OutboxPosition { created_at: row.created_at, id: *id }
 }
 
 /// Returns the bounds of a page for the rows of one shard. Rows with the same time are ordered by shard index, then by
 /// number.
-fn bounds(shard: ShardIndex, request: &PageRequest<OutboxPlace>) -> Bounds {
-    let cut = |place: &OutboxPlace| {
+fn bounds(shard: ShardIndex, request: &PageRequest<OutboxPosition>) -> Bounds {
+    let cut = |place: &OutboxPosition| {
         let number = match shard.cmp(&place.id.shard) {
             Ordering::Less => i64::MAX,
             Ordering::Equal => place.id.number,

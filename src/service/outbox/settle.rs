@@ -13,7 +13,7 @@ use super::failures::Failures;
 use super::{MAX_ROWS, Outbox};
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
 use noetl_domain::backoff;
-use noetl_domain::outbox::{OutboxId, kept_error};
+use noetl_domain::outbox::{OutboxId, truncated_error};
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::error::StorageError;
 use noetl_storage::outbox::{self, Failure, OutboxFilter, Ref};
@@ -84,7 +84,7 @@ impl Outbox {
         let rest: Vec<Ref> = refs.iter().filter(|one| !moved.contains(&one.outbox_id)).copied().collect();
         let mut stale: BTreeSet<i64> = rest.iter().map(|one| one.outbox_id).collect();
         if !rest.is_empty() {
-            for settled in outbox::settled_under(database, &rest).await? {
+            for settled in outbox::published_under(database, &rest).await? {
                 stale.remove(&settled);
             }
         }
@@ -117,7 +117,7 @@ impl Outbox {
         failures: &[(ClaimRef, String)],
         max_delay_seconds: i32,
     ) -> Result<Vec<(OutboxId, i32)>, ServiceError> {
-        let failure = |(claim, error): &(ClaimRef, String)| Failure { row: bare(claim), error: kept_error(error) };
+        let failure = |(claim, error): &(ClaimRef, String)| Failure { row: bare(claim), error: truncated_error(error) };
         let rows: Vec<Failure> = failures.iter().map(failure).collect();
         let delays = backoff::delays(max_delay_seconds);
         let moved = outbox::mark_failed(&self.databases.shards()[usize::from(shard)], &rows, &delays).await?;

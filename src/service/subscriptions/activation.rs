@@ -24,7 +24,7 @@ use noetl_storage::subscriptions::{self, SubscriptionRow};
 
 /// Subscription that a caller wants to make live.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Wanted<'a> {
+pub(super) enum LiveTarget<'a> {
     /// Any subscription of the path; another one is registered if none is live.
     Any,
     /// This deactivated subscription, if the expected event is still its latest one.
@@ -34,7 +34,7 @@ pub(super) enum Wanted<'a> {
 /// Result of [`Activator::make_live`].
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// A subscription is live. For [`Wanted::This`], the event that made it live fulfils this call's own intent, even
+    /// A subscription is live. For [`LiveTarget::This`], the event that made it live fulfils this call's own intent, even
     /// if another caller wrote it.
     Live(SubscriptionRow),
     /// The wanted subscription is live because of another call.
@@ -58,7 +58,7 @@ impl Activator {
     pub(super) async fn make_live(
         &self,
         entry: &CatalogEntry,
-        wanted: Wanted<'_>,
+        wanted: LiveTarget<'_>,
         by: Option<&Actor>,
     ) -> Result<Outcome, ServiceError> {
         // The event that this call's own intent follows, once the intent is committed. Another caller may fulfil it.
@@ -77,25 +77,25 @@ impl Activator {
                 crash_point::reach("register.created");
                 lock.settle().await?;
                 match made {
-                    Some(made) if intended == Some(after) || matches!(wanted, Wanted::Any) => {
+                    Some(made) if intended == Some(after) || matches!(wanted, LiveTarget::Any) => {
                         return Ok(Outcome::Live(made));
                     }
                     _ => continue,
                 }
             }
-            if let (Wanted::This { id, .. }, Some(after)) = (wanted, intended)
+            if let (LiveTarget::This { id, .. }, Some(after)) = (wanted, intended)
                 && let Some(activated) = self.activated(id, after).await?
             {
                 return Ok(Outcome::Live(activated));
             }
             let current = self.get(lock.row.subscription_id).await?.filter(|current| current.state.is_live());
             match (wanted, current) {
-                (Wanted::Any, Some(live)) => return Ok(Outcome::Live(live)),
-                (Wanted::This { id, .. }, Some(live)) if live.id != id => return Err(occupied(&live).into()),
-                (Wanted::This { .. }, Some(_)) => return Ok(Outcome::AlreadyLive),
+                (LiveTarget::Any, Some(live)) => return Ok(Outcome::Live(live)),
+                (LiveTarget::This { id, .. }, Some(live)) if live.id != id => return Err(occupied(&live).into()),
+                (LiveTarget::This { .. }, Some(_)) => return Ok(Outcome::AlreadyLive),
                 (_, None) => {
                     let (id, after) = self.first_intent(wanted).await?;
-                    lock.intend(id, after, by).await?;
+                    lock.store_intent(id, after, by).await?;
                     intended = Some(after);
                 }
             }
@@ -110,7 +110,7 @@ impl Activator {
             return Ok(());
         };
         if let Some(after) = lock.row.intent_after {
-            self.fulfil(entry, &lock.row, after, Wanted::Any).await?;
+            self.fulfil(entry, &lock.row, after, LiveTarget::Any).await?;
             lock.settle().await?;
         }
         Ok(())
@@ -138,8 +138,8 @@ impl Activator {
         self.databases.cluster()
     }
 
-    async fn first_intent(&self, wanted: Wanted<'_>) -> Result<(Id, Id), ServiceError> {
-        let Wanted::This { id, expected, .. } = wanted else {
+    async fn first_intent(&self, wanted: LiveTarget<'_>) -> Result<(Id, Id), ServiceError> {
+        let LiveTarget::This { id, expected, .. } = wanted else {
             return Ok((self.ids.next()?, Id::new(0)));
         };
         let current = self.get(id).await?.ok_or_else(|| unknown(id))?;
@@ -154,7 +154,7 @@ impl Activator {
         entry: &CatalogEntry,
         row: &RegistryRow,
         after: Id,
-        wanted: Wanted<'_>,
+        wanted: LiveTarget<'_>,
     ) -> Result<Option<SubscriptionRow>, ServiceError> {
         let (id, by) = (row.subscription_id, row.intent_actor.as_ref());
         let mut log = LockedLog::lock(self.databases.shard_of(id), id).await?;
@@ -169,7 +169,7 @@ impl Activator {
             Some(ended) => {
                 let last = log.last_event_id().await?.unwrap_or(ended.last_event_id);
                 let event_id = self.ids.next_after(last).await?;
-                let reason = if let Wanted::This { reason, .. } = wanted { reason } else { None };
+                let reason = if let LiveTarget::This { reason, .. } = wanted { reason } else { None };
                 ended.log(by).moved(event_id, Action::Activate, State::Active, reason, clock::now())
             }
         };

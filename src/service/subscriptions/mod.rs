@@ -18,7 +18,7 @@ use crate::service::error::{Rejection, RejectionCode, ServiceError};
 use crate::service::fan_out::{self, Listing};
 use crate::service::ids::Ids;
 use crate::service::shards::rows_by_ids;
-use activation::{Activator, Outcome, Wanted, check_expected, unknown};
+use activation::{Activator, LiveTarget, Outcome, check_expected, unknown};
 use noetl_domain::actor::Actor;
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::{Action, State};
@@ -96,7 +96,7 @@ impl Subscriptions {
     #[tracing::instrument(level = "debug", name = "subscriptions.register", skip_all, fields(path))]
     pub async fn register(&self, path: &str, by: Option<&Actor>) -> Result<SubscriptionRow, ServiceError> {
         let entry = self.entry(path).await?;
-        match self.activator.make_live(&entry, Wanted::Any, by).await? {
+        match self.activator.make_live(&entry, LiveTarget::Any, by).await? {
             Outcome::Live(live) => Ok(live),
             Outcome::AlreadyLive => Err(not_found(path).into()),
         }
@@ -122,8 +122,11 @@ impl Subscriptions {
             }
             drop(log);
             let entry = self.entry(&current.path).await?;
-            let wanted =
-                Wanted::This { id: asked.id, expected: asked.expected_last_event_id, reason: asked.reason.as_deref() };
+            let wanted = LiveTarget::This {
+                id: asked.id,
+                expected: asked.expected_last_event_id,
+                reason: asked.reason.as_deref(),
+            };
             if let Outcome::Live(live) = self.activator.make_live(&entry, wanted, asked.by.as_ref()).await? {
                 return Ok(live);
             }

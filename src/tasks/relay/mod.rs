@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::runtime::crash_point;
 use crate::runtime::wake::WakeUps;
 use crate::service::error::ServiceError;
-use crate::service::outbox::{Claim, ClaimRef, Leased, Outbox};
+use crate::service::outbox::{Claim, ClaimRef, ClaimedRow, Outbox};
 use noetl_domain::backoff::DEFAULT_MAX_SECONDS;
 use noetl_domain::shard::ShardIndex;
 use publisher::Publisher;
@@ -99,7 +99,7 @@ impl Relay {
         Ok(count)
     }
 
-    async fn deliver(&mut self, rows: Vec<Leased>, stop: &CancellationToken) -> Delivered {
+    async fn deliver(&mut self, rows: Vec<ClaimedRow>, stop: &CancellationToken) -> Delivered {
         let (publisher, end) = (&self.publisher, Instant::now() + TURN);
         let over = move || stop.is_cancelled() || Instant::now() >= end;
         let logs = stream::iter(by_execution(rows)).map(async |rows| publish_in_order(publisher, rows, &over).await);
@@ -112,7 +112,7 @@ impl Relay {
         let delivered = delivered.await;
         if let Some((claim, error)) = delivered.refused.first() {
             tracing::warn!(row = %claim.id, error, refused = delivered.refused.len(), "outbox rows were refused");
-            self.publisher.doubt();
+            self.publisher.invalidate_stream();
         }
         delivered
     }
@@ -139,8 +139,8 @@ impl Relay {
 }
 
 /// Groups the rows by execution and keeps their order. A row without an execution is a group of its own.
-fn by_execution(rows: Vec<Leased>) -> Vec<Vec<Leased>> {
-    let mut groups: Vec<Vec<Leased>> = Vec::new();
+fn by_execution(rows: Vec<ClaimedRow>) -> Vec<Vec<ClaimedRow>> {
+    let mut groups: Vec<Vec<ClaimedRow>> = Vec::new();
     let mut places = std::collections::HashMap::new();
     for leased in rows {
         let fresh = groups.len();
@@ -153,7 +153,7 @@ fn by_execution(rows: Vec<Leased>) -> Vec<Vec<Leased>> {
     groups
 }
 
-async fn publish_in_order(publisher: &Publisher, rows: Vec<Leased>, over: &impl Fn() -> bool) -> Delivered {
+async fn publish_in_order(publisher: &Publisher, rows: Vec<ClaimedRow>, over: &impl Fn() -> bool) -> Delivered {
     let mut delivered = Delivered::default();
     for leased in rows {
         let claim = ClaimRef { id: leased.id, lease: leased.row.lease_token };

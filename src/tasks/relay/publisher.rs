@@ -11,7 +11,7 @@ use async_nats::jetstream::stream::{Config, StorageType};
 use async_nats::jetstream::{self, Context};
 use bytes::Bytes;
 
-use crate::service::outbox::Leased;
+use crate::service::outbox::ClaimedRow;
 use noetl_domain::outbox::is_publishable;
 
 /// Time to wait for an acknowledgement. It is short enough to settle a batch within its lease and within the grace
@@ -56,7 +56,7 @@ impl Publisher {
     }
 
     /// Makes [`Self::ready`] check the stream again, because it may be gone.
-    pub(super) fn doubt(&mut self) {
+    pub(super) fn invalidate_stream(&mut self) {
         self.seen_on = None;
     }
 
@@ -82,7 +82,7 @@ impl Publisher {
     }
 
     /// Publishes a row and waits until a stream has acknowledged it. `Err` is the reason why it was not published.
-    pub(super) async fn publish(&self, leased: &Leased) -> Result<(), String> {
+    pub(super) async fn publish(&self, leased: &ClaimedRow) -> Result<(), String> {
         let row = &leased.row;
         let subject = row.subject.as_deref().ok_or("the row has no subject")?;
         if !is_publishable(subject) {

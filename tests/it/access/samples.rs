@@ -16,7 +16,7 @@ use noetl_graphql::graphql::types::execution::Execution;
 use noetl_graphql::graphql::types::outbox::{Outbox, OutboxClaim, OutboxEntry};
 use noetl_graphql::graphql::types::projection::{Step, steps};
 use noetl_graphql::graphql::types::subscription::SourceSubscription;
-use noetl_graphql::service::outbox::Leased;
+use noetl_graphql::service::outbox::ClaimedRow;
 use noetl_storage::catalog;
 use noetl_storage::executions::ExecutionRow;
 use noetl_storage::outbox::{Claimed, OutboxRow};
@@ -130,6 +130,6 @@ impl Samples {
             attempts: 1,
             retaken: false,
         };
-        OutboxClaim(Leased { id: OUTBOX_ID, row })
+        OutboxClaim(ClaimedRow { id: OUTBOX_ID, row })
     }
 }

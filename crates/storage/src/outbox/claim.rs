@@ -17,7 +17,7 @@
 use chrono::{DateTime, Utc};
 use futures::TryStreamExt;
 
-use super::{DEFAULT_LEASE_SECONDS, Marks};
+use super::{DEFAULT_LEASE_SECONDS, LowWatermarks};
 use crate::budget::uncharged;
 use crate::connections::Transaction;
 use crate::error::StorageError;
@@ -90,7 +90,7 @@ impl Claimed {
 }
 
 /// Candidates of a claim, whose locks it holds: executions, and rows without an execution.
-struct Held {
+struct LockedCandidates {
     executions: Vec<i64>,
     loose: Vec<i64>,
 }
@@ -99,7 +99,7 @@ struct Held {
 ///
 /// If the payloads have more bytes than the claim allows, the claim is rolled back and repeated for the rows that fit.
 #[tracing::instrument(level = "debug", name = "sql.outbox.claim", skip_all, fields(database = %shard.name()))]
-pub async fn claim(shard: &Database, claim: &Claim, from: &Marks) -> Result<Vec<Claimed>, StorageError> {
+pub async fn claim(shard: &Database, claim: &Claim, from: &LowWatermarks) -> Result<Vec<Claimed>, StorageError> {
     let work = async {
         let mut claim = *claim;
         while claim.limit > 0 {
@@ -137,7 +137,7 @@ enum Taken {
 /// Rows are checked one by one. `CASE` takes a lock only after the checks before it; a scalar subquery, unlike
 /// `NOT EXISTS`, is never planned as a join over a whole index. Of an execution's PENDING rows only the first is a
 /// candidate; it represents the later ones.
-async fn hold(tx: &mut Transaction, claim: &Claim, from: &Marks) -> sqlx::Result<Held> {
+async fn hold(tx: &mut Transaction, claim: &Claim, from: &LowWatermarks) -> sqlx::Result<LockedCandidates> {
     let found = sqlx::query!(
         r#"SELECT candidate.outbox_id AS "outbox_id!", candidate.execution_id
            FROM (SELECT * FROM (
@@ -199,7 +199,7 @@ async fn hold(tx: &mut Transaction, claim: &Claim, from: &Marks) -> sqlx::Result
         claim.retried,
         f64::from(DEFAULT_LEASE_SECONDS),
     );
-    let mut held = Held { executions: Vec::new(), loose: Vec::new() };
+    let mut held = LockedCandidates { executions: Vec::new(), loose: Vec::new() };
     for row in found.fetch_all(&mut **tx).await? {
         match row.execution_id {
             Some(execution) => held.executions.push(execution),
@@ -215,7 +215,7 @@ async fn hold(tx: &mut Transaction, claim: &Claim, from: &Marks) -> sqlx::Result
 ///
 /// The marks limit only the search for candidates. Of a locked execution all open rows are read, so a row that
 /// committed below a mark is claimed before those above it.
-async fn take(tx: &mut Transaction, claim: &Claim, held: &Held) -> sqlx::Result<Taken> {
+async fn take(tx: &mut Transaction, claim: &Claim, held: &LockedCandidates) -> sqlx::Result<Taken> {
     if held.executions.is_empty() && held.loose.is_empty() {
         return Ok(Taken::All(Vec::new()));
     }

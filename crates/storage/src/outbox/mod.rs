@@ -10,7 +10,7 @@
 //!
 //! Each status has its own partial indexes: PENDING in outbox order, FAILED and `IN_FLIGHT` by the time at which the
 //! row becomes claimable, and each by execution. While a long transaction is open, the index entries of settled rows
-//! can't be cleaned up, and a reader scans all of them. [`Marks`] are low watermarks below which no open row was seen.
+//! can't be cleaned up, and a reader scans all of them. [`LowWatermarks`] are low watermarks below which no open row was seen.
 //! Claims read from there, so their cost does not grow with the number of rows settled before.
 
 mod claim;
@@ -23,18 +23,18 @@ use chrono::{DateTime, Utc};
 pub use claim::{Claim, Claimed, MAX_PAYLOAD_BYTES, claim};
 pub use list::{Bounds, OutboxFilter, OutboxRow, list};
 pub use settle::{
-    Failure, Purged, Ref, bury, mark_failed, mark_published, purge, release, retry, retryable, settled_under,
+    Failure, Purged, Ref, mark_dead, mark_failed, mark_published, published_under, purge, release, retry, retryable,
 };
-pub use watch::{Backlog, COUNTED, Counts, Sight, backlog, counts, look};
+pub use watch::{Backlog, MAX_COUNT, Probe, StatusCounts, backlog, counts, probe};
 
 /// Default lease in seconds; also the implied lease of rows that were claimed without one.
 pub const DEFAULT_LEASE_SECONDS: i32 = 30;
 
 /// Low watermarks of the open rows, one per status: below them, every visible row was settled or under a live lease
 /// when they were determined. They are hints. Ids and times are assigned before they are committed, so a row may later
-/// appear below a mark; users of marks also read from [`Marks::START`] from time to time.
+/// appear below a mark; users of marks also read from [`LowWatermarks::START`] from time to time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Marks {
+pub struct LowWatermarks {
     /// Id of the first PENDING row.
     pub pending: i64,
     /// Time at which the first FAILED row became claimable.
@@ -43,7 +43,7 @@ pub struct Marks {
     pub lease: DateTime<Utc>,
 }
 
-impl Marks {
+impl LowWatermarks {
     /// Marks below every row.
     pub const START: Self = Self { pending: 0, failed: DateTime::UNIX_EPOCH, lease: DateTime::UNIX_EPOCH };
 }

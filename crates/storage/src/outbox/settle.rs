@@ -64,10 +64,10 @@ pub async fn mark_published(shard: &Database, refs: &[Ref]) -> Result<Vec<i64>, 
 
 /// Returns the ids of those rows that were delivered under these tokens.
 #[tracing::instrument(
-    level = "debug", name = "sql.outbox.settled_under", skip_all,
+    level = "debug", name = "sql.outbox.published_under", skip_all,
     fields(database = %shard.name(), count = refs.len())
 )]
-pub async fn settled_under(shard: &Database, refs: &[Ref]) -> Result<Vec<i64>, StorageError> {
+pub async fn published_under(shard: &Database, refs: &[Ref]) -> Result<Vec<i64>, StorageError> {
     let (ids, tokens) = columns(refs.iter().copied());
     let settled = sqlx::query_scalar!(
         r#"SELECT row.outbox_id AS "outbox_id!"
@@ -122,7 +122,7 @@ pub async fn mark_failed(
 }
 
 /// Turns the rows that are in flight under these tokens into dead letters, and returns their ids.
-pub async fn bury(shard: &Database, failures: &[Failure]) -> Result<Vec<i64>, StorageError> {
+pub async fn mark_dead(shard: &Database, failures: &[Failure]) -> Result<Vec<i64>, StorageError> {
     let (ids, tokens) = columns(failures.iter().map(|failure| failure.row));
     let errors: Vec<String> = failures.iter().map(|failure| failure.error.clone()).collect();
     let moved = sqlx::query_scalar!(

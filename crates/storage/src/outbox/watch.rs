@@ -2,34 +2,34 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{DEFAULT_LEASE_SECONDS, Marks};
+use super::{DEFAULT_LEASE_SECONDS, LowWatermarks};
 use crate::error::StorageError;
 use crate::pools::Database;
 
 /// Result of a probe for open rows.
 #[derive(Debug, Clone, Copy)]
-pub struct Sight {
+pub struct Probe {
     /// Whether rows may be claimable. Open rows that must wait for earlier rows of their execution count too.
     pub open: bool,
     /// Low watermarks of the open rows.
-    pub marks: Marks,
+    pub marks: LowWatermarks,
 }
 
 /// Maximum count of rows of one kind. It keeps the cost of counting at tens of milliseconds.
-pub const COUNTED: i64 = 100_000;
+pub const MAX_COUNT: i64 = 100_000;
 
 /// Number of claimable rows and age of the oldest of those counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Backlog {
-    /// Number of rows that are claimable now, up to [`COUNTED`].
+    /// Number of rows that are claimable now, up to [`MAX_COUNT`].
     pub pending: i64,
     /// Seconds since the oldest of the counted rows was written.
     pub oldest_seconds: Option<f64>,
 }
 
-/// Numbers of rows in flight and of failed rows, up to [`COUNTED`] of each.
+/// Numbers of rows in flight and of failed rows, up to [`MAX_COUNT`] of each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct StatusCounts {
     /// Number of claimed rows that are not settled, including those with an expired lease.
     pub in_flight: i64,
     /// Number of rows that failed at their last attempt, including those that are claimable again.
@@ -38,8 +38,8 @@ pub struct Counts {
 
 /// Probes for the first open rows from `from` on. Ids and times are assigned before a row commits, so rows may still
 /// appear below the returned marks.
-#[tracing::instrument(level = "debug", name = "sql.outbox.look", skip_all, fields(database = %shard.name()))]
-pub async fn look(shard: &Database, from: &Marks) -> Result<Sight, StorageError> {
+#[tracing::instrument(level = "debug", name = "sql.outbox.probe", skip_all, fields(database = %shard.name()))]
+pub async fn probe(shard: &Database, from: &LowWatermarks) -> Result<Probe, StorageError> {
     let row = sqlx::query!(
         r#"SELECT pending, failed, lease, others AS "others!", last, now() - interval '1 second' AS "settled!"
            FROM (SELECT
@@ -62,9 +62,9 @@ pub async fn look(shard: &Database, from: &Marks) -> Result<Sight, StorageError>
     );
     let row = shard.run(row.fetch_one(shard.pool())).await?;
     let first = |found: Option<DateTime<Utc>>| found.unwrap_or(row.settled);
-    Ok(Sight {
+    Ok(Probe {
         open: row.others || row.pending.is_some() || row.failed.is_some() || row.lease.is_some(),
-        marks: Marks {
+        marks: LowWatermarks {
             pending: row.pending.or(row.last).unwrap_or(from.pending),
             failed: first(row.failed),
             lease: first(row.lease),
@@ -74,7 +74,7 @@ pub async fn look(shard: &Database, from: &Marks) -> Result<Sight, StorageError>
 
 /// Counts the claimable rows from the marks on: first the PENDING rows, in the order of their ids.
 #[tracing::instrument(level = "debug", name = "sql.outbox.backlog", skip_all, fields(database = %shard.name()))]
-pub async fn backlog(shard: &Database, from: &Marks) -> Result<Backlog, StorageError> {
+pub async fn backlog(shard: &Database, from: &LowWatermarks) -> Result<Backlog, StorageError> {
     let row = sqlx::query_as!(
         Backlog,
         r#"SELECT count(*) AS "pending!", extract(epoch FROM now() - min(created_at))::float8 AS oldest_seconds
@@ -97,21 +97,21 @@ pub async fn backlog(shard: &Database, from: &Marks) -> Result<Backlog, StorageE
         from.failed,
         from.lease,
         f64::from(DEFAULT_LEASE_SECONDS),
-        COUNTED,
+        MAX_COUNT,
     );
     shard.run(row.fetch_one(shard.pool())).await
 }
 
 /// Counts the rows in flight and the failed rows.
 #[tracing::instrument(level = "debug", name = "sql.outbox.counts", skip_all, fields(database = %shard.name()))]
-pub async fn counts(shard: &Database) -> Result<Counts, StorageError> {
+pub async fn counts(shard: &Database) -> Result<StatusCounts, StorageError> {
     let row = sqlx::query_as!(
-        Counts,
+        StatusCounts,
         r#"SELECT (SELECT count(*) FROM (SELECT FROM noetl.outbox
                                          WHERE status = 'IN_FLIGHT' AND attempts >= 0 LIMIT $1) AS row) AS "in_flight!",
                   (SELECT count(*) FROM (SELECT FROM noetl.outbox
                                          WHERE status = 'FAILED' AND attempts >= 0 LIMIT $1) AS row) AS "failed!""#,
-        COUNTED,
+        MAX_COUNT,
     );
     shard.run(row.fetch_one(shard.pool())).await
 }

@@ -44,15 +44,15 @@ pub async fn read(shard: &Database, ids: &[i64]) -> Result<Vec<Projected>, Stora
 }
 
 /// Transaction snapshot of a read, and the database cluster to which it belongs.
-struct Moment {
+struct ReadSnapshot {
     snapshot: String,
     system: String,
 }
 
 /// Returns the moment of a transaction, and removes the transaction's statement timeout.
-async fn moment(tx: &mut Transaction) -> sqlx::Result<Moment> {
+async fn moment(tx: &mut Transaction) -> sqlx::Result<ReadSnapshot> {
     sqlx::query_as!(
-        Moment,
+        ReadSnapshot,
         r#"SELECT pg_current_snapshot()::text AS "snapshot!", system_identifier::text AS "system!"
            FROM pg_control_system(), set_config('statement_timeout', '0', true)"#,
     )
@@ -94,7 +94,7 @@ async fn stored(tx: &mut Transaction, ids: &[i64]) -> sqlx::Result<HashMap<Strin
 
 impl Projected {
     /// Returns the start of the fold: the stored snapshot if it is valid, else the empty state.
-    fn start(execution_id: Id, stored: Option<Stored>, moment: &Moment) -> Self {
+    fn start(execution_id: Id, stored: Option<Stored>, moment: &ReadSnapshot) -> Self {
         let mut projected = Self {
             execution_id,
             projection: Projection::default(),

@@ -18,32 +18,32 @@ const PATIENCE: Duration = Duration::from_secs(6);
 
 /// Result of inserting one shard's events.
 #[derive(Debug, Default)]
-pub(super) struct Landing {
+pub(super) struct InsertOutcome {
     /// Number of events inserted.
     pub(super) inserted: usize,
     /// Positions and errors of the events that were not inserted.
     pub(super) refused: Vec<(usize, ServiceError)>,
 }
 
-impl Landing {
+impl InsertOutcome {
     /// Inserts events, which must all belong to `shard`.
     pub(super) async fn of(shard: &Database, events: &[NewEvent]) -> Self {
-        let (mut landing, begun) = (Self::default(), Instant::now());
+        let (mut insert, begun) = (Self::default(), Instant::now());
         // A stack: the last part is tried next.
         let mut parts: Vec<Range<usize>> = std::iter::once(0..events.len()).collect();
         for _ in 0..MAX_STATEMENTS {
             let Some(part) = parts.pop() else {
-                return landing;
+                return insert;
             };
             match ingest::insert(shard, &events[part.clone()]).await {
-                Ok(inserted) => landing.inserted += usize::try_from(inserted).unwrap_or(usize::MAX),
+                Ok(inserted) => insert.inserted += usize::try_from(inserted).unwrap_or(usize::MAX),
                 Err(error) => match (error.refused_values(), part.len()) {
                     (None, _) => {
                         parts.push(part);
-                        landing.refuse(parts, &error.into());
-                        return landing;
+                        insert.refuse(parts, &error.into());
+                        return insert;
                     }
-                    (Some(why), 1) => landing.refuse([part], &refusal(&why)),
+                    (Some(why), 1) => insert.refuse([part], &refusal(&why)),
                     (Some(_), length) => {
                         let middle = part.start + length / 2;
                         parts.extend([middle..part.end, part.start..middle]);
@@ -54,9 +54,9 @@ impl Landing {
                 break;
             }
         }
-        tracing::warn!(database = %shard.name(), found = landing.refused.len(), "stopped searching for refused events");
-        landing.refuse(parts, &not_tried(shard));
-        landing
+        tracing::warn!(database = %shard.name(), found = insert.refused.len(), "stopped searching for refused events");
+        insert.refuse(parts, &not_tried(shard));
+        insert
     }
 
     fn refuse(&mut self, parts: impl IntoIterator<Item = Range<usize>>, error: &ServiceError) {
