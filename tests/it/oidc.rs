@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der};
 use aws_lc_rs::rsa::{KeyPair, KeySize};
-use aws_lc_rs::signature::KeyPair as _;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
@@ -26,6 +26,7 @@ const VIEWER: &str = "{ viewer { subject roles tenant } }";
 /// A key of a provider with its id.
 struct Key {
     id: String,
+    algorithm: Algorithm,
     secret: EncodingKey,
     public_der: Vec<u8>,
 }
@@ -35,17 +36,32 @@ impl Key {
         let pair = KeyPair::generate(KeySize::Rsa2048).unwrap();
         let private: Pkcs8V1Der<'_> = pair.as_der().unwrap();
         let secret = EncodingKey::from_rsa_pem(pem("PRIVATE KEY", private.as_ref()).as_bytes()).unwrap();
-        Self { id: id.to_owned(), secret, public_der: pair.public_key().as_ref().to_vec() }
+        let public_der = pair.public_key().as_ref().to_vec();
+        Self { id: id.to_owned(), algorithm: Algorithm::RS256, secret, public_der }
+    }
+
+    fn es256(id: &str) -> Self {
+        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap();
+        let secret = EncodingKey::from_ec_der(pair.to_pkcs8v1().unwrap().as_ref());
+        let public_der = pair.public_key().as_ref().to_vec();
+        Self { id: id.to_owned(), algorithm: Algorithm::ES256, secret, public_der }
+    }
+
+    fn eddsa(id: &str) -> Self {
+        let pair = Ed25519KeyPair::generate().unwrap();
+        let secret = EncodingKey::from_ed_der(pair.to_pkcs8v1().unwrap().as_ref());
+        let public_der = pair.public_key().as_ref().to_vec();
+        Self { id: id.to_owned(), algorithm: Algorithm::EdDSA, secret, public_der }
     }
 
     fn jwk(&self) -> Value {
-        let mut jwk = Jwk::from_encoding_key(&self.secret, Algorithm::RS256).unwrap();
+        let mut jwk = Jwk::from_encoding_key(&self.secret, self.algorithm).unwrap();
         jwk.common.key_id = Some(self.id.clone());
         serde_json::to_value(jwk).unwrap()
     }
 
     fn header(&self) -> Header {
-        Header { kid: Some(self.id.clone()), ..Header::new(Algorithm::RS256) }
+        Header { kid: Some(self.id.clone()), ..Header::new(self.algorithm) }
     }
 
     fn sign(&self, claims: &Value) -> String {
@@ -211,6 +227,23 @@ fn forgeries(key: &Key, claims: &Value) -> Vec<(&'static str, String)> {
             .push(("the public key as a secret", encode(&header, claims, &EncodingKey::from_secret(secret)).unwrap()));
     }
     tokens
+}
+
+#[tokio::test]
+async fn keys_of_each_allowed_kind_verify_their_own_tokens_only() {
+    let deployment = Deployment::start(0).await;
+    let keys = [Key::new("rsa"), Key::es256("ec"), Key::eddsa("ed")];
+    let provider = Provider::start(&keys.each_ref()).await;
+    let server = provider.replica(&deployment).await;
+    let claims = provider.claims(json!({}));
+    let others = [Key::new("rsa"), Key::es256("ec"), Key::eddsa("ed")];
+    for (key, other) in keys.iter().zip(&others) {
+        assert!(is_accepted(&server, &key.sign(&claims)).await, "{:?}", key.algorithm);
+        assert!(!is_accepted(&server, &other.sign(&claims)).await, "{:?} of another key", key.algorithm);
+    }
+    // The id names a key of another kind than the algorithm.
+    let mismatched = Header { kid: Some("ec".to_owned()), ..keys[2].header() };
+    assert!(!is_accepted(&server, &encode(&mismatched, &claims, &keys[2].secret).unwrap()).await);
 }
 
 #[tokio::test]

@@ -108,11 +108,8 @@ pub enum LocalError {
     },
 
     /// The databases could not be created.
-    #[error("the databases could not be created; psql printed:\n{message}")]
-    CreateDatabases {
-        /// Error output of psql.
-        message: String,
-    },
+    #[error("the databases could not be created: {0}")]
+    CreateDatabases(#[source] sqlx::Error),
 
     /// A file or process operation failed.
     #[error("could not {action} {}: {source}", path.display())]

@@ -42,7 +42,7 @@ pub struct LocalOptions {
     pub data_dir: PathBuf,
     /// Number of shard databases, in addition to the cluster database.
     pub shards: u16,
-    /// Folder of the PostgreSQL programs (`initdb`, `postgres`, `psql`); searched for if absent.
+    /// Folder of the PostgreSQL programs (`initdb`, `postgres`); searched for if absent.
     pub postgres_bin: Option<PathBuf>,
     /// Path of the program `nats-server`; searched for if absent.
     pub nats_program: Option<PathBuf>,

@@ -3,17 +3,16 @@
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
+use sqlx::{AssertSqlSafe, Connection};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::data_folder::DataFolder;
 use super::error::LocalError;
-use super::guarded::{Launch, WatchedProcess, shell};
+use super::guarded::{Launch, WatchedProcess};
 use super::leftovers::{kill_orphans, pid_in};
 use super::port::{KeptPort, is_free};
 use super::programs::PostgresPrograms;
@@ -31,7 +30,7 @@ pub struct PostgresOptions {
     pub port: Option<u16>,
     /// Server settings, as in `postgresql.conf`.
     pub settings: Vec<(String, String)>,
-    /// Folder of `initdb`, `postgres` and `psql`; searched for if absent.
+    /// Folder of `initdb` and `postgres`; searched for if absent.
     pub programs: Option<PathBuf>,
 }
 
@@ -108,14 +107,7 @@ impl Postgres {
 
     /// Creates the databases that do not exist yet.
     pub async fn create_databases(&self, names: &[String]) -> Result<(), LocalError> {
-        let names: Vec<String> = names.iter().map(|name| format!("'{}'", name.replace('\'', "''"))).collect();
-        self.plan
-            .psql(&format!(
-                "SELECT format('CREATE DATABASE %I', name) FROM unnest(ARRAY[{}]::text[]) AS name \
-                 WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = name) \\gexec\n",
-                names.join(", ")
-            ))
-            .await
+        self.plan.create_databases(names).await.map_err(LocalError::CreateDatabases)
     }
 
     /// Waits until the server ends by itself, and returns that as an error. Cancel safe.
@@ -200,50 +192,29 @@ impl Plan {
     /// Returns whether clients can log in to this server. The pid file in the data folder must name this process, since
     /// another server may have the port.
     async fn is_ready(&self, process: &WatchedProcess) -> bool {
+        let log_in = async { self.connect().await?.close().await };
         pid_in(&self.data.join("postmaster.pid")) == Some(process.pid())
-            && matches!(timeout(Duration::from_secs(1), logs_in(self.port)).await, Ok(Ok(true)))
+            && matches!(timeout(Duration::from_secs(1), log_in).await, Ok(Ok(())))
     }
 
-    async fn psql(&self, script: &str) -> Result<(), LocalError> {
-        let program = self.programs.path("psql");
-        let failed = || LocalError::io("run", &program);
-        let mut psql = shell(None)
-            .args(["-c", r#"exec "$@""#, "sh"])
-            .arg(&program)
-            .args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d"])
-            .arg(format!("host=127.0.0.1 port={} user=noetl dbname=postgres", self.port))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(failed())?;
-        if let Some(mut stdin) = psql.stdin.take() {
-            // If psql ends before it has read the script, its error output gives the reason.
-            let _ = stdin.write_all(script.as_bytes()).await;
-        }
-        let output = psql.wait_with_output().await.map_err(failed())?;
-        if output.status.success() {
-            return Ok(());
-        }
-        Err(LocalError::CreateDatabases { message: String::from_utf8_lossy(&output.stderr).trim_end().to_owned() })
+    async fn connect(&self) -> sqlx::Result<PgConnection> {
+        let options = PgConnectOptions::new_without_pgpass()
+            .host(&Ipv4Addr::LOCALHOST.to_string())
+            .port(self.port)
+            .username("noetl")
+            .database("postgres")
+            .ssl_mode(PgSslMode::Disable);
+        PgConnection::connect_with(&options).await
     }
-}
 
-/// Returns whether the server responds to a startup message with an authentication message (`R`). A server that is
-/// still starting responds with an error. See the PostgreSQL manual, "Message Formats", `StartupMessage`.
-async fn logs_in(port: u16) -> std::io::Result<bool> {
-    const PROTOCOL_3_0: u32 = 0x0003_0000;
-    let mut startup = Vec::new();
-    startup.extend(PROTOCOL_3_0.to_be_bytes());
-    startup.extend(b"user\0noetl\0database\0postgres\0\0");
-    let length = u32::try_from(startup.len() + 4).unwrap_or(u32::MAX);
-
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
-    stream.write_all(&length.to_be_bytes()).await?;
-    stream.write_all(&startup).await?;
-    let accepted = stream.read_u8().await? == b'R';
-    // Terminate the session and read all responses; otherwise the server logs a broken connection.
-    stream.write_all(b"X\0\0\0\x04").await?;
-    tokio::io::copy(&mut stream, &mut tokio::io::sink()).await?;
-    Ok(accepted)
+    async fn create_databases(&self, names: &[String]) -> sqlx::Result<()> {
+        let mut connection = self.connect().await?;
+        let missing = "SELECT format('CREATE DATABASE %I', name) FROM unnest($1::text[]) AS name
+                       WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = name)";
+        let statements: Vec<String> = sqlx::query_scalar(missing).bind(names).fetch_all(&mut connection).await?;
+        for statement in statements {
+            sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut connection).await?;
+        }
+        connection.close().await
+    }
 }

@@ -52,7 +52,7 @@ impl PostgresPrograms {
     async fn in_folder(bin: &Path) -> Option<Self> {
         let server = bin.join("postgres").canonicalize().ok()?;
         let bin = server.parent()?.to_owned();
-        if !["initdb", "psql"].iter().all(|program| bin.join(program).is_file()) {
+        if !["initdb", "postgres"].iter().all(|program| bin.join(program).is_file()) {
             return None;
         }
         let (major, _) = version(&server).await?;
