@@ -13,13 +13,11 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::header::{self, CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
-use axum::http::request::Parts;
 use axum::http::uri::Authority;
 use axum::http::{HeaderName, HeaderValue, Method, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use tower_http::cors::{AllowOrigin, CorsLayer};
-use tower_http::set_header::SetResponseHeaderLayer;
 
 use super::fault::Fault;
 use super::graphql::refuse;
@@ -53,20 +51,23 @@ pub fn protect(routes: Router, sites: &Sites, for_use: RouteKind) -> Router {
     let sites = Arc::new(sites.clone());
     let routes =
         if for_use == RouteKind::Api && !sites.origins.is_empty() { routes.layer(cors(&sites)) } else { routes };
-    let nosniff = SetResponseHeaderLayer::overriding(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    let routes = routes.layer(from_fn_with_state((sites, for_use), guard)).layer(nosniff);
-    if for_use == RouteKind::Pages {
-        return routes;
-    }
-    routes.layer(SetResponseHeaderLayer::if_not_present(CACHE_CONTROL, HeaderValue::from_static("no-store")))
+    routes.layer(from_fn_with_state((sites, for_use), guard))
 }
 
 async fn guard(State((sites, for_use)): State<(Arc<Sites>, RouteKind)>, request: Request, next: Next) -> Response {
-    let (parts, body) = request.into_parts();
-    match sites.check(&parts, for_use) {
-        Ok(()) => next.run(Request::from_parts(parts, body)).await,
-        Err(fault) => refuse(&fault, Transport::of(&parts), Media::negotiate(&parts.headers).unwrap_or(Media::Json)),
+    let mut response = match sites.check(&request, for_use) {
+        Ok(()) => next.run(request).await,
+        Err(fault) => {
+            let (parts, _) = request.into_parts();
+            refuse(&fault, Transport::of(&parts), Media::negotiate(&parts.headers).unwrap_or(Media::Json))
+        }
+    };
+    let headers = response.headers_mut();
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if for_use != RouteKind::Pages && !headers.contains_key(CACHE_CONTROL) {
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
+    response
 }
 
 /// Returns the layer that allows cross-origin requests of the allowed origins. Callers send tokens in a header, so the
@@ -94,9 +95,9 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const PREFLIGHT_AGE: Duration = Duration::from_mins(10);
 
 impl Sites {
-    fn check(&self, parts: &Parts, for_use: RouteKind) -> Result<(), Fault> {
-        let addressed = Addressed::of(parts).filter(|addressed| self.serves(addressed)).ok_or(Fault::Host)?;
-        let same_site = for_use == RouteKind::Pages || self.same_site(parts, &addressed);
+    fn check(&self, request: &Request, for_use: RouteKind) -> Result<(), Fault> {
+        let addressed = Addressed::of(request).filter(|addressed| self.serves(addressed)).ok_or(Fault::Host)?;
+        let same_site = for_use == RouteKind::Pages || self.same_site(request, &addressed);
         if same_site { Ok(()) } else { Err(Fault::CrossSite) }
     }
 
@@ -110,11 +111,11 @@ impl Sites {
             || host.is_some_and(|host| self.hosts.iter().any(|known| plain(known) == plain(host.host())))
     }
 
-    fn same_site(&self, parts: &Parts, addressed: &Addressed<'_>) -> bool {
-        if !parts.headers.contains_key(header::ORIGIN) {
-            return text(parts, &FETCH_SITE) != Some("cross-site");
+    fn same_site(&self, request: &Request, addressed: &Addressed<'_>) -> bool {
+        if !request.headers().contains_key(header::ORIGIN) {
+            return text(request, &FETCH_SITE) != Some("cross-site");
         }
-        text(parts, &header::ORIGIN).is_some_and(|origin| {
+        text(request, &header::ORIGIN).is_some_and(|origin| {
             let own = match addressed {
                 Addressed::Nothing => false,
                 Addressed::Text(host) => authority(origin).is_some_and(|origin| origin.eq_ignore_ascii_case(host)),
@@ -138,9 +139,9 @@ enum Addressed<'a> {
 impl<'a> Addressed<'a> {
     /// Reads the host from `:authority` or an absolute target, and from `Host`. `None` if they differ, if `Host` is
     /// repeated, or if it contains user info, because a proxy may read such a request differently.
-    fn of(parts: &'a Parts) -> Option<Self> {
-        let target = parts.uri.authority().map(Authority::as_str);
-        let mut headers = parts.headers.get_all(header::HOST).iter();
+    fn of(request: &'a Request) -> Option<Self> {
+        let target = request.uri().authority().map(Authority::as_str);
+        let mut headers = request.headers().get_all(header::HOST).iter();
         let header = headers.next().map(|host| host.to_str().ok()).map_or(Some(None), |host| host.map(Some))?;
         let agree = target.zip(header).is_none_or(|(target, header)| target.eq_ignore_ascii_case(header));
         if headers.next().is_some() || !agree {
@@ -154,8 +155,8 @@ impl<'a> Addressed<'a> {
     }
 }
 
-fn text<'a>(parts: &'a Parts, name: &HeaderName) -> Option<&'a str> {
-    parts.headers.get(name)?.to_str().ok()
+fn text<'a>(request: &'a Request, name: &HeaderName) -> Option<&'a str> {
+    request.headers().get(name)?.to_str().ok()
 }
 
 /// Returns the host and port of an origin; `None` for the opaque origin `null`.

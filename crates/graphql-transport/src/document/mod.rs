@@ -12,6 +12,7 @@
 //!    fragments spread.
 //! 4. The fields get their types from the schema; `comparisons` bounds the search for fields that can't be merged.
 //! 5. `apollo-compiler` validates the document.
+//!    The result of these steps is stored (`prepared`), so a document that is sent again starts here.
 //! 6. `variables` checks the values of the variables; `merge` builds the operation for the executor, whose own
 //!    validation is not needed.
 
@@ -22,12 +23,14 @@ mod diagnostics;
 mod merge;
 mod places;
 mod positions;
+mod prepared;
 mod shape;
 mod types;
 mod values;
 mod variables;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use apollo_compiler::executable::{Operation, OperationType as Kind};
 use apollo_compiler::parser::Parser;
@@ -42,6 +45,7 @@ use super::lexer;
 use super::limits::Limits;
 use merge::Merge;
 use positions::Positions;
+use prepared::Prepared;
 use values::Values;
 
 pub(super) use shape::Shape;
@@ -78,16 +82,13 @@ pub(super) fn check(
     types: &TypeSystem,
     limits: &Limits,
 ) -> Result<Checked, Invalid> {
-    lexer::check(selected.query, limits)?;
     let positions = Positions::new(selected.query);
-    let syntax = parse(selected.query, &positions, limits)?;
-    bounds::check(&syntax, &positions, limits)?;
-    cost::check(&syntax, &positions, &given, limits)?;
-    let document = validate(&syntax, types, &positions, limits)?;
-    let operation = select(&document, selected.operation)?;
+    let prepared = prepare(selected.query, &given, types, &positions, limits)?;
+    let document = &prepared.document;
+    let operation = select(document, selected.operation)?;
     let variables = variables::coerce(types.schema(), &operation.variables, given, &positions)?;
     let values = Values {
-        syntax: &syntax,
+        syntax: &prepared.syntax,
         schema: types.schema(),
         definitions: &operation.variables,
         variables: &variables,
@@ -114,6 +115,28 @@ pub(super) fn check(
     };
     let document = document_of(operation, Positioned::new(definition, place));
     Ok(Checked { kind, document, variables, shape, introspects })
+}
+
+/// Parses and validates a document, unless that was done for an earlier request, and checks its cost.
+fn prepare(
+    text: &str,
+    given: &Variables,
+    types: &TypeSystem,
+    positions: &Positions<'_>,
+    limits: &Limits,
+) -> Result<Arc<Prepared>, Invalid> {
+    if let Some(prepared) = types.recent().get(text, limits) {
+        cost::check(&prepared.syntax, positions, given, limits)?;
+        return Ok(prepared);
+    }
+    lexer::check(text, limits)?;
+    let syntax = parse(text, positions, limits)?;
+    bounds::check(&syntax, positions, limits)?;
+    cost::check(&syntax, positions, given, limits)?;
+    let document = validate(&syntax, types, positions, limits)?;
+    let prepared = Arc::new(Prepared::new(syntax, document, limits));
+    types.recent().insert(text, &prepared);
+    Ok(prepared)
 }
 
 /// Returns whether a root field of a merged operation reads the schema.

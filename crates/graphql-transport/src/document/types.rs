@@ -7,12 +7,15 @@ use apollo_compiler::ast::Type;
 use apollo_compiler::schema::{ExtendedType, Name, NamedType};
 use apollo_compiler::validation::Valid;
 
+use super::prepared::RecentDocuments;
+
 /// The types of a schema. Documents are validated against them.
 #[derive(Debug)]
 pub struct TypeSystem {
     schema: Valid<Schema>,
     /// The object types of each interface and union.
     possible: HashMap<NamedType, Vec<NamedType>>,
+    recent: RecentDocuments,
 }
 
 /// An SDL document that is not a valid schema.
@@ -46,7 +49,12 @@ impl TypeSystem {
                 _ => {}
             }
         }
-        Ok(Self { schema, possible })
+        Ok(Self { schema, possible, recent: RecentDocuments::default() })
+    }
+
+    /// Returns the documents that were validated against the types recently.
+    pub(super) fn recent(&self) -> &RecentDocuments {
+        &self.recent
     }
 
     pub(super) fn schema(&self) -> &Valid<Schema> {
