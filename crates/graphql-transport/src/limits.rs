@@ -8,7 +8,7 @@ use serde::Serialize;
 /// Limits in force. Each is a maximum unless its text says otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Limits {
-    /// Bytes of a POST body. Large, because the variables may contain a batch of projected events. Default 16 MiB.
+    /// Bytes of a POST body. Large, because the variables may contain a batch of items. Default 16 MiB.
     pub body_bytes: usize,
     /// JSON values in a request's body. A body of tiny values takes many times its size in memory. Default 1,000,000.
     pub json_values: usize,

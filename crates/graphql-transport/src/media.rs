@@ -68,12 +68,12 @@ impl Media {
     }
 }
 
-/// One element of `Accept`: a lower-case type or range, its quality in thousandths, and its place. Earlier elements
-/// have a greater place.
+/// One element of `Accept`: a lower-case type or range, its quality in thousandths, and its rank. Earlier elements
+/// have a greater rank.
 struct Range {
     name: String,
     quality: u16,
-    place: isize,
+    rank: isize,
 }
 
 fn elements(headers: &HeaderMap) -> impl Iterator<Item = &str> {
@@ -86,17 +86,17 @@ fn ranges(headers: &HeaderMap) -> Vec<Range> {
 }
 
 /// Reads a range. A range with another charset than UTF-8 gets quality 0.
-fn range(element: &str, place: isize) -> Range {
+fn range(element: &str, rank: isize) -> Range {
     let (name, parameters) = split(element);
     let quality = parameters.iter().map(|(key, value)| match key.as_str() {
         "q" => thousandths(value),
         "charset" if !is_utf8(value) => 0,
         _ => 1_000,
     });
-    Range { name, quality: quality.min().unwrap_or(1_000), place }
+    Range { name, quality: quality.min().unwrap_or(1_000), rank }
 }
 
-/// Returns the quality, specificity and place of the most specific range that matches a type. `None` if the type is not
+/// Returns the quality, specificity and rank of the most specific range that matches a type. `None` if the type is not
 /// accepted.
 fn preference(name: &str, ranges: &[Range]) -> Option<(u16, u8, isize)> {
     let specificity = |range: &Range| match range.name.as_str() {
@@ -105,8 +105,8 @@ fn preference(name: &str, ranges: &[Range]) -> Option<(u16, u8, isize)> {
         wild => wild.strip_suffix('*').filter(|main| main.ends_with('/') && name.starts_with(main)).map(|_| 1),
     };
     let matching = ranges.iter().filter_map(|range| Some((specificity(range)?, range)));
-    let (specificity, range) = matching.max_by_key(|(specificity, range)| (*specificity, range.place))?;
-    (range.quality > 0).then_some((range.quality, specificity, range.place))
+    let (specificity, range) = matching.max_by_key(|(specificity, range)| (*specificity, range.rank))?;
+    (range.quality > 0).then_some((range.quality, specificity, range.rank))
 }
 
 /// Returns whether a body is uncompressed JSON in UTF-8 according to its headers.

@@ -21,10 +21,10 @@ use axum::response::Response;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 use tower_http::set_header::SetResponseHeaderLayer;
 
-use super::fault::Fault;
 use super::graphql::refuse;
 use super::media::Media;
 use super::observe::Transport;
+use super::rejection::RequestRejection;
 
 /// Host names and origins that are served.
 #[derive(Debug, Clone, Default)]
@@ -65,7 +65,9 @@ async fn guard(State((sites, for_use)): State<(Arc<Sites>, RouteKind)>, request:
     let (parts, body) = request.into_parts();
     match sites.check(&parts, for_use) {
         Ok(()) => next.run(Request::from_parts(parts, body)).await,
-        Err(fault) => refuse(&fault, Transport::of(&parts), Media::negotiate(&parts.headers).unwrap_or(Media::Json)),
+        Err(rejection) => {
+            refuse(&rejection, Transport::of(&parts), Media::negotiate(&parts.headers).unwrap_or(Media::Json))
+        }
     }
 }
 
@@ -94,30 +96,30 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const PREFLIGHT_AGE: Duration = Duration::from_mins(10);
 
 impl Sites {
-    fn check(&self, parts: &Parts, for_use: RouteKind) -> Result<(), Fault> {
-        let addressed = Addressed::of(parts).filter(|addressed| self.serves(addressed)).ok_or(Fault::Host)?;
-        let same_site = for_use == RouteKind::Pages || self.same_site(parts, &addressed);
-        if same_site { Ok(()) } else { Err(Fault::CrossSite) }
+    fn check(&self, parts: &Parts, for_use: RouteKind) -> Result<(), RequestRejection> {
+        let host = RequestHost::of(parts).filter(|host| self.serves(host)).ok_or(RequestRejection::Host)?;
+        let same_site = for_use == RouteKind::Pages || self.same_site(parts, &host);
+        if same_site { Ok(()) } else { Err(RequestRejection::CrossSite) }
     }
 
-    fn serves(&self, addressed: &Addressed<'_>) -> bool {
-        let host = match addressed {
-            Addressed::Nothing => None,
-            Addressed::Text(text) => text.parse::<Authority>().ok(),
+    fn serves(&self, host: &RequestHost<'_>) -> bool {
+        let host = match host {
+            RequestHost::Absent => None,
+            RequestHost::Named(text) => text.parse::<Authority>().ok(),
         };
         let plain = |host: &str| host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
         self.hosts.is_empty()
             || host.is_some_and(|host| self.hosts.iter().any(|known| plain(known) == plain(host.host())))
     }
 
-    fn same_site(&self, parts: &Parts, addressed: &Addressed<'_>) -> bool {
+    fn same_site(&self, parts: &Parts, host: &RequestHost<'_>) -> bool {
         if !parts.headers.contains_key(header::ORIGIN) {
             return text(parts, &FETCH_SITE) != Some("cross-site");
         }
         text(parts, &header::ORIGIN).is_some_and(|origin| {
-            let own = match addressed {
-                Addressed::Nothing => false,
-                Addressed::Text(host) => authority(origin).is_some_and(|origin| origin.eq_ignore_ascii_case(host)),
+            let own = match host {
+                RequestHost::Absent => false,
+                RequestHost::Named(host) => authority(origin).is_some_and(|origin| origin.eq_ignore_ascii_case(host)),
             };
             own || self.lists(origin)
         })
@@ -129,13 +131,13 @@ impl Sites {
 }
 
 /// The host and port that a request names.
-enum Addressed<'a> {
+enum RequestHost<'a> {
     /// No host, as in HTTP/1.0.
-    Nothing,
-    Text(&'a str),
+    Absent,
+    Named(&'a str),
 }
 
-impl<'a> Addressed<'a> {
+impl<'a> RequestHost<'a> {
     /// Reads the host from `:authority` or an absolute target, and from `Host`. `None` if they differ, if `Host` is
     /// repeated, or if it contains user info, because a proxy may read such a request differently.
     fn of(parts: &'a Parts) -> Option<Self> {
@@ -148,8 +150,8 @@ impl<'a> Addressed<'a> {
         }
         match target.or(header) {
             Some(named) if named.contains('@') => None,
-            Some(named) => Some(Self::Text(named)),
-            None => Some(Self::Nothing),
+            Some(named) => Some(Self::Named(named)),
+            None => Some(Self::Absent),
         }
     }
 }

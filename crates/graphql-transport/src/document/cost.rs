@@ -22,8 +22,8 @@ use apollo_compiler::{Name, Node};
 use async_graphql::{Value as Given, Variables};
 
 use super::positions::Positions;
-use crate::invalid::{Invalid, Limit};
 use crate::limits::Limits;
+use crate::operation_error::{Limit, OperationError};
 
 /// Arguments with the length of a list.
 const SIZES: [&str; 3] = ["first", "last", "limit"];
@@ -41,14 +41,14 @@ pub(super) fn check(
     positions: &Positions<'_>,
     variables: &Variables,
     limits: &Limits,
-) -> Result<(), Invalid> {
+) -> Result<(), OperationError> {
     let definitions = document.definitions.iter();
     let known = definitions.clone().filter_map(|definition| definition.as_fragment_definition());
     let known: HashMap<_, _> = known.map(|fragment| (&fragment.name, fragment)).collect();
     let bytes: HashMap<_, _> = variables.iter().map(|(name, value)| (name.as_str(), given_bytes(value))).collect();
     // One use of each variable is already bounded by the size of the body.
     let allowed = (limits.argument_bytes as u64).saturating_add(bytes.values().sum());
-    let mut scale = Scale {
+    let mut estimator = CostEstimator {
         known: &known,
         positions,
         variables,
@@ -60,13 +60,13 @@ pub(super) fn check(
     };
     let mut total = Weight::default();
     for operation in definitions.filter_map(|definition| definition.as_operation_definition()) {
-        total.add(scale.operation(operation)?);
+        total.add(estimator.operation(operation)?);
         total.check(limits, allowed)?;
     }
-    scale.definitions = &[];
+    estimator.definitions = &[];
     // Unused fragments are weighed as well; those of the last operation are weighed already.
     for fragment in known.values() {
-        scale.fragment(&fragment.name, 0, false)?;
+        estimator.fragment(&fragment.name, 0, false)?;
     }
     Ok(())
 }
@@ -119,7 +119,7 @@ impl Weight {
         self.bytes.add(other.bytes);
     }
 
-    fn check(&self, limits: &Limits, bytes: u64) -> Result<(), Invalid> {
+    fn check(&self, limits: &Limits, bytes: u64) -> Result<(), OperationError> {
         Limit::Depth.check(self.depth, limits.depth as u64)?;
         Limit::Nesting.check(self.nesting, limits.nesting as u64)?;
         Limit::Fields.check(self.fields, limits.fields)?;
@@ -133,7 +133,7 @@ impl Weight {
 /// marks a fragment that is being weighed.
 type Fragments<'a> = HashMap<(&'a str, bool), Option<Weight>>;
 
-struct Scale<'a> {
+struct CostEstimator<'a> {
     known: &'a HashMap<&'a Name, &'a Node<FragmentDefinition>>,
     positions: &'a Positions<'a>,
     variables: &'a Variables,
@@ -146,8 +146,8 @@ struct Scale<'a> {
     definitions: &'a [Node<VariableDefinition>],
 }
 
-impl<'a> Scale<'a> {
-    fn operation(&mut self, operation: &'a OperationDefinition) -> Result<Weight, Invalid> {
+impl<'a> CostEstimator<'a> {
+    fn operation(&mut self, operation: &'a OperationDefinition) -> Result<Weight, OperationError> {
         // The weight of a fragment depends on the defaults of variables, which differ between operations.
         self.fragments.clear();
         self.definitions = &operation.variables;
@@ -161,7 +161,7 @@ impl<'a> Scale<'a> {
 
     /// Returns the weight of a selection set. `level` is the number of enclosing selection sets; it bounds the
     /// recursion.
-    fn selections(&mut self, set: &'a [Selection], level: u64, introspection: bool) -> Result<Weight, Invalid> {
+    fn selections(&mut self, set: &'a [Selection], level: u64, introspection: bool) -> Result<Weight, OperationError> {
         Limit::Nesting.check(level, self.limits.nesting as u64)?;
         let mut weight = Weight::default();
         for selection in set {
@@ -178,17 +178,17 @@ impl<'a> Scale<'a> {
         Ok(weight)
     }
 
-    fn fragment(&mut self, name: &'a Name, level: u64, introspection: bool) -> Result<Weight, Invalid> {
+    fn fragment(&mut self, name: &'a Name, level: u64, introspection: bool) -> Result<Weight, OperationError> {
         let key = (name.as_str(), introspection);
         let Some(fragment) = self.known.get(name) else {
-            let place = self.positions.of(name.location());
-            return Err(Invalid::rule(format!("Fragment \"{name}\" is not defined."), [place]));
+            let position = self.positions.of(name.location());
+            return Err(OperationError::rule(format!("Fragment \"{name}\" is not defined."), [position]));
         };
         match self.fragments.get(&key) {
             Some(Some(weight)) => return Ok(*weight),
             Some(None) => {
-                let place = self.positions.of(fragment.location());
-                return Err(Invalid::rule(format!("Fragment \"{name}\" spreads itself."), [place]));
+                let position = self.positions.of(fragment.location());
+                return Err(OperationError::rule(format!("Fragment \"{name}\" spreads itself."), [position]));
             }
             None => self.fragments.insert(key, None),
         };
@@ -197,7 +197,7 @@ impl<'a> Scale<'a> {
         Ok(weight)
     }
 
-    fn field(&mut self, field: &'a Field, level: u64, introspection: bool) -> Result<Weight, Invalid> {
+    fn field(&mut self, field: &'a Field, level: u64, introspection: bool) -> Result<Weight, OperationError> {
         let name = field.name.as_str();
         let within = introspection || matches!(name, "__schema" | "__type");
         let leaf = field.selection_set.is_empty();
@@ -366,7 +366,7 @@ mod tests {
         Parser::new().parse_ast(document, "").unwrap()
     }
 
-    fn weigh(document: &str, variables: serde_json::Value) -> Result<Weight, Invalid> {
+    fn weigh(document: &str, variables: serde_json::Value) -> Result<Weight, OperationError> {
         let (positions, document) = (Positions::new(document), parse(document));
         let limits = Limits { nesting: 60, ..Limits::default() };
         let variables = Variables::from_json(variables);
@@ -374,7 +374,7 @@ mod tests {
         let definitions = document.definitions.iter();
         let known = definitions.clone().filter_map(|definition| definition.as_fragment_definition());
         let known = known.map(|fragment| (&fragment.name, fragment)).collect();
-        let mut scale = Scale {
+        let mut estimator = CostEstimator {
             known: &known,
             positions: &positions,
             variables: &variables,
@@ -385,10 +385,10 @@ mod tests {
             definitions: &[],
         };
         let operation = { definitions }.find_map(|definition| definition.as_operation_definition()).unwrap();
-        scale.operation(operation)
+        estimator.operation(operation)
     }
 
-    fn refusal(document: &str, variables: serde_json::Value) -> Invalid {
+    fn refusal(document: &str, variables: serde_json::Value) -> OperationError {
         let variables = Variables::from_json(variables);
         check(&parse(document), &Positions::new(document), &variables, &Limits::default()).unwrap_err()
     }
@@ -439,7 +439,7 @@ mod tests {
     #[test]
     fn undefined_fragment_is_refused_with_its_position() {
         let refused = refusal("{\n ...a } fragment a on Q { b ...missing }", json!({}));
-        let Invalid::Invalid(rules) = refused else { panic!("{refused}") };
+        let OperationError::RuleViolations(rules) = refused else { panic!("{refused}") };
         assert_eq!(rules[0].message, "Fragment \"missing\" is not defined.");
         assert_eq!((rules[0].positions[0].line, rules[0].positions[0].column), (2, 32));
     }
