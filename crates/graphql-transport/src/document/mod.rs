@@ -8,18 +8,20 @@
 //!
 //! 1. `lexer` counts tokens and brackets, without allocating memory.
 //! 2. `apollo-compiler` parses the text.
-//! 3. `bounds` counts operations, variables, arguments and directives; `cost` estimates the cost of fields with
-//!    fragments spread.
+//! 3. `bounds` counts operations, variables, arguments and directives; `cost` estimates the cost of fields and
+//!    the bytes of their arguments, with fragments spread.
 //! 4. The fields get their types from the schema; `comparisons` bounds the search for fields that can't be merged.
 //! 5. `apollo-compiler` validates the document.
 //! 6. `variables` checks the values of the variables; `merge` builds the operation for the executor, whose own
 //!    validation is not needed.
 
+mod argument_bytes;
 mod argument_path;
 mod bounds;
 mod comparisons;
 mod cost;
 mod diagnostics;
+mod list_length;
 mod merge;
 mod positions;
 mod shape;
