@@ -3,6 +3,10 @@
 //! These follow the GraphQL-over-HTTP specification (sections 4 and 6). A request must be `application/json` in UTF-8.
 //! So types that a browser sends to other sites without a preflight are refused. A response is
 //! `application/graphql-response+json`, or `application/json` if the client has no preference.
+//!
+//! This is code of our own because `headers-accept` 0.3 rejects the whole header if one element is malformed, finds no
+//! type if a range has any parameter (such as `charset=utf-8`), and does not tell `text/event-stream` from `*/*`.
+//! `accept-header` 0.2 does not match ranges such as `application/*`.
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 
