@@ -221,7 +221,7 @@ fn edge(config: &Config, services: &Services) -> Result<Edge<Batching>, AppError
     let sites = Sites { origins: config.server.allowed_origins.clone(), hosts: config.server.allowed_hosts.clone() };
     let slow_operation = config.telemetry.slow_operation;
     let trusted = config.trusted.clone();
-    Ok(Edge { sites, trusted, slow_operation, advice: mutation::outcome::how_to_query, ..edge })
+    Ok(Edge { sites, trusted, slow_operation, outcome_hint: mutation::outcome::how_to_query, ..edge })
 }
 
 fn routes(edge: Edge<Batching>, probes: Router) -> Router {

@@ -50,7 +50,7 @@ pub struct JsonText(pub Text);
 #[Scalar(name = "JSON")]
 impl ScalarType for JsonText {
     fn parse(value: Value) -> InputValueResult<Self> {
-        Ok(Self(Text::or_error(&value.into_json()?.to_string())))
+        Ok(Self(Text::or_error_value(&value.into_json()?.to_string())))
     }
 
     fn to_value(&self) -> Value {

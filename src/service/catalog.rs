@@ -13,7 +13,7 @@ use noetl_domain::ids::Id;
 use noetl_domain::page::{Page, PageRequest};
 use noetl_storage::catalog::{self, CatalogEntry, CatalogFilter, CatalogKey, NewEntry};
 use noetl_storage::pools::Database;
-use plain_json::Data;
+use plain_json::AnyJson;
 
 /// Maximum size of an entry's content in bytes.
 pub const MAX_CONTENT_BYTES: usize = 4 << 20;
@@ -177,7 +177,7 @@ pub fn check_path(path: &str) -> Result<(), Rejection> {
 }
 
 fn parse_content(content: &str) -> Result<Value, Rejection> {
-    let Data(parsed) = serde_saphyr::from_str(content)
+    let AnyJson(parsed) = serde_saphyr::from_str(content)
         .map_err(|error| Rejection::invalid("content", format!("content is neither YAML nor JSON: {error}")))?;
     if parsed.is_object() {
         return Ok(parsed);

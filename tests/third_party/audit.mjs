@@ -1,9 +1,9 @@
 // Runs the GraphQL-over-HTTP audits of graphql-http (https://github.com/graphql/graphql-http) against a running server.
-// Usage: node audit.mjs [http://127.0.0.1:8082/graphql]
+// Usage: node audit.mjs URL
 
 import { serverAudits } from 'graphql-http';
 
-const url = process.argv[2] ?? 'http://127.0.0.1:8082/graphql';
+const url = process.argv[2];
 
 const results = [];
 for (const audit of serverAudits({ url, fetchFn: fetch })) {

@@ -1,5 +1,6 @@
 // Tests the public clients graphql-ws, graphql-sse and Apollo Client against a running server without authentication.
-// Usage: node clients.mjs [http://127.0.0.1:8082/graphql]
+// Usage: node clients.mjs URL SUBSCRIPTION
+// SUBSCRIPTION has one root field, which delivers an item at least every few seconds. It may not use variables.
 
 import { ApolloClient, HttpLink, InMemoryCache, gql } from '@apollo/client';
 import { getIntrospectionQuery } from 'graphql';
@@ -9,7 +10,7 @@ import WebSocket from 'ws';
 
 import { expect, run } from './checks.mjs';
 
-const url = process.argv[2] ?? 'http://127.0.0.1:8082/graphql';
+const [url, subscription] = process.argv.slice(2);
 
 /** Runs an operation until it completes, and returns its results. */
 function collect(client, payload) {
@@ -55,7 +56,7 @@ const checks = {
   }),
   '@apollo/client receives each item of a subscription as it is sent': () => withApollo(async (client) => {
     const results = [];
-    const query = gql('subscription { systemStatus(everySeconds: 1) { at } }');
+    const query = gql(subscription);
     await new Promise((resolve, reject) => {
       const next = (result) => {
         results.push(result);
@@ -63,7 +64,8 @@ const checks = {
       };
       client.subscribe({ query }).subscribe({ next, error: reject, complete: reject });
     });
-    expect(results.every((result) => result.data?.systemStatus.at), JSON.stringify(results));
+    const items = results.map((result) => Object.values(result.data ?? {}));
+    expect(items.every(([item]) => item !== undefined && item !== null), JSON.stringify(results));
   }),
   '@apollo/client receives a validation error of a subscription': () => withApollo(async (client) => {
     const query = gql('subscription { noSuchFieldAnywhere }');

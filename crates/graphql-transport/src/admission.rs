@@ -40,7 +40,7 @@ pub struct Permits {
     pub introspection: bool,
     /// Run documents that are not in the manifest while it is enforced.
     pub any_document: bool,
-    /// Read metrics and backlogs.
+    /// Read the application's metrics.
     pub metrics: bool,
 }
 

@@ -9,12 +9,12 @@ use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use serde::Deserialize;
 
-use super::callers::Slot;
-use super::fault::Fault;
 use super::lexer;
 use super::limits::Limits;
 use super::media;
-use super::operation::{Given, Parameters};
+use super::operation::{Parameters, RawParameters};
+use super::rejection::RequestRejection;
+use super::resources::RequestSlot;
 use plain_json::{self as json, Typed};
 
 /// Reads the parameters of a POST.
@@ -22,44 +22,49 @@ pub(super) async fn from_body(
     headers: &HeaderMap,
     body: Body,
     limits: &Limits,
-    slot: &mut Slot,
-) -> Result<Parameters, Fault> {
+    slot: &mut RequestSlot,
+) -> Result<Parameters, RequestRejection> {
     if !media::is_json(headers) {
-        return Err(Fault::ContentType);
+        return Err(RequestRejection::ContentType);
     }
     let reading = tokio::time::timeout(limits.body_timeout, read(headers, body, limits, slot));
-    let bytes = reading.await.map_err(|_| Fault::BodyTooSlow)??;
+    let bytes = reading.await.map_err(|_| RequestRejection::BodyTooSlow)??;
     parameters(bytes.freeze(), limits).await
 }
 
 /// Reads the parameters of a GET.
-pub(super) fn from_uri(uri: &Uri) -> Result<Parameters, Fault> {
+pub(super) fn from_uri(uri: &Uri) -> Result<Parameters, RequestRejection> {
     let Query(parameters) =
-        Query::<QueryParameters>::try_from_uri(uri).map_err(|error| Fault::Malformed(error.body_text()))?;
-    let given = Given {
+        Query::<QueryParameters>::try_from_uri(uri).map_err(|error| RequestRejection::Malformed(error.body_text()))?;
+    let raw = RawParameters {
         query: parameters.query,
         document_id: parameters.document_id,
         operation_name: parameters.operation_name,
         variables: from_text("variables", parameters.variables.as_deref())?,
         extensions: from_text("extensions", parameters.extensions.as_deref())?,
     };
-    Parameters::try_from(given).map_err(|missing| Fault::Malformed(missing.to_string()))
+    Parameters::try_from(raw).map_err(|missing| RequestRejection::Malformed(missing.to_string()))
 }
 
-async fn read(headers: &HeaderMap, body: Body, limits: &Limits, slot: &mut Slot) -> Result<BytesMut, Fault> {
+async fn read(
+    headers: &HeaderMap,
+    body: Body,
+    limits: &Limits,
+    slot: &mut RequestSlot,
+) -> Result<BytesMut, RequestRejection> {
     let limit = limits.body_bytes;
     let declared = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if declared.is_some_and(|length| length > limit) {
-        return Err(Fault::BodyTooLarge { limit });
+        return Err(RequestRejection::BodyTooLarge { limit });
     }
     let mut bytes = BytesMut::with_capacity(declared.unwrap_or_default().min(1 << 16));
     let mut chunks = body.into_data_stream();
     while let Some(chunk) =
-        tokio::time::timeout(limits.body_pause, chunks.next()).await.map_err(|_| Fault::BodyTooSlow)?
+        tokio::time::timeout(limits.body_pause, chunks.next()).await.map_err(|_| RequestRejection::BodyTooSlow)?
     {
-        let chunk = chunk.map_err(|_| Fault::BodyBroken)?;
+        let chunk = chunk.map_err(|_| RequestRejection::BodyIncomplete)?;
         if bytes.len() + chunk.len() > limit {
-            return Err(Fault::BodyTooLarge { limit });
+            return Err(RequestRejection::BodyTooLarge { limit });
         }
         slot.buffer(chunk.len())?;
         bytes.extend_from_slice(&chunk);
@@ -67,27 +72,27 @@ async fn read(headers: &HeaderMap, body: Body, limits: &Limits, slot: &mut Slot)
     Ok(bytes)
 }
 
-pub(super) async fn parameters(bytes: Bytes, limits: &Limits) -> Result<Parameters, Fault> {
+pub(super) async fn parameters(bytes: Bytes, limits: &Limits) -> Result<Parameters, RequestRejection> {
     if bytes.trim_ascii_start().first() == Some(&b'[') {
-        return Err(Fault::Batch);
+        return Err(RequestRejection::Batch);
     }
     if lexer::json_values(&bytes) > limits.json_values {
-        return Err(Fault::BodyTooRich { limit: limits.json_values });
+        return Err(RequestRejection::TooManyJsonValues { limit: limits.json_values });
     }
     json::check("", &bytes)?;
     match extract(bytes.clone()).await {
         Ok(request) if !request.query.is_empty() => Ok(request.into()),
         // The extractor's errors name neither field nor position, and it refuses a request without `query`.
-        _ => json::parse(&bytes).map_err(|error| Fault::Malformed(error.to_string())),
+        _ => json::parse(&bytes).map_err(|error| RequestRejection::Malformed(error.to_string())),
     }
 }
 
 /// Reads a JSON body with the extractor of async-graphql-axum.
-async fn extract(bytes: Bytes) -> Result<async_graphql::Request, Fault> {
+async fn extract(bytes: Bytes) -> Result<async_graphql::Request, RequestRejection> {
     let mut request = Request::new(Body::from(bytes));
     // The extractor reads the URL of a GET, so this is a POST. It reads a body without a content-type as JSON.
     *request.method_mut() = Method::POST;
-    Ok(GraphQLRequest::<Fault>::from_request(request, &()).await?.into_inner())
+    Ok(GraphQLRequest::<RequestRejection>::from_request(request, &()).await?.into_inner())
 }
 
 #[derive(Deserialize)]
@@ -109,7 +114,7 @@ impl Typed for Parameter<Variables> {}
 impl Typed for Parameter<Extensions> {}
 
 /// Reads JSON from a parameter of the URL. An empty parameter counts as absent.
-fn from_text<T: Default>(name: &str, text: Option<&str>) -> Result<T, Fault>
+fn from_text<T: Default>(name: &str, text: Option<&str>) -> Result<T, RequestRejection>
 where
     Parameter<T>: Typed,
 {
@@ -117,7 +122,8 @@ where
         None => Ok(T::default()),
         Some(text) => {
             json::check(name, text.as_bytes())?;
-            let parsed = json::parse(text.as_bytes()).map_err(|error| Fault::Malformed(format!("{name}: {error}")));
+            let parsed =
+                json::parse(text.as_bytes()).map_err(|error| RequestRejection::Malformed(format!("{name}: {error}")));
             parsed.map(|Parameter(value)| value)
         }
     }

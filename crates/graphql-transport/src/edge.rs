@@ -8,14 +8,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::admission::{Admit, Admitted, Caller, Permits, Prepare};
-use super::callers::{CallerKey, Callers, Resource, Slot, Taken};
 use super::document::TypeSystem;
 use super::engine::{Engine, compose};
-use super::fault::Fault;
 use super::limits::Limits;
 use super::observe::{self, OpenConnection, Transport};
-use super::outcome::Advice;
+use super::outcome::OutcomeHint;
+use super::rejection::RequestRejection;
 use super::request_id::RequestId;
+use super::resources::{CallerKey, RequestSlot, Resource, ResourceGuard, ResourceUsage};
 use super::sites::Sites;
 use super::trusted::Trusted;
 
@@ -32,7 +32,7 @@ pub struct Edge<E> {
     /// Attaches the data of one operation to its request.
     pub prepare: Prepare,
     /// Returns the sentence that tells how to find out the outcome of a mutation that reached its deadline.
-    pub advice: Advice,
+    pub outcome_hint: OutcomeHint,
     /// Time after which a query or mutation is logged as slow; zero turns the log off.
     pub slow_operation: Duration,
     /// Admits callers; `None` admits every caller.
@@ -56,7 +56,7 @@ impl<E: Executor> Edge<E> {
             types: Arc::new(types),
             limits: Limits::default(),
             prepare: Arc::new(|request| request),
-            advice: |_| None,
+            outcome_hint: |_| None,
             slow_operation: Duration::ZERO,
             admit: None,
             trusted: Trusted::default(),
@@ -68,15 +68,15 @@ impl<E: Executor> Edge<E> {
 }
 
 /// State that the handlers share.
-pub(super) struct Gate<E> {
+pub(super) struct TransportState<E> {
     engine: Engine<E>,
     admit: Option<Admit>,
-    callers: Arc<Callers>,
+    usage: Arc<ResourceUsage>,
     pub(super) closing: CancellationToken,
     pub(super) connections: TaskTracker,
 }
 
-impl<E: Executor> Gate<E> {
+impl<E: Executor> TransportState<E> {
     pub(super) fn new(edge: Edge<E>) -> Arc<Self> {
         observe::describe();
         Arc::new(Self {
@@ -85,14 +85,14 @@ impl<E: Executor> Gate<E> {
                 limits: edge.limits,
                 prepare: edge.prepare,
                 types: edge.types,
-                advice: edge.advice,
+                outcome_hint: edge.outcome_hint,
                 slow: edge.slow_operation,
                 request_id: RequestId::fresh(),
                 permits: Permits::ALL,
                 trusted: edge.trusted,
             },
             admit: edge.admit,
-            callers: Callers::new(&edge.limits),
+            usage: ResourceUsage::new(&edge.limits),
             closing: edge.closing,
             connections: edge.connections,
         })
@@ -103,7 +103,7 @@ impl<E: Executor> Gate<E> {
     }
 
     /// Admits a caller.
-    pub(super) async fn admit(&self, caller: impl Into<Caller>) -> Result<Guest<E>, Fault> {
+    pub(super) async fn admit(&self, caller: impl Into<Caller>) -> Result<AdmittedCaller<E>, RequestRejection> {
         let (mut engine, caller) = (self.engine.clone(), caller.into());
         let anonymous = CallerKey::of(caller.extensions.get());
         if let Some(id) = caller.extensions.get::<RequestId>() {
@@ -118,26 +118,26 @@ impl<E: Executor> Gate<E> {
         }
         engine.permits = admitted.permits;
         let key = admitted.subject.clone().map_or(anonymous, CallerKey::Subject);
-        Ok(Guest { engine, admitted, key })
+        Ok(AdmittedCaller { engine, admitted, key })
     }
 
     /// Takes a slot for a request of an admitted caller.
-    pub(super) fn slot(&self, key: &CallerKey) -> Result<Slot, Resource> {
-        Slot::take(&self.callers, key)
+    pub(super) fn slot(&self, key: &CallerKey) -> Result<RequestSlot, Resource> {
+        RequestSlot::take(&self.usage, key)
     }
 
-    /// Takes a place for one more long-lived connection.
-    pub(super) fn connect(&self, transport: Transport, key: &CallerKey) -> Result<Place, Fault> {
+    /// Counts one more long-lived connection.
+    pub(super) fn connect(&self, transport: Transport, key: &CallerKey) -> Result<LiveConnection, RequestRejection> {
         if self.closing.is_cancelled() {
-            return Err(Fault::Closing);
+            return Err(RequestRejection::Closing);
         }
-        let taken = self.callers.take(key, Resource::LiveConnections, 1)?;
-        Ok(Place { _open: OpenConnection::new(transport), taken })
+        let guard = self.usage.take(key, Resource::LiveConnections, 1)?;
+        Ok(LiveConnection { _open: OpenConnection::new(transport), guard })
     }
 }
 
 /// An admitted caller.
-pub(super) struct Guest<E> {
+pub(super) struct AdmittedCaller<E> {
     /// The engine with the caller's permits and request id.
     pub(super) engine: Engine<E>,
     pub(super) admitted: Admitted,
@@ -145,15 +145,15 @@ pub(super) struct Guest<E> {
     pub(super) key: CallerKey,
 }
 
-/// Place of a long-lived connection. Dropping it frees the place.
-pub(super) struct Place {
+/// A long-lived connection, counted until it is dropped.
+pub(super) struct LiveConnection {
     _open: OpenConnection,
-    taken: Taken,
+    guard: ResourceGuard,
 }
 
-impl Place {
+impl LiveConnection {
     /// Counts a large message as buffered until the result is dropped. This bounds what clients leave unread.
-    pub(super) fn buffer(&self, bytes: usize) -> Result<Option<Taken>, Resource> {
-        self.taken.buffer(bytes)
+    pub(super) fn buffer(&self, bytes: usize) -> Result<Option<ResourceGuard>, Resource> {
+        self.guard.buffer(bytes)
     }
 }

@@ -17,11 +17,11 @@ use tokio::time::timeout;
 
 use super::admission::{Permits, Prepare};
 use super::document::{Shape, TypeSystem};
-use super::invalid::{Invalid, Limit};
 use super::limits::Limits;
 use super::observe::{self, Observed, Transport};
 use super::operation::{Operation, Parameters};
-use super::outcome::{self, Advice};
+use super::operation_error::{Limit, OperationError};
+use super::outcome::{OutcomeHint, outcome_hints};
 use super::reply::Reply;
 use super::request_id::RequestId;
 use super::trace::{self, OperationSpans};
@@ -34,7 +34,7 @@ pub(super) struct Engine<E> {
     pub(super) limits: Limits,
     pub(super) prepare: Prepare,
     pub(super) types: Arc<TypeSystem>,
-    pub(super) advice: Advice,
+    pub(super) outcome_hint: OutcomeHint,
     /// Time after which a query or mutation is logged as slow; zero turns the log off.
     pub(super) slow: Duration,
     /// Id of the request to which the operations belong.
@@ -45,14 +45,20 @@ pub(super) struct Engine<E> {
 
 impl<E: Executor> Engine<E> {
     /// Checks a request against the trusted documents, the limits, the schema and the caller's permits.
-    pub(super) fn check(&self, parameters: Parameters, transport: Transport) -> Result<Operation, Invalid> {
+    pub(super) fn check(&self, parameters: Parameters, transport: Transport) -> Result<Operation, OperationError> {
         let resolved = self.trusted.resolve(parameters, self.permits);
         let checked = resolved.and_then(|parameters| Operation::check(parameters, &self.limits, &self.types));
-        checked.and_then(|operation| self.permit(operation)).inspect_err(|invalid| observe::invalid(transport, invalid))
+        checked
+            .and_then(|operation| self.permit(operation))
+            .inspect_err(|error| observe::operation_error(transport, error))
     }
 
-    fn permit(&self, operation: Operation) -> Result<Operation, Invalid> {
-        if operation.introspects && !self.permits.introspection { Err(Invalid::Introspection) } else { Ok(operation) }
+    fn permit(&self, operation: Operation) -> Result<Operation, OperationError> {
+        if operation.introspects && !self.permits.introspection {
+            Err(OperationError::Introspection)
+        } else {
+            Ok(operation)
+        }
     }
 
     /// Returns the engine for one operation of a socket, with a request id of its own.
@@ -70,16 +76,16 @@ impl<E: Executor> Engine<E> {
         let observed = Observed::start(transport, operation.kind);
         let mut observed = observed.log_slow(self.slow, &mut operation, &self.request_id);
         let of_mutation = operation.kind == OperationType::Mutation;
-        let advice = of_mutation.then(|| outcome::advise(&mut operation.request, self.advice));
+        let hints = of_mutation.then(|| outcome_hints(&mut operation.request, self.outcome_hint));
         let run = async {
             let request = (self.prepare)(operation.request);
             self.executor.execute(request).await
         };
         let caught = AssertUnwindSafe(run).catch_unwind();
         let mut reply = match timeout(self.limits.deadline, caught).await {
-            Ok(Ok(response)) => answered(response, &operation.shape, &self.limits, transport),
-            Ok(Err(panic)) => panicked(panic.as_ref()),
-            Err(_) => advice.map_or_else(Reply::timeout, |advice| Reply::outcome_unknown(&advice)),
+            Ok(Ok(response)) => reply_from_response(response, &operation.shape, &self.limits, transport),
+            Ok(Err(panic)) => reply_from_panic(panic.as_ref()),
+            Err(_) => hints.map_or_else(Reply::timeout, |hints| Reply::outcome_unknown(&hints)),
         };
         reply.name_request(&self.request_id);
         observed.settle(&reply);
@@ -111,8 +117,8 @@ impl<E: Executor> Engine<E> {
         let caught = AssertUnwindSafe(responses.flatten()).catch_unwind().map(Some).chain(ending);
         caught.filter_map(move |item| {
             let reply = item.map(|result| match result {
-                Ok(response) => answered(response, &shape, &limits, transport),
-                Err(panic) => panicked(panic.as_ref()),
+                Ok(response) => reply_from_response(response, &shape, &limits, transport),
+                Err(panic) => reply_from_panic(panic.as_ref()),
             });
             let reply = reply.map(|mut reply| {
                 reply.name_request(&request_id);
@@ -138,19 +144,19 @@ fn within<T>(spans: OperationSpans, items: impl Stream<Item = T>) -> impl Stream
     stream::poll_fn(move |context| spans.in_scope(|| items.poll_next_unpin(context)))
 }
 
-fn answered(mut response: Response, shape: &Shape, limits: &Limits, transport: Transport) -> Reply {
-    shape.restore(&mut response);
+fn reply_from_response(mut response: Response, shape: &Shape, limits: &Limits, transport: Transport) -> Reply {
+    shape.apply(&mut response);
     let reply = Reply::from(response);
     if reply.fits(limits.response_bytes) {
         return reply;
     }
     let allowed = limits.response_bytes as u64;
-    let invalid = Invalid::TooMuch { limit: Limit::ResponseBytes, allowed, actual: allowed + 1 };
-    observe::invalid(transport, &invalid);
-    invalid.into()
+    let error = OperationError::LimitExceeded { limit: Limit::ResponseBytes, allowed, actual: allowed + 1 };
+    observe::operation_error(transport, &error);
+    error.into()
 }
 
-fn panicked(panic: &(dyn Any + Send)) -> Reply {
+fn reply_from_panic(panic: &(dyn Any + Send)) -> Reply {
     let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
     tracing::error!(panic = text.unwrap_or("no text"), "an operation panicked");
     Reply::internal()

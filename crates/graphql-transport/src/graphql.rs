@@ -14,23 +14,23 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, Method};
 use axum::response::{IntoResponse, Response};
 
-use super::callers::Slot;
-use super::edge::{Gate, Guest};
-use super::fault::Fault;
+use super::edge::{AdmittedCaller, TransportState};
 use super::media::Media;
 use super::observe::{self, Transport};
+use super::rejection::RequestRejection;
 use super::reply::Reply;
-use super::{body, callers, multipart, streaming};
+use super::resources::RequestSlot;
+use super::{body, multipart, resources, streaming};
 
 /// Serves a POST, or a GET that is not a WebSocket handshake.
-pub(super) async fn serve<E: Executor>(State(gate): State<Arc<Gate<E>>>, request: Request) -> Response {
+pub(super) async fn serve<E: Executor>(State(state): State<Arc<TransportState<E>>>, request: Request) -> Response {
     let transport = if request.method() == Method::POST { Transport::Post } else { Transport::Get };
     let accepted = Accepted::of(request.headers(), transport);
-    let answer = match accepted {
-        Accepted { media: None, multipart: false } => Err(Fault::NotAcceptable { offered: OFFERED }),
-        accepted => answer(&gate, request, transport, accepted).await,
+    let response = match accepted {
+        Accepted { media: None, multipart: false } => Err(RequestRejection::NotAcceptable { offered: OFFERED }),
+        accepted => handle(&state, request, transport, accepted).await,
     };
-    answer.unwrap_or_else(|fault| refuse(&fault, transport, accepted.media()))
+    response.unwrap_or_else(|rejection| refuse(&rejection, transport, accepted.media()))
 }
 
 const OFFERED: &str =
@@ -59,42 +59,42 @@ impl Accepted {
 /// Refuses every other method.
 pub(super) async fn refuse_method(headers: HeaderMap) -> Response {
     let media = Media::negotiate(&headers).unwrap_or(Media::Json);
-    refuse(&Fault::Method, Transport::Post, media)
+    refuse(&RequestRejection::Method, Transport::Post, media)
 }
 
 /// Counts a refusal and returns its response.
-pub(super) fn refuse(fault: &Fault, transport: Transport, media: Media) -> Response {
-    observe::fault(transport, fault);
-    fault.respond(media)
+pub(super) fn refuse(rejection: &RequestRejection, transport: Transport, media: Media) -> Response {
+    observe::rejection(transport, rejection);
+    rejection.respond(media)
 }
 
-async fn answer<E: Executor>(
-    gate: &Gate<E>,
+async fn handle<E: Executor>(
+    state: &TransportState<E>,
     request: Request,
     transport: Transport,
     accepted: Accepted,
-) -> Result<Response, Fault> {
+) -> Result<Response, RequestRejection> {
     let (parts, body) = request.into_parts();
-    let Guest { engine, admitted, key } = gate.admit(&parts).await?;
-    let mut slot = gate.slot(&key)?;
+    let AdmittedCaller { engine, admitted, key } = state.admit(&parts).await?;
+    let mut slot = state.slot(&key)?;
     let parameters = match transport {
         Transport::Get => body::from_uri(&parts.uri)?,
-        _ => body::from_body(&parts.headers, body, gate.limits(), &mut slot).await?,
+        _ => body::from_body(&parts.headers, body, state.limits(), &mut slot).await?,
     };
     let operation = match engine.check(parameters, transport) {
         Ok(operation) => operation,
-        Err(invalid) => return respond(invalid.into(), accepted.media(), slot, false),
+        Err(error) => return respond(error.into(), accepted.media(), slot, false),
     };
     let in_parts = accepted.multipart && (operation.kind == OperationType::Subscription || accepted.media.is_none());
     match operation.kind {
         _ if in_parts => {
-            let place = gate.connect(Transport::Multipart, &key)?;
+            let connection = state.connect(Transport::Multipart, &key)?;
             let kind = operation.kind;
-            let replies = callers::keep(slot.unless_live(kind), engine.replies(operation, Transport::Multipart));
-            Ok(streaming::respond(gate, multipart::framing(), (kind, replies), admitted, place))
+            let replies = resources::keep(slot.unless_live(kind), engine.replies(operation, Transport::Multipart));
+            Ok(streaming::respond(state, multipart::framing(), (kind, replies), admitted, connection))
         }
-        OperationType::Subscription => Err(Fault::SubscriptionOverHttp),
-        OperationType::Mutation if transport == Transport::Get => Err(Fault::MutationOverGet),
+        OperationType::Subscription => Err(RequestRejection::SubscriptionOverHttp),
+        OperationType::Mutation if transport == Transport::Get => Err(RequestRejection::MutationOverGet),
         kind => {
             respond(engine.run(operation, transport).await, accepted.media(), slot, kind == OperationType::Mutation)
         }
@@ -102,7 +102,7 @@ async fn answer<E: Executor>(
 }
 
 /// Returns the response with a reply. The result of a mutation is sent even if the buffered bytes are at their limit.
-fn respond(reply: Reply, media: Media, slot: Slot, of_mutation: bool) -> Result<Response, Fault> {
+fn respond(reply: Reply, media: Media, slot: RequestSlot, of_mutation: bool) -> Result<Response, RequestRejection> {
     let status = media.status(&reply);
     let body = slot.send(reply.to_json(), of_mutation)?;
     let mut response = (reply.headers, Body::from(body)).into_response();

@@ -5,14 +5,14 @@
 //! meaning; the parser refuses such a document. Tokens are those of the GraphQL specification (section 2.1), except
 //! that a number with a sign, a fraction or an exponent counts as several tokens.
 
-use super::invalid::{Invalid, Limit};
 use super::limits::Limits;
+use super::operation_error::{Limit, OperationError};
 
 /// Maximum depth of brackets that the recursive parser gets. Selection sets are limited further after parsing.
 const MAX_BRACKETS: usize = 64;
 
 /// Refuses a document that is too long, has too many tokens, or nests brackets too deeply.
-pub(super) fn check(document: &str, limits: &Limits) -> Result<(), Invalid> {
+pub(super) fn check(document: &str, limits: &Limits) -> Result<(), OperationError> {
     Limit::DocumentBytes.check(document.len() as u64, limits.document_bytes as u64)?;
     let mut lexer = Lexer { bytes: document.as_bytes(), at: 0 };
     let (mut tokens, mut open) = (0, 0_usize);

@@ -8,7 +8,7 @@ use serde::Serialize;
 /// Limits in force. Each is a maximum unless its text says otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Limits {
-    /// Bytes of a POST body. Large, because the variables may contain a batch of projected events. Default 16 MiB.
+    /// Bytes of a POST body. Large, because the variables may contain a batch of items. Default 16 MiB.
     pub body_bytes: usize,
     /// JSON values in a request's body. A body of tiny values takes many times its size in memory. Default 1,000,000.
     pub json_values: usize,
@@ -142,5 +142,36 @@ impl Limits {
     pub(super) fn per_caller(&self, total: usize) -> usize {
         let share = usize::from(self.caller_share.min(100));
         (total / 100 * share + total % 100 * share / 100).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, Value, json};
+
+    use super::*;
+
+    /// Returns the defaults in the table of the README, by the name of the field.
+    fn table() -> Map<String, Value> {
+        let rows = include_str!("../README.md").lines().filter_map(|line| line.strip_prefix("| `")?.strip_suffix(" |"));
+        let cells = rows.filter_map(|row| row.split_once("` | "));
+        let limits = cells.filter(|(name, _)| !name.starts_with('/'));
+        limits.map(|(name, default)| (name.to_owned(), value(default))).collect()
+    }
+
+    fn value(default: &str) -> Value {
+        let (number, unit) = default.split_once(' ').unwrap_or((default, ""));
+        let number: u64 = number.replace(',', "").parse().unwrap();
+        match unit {
+            "KiB" => json!(number << 10),
+            "MiB" => json!(number << 20),
+            "s" => json!({ "secs": number, "nanos": 0 }),
+            _ => json!(number),
+        }
+    }
+
+    #[test]
+    fn readme_lists_every_limit_with_its_default() {
+        assert_eq!(Value::Object(table()), serde_json::to_value(Limits::default()).unwrap());
     }
 }

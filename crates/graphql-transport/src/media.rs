@@ -3,6 +3,10 @@
 //! These follow the GraphQL-over-HTTP specification (sections 4 and 6). A request must be `application/json` in UTF-8.
 //! So types that a browser sends to other sites without a preflight are refused. A response is
 //! `application/graphql-response+json`, or `application/json` if the client has no preference.
+//!
+//! This is code of our own because `headers-accept` 0.3 rejects the whole header if one element is malformed, finds no
+//! type if a range has any parameter (such as `charset=utf-8`), and does not tell `text/event-stream` from `*/*`.
+//! `accept-header` 0.2 does not match ranges such as `application/*`.
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 
@@ -68,12 +72,12 @@ impl Media {
     }
 }
 
-/// One element of `Accept`: a lower-case type or range, its quality in thousandths, and its place. Earlier elements
-/// have a greater place.
+/// One element of `Accept`: a lower-case type or range, its quality in thousandths, and its rank. Earlier elements
+/// have a greater rank.
 struct Range {
     name: String,
     quality: u16,
-    place: isize,
+    rank: isize,
 }
 
 fn elements(headers: &HeaderMap) -> impl Iterator<Item = &str> {
@@ -86,17 +90,17 @@ fn ranges(headers: &HeaderMap) -> Vec<Range> {
 }
 
 /// Reads a range. A range with another charset than UTF-8 gets quality 0.
-fn range(element: &str, place: isize) -> Range {
+fn range(element: &str, rank: isize) -> Range {
     let (name, parameters) = split(element);
     let quality = parameters.iter().map(|(key, value)| match key.as_str() {
         "q" => thousandths(value),
         "charset" if !is_utf8(value) => 0,
         _ => 1_000,
     });
-    Range { name, quality: quality.min().unwrap_or(1_000), place }
+    Range { name, quality: quality.min().unwrap_or(1_000), rank }
 }
 
-/// Returns the quality, specificity and place of the most specific range that matches a type. `None` if the type is not
+/// Returns the quality, specificity and rank of the most specific range that matches a type. `None` if the type is not
 /// accepted.
 fn preference(name: &str, ranges: &[Range]) -> Option<(u16, u8, isize)> {
     let specificity = |range: &Range| match range.name.as_str() {
@@ -105,8 +109,8 @@ fn preference(name: &str, ranges: &[Range]) -> Option<(u16, u8, isize)> {
         wild => wild.strip_suffix('*').filter(|main| main.ends_with('/') && name.starts_with(main)).map(|_| 1),
     };
     let matching = ranges.iter().filter_map(|range| Some((specificity(range)?, range)));
-    let (specificity, range) = matching.max_by_key(|(specificity, range)| (*specificity, range.place))?;
-    (range.quality > 0).then_some((range.quality, specificity, range.place))
+    let (specificity, range) = matching.max_by_key(|(specificity, range)| (*specificity, range.rank))?;
+    (range.quality > 0).then_some((range.quality, specificity, range.rank))
 }
 
 /// Returns whether a body is uncompressed JSON in UTF-8 according to its headers.

@@ -14,9 +14,9 @@ use axum::http::{Method, header};
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use sha2::{Digest, Sha256};
 
-use super::fault::Fault;
-use super::invalid::Invalid;
 use super::operation::Operation;
+use super::operation_error::OperationError;
+use super::rejection::RequestRejection;
 use super::reply::Reply;
 use super::request_id::RequestId;
 use super::trace;
@@ -176,17 +176,17 @@ impl Drop for OpenConnection {
 }
 
 /// Counts a refused HTTP request.
-pub(super) fn fault(transport: Transport, fault: &Fault) {
-    refusal(transport, fault.code(), fault.limit());
+pub(super) fn rejection(transport: Transport, rejection: &RequestRejection) {
+    refusal(transport, rejection.code(), rejection.limit());
 }
 
 /// Counts a refused operation.
-pub(super) fn invalid(transport: Transport, invalid: &Invalid) {
-    let limit = match invalid {
-        Invalid::TooMuch { limit, .. } => Some(limit.name()),
+pub(super) fn operation_error(transport: Transport, error: &OperationError) {
+    let limit = match error {
+        OperationError::LimitExceeded { limit, .. } => Some(limit.name()),
         _ => None,
     };
-    refusal(transport, invalid.code(), limit);
+    refusal(transport, error.code(), limit);
 }
 
 /// Counts a WebSocket that the server closed.

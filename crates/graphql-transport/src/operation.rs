@@ -7,13 +7,13 @@ use serde::Deserialize;
 
 use super::body;
 use super::document::{self, Checked, Selected, Shape, TypeSystem};
-use super::invalid::Invalid;
 use super::limits::Limits;
+use super::operation_error::OperationError;
 use plain_json::Typed;
 
 /// The parameters of a request.
 #[derive(Debug, Deserialize)]
-#[serde(try_from = "Given")]
+#[serde(try_from = "RawParameters")]
 pub(super) struct Parameters {
     /// Text of the document; empty if the request selects a trusted document.
     pub(super) query: String,
@@ -26,7 +26,7 @@ pub(super) struct Parameters {
 /// The parameters under their names in the GraphQL-over-HTTP specification.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Given {
+pub(super) struct RawParameters {
     pub(super) query: Option<String>,
     pub(super) document_id: Option<String>,
     pub(super) operation_name: Option<String>,
@@ -41,11 +41,11 @@ pub(super) struct Given {
 #[error("missing `query`, or `documentId` of a trusted document")]
 pub(super) struct NoDocument;
 
-impl TryFrom<Given> for Parameters {
+impl TryFrom<RawParameters> for Parameters {
     type Error = NoDocument;
 
-    fn try_from(given: Given) -> Result<Self, NoDocument> {
-        let Given { query, document_id, operation_name, variables, extensions } = given;
+    fn try_from(raw: RawParameters) -> Result<Self, NoDocument> {
+        let RawParameters { query, document_id, operation_name, variables, extensions } = raw;
         let selects = document_id.is_some() || extensions.contains_key("persistedQuery");
         let query = query.or_else(|| selects.then(String::new)).ok_or(NoDocument)?;
         Ok(Self { query, document_id, operation_name, variables, extensions })
@@ -74,7 +74,7 @@ pub(super) struct Operation {
 
 impl Operation {
     /// Checks a request, at a cost that the limits bound. The cheapest checks come first.
-    pub(super) fn check(parameters: Parameters, limits: &Limits, types: &TypeSystem) -> Result<Self, Invalid> {
+    pub(super) fn check(parameters: Parameters, limits: &Limits, types: &TypeSystem) -> Result<Self, OperationError> {
         // Some clients send an empty name if they have none.
         let name = parameters.operation_name.filter(|name| !name.is_empty());
         let selected = Selected { query: &parameters.query, operation: name.as_deref() };
@@ -94,7 +94,7 @@ impl Operation {
 ///
 /// Returns the code of the first error in the response that the body would get.
 pub async fn check_body(body: Bytes, limits: &Limits, types: &TypeSystem) -> Result<Request, &'static str> {
-    let parameters = body::parameters(body, limits).await.map_err(|fault| fault.code())?;
-    let operation = Operation::check(parameters, limits, types).map_err(|invalid| invalid.code())?;
+    let parameters = body::parameters(body, limits).await.map_err(|rejection| rejection.code())?;
+    let operation = Operation::check(parameters, limits, types).map_err(|error| error.code())?;
     Ok(operation.request)
 }

@@ -1,4 +1,4 @@
-//! Advice for mutations whose outcome is unknown, because they reached their deadline and may have taken effect.
+//! Hints for mutations whose outcome is unknown, because they reached their deadline and may have taken effect.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -6,10 +6,10 @@ use async_graphql::parser::types::{ExecutableDocument, Selection, SelectionSet};
 use async_graphql::{Name, Request};
 
 /// Returns the sentence that tells how to find out the outcome of a mutation, by the name of its root field.
-pub type Advice = fn(field: &str) -> Option<&'static str>;
+pub type OutcomeHint = fn(field: &str) -> Option<&'static str>;
 
-/// Returns the advice on the root fields of a request's operation. Each sentence appears once.
-pub(super) fn advise(request: &mut Request, advice: Advice) -> Vec<&'static str> {
+/// Returns the hints on the root fields of a request's operation. Each sentence appears once.
+pub(super) fn outcome_hints(request: &mut Request, hint: OutcomeHint) -> Vec<&'static str> {
     let name = request.operation_name.clone();
     let Ok(document) = request.parsed_query() else { return Vec::new() };
     let mut operations = document.operations.iter();
@@ -18,7 +18,7 @@ pub(super) fn advise(request: &mut Request, advice: Advice) -> Vec<&'static str>
     if let Some((_, operation)) = operation {
         collect(&operation.node.selection_set.node, document, &mut HashSet::new(), &mut fields);
     }
-    let sentences: BTreeSet<_> = fields.into_iter().filter_map(advice).collect();
+    let sentences: BTreeSet<_> = fields.into_iter().filter_map(hint).collect();
     sentences.into_iter().collect()
 }
 
@@ -51,16 +51,16 @@ mod tests {
     use super::*;
 
     fn sentences(query: &str) -> Vec<&'static str> {
-        let advice = |field: &str| match field {
+        let hint = |field: &str| match field {
             "a" | "b" => Some("Ask for it."),
             "c" => Some("Look at it."),
             _ => None,
         };
-        advise(&mut Request::new(query).operation_name("M"), advice)
+        outcome_hints(&mut Request::new(query).operation_name("M"), hint)
     }
 
     #[test]
-    fn root_fields_in_fragments_get_advice_and_each_sentence_appears_once() {
+    fn root_fields_in_fragments_get_hints_and_each_sentence_appears_once() {
         let query = "query Q { c } mutation M { a x: b ... { d } ...F } fragment F on Mutation { c { a } ...F }";
         assert_eq!(sentences(query), ["Ask for it.", "Look at it."]);
         assert_eq!(sentences("mutation M { d { a } }"), [""; 0]);

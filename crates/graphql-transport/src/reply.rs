@@ -8,7 +8,7 @@ use async_graphql::{ErrorExtensionValues, Response, ServerError, Value};
 use axum::http::{HeaderMap, StatusCode};
 use serde::Serialize;
 
-use super::invalid::Invalid;
+use super::operation_error::OperationError;
 use super::request_id::RequestId;
 use super::size;
 use plain_json as json;
@@ -36,14 +36,14 @@ pub(super) struct Reply {
 impl Reply {
     /// Returns the reply for an operation that reached its deadline.
     pub(super) fn timeout() -> Self {
-        Self::fault("TIMEOUT", "The operation did not finish in time; ask for less, or try again later.")
+        Self::error("TIMEOUT", "The operation did not finish in time; ask for less, or try again later.")
     }
 
-    /// Returns the reply for a mutation that reached its deadline and may have taken effect. `advice` tells how to find
+    /// Returns the reply for a mutation that reached its deadline and may have taken effect. `hints` tell how to find
     /// out.
-    pub(super) fn outcome_unknown(advice: &[&str]) -> Self {
+    pub(super) fn outcome_unknown(hints: &[&str]) -> Self {
         let unknown = "The mutation did not finish in time, so its outcome is unknown: it may have taken effect.";
-        let mut reply = Self::fault("TIMEOUT", [&[unknown], advice].concat().join(" "));
+        let mut reply = Self::error("TIMEOUT", [&[unknown], hints].concat().join(" "));
         for error in &mut reply.errors {
             error.extensions.get_or_insert_default().set("outcomeUnknown", true);
         }
@@ -52,16 +52,16 @@ impl Reply {
 
     /// Returns the reply for a caller whose admission has ended.
     pub(super) fn expired() -> Self {
-        Self::fault("UNAUTHENTICATED", "The token has expired or was withdrawn; connect again with a valid one.")
+        Self::error("UNAUTHENTICATED", "The token has expired or was withdrawn; connect again with a valid one.")
     }
 
     /// Returns the reply for an operation that failed because of a server error.
     pub(super) fn internal() -> Self {
-        Self::fault("INTERNAL", INTERNAL)
+        Self::error("INTERNAL", INTERNAL)
     }
 
     /// Returns a reply with one error and no data.
-    pub(super) fn fault(code: &str, message: impl Into<String>) -> Self {
+    pub(super) fn error(code: &str, message: impl Into<String>) -> Self {
         let mut error = ServerError::new(message, None);
         set_code(&mut error, code);
         Self { errors: vec![error], ..Self::default() }
@@ -112,9 +112,9 @@ impl Reply {
     }
 }
 
-impl From<Invalid> for Reply {
-    fn from(invalid: Invalid) -> Self {
-        let mut errors = invalid.into_errors();
+impl From<OperationError> for Reply {
+    fn from(error: OperationError) -> Self {
+        let mut errors = error.into_errors();
         for error in &mut errors {
             shorten(&mut error.message);
         }

@@ -19,10 +19,10 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
-use super::fault::Fault;
 use super::graphql::refuse;
 use super::media::Media;
 use super::observe::Transport;
+use super::rejection::RequestRejection;
 
 /// Host names and origins that are served.
 #[derive(Debug, Clone, Default)]
@@ -57,9 +57,9 @@ pub fn protect(routes: Router, sites: &Sites, for_use: RouteKind) -> Router {
 async fn guard(State((sites, for_use)): State<(Arc<Sites>, RouteKind)>, request: Request, next: Next) -> Response {
     let mut response = match sites.check(&request, for_use) {
         Ok(()) => next.run(request).await,
-        Err(fault) => {
+        Err(rejection) => {
             let (parts, _) = request.into_parts();
-            refuse(&fault, Transport::of(&parts), Media::negotiate(&parts.headers).unwrap_or(Media::Json))
+            refuse(&rejection, Transport::of(&parts), Media::negotiate(&parts.headers).unwrap_or(Media::Json))
         }
     };
     let headers = response.headers_mut();
@@ -95,30 +95,30 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const PREFLIGHT_AGE: Duration = Duration::from_mins(10);
 
 impl Sites {
-    fn check(&self, request: &Request, for_use: RouteKind) -> Result<(), Fault> {
-        let addressed = Addressed::of(request).filter(|addressed| self.serves(addressed)).ok_or(Fault::Host)?;
-        let same_site = for_use == RouteKind::Pages || self.same_site(request, &addressed);
-        if same_site { Ok(()) } else { Err(Fault::CrossSite) }
+    fn check(&self, request: &Request, for_use: RouteKind) -> Result<(), RequestRejection> {
+        let host = RequestHost::of(request).filter(|host| self.serves(host)).ok_or(RequestRejection::Host)?;
+        let same_site = for_use == RouteKind::Pages || self.same_site(request, &host);
+        if same_site { Ok(()) } else { Err(RequestRejection::CrossSite) }
     }
 
-    fn serves(&self, addressed: &Addressed<'_>) -> bool {
-        let host = match addressed {
-            Addressed::Nothing => None,
-            Addressed::Text(text) => text.parse::<Authority>().ok(),
+    fn serves(&self, host: &RequestHost<'_>) -> bool {
+        let host = match host {
+            RequestHost::Absent => None,
+            RequestHost::Named(text) => text.parse::<Authority>().ok(),
         };
         let plain = |host: &str| host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
         self.hosts.is_empty()
             || host.is_some_and(|host| self.hosts.iter().any(|known| plain(known) == plain(host.host())))
     }
 
-    fn same_site(&self, request: &Request, addressed: &Addressed<'_>) -> bool {
+    fn same_site(&self, request: &Request, host: &RequestHost<'_>) -> bool {
         if !request.headers().contains_key(header::ORIGIN) {
             return text(request, &FETCH_SITE) != Some("cross-site");
         }
         text(request, &header::ORIGIN).is_some_and(|origin| {
-            let own = match addressed {
-                Addressed::Nothing => false,
-                Addressed::Text(host) => authority(origin).is_some_and(|origin| origin.eq_ignore_ascii_case(host)),
+            let own = match host {
+                RequestHost::Absent => false,
+                RequestHost::Named(host) => authority(origin).is_some_and(|origin| origin.eq_ignore_ascii_case(host)),
             };
             own || self.lists(origin)
         })
@@ -130,13 +130,13 @@ impl Sites {
 }
 
 /// The host and port that a request names.
-enum Addressed<'a> {
+enum RequestHost<'a> {
     /// No host, as in HTTP/1.0.
-    Nothing,
-    Text(&'a str),
+    Absent,
+    Named(&'a str),
 }
 
-impl<'a> Addressed<'a> {
+impl<'a> RequestHost<'a> {
     /// Reads the host from `:authority` or an absolute target, and from `Host`. `None` if they differ, if `Host` is
     /// repeated, or if it contains user info, because a proxy may read such a request differently.
     fn of(request: &'a Request) -> Option<Self> {
@@ -149,8 +149,8 @@ impl<'a> Addressed<'a> {
         }
         match target.or(header) {
             Some(named) if named.contains('@') => None,
-            Some(named) => Some(Self::Text(named)),
-            None => Some(Self::Nothing),
+            Some(named) => Some(Self::Named(named)),
+            None => Some(Self::Absent),
         }
     }
 }

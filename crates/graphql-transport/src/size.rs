@@ -23,13 +23,13 @@ pub(super) fn at_most(value: &Value) -> usize {
 
 /// Returns whether a value has at most `limit` bytes as JSON.
 pub(super) fn fits(value: &impl Serialize, limit: usize) -> bool {
-    serde_json::to_writer(Room(limit), value).is_ok()
+    serde_json::to_writer(BoundedWriter(limit), value).is_ok()
 }
 
 /// Writer that accepts a number of bytes, then fails.
-struct Room(usize);
+struct BoundedWriter(usize);
 
-impl Write for Room {
+impl Write for BoundedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::StorageFull)?;
         Ok(bytes.len())

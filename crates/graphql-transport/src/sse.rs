@@ -17,51 +17,51 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream;
 
-use super::edge::{Gate, Guest};
-use super::fault::Fault;
+use super::edge::{AdmittedCaller, TransportState};
 use super::graphql::refuse;
 use super::media::Media;
 use super::observe::Transport;
+use super::rejection::RequestRejection;
 use super::reply::Reply;
 use super::streaming::{self, End, Framing};
-use super::{body, callers};
+use super::{body, resources};
 
 const TRANSPORT: Transport = Transport::EventStream;
 /// End of the stream. It has a data field because a browser's parser drops an event without one.
 const COMPLETE: &[u8] = b"event: complete\ndata:\n\n";
 
 /// Serves a request with the stream of its operation's replies.
-pub(super) async fn serve<E: Executor>(State(gate): State<Arc<Gate<E>>>, request: Request) -> Response {
-    match open(&gate, request).await {
+pub(super) async fn serve<E: Executor>(State(state): State<Arc<TransportState<E>>>, request: Request) -> Response {
+    match open(&state, request).await {
         Ok(response) => response,
-        Err(fault) => refuse(&fault, TRANSPORT, Media::Json),
+        Err(rejection) => refuse(&rejection, TRANSPORT, Media::Json),
     }
 }
 
-async fn open<E: Executor>(gate: &Gate<E>, request: Request) -> Result<Response, Fault> {
+async fn open<E: Executor>(state: &TransportState<E>, request: Request) -> Result<Response, RequestRejection> {
     let (parts, body) = request.into_parts();
     if !Media::accepts_event_stream(&parts.headers) {
-        return Err(Fault::NotAcceptable { offered: "text/event-stream" });
+        return Err(RequestRejection::NotAcceptable { offered: "text/event-stream" });
     }
-    let Guest { engine, admitted, key } = gate.admit(&parts).await?;
-    let place = gate.connect(TRANSPORT, &key)?;
-    let mut slot = gate.slot(&key)?;
+    let AdmittedCaller { engine, admitted, key } = state.admit(&parts).await?;
+    let connection = state.connect(TRANSPORT, &key)?;
+    let mut slot = state.slot(&key)?;
     let parameters = if parts.method == Method::POST {
-        body::from_body(&parts.headers, body, gate.limits(), &mut slot).await?
+        body::from_body(&parts.headers, body, state.limits(), &mut slot).await?
     } else {
         body::from_uri(&parts.uri)?
     };
     let replies = match engine.check(parameters, TRANSPORT) {
-        Err(invalid) => (OperationType::Query, stream::once(async { Reply::from(invalid) }).boxed()),
+        Err(error) => (OperationType::Query, stream::once(async { Reply::from(error) }).boxed()),
         Ok(operation) if operation.kind == OperationType::Mutation && parts.method != Method::POST => {
-            return Err(Fault::MutationOverGet);
+            return Err(RequestRejection::MutationOverGet);
         }
         Ok(operation) => {
             let kind = operation.kind;
-            (kind, callers::keep(slot.unless_live(kind), engine.replies(operation, TRANSPORT)))
+            (kind, resources::keep(slot.unless_live(kind), engine.replies(operation, TRANSPORT)))
         }
     };
-    Ok(streaming::respond(gate, framing(), replies, admitted, place))
+    Ok(streaming::respond(state, framing(), replies, admitted, connection))
 }
 
 fn framing() -> Framing {

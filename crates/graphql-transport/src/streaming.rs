@@ -20,11 +20,11 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::admission::Admitted;
-use super::callers;
-use super::edge::{Gate, Place};
-use super::fault::Fault;
+use super::edge::{LiveConnection, TransportState};
 use super::limits::Limits;
+use super::rejection::RequestRejection;
 use super::reply::Reply;
+use super::resources;
 
 /// The framing of a protocol.
 pub(super) struct Framing {
@@ -54,20 +54,20 @@ impl End {
     /// Returns the reason as a reply.
     pub(super) fn reply(self) -> Reply {
         match self {
-            Self::Closing => Fault::Closing.reply(),
+            Self::Closing => RequestRejection::Closing.reply(),
             Self::Expired => Reply::expired(),
         }
     }
 }
 
-/// Returns a response that streams the replies of an operation. `place` is held until the stream ends. A shutdown ends
+/// Returns a response that streams the replies of an operation. `connection` is held until the stream ends. A shutdown ends
 /// only subscriptions; other operations continue until their deadline.
 pub(super) fn respond<E: Executor>(
-    gate: &Gate<E>,
+    state: &TransportState<E>,
     framing: Framing,
     (kind, replies): (OperationType, BoxStream<'static, Reply>),
     admitted: Admitted,
-    place: Place,
+    connection: LiveConnection,
 ) -> Response {
     let headers = [
         (header::CONTENT_TYPE, framing.content_type),
@@ -75,9 +75,9 @@ pub(super) fn respond<E: Executor>(
         (HeaderName::from_static("x-accel-buffering"), "no"),
     ];
     let (sender, receiver) = mpsc::channel(1);
-    let closing = if kind == OperationType::Subscription { gate.closing.clone() } else { CancellationToken::new() };
-    let streaming = Streaming { sender, framing, limits: *gate.limits(), closing, admitted, place };
-    gate.connections.spawn(async move {
+    let closing = if kind == OperationType::Subscription { state.closing.clone() } else { CancellationToken::new() };
+    let streaming = Streaming { sender, framing, limits: *state.limits(), closing, admitted, connection };
+    state.connections.spawn(async move {
         // A client that is gone, or does not read, gets nothing more.
         let _: Result<(), Unread> = streaming.run(replies).await;
     });
@@ -94,7 +94,7 @@ struct Streaming {
     limits: Limits,
     closing: CancellationToken,
     admitted: Admitted,
-    place: Place,
+    connection: LiveConnection,
 }
 
 /// The client has gone, or does not read.
@@ -128,8 +128,8 @@ impl Streaming {
     }
 
     async fn send(&self, bytes: Bytes) -> Result<(), Unread> {
-        let buffered = self.place.buffer(bytes.len()).map_err(|_| Unread)?;
-        let bytes = callers::holding(bytes, buffered);
+        let buffered = self.connection.buffer(bytes.len()).map_err(|_| Unread)?;
+        let bytes = resources::holding(bytes, buffered);
         let sent = timeout(self.limits.send_timeout, self.sender.send(bytes)).await;
         sent.map_err(|_| Unread)?.map_err(|_| Unread)
     }

@@ -21,7 +21,7 @@ const MAX_DIGITS: usize = 40;
 
 /// A value that can't be represented unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Flaw {
+pub struct Unrepresentable {
     /// Place of the value, such as `variables.input.trace`; at most its first 8 segments.
     pub field: String,
     kind: Kind,
@@ -35,9 +35,9 @@ enum Kind {
     Surrogate,
 }
 
-impl std::error::Error for Flaw {}
+impl std::error::Error for Unrepresentable {}
 
-impl fmt::Display for Flaw {
+impl fmt::Display for Unrepresentable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { field, kind } = self;
         match kind {
@@ -51,15 +51,15 @@ impl fmt::Display for Flaw {
 
 /// Returns an error for the first value of a JSON text that can't be represented unchanged. `within` is the place of
 /// the text itself.
-pub fn check(within: &str, text: &[u8]) -> Result<(), Flaw> {
+pub fn check(within: &str, text: &[u8]) -> Result<(), Unrepresentable> {
     let mut scan = Scan { text, at: 0, place: Vec::new(), depth: MAX_DEPTH, numbers: exact };
-    scan.run().map_err(|kind| Flaw { field: field(within, &scan.place), kind })
+    scan.run().map_err(|kind| Unrepresentable { field: field(within, &scan.place), kind })
 }
 
 /// Returns an error for the first value of a JSON text that parsers can't read. Numbers that they round are allowed.
-pub(super) fn readable(text: &[u8]) -> Result<(), Flaw> {
+pub(super) fn readable(text: &[u8]) -> Result<(), Unrepresentable> {
     let mut scan = Scan { text, at: 0, place: Vec::new(), depth: MAX_CARRIED_DEPTH, numbers: in_range };
-    scan.run().map_err(|kind| Flaw { field: field("$", &scan.place), kind })
+    scan.run().map_err(|kind| Unrepresentable { field: field("$", &scan.place), kind })
 }
 
 fn exact(number: &str) -> Result<(), Kind> {
@@ -213,8 +213,8 @@ mod tests {
     use super::*;
     use crate::read;
 
-    fn flaw(text: &str) -> Option<String> {
-        check("", text.as_bytes()).err().map(|flaw| flaw.to_string())
+    fn message(text: &str) -> Option<String> {
+        check("", text.as_bytes()).err().map(|value| value.to_string())
     }
 
     fn place(text: &str) -> String {
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn flaw_names_its_place() {
+    fn unrepresentable_value_is_named_by_its_place() {
         assert_eq!(place(r#"{"a":{"x":[1,2],"b":[0,{"c":1e400}]}}"#), "variables.a.b.1.c");
         assert_eq!(place(r#"{"a":"ok","b":["\ud800 "]}"#), "variables.b.0");
         assert_eq!(place(r#"{"a":{"\udc00":1}}"#), "variables.a.\\udc00");
@@ -232,13 +232,13 @@ mod tests {
 
     #[test]
     fn surrogate_pairs_and_brackets_in_strings_are_allowed() {
-        assert_eq!(flaw(r#"{"a":"\ud83d\ude00 \\ud800 \" [ {","b":[1,-2.5e3,"1e400"]}"#), None);
-        assert!(flaw(r#""\ud83d\ud83d\ude00""#).is_some());
-        assert!(flaw(r#""\\\ud800""#).is_some());
+        assert_eq!(message(r#"{"a":"\ud83d\ude00 \\ud800 \" [ {","b":[1,-2.5e3,"1e400"]}"#), None);
+        assert!(message(r#""\ud83d\ud83d\ude00""#).is_some());
+        assert!(message(r#""\\\ud800""#).is_some());
     }
 
     #[test]
-    fn numbers_that_would_change_are_flaws() {
+    fn numbers_that_would_change_are_refused() {
         let kept = [
             "0",
             "-0",

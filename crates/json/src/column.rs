@@ -4,7 +4,7 @@ use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgTypeInfo, PgValueRef};
 use sqlx::{Decode, Postgres, Type};
 
-use crate::text::{Document, Text, Unreadable};
+use crate::text::{ParsedOnce, Text, Unreadable};
 
 /// Value of a JSON column, or its error if this server can't read it.
 #[derive(Debug, Clone)]
@@ -14,7 +14,7 @@ impl Received {
     /// Returns the JSON, or a JSON value that describes the error.
     #[must_use]
     pub fn shown(&self) -> Text {
-        self.0.clone().unwrap_or_else(|unreadable| unreadable.in_place())
+        self.0.clone().unwrap_or_else(|unreadable| unreadable.to_error_value())
     }
 }
 
@@ -38,6 +38,6 @@ macro_rules! read_as_text {
     };
 }
 
-read_as_text!(Text, Text::or_error);
-read_as_text!(Document, |json| Text::or_error(json).into());
+read_as_text!(Text, Text::or_error_value);
+read_as_text!(ParsedOnce, |json| Text::or_error_value(json).into());
 read_as_text!(Received, |json| Self(Text::new(json)));

@@ -4,11 +4,11 @@
 //! read `{"$serde_json::private::RawValue": "[1]"}` as `[1]`, and reject other values under that key. So all text from
 //! outside (requests, rows, messages, documents) is converted to values by this crate:
 //!
-//! - [`read`] and [`Data`] read any JSON. [`parse`] reads the fields of a [`Typed`].
+//! - [`read`] and [`AnyJson`] read any JSON. [`parse`] reads the fields of a [`Typed`].
 //! - [`check`] finds values that can't be represented unchanged, before a request is read.
 //! - [`Text`] carries JSON that is passed on unchanged.
 //! - [`Written`] writes the values of responses.
-//! - With the feature `sqlx`, JSON columns are read as [`Text`], [`Document`] and `Received`.
+//! - With the feature `sqlx`, JSON columns are read as [`Text`], [`ParsedOnce`] and `Received`.
 //!
 //! Clippy refuses the reading functions of `serde_json`. A test refuses types that must not be read with them.
 
@@ -23,9 +23,9 @@ mod text;
 #[expect(clippy::disallowed_methods, reason = "text is checked before it is copied")]
 mod write;
 
-pub use check::{Flaw, check, is_kept};
+pub use check::{Unrepresentable, check, is_kept};
 #[cfg(feature = "sqlx")]
 pub use column::Received;
-pub use read::{Data, Typed, fields, map, option, optional_map, parse, read, value};
-pub use text::{Document, Text, Unreadable};
+pub use read::{AnyJson, Typed, fields, map, option, optional_map, parse, read, value};
+pub use text::{ParsedOnce, Text, Unreadable};
 pub use write::{Written, data};

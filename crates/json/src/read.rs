@@ -11,11 +11,11 @@ use serde_json::{Map, Number, Value};
 /// JSON.
 pub(super) const MAX_DEPTH: usize = 120;
 
-/// A type whose JSON has known fields. A field with any JSON has the type [`Data`], or is read by [`value`],
+/// A type whose JSON has known fields. A field with any JSON has the type [`AnyJson`], or is read by [`value`],
 /// [`option`], [`map`] or [`optional_map`].
 pub trait Typed: DeserializeOwned {}
 
-impl Typed for Data {}
+impl Typed for AnyJson {}
 impl Typed for f64 {}
 impl Typed for DateTime<Utc> {}
 impl<T: Typed> Typed for Option<T> {}
@@ -23,11 +23,11 @@ impl<T: Typed> Typed for Option<T> {}
 /// Any JSON, read as a value.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[serde(transparent)]
-pub struct Data(pub Value);
+pub struct AnyJson(pub Value);
 
 /// Reads a JSON text.
 pub fn read(text: &str) -> serde_json::Result<Value> {
-    serde_json::from_str(text).map(|Data(value)| value)
+    serde_json::from_str(text).map(|AnyJson(value)| value)
 }
 
 /// Reads a JSON text with known fields.
@@ -42,12 +42,12 @@ pub fn fields<T: Typed>(value: Value) -> serde_json::Result<T> {
 
 /// Reads a field that contains any JSON.
 pub fn value<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
-    Data::deserialize(deserializer).map(|Data(value)| value)
+    AnyJson::deserialize(deserializer).map(|AnyJson(value)| value)
 }
 
 /// Reads an optional field that contains any JSON. Null counts as absent.
 pub fn option<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
-    Option::<Data>::deserialize(deserializer).map(|data| data.map(|Data(value)| value))
+    Option::<AnyJson>::deserialize(deserializer).map(|data| data.map(|AnyJson(value)| value))
 }
 
 /// Reads a field that contains an object.
@@ -67,7 +67,7 @@ pub fn optional_map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
     }
 }
 
-impl<'de> Deserialize<'de> for Data {
+impl<'de> Deserialize<'de> for AnyJson {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Reader { levels: MAX_DEPTH }.deserialize(deserializer).map(Self)
     }
@@ -216,7 +216,7 @@ mod tests {
         #[test]
         fn written_values_are_read_unchanged(value in any_value()) {
             prop_assert_eq!(&read(&value.to_string()).unwrap(), &value);
-            let Data(from_value) = Data::deserialize(&value).unwrap();
+            let AnyJson(from_value) = AnyJson::deserialize(&value).unwrap();
             prop_assert_eq!(from_value, value);
         }
 
@@ -244,13 +244,13 @@ mod tests {
         let nested = |levels| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         let deepest = read(&nested(MAX_DEPTH)).unwrap();
         assert!(read(&nested(MAX_DEPTH + 1)).is_err());
-        assert!(Data::deserialize(serde_json::json!([deepest])).is_err());
+        assert!(AnyJson::deserialize(serde_json::json!([deepest])).is_err());
     }
 
     #[test]
     fn yaml_documents_are_read_as_data() {
-        let Data(read) = serde_saphyr::from_str(r#"{"$serde_json::private::RawValue": "[1]"}"#).unwrap();
+        let AnyJson(read) = serde_saphyr::from_str(r#"{"$serde_json::private::RawValue": "[1]"}"#).unwrap();
         assert_eq!(read.to_string(), r#"{"$serde_json::private::RawValue":"[1]"}"#);
-        assert!(serde_saphyr::from_str::<Data>("a: .inf").is_err());
+        assert!(serde_saphyr::from_str::<AnyJson>("a: .inf").is_err());
     }
 }

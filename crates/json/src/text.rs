@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
 
-use crate::check::{Flaw, readable};
+use crate::check::{Unrepresentable, readable};
 
 /// JSON text of a database or a message that all common parsers can read. It is passed on unchanged, with every digit
 /// of its numbers, and is parsed only by code that needs its content.
@@ -15,7 +15,7 @@ pub struct Text(Arc<str>);
 /// JSON that parsers can't read: it is nested too deeply, has a number beyond 64-bit floats, or half a surrogate pair.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("JSON that can't be read: {0}")]
-pub struct Unreadable(Flaw);
+pub struct Unreadable(Unrepresentable);
 
 impl Text {
     /// Checks the text of JSON. The allowed depth is smaller than that of common parsers, because the text is embedded
@@ -28,8 +28,8 @@ impl Text {
 
     /// Checks the text of JSON. Returns an error value in its place if parsers can't read it.
     #[must_use]
-    pub fn or_error(json: &str) -> Self {
-        Self::new(json).unwrap_or_else(|unreadable| unreadable.in_place())
+    pub fn or_error_value(json: &str) -> Self {
+        Self::new(json).unwrap_or_else(|unreadable| unreadable.to_error_value())
     }
 
     /// Returns the text.
@@ -54,7 +54,7 @@ impl Text {
 impl Unreadable {
     /// Returns the value that replaces the JSON: `{"error": {"code": "UNREADABLE", "message": …}}`.
     #[must_use]
-    pub fn in_place(&self) -> Text {
+    pub fn to_error_value(&self) -> Text {
         Text(marker(&self.to_string()).to_string().into())
     }
 }
@@ -71,12 +71,12 @@ impl fmt::Debug for Text {
 
 /// JSON text that is parsed at most once, when its value is first needed.
 #[derive(Debug, Clone)]
-pub struct Document {
+pub struct ParsedOnce {
     text: Text,
     value: OnceLock<Arc<Value>>,
 }
 
-impl Document {
+impl ParsedOnce {
     /// Returns the text.
     #[must_use]
     pub fn text(&self) -> &Text {
@@ -90,7 +90,7 @@ impl Document {
     }
 }
 
-impl From<Text> for Document {
+impl From<Text> for ParsedOnce {
     fn from(text: Text) -> Self {
         Self { text, value: OnceLock::new() }
     }
@@ -114,7 +114,7 @@ mod tests {
         let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
         for json in [&*deep, "{\"n\": 1e400}", &"9".repeat(400), "[\"\\ud800\"]"] {
             let unreadable = Text::new(json).unwrap_err();
-            let shown = Text::or_error(json);
+            let shown = Text::or_error_value(json);
             assert_eq!(shown.read()["error"]["code"], "UNREADABLE");
             assert_eq!(shown.read()["error"]["message"], unreadable.to_string());
             assert!(unreadable.to_string().len() < 300, "{unreadable}");

@@ -7,7 +7,7 @@ use super::error::StorageError;
 use super::pools::Database;
 use noetl_domain::ids::Id;
 use noetl_domain::page::PageRequest;
-use plain_json::{Document, Text};
+use plain_json::{ParsedOnce, Text};
 
 /// One version of a catalog path.
 #[derive(Debug, Clone)]
@@ -23,7 +23,7 @@ pub struct CatalogEntry {
     /// Content as registered; absent in an outline.
     pub content: Option<String>,
     /// Parsed content; absent in an outline.
-    pub payload: Option<Document>,
+    pub payload: Option<ParsedOnce>,
     /// Further data of the registration; absent in an outline.
     pub meta: Option<Text>,
     /// Time of the registration.
@@ -76,7 +76,7 @@ pub async fn register(cluster: &Database, entry: &NewEntry) -> Result<Option<Cat
                SELECT $1, $2, (last + 1)::smallint, $3, $4, $5, $6
                FROM (SELECT coalesce(max(version), 0) AS last FROM noetl.catalog WHERE path = $2) AS newest
                WHERE last < 32767
-               RETURNING catalog_id, path, version, kind, content, payload::text AS "payload: Document",
+               RETURNING catalog_id, path, version, kind, content, payload::text AS "payload: ParsedOnce",
                          meta::text AS "meta: Text",
                          created_at AT TIME ZONE 'UTC' AS "created_at!""#,
             entry.catalog_id.get(),
@@ -102,7 +102,7 @@ pub async fn register(cluster: &Database, entry: &NewEntry) -> Result<Option<Cat
 pub async fn by_ids(cluster: &Database, ids: &[i64]) -> Result<Vec<CatalogEntry>, StorageError> {
     let rows = sqlx::query_as!(
         CatalogEntry,
-        r#"SELECT catalog_id, path, version, kind, content, payload::text AS "payload: Document",
+        r#"SELECT catalog_id, path, version, kind, content, payload::text AS "payload: ParsedOnce",
                   meta::text AS "meta: Text", created_at AT TIME ZONE 'UTC' AS "created_at!"
            FROM noetl.catalog WHERE catalog_id = ANY($1)"#,
         ids,
@@ -118,7 +118,7 @@ pub async fn by_ids(cluster: &Database, ids: &[i64]) -> Result<Vec<CatalogEntry>
 pub async fn outlines(cluster: &Database, ids: &[i64]) -> Result<Vec<CatalogEntry>, StorageError> {
     let rows = sqlx::query_as!(
         CatalogEntry,
-        r#"SELECT catalog_id, path, version, kind, NULL::text AS content, NULL::text AS "payload: Document",
+        r#"SELECT catalog_id, path, version, kind, NULL::text AS content, NULL::text AS "payload: ParsedOnce",
                   NULL::text AS "meta: Text", created_at AT TIME ZONE 'UTC' AS "created_at!"
            FROM noetl.catalog WHERE catalog_id = ANY($1)"#,
         ids,
@@ -146,7 +146,7 @@ pub async fn newest_ids(cluster: &Database, paths: &[String]) -> Result<Vec<(Str
 pub async fn find(cluster: &Database, path: &str, version: Option<i16>) -> Result<Option<CatalogEntry>, StorageError> {
     let row = sqlx::query_as!(
         CatalogEntry,
-        r#"SELECT catalog_id, path, version, kind, content, payload::text AS "payload: Document",
+        r#"SELECT catalog_id, path, version, kind, content, payload::text AS "payload: ParsedOnce",
                   meta::text AS "meta: Text", created_at AT TIME ZONE 'UTC' AS "created_at!"
            FROM noetl.catalog
            WHERE path = $1 AND ($2::smallint IS NULL OR version = $2)
@@ -174,7 +174,7 @@ pub async fn list(
                 CatalogEntry,
                 r#"SELECT catalog_id, path, version, kind,
                           CASE WHEN 'content' = ANY($9) THEN content END AS content,
-                          CASE WHEN 'payload' = ANY($9) THEN payload::text END AS "payload: Document",
+                          CASE WHEN 'payload' = ANY($9) THEN payload::text END AS "payload: ParsedOnce",
                           CASE WHEN 'meta' = ANY($9) THEN meta::text END AS "meta: Text",
                           created_at AT TIME ZONE 'UTC' AS "created_at!"
                    FROM noetl.catalog AS entry

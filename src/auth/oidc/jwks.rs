@@ -14,7 +14,7 @@ use serde::Deserialize;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
-use plain_json::{self as json, Data, Typed};
+use plain_json::{self as json, AnyJson, Typed};
 
 /// Interval between fetches if no token has an unknown key.
 const REFRESH: Duration = Duration::from_mins(5);
@@ -82,7 +82,7 @@ struct Discovery {
 
 #[derive(Deserialize)]
 struct KeySet {
-    keys: Vec<Data>,
+    keys: Vec<AnyJson>,
 }
 
 /// A key as the provider publishes it.
@@ -178,7 +178,7 @@ pub(super) fn address(text: &str) -> Result<Url, BadProvider> {
 
 /// Reads a key that verifies signatures. Returns `None` for keys of other uses or unknown types, and for symmetric
 /// keys.
-fn usable(Data(key): Data) -> Option<Key> {
+fn usable(AnyJson(key): AnyJson) -> Option<Key> {
     let PublishedKey(jwk) = json::fields(key).ok()?;
     let signs = jwk.common.public_key_use.as_ref().is_none_or(|used| *used == PublicKeyUse::Signature);
     let public = !matches!(jwk.algorithm, AlgorithmParameters::OctetKey(_));

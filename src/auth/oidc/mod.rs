@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::principal::Principal;
 use jwks::Jwks;
-use plain_json::Data;
+use plain_json::AnyJson;
 
 pub use jwks::BadProvider;
 
@@ -109,7 +109,7 @@ impl Oidc {
             return Err(BadJwt::Header);
         }
         let key = self.key(&header).await.ok_or(BadJwt::UnknownKey)?;
-        let Data(claims) = decode(token, &key, &self.validation(header.alg))?.claims;
+        let AnyJson(claims) = decode(token, &key, &self.validation(header.alg))?.claims;
         let claims = claims.as_object().ok_or(BadJwt::Claim("set"))?;
         claims::principal(claims, &self.settings.roles_claim, self.settings.tenant_claim.as_deref())
     }

@@ -162,7 +162,7 @@ fn carried(json: Option<&RawValue>, partial: &mut bool) -> Option<Text> {
     let json = json.map(RawValue::get).filter(|json| *json != "null")?;
     let unreadable = |unreadable: Unreadable| {
         *partial = true;
-        unreadable.in_place()
+        unreadable.to_error_value()
     };
     Some(Text::new(json).unwrap_or_else(unreadable))
 }

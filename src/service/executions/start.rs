@@ -22,7 +22,7 @@ use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::error::StorageError;
 use noetl_storage::executions;
-use plain_json::{Document, Text};
+use plain_json::{ParsedOnce, Text};
 
 impl Executions {
     /// Starts one execution.
@@ -108,7 +108,7 @@ impl Executions {
             parent_execution_id: request.parent,
             catalog_id: Id::new(named.entry.catalog_id),
             path: named.entry.path.clone(),
-            workload: overlay(named.entry.payload.as_ref().map(Document::value), request.workload),
+            workload: overlay(named.entry.payload.as_ref().map(ParsedOnce::value), request.workload),
             pool: request.pool,
             trace: request.trace.or_else(of_parent).or_else(trace::current),
             emitted_at: clock::now(),

@@ -25,7 +25,7 @@ use super::event::Event;
 use super::execution::Status;
 use super::ids::Id;
 use fact::Kind;
-use plain_json::{self as json, Data, Typed};
+use plain_json::{self as json, AnyJson, Typed};
 
 /// Start of an execution, from its started event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -98,7 +98,7 @@ pub struct WorkflowState {
     pub last: Register<Last>,
     /// Durable variables, without their `ctx.` prefix.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    ctx: BTreeMap<String, Register<Data>>,
+    ctx: BTreeMap<String, Register<AnyJson>>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     steps: BTreeMap<String, StepState>,
 }
@@ -117,7 +117,7 @@ impl WorkflowState {
             Some(Kind::Completed | Kind::Failed | Kind::Cancelled) => self.ended.set(event.event_id, End::of(event)),
             Some(Kind::CtxUpdated) => {
                 for (name, value) in fact::variables(event) {
-                    self.ctx.entry(name.to_owned()).or_default().set(event.event_id, Data(value.clone()));
+                    self.ctx.entry(name.to_owned()).or_default().set(event.event_id, AnyJson(value.clone()));
                 }
             }
             Some(Kind::Step(kind)) => {

@@ -16,7 +16,7 @@ use super::fact::{self, StepKind};
 use super::register::Register;
 use crate::event::Event;
 use crate::ids::Id;
-use plain_json::Data;
+use plain_json::AnyJson;
 
 /// Phase of a cursor loop's command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,13 +97,13 @@ pub struct StepState {
     pub(super) marks: BTreeMap<Mark, Register<DateTime<Utc>>>,
     /// Result in a command's `call.done`.
     #[serde(default, skip_serializing_if = "Register::is_empty")]
-    pub(super) called: Register<Data>,
+    pub(super) called: Register<AnyJson>,
     /// Result in a command's completion.
     #[serde(default, skip_serializing_if = "Register::is_empty")]
-    pub(super) completion: Register<Data>,
+    pub(super) completion: Register<AnyJson>,
     /// Result in the completion of the step itself, or in the end of its loop.
     #[serde(default, skip_serializing_if = "Register::is_empty")]
-    pub(super) outcome: Register<Data>,
+    pub(super) outcome: Register<AnyJson>,
     #[serde(default, skip_serializing_if = "Register::is_empty")]
     pub(super) error: Register<Option<String>>,
     #[serde(default, skip_serializing_if = "Register::is_empty")]
@@ -200,7 +200,7 @@ impl StepState {
             Some(_) => return,
         };
         if let Some(result) = event.result.as_ref().filter(|result| !result.is_null()) {
-            given.set(event.event_id, Data(result.clone()));
+            given.set(event.event_id, AnyJson(result.clone()));
         }
     }
 

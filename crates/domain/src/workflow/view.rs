@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::register::Register;
 use super::step::{Command, Mark, Phase, StepState};
-use plain_json::Data;
+use plain_json::AnyJson;
 
 /// Status of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -93,11 +93,11 @@ impl StepState {
     #[must_use]
     pub fn result(&self) -> Option<&Value> {
         if self.is_loop() {
-            return self.outcome.get().map(|Data(value)| value);
+            return self.outcome.get().map(|AnyJson(value)| value);
         }
         let (command, own) = (&self.completion, &self.outcome);
         let completion = if command.event() > own.event() { command } else { own };
-        self.called.get().or(completion.get()).map(|Data(value)| value)
+        self.called.get().or(completion.get()).map(|AnyJson(value)| value)
     }
 
     /// Returns the latest error message. A completion clears it.

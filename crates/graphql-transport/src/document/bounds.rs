@@ -8,12 +8,12 @@ use apollo_compiler::Node;
 use apollo_compiler::ast::{Argument, Definition, DirectiveList, Document, Selection};
 
 use super::positions::Positions;
-use crate::invalid::{Invalid, Limit};
 use crate::limits::Limits;
+use crate::operation_error::{Limit, OperationError};
 
 /// Refuses a document with too many operations, with too many arguments, directives or variables on one element, or
 /// with definitions of types.
-pub(super) fn check(document: &Document, positions: &Positions<'_>, limits: &Limits) -> Result<(), Invalid> {
+pub(super) fn check(document: &Document, positions: &Positions<'_>, limits: &Limits) -> Result<(), OperationError> {
     let operations = document.definitions.iter().filter(|definition| definition.as_operation_definition().is_some());
     Limit::Operations.check(operations.count() as u64, limits.operations as u64)?;
     let bounds = Bounds { limits };
@@ -32,10 +32,10 @@ pub(super) fn check(document: &Document, positions: &Positions<'_>, limits: &Lim
                 bounds.selections(&fragment.selection_set)?;
             }
             other => {
-                let place = positions.of(other.location());
-                return Err(Invalid::rule(
+                let position = positions.of(other.location());
+                return Err(OperationError::rule(
                     "A request may only contain operations and fragments; remove the other definitions.",
-                    [place],
+                    [position],
                 ));
             }
         }
@@ -49,7 +49,7 @@ struct Bounds<'a> {
 
 impl Bounds<'_> {
     /// Recursive. The depth is bounded because the lexer limits the depth of brackets.
-    fn selections(&self, selections: &[Selection]) -> Result<(), Invalid> {
+    fn selections(&self, selections: &[Selection]) -> Result<(), OperationError> {
         for selection in selections {
             match selection {
                 Selection::Field(field) => {
@@ -67,11 +67,11 @@ impl Bounds<'_> {
         Ok(())
     }
 
-    fn arguments(&self, arguments: &[Node<Argument>]) -> Result<(), Invalid> {
+    fn arguments(&self, arguments: &[Node<Argument>]) -> Result<(), OperationError> {
         Limit::Arguments.check(arguments.len() as u64, self.limits.arguments as u64)
     }
 
-    fn directives(&self, directives: &DirectiveList) -> Result<(), Invalid> {
+    fn directives(&self, directives: &DirectiveList) -> Result<(), OperationError> {
         Limit::Directives.check(directives.len() as u64, self.limits.directives as u64)?;
         directives.iter().try_for_each(|directive| self.arguments(&directive.arguments))
     }

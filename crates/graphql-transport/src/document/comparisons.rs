@@ -12,10 +12,10 @@ use apollo_compiler::ast::Value;
 use apollo_compiler::executable::{Field, Name, Selection, SelectionSet};
 
 use super::types::TypeSystem;
-use crate::invalid::{Invalid, Limit};
+use crate::operation_error::{Limit, OperationError};
 
 /// Refuses a document whose validation takes more than `allowed` comparisons.
-pub(super) fn check(document: &ExecutableDocument, types: &TypeSystem, allowed: u64) -> Result<(), Invalid> {
+pub(super) fn check(document: &ExecutableDocument, types: &TypeSystem, allowed: u64) -> Result<(), OperationError> {
     let mut count = Count { document, types, made: 0, allowed };
     document.operations.iter().try_for_each(|operation| count.sets(&[&operation.selection_set]))
 }
@@ -36,7 +36,7 @@ struct Group<'a> {
 
 impl<'a> Count<'a> {
     /// Counts the comparisons for selection sets that are merged. Recursive to the depth of the fields.
-    fn sets(&mut self, sets: &[&'a SelectionSet]) -> Result<(), Invalid> {
+    fn sets(&mut self, sets: &[&'a SelectionSet]) -> Result<(), OperationError> {
         let mut groups: HashMap<&Name, Group<'a>> = HashMap::new();
         let (mut waiting, mut seen) = (sets.to_vec(), HashSet::new());
         while let Some(set) = waiting.pop() {
@@ -63,7 +63,7 @@ impl<'a> Count<'a> {
         groups.into_values().try_for_each(|group| self.group(group))
     }
 
-    fn group(&mut self, group: Group<'a>) -> Result<(), Invalid> {
+    fn group(&mut self, group: Group<'a>) -> Result<(), OperationError> {
         let Group { concrete, shared } = group;
         if concrete.is_empty() {
             return self.merged(&shared);
@@ -75,13 +75,13 @@ impl<'a> Count<'a> {
         })
     }
 
-    fn merged(&mut self, fields: &[&'a Field]) -> Result<(), Invalid> {
+    fn merged(&mut self, fields: &[&'a Field]) -> Result<(), OperationError> {
         let sets = fields.iter().map(|field| &field.selection_set).filter(|set| !set.selections.is_empty());
         let sets: Vec<_> = sets.collect();
         if sets.is_empty() { Ok(()) } else { self.sets(&sets) }
     }
 
-    fn spend(&mut self, comparisons: u64) -> Result<(), Invalid> {
+    fn spend(&mut self, comparisons: u64) -> Result<(), OperationError> {
         self.made = self.made.saturating_add(comparisons);
         Limit::Comparisons.check(self.made, self.allowed)
     }
@@ -119,7 +119,7 @@ mod tests {
         TypeSystem::from_sdl(&sdl).unwrap()
     }
 
-    fn count(document: &str, types: &TypeSystem, allowed: u64) -> Result<(), Invalid> {
+    fn count(document: &str, types: &TypeSystem, allowed: u64) -> Result<(), OperationError> {
         let document = ExecutableDocument::parse(types.schema(), document, "").unwrap();
         check(&document, types, allowed)
     }

@@ -10,30 +10,25 @@
 //! that takes `first`, `last` or `limit`, directly or in an input object, counts as a list of that length. Lists of the
 //! introspection schema count as ten elements.
 //!
-//! The bytes of the arguments' values are weighed in the same way, because the executor copies the value of a variable
-//! at each use, and for each element of a list.
+//! The bytes of the arguments' values (`argument_bytes`) are multiplied in the same way.
 
 use std::collections::HashMap;
 
-use apollo_compiler::ast::{
-    Argument, Document, Field, FragmentDefinition, OperationDefinition, Selection, Value, VariableDefinition,
-};
+use apollo_compiler::ast::{Document, Field, FragmentDefinition, OperationDefinition, Selection};
 use apollo_compiler::{Name, Node};
-use async_graphql::{Value as Given, Variables};
+use async_graphql::Variables;
 
+use super::argument_bytes::ArgumentBytes;
+use super::list_length::ListLengths;
 use super::positions::Positions;
-use crate::invalid::{Invalid, Limit};
 use crate::limits::Limits;
+use crate::operation_error::{Limit, OperationError};
 
-/// Arguments with the length of a list.
-const SIZES: [&str; 3] = ["first", "last", "limit"];
 /// Lists of the introspection schema.
 const INTROSPECTION_LISTS: [&str; 8] =
     ["types", "directives", "fields", "args", "inputFields", "enumValues", "interfaces", "possibleTypes"];
 /// Assumed length of a list of the introspection schema.
 const INTROSPECTION_LIST_SIZE: u64 = 10;
-/// Approximate memory of a value in bytes, without the bytes of its strings.
-const VALUE_BYTES: u64 = 64;
 
 /// Refuses a document beyond the limits on depth, nesting, fields, aliases, cost and bytes of arguments.
 pub(super) fn check(
@@ -41,32 +36,22 @@ pub(super) fn check(
     positions: &Positions<'_>,
     variables: &Variables,
     limits: &Limits,
-) -> Result<(), Invalid> {
+) -> Result<(), OperationError> {
     let definitions = document.definitions.iter();
     let known = definitions.clone().filter_map(|definition| definition.as_fragment_definition());
     let known: HashMap<_, _> = known.map(|fragment| (&fragment.name, fragment)).collect();
-    let bytes: HashMap<_, _> = variables.iter().map(|(name, value)| (name.as_str(), given_bytes(value))).collect();
+    let mut estimator = CostEstimator::new(&known, positions, variables, limits);
     // One use of each variable is already bounded by the size of the body.
-    let allowed = (limits.argument_bytes as u64).saturating_add(bytes.values().sum());
-    let mut scale = Scale {
-        known: &known,
-        positions,
-        variables,
-        bytes,
-        defaults: HashMap::new(),
-        limits,
-        fragments: HashMap::new(),
-        definitions: &[],
-    };
+    let allowed = (limits.argument_bytes as u64).saturating_add(estimator.argument_bytes.of_variables());
     let mut total = Weight::default();
     for operation in definitions.filter_map(|definition| definition.as_operation_definition()) {
-        total.add(scale.operation(operation)?);
+        total.add(estimator.operation(operation)?);
         total.check(limits, allowed)?;
     }
-    scale.definitions = &[];
+    estimator.lengths.definitions = &[];
     // Unused fragments are weighed as well; those of the last operation are weighed already.
     for fragment in known.values() {
-        scale.fragment(&fragment.name, 0, false)?;
+        estimator.fragment(&fragment.name, 0, false)?;
     }
     Ok(())
 }
@@ -119,7 +104,7 @@ impl Weight {
         self.bytes.add(other.bytes);
     }
 
-    fn check(&self, limits: &Limits, bytes: u64) -> Result<(), Invalid> {
+    fn check(&self, limits: &Limits, bytes: u64) -> Result<(), OperationError> {
         Limit::Depth.check(self.depth, limits.depth as u64)?;
         Limit::Nesting.check(self.nesting, limits.nesting as u64)?;
         Limit::Fields.check(self.fields, limits.fields)?;
@@ -133,35 +118,40 @@ impl Weight {
 /// marks a fragment that is being weighed.
 type Fragments<'a> = HashMap<(&'a str, bool), Option<Weight>>;
 
-struct Scale<'a> {
+/// Weighs the operations and fragments of one document.
+struct CostEstimator<'a> {
+    /// The fragments of the document.
     known: &'a HashMap<&'a Name, &'a Node<FragmentDefinition>>,
     positions: &'a Positions<'a>,
-    variables: &'a Variables,
-    /// The bytes of each variable's value.
-    bytes: HashMap<&'a str, u64>,
-    /// The bytes of the default values of the operation's variables.
-    defaults: HashMap<&'a str, u64>,
+    lengths: ListLengths<'a>,
+    argument_bytes: ArgumentBytes<'a>,
     limits: &'a Limits,
     fragments: Fragments<'a>,
-    definitions: &'a [Node<VariableDefinition>],
 }
 
-impl<'a> Scale<'a> {
-    fn operation(&mut self, operation: &'a OperationDefinition) -> Result<Weight, Invalid> {
+impl<'a> CostEstimator<'a> {
+    fn new(
+        known: &'a HashMap<&'a Name, &'a Node<FragmentDefinition>>,
+        positions: &'a Positions<'a>,
+        variables: &'a Variables,
+        limits: &'a Limits,
+    ) -> Self {
+        let lengths = ListLengths { variables, definitions: &[] };
+        let argument_bytes = ArgumentBytes::new(variables);
+        Self { known, positions, lengths, argument_bytes, limits, fragments: HashMap::new() }
+    }
+
+    fn operation(&mut self, operation: &'a OperationDefinition) -> Result<Weight, OperationError> {
         // The weight of a fragment depends on the defaults of variables, which differ between operations.
         self.fragments.clear();
-        self.definitions = &operation.variables;
-        let defaults = operation
-            .variables
-            .iter()
-            .filter_map(|variable| Some((variable.name.as_str(), self.value_bytes(variable.default_value.as_ref()?))));
-        self.defaults = defaults.collect();
+        self.lengths.definitions = &operation.variables;
+        self.argument_bytes.enter(operation);
         self.selections(&operation.selection_set, 0, false)
     }
 
     /// Returns the weight of a selection set. `level` is the number of enclosing selection sets; it bounds the
     /// recursion.
-    fn selections(&mut self, set: &'a [Selection], level: u64, introspection: bool) -> Result<Weight, Invalid> {
+    fn selections(&mut self, set: &'a [Selection], level: u64, introspection: bool) -> Result<Weight, OperationError> {
         Limit::Nesting.check(level, self.limits.nesting as u64)?;
         let mut weight = Weight::default();
         for selection in set {
@@ -178,17 +168,17 @@ impl<'a> Scale<'a> {
         Ok(weight)
     }
 
-    fn fragment(&mut self, name: &'a Name, level: u64, introspection: bool) -> Result<Weight, Invalid> {
+    fn fragment(&mut self, name: &'a Name, level: u64, introspection: bool) -> Result<Weight, OperationError> {
         let key = (name.as_str(), introspection);
         let Some(fragment) = self.known.get(name) else {
-            let place = self.positions.of(name.location());
-            return Err(Invalid::rule(format!("Fragment \"{name}\" is not defined."), [place]));
+            let position = self.positions.of(name.location());
+            return Err(OperationError::rule(format!("Fragment \"{name}\" is not defined."), [position]));
         };
         match self.fragments.get(&key) {
             Some(Some(weight)) => return Ok(*weight),
             Some(None) => {
-                let place = self.positions.of(fragment.location());
-                return Err(Invalid::rule(format!("Fragment \"{name}\" spreads itself."), [place]));
+                let position = self.positions.of(fragment.location());
+                return Err(OperationError::rule(format!("Fragment \"{name}\" spreads itself."), [position]));
             }
             None => self.fragments.insert(key, None),
         };
@@ -197,7 +187,7 @@ impl<'a> Scale<'a> {
         Ok(weight)
     }
 
-    fn field(&mut self, field: &'a Field, level: u64, introspection: bool) -> Result<Weight, Invalid> {
+    fn field(&mut self, field: &'a Field, level: u64, introspection: bool) -> Result<Weight, OperationError> {
         let name = field.name.as_str();
         let within = introspection || matches!(name, "__schema" | "__type");
         let leaf = field.selection_set.is_empty();
@@ -211,7 +201,7 @@ impl<'a> Scale<'a> {
             depth: inner.depth + 1,
             nesting: inner.nesting,
             cost: Amount::of_field(paged, 1, times.of(inner.cost)),
-            bytes: Amount::of_field(paged, self.argument_bytes(&field.arguments), times.of(inner.bytes)),
+            bytes: Amount::of_field(paged, self.argument_bytes.of(&field.arguments), times.of(inner.bytes)),
         })
     }
 
@@ -221,85 +211,10 @@ impl<'a> Scale<'a> {
             let list = INTROSPECTION_LISTS.contains(&field.name.as_str());
             return Times { paged: 1, plain: if list { INTROSPECTION_LIST_SIZE } else { 1 } };
         }
-        match self.size(field) {
+        match self.lengths.of_field(field) {
             Some(size) if inner.paged == 0 => Times { paged: size, plain: size },
             size => Times { paged: size.unwrap_or(self.limits.default_page), plain: 1 },
         }
-    }
-
-    /// Returns the largest list length in the arguments.
-    fn size(&self, field: &Field) -> Option<u64> {
-        let sizes = field.arguments.iter().filter_map(|argument| match &*argument.value {
-            Value::Object(fields) => {
-                let sizes = fields.iter().filter(|(name, _)| SIZES.contains(&name.as_str()));
-                sizes.filter_map(|(_, value)| self.number(value)).max()
-            }
-            Value::Variable(name) => match self.variable(name)? {
-                Sized::Number(number) => SIZES.contains(&argument.name.as_str()).then_some(number),
-                Sized::Object(size) => Some(size),
-            },
-            value => SIZES.contains(&argument.name.as_str()).then(|| self.number(value))?,
-        });
-        sizes.max()
-    }
-
-    /// Returns a list length, at least 1; `None` for other values, which validation refuses.
-    fn number(&self, value: &Value) -> Option<u64> {
-        match value {
-            Value::Int(number) => Some(number.as_str().parse().unwrap_or(1).max(1)),
-            Value::Float(_) => Some(1),
-            Value::Variable(name) => match self.variable(name)? {
-                Sized::Number(number) => Some(number),
-                Sized::Object(_) => None,
-            },
-            _ => None,
-        }
-    }
-
-    /// Returns the list length in a variable's value: the number itself, or the largest length in an object.
-    fn variable(&self, name: &Name) -> Option<Sized> {
-        match self.variables.get(name.as_str()) {
-            Some(Given::Number(number)) => Some(Sized::Number(number.as_u64().unwrap_or(1).max(1))),
-            Some(Given::Object(fields)) => {
-                let sizes = SIZES.iter().filter_map(|name| fields.get(*name));
-                let sizes = sizes.filter_map(|size| match size {
-                    Given::Number(number) => Some(number.as_u64().unwrap_or(1).max(1)),
-                    _ => None,
-                });
-                sizes.max().map(Sized::Object)
-            }
-            Some(_) => None,
-            None => {
-                let definition = self.definitions.iter().find(|definition| definition.name == *name)?;
-                match &**definition.default_value.as_ref()? {
-                    Value::Object(fields) => {
-                        let sizes = fields.iter().filter(|(name, _)| SIZES.contains(&name.as_str()));
-                        sizes.filter_map(|(_, value)| constant(value)).max().map(Sized::Object)
-                    }
-                    value => constant(value).map(Sized::Number),
-                }
-            }
-        }
-    }
-
-    fn argument_bytes(&self, arguments: &[Node<Argument>]) -> u64 {
-        arguments.iter().map(|argument| self.value_bytes(&argument.value)).sum()
-    }
-
-    fn value_bytes(&self, value: &Value) -> u64 {
-        let within = match value {
-            Value::Variable(name) => {
-                let known = self.bytes.get(name.as_str()).or_else(|| self.defaults.get(name.as_str()));
-                return known.copied().unwrap_or(VALUE_BYTES);
-            }
-            Value::List(items) => items.iter().map(|item| self.value_bytes(item)).sum(),
-            Value::Object(fields) => {
-                fields.iter().map(|(name, value)| name.len() as u64 + self.value_bytes(value)).sum()
-            }
-            Value::String(text) => text.len() as u64,
-            _ => 0,
-        };
-        VALUE_BYTES + within
     }
 }
 
@@ -316,13 +231,6 @@ impl Times {
     }
 }
 
-/// Length of a list according to a variable.
-enum Sized {
-    Number(u64),
-    /// The largest length in an input object.
-    Object(u64),
-}
-
 /// Returns the weight of a spread fragment, from the weight of its selections.
 fn spread(weight: Weight) -> Weight {
     Weight { fields: weight.fields.saturating_add(1), ..nested(weight) }
@@ -333,26 +241,6 @@ fn nested(weight: Weight) -> Weight {
     Weight { nesting: weight.nesting + 1, ..weight }
 }
 
-/// Returns the list length in a default value.
-fn constant(value: &Value) -> Option<u64> {
-    match value {
-        Value::Int(number) => Some(number.as_str().parse().unwrap_or(1).max(1)),
-        Value::Float(_) => Some(1),
-        _ => None,
-    }
-}
-
-/// Returns the approximate memory of a variable's value in bytes.
-pub(super) fn given_bytes(value: &Given) -> u64 {
-    let within = match value {
-        Given::List(items) => items.iter().map(given_bytes).sum(),
-        Given::Object(fields) => fields.iter().map(|(name, value)| name.len() as u64 + given_bytes(value)).sum(),
-        Given::String(text) => text.len() as u64,
-        _ => 0,
-    };
-    VALUE_BYTES + within
-}
-
 #[cfg(test)]
 mod tests {
     use std::fmt::Write;
@@ -360,35 +248,26 @@ mod tests {
     use apollo_compiler::parser::Parser;
     use serde_json::json;
 
+    use super::super::argument_bytes::VALUE_BYTES;
     use super::*;
 
     fn parse(document: &str) -> Document {
         Parser::new().parse_ast(document, "").unwrap()
     }
 
-    fn weigh(document: &str, variables: serde_json::Value) -> Result<Weight, Invalid> {
+    fn weigh(document: &str, variables: serde_json::Value) -> Result<Weight, OperationError> {
         let (positions, document) = (Positions::new(document), parse(document));
         let limits = Limits { nesting: 60, ..Limits::default() };
         let variables = Variables::from_json(variables);
-        let bytes = variables.iter().map(|(name, value)| (name.as_str(), given_bytes(value))).collect();
         let definitions = document.definitions.iter();
         let known = definitions.clone().filter_map(|definition| definition.as_fragment_definition());
         let known = known.map(|fragment| (&fragment.name, fragment)).collect();
-        let mut scale = Scale {
-            known: &known,
-            positions: &positions,
-            variables: &variables,
-            bytes,
-            defaults: HashMap::new(),
-            limits: &limits,
-            fragments: HashMap::new(),
-            definitions: &[],
-        };
+        let mut estimator = CostEstimator::new(&known, &positions, &variables, &limits);
         let operation = { definitions }.find_map(|definition| definition.as_operation_definition()).unwrap();
-        scale.operation(operation)
+        estimator.operation(operation)
     }
 
-    fn refusal(document: &str, variables: serde_json::Value) -> Invalid {
+    fn refusal(document: &str, variables: serde_json::Value) -> OperationError {
         let variables = Variables::from_json(variables);
         check(&parse(document), &Positions::new(document), &variables, &Limits::default()).unwrap_err()
     }
@@ -439,7 +318,7 @@ mod tests {
     #[test]
     fn undefined_fragment_is_refused_with_its_position() {
         let refused = refusal("{\n ...a } fragment a on Q { b ...missing }", json!({}));
-        let Invalid::Invalid(rules) = refused else { panic!("{refused}") };
+        let OperationError::RuleViolations(rules) = refused else { panic!("{refused}") };
         assert_eq!(rules[0].message, "Fragment \"missing\" is not defined.");
         assert_eq!((rules[0].positions[0].line, rules[0].positions[0].column), (2, 32));
     }

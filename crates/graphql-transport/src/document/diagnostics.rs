@@ -4,10 +4,10 @@ use apollo_compiler::ast::Document;
 use apollo_compiler::diagnostic::ToCliReport;
 use apollo_compiler::validation::DiagnosticList;
 
-use super::places;
+use super::argument_path;
 use super::positions::Positions;
-use crate::invalid::{Broken, Invalid};
 use crate::limits::Limits;
+use crate::operation_error::{OperationError, RuleViolation};
 
 /// Rules that this server checks itself, because the library is stricter than the specification.
 ///
@@ -16,32 +16,32 @@ use crate::limits::Limits;
 const OWN_RULES: [&str; 1] = ["SubscriptionUsesMultipleFields"];
 
 /// Returns the error for a document that is not GraphQL.
-pub(super) fn unparsable(errors: &DiagnosticList, positions: &Positions<'_>) -> Invalid {
+pub(super) fn unparsable(errors: &DiagnosticList, positions: &Positions<'_>) -> OperationError {
     // The first error usually causes the errors after it.
     let first = errors.iter().next();
     let message = first.as_ref().map(|error| error.error.to_string()).unwrap_or_default();
-    let place = first.and_then(|error| error.error.location()).map(|span| positions.at(span.offset()));
-    Invalid::Unparsable { message, positions: place.into_iter().collect() }
+    let position = first.and_then(|error| error.error.location()).map(|span| positions.at(span.offset()));
+    OperationError::Unparsable { message, positions: position.into_iter().collect() }
 }
 
 /// Returns an error with the violated rules of validation, if any.
 ///
 /// The message about a value names its argument.
-pub(super) fn broken(
+pub(super) fn rule_violations(
     errors: &DiagnosticList,
     syntax: &Document,
     positions: &Positions<'_>,
     limits: &Limits,
-) -> Result<(), Invalid> {
+) -> Result<(), OperationError> {
     let own = |name: Option<&str>| name.is_some_and(|name| OWN_RULES.contains(&name));
     let rules = errors.iter().filter(|error| !own(error.error.unstable_error_name()));
     let rules = rules.take(limits.errors).map(|error| {
         let message = error.error.unstable_compat_message().unwrap_or_else(|| error.error.to_string());
-        let place = error.error.location().map(|span| span.offset());
-        let argument = place.and_then(|offset| places::argument(syntax, offset));
+        let offset = error.error.location().map(|span| span.offset());
+        let argument = offset.and_then(|offset| argument_path::at(syntax, offset));
         let message = argument.map(|path| format!("Argument \"{path}\": {message}")).unwrap_or(message);
-        Broken { message, positions: place.map(|offset| positions.at(offset)).into_iter().collect() }
+        RuleViolation { message, positions: offset.map(|offset| positions.at(offset)).into_iter().collect() }
     });
     let rules: Vec<_> = rules.collect();
-    if rules.is_empty() { Ok(()) } else { Err(Invalid::Invalid(rules)) }
+    if rules.is_empty() { Ok(()) } else { Err(OperationError::RuleViolations(rules)) }
 }

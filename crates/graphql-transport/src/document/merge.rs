@@ -17,8 +17,8 @@ use async_graphql_value::Value as Literal;
 
 use super::shape::{Member, Shape};
 use super::types::{self, TypeSystem};
-use super::values::{self, Place, Values};
-use crate::invalid::{Invalid, Limit};
+use super::values::{self, InputLocation, Values};
+use crate::operation_error::{Limit, OperationError};
 
 /// Merges selection sets of one operation.
 pub(super) struct Merge<'a> {
@@ -44,7 +44,7 @@ impl<'a> Merge<'a> {
     /// Merges the selection sets of objects of type `parent`, which may be an interface or a union.
     ///
     /// Recursive to the depth of the fields.
-    pub(super) fn sets(&mut self, parent: &Name, sets: &[&'a SelectionSet]) -> Result<Merged, Invalid> {
+    pub(super) fn sets(&mut self, parent: &Name, sets: &[&'a SelectionSet]) -> Result<Merged, OperationError> {
         let types = self.types;
         if let Some(groups) = self.collect(parent, sets)? {
             return self.fields(groups);
@@ -52,24 +52,27 @@ impl<'a> Merge<'a> {
         let (mut items, mut shapes) = (Vec::new(), Vec::new());
         for object in types.possible(parent).unwrap_or_default() {
             let Some(groups) = self.collect(object, sets)? else { continue };
-            let place = groups.first().and_then(|(_, fields)| fields.first()).map(|field| self.position(field));
+            let position = groups.first().and_then(|(_, fields)| fields.first()).map(|field| self.position(field));
             let (set, shape) = self.fields(groups)?;
             shapes.push(shape);
-            let Some(place) = place else { continue };
-            let condition = executor::TypeCondition { on: Positioned::new(Key::new(object), place) };
+            let Some(position) = position else { continue };
+            let condition = executor::TypeCondition { on: Positioned::new(Key::new(object), position) };
             let inline = executor::InlineFragment {
-                type_condition: Some(Positioned::new(condition, place)),
+                type_condition: Some(Positioned::new(condition, position)),
                 directives: Vec::new(),
-                selection_set: Positioned::new(set, place),
+                selection_set: Positioned::new(set, position),
             };
-            items.push(Positioned::new(executor::Selection::InlineFragment(Positioned::new(inline, place)), place));
+            items.push(Positioned::new(
+                executor::Selection::InlineFragment(Positioned::new(inline, position)),
+                position,
+            ));
         }
         Ok((executor::SelectionSet { items }, Shape::any_of(shapes)))
     }
 
     /// Collects the fields of an object. Returns `None` if `object` is an interface or union whose fields depend on the
     /// object type.
-    fn collect(&mut self, object: &Name, sets: &[&'a SelectionSet]) -> Result<Option<Groups<'a>>, Invalid> {
+    fn collect(&mut self, object: &Name, sets: &[&'a SelectionSet]) -> Result<Option<Groups<'a>>, OperationError> {
         let (mut groups, mut seen) = (Groups::default(), HashSet::new());
         for set in sets {
             if !self.collect_set(object, set, &mut groups, &mut seen)? {
@@ -85,7 +88,7 @@ impl<'a> Merge<'a> {
         set: &'a SelectionSet,
         groups: &mut Groups<'a>,
         seen: &mut HashSet<&'a Name>,
-    ) -> Result<bool, Invalid> {
+    ) -> Result<bool, OperationError> {
         for selection in &set.selections {
             self.visit()?;
             if !self.is_included(selection)? {
@@ -115,7 +118,7 @@ impl<'a> Merge<'a> {
     }
 
     /// Returns whether the directives `@skip` and `@include` include a selection.
-    fn is_included(&self, selection: &Selection) -> Result<bool, Invalid> {
+    fn is_included(&self, selection: &Selection) -> Result<bool, OperationError> {
         for directive in selection.directives() {
             let excluded_by = match directive.name.as_str() {
                 "skip" => true,
@@ -129,7 +132,7 @@ impl<'a> Merge<'a> {
         Ok(true)
     }
 
-    fn condition(&self, directive: &Node<Directive>) -> Result<bool, Invalid> {
+    fn condition(&self, directive: &Node<Directive>) -> Result<bool, OperationError> {
         let written = directive.specified_argument_by_name("if");
         let value = written.and_then(|written| match &**written {
             ast::Value::Boolean(value) => Some(*value),
@@ -141,11 +144,11 @@ impl<'a> Merge<'a> {
         });
         value.ok_or_else(|| {
             let message = format!("Directive \"@{}\" needs true or false.", directive.name);
-            Invalid::rule(message, [self.values.positions.of(directive.location())])
+            OperationError::rule(message, [self.values.positions.of(directive.location())])
         })
     }
 
-    fn fields(&mut self, groups: Groups<'a>) -> Result<Merged, Invalid> {
+    fn fields(&mut self, groups: Groups<'a>) -> Result<Merged, OperationError> {
         let (mut items, mut members) = (Vec::with_capacity(groups.len()), Vec::with_capacity(groups.len()));
         for (key, fields) in groups {
             let Some((first, others)) = fields.split_first() else { continue };
@@ -153,7 +156,7 @@ impl<'a> Merge<'a> {
                 self.compare(first, other)?;
             }
             let positions: Vec<Pos> = fields.iter().map(|field| self.position(field)).collect();
-            let place = positions[0];
+            let position = positions[0];
             let sets = fields.iter().map(|field| &field.selection_set).filter(|set| !set.selections.is_empty());
             let sets: Vec<_> = sets.collect();
             let (selection_set, shape) = if sets.is_empty() {
@@ -167,18 +170,18 @@ impl<'a> Merge<'a> {
                 name: name(&first.name),
                 arguments: self.arguments(first)?,
                 directives: Vec::new(),
-                selection_set: Positioned::new(selection_set, place),
+                selection_set: Positioned::new(selection_set, position),
             };
-            items.push(Positioned::new(executor::Selection::Field(Positioned::new(field, place)), place));
+            items.push(Positioned::new(executor::Selection::Field(Positioned::new(field, position)), position));
             let nullable = types::levels(&first.definition.ty);
-            members.push(Member { key: Key::new(key), positions, certain: true, nullable, shape });
+            members.push(Member { key: Key::new(key), positions, selected_on_all_types: true, nullable, shape });
         }
         Ok((executor::SelectionSet { items }, Shape::new(members)))
     }
 
     /// Refuses fields of one object that have equal response keys but differ. Validation finds most of these conflicts,
     /// but not lists of different lengths in arguments.
-    fn compare(&self, first: &Node<Field>, other: &Node<Field>) -> Result<(), Invalid> {
+    fn compare(&self, first: &Node<Field>, other: &Node<Field>) -> Result<(), OperationError> {
         let named = |argument: &Node<Argument>| {
             let known = other.arguments.iter().find(|known| known.name == argument.name);
             known.is_some_and(|known| values::same(&known.value, &argument.value))
@@ -191,19 +194,19 @@ impl<'a> Merge<'a> {
         }
         let key = first.response_key();
         let message = format!("Fields \"{key}\" conflict because they differ; use different aliases to fetch both.");
-        Err(Invalid::rule(message, [self.position(first), self.position(other)]))
+        Err(OperationError::rule(message, [self.position(first), self.position(other)]))
     }
 
-    fn arguments(&self, field: &Field) -> Result<Arguments, Invalid> {
+    fn arguments(&self, field: &Field) -> Result<Arguments, OperationError> {
         let mut arguments = Vec::with_capacity(field.arguments.len());
         for argument in &field.arguments {
             let definition = field.definition.argument_by_name(&argument.name);
-            let place = Place {
+            let location = InputLocation {
                 expected: definition.map(|definition| &*definition.ty),
                 has_default: definition.is_some_and(|definition| definition.default_value.is_some()),
             };
             let positions = self.values.positions;
-            if let Some(value) = self.values.value(&argument.value, place)? {
+            if let Some(value) = self.values.value(&argument.value, location)? {
                 let name = Positioned::new(Key::new(&argument.name), positions.of(argument.name.location()));
                 arguments.push((name, Positioned::new(value, positions.of(argument.value.location()))));
             }
@@ -215,9 +218,9 @@ impl<'a> Merge<'a> {
         self.values.positions.of(field.location())
     }
 
-    fn visit(&mut self) -> Result<(), Invalid> {
+    fn visit(&mut self) -> Result<(), OperationError> {
         let left = self.left.checked_sub(1);
-        self.left = left.ok_or(Invalid::TooMuch {
+        self.left = left.ok_or(OperationError::LimitExceeded {
             limit: Limit::Comparisons,
             allowed: self.allowed,
             actual: self.allowed + 1,

@@ -8,20 +8,22 @@
 //!
 //! 1. `lexer` counts tokens and brackets, without allocating memory.
 //! 2. `apollo-compiler` parses the text.
-//! 3. `bounds` counts operations, variables, arguments and directives; `cost` estimates the cost of fields with
-//!    fragments spread.
+//! 3. `bounds` counts operations, variables, arguments and directives; `cost` estimates the cost of fields and
+//!    the bytes of their arguments, with fragments spread.
 //! 4. The fields get their types from the schema; `comparisons` bounds the search for fields that can't be merged.
 //! 5. `apollo-compiler` validates the document.
 //!    The result of these steps is stored (`prepared`), so a document that is sent again starts here.
 //! 6. `variables` checks the values of the variables; `merge` builds the operation for the executor, whose own
 //!    validation is not needed.
 
+mod argument_bytes;
+mod argument_path;
 mod bounds;
 mod comparisons;
 mod cost;
 mod diagnostics;
+mod list_length;
 mod merge;
-mod places;
 mod positions;
 mod prepared;
 mod shape;
@@ -40,9 +42,9 @@ use async_graphql::parser::types as executor;
 use async_graphql::parser::types::OperationType;
 use async_graphql::{Name, Positioned, Variables};
 
-use super::invalid::{Invalid, Limit};
 use super::lexer;
 use super::limits::Limits;
+use super::operation_error::{Limit, OperationError};
 use merge::Merge;
 use positions::Positions;
 use prepared::Prepared;
@@ -81,7 +83,7 @@ pub(super) fn check(
     given: Variables,
     types: &TypeSystem,
     limits: &Limits,
-) -> Result<Checked, Invalid> {
+) -> Result<Checked, OperationError> {
     let positions = Positions::new(selected.query);
     let prepared = prepare(selected.query, &given, types, &positions, limits)?;
     let document = &prepared.document;
@@ -102,18 +104,18 @@ pub(super) fn check(
         Kind::Mutation => OperationType::Mutation,
         Kind::Subscription => OperationType::Subscription,
     };
-    let place = positions.of(operation.location());
+    let position = positions.of(operation.location());
     if kind == OperationType::Subscription && set.items.len() != 1 {
-        return Err(Invalid::rule("A subscription needs exactly one root field.", [place]));
+        return Err(OperationError::rule("A subscription needs exactly one root field.", [position]));
     }
     let introspects = set.items.iter().any(|item| is_introspection(&item.node));
     let definition = executor::OperationDefinition {
         ty: kind,
         variable_definitions: definitions(&operation.variables, &variables, &positions),
         directives: Vec::new(),
-        selection_set: Positioned::new(set, place),
+        selection_set: Positioned::new(set, position),
     };
-    let document = document_of(operation, Positioned::new(definition, place));
+    let document = document_of(operation, Positioned::new(definition, position));
     Ok(Checked { kind, document, variables, shape, introspects })
 }
 
@@ -124,7 +126,7 @@ fn prepare(
     types: &TypeSystem,
     positions: &Positions<'_>,
     limits: &Limits,
-) -> Result<Arc<Prepared>, Invalid> {
+) -> Result<Arc<Prepared>, OperationError> {
     if let Some(prepared) = types.recent().get(text, limits) {
         cost::check(&prepared.syntax, positions, given, limits)?;
         return Ok(prepared);
@@ -145,7 +147,7 @@ fn is_introspection(item: &executor::Selection) -> bool {
 }
 
 /// Validates the text of a document with all its operations. Values of variables are not checked.
-pub(super) fn validate_text(text: &str, types: &TypeSystem, limits: &Limits) -> Result<(), Invalid> {
+pub(super) fn validate_text(text: &str, types: &TypeSystem, limits: &Limits) -> Result<(), OperationError> {
     lexer::check(text, limits)?;
     let positions = Positions::new(text);
     let syntax = parse(text, &positions, limits)?;
@@ -154,7 +156,7 @@ pub(super) fn validate_text(text: &str, types: &TypeSystem, limits: &Limits) -> 
     validate(&syntax, types, &positions, limits).map(drop)
 }
 
-fn parse(text: &str, positions: &Positions<'_>, limits: &Limits) -> Result<ast::Document, Invalid> {
+fn parse(text: &str, positions: &Positions<'_>, limits: &Limits) -> Result<ast::Document, OperationError> {
     // The parser also counts spaces, commas and comments as tokens.
     let tokens = limits.tokens.saturating_mul(3).saturating_add(8);
     let mut parser = Parser::new().recursion_limit(PARSER_RECURSION).token_limit(tokens);
@@ -174,11 +176,11 @@ fn validate(
     types: &TypeSystem,
     positions: &Positions<'_>,
     limits: &Limits,
-) -> Result<Valid<ExecutableDocument>, Invalid> {
+) -> Result<Valid<ExecutableDocument>, OperationError> {
     let document = match syntax.to_executable(types.schema()) {
         Ok(document) => document,
         Err(invalid) => {
-            diagnostics::broken(&invalid.errors, syntax, positions, limits)?;
+            diagnostics::rule_violations(&invalid.errors, syntax, positions, limits)?;
             invalid.partial
         }
     };
@@ -186,18 +188,18 @@ fn validate(
     match document.validate(types.schema()) {
         Ok(document) => Ok(document),
         Err(invalid) => {
-            diagnostics::broken(&invalid.errors, syntax, positions, limits)?;
+            diagnostics::rule_violations(&invalid.errors, syntax, positions, limits)?;
             Ok(Valid::assume_valid(invalid.partial))
         }
     }
 }
 
 /// Returns the operation to run (GraphQL specification, section 6.1, `GetOperation`).
-fn select<'a>(document: &'a ExecutableDocument, name: Option<&str>) -> Result<&'a Node<Operation>, Invalid> {
+fn select<'a>(document: &'a ExecutableDocument, name: Option<&str>) -> Result<&'a Node<Operation>, OperationError> {
     document.operations.get(name).map_err(|_| match name {
-        Some(name) => Invalid::rule(format!("The document has no operation named \"{name}\"."), []),
-        None if document.operations.is_empty() => Invalid::rule("The document has no operation.", []),
-        None => Invalid::rule("The document has several operations; name one of them in operationName.", []),
+        Some(name) => OperationError::rule(format!("The document has no operation named \"{name}\"."), []),
+        None if document.operations.is_empty() => OperationError::rule("The document has no operation.", []),
+        None => OperationError::rule("The document has several operations; name one of them in operationName.", []),
     })
 }
 
@@ -209,14 +211,14 @@ fn definitions(
 ) -> Vec<Positioned<executor::VariableDefinition>> {
     let present = definitions.iter().filter(|definition| variables.contains_key(definition.name.as_str()));
     let definition = |definition: &Node<ast::VariableDefinition>| {
-        let place = positions.of(definition.location());
+        let position = positions.of(definition.location());
         let definition = executor::VariableDefinition {
-            name: Positioned::new(Name::new(&definition.name), place),
-            var_type: Positioned::new(type_of(&definition.ty), place),
+            name: Positioned::new(Name::new(&definition.name), position),
+            var_type: Positioned::new(type_of(&definition.ty), position),
             directives: Vec::new(),
             default_value: None,
         };
-        Positioned::new(definition, place)
+        Positioned::new(definition, position)
     };
     present.map(definition).collect()
 }

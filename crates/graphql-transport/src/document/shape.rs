@@ -26,7 +26,7 @@ pub(super) struct Member {
     /// Positions at which the document selects the field.
     pub(super) positions: Vec<Pos>,
     /// Whether the field is selected on objects of every possible type.
-    pub(super) certain: bool,
+    pub(super) selected_on_all_types: bool,
     /// Nullability of the field, then of each level of its lists. A level beyond the end is nullable.
     pub(super) nullable: Vec<bool>,
     pub(super) shape: Shape,
@@ -45,30 +45,30 @@ impl Shape {
 
     fn or(mut self, other: Self) -> Self {
         let mut common = vec![false; self.members.len()];
-        let places = self.members.iter().enumerate().map(|(index, member)| (member.key.clone(), index));
-        let places: HashMap<Name, usize> = places.collect();
+        let indices = self.members.iter().enumerate().map(|(index, member)| (member.key.clone(), index));
+        let indices: HashMap<Name, usize> = indices.collect();
         for mut member in other.members {
-            if let Some(&index) = places.get(&member.key) {
+            if let Some(&index) = indices.get(&member.key) {
                 let known = &mut self.members[index];
                 known.positions.append(&mut member.positions);
-                known.certain &= member.certain;
+                known.selected_on_all_types &= member.selected_on_all_types;
                 known.shape = std::mem::take(&mut known.shape).or(member.shape);
                 common[index] = true;
             } else {
-                self.members.push(Member { certain: false, ..member });
+                self.members.push(Member { selected_on_all_types: false, ..member });
                 common.push(true);
             }
         }
         for (member, common) in self.members.iter_mut().zip(common) {
-            member.certain &= common;
+            member.selected_on_all_types &= common;
         }
         self
     }
 
     /// Gives a response this shape, and sets the code of errors of argument values.
-    pub(crate) fn restore(&self, response: &mut Response) {
+    pub(crate) fn apply(&self, response: &mut Response) {
         for error in &mut response.errors {
-            if self.blames_an_argument(error) {
+            if self.is_argument_error(error) {
                 set_code(error, "GRAPHQL_VALIDATION_FAILED");
             }
             self.fill(&mut response.data, &error.path);
@@ -85,15 +85,15 @@ impl Shape {
 
     /// Returns whether an error without a code is about an argument's value, found just before the field ran. Such an
     /// error is not located at its field, as a resolver's own error is.
-    fn blames_an_argument(&self, error: &ServerError) -> bool {
+    fn is_argument_error(&self, error: &ServerError) -> bool {
         let mut keys = error.path.iter().filter_map(|segment| match segment {
             PathSegment::Field(key) => Some(key.as_str()),
             PathSegment::Index(_) => None,
         });
         let first = keys.next().and_then(|key| self.member(key));
         let member = keys.try_fold(first, |member, key| Some(member?.shape.member(key)));
-        let place = error.locations.first();
-        let elsewhere = |member: &Member| place.is_some_and(|place| !member.positions.contains(place));
+        let position = error.locations.first();
+        let elsewhere = |member: &Member| position.is_some_and(|position| !member.positions.contains(position));
         code(error).is_none() && error.source.is_none() && member.flatten().is_some_and(elsewhere)
     }
 
@@ -127,7 +127,7 @@ impl Shape {
             return true;
         };
         self.members.iter().all(|member| {
-            if member.certain && !fields.contains_key(&member.key) {
+            if member.selected_on_all_types && !fields.contains_key(&member.key) {
                 fields.insert(member.key.clone(), Value::Null);
             }
             fields.get_mut(&member.key).is_none_or(|value| member.complete(value, 0))
@@ -140,8 +140,8 @@ impl Shape {
             Value::List(items) => items.iter_mut().for_each(|item| self.order(item)),
             Value::Object(fields) if !self.members.is_empty() => {
                 if !self.is_ordered(fields.keys()) {
-                    let place = |key: &Name| self.members.iter().position(|member| member.key == *key);
-                    fields.sort_by_cached_key(|key, _| place(key).unwrap_or(usize::MAX));
+                    let position = |key: &Name| self.members.iter().position(|member| member.key == *key);
+                    fields.sort_by_cached_key(|key, _| position(key).unwrap_or(usize::MAX));
                 }
                 let mut members = self.members.iter();
                 for (key, value) in fields.iter_mut() {
@@ -200,15 +200,15 @@ mod tests {
         checked.unwrap().shape
     }
 
-    fn restore(query: &str, data: Json, paths: &[Json]) -> Json {
-        restore_with(query, json!({}), data, paths)
+    fn apply(query: &str, data: Json, paths: &[Json]) -> Json {
+        apply_with(query, json!({}), data, paths)
     }
 
-    fn restore_with(query: &str, variables: Json, data: Json, paths: &[Json]) -> Json {
+    fn apply_with(query: &str, variables: Json, data: Json, paths: &[Json]) -> Json {
         let shape = shape(query, variables);
         let mut response = Response::new(Value::from_json(data).unwrap());
         response.errors = paths.iter().map(failed).collect();
-        shape.restore(&mut response);
+        shape.apply(&mut response);
         response.data.into_json().unwrap()
     }
 
@@ -219,9 +219,9 @@ mod tests {
     #[test]
     fn failed_nullable_field_is_null() {
         let query = "{ maybe { name note } }";
-        let data = restore(query, json!({ "maybe": { "name": "a" } }), &[json!(["maybe", "note"])]);
+        let data = apply(query, json!({ "maybe": { "name": "a" } }), &[json!(["maybe", "note"])]);
         assert_eq!(data, json!({ "maybe": { "name": "a", "note": null } }));
-        assert_eq!(restore("{ maybe { name } }", json!(null), &[json!(["maybe"])]), json!({ "maybe": null }));
+        assert_eq!(apply("{ maybe { name } }", json!(null), &[json!(["maybe"])]), json!({ "maybe": null }));
     }
 
     #[test]
@@ -229,24 +229,24 @@ mod tests {
         let path = json!(["maybe", "self", "self", "name"]);
         let query = "{ maybe { note self { note self { note name } } } }";
         let data = json!({ "maybe": { "note": "a", "self": { "note": "b", "self": { "note": "c" } } } });
-        assert_eq!(restore(query, data, &[path]), json!({ "maybe": null }));
-        assert_eq!(restore("{ sure { name } }", json!({ "sure": null }), &[json!(["sure", "name"])]), json!(null));
+        assert_eq!(apply(query, data, &[path]), json!({ "maybe": null }));
+        assert_eq!(apply("{ sure { name } }", json!({ "sure": null }), &[json!(["sure", "name"])]), json!(null));
     }
 
     #[test]
     fn object_with_only_failed_nullable_fields_is_not_null() {
-        let data = restore("{ sure { note } }", json!({ "sure": null }), &[json!(["sure", "note"])]);
+        let data = apply("{ sure { note } }", json!({ "sure": null }), &[json!(["sure", "note"])]);
         assert_eq!(data, json!({ "sure": { "note": null } }));
         let both = [json!(["sure", "note"]), json!(["sure", "name"])];
-        assert_eq!(restore("{ sure { note name } }", json!({ "sure": null }), &both), json!(null));
+        assert_eq!(apply("{ sure { note name } }", json!({ "sure": null }), &both), json!(null));
     }
 
     #[test]
     fn only_nullable_list_elements_are_null() {
         let things = |key: &str| json!({ key: [{ "name": "a" }, null, { "name": "c" }] });
-        let loose = restore("{ loose { name } }", things("loose"), &[json!(["loose", 1, "name"])]);
+        let loose = apply("{ loose { name } }", things("loose"), &[json!(["loose", 1, "name"])]);
         assert_eq!(loose, things("loose"));
-        assert_eq!(restore("{ list { name } }", things("list"), &[json!(["list", 1, "name"])]), json!(null));
+        assert_eq!(apply("{ list { name } }", things("list"), &[json!(["list", 1, "name"])]), json!(null));
     }
 
     #[test]
@@ -254,9 +254,9 @@ mod tests {
         let query =
             "{ any { ... on Thing { a: self { name } } ...other } } fragment other on Other { a: thing { note } }";
         let data = json!({ "any": { "a": { "note": "x" } } });
-        assert_eq!(restore(query, data.clone(), &[json!([])]), data);
+        assert_eq!(apply(query, data.clone(), &[json!([])]), data);
         assert_eq!(
-            restore(query, json!({ "any": {} }), &[json!(["any", "a", "note"])]),
+            apply(query, json!({ "any": {} }), &[json!(["any", "a", "note"])]),
             json!({ "any": { "a": { "note": null } } })
         );
     }
@@ -264,26 +264,26 @@ mod tests {
     #[test]
     fn field_omitted_by_an_error_without_path_is_restored() {
         let data = || json!({ "maybe": { "a": "x" }, "sure": { "a": "x" } });
-        let restored = restore("{ maybe { a: name note } sure { a: name note } }", data(), &[json!([])]);
-        assert_eq!(restored, json!({ "maybe": { "a": "x", "note": null }, "sure": { "a": "x", "note": null } }));
-        let restored = restore("{ maybe { a: name name } sure { a: name } }", data(), &[json!([])]);
-        assert_eq!(restored, json!({ "maybe": null, "sure": { "a": "x" } }));
+        let applied = apply("{ maybe { a: name note } sure { a: name note } }", data(), &[json!([])]);
+        assert_eq!(applied, json!({ "maybe": { "a": "x", "note": null }, "sure": { "a": "x", "note": null } }));
+        let applied = apply("{ maybe { a: name name } sure { a: name } }", data(), &[json!([])]);
+        assert_eq!(applied, json!({ "maybe": null, "sure": { "a": "x" } }));
         // Fields that are skipped, or that the type does not have, stay absent.
         let query = "query ($b: Boolean!) { sure { a: name name @skip(if: $b) } any { ... on Other { name } } }";
         let data = json!({ "sure": { "a": "x" }, "any": {} });
-        assert_eq!(restore_with(query, json!({ "b": true }), data.clone(), &[json!([])]), data);
+        assert_eq!(apply_with(query, json!({ "b": true }), data.clone(), &[json!([])]), data);
     }
 
     #[test]
     fn keys_have_the_order_of_the_document() {
         let query = "{ list { b: name ...f a: name } } fragment f on Thing { self { y: name x: name } }";
         let thing = r#"{"a":"1","self":{"x":"2","y":"3"},"b":"4"}"#;
-        let data = restore(query, serde_json::from_str(&format!(r#"{{"list":[{thing},{thing}]}}"#)).unwrap(), &[]);
+        let data = apply(query, serde_json::from_str(&format!(r#"{{"list":[{thing},{thing}]}}"#)).unwrap(), &[]);
         assert_eq!(data, serde_json::from_str::<Json>(&format!(r#"{{"list":[{thing},{thing}]}}"#)).unwrap());
         let value = Value::from_json(data).unwrap();
         let expected = r#"{b: "4",self: {y: "3",x: "2"},a: "1"}"#;
         let mut response = Response::new(value);
-        shape(query, json!({})).restore(&mut response);
+        shape(query, json!({})).apply(&mut response);
         assert_eq!(response.data.to_string().replace(", ", ","), format!("{{list: [{expected},{expected}]}}"));
     }
 }

@@ -11,9 +11,9 @@ use apollo_compiler::{Node, Schema};
 use async_graphql::{Name, Value, Variables};
 use async_graphql_value::Value as Literal;
 
-use super::places;
+use super::argument_path;
 use super::positions::Positions;
-use crate::invalid::Invalid;
+use crate::operation_error::OperationError;
 use plain_json as json;
 
 /// The values of one operation's arguments.
@@ -31,7 +31,11 @@ impl Values<'_> {
     /// then counts as absent (GraphQL specification, section 6.4.1).
     ///
     /// Recursive. The depth is bounded because the lexer limits the depth of brackets.
-    pub(super) fn value(&self, written: &Node<Written>, place: Place<'_>) -> Result<Option<Literal>, Invalid> {
+    pub(super) fn value(
+        &self,
+        written: &Node<Written>,
+        location: InputLocation<'_>,
+    ) -> Result<Option<Literal>, OperationError> {
         Ok(Some(match &**written {
             Written::Null => Literal::Null,
             Written::Enum(name) => Literal::Enum(Name::new(name)),
@@ -39,14 +43,14 @@ impl Values<'_> {
             Written::Boolean(value) => Literal::Boolean(*value),
             Written::Int(number) => Literal::Number(self.number(written, number.as_str())?),
             Written::Float(number) => Literal::Number(self.number(written, number.as_str())?),
-            Written::Variable(name) => return self.variable(written, name, place),
+            Written::Variable(name) => return self.variable(written, name, location),
             Written::List(items) => {
-                let list = place.expected.filter(|expected| expected.is_list());
-                let item = Place { expected: list.map(Type::item_type), has_default: false };
+                let list = location.expected.filter(|expected| expected.is_list());
+                let item = InputLocation { expected: list.map(Type::item_type), has_default: false };
                 let items = items.iter().map(|value| Ok(self.value(value, item)?.unwrap_or(Literal::Null)));
-                Literal::List(items.collect::<Result<_, Invalid>>()?)
+                Literal::List(items.collect::<Result<_, OperationError>>()?)
             }
-            Written::Object(fields) => self.object(written, fields, place)?,
+            Written::Object(fields) => self.object(written, fields, location)?,
         }))
     }
 
@@ -54,12 +58,13 @@ impl Values<'_> {
         &self,
         written: &Node<Written>,
         fields: &[(apollo_compiler::Name, Node<Written>)],
-        place: Place<'_>,
-    ) -> Result<Literal, Invalid> {
-        let definition = place.expected.and_then(|expected| match self.schema.types.get(expected.inner_named_type()) {
-            Some(ExtendedType::InputObject(definition)) => Some(definition),
-            _ => None,
-        });
+        location: InputLocation<'_>,
+    ) -> Result<Literal, OperationError> {
+        let definition =
+            location.expected.and_then(|expected| match self.schema.types.get(expected.inner_named_type()) {
+                Some(ExtendedType::InputObject(definition)) => Some(definition),
+                _ => None,
+            });
         let mut seen = HashSet::new();
         let mut object = Vec::with_capacity(fields.len());
         for (key, value) in fields {
@@ -67,11 +72,11 @@ impl Values<'_> {
                 return Err(self.refuse(value, format!("Input field \"{key}\" is given more than once.")));
             }
             let field = definition.and_then(|definition| definition.fields.get(key));
-            let place = Place {
+            let location = InputLocation {
                 expected: field.map(|field| &*field.ty),
                 has_default: field.is_some_and(|field| field.default_value.is_some()),
             };
-            if let Some(value) = self.value(value, place)? {
+            if let Some(value) = self.value(value, location)? {
                 object.push((Name::new(key), value));
             }
         }
@@ -93,14 +98,14 @@ impl Values<'_> {
         &self,
         written: &Node<Written>,
         name: &apollo_compiler::Name,
-        place: Place<'_>,
-    ) -> Result<Option<Literal>, Invalid> {
+        location: InputLocation<'_>,
+    ) -> Result<Option<Literal>, OperationError> {
         let definition = self.definitions.iter().find(|definition| definition.name == *name);
         let Some(definition) = definition else {
             return Err(self.refuse(written, format!("Variable \"${name}\" is not defined.")));
         };
-        if let Some(expected) = place.expected {
-            if !Self::is_allowed(definition, expected, place.has_default) {
+        if let Some(expected) = location.expected {
+            if !Self::is_allowed(definition, expected, location.has_default) {
                 let message = format!("Variable \"${name}\" of type \"{}\" is used as \"{expected}\".", definition.ty);
                 return Err(self.refuse(written, message));
             }
@@ -121,22 +126,22 @@ impl Values<'_> {
         own.is_assignable_to(expected)
     }
 
-    fn number(&self, written: &Node<Written>, text: &str) -> Result<serde_json::Number, Invalid> {
+    fn number(&self, written: &Node<Written>, text: &str) -> Result<serde_json::Number, OperationError> {
         number(text).ok_or_else(|| {
             self.refuse(written, "A 64-bit float can't represent the number; send it as a string.".to_owned())
         })
     }
 
-    fn refuse(&self, written: &Node<Written>, message: String) -> Invalid {
-        let argument = written.location().and_then(|span| places::argument(self.syntax, span.offset()));
+    fn refuse(&self, written: &Node<Written>, message: String) -> OperationError {
+        let argument = written.location().and_then(|span| argument_path::at(self.syntax, span.offset()));
         let message = argument.map(|path| format!("Argument \"{path}\": {message}")).unwrap_or(message);
-        Invalid::rule(message, [self.positions.of(written.location())])
+        OperationError::rule(message, [self.positions.of(written.location())])
     }
 }
 
 /// Argument, input field or list element that gets a value.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct InputLocation<'a> {
     /// The expected type; `None` inside a scalar that takes any value.
     pub(super) expected: Option<&'a Type>,
     /// Whether the argument or input field has a default value.

@@ -10,7 +10,7 @@ use async_graphql::{Name, Value, Variables};
 
 use super::positions::Positions;
 use super::values::{self, OneOf};
-use crate::invalid::Invalid;
+use crate::operation_error::OperationError;
 
 /// Checks the values of the declared variables against their types and returns them, with defaults.
 pub(super) fn coerce(
@@ -18,13 +18,13 @@ pub(super) fn coerce(
     definitions: &[Node<VariableDefinition>],
     mut given: Variables,
     positions: &Positions<'_>,
-) -> Result<Variables, Invalid> {
+) -> Result<Variables, OperationError> {
     let mut coerced = Variables::default();
     for definition in definitions {
         let name = definition.name.as_str();
         let refuse = |path: &str, reason: &str| {
             let message = format!("Variable \"${name}{path}\" {reason}");
-            Invalid::rule(message, [positions.of(definition.location())])
+            OperationError::rule(message, [positions.of(definition.location())])
         };
         let value = match (given.remove(name), &definition.default_value) {
             (Some(value), _) => {

@@ -10,22 +10,22 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::either::Either;
 
 use super::Shared;
-use super::places::Place;
 use super::service::Requests;
+use super::slots::ConnectionSlot;
 use super::socket::Socket;
 
 /// Time in which a request in transit may still arrive before the shutdown closes its idle connection.
 const LINGER: Duration = Duration::from_millis(500);
 
 /// Serves a connection until it ends, times out or is evicted.
-pub(super) async fn serve(shared: Arc<Shared>, stream: TcpStream, place: Place) {
+pub(super) async fn serve(shared: Arc<Shared>, stream: TcpStream, slot: ConnectionSlot) {
     tokio::select! {
-        () = place.evicted() => {}
-        () = connect(&shared, stream, place.clone()) => {}
+        () = slot.evicted() => {}
+        () = connect(&shared, stream, slot.clone()) => {}
     }
 }
 
-async fn connect(shared: &Arc<Shared>, stream: TcpStream, place: Place) {
+async fn connect(shared: &Arc<Shared>, stream: TcpStream, slot: ConnectionSlot) {
     let stream = match &shared.tls {
         None => Either::Left(stream),
         Some(tls) => match timeout(shared.limits.header_timeout, tls.accept(stream)).await {
@@ -34,12 +34,12 @@ async fn connect(shared: &Arc<Shared>, stream: TcpStream, place: Place) {
             Err(_) => return,
         },
     };
-    let socket = Socket::new(stream, place.clone(), shared.limits.write_timeout);
-    let requests = Requests { shared: Arc::clone(shared), place: place.clone() };
+    let socket = Socket::new(stream, slot.clone(), shared.limits.write_timeout);
+    let requests = Requests { shared: Arc::clone(shared), slot: slot.clone() };
     let mut http = pin!(shared.http.serve_connection_with_upgrades(TokioIo::new(socket), requests));
-    let mut overdue = pin!(overdue(shared, &place));
-    let mut retirement = pin!(retirement(shared, &place));
-    let mut abandonment = pin!(abandonment(shared, &place));
+    let mut overdue = pin!(overdue(shared, &slot));
+    let mut retirement = pin!(retirement(shared, &slot));
+    let mut abandonment = pin!(abandonment(shared, &slot));
     let mut retired = false;
     loop {
         tokio::select! {
@@ -60,10 +60,10 @@ async fn connect(shared: &Arc<Shared>, stream: TcpStream, place: Place) {
 }
 
 /// Waits until the connection has been without a request for too long.
-async fn overdue(shared: &Shared, place: &Place) {
+async fn overdue(shared: &Shared, slot: &ConnectionSlot) {
     let step = shared.limits.header_timeout.min(shared.limits.keep_alive);
     loop {
-        match place.due(&shared.limits) {
+        match slot.due(&shared.limits) {
             Some(due) if due <= Instant::now() => return,
             // A request head that begins in the meantime has an earlier deadline, but not before the step ends.
             Some(due) => sleep_until(due.min(Instant::now() + step)).await,
@@ -75,9 +75,9 @@ async fn overdue(shared: &Shared, place: &Place) {
 /// Waits until the connection should take no more requests. This is at `draining` for HTTP/2, whose GOAWAY tells the
 /// client which requests were taken. HTTP/1 can only close an idle connection, so it waits until requests in transit
 /// have arrived after `closing`.
-async fn retirement(shared: &Shared, place: &Place) {
+async fn retirement(shared: &Shared, slot: &ConnectionSlot) {
     shared.draining.cancelled().await;
-    if !place.is_http2() {
+    if !slot.is_http2() {
         shared.closing.cancelled().await;
         sleep(LINGER).await;
     }
@@ -85,10 +85,10 @@ async fn retirement(shared: &Shared, place: &Place) {
 
 /// Waits until the listener is closed and the connection has no request in flight. A request whose head is still
 /// incomplete then is not accepted.
-async fn abandonment(shared: &Shared, place: &Place) {
+async fn abandonment(shared: &Shared, slot: &ConnectionSlot) {
     shared.closing.cancelled().await;
     sleep(LINGER * 2).await;
-    while place.due(&shared.limits).is_none() {
+    while slot.due(&shared.limits).is_none() {
         sleep(LINGER).await;
     }
 }

@@ -19,8 +19,8 @@
 
 mod connection;
 mod network;
-mod places;
 mod service;
+mod slots;
 mod socket;
 mod tls;
 
@@ -41,10 +41,10 @@ use tokio_util::task::TaskTracker;
 use super::limits::Limits;
 use super::observe;
 pub(super) use network::Network;
-pub(super) use places::Busy;
-pub use places::Peer;
-use places::{Place, Places};
 use service::Tracked;
+pub(super) use slots::Busy;
+pub use slots::Peer;
+use slots::{ConnectionSlot, ConnectionSlots};
 pub use tls::{CertificateError, CertificateFiles, Tls};
 
 /// Response to a connection beyond the cap.
@@ -82,17 +82,17 @@ impl Listener {
     pub async fn serve(self, socket: TcpListener, router: Router) -> io::Result<()> {
         observe::describe_connections();
         let Self { limits, tls, draining, closing } = self;
-        let places = Arc::new(Places::new(&limits));
+        let slots = Arc::new(ConnectionSlots::new(&limits));
         let tracker = TaskTracker::new();
         let http = http(&limits, &tracker);
         let shared = Arc::new(Shared { limits, tls, router, http, tracker, draining, closing });
         while let Some(accepted) = shared.closing.run_until_cancelled(socket.accept()).await {
             match accepted {
-                Ok((stream, address)) => accept(&shared, &places, stream, address),
+                Ok((stream, address)) => accept(&shared, &slots, stream, address),
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
-                    places.evict_one();
+                    slots.evict_one();
                     sleep(EXHAUSTED).await;
                 }
             }
@@ -101,7 +101,7 @@ impl Listener {
         let socket = socket.into_std()?;
         while let Ok((stream, address)) = socket.accept() {
             stream.set_nonblocking(true)?;
-            accept(&shared, &places, TcpStream::from_std(stream)?, address);
+            accept(&shared, &slots, TcpStream::from_std(stream)?, address);
         }
         drop(socket);
         shared.tracker.close();
@@ -111,14 +111,14 @@ impl Listener {
 }
 
 /// Starts a connection's task, or refuses the connection.
-fn accept(shared: &Arc<Shared>, places: &Arc<Places>, stream: TcpStream, address: SocketAddr) {
-    let Some(place) = Place::claim(places, address) else {
+fn accept(shared: &Arc<Shared>, slots: &Arc<ConnectionSlots>, stream: TcpStream, address: SocketAddr) {
+    let Some(slot) = ConnectionSlot::claim(slots, address) else {
         counter!("http_connections_refused_total").increment(1);
         refuse(stream, shared.tls.is_some());
         return;
     };
     drop(stream.set_nodelay(true));
-    shared.tracker.spawn(connection::serve(Arc::clone(shared), stream, place));
+    shared.tracker.spawn(connection::serve(Arc::clone(shared), stream, slot));
 }
 
 /// Closes a connection, with a 503 response if it is not encrypted. Reads what has arrived first, because the operating

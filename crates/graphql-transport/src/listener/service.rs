@@ -16,28 +16,28 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use super::Shared;
-use super::places::{Busy, Place};
+use super::slots::{Busy, ConnectionSlot};
 
 /// Service that passes the requests of a connection to the router. The connection is busy until the body of each
 /// response has been taken.
 pub(super) struct Requests {
     pub(super) shared: Arc<Shared>,
-    pub(super) place: Place,
+    pub(super) slot: ConnectionSlot,
 }
 
 impl Service<Request<Incoming>> for Requests {
-    type Response = Response<Counted>;
+    type Response = Response<BusyBody>;
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let busy = self.place.hold();
+        let busy = self.slot.hold();
         let http2 = request.version() == Version::HTTP_2;
         if http2 {
-            self.place.note_http2();
+            self.slot.note_http2();
         }
         let mut request = request.map(Body::new);
-        request.extensions_mut().insert(self.place.peer());
+        request.extensions_mut().insert(self.slot.peer());
         let response = self.shared.router.clone().oneshot(request);
         let draining = self.shared.draining.clone();
         Box::pin(async move {
@@ -45,18 +45,18 @@ impl Service<Request<Incoming>> for Requests {
             if draining.is_cancelled() && !http2 {
                 response.headers_mut().entry(CONNECTION).or_insert(HeaderValue::from_static("close"));
             }
-            Ok(response.map(|body| Counted { body, _busy: busy }))
+            Ok(response.map(|body| BusyBody { body, _busy: busy }))
         })
     }
 }
 
 /// Body of a response that keeps its connection busy.
-pub(super) struct Counted {
+pub(super) struct BusyBody {
     body: Body,
     _busy: Busy,
 }
 
-impl HttpBody for Counted {
+impl HttpBody for BusyBody {
     type Data = Bytes;
     type Error = axum::Error;
 

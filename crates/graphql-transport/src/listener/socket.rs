@@ -11,12 +11,12 @@ use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 
-use super::places::{Busy, Place};
+use super::slots::{Busy, ConnectionSlot};
 
-/// Socket of a connection. It holds the connection's place, also after an upgrade.
+/// Socket of a connection. It holds the connection's slot, also after an upgrade.
 pub(super) struct Socket {
     stream: Either<TcpStream, Box<TlsStream<TcpStream>>>,
-    place: Place,
+    slot: ConnectionSlot,
     write_timeout: Duration,
     stall: Option<Stall>,
 }
@@ -37,10 +37,10 @@ enum Step {
 impl Socket {
     pub(super) fn new(
         stream: Either<TcpStream, Box<TlsStream<TcpStream>>>,
-        place: Place,
+        slot: ConnectionSlot,
         write_timeout: Duration,
     ) -> Self {
-        Self { stream, place, write_timeout, stall: None }
+        Self { stream, slot, write_timeout, stall: None }
     }
 
     /// Turns a write that is pending for too long into an error. A successful flush does not end the stall of a write,
@@ -53,7 +53,7 @@ impl Socket {
         let stall = self.stall.get_or_insert_with(|| Stall {
             of: step,
             end: Box::pin(sleep(self.write_timeout)),
-            _busy: self.place.hold(),
+            _busy: self.slot.hold(),
         });
         ready!(stall.end.as_mut().poll(cx));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
@@ -66,7 +66,7 @@ impl AsyncRead for Socket {
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
         match buffer.filled().len() - before {
             0 => read,
-            bytes => Poll::Ready(self.place.heard(bytes)),
+            bytes => Poll::Ready(self.slot.record_received(bytes)),
         }
     }
 }

@@ -15,8 +15,8 @@ use async_graphql::{Extensions, Value};
 use metrics::counter;
 
 use super::admission::Permits;
-use super::invalid::Invalid;
 use super::operation::Parameters;
+use super::operation_error::OperationError;
 
 pub use manifest::{InvalidManifest, Manifest, sha256};
 
@@ -61,23 +61,23 @@ pub struct Trusted {
 
 impl Trusted {
     /// Returns the parameters with the text of the document that they select.
-    pub(super) fn resolve(&self, mut parameters: Parameters, permits: Permits) -> Result<Parameters, Invalid> {
+    pub(super) fn resolve(&self, mut parameters: Parameters, permits: Permits) -> Result<Parameters, OperationError> {
         if !parameters.query.is_empty() {
             self.admit(&parameters.query, permits)?;
             return Ok(parameters);
         }
         if let Some(id) = parameters.document_id.as_deref().or_else(|| persisted(&parameters.extensions)) {
-            self.manifest.get(id).ok_or(Invalid::DocumentNotFound)?.clone_into(&mut parameters.query);
+            self.manifest.get(id).ok_or(OperationError::DocumentNotFound)?.clone_into(&mut parameters.query);
         }
         Ok(parameters)
     }
 
-    fn admit(&self, text: &str, permits: Permits) -> Result<(), Invalid> {
+    fn admit(&self, text: &str, permits: Permits) -> Result<(), OperationError> {
         if self.mode == Mode::Off || self.manifest.contains(text) {
             return Ok(());
         }
         if self.mode == Mode::Enforce && !permits.any_document {
-            return Err(Invalid::DocumentNotTrusted);
+            return Err(OperationError::DocumentNotTrusted);
         }
         counter!("graphql_untrusted_documents_total").increment(1);
         tracing::warn!(sha256 = sha256(text), "a document that is not in the manifest runs");

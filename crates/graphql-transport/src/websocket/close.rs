@@ -19,7 +19,7 @@ pub(super) enum Close {
     #[error("")]
     Gone,
     #[error("No message or pong arrived in time")]
-    Dead,
+    IdleTimeout,
     #[error("Protocol error: {0}")]
     Protocol(ProtocolError),
     #[error("Text is not UTF-8")]
@@ -52,7 +52,7 @@ pub(super) enum Close {
 
 impl Close {
     /// Converts a read error of axum's WebSocket, whose cause is an error of tungstenite.
-    pub(super) fn broken(error: axum::Error) -> Self {
+    pub(super) fn from_read_error(error: axum::Error) -> Self {
         match error.into_inner().downcast_ref::<Error>() {
             Some(Error::Protocol(ProtocolError::ResetWithoutClosingHandshake)) => Self::Gone,
             Some(Error::Protocol(error)) => Self::Protocol(error.clone()),
@@ -67,7 +67,7 @@ impl Close {
     pub(super) fn code(&self) -> Option<u16> {
         Some(match self {
             Self::Gone => return None,
-            Self::Dead => 1001,
+            Self::IdleTimeout => 1001,
             Self::Protocol(_) => 1002,
             Self::NotUtf8 => 1007,
             Self::TooBig(_) => 1009,

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::super::invalid::Invalid;
 use super::super::operation::Parameters;
+use super::super::operation_error::OperationError;
 use super::super::reply::Reply;
 use super::close::Close;
 use plain_json::{self as json, Typed};
@@ -52,7 +52,7 @@ impl Incoming {
             return Err(Close::BadMessage("A message must be a JSON object".into()));
         }
         let Frame { kind, id, payload } = json::parse(text.as_bytes()).map_err(|error| bad(&error))?;
-        let missing = |field| Close::BadMessage(format!("Invalid message: missing field `{field}`"));
+        let missing = |field| Close::BadMessage(format!("OperationError message: missing field `{field}`"));
         Ok(match kind {
             Kind::ConnectionInit => Self::ConnectionInit { payload: payload.map(|text| init(&text)).transpose()? },
             Kind::Ping => Self::Ping,
@@ -72,21 +72,21 @@ impl Incoming {
 fn init(payload: &RawValue) -> Result<Map<String, Value>, Close> {
     match json::read(payload.get()).map_err(|error| bad(&error))? {
         Value::Object(map) => Ok(map),
-        _ => Err(Close::BadMessage("Invalid message: the payload is not an object".into())),
+        _ => Err(Close::BadMessage("OperationError message: the payload is not an object".into())),
     }
 }
 
 /// Reads the payload of a `subscribe`. JSON that can't be represented unchanged is an error of the operation.
-pub(super) fn parameters(payload: &RawValue) -> Result<Result<Parameters, Invalid>, Close> {
+pub(super) fn parameters(payload: &RawValue) -> Result<Result<Parameters, OperationError>, Close> {
     let text = payload.get().as_bytes();
-    if let Err(flaw) = json::check("", text) {
-        return Ok(Err(Invalid::Unholdable(flaw)));
+    if let Err(value) = json::check("", text) {
+        return Ok(Err(OperationError::Unrepresentable(value)));
     }
     json::parse(text).map(Ok).map_err(|error| bad(&error))
 }
 
 fn bad(error: &serde_json::Error) -> Close {
-    Close::BadMessage(format!("Invalid message: {error}"))
+    Close::BadMessage(format!("OperationError message: {error}"))
 }
 
 /// A message to the client.

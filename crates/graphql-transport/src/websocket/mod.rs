@@ -21,13 +21,13 @@ use axum::http::header;
 use axum::response::Response;
 use futures::FutureExt;
 
-use super::callers::CallerKey;
-use super::edge::Gate;
-use super::fault::Fault;
+use super::edge::TransportState;
 use super::graphql;
 use super::listener::Peer;
 use super::media::Media;
 use super::observe::Transport;
+use super::rejection::RequestRejection;
+use super::resources::CallerKey;
 use session::Session;
 
 /// The only supported subprotocol.
@@ -38,27 +38,29 @@ const READ_BUFFER: usize = 2 << 10;
 const WRITE_BUFFER: usize = 16 << 10;
 
 /// Opens a WebSocket for a handshake, and serves any other GET as a GraphQL request.
-pub(super) async fn upgrade_or_get<E: Executor>(state: State<Arc<Gate<E>>>, request: Request) -> Response {
+pub(super) async fn upgrade_or_get<E: Executor>(state: State<Arc<TransportState<E>>>, request: Request) -> Response {
     let handshake = request.headers().get(header::UPGRADE);
     if handshake.is_none_or(|protocol| !protocol.as_bytes().eq_ignore_ascii_case(b"websocket")) {
         return graphql::serve(state, request).await;
     }
-    let State(gate) = state;
-    upgrade(gate, request).await.unwrap_or_else(|fault| graphql::refuse(&fault, Transport::WebSocket, Media::Json))
+    let State(state) = state;
+    upgrade(state, request)
+        .await
+        .unwrap_or_else(|rejection| graphql::refuse(&rejection, Transport::WebSocket, Media::Json))
 }
 
-async fn upgrade<E: Executor>(gate: Arc<Gate<E>>, request: Request) -> Result<Response, Fault> {
+async fn upgrade<E: Executor>(state: Arc<TransportState<E>>, request: Request) -> Result<Response, RequestRejection> {
     let (mut parts, _) = request.into_parts();
     let upgrade: Result<_, WebSocketUpgradeRejection> = WebSocketUpgrade::from_request_parts(&mut parts, &()).await;
-    let upgrade = upgrade.map_err(|_| Fault::Handshake)?;
+    let upgrade = upgrade.map_err(|_| RequestRejection::Handshake)?;
     let peer = parts.extensions.get::<Peer>().cloned();
-    // The socket takes its place when its caller is admitted. If the address has no free place, the handshake already
-    // fails with an HTTP status.
-    drop(gate.connect(Transport::WebSocket, &CallerKey::of(peer.as_ref()))?);
+    // The socket is counted when its caller is admitted. If the address may open no further connection, the handshake
+    // already fails with an HTTP status.
+    drop(state.connect(Transport::WebSocket, &CallerKey::of(peer.as_ref()))?);
     let caller = (&parts).into();
-    let (tracker, token) = (gate.connections.clone(), gate.connections.token());
+    let (tracker, token) = (state.connections.clone(), state.connections.token());
     // Twice the limit on messages: a message slightly over the limit can then be read and refused with a clear reason.
-    let largest = gate.limits().message_bytes.saturating_mul(2);
+    let largest = state.limits().message_bytes.saturating_mul(2);
     let upgrade = upgrade
         .protocols([PROTOCOL])
         .read_buffer_size(READ_BUFFER)
@@ -66,7 +68,7 @@ async fn upgrade<E: Executor>(gate: Arc<Gate<E>>, request: Request) -> Result<Re
         .max_message_size(largest)
         .max_frame_size(largest);
     Ok(upgrade.on_upgrade(move |socket| {
-        let session = Session::new(gate, socket, caller, peer);
+        let session = Session::new(state, socket, caller, peer);
         let session = tracker.track_future(session.run().boxed());
         drop(token);
         session

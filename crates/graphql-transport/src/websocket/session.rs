@@ -16,15 +16,15 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until, timeout, timeout_at};
 
 use super::super::admission::Caller;
-use super::super::callers::{self, CallerKey, Slot, Taken};
-use super::super::edge::{Gate, Guest, Place};
-use super::super::fault::Fault;
-use super::super::invalid::Limit;
+use super::super::edge::{AdmittedCaller, LiveConnection, TransportState};
 use super::super::limits::Limits;
 use super::super::listener::{Busy, Peer};
 use super::super::observe::{self, Transport};
 use super::super::operation::Operation;
+use super::super::operation_error::Limit;
+use super::super::rejection::RequestRejection;
 use super::super::reply::Reply;
+use super::super::resources::{self, CallerKey, RequestSlot, ResourceGuard};
 use super::PROTOCOL;
 use super::close::Close;
 use super::message::{Incoming, Outgoing, parameters};
@@ -35,33 +35,33 @@ use super::operations::Operations;
 const BURST: usize = 32;
 
 pub(super) struct Session<E> {
-    gate: Arc<Gate<E>>,
+    state: Arc<TransportState<E>>,
     limits: Limits,
     socket: WebSocket,
     operations: Operations,
     caller: Caller,
     /// The admitted client; `None` before its `connection_init`.
-    member: Option<Member<E>>,
+    client: Option<AdmittedClient<E>>,
     init_deadline: Instant,
     keepalive: Interval,
-    last_heard: Instant,
+    last_received: Instant,
     /// Whether the server is shutting down. No more operations begin then.
     closing: bool,
     peer: Option<Peer>,
 }
 
-/// An admitted client, with its place and the guard that keeps the upgraded HTTP connection open.
-struct Member<E> {
-    guest: Guest<E>,
-    place: Place,
-    _connection: Option<Busy>,
+/// An admitted client, with its counted connection and the guard that keeps the upgraded HTTP connection open.
+struct AdmittedClient<E> {
+    caller: AdmittedCaller<E>,
+    connection: LiveConnection,
+    _busy: Option<Busy>,
 }
 
 /// Event that a socket handles.
 enum Event {
     Closing,
-    Heard(Option<Result<Message, axum::Error>>),
-    Answer(Message),
+    Received(Option<Result<Message, axum::Error>>),
+    Reply(Message),
     Keepalive,
     InitDeadline,
     Evicted,
@@ -69,22 +69,27 @@ enum Event {
 }
 
 impl<E: Executor> Session<E> {
-    pub(super) fn new(gate: Arc<Gate<E>>, socket: WebSocket, caller: Caller, peer: Option<Peer>) -> Box<Self> {
+    pub(super) fn new(
+        state: Arc<TransportState<E>>,
+        socket: WebSocket,
+        caller: Caller,
+        peer: Option<Peer>,
+    ) -> Box<Self> {
         peer.iter().for_each(Peer::upgraded);
-        let limits = *gate.limits();
+        let limits = *state.limits();
         let started = Instant::now();
         let mut keepalive = interval_at(started + limits.keepalive, limits.keepalive.max(Duration::from_millis(1)));
         keepalive.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Box::new(Self {
-            gate,
+            state,
             limits,
             socket,
             operations: Operations::default(),
             caller,
-            member: None,
+            client: None,
             init_deadline: started + limits.init_timeout,
             keepalive,
-            last_heard: started,
+            last_received: started,
             closing: false,
             peer,
         })
@@ -94,7 +99,7 @@ impl<E: Executor> Session<E> {
     pub(super) async fn run(mut self: Box<Self>) {
         let close = self.serve().await;
         self.operations = Operations::default();
-        self.member = None;
+        self.client = None;
         tracing::debug!(code = close.code(), reason = %close, "a WebSocket ends");
         self.close(&close).boxed().await;
     }
@@ -117,11 +122,11 @@ impl<E: Executor> Session<E> {
 
     async fn event(&mut self) -> Event {
         tokio::select! {
-            () = self.gate.closing.cancelled(), if !self.closing => Event::Closing,
-            heard = self.socket.next() => Event::Heard(heard),
-            answer = self.operations.next() => Event::Answer(answer),
+            () = self.state.closing.cancelled(), if !self.closing => Event::Closing,
+            received = self.socket.next() => Event::Received(received),
+            message = self.operations.next() => Event::Reply(message),
             _ = self.keepalive.tick() => Event::Keepalive,
-            event = admission(self.member.as_ref(), self.peer.as_ref(), self.init_deadline) => event,
+            event = admission(self.client.as_ref(), self.peer.as_ref(), self.init_deadline) => event,
         }
     }
 
@@ -135,25 +140,25 @@ impl<E: Executor> Session<E> {
             Event::InitDeadline => Err(Close::InitTimeout),
             Event::Evicted => Err(Close::Overloaded),
             Event::Expired => Err(Close::Expired),
-            Event::Keepalive if self.last_heard.elapsed() > self.limits.idle_timeout => Err(Close::Dead),
+            Event::Keepalive if self.last_received.elapsed() > self.limits.idle_timeout => Err(Close::IdleTimeout),
             Event::Keepalive => self.send(Message::Ping(bytes::Bytes::new())).await,
-            Event::Answer(message) => self.send(message).await,
-            Event::Heard(None) => Err(Close::Gone),
-            Event::Heard(Some(Err(error))) => Err(Close::broken(error)),
-            Event::Heard(Some(Ok(message))) => {
-                self.last_heard = Instant::now();
+            Event::Reply(message) => self.send(message).await,
+            Event::Received(None) => Err(Close::Gone),
+            Event::Received(Some(Err(error))) => Err(Close::from_read_error(error)),
+            Event::Received(Some(Ok(message))) => {
+                self.last_received = Instant::now();
                 self.peer.iter().for_each(Peer::message_read);
-                self.hear(message).boxed().await
+                self.receive(message).boxed().await
             }
         }
     }
 
-    async fn hear(&mut self, message: Message) -> Result<(), Close> {
+    async fn receive(&mut self, message: Message) -> Result<(), Close> {
         match message {
             Message::Text(text) if text.len() > self.limits.message_bytes => {
                 Err(Close::TooBig("The message is too big"))
             }
-            Message::Text(text) => self.obey(Incoming::parse(&text)?).await,
+            Message::Text(text) => self.handle_message(Incoming::parse(&text)?).await,
             Message::Binary(_) => Err(Close::BadMessage("Messages must be text".into())),
             // The library has queued the pong. It is sent before the next read, because a client that only sends pings
             // would fill the queue otherwise.
@@ -163,7 +168,7 @@ impl<E: Executor> Session<E> {
         }
     }
 
-    async fn obey(&mut self, message: Incoming) -> Result<(), Close> {
+    async fn handle_message(&mut self, message: Incoming) -> Result<(), Close> {
         match message {
             Incoming::ConnectionInit { payload } => self.init(payload).await,
             Incoming::Ping => self.send(Outgoing::Pong.to_message()).await,
@@ -177,69 +182,70 @@ impl<E: Executor> Session<E> {
     }
 
     async fn init(&mut self, payload: Option<Map<String, Value>>) -> Result<(), Close> {
-        if self.member.is_some() {
+        if self.client.is_some() {
             return Err(Close::TooManyInits);
         }
         let caller = Caller { init: payload, ..std::mem::take(&mut self.caller) };
-        let admitted = timeout_at(self.init_deadline, self.gate.admit(caller)).await;
-        let guest = admitted.map_err(|_| Close::InitTimeout)?.map_err(|fault| {
-            observe::fault(Transport::WebSocket, &fault);
+        let admitted = timeout_at(self.init_deadline, self.state.admit(caller)).await;
+        let admitted = admitted.map_err(|_| Close::InitTimeout)?.map_err(|rejection| {
+            observe::rejection(Transport::WebSocket, &rejection);
             Close::Forbidden
         })?;
-        let place = self.gate.connect(Transport::WebSocket, &guest.key).map_err(|fault| match fault {
-            Fault::Closing => Close::Restart,
-            _ => Close::Overloaded,
-        })?;
-        let connection = self.peer.as_ref().map(Peer::hold);
-        self.member = Some(Member { guest, place, _connection: connection });
+        let connection =
+            self.state.connect(Transport::WebSocket, &admitted.key).map_err(|rejection| match rejection {
+                RequestRejection::Closing => Close::Restart,
+                _ => Close::Overloaded,
+            })?;
+        let busy = self.peer.as_ref().map(Peer::hold);
+        self.client = Some(AdmittedClient { caller: admitted, connection, _busy: busy });
         self.send(Outgoing::ConnectionAck.to_message()).await
     }
 
     async fn subscribe(&mut self, id: String, payload: &RawValue) -> Result<(), Close> {
-        let Some(Member { guest, .. }) = &self.member else {
+        let Some(AdmittedClient { caller, .. }) = &self.client else {
             return Err(Close::Unauthorized);
         };
-        let (engine, key) = (guest.engine.for_operation(&id), &guest.key);
+        let (engine, key) = (caller.engine.for_operation(&id), &caller.key);
         if self.operations.contains(&id) {
             return Err(Close::Duplicate(id));
         }
         let parameters = parameters(payload)?;
         let running = self.operations.len() as u64 + 1;
-        let room = Limit::OperationsPerSocket.check(running, self.limits.operations_per_socket as u64);
-        let room = room.inspect_err(|invalid| observe::invalid(Transport::WebSocket, invalid));
-        let parameters = room.and(parameters);
+        let within_limit = Limit::OperationsPerSocket.check(running, self.limits.operations_per_socket as u64);
+        let within_limit = within_limit.inspect_err(|error| observe::operation_error(Transport::WebSocket, error));
+        let parameters = within_limit.and(parameters);
         let checked = parameters.and_then(|parameters| engine.check(parameters, Transport::WebSocket));
         match checked.map(|operation| (self.slot(key, &operation), operation)) {
             Ok((Ok(slot), operation)) => {
                 let live = operation.kind == OperationType::Subscription;
-                let replies = callers::keep(slot, engine.replies(operation, Transport::WebSocket));
+                let replies = resources::keep(slot, engine.replies(operation, Transport::WebSocket));
                 self.operations.start(id, replies, live);
                 Ok(())
             }
-            Ok((Err(fault), _)) => {
-                observe::fault(Transport::WebSocket, &fault);
-                self.send(Outgoing::Error { id: &id, payload: &fault.reply().errors }.to_message()).await
+            Ok((Err(rejection), _)) => {
+                observe::rejection(Transport::WebSocket, &rejection);
+                self.send(Outgoing::Error { id: &id, payload: &rejection.reply().errors }.to_message()).await
             }
-            Err(invalid) => {
-                let reply = Reply::from(invalid);
+            Err(error) => {
+                let reply = Reply::from(error);
                 self.send(Outgoing::Error { id: &id, payload: &reply.errors }.to_message()).await
             }
         }
     }
 
-    /// Takes a slot for a query or mutation. A subscription needs none, because its socket has a place.
-    fn slot(&self, key: &CallerKey, operation: &Operation) -> Result<Option<Slot>, Fault> {
+    /// Takes a slot for a query or mutation. A subscription needs none, because its socket is a counted connection.
+    fn slot(&self, key: &CallerKey, operation: &Operation) -> Result<Option<RequestSlot>, RequestRejection> {
         match operation.kind {
-            _ if self.closing => Err(Fault::Closing),
+            _ if self.closing => Err(RequestRejection::Closing),
             OperationType::Subscription => Ok(None),
-            _ => self.gate.slot(key).map(Some).map_err(Fault::from),
+            _ => self.state.slot(key).map(Some).map_err(RequestRejection::from),
         }
     }
 
     /// Counts a large message as buffered while it is sent. Closes the socket as slow if too many bytes are buffered.
-    fn buffer(&self, message: &Message) -> Result<Option<Taken>, Close> {
-        match (message, &self.member) {
-            (Message::Text(text), Some(member)) => member.place.buffer(text.len()).map_err(|_| Close::Slow),
+    fn buffer(&self, message: &Message) -> Result<Option<ResourceGuard>, Close> {
+        match (message, &self.client) {
+            (Message::Text(text), Some(client)) => client.connection.buffer(text.len()).map_err(|_| Close::Slow),
             _ => Ok(None),
         }
     }
@@ -283,9 +289,9 @@ impl<E: Executor> Session<E> {
 
 /// Waits for the end of a socket's admission. Before the admission, waits for the deadline of `connection_init` or for
 /// the eviction of the connection.
-async fn admission<E>(member: Option<&Member<E>>, peer: Option<&Peer>, init_deadline: Instant) -> Event {
-    if let Some(member) = member {
-        member.guest.admitted.ended().await;
+async fn admission<E>(client: Option<&AdmittedClient<E>>, peer: Option<&Peer>, init_deadline: Instant) -> Event {
+    if let Some(client) = client {
+        client.caller.admitted.ended().await;
         return Event::Expired;
     }
     let evicted = async {

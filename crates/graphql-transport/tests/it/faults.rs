@@ -21,7 +21,7 @@ async fn an_operation_ends_at_its_deadline() {
 async fn a_mutation_that_reaches_its_deadline_says_that_its_outcome_is_unknown() {
     let server = Server::with(|edge| {
         edge.limits.deadline = Duration::from_millis(50);
-        edge.advice = |field| (field == "addAndHang").then_some("Query the sum.");
+        edge.outcome_hint = |field| (field == "addAndHang").then_some("Query the sum.");
     })
     .await;
     let (status, answer) = server.post_strict("mutation { a: addAndHang(amount: 3) }").await;

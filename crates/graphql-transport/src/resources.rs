@@ -60,24 +60,24 @@ impl Resource {
 }
 
 /// Size in bytes above which a message counts as buffered. The number of connections bounds the smaller ones.
-pub(super) const LARGE: usize = 64 << 10;
+pub(super) const LARGE_MESSAGE_BYTES: usize = 64 << 10;
 
 /// Amount of each resource that is taken, indexed by [`Resource`].
-type Usage = [usize; 3];
+type Amounts = [usize; 3];
 
-/// Resources of one transport.
-pub(super) struct Callers {
+/// Resources in use of one transport, in total and by caller.
+pub(super) struct ResourceUsage {
     limits: Limits,
     ledger: Mutex<Ledger>,
 }
 
 #[derive(Default)]
 struct Ledger {
-    total: Usage,
-    callers: HashMap<CallerKey, Usage>,
+    total: Amounts,
+    callers: HashMap<CallerKey, Amounts>,
 }
 
-impl Callers {
+impl ResourceUsage {
     pub(super) fn new(limits: &Limits) -> Arc<Self> {
         Arc::new(Self { limits: *limits, ledger: Mutex::default() })
     }
@@ -92,31 +92,31 @@ impl Callers {
         caller: &CallerKey,
         resource: Resource,
         amount: usize,
-    ) -> Result<Taken, Resource> {
-        let mut taken = Taken { callers: Arc::clone(self), caller: caller.clone(), resource, amount: 0 };
-        taken.grow(amount)?;
-        Ok(taken)
+    ) -> Result<ResourceGuard, Resource> {
+        let mut guard = ResourceGuard { usage: Arc::clone(self), caller: caller.clone(), resource, amount: 0 };
+        guard.grow(amount)?;
+        Ok(guard)
     }
 }
 
 /// Amount of a resource that a caller has taken. Dropping it returns the amount.
-pub(super) struct Taken {
-    callers: Arc<Callers>,
+pub(super) struct ResourceGuard {
+    usage: Arc<ResourceUsage>,
     caller: CallerKey,
     resource: Resource,
     amount: usize,
 }
 
-impl Taken {
-    /// Takes buffered bytes for the same caller; `None` for a message of at most [`LARGE`] bytes.
+impl ResourceGuard {
+    /// Takes buffered bytes for the same caller; `None` for a message of at most [`LARGE_MESSAGE_BYTES`] bytes.
     pub(super) fn buffer(&self, bytes: usize) -> Result<Option<Self>, Resource> {
-        let take = || self.callers.take(&self.caller, Resource::BufferedBytes, bytes);
-        (bytes > LARGE).then(take).transpose()
+        let take = || self.usage.take(&self.caller, Resource::BufferedBytes, bytes);
+        (bytes > LARGE_MESSAGE_BYTES).then(take).transpose()
     }
 
     /// Takes a further amount.
     pub(super) fn grow(&mut self, amount: usize) -> Result<(), Resource> {
-        let limits = &self.callers.limits;
+        let limits = &self.usage.limits;
         let total = self.resource.total(limits);
         self.grow_within(amount, total, limits.per_caller(total))
     }
@@ -128,7 +128,7 @@ impl Taken {
 
     fn grow_within(&mut self, amount: usize, total: usize, per_caller: usize) -> Result<(), Resource> {
         let index = self.resource as usize;
-        let mut ledger = self.callers.ledger();
+        let mut ledger = self.usage.ledger();
         let own = ledger.callers.get(&self.caller).map_or(0, |usage| usage[index]);
         if ledger.total[index].saturating_add(amount) > total || own.saturating_add(amount) > per_caller {
             return Err(self.resource);
@@ -142,17 +142,17 @@ impl Taken {
     }
 }
 
-impl Drop for Taken {
+impl Drop for ResourceGuard {
     fn drop(&mut self) {
         if self.amount == 0 {
             return;
         }
         let index = self.resource as usize;
-        let mut ledger = self.callers.ledger();
+        let mut ledger = self.usage.ledger();
         ledger.total[index] -= self.amount;
         if let Some(usage) = ledger.callers.get_mut(&self.caller) {
             usage[index] -= self.amount;
-            if *usage == Usage::default() {
+            if *usage == Amounts::default() {
                 ledger.callers.remove(&self.caller);
             }
         }
@@ -160,16 +160,16 @@ impl Drop for Taken {
 }
 
 /// Slot of a request in flight, from its admission until its response has been sent.
-pub(super) struct Slot {
-    bytes: Taken,
-    _request: Taken,
+pub(super) struct RequestSlot {
+    bytes: ResourceGuard,
+    _request: ResourceGuard,
 }
 
-impl Slot {
+impl RequestSlot {
     /// Takes a slot for a caller.
-    pub(super) fn take(callers: &Arc<Callers>, caller: &CallerKey) -> Result<Self, Resource> {
-        let request = callers.take(caller, Resource::Requests, 1)?;
-        let bytes = callers.take(caller, Resource::BufferedBytes, 0)?;
+    pub(super) fn take(usage: &Arc<ResourceUsage>, caller: &CallerKey) -> Result<Self, Resource> {
+        let request = usage.take(caller, Resource::Requests, 1)?;
+        let bytes = usage.take(caller, Resource::BufferedBytes, 0)?;
         gauge!("graphql_requests").increment(1);
         Ok(Self { bytes, _request: request })
     }
@@ -179,51 +179,51 @@ impl Slot {
         self.bytes.grow(bytes)
     }
 
-    /// Returns the slot for an operation whose replies are streamed; `None` for a subscription, which takes the place
-    /// of its connection instead.
+    /// Returns the slot for an operation whose replies are streamed; `None` for a subscription, whose
+    /// connection is counted instead.
     pub(super) fn unless_live(self, kind: OperationType) -> Option<Self> {
         (kind != OperationType::Subscription).then_some(self)
     }
 
     /// Returns the bytes of a response's text. They count as buffered and keep the slot until they have been sent. With
-    /// `must_leave`, for an operation that may have had an effect, the response is never refused.
-    pub(super) fn send(mut self, text: String, must_leave: bool) -> Result<Bytes, Resource> {
-        if must_leave {
+    /// `never_refuse`, for an operation that may have had an effect, the response is never refused.
+    pub(super) fn send(mut self, text: String, never_refuse: bool) -> Result<Bytes, Resource> {
+        if never_refuse {
             self.bytes.grow_beyond(text.len());
         } else {
             self.buffer(text.len())?;
         }
-        Ok(Bytes::from_owner(Unsent { text, _held: self }))
+        Ok(Bytes::from_owner(HeldBytes { text, _held: self }))
     }
 }
 
 /// Keeps a slot until the stream of replies is dropped.
-pub(super) fn keep(slot: Option<Slot>, replies: BoxStream<'static, Reply>) -> BoxStream<'static, Reply> {
+pub(super) fn keep(slot: Option<RequestSlot>, replies: BoxStream<'static, Reply>) -> BoxStream<'static, Reply> {
     replies.inspect(move |_| _ = &slot).boxed()
 }
 
-impl Drop for Slot {
+impl Drop for RequestSlot {
     fn drop(&mut self) {
         gauge!("graphql_requests").decrement(1);
     }
 }
 
 /// Text that has not been sent yet, with the resource that it holds until then.
-struct Unsent<T, H> {
+struct HeldBytes<T, H> {
     text: T,
     _held: H,
 }
 
-impl<T: AsRef<[u8]>, H> AsRef<[u8]> for Unsent<T, H> {
+impl<T: AsRef<[u8]>, H> AsRef<[u8]> for HeldBytes<T, H> {
     fn as_ref(&self) -> &[u8] {
         self.text.as_ref()
     }
 }
 
 /// Returns bytes that hold a resource until they have been sent.
-pub(super) fn holding(bytes: Bytes, taken: Option<Taken>) -> Bytes {
-    match taken {
-        Some(taken) => Bytes::from_owner(Unsent { text: bytes, _held: taken }),
+pub(super) fn holding(bytes: Bytes, guard: Option<ResourceGuard>) -> Bytes {
+    match guard {
+        Some(guard) => Bytes::from_owner(HeldBytes { text: bytes, _held: guard }),
         None => bytes,
     }
 }
@@ -238,8 +238,8 @@ mod tests {
 
     #[test]
     fn caller_at_its_share_does_not_block_another_caller() {
-        let callers = Callers::new(&Limits { requests: 4, ..Limits::default() });
-        let take = |name: &str| Slot::take(&callers, &subject(name));
+        let usage = ResourceUsage::new(&Limits { requests: 4, ..Limits::default() });
+        let take = |name: &str| RequestSlot::take(&usage, &subject(name));
         let (first, second) = (take("greedy").ok(), take("greedy").ok());
         assert!(first.is_some() && second.is_some());
         assert_eq!(take("greedy").err(), Some(Resource::Requests));
@@ -248,21 +248,21 @@ mod tests {
         drop(first);
         assert!(take("greedy").is_ok());
         drop((second, other));
-        assert!(callers.ledger().callers.is_empty() && callers.ledger().total == Usage::default());
+        assert!(usage.ledger().callers.is_empty() && usage.ledger().total == Amounts::default());
     }
 
     #[test]
     fn response_keeps_its_slot_until_it_is_sent() {
-        let callers = Callers::new(&Limits { buffered_bytes: 100, ..Limits::default() });
-        let slot = || Slot::take(&callers, &subject("a")).unwrap_or_else(|_| panic!("a slot is free"));
+        let usage = ResourceUsage::new(&Limits { buffered_bytes: 100, ..Limits::default() });
+        let slot = || RequestSlot::take(&usage, &subject("a")).unwrap_or_else(|_| panic!("a slot is free"));
         let unsent = slot().send("x".repeat(50), false).unwrap();
         assert_eq!(slot().send("x".into(), false).err(), Some(Resource::BufferedBytes));
         let of_mutation = slot().send("x".repeat(90), true).unwrap();
-        assert_eq!(callers.ledger().total, [2, 0, 140]);
+        assert_eq!(usage.ledger().total, [2, 0, 140]);
         let part = unsent.slice(..1);
         drop((unsent, of_mutation));
-        assert_eq!(callers.ledger().total, [1, 0, 50]);
+        assert_eq!(usage.ledger().total, [1, 0, 50]);
         drop(part);
-        assert_eq!(callers.ledger().total, Usage::default());
+        assert_eq!(usage.ledger().total, Amounts::default());
     }
 }

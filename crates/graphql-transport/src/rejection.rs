@@ -1,30 +1,30 @@
 //! Reasons an HTTP request is refused before its operation is checked, with the response to the client.
 //!
 //! Each has its own HTTP status, under either media type. An error in the operation itself is an
-//! [`Invalid`](super::Invalid) and is part of the GraphQL response.
+//! [`OperationError`](super::OperationError) and is part of the GraphQL response.
 
 use async_graphql::ParseRequestError;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use super::admission::Refusal;
-use super::callers::Resource;
-use super::invalid::Invalid;
 use super::media::Media;
+use super::operation_error::OperationError;
 use super::reply::Reply;
-use plain_json::Flaw;
+use super::resources::Resource;
+use plain_json::Unrepresentable;
 
 /// A refused HTTP request.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Fault {
+pub(super) enum RequestRejection {
     #[error("The body is limited to {limit} bytes; split the request.")]
     BodyTooLarge { limit: usize },
     #[error("The body is limited to {limit} JSON values; split the request.")]
-    BodyTooRich { limit: usize },
+    TooManyJsonValues { limit: usize },
     #[error("The body took too long to arrive.")]
     BodyTooSlow,
     #[error("The body ended before it was complete.")]
-    BodyBroken,
+    BodyIncomplete,
     #[error("Send the operation as content-type application/json, in UTF-8 and without content-encoding.")]
     ContentType,
     #[error("Accept {offered}.")]
@@ -32,7 +32,7 @@ pub(super) enum Fault {
     #[error("The request could not be read: {0}")]
     Malformed(String),
     #[error("{0}.")]
-    Unholdable(#[from] Flaw),
+    Unrepresentable(#[from] Unrepresentable),
     #[error("Batches are not supported; send one operation per request.")]
     Batch,
     #[error("Only queries run over GET; send mutations by POST.")]
@@ -49,7 +49,7 @@ pub(super) enum Fault {
     #[error("The server is not addressed by this host name; add it to the allowed hosts, or use another name.")]
     Host,
     #[error("{0}")]
-    Refused(#[from] Refusal),
+    NotAdmitted(#[from] Refusal),
     #[error("This server is shutting down; connect to another replica.")]
     Closing,
     #[error("The server is at its limit of {}, in total or for this caller; try again later.", .0.limit())]
@@ -61,26 +61,26 @@ pub(super) enum Fault {
 /// Code of a request that is refused because a resource of the server, or the caller's share of it, is used up.
 const OVERLOADED: &str = "OVERLOADED";
 
-impl From<Resource> for Fault {
+impl From<Resource> for RequestRejection {
     fn from(resource: Resource) -> Self {
         Self::Overloaded(resource)
     }
 }
 
-impl Fault {
+impl RequestRejection {
     pub(super) fn status(&self) -> StatusCode {
         match self {
-            Self::BodyTooLarge { .. } | Self::BodyTooRich { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::BodyTooLarge { .. } | Self::TooManyJsonValues { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::BodyTooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::NotAcceptable { .. } => StatusCode::NOT_ACCEPTABLE,
             Self::MutationOverGet | Self::Method => StatusCode::METHOD_NOT_ALLOWED,
-            Self::CrossSite | Self::Host | Self::Refused(Refusal::Forbidden) => StatusCode::FORBIDDEN,
-            Self::Refused(Refusal::Unauthenticated) => StatusCode::UNAUTHORIZED,
+            Self::CrossSite | Self::Host | Self::NotAdmitted(Refusal::Forbidden) => StatusCode::FORBIDDEN,
+            Self::NotAdmitted(Refusal::Unauthenticated) => StatusCode::UNAUTHORIZED,
             Self::Closing | Self::Overloaded(_) => StatusCode::SERVICE_UNAVAILABLE,
-            Self::BodyBroken
+            Self::BodyIncomplete
             | Self::Malformed(_)
-            | Self::Unholdable(_)
+            | Self::Unrepresentable(_)
             | Self::Batch
             | Self::SubscriptionOverHttp
             | Self::Handshake => StatusCode::BAD_REQUEST,
@@ -89,13 +89,13 @@ impl Fault {
 
     pub(super) fn code(&self) -> &'static str {
         match self {
-            Self::BodyTooLarge { .. } | Self::BodyTooRich { .. } => "LIMIT_EXCEEDED",
+            Self::BodyTooLarge { .. } | Self::TooManyJsonValues { .. } => "LIMIT_EXCEEDED",
             Self::Overloaded(_) => OVERLOADED,
             Self::BodyTooSlow => "TIMEOUT",
             Self::CrossSite | Self::Host => "FORBIDDEN",
-            Self::Refused(refusal) => refusal.code(),
+            Self::NotAdmitted(refusal) => refusal.code(),
             Self::Closing => "SHUTTING_DOWN",
-            Self::Unholdable(_) => "INVALID_INPUT",
+            Self::Unrepresentable(_) => "INVALID_INPUT",
             _ => "BAD_REQUEST",
         }
     }
@@ -104,7 +104,7 @@ impl Fault {
     pub(super) fn limit(&self) -> Option<&'static str> {
         match self {
             Self::BodyTooLarge { .. } => Some("body_bytes"),
-            Self::BodyTooRich { .. } => Some("json_values"),
+            Self::TooManyJsonValues { .. } => Some("json_values"),
             Self::Overloaded(resource) => Some(resource.limit()),
             _ => None,
         }
@@ -113,8 +113,8 @@ impl Fault {
     /// Returns a GraphQL response with this error.
     pub(super) fn reply(&self) -> Reply {
         match self {
-            Self::Unholdable(flaw) => Invalid::Unholdable(flaw.clone()).into(),
-            _ => Reply::fault(self.code(), self.to_string()),
+            Self::Unrepresentable(value) => OperationError::Unrepresentable(value.clone()).into(),
+            _ => Reply::error(self.code(), self.to_string()),
         }
     }
 
@@ -132,17 +132,17 @@ impl Fault {
         match self {
             Self::MutationOverGet => Some((header::ALLOW, "POST")),
             Self::Method => Some((header::ALLOW, "GET, POST")),
-            Self::Refused(Refusal::Unauthenticated) => Some((header::WWW_AUTHENTICATE, "Bearer")),
+            Self::NotAdmitted(Refusal::Unauthenticated) => Some((header::WWW_AUTHENTICATE, "Bearer")),
             Self::Closing | Self::Overloaded(_) => Some((header::RETRY_AFTER, "1")),
             // The rest of the body is not read.
-            Self::BodyTooLarge { .. } | Self::BodyTooSlow | Self::BodyBroken => Some((header::CONNECTION, "close")),
+            Self::BodyTooLarge { .. } | Self::BodyTooSlow | Self::BodyIncomplete => Some((header::CONNECTION, "close")),
             _ => None,
         }
     }
 }
 
 /// Converts an error of async-graphql-axum's extractor.
-impl From<ParseRequestError> for Fault {
+impl From<ParseRequestError> for RequestRejection {
     fn from(error: ParseRequestError) -> Self {
         match error {
             ParseRequestError::UnsupportedBatch => Self::Batch,
@@ -153,11 +153,11 @@ impl From<ParseRequestError> for Fault {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        Fault::from(self).into_response()
+        RequestRejection::from(self).into_response()
     }
 }
 
-impl IntoResponse for Fault {
+impl IntoResponse for RequestRejection {
     fn into_response(self) -> Response {
         self.respond(Media::Json)
     }

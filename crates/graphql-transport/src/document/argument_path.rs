@@ -8,7 +8,7 @@ use apollo_compiler::parser::SourceSpan;
 
 /// Returns the path to the argument value at a byte, such as `filter.states[0]`; `None` if no argument contains the
 /// byte.
-pub(super) fn argument(document: &Document, offset: usize) -> Option<String> {
+pub(super) fn at(document: &Document, offset: usize) -> Option<String> {
     let around = document.definitions.iter().find(|definition| holds(definition.location(), offset))?;
     match around {
         Definition::OperationDefinition(operation) => {
@@ -83,7 +83,7 @@ mod tests {
         let text =
             "query @d(x: 9) { f { g(input: { list: [1, { key: 5 }], other: 6 }) } ...s } fragment s on T { h(y: 7) }";
         let document = Parser::new().parse_ast(text, "").unwrap();
-        let path = |value: char| argument(&document, text.find(value).unwrap());
+        let path = |value: char| at(&document, text.find(value).unwrap());
         assert_eq!(path('5').as_deref(), Some("input.list[1].key"));
         assert_eq!(path('6').as_deref(), Some("input.other"));
         assert_eq!((path('7').as_deref(), path('9').as_deref()), (Some("y"), Some("x")));

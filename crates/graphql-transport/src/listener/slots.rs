@@ -1,4 +1,4 @@
-//! Places of connections, capped in total and per network. The connections that wait for a request are kept in the
+//! Slots of connections, capped in total and per network. The connections that wait for a request are kept in the
 //! order in which they began to wait.
 //!
 //! Lock order: a connection's phase, then the ledger.
@@ -13,16 +13,16 @@ use metrics::{counter, gauge};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::super::callers::LARGE;
 use super::super::limits::Limits;
+use super::super::resources::LARGE_MESSAGE_BYTES;
 use super::network::Network;
 
 /// Position in the order in which connections began to wait.
-type Turn = u64;
+type WaitOrder = u64;
 
-/// Places of one listener.
+/// Slots of one listener.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct ConnectionSlots {
     total: usize,
     per_network: usize,
     /// Maximum number of bytes of incomplete WebSocket messages.
@@ -36,12 +36,12 @@ pub(super) struct Places {
 struct Ledger {
     open: usize,
     networks: HashMap<Network, usize>,
-    next: Turn,
-    waiting: BTreeMap<Turn, (Network, CancellationToken)>,
-    waiting_by_network: BTreeSet<(Network, Turn)>,
+    next: WaitOrder,
+    waiting: BTreeMap<WaitOrder, (Network, CancellationToken)>,
+    waiting_by_network: BTreeSet<(Network, WaitOrder)>,
 }
 
-impl Places {
+impl ConnectionSlots {
     pub(super) fn new(limits: &Limits) -> Self {
         Self {
             total: limits.connections,
@@ -65,41 +65,41 @@ impl Places {
 impl Ledger {
     /// Ends the connection that has waited longest, of one network or of all. Returns false if none waits.
     fn evict(&mut self, network: Option<Network>) -> bool {
-        let turn = match network {
+        let order = match network {
             None => self.waiting.keys().next().copied(),
             Some(network) => {
-                let mut turns = self.waiting_by_network.range((network, Turn::MIN)..=(network, Turn::MAX));
-                turns.next().map(|(_, turn)| *turn)
+                let mut orders = self.waiting_by_network.range((network, WaitOrder::MIN)..=(network, WaitOrder::MAX));
+                orders.next().map(|(_, order)| *order)
             }
         };
-        let Some((network, evicted)) = turn.and_then(|turn| self.waiting.remove(&turn)) else { return false };
-        self.waiting_by_network.remove(&(network, turn.unwrap_or_default()));
+        let Some((network, evicted)) = order.and_then(|order| self.waiting.remove(&order)) else { return false };
+        self.waiting_by_network.remove(&(network, order.unwrap_or_default()));
         evicted.cancel();
         counter!("http_connections_evicted_total").increment(1);
         true
     }
 
-    fn wait(&mut self, network: Network, evicted: &CancellationToken) -> Turn {
-        let turn = self.next;
+    fn wait(&mut self, network: Network, evicted: &CancellationToken) -> WaitOrder {
+        let order = self.next;
         self.next += 1;
-        self.waiting.insert(turn, (network, evicted.clone()));
-        self.waiting_by_network.insert((network, turn));
-        turn
+        self.waiting.insert(order, (network, evicted.clone()));
+        self.waiting_by_network.insert((network, order));
+        order
     }
 
-    fn wait_no_longer(&mut self, network: Network, turn: Turn) {
-        self.waiting.remove(&turn);
-        self.waiting_by_network.remove(&(network, turn));
+    fn stop_waiting(&mut self, network: Network, order: WaitOrder) {
+        self.waiting.remove(&order);
+        self.waiting_by_network.remove(&(network, order));
     }
 }
 
-/// Place of one connection. Dropping its last clone frees the place.
+/// Slot of one connection. Dropping its last clone frees the slot.
 #[derive(Debug, Clone)]
-pub(super) struct Place(Arc<Held>);
+pub(super) struct ConnectionSlot(Arc<SlotState>);
 
 #[derive(Debug)]
-struct Held {
-    places: Arc<Places>,
+struct SlotState {
+    slots: Arc<ConnectionSlots>,
     address: SocketAddr,
     network: Network,
     evicted: CancellationToken,
@@ -116,7 +116,7 @@ struct Phase {
     /// Number of requests in flight, stalled writes and upgrades.
     busy: usize,
     /// Position among the waiting connections; `None` while busy.
-    turn: Option<Turn>,
+    order: Option<WaitOrder>,
     /// Time at which the connection was opened, its request head began, or its last request ended.
     since: Instant,
     /// Whether a request head is awaited: the first one, or one that has begun to arrive.
@@ -124,27 +124,27 @@ struct Phase {
     http2: bool,
 }
 
-impl Place {
-    /// Takes a place, evicting a waiting connection if necessary. Returns `None` at a cap if all connections of the
+impl ConnectionSlot {
+    /// Takes a slot, evicting a waiting connection if necessary. Returns `None` at a cap if all connections of the
     /// network, or all in total, are busy.
-    pub(super) fn claim(places: &Arc<Places>, address: SocketAddr) -> Option<Self> {
+    pub(super) fn claim(slots: &Arc<ConnectionSlots>, address: SocketAddr) -> Option<Self> {
         let (network, evicted) = (Network::from(address.ip()), CancellationToken::new());
-        let mut ledger = places.ledger();
+        let mut ledger = slots.ledger();
         let of_network = ledger.networks.get(&network).copied().unwrap_or_default();
-        if of_network >= places.per_network && !ledger.evict(Some(network)) {
+        if of_network >= slots.per_network && !ledger.evict(Some(network)) {
             return None;
         }
-        if of_network < places.per_network && ledger.open >= places.total && !ledger.evict(None) {
+        if of_network < slots.per_network && ledger.open >= slots.total && !ledger.evict(None) {
             return None;
         }
         ledger.open += 1;
         *ledger.networks.entry(network).or_default() += 1;
-        let turn = Some(ledger.wait(network, &evicted));
+        let order = Some(ledger.wait(network, &evicted));
         drop(ledger);
         gauge!("http_connections").increment(1);
-        let phase = Mutex::new(Phase { busy: 0, turn, since: Instant::now(), head: true, http2: false });
-        Some(Self(Arc::new(Held {
-            places: Arc::clone(places),
+        let phase = Mutex::new(Phase { busy: 0, order, since: Instant::now(), head: true, http2: false });
+        Some(Self(Arc::new(SlotState {
+            slots: Arc::clone(slots),
             address,
             network,
             evicted,
@@ -155,7 +155,7 @@ impl Place {
     }
 
     pub(super) fn peer(&self) -> Peer {
-        Peer { place: self.clone() }
+        Peer { slot: self.clone() }
     }
 
     /// Waits until the connection is evicted.
@@ -165,7 +165,7 @@ impl Place {
 
     /// Records that bytes have arrived. Fails if they belong to a large incomplete WebSocket message and the bytes of
     /// all incomplete messages exceed the cap.
-    pub(super) fn heard(&self, bytes: usize) -> io::Result<()> {
+    pub(super) fn record_received(&self, bytes: usize) -> io::Result<()> {
         if self.0.upgraded.load(Ordering::Relaxed) {
             return self.0.receive(bytes);
         }
@@ -189,8 +189,8 @@ impl Place {
     pub(super) fn hold(&self) -> Busy {
         let mut phase = self.0.phase();
         phase.busy += 1;
-        if let Some(turn) = phase.turn.take() {
-            self.0.places.ledger().wait_no_longer(self.0.network, turn);
+        if let Some(order) = phase.order.take() {
+            self.0.slots.ledger().stop_waiting(self.0.network, order);
         }
         Busy(self.clone())
     }
@@ -203,34 +203,32 @@ impl Place {
     }
 }
 
-impl Held {
+impl SlotState {
     fn phase(&self) -> MutexGuard<'_, Phase> {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl Held {
     fn receive(&self, bytes: usize) -> io::Result<()> {
         let own = self.unfinished.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let total = self.places.unfinished.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if own > LARGE && total > self.places.unfinished_bytes {
+        let total = self.slots.unfinished.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if own > LARGE_MESSAGE_BYTES && total > self.slots.unfinished_bytes {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
         Ok(())
     }
 
     fn message_read(&self) {
-        self.places.unfinished.fetch_sub(self.unfinished.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+        self.slots.unfinished.fetch_sub(self.unfinished.swap(0, Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 
-impl Drop for Held {
+impl Drop for SlotState {
     fn drop(&mut self) {
         self.message_read();
-        let turn = self.phase().turn;
-        let mut ledger = self.places.ledger();
-        if let Some(turn) = turn {
-            ledger.wait_no_longer(self.network, turn);
+        let order = self.phase().order;
+        let mut ledger = self.slots.ledger();
+        if let Some(order) = order {
+            ledger.stop_waiting(self.network, order);
         }
         ledger.open -= 1;
         if let Some(count) = ledger.networks.get_mut(&self.network) {
@@ -246,16 +244,16 @@ impl Drop for Held {
 
 /// Guard that protects a connection from eviction and timeouts.
 #[derive(Debug)]
-pub(crate) struct Busy(Place);
+pub(crate) struct Busy(ConnectionSlot);
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        let held = &self.0.0;
-        let mut phase = held.phase();
+        let state = &self.0.0;
+        let mut phase = state.phase();
         phase.busy -= 1;
         if phase.busy == 0 {
             (phase.head, phase.since) = (false, Instant::now());
-            phase.turn = Some(held.places.ledger().wait(held.network, &held.evicted));
+            phase.order = Some(state.slots.ledger().wait(state.network, &state.evicted));
         }
     }
 }
@@ -263,38 +261,38 @@ impl Drop for Busy {
 /// Client at the other end of a request's connection: an extension of every request.
 #[derive(Debug, Clone)]
 pub struct Peer {
-    place: Place,
+    slot: ConnectionSlot,
 }
 
 impl Peer {
     /// Returns the address and port of the client, or of the proxy through which it connects.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        self.place.0.address
+        self.slot.0.address
     }
 
     pub(crate) fn network(&self) -> Network {
-        self.place.0.network
+        self.slot.0.network
     }
 
     /// Records that the connection has become a WebSocket.
     pub(crate) fn upgraded(&self) {
-        self.place.0.upgraded.store(true, Ordering::Relaxed);
+        self.slot.0.upgraded.store(true, Ordering::Relaxed);
     }
 
     /// Records that a WebSocket message has arrived completely.
     pub(crate) fn message_read(&self) {
-        self.place.0.message_read();
+        self.slot.0.message_read();
     }
 
-    /// Waits until the connection is evicted. A connection is never evicted while it is held.
+    /// Waits until the connection is evicted. A connection is never evicted while it is state.
     pub(crate) async fn evicted(&self) {
-        self.place.evicted().await;
+        self.slot.evicted().await;
     }
 
     /// Protects the connection from eviction and timeouts after its response, as an upgraded connection needs.
     pub(crate) fn hold(&self) -> Busy {
-        self.place.hold()
+        self.slot.hold()
     }
 }
 
@@ -306,39 +304,40 @@ mod tests {
         ([10, 0, 0, host], 1).into()
     }
 
-    fn places(connections: usize, caller_share: u8) -> Arc<Places> {
-        Arc::new(Places::new(&Limits { connections, caller_share, ..Limits::default() }))
+    fn slots(connections: usize, caller_share: u8) -> Arc<ConnectionSlots> {
+        Arc::new(ConnectionSlots::new(&Limits { connections, caller_share, ..Limits::default() }))
     }
 
-    fn is_evicted(place: &Place) -> bool {
-        place.0.evicted.is_cancelled()
+    fn is_evicted(slot: &ConnectionSlot) -> bool {
+        slot.0.evicted.is_cancelled()
     }
 
     #[tokio::test]
     async fn longest_waiting_connection_is_evicted_and_busy_ones_stay() {
-        let places = places(10, 20);
-        let first = Place::claim(&places, address(1)).unwrap();
-        let second = Place::claim(&places, address(1)).unwrap();
+        let slots = slots(10, 20);
+        let first = ConnectionSlot::claim(&slots, address(1)).unwrap();
+        let second = ConnectionSlot::claim(&slots, address(1)).unwrap();
         let busy = first.hold();
-        let third = Place::claim(&places, address(1)).unwrap();
+        let third = ConnectionSlot::claim(&slots, address(1)).unwrap();
         assert!(!is_evicted(&first) && is_evicted(&second) && !is_evicted(&third));
         drop(second);
         let busy_too = third.hold();
-        assert!(Place::claim(&places, address(1)).is_none(), "all are busy");
-        assert!(Place::claim(&places, address(2)).is_some(), "another network has its own share");
+        assert!(ConnectionSlot::claim(&slots, address(1)).is_none(), "all are busy");
+        assert!(ConnectionSlot::claim(&slots, address(2)).is_some(), "another network has its own share");
         drop((busy, busy_too));
-        assert!(Place::claim(&places, address(1)).is_some());
+        assert!(ConnectionSlot::claim(&slots, address(1)).is_some());
         assert!(is_evicted(&first), "it has waited longest");
     }
 
     #[tokio::test]
     async fn at_the_total_cap_a_connection_of_another_network_is_evicted() {
-        let places = places(2, 100);
-        let (first, second) = (Place::claim(&places, address(1)).unwrap(), Place::claim(&places, address(2)).unwrap());
-        let third = Place::claim(&places, address(3)).unwrap();
+        let slots = slots(2, 100);
+        let (first, second) =
+            (ConnectionSlot::claim(&slots, address(1)).unwrap(), ConnectionSlot::claim(&slots, address(2)).unwrap());
+        let third = ConnectionSlot::claim(&slots, address(3)).unwrap();
         assert!(is_evicted(&first) && !is_evicted(&second) && !is_evicted(&third));
         drop((first, second, third));
-        let ledger = places.ledger();
+        let ledger = slots.ledger();
         assert_eq!((ledger.open, ledger.networks.len(), ledger.waiting.len()), (0, 0, 0));
         assert!(ledger.waiting_by_network.is_empty());
     }
@@ -346,16 +345,16 @@ mod tests {
     #[tokio::test]
     async fn timeout_depends_on_whether_a_request_head_is_awaited() {
         let limits = Limits::default();
-        let places = places(1, 100);
-        let place = Place::claim(&places, address(1)).unwrap();
-        let since = || place.0.phase().since;
-        assert_eq!(place.due(&limits), Some(since() + limits.header_timeout), "the first head");
-        let busy = place.hold();
-        assert_eq!(place.due(&limits), None);
-        place.heard(1).unwrap();
+        let slots = slots(1, 100);
+        let slot = ConnectionSlot::claim(&slots, address(1)).unwrap();
+        let since = || slot.0.phase().since;
+        assert_eq!(slot.due(&limits), Some(since() + limits.header_timeout), "the first head");
+        let busy = slot.hold();
+        assert_eq!(slot.due(&limits), None);
+        slot.record_received(1).unwrap();
         drop(busy);
-        assert_eq!(place.due(&limits), Some(since() + limits.keep_alive));
-        place.heard(1).unwrap();
-        assert_eq!(place.due(&limits), Some(since() + limits.header_timeout), "the next head has begun");
+        assert_eq!(slot.due(&limits), Some(since() + limits.keep_alive));
+        slot.record_received(1).unwrap();
+        assert_eq!(slot.due(&limits), Some(since() + limits.header_timeout), "the next head has begun");
     }
 }

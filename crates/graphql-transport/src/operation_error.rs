@@ -5,14 +5,14 @@
 
 use async_graphql::{ErrorExtensionValues, Pos, ServerError};
 
-use plain_json::Flaw;
+use plain_json::Unrepresentable;
 
 /// A request error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Invalid {
+pub enum OperationError {
     /// The document or its variables ask for more than a limit allows.
     #[error("The {} is limited to {allowed}; ask for less, or split the operation.", limit.noun())]
-    TooMuch {
+    LimitExceeded {
         /// The limit that was passed.
         limit: Limit,
         /// The largest allowed amount.
@@ -22,7 +22,7 @@ pub enum Invalid {
     },
     /// The request contains a value that can't be represented unchanged.
     #[error("{0}.")]
-    Unholdable(Flaw),
+    Unrepresentable(Unrepresentable),
     /// The document is not GraphQL.
     #[error("The document could not be parsed: {message}")]
     Unparsable {
@@ -41,36 +41,36 @@ pub enum Invalid {
     #[error("This document is not in the server's manifest; send the documentId of one that is.")]
     DocumentNotTrusted,
     /// The document is GraphQL, but violates rules of validation.
-    #[error("{}", .0.first().map(|broken| broken.message.as_str()).unwrap_or_default())]
-    Invalid(Vec<Broken>),
+    #[error("{}", .0.first().map(|violation| violation.message.as_str()).unwrap_or_default())]
+    RuleViolations(Vec<RuleViolation>),
 }
 
 /// A violated rule of validation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Broken {
+pub struct RuleViolation {
     /// The reason, and often the correction to make.
     pub message: String,
     /// Positions of the violation in the document.
     pub positions: Vec<Pos>,
 }
 
-impl Invalid {
+impl OperationError {
     /// Returns the error for a rule of validation that is violated at `positions`.
     pub(super) fn rule(message: impl Into<String>, positions: impl Into<Vec<Pos>>) -> Self {
-        Self::Invalid(vec![Broken { message: message.into(), positions: positions.into() }])
+        Self::RuleViolations(vec![RuleViolation { message: message.into(), positions: positions.into() }])
     }
 
     /// Returns the stable code for `errors[].extensions.code`.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
-            Self::TooMuch { .. } => "LIMIT_EXCEEDED",
-            Self::Unholdable(_) => "INVALID_INPUT",
+            Self::LimitExceeded { .. } => "LIMIT_EXCEEDED",
+            Self::Unrepresentable(_) => "INVALID_INPUT",
             Self::Unparsable { .. } => "GRAPHQL_PARSE_FAILED",
             Self::Introspection => "FORBIDDEN",
             Self::DocumentNotFound => "DOCUMENT_NOT_FOUND",
             Self::DocumentNotTrusted => "DOCUMENT_NOT_TRUSTED",
-            Self::Invalid(_) => "GRAPHQL_VALIDATION_FAILED",
+            Self::RuleViolations(_) => "GRAPHQL_VALIDATION_FAILED",
         }
     }
 
@@ -83,13 +83,13 @@ impl Invalid {
     pub(super) fn into_errors(self) -> Vec<ServerError> {
         let mut extensions = ErrorExtensionValues::default();
         extensions.set("code", self.code());
-        if let Self::TooMuch { limit, allowed, actual } = &self {
+        if let Self::LimitExceeded { limit, allowed, actual } = &self {
             extensions.set("limit", limit.name());
             extensions.set("allowed", *allowed);
             extensions.set("actual", *actual);
         }
-        if let Self::Unholdable(flaw) = &self {
-            extensions.set("field", flaw.field.as_str());
+        if let Self::Unrepresentable(value) = &self {
+            extensions.set("field", value.field.as_str());
         }
         let error = |message, positions| {
             let mut error = ServerError::new(message, None);
@@ -98,7 +98,7 @@ impl Invalid {
             error
         };
         match self {
-            Self::Invalid(rules) => rules.into_iter().map(|rule| error(rule.message, rule.positions)).collect(),
+            Self::RuleViolations(rules) => rules.into_iter().map(|rule| error(rule.message, rule.positions)).collect(),
             Self::Unparsable { ref positions, .. } => vec![error(self.to_string(), positions.clone())],
             _ => vec![error(self.to_string(), Vec::new())],
         }
@@ -144,9 +144,9 @@ pub enum Limit {
 
 impl Limit {
     /// Returns an error if `actual` is greater than `allowed`.
-    pub(super) fn check(self, actual: u64, allowed: u64) -> Result<(), Invalid> {
+    pub(super) fn check(self, actual: u64, allowed: u64) -> Result<(), OperationError> {
         if actual > allowed {
-            return Err(Invalid::TooMuch { limit: self, allowed, actual });
+            return Err(OperationError::LimitExceeded { limit: self, allowed, actual });
         }
         Ok(())
     }
