@@ -13,6 +13,7 @@ use super::document::TypeSystem;
 use super::engine::{Engine, compose};
 use super::fault::Fault;
 use super::limits::Limits;
+use super::metric::Metric;
 use super::observe::{self, OpenConnection, Transport};
 use super::outcome::Advice;
 use super::request_id::RequestId;
@@ -78,7 +79,7 @@ pub(super) struct Gate<E> {
 
 impl<E: Executor> Gate<E> {
     pub(super) fn new(edge: Edge<E>) -> Arc<Self> {
-        observe::describe();
+        observe::METRICS.iter().for_each(Metric::describe);
         Arc::new(Self {
             engine: Engine {
                 executor: edge.executor,
