@@ -69,7 +69,7 @@ impl RejectionCode {
             Self::ShardUnavailable => {
                 "Send the same request again after a pause. Use a dedup key to start an execution at most once."
             }
-            Self::Internal => "Send the failed item again. If it fails again, search the server's log for the cause.",
+            Self::Internal => "Ask the operator to search the server's log for the cause.",
         }
     }
 }

@@ -36,7 +36,7 @@ impl Executions {
             match creation {
                 Ok(creation) => creations.push(creation),
                 Err(error) => {
-                    tracing::error!(execution = %execution_id, %error, "an abandoned dedup claim can't be read")
+                    tracing::error!(execution = %execution_id, %error, "an abandoned dedup claim can't be read");
                 }
             }
         }
