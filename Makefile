@@ -38,8 +38,10 @@ lint: playground ## check the format, the lints and the dependencies
 fmt: ## format the Rust sources
 	@cargo fmt
 
-schema: server ## write the schema to schema.graphql
+schema: server ## write what is generated from the code: schema.graphql, docs/errors.md and docs/metrics.md
 	@$(SERVER) schema >$(TARGET)/schema.graphql && mv $(TARGET)/schema.graphql schema.graphql
+	@$(SERVER) reference errors >$(TARGET)/errors.md && mv $(TARGET)/errors.md docs/errors.md
+	@$(SERVER) reference metrics >$(TARGET)/metrics.md && mv $(TARGET)/metrics.md docs/metrics.md
 
 sqlx: prepare playground ## write .sqlx, the data for checking queries without a database
 	@scripts/sqlx

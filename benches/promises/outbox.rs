@@ -73,7 +73,7 @@ async fn bare_statements(deployment: &Deployment) -> f64 {
     let begun = Instant::now();
     let (mut done, mut marks) = (0, LowWatermarks::START);
     while done < ROWS {
-        marks = outbox::probe(&database, &marks).await.unwrap().marks;
+        marks = outbox::probe(&database, &marks).await.unwrap().low_watermarks;
         let limit = i64::try_from(BATCH).unwrap();
         let claim = Claim { limit, retried: limit / 4, lease_seconds: 30, payload_bytes: 1 << 20 };
         let rows = outbox::claim(&database, &claim, &marks).await.unwrap();

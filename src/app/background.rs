@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use metrics_exporter_prometheus::PrometheusHandle;
 
-use super::retention_of;
 use crate::config::Config;
 use crate::feed::publish::tailer::{TailSettings, Tailer};
 use crate::feed::wake_ups;
@@ -12,27 +11,21 @@ use crate::graphql::schema::Services;
 use crate::runtime::supervisor::Supervisor;
 use crate::runtime::telemetry;
 use crate::runtime::wake::WakeUps;
+use crate::tasks::housekeeping::{Housekeeping, TASKS};
 use crate::tasks::projector::Projector;
 use crate::tasks::relay::Relay;
-use crate::tasks::{dedup_purge, dedup_sweeper, machine_lease, outbox_purge, partitions, prober, retention};
+use crate::tasks::{machine_lease, prober};
 use graphql_transport::listener::Tls;
 
 /// Starts the housekeeping tasks, the probers and the renewal of the machine id's lease.
-pub(super) fn start_housekeeping(supervisor: &mut Supervisor, services: &Services, config: &Config) {
-    let databases = services.executions.databases();
-    for database in databases.distinct() {
+pub(super) fn start_upkeep(supervisor: &mut Supervisor, services: &Services, housekeeping: &Housekeeping) {
+    for database in services.databases.distinct() {
         let task = prober::run(Arc::clone(database), supervisor.soft());
         supervisor.start("prober", infallible(task));
     }
     supervisor.start("machine lease", infallible(machine_lease::run(Arc::clone(&services.ids), supervisor.soft())));
-    let (executions, subscriptions) = (services.executions.clone(), services.subscriptions.clone());
-    supervisor.start("sweeper", infallible(dedup_sweeper::run(executions, subscriptions, supervisor.soft())));
-    supervisor.start("outbox purge", infallible(outbox_purge::run(services.outbox.clone(), supervisor.soft())));
-    supervisor.start("partitions", infallible(partitions::run(databases.clone(), supervisor.soft())));
-    supervisor.start("dedup purge", infallible(dedup_purge::run(databases.clone(), supervisor.soft())));
-    let retention = retention_of(config);
-    if retention.days.is_some() && retention.publishes {
-        supervisor.start("retention", infallible(retention::run(databases.clone(), retention, supervisor.soft())));
+    for task in TASKS {
+        supervisor.start(task.name, infallible(housekeeping.clone().repeat(task, supervisor.soft())));
     }
 }
 
@@ -80,7 +73,7 @@ fn start_tailers(
     local: &WakeUps,
     settings: TailSettings,
 ) {
-    let databases = services.executions.databases();
+    let databases = &services.databases;
     let remote = WakeUps::new(databases.shards().len());
     for (database, shard) in databases.shards().iter().zip(0..) {
         let tailer = Tailer {

@@ -6,6 +6,7 @@ mod callers;
 mod databases;
 mod error;
 mod listener;
+pub mod metrics;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -38,21 +39,21 @@ use crate::service::outbox::Outbox;
 use crate::service::projections::Projections;
 use crate::service::retention::Retention;
 use crate::service::subscriptions::Subscriptions;
-use crate::tasks::maintain;
+use crate::tasks::housekeeping::{Done, Housekeeping};
 use crate::web::assets;
-use crate::web::health::{self, OutboxBacklog, Probes, Readiness, Terms};
+use crate::web::health::{self, NoShardAvailable, OutboxBacklog, Probes, Readiness, Terms};
 use databases::connect;
 use graphql_transport::listener::Listener;
-use graphql_transport::{Edge, Limits, Sites, TypeSystem, router, trace};
+use graphql_transport::{Edge, Limits, Metric, Sites, TypeSystem, router, trace};
 use noetl_storage::budget::BudgetLimits;
 use noetl_storage::pools::{Database, Databases};
 
 pub use databases::migrate;
 pub use error::AppError;
 
-/// Runs every housekeeping task once, and passes each result to `tell`.
+/// Runs every housekeeping task once, and passes each result to `report`.
 #[expect(clippy::disallowed_methods, reason = "a process gets its identity here")]
-pub async fn maintain(config: &Config, tell: impl FnMut(maintain::Done)) -> Result<(), AppError> {
+pub async fn maintain(config: &Config, report: impl FnMut(Done)) -> Result<(), AppError> {
     let settings = config.databases.as_ref().ok_or(AppError::NoDatabases)?;
     let databases = connect(settings, 4).await?;
     // Takes any machine id, because a running server may hold the configured one.
@@ -61,8 +62,9 @@ pub async fn maintain(config: &Config, tell: impl FnMut(maintain::Done)) -> Resu
     let catalog = Catalog::new(Arc::clone(databases.cluster()), Arc::clone(&ids));
     let subscriptions = Subscriptions::new(databases.clone(), Arc::clone(&ids), catalog.clone(), wake_ups.clone());
     let outbox = Outbox::new(databases.clone(), wake_ups.clone(), config.housekeeping.outbox_retention);
-    let executions = Executions::new(databases, Arc::clone(&ids), catalog, wake_ups);
-    maintain::once(&executions, &subscriptions, &outbox, retention_of(config), tell).await;
+    let executions = Executions::new(databases.clone(), Arc::clone(&ids), catalog, wake_ups);
+    let housekeeping = Housekeeping { databases, executions, subscriptions, outbox, retention: retention_of(config) };
+    housekeeping.run_all(report).await;
     Ok(ids.release().await?)
 }
 
@@ -113,9 +115,18 @@ impl App {
         };
         let wake_ups = WakeUps::new(databases.shards().len());
         let outbox = Outbox::new(databases.clone(), wake_ups.clone(), config.housekeeping.outbox_retention);
-        let services = services(databases, ids, &wake_ups, (client.clone(), outbox), replica);
+        let hub = client.clone().map(|client| Hub::new(client, databases.clone()));
+        let services = services(databases, ids, &wake_ups, outbox, hub, replica);
+        let housekeeping = Housekeeping {
+            databases: services.databases.clone(),
+            executions: services.executions.clone(),
+            subscriptions: services.subscriptions.clone(),
+            outbox: services.outbox.clone(),
+            retention: retention_of(config),
+        };
+        metrics::METRICS.iter().for_each(Metric::describe);
         let mut supervisor = Supervisor::default();
-        background::start_housekeeping(&mut supervisor, &services, config);
+        background::start_upkeep(&mut supervisor, &services, &housekeeping);
         background::start_metrics_upkeep(&mut supervisor, metrics.clone());
         if let Some(client) = &client {
             background::start_broker_tasks(&mut supervisor, &services, client, &wake_ups, config);
@@ -196,16 +207,17 @@ fn services(
     databases: Databases,
     ids: Arc<Ids>,
     wake_ups: &WakeUps,
-    (client, outbox): (Option<async_nats::Client>, Outbox),
+    outbox: Outbox,
+    hub: Option<Hub>,
     replica: Replica,
 ) -> Services {
     let catalog = Catalog::new(Arc::clone(databases.cluster()), Arc::clone(&ids));
-    let hub = client.map(|client| Hub::new(client, databases.clone()));
     Services {
         subscriptions: Subscriptions::new(databases.clone(), Arc::clone(&ids), catalog.clone(), wake_ups.clone()),
         projections: Projections::new(databases.clone()),
         ingest: Ingest::new(databases.clone(), wake_ups.clone()),
-        executions: Executions::new(databases, Arc::clone(&ids), catalog.clone(), wake_ups.clone()),
+        executions: Executions::new(databases.clone(), Arc::clone(&ids), catalog.clone(), wake_ups.clone()),
+        databases,
         catalog,
         outbox,
         hub,
@@ -231,7 +243,7 @@ fn routes(edge: Edge<Batching>, probes: Router) -> Router {
 }
 
 fn probes(services: &Services, draining: CancellationToken, metrics: PrometheusHandle) -> Probes {
-    let databases = services.executions.databases().clone();
+    let databases = services.databases.clone();
     let readiness = move || {
         let is_down = |database: &&Arc<Database>| database.health().down.is_some();
         let down = databases.distinct().filter(is_down).map(|database| database.name().to_string()).collect();
@@ -245,10 +257,10 @@ fn probes(services: &Services, draining: CancellationToken, metrics: PrometheusH
     }
 }
 
-async fn backlog(outbox: Outbox) -> Result<OutboxBacklog, String> {
+async fn backlog(outbox: Outbox) -> Result<OutboxBacklog, NoShardAvailable> {
     let stats = outbox.backlog().await.map_err(|error| {
         tracing::warn!(%error, "could not count the outbox");
-        "no shard is available".to_owned()
+        NoShardAvailable
     })?;
     let ages = stats.shards.iter().filter_map(|(_, backlog)| backlog.oldest_seconds);
     Ok(OutboxBacklog {

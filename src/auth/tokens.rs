@@ -64,8 +64,42 @@ pub enum TokenFileError {
         /// Number of the line, starting at 1.
         line: usize,
         /// Description of the problem.
-        problem: String,
+        problem: LineProblem,
     },
+}
+
+/// Problem of a line of a token file.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LineProblem {
+    /// The line is not JSON of the expected shape.
+    #[error("it is not a line from `noetl-graphql token new` ({0})")]
+    Malformed(&'static str),
+    /// The digest is malformed.
+    #[error("sha256 must be the 64 hexadecimal digits of a SHA-256")]
+    Digest,
+    /// A role does not exist.
+    #[error(transparent)]
+    UnknownRole(#[from] UnknownRole),
+    /// The line names no role.
+    #[error("roles must name at least one role")]
+    NoRole,
+    /// The subject or the tenant is invalid.
+    #[error(transparent)]
+    Name(#[from] InvalidName),
+    /// An earlier line has the same token.
+    #[error("the same token is in an earlier line")]
+    Duplicate,
+}
+
+/// Name of a caller or tenant that is not allowed.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidName {
+    /// The name is empty, too long, or has control characters.
+    #[error("{0} must have 1 to {MAX_NAME_BYTES} bytes and no control characters")]
+    Malformed(String),
+    /// The subject is the name of a caller of the server itself.
+    #[error("the subjects {LOCAL} and {INTERNAL} are reserved for the server; choose another")]
+    Reserved,
 }
 
 /// Returns random bytes as the text of a token.
@@ -198,24 +232,23 @@ fn parse(text: &str) -> Result<Vec<Entry>, TokenFileError> {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let wrong = |problem: String| TokenFileError::Line { line: number + 1, problem };
+        let wrong = |problem: LineProblem| TokenFileError::Line { line: number + 1, problem };
         let entry = entry(line).map_err(wrong)?;
         if !seen.insert(entry.digest) {
-            return Err(wrong("the same token is in an earlier line".to_owned()));
+            return Err(wrong(LineProblem::Duplicate));
         }
         entries.push(entry);
     }
     Ok(entries)
 }
 
-fn entry(line: &str) -> Result<Entry, String> {
-    let line: TokenLine = json::parse(line.as_bytes())
-        .map_err(|error| format!("it is not a line from `noetl-graphql token new` ({})", kind_of(&error)))?;
-    let digest = unhex(&line.sha256).ok_or("sha256 must be the 64 hexadecimal digits of a SHA-256")?;
+fn entry(line: &str) -> Result<Entry, LineProblem> {
+    let line: TokenLine = json::parse(line.as_bytes()).map_err(|error| LineProblem::Malformed(kind_of(&error)))?;
+    let digest = unhex(&line.sha256).ok_or(LineProblem::Digest)?;
     let roles: Result<Vec<Role>, UnknownRole> = line.roles.iter().map(|name| name.parse()).collect();
-    let roles = roles.map_err(|unknown| unknown.to_string())?;
+    let roles = roles?;
     if roles.is_empty() {
-        return Err("roles must name at least one role".to_owned());
+        return Err(LineProblem::NoRole);
     }
     check_name("subject", &line.subject)?;
     line.tenant.as_deref().map_or(Ok(()), |tenant| check_name("tenant", tenant))?;
@@ -228,12 +261,12 @@ fn entry(line: &str) -> Result<Entry, String> {
 }
 
 /// Checks a subject or a tenant: 1 to 256 bytes, no control characters, and not a reserved subject.
-pub fn check_name(field: &str, name: &str) -> Result<(), String> {
+pub fn check_name(field: &str, name: &str) -> Result<(), InvalidName> {
     if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
-        return Err(format!("{field} must have 1 to {MAX_NAME_BYTES} bytes and no control characters"));
+        return Err(InvalidName::Malformed(field.to_owned()));
     }
     if field == "subject" && [LOCAL, INTERNAL].contains(&name) {
-        return Err(format!("the subjects {LOCAL} and {INTERNAL} are reserved for the server; choose another"));
+        return Err(InvalidName::Reserved);
     }
     Ok(())
 }

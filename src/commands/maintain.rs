@@ -7,13 +7,13 @@ use crate::config::Config;
 /// Runs every housekeeping task once and prints its result.
 pub(super) async fn run(config: &Config) -> Result<(), Failure> {
     let mut failed = 0;
-    let told = app::maintain(config, |done| {
-        let said = done.outcome.unwrap_or_else(|error| {
+    let run = app::maintain(config, |done| {
+        let summary = done.outcome.unwrap_or_else(|error| {
             failed += 1;
             format!("FAILED: {}", chain(&error))
         });
-        println!("{}: {}: {said}", done.database, done.duty);
+        println!("{}: {}: {summary}", done.database, done.task);
     });
-    told.await?;
+    run.await?;
     if failed == 0 { Ok(()) } else { Err(Failure::HousekeepingTasks(failed)) }
 }

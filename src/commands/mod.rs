@@ -4,6 +4,7 @@ mod demo;
 mod dev;
 mod documents;
 mod maintain;
+mod reference;
 mod token;
 
 use std::process::ExitCode;
@@ -43,6 +44,12 @@ enum Command {
     CheckConfig,
     /// Print the GraphQL schema.
     Schema,
+    /// Print a generated page of the documentation.
+    #[command(hide = true)]
+    Reference {
+        /// The page.
+        page: reference::Page,
+    },
     /// Create static tokens for callers.
     #[command(subcommand)]
     Token(token::Token),
@@ -105,9 +112,9 @@ fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        let said = error.to_string();
-        if !text.ends_with(&said) {
-            text = format!("{text}: {said}");
+        let message = error.to_string();
+        if !text.ends_with(&message) {
+            text = format!("{text}: {message}");
         }
         cause = error.source();
     }
@@ -140,6 +147,10 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Token(command) => Ok(token::run(command)?),
         Command::Demo(options) => Ok(demo::run(options).await?),
         Command::Documents(command) => Ok(documents::run(command)?),
+        Command::Reference { page } => {
+            print!("{}", reference::page(page));
+            Ok(())
+        }
         Command::Schema => {
             print!("{}", schema::sdl());
             Ok(())

@@ -9,7 +9,7 @@ use chrono::{DateTime, NaiveDate, Utc};
 use clap::{Args, Subcommand};
 
 use crate::auth::principal::Role;
-use crate::auth::tokens::{self, TokenLine, check_name};
+use crate::auth::tokens::{self, InvalidName, TokenLine, check_name};
 
 /// Commands for static tokens.
 #[derive(Debug, Subcommand)]
@@ -45,8 +45,8 @@ pub enum TokenError {
     #[error("the operating system provides no random bytes: {0}")]
     Random(getrandom::Error),
     /// An option is invalid.
-    #[error("{0}")]
-    Option(String),
+    #[error(transparent)]
+    Option(#[from] InvalidName),
     /// The line can't be written as JSON.
     #[error("the line can't be written as JSON: {0}")]
     Line(#[from] serde_json::Error),
@@ -80,8 +80,8 @@ fn line(token: &str, options: &New) -> Result<TokenLine, TokenError> {
     let sha256 = tokens::hex(tokens::digest(token));
     let role = options.roles.first().map_or("", String::as_str);
     let subject = options.subject.clone().unwrap_or_else(|| format!("{role}-{}", &sha256[..8]));
-    check_name("subject", &subject).map_err(TokenError::Option)?;
-    options.tenant.as_deref().map_or(Ok(()), |tenant| check_name("tenant", tenant)).map_err(TokenError::Option)?;
+    check_name("subject", &subject)?;
+    options.tenant.as_deref().map_or(Ok(()), |tenant| check_name("tenant", tenant))?;
     Ok(TokenLine {
         sha256,
         roles: options.roles.clone(),
@@ -103,8 +103,13 @@ fn append(path: &Path, line: &str) -> std::io::Result<()> {
     file.sync_all()
 }
 
-fn time(text: &str) -> Result<DateTime<Utc>, String> {
+/// Text that is neither a date nor a time.
+#[derive(Debug, thiserror::Error)]
+#[error("expected a date such as 2030-01-31, or a time such as 2030-01-31T12:00:00Z")]
+struct MalformedTime;
+
+fn time(text: &str) -> Result<DateTime<Utc>, MalformedTime> {
     let day = text.parse::<NaiveDate>().map(|day| day.and_time(chrono::NaiveTime::MIN).and_utc());
     let time = DateTime::parse_from_rfc3339(text).map(|time| time.to_utc());
-    time.or(day).map_err(|_| "expected a date such as 2030-01-31, or a time such as 2030-01-31T12:00:00Z".to_owned())
+    time.or(day).map_err(|_| MalformedTime)
 }

@@ -2,45 +2,19 @@
 //! failure becomes an entry of `errors[]` with a stable `extensions.code`. The cause is logged once, and no internal
 //! detail reaches the client.
 
-use async_graphql::{Enum, Error, ErrorExtensions, SimpleObject};
+use async_graphql::{Error, ErrorExtensions, SimpleObject};
 
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::budget::Exceeded;
 use noetl_storage::error::DatabaseName;
 
-/// Code of a user error: the reason a mutation was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
-#[graphql(remote = "RejectionCode")]
-pub enum UserErrorCode {
-    /// A field is missing, malformed or out of range.
-    InvalidInput,
-    /// The object that a field names does not exist.
-    NotFound,
-    /// The object that a field names is of the wrong kind.
-    WrongKind,
-    /// The current state does not allow the action.
-    InvalidTransition,
-    /// The object has changed since the expected version. Read it again before the next attempt.
-    StaleVersion,
-    /// The dedup key belongs to a different request.
-    IdempotencyMismatch,
-    /// The lease can no longer settle the row: the row was settled, or another caller has claimed it since.
-    StaleLease,
-    /// A field is too large.
-    PayloadTooLarge,
-    /// A database can't be reached, so it is unknown whether anything was written. The same request may succeed later.
-    ShardUnavailable,
-    /// The server failed to process one item of several. The server's log contains the cause.
-    Internal,
-}
-
 /// An expected refusal of a request or of one of its items. Unless the code is `SHARD_UNAVAILABLE`, nothing was written
 /// for it.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct UserError {
     /// Code of the error.
-    pub code: UserErrorCode,
+    pub code: RejectionCode,
     /// Explanation of the error for a person.
     pub message: String,
     /// Path of the input field that caused the error, outermost name first; null if no single field caused it.
@@ -52,8 +26,8 @@ pub struct UserError {
 impl From<Rejection> for UserError {
     fn from(rejection: Rejection) -> Self {
         let field = (!rejection.field.is_empty()).then_some(rejection.field);
-        let retryable = rejection.code == RejectionCode::ShardUnavailable;
-        Self { code: rejection.code.into(), message: rejection.message, field, retryable }
+        let retryable = rejection.code.is_retryable();
+        Self { code: rejection.code, message: rejection.message, field, retryable }
     }
 }
 
@@ -61,7 +35,7 @@ impl From<Rejection> for UserError {
 pub fn user_error(error: ServiceError) -> Result<UserError, Error> {
     match (error.unavailable(), error) {
         (Some(database), _) => Ok(UserError {
-            code: UserErrorCode::ShardUnavailable,
+            code: RejectionCode::ShardUnavailable,
             message: unavailable(database),
             field: None,
             retryable: true,
@@ -93,8 +67,7 @@ pub fn fault(error: impl Into<ServiceError>) -> Error {
     }
     if let ServiceError::Rejected(rejection) = error {
         let field = rejection.field.join(".");
-        return coded(rejection_name(rejection.code), rejection.message)
-            .extend_with(|_, e| e.set("field", field.clone()));
+        return coded(rejection.code.name(), rejection.message).extend_with(|_, e| e.set("field", field.clone()));
     }
     let mut chain = error.to_string();
     let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(&error);
@@ -137,23 +110,92 @@ fn unavailable(database: DatabaseName) -> String {
     format!("{database} can't be reached or is too busy; it is unknown whether anything was written; try again shortly")
 }
 
-/// Returns the name of a user error's code.
-#[must_use]
-pub fn code_name(code: UserErrorCode) -> &'static str {
-    rejection_name(code.into())
+/// Code of an entry of `errors[]`, for docs/errors.md. Entries can also have the codes of [`RejectionCode`].
+#[derive(Debug, Clone, Copy)]
+pub struct FieldErrorCode {
+    /// Value of `extensions.code`.
+    pub name: &'static str,
+    /// Meaning of the code.
+    pub meaning: &'static str,
+    /// Whether the same request may succeed later.
+    pub retryable: bool,
+    /// What the caller can do.
+    pub advice: &'static str,
 }
 
-fn rejection_name(code: RejectionCode) -> &'static str {
-    match code {
-        RejectionCode::InvalidInput => "INVALID_INPUT",
-        RejectionCode::NotFound => "NOT_FOUND",
-        RejectionCode::WrongKind => "WRONG_KIND",
-        RejectionCode::InvalidTransition => "INVALID_TRANSITION",
-        RejectionCode::StaleVersion => "STALE_VERSION",
-        RejectionCode::IdempotencyMismatch => "IDEMPOTENCY_MISMATCH",
-        RejectionCode::StaleLease => "STALE_LEASE",
-        RejectionCode::PayloadTooLarge => "PAYLOAD_TOO_LARGE",
-        RejectionCode::ShardUnavailable => "SHARD_UNAVAILABLE",
-        RejectionCode::Internal => "INTERNAL",
-    }
-}
+/// Every code of `errors[]` that is not a code of a user error. A test compares this list with the sources of this
+/// module and of the transport.
+pub const FIELD_ERROR_CODES: [FieldErrorCode; 12] = [
+    FieldErrorCode {
+        name: "BAD_REQUEST",
+        meaning: "The HTTP request is not a GraphQL request that this server accepts.",
+        retryable: false,
+        advice: "Correct the request. The message says how.",
+    },
+    FieldErrorCode {
+        name: "GRAPHQL_PARSE_FAILED",
+        meaning: "The document is not GraphQL.",
+        retryable: false,
+        advice: "Correct the document at the given position.",
+    },
+    FieldErrorCode {
+        name: "GRAPHQL_VALIDATION_FAILED",
+        meaning: "The document or its variables do not fit the schema.",
+        retryable: false,
+        advice: "Compare the document with the schema.",
+    },
+    FieldErrorCode {
+        name: "DOCUMENT_NOT_FOUND",
+        meaning: "The manifest of trusted documents has no document with this id.",
+        retryable: false,
+        advice: "Add the document to the manifest, or send its text.",
+    },
+    FieldErrorCode {
+        name: "DOCUMENT_NOT_TRUSTED",
+        meaning: "The server accepts only the documents of its manifest.",
+        retryable: false,
+        advice: "Add the document to the manifest.",
+    },
+    FieldErrorCode {
+        name: "UNAUTHENTICATED",
+        meaning: "The request has no valid token, or the token has expired or was revoked.",
+        retryable: false,
+        advice: "Send a valid token.",
+    },
+    FieldErrorCode {
+        name: "FORBIDDEN",
+        meaning: "The caller, its origin or the host name has no access.",
+        retryable: false,
+        advice: "Ask the operator for the capability that the message names.",
+    },
+    FieldErrorCode {
+        name: "LIMIT_EXCEEDED",
+        meaning: "The request exceeds a limit. `extensions.limit` names it.",
+        retryable: false,
+        advice: "Ask for less: smaller pages, fewer fields, or several requests.",
+    },
+    FieldErrorCode {
+        name: "OVERLOADED",
+        meaning: "A resource of the server, or the caller's share of it, is used up.",
+        retryable: true,
+        advice: "Send the request again after the time in `Retry-After`.",
+    },
+    FieldErrorCode {
+        name: "TIMEOUT",
+        meaning: "The operation exceeded the maximum run time. A mutation may have written.",
+        retryable: true,
+        advice: "Read the state first, then send the request again.",
+    },
+    FieldErrorCode {
+        name: "SHUTTING_DOWN",
+        meaning: "The replica is shutting down.",
+        retryable: true,
+        advice: "Connect again, to another replica.",
+    },
+    FieldErrorCode {
+        name: "STREAM_UNAVAILABLE",
+        meaning: "The event stream can't be reached, or the server has no broker.",
+        retryable: true,
+        advice: "Subscribe again from the last cursor after a pause.",
+    },
+];

@@ -223,7 +223,7 @@ impl Loader<LogKey> for Loaders {
             let executions: Vec<Id> = group.iter().map(|key| key.execution).collect();
             let (mut found, failed) = self.0.executions.events(&executions, &filter, &columns, &request).await;
             for key in group {
-                let page = match failed.get(&self.0.executions.databases().index_of(key.execution)) {
+                let page = match failed.get(&self.0.databases.index_of(key.execution)) {
                     Some(error) => Err(error.clone()),
                     None => Ok(found.remove(&key.execution).unwrap_or_else(|| request.cut(Vec::new()))),
                 };
@@ -245,7 +245,7 @@ impl Loaders {
     ) -> HashMap<K, Result<R, ServiceError>> {
         let answer = |key: &K| {
             let id = id(key);
-            let error = failed.get(&self.0.executions.databases().index_of(id)).cloned();
+            let error = failed.get(&self.0.databases.index_of(id)).cloned();
             Some((*key, error.map_or_else(|| rows.remove(&id).map(Ok), |error| Some(Err(error)))?))
         };
         keys.iter().filter_map(answer).collect()

@@ -22,6 +22,7 @@ use crate::service::outbox::Outbox;
 use crate::service::projections::Projections;
 use crate::service::subscriptions::Subscriptions;
 use noetl_storage::budget::BudgetLimits;
+use noetl_storage::pools::Databases;
 
 /// The executable schema.
 pub type ControlPlane = Schema<Query, Mutation, Subscription>;
@@ -29,6 +30,8 @@ pub type ControlPlane = Schema<Query, Mutation, Subscription>;
 /// All use cases. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Services {
+    /// All databases.
+    pub databases: Databases,
     /// The catalog.
     pub catalog: Catalog,
     /// Source subscriptions.

@@ -2,33 +2,76 @@
 
 use std::sync::Arc;
 
+use async_graphql::Enum;
+use async_graphql::resolver_utils::EnumType;
+
 use noetl_domain::ids::{Id, IdGenerationError};
 use noetl_storage::budget::Exceeded;
 use noetl_storage::error::{DatabaseName, StorageError};
 
-/// Reasons for a rejection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// Code of a user error: the reason a mutation was refused.
+// This is the only list of these codes. The API's enum, with these descriptions, and docs/errors.md derive from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Enum)]
+#[graphql(name = "UserErrorCode")]
 pub enum RejectionCode {
-    /// A field is missing, malformed or out of bounds.
+    /// A field is missing, malformed or out of range.
     InvalidInput,
-    /// A field names an object that does not exist.
+    /// The object that a field names does not exist.
     NotFound,
-    /// A field names an object of the wrong kind.
+    /// The object that a field names is of the wrong kind.
     WrongKind,
     /// The current state does not allow the action.
     InvalidTransition,
-    /// The object changed after the version that the caller expected.
+    /// The object has changed since the expected version. Read it again before the next attempt.
     StaleVersion,
     /// The dedup key belongs to a different request.
     IdempotencyMismatch,
-    /// The lease no longer settles its row.
+    /// The lease can no longer settle the row: the row was settled, or another caller has claimed it since.
     StaleLease,
     /// A field is too large.
     PayloadTooLarge,
-    /// A database can't be reached; the same request may succeed later.
+    /// A database can't be reached, so it is unknown whether anything was written. The same request may succeed later.
     ShardUnavailable,
-    /// One item of several failed because of a fault of the server; the log has the cause.
+    /// The server failed to process one item of several. The server's log contains the cause.
     Internal,
+}
+
+impl RejectionCode {
+    /// Returns every code.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::items().iter().map(|item| item.value)
+    }
+
+    /// Returns the name of the code in responses and in the audit log.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::items().iter().find(|item| item.value == self).map_or("", |item| item.name)
+    }
+
+    /// Returns whether the same request may succeed later.
+    #[must_use]
+    pub const fn is_retryable(self) -> bool {
+        matches!(self, Self::ShardUnavailable)
+    }
+
+    /// Returns what the caller can do, for docs/errors.md.
+    #[must_use]
+    pub const fn advice(self) -> &'static str {
+        match self {
+            Self::InvalidInput => "Correct the field that `field` names. The message says what is allowed.",
+            Self::NotFound => "Check the id or the path, or create the object first.",
+            Self::WrongKind => "Name an object of the kind that the message asks for.",
+            Self::InvalidTransition => "Read the object's state. Send an action that this state allows.",
+            Self::StaleVersion => "Read the object again, decide again, and send the new version.",
+            Self::IdempotencyMismatch => "Use a new dedup key for a different request.",
+            Self::StaleLease => "Drop the row. Its current holder settles it.",
+            Self::PayloadTooLarge => "Send a smaller value. The message has the limit.",
+            Self::ShardUnavailable => {
+                "Send the same request again after a pause. Use a dedup key to start an execution at most once."
+            }
+            Self::Internal => "Ask the operator to search the server's log for the cause.",
+        }
+    }
 }
 
 /// A refusal that the caller can correct; nothing was written.

@@ -20,7 +20,7 @@ use noetl_storage::pools::Database;
 /// Time for which a lease is valid without renewal.
 pub const LEASE: Duration = Duration::from_secs(15);
 /// Milliseconds after the current time up to which a lease reserves ids. Ids stay within it if several renewals fail.
-const AHEAD_MS: u64 = 120_000;
+const RESERVED_MS: u64 = 120_000;
 
 /// Generator of ids under a leased machine id.
 #[derive(Debug)]
@@ -28,11 +28,12 @@ pub struct Ids {
     cluster: Arc<Database>,
     owner: Uuid,
     pinned: Option<u16>,
-    leased: Mutex<ClaimedRow>,
+    leased: Mutex<MachineLease>,
 }
 
+/// A leased machine id with its generator.
 #[derive(Debug)]
-struct ClaimedRow {
+struct MachineLease {
     machine_id: u16,
     snowflakes: Snowflakes,
     valid_until: Instant,
@@ -85,21 +86,21 @@ impl Ids {
             let leased = self.leased();
             (leased.machine_id, leased.snowflakes.position_ms().max(floor_ms))
         };
-        let ceiling_ms = position_ms.max(clock::snowflake_ms()) + AHEAD_MS;
-        let asked_at = Instant::now();
+        let ceiling_ms = position_ms.max(clock::snowflake_ms()) + RESERVED_MS;
+        let requested_at = Instant::now();
         if machines::renew(&self.cluster, self.owner, machine_id, ceiling_ms, LEASE.as_secs_f64()).await? {
             let mut leased = self.leased();
-            leased.valid_until = asked_at + LEASE;
+            leased.valid_until = requested_at + LEASE;
             leased.snowflakes.raise_ceiling(ceiling_ms);
             return Ok(());
         }
         tracing::warn!(machine_id, "the lease on the machine id is lost; leasing another");
-        self.leased().valid_until = asked_at;
-        let mut taken =
+        self.leased().valid_until = requested_at;
+        let mut acquired =
             acquire(&self.cluster, self.owner, self.pinned, position_ms).await?.ok_or(NoIdReason::LeaseLost)?;
         let mut leased = self.leased();
-        taken.snowflakes.start_above(leased.snowflakes.position_ms());
-        *leased = taken;
+        acquired.snowflakes.start_above(leased.snowflakes.position_ms());
+        *leased = acquired;
         Ok(())
     }
 
@@ -119,7 +120,7 @@ impl Ids {
         self.leased().machine_id
     }
 
-    fn leased(&self) -> MutexGuard<'_, ClaimedRow> {
+    fn leased(&self) -> MutexGuard<'_, MachineLease> {
         self.leased.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -129,13 +130,13 @@ async fn acquire(
     owner: Uuid,
     pinned: Option<u16>,
     position_ms: u64,
-) -> Result<Option<ClaimedRow>, ServiceError> {
-    let asked_at = Instant::now();
+) -> Result<Option<MachineLease>, ServiceError> {
+    let requested_at = Instant::now();
     let now_ms = clock::snowflake_ms().max(position_ms);
-    let grant = machines::acquire(cluster, owner, pinned, now_ms, AHEAD_MS, LEASE.as_secs_f64()).await?;
-    Ok(grant.map(|Grant { machine_id, floor_ms, ceiling_ms }| ClaimedRow {
+    let grant = machines::acquire(cluster, owner, pinned, now_ms, RESERVED_MS, LEASE.as_secs_f64()).await?;
+    Ok(grant.map(|Grant { machine_id, floor_ms, ceiling_ms }| MachineLease {
         machine_id,
         snowflakes: Snowflakes::new(machine_id, floor_ms.max(position_ms), ceiling_ms),
-        valid_until: asked_at + LEASE,
+        valid_until: requested_at + LEASE,
     }))
 }

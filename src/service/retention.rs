@@ -8,6 +8,7 @@
 //! by the ranges of ids that no partition holds. Unsettled outbox rows are never deleted.
 
 use std::fmt;
+use std::ops::Range;
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -18,9 +19,9 @@ use noetl_storage::pools::Database;
 use noetl_storage::retention::{self, KeepReason, Partition, Turn};
 
 /// Attempts to take the table lock before the partition is kept until the next run.
-const ATTEMPTS: usize = 3;
+const LOCK_ATTEMPTS: usize = 3;
 /// Pause between two attempts.
-const BUSY_PAUSE: Duration = Duration::from_millis(500);
+const LOCK_PAUSE: Duration = Duration::from_millis(500);
 
 /// Retention settings of a deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +69,7 @@ impl Retention {
         let (mut dropped, mut kept) = (Vec::new(), Vec::new());
         for partition in turn.partitions().await?.into_iter().filter(|partition| partition.to <= cutoff) {
             let name = partition.name.clone();
-            if let Some(reason) = retire(&mut turn, partition, cutoff).await? {
+            if let Some(reason) = drop_or_keep(&mut turn, partition, cutoff).await? {
                 tracing::info!(database = %shard.name(), partition = name, %reason, "kept an old event partition");
                 metrics::counter!("noetl_event_partitions_kept_total", "reason" => reason.label()).increment(1);
                 kept.push((name, reason));
@@ -86,26 +87,30 @@ impl Retention {
 }
 
 /// Drops a partition. Returns the reason if it is kept.
-async fn retire(turn: &mut Turn<'_>, partition: Partition, cutoff: i64) -> Result<Option<KeepReason>, StorageError> {
+async fn drop_or_keep(
+    turn: &mut Turn<'_>,
+    partition: Partition,
+    cutoff: i64,
+) -> Result<Option<KeepReason>, StorageError> {
     let judged = match turn.judge(partition, cutoff).await? {
         Ok(judged) => judged,
         Err(kept) => return Ok(Some(kept)),
     };
-    for _ in 1..ATTEMPTS {
+    for _ in 1..LOCK_ATTEMPTS {
         match turn.drop_partition(&judged).await? {
-            Some(KeepReason::Busy) => sleep(BUSY_PAUSE).await,
+            Some(KeepReason::Busy) => sleep(LOCK_PAUSE).await,
             settled => return Ok(settled),
         }
     }
     turn.drop_partition(&judged).await
 }
 
-async fn purge(shard: &Database, ranges: &[(i64, i64)]) -> Result<u64, StorageError> {
+async fn purge(shard: &Database, ranges: &[Range<i64>]) -> Result<u64, StorageError> {
     let mut executions = 0;
-    for (from, to) in ranges {
-        let mut next = *from;
+    for range in ranges {
+        let mut next = range.start;
         loop {
-            let purged = retention::purge_derived(shard, next, *to).await?;
+            let purged = retention::purge_derived(shard, next, range.end).await?;
             executions += u64::try_from(purged.executions).unwrap_or_default();
             match purged.last {
                 Some(last) => next = last.saturating_add(1),
@@ -117,14 +122,14 @@ async fn purge(shard: &Database, ranges: &[(i64, i64)]) -> Result<u64, StorageEr
 }
 
 /// Returns the ranges of ids below `cutoff` that no partition with bounds holds.
-fn uncovered(partitions: &[Partition], cutoff: i64) -> Vec<(i64, i64)> {
+fn uncovered(partitions: &[Partition], cutoff: i64) -> Vec<Range<i64>> {
     let (mut ranges, mut covered) = (Vec::new(), 0);
     for partition in partitions {
-        ranges.push((covered, partition.from.min(cutoff)));
+        ranges.push(covered..partition.from.min(cutoff));
         covered = covered.max(partition.to);
     }
-    ranges.push((covered, cutoff));
-    ranges.retain(|(from, to)| from < to);
+    ranges.push(covered..cutoff);
+    ranges.retain(|range| !range.is_empty());
     ranges
 }
 
@@ -151,10 +156,10 @@ mod tests {
     fn uncovered_ranges_end_at_the_cutoff() {
         let partition = |from, to| Partition { name: String::new(), from, to };
         let partitions = [partition(i64::MIN, 10), partition(20, 30), partition(30, 40), partition(60, 70)];
-        assert_eq!(uncovered(&partitions, 55), [(10, 20), (40, 55)]);
-        assert_eq!(uncovered(&partitions, 65), [(10, 20), (40, 60)]);
-        assert_eq!(uncovered(&partitions, 80), [(10, 20), (40, 60), (70, 80)]);
-        assert_eq!(uncovered(&partitions, 15), [(10, 15)]);
-        assert_eq!(uncovered(&[], 15), [(0, 15)]);
+        assert_eq!(uncovered(&partitions, 55), [10..20, 40..55]);
+        assert_eq!(uncovered(&partitions, 65), [10..20, 40..60]);
+        assert_eq!(uncovered(&partitions, 80), [10..20, 40..60, 70..80]);
+        assert_eq!(uncovered(&partitions, 15), [Range { start: 10, end: 15 }]);
+        assert_eq!(uncovered(&[], 15), [Range { start: 0, end: 15 }]);
     }
 }

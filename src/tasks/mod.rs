@@ -1,15 +1,11 @@
 //! Background tasks. Each task takes no input, is idempotent, and may run on every replica at once.
 
-pub mod dedup_purge;
-pub mod dedup_sweeper;
+pub mod housekeeping;
 pub mod machine_lease;
-pub mod maintain;
-pub mod outbox_purge;
 pub mod partitions;
 pub mod prober;
 pub mod projector;
 pub mod relay;
-pub mod retention;
 
 use std::time::Duration;
 

@@ -1,18 +1,13 @@
-//! Creates the event table's partitions for this quarter and the next two, on every shard.
+//! Creates the event table's partitions for this quarter and the next two.
 
-use std::time::Duration;
-
-use tokio_util::sync::CancellationToken;
-
-use super::Turns;
 use crate::runtime::clock;
 use noetl_domain::quarter::Quarter;
 use noetl_storage::error::StorageError;
 use noetl_storage::partitions::{self, EnsuredPartition};
-use noetl_storage::pools::{Database, Databases};
+use noetl_storage::pools::Database;
 
-const PERIOD: Duration = Duration::from_hours(6);
-const AHEAD: usize = 3;
+/// Number of quarters whose partitions must exist.
+const QUARTERS: usize = 3;
 
 /// Names of the partitions that were created in one database, and of those that could not be.
 #[derive(Debug, Default)]
@@ -23,22 +18,10 @@ pub struct Partitions {
     pub blocked: Vec<String>,
 }
 
-/// Creates missing partitions until `stop`.
-pub async fn run(databases: Databases, stop: CancellationToken) {
-    let mut turns = Turns::every(PERIOD, stop);
-    while turns.next().await {
-        for database in databases.shards() {
-            if let Err(error) = ensure(database).await {
-                tracing::warn!(database = %database.name(), %error, "event partitions could not be created");
-            }
-        }
-    }
-}
-
 /// Creates the missing partitions in one database, and warns of those that can't be created.
 pub async fn ensure(database: &Database) -> Result<Partitions, StorageError> {
     let (mut quarter, mut done) = (Quarter::of(clock::now()), Partitions::default());
-    for _ in 0..AHEAD {
+    for _ in 0..QUARTERS {
         let (partition, name) = (quarter.partition_name(), database.name());
         match partitions::ensure(database, quarter).await? {
             EnsuredPartition::Present => {}

@@ -1,7 +1,7 @@
 //! Keeps executions' snapshots and the list of executions current: for every event of a shard's stream it advances the
 //! execution, then acknowledges the message.
 //!
-//! A message only names the execution whose log has grown; the events are read from the shard. So a message does no
+//! A message only names the execution event log has grown; the events are read from the shard. So a message does no
 //! harm if it is a duplicate, late, or delivered to two replicas, or if the process crashes before it acknowledges. If
 //! an execution could not be advanced, its messages are returned to the broker and delivered again later.
 
@@ -29,25 +29,25 @@ const CONSUMER: &str = "noetl_projector";
 const BATCH: usize = 1000;
 /// Maximum bytes of messages that are requested at a time.
 const MAX_BYTES: usize = 4 << 20;
-/// Shortest time from one batch to the next, so that an execution whose events arrive one by one is not stored for
+/// Shortest time from one batch to the next, so that an execution event events arrive one by one is not stored for
 /// each.
-const PACE: Duration = Duration::from_millis(50);
+const MIN_BATCH_INTERVAL: Duration = Duration::from_millis(50);
 /// Time after which an unacknowledged message is delivered again.
 const ACK_WAIT: Duration = Duration::from_secs(30);
 /// Time for which the broker holds a request for messages; it sends ten heartbeats in this time.
-const PULL: Duration = Duration::from_secs(20);
+const PULL_EXPIRY: Duration = Duration::from_secs(20);
 /// Number of deliveries after which a message is given up if its execution can't be stored although the databases are
 /// available.
-const ATTEMPTS: u32 = 8;
+const MAX_DELIVERIES: u32 = 8;
 const RETRY: Duration = Duration::from_secs(1);
-const LAST_RETRY: Duration = Duration::from_mins(5);
+const MAX_RETRY: Duration = Duration::from_mins(5);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Projector of one shard.
 #[derive(Debug, Clone)]
 pub struct Projector {
-    /// Shard whose stream it reads.
+    /// Shard event stream it reads.
     pub shard: ShardIndex,
     /// Connection to the broker.
     pub client: async_nats::Client,
@@ -65,7 +65,7 @@ impl Typed for EventExecution {}
 
 /// Message without its payload, which may be large.
 struct Notification {
-    /// Execution whose log has grown; `None` if the message is not an event.
+    /// Execution event log has grown; `None` if the message is not an event.
     execution: Option<Id>,
     /// Number of times that the message was delivered.
     delivered: u32,
@@ -76,21 +76,21 @@ struct Notification {
 
 impl Notification {
     fn of(message: Message) -> Self {
-        let whose = json::parse::<EventExecution>(&message.payload).ok();
-        if whose.is_none() {
+        let event = json::parse::<EventExecution>(&message.payload).ok();
+        if event.is_none() {
             metrics::counter!("noetl_projector_foreign_messages_total").increment(1);
         }
         let info = message.info().map(|info| (u32::try_from(info.delivered).unwrap_or(1), info.pending));
         let (delivered, pending) = info.unwrap_or((1, 0));
-        Self { execution: whose.map(|whose| whose.execution_id), delivered, pending, acker: message.split().1 }
+        Self { execution: event.map(|event| event.execution_id), delivered, pending, acker: message.split().1 }
     }
 
     /// Returns the acknowledgement: positive unless the execution could not be advanced for a reason that may be
     /// temporary.
-    fn answer(&self, advances: &Advances) -> AckKind {
+    fn acknowledgement(&self, advances: &Advances) -> AckKind {
         match self.execution.and_then(|id| advances.get(&id)) {
             // Reads still return the exact state, from the log. A later event tries again.
-            Some(Err(error)) if error.unavailable().is_none() && self.delivered >= ATTEMPTS => {
+            Some(Err(error)) if error.unavailable().is_none() && self.delivered >= MAX_DELIVERIES => {
                 metrics::counter!("noetl_projector_given_up_messages_total").increment(1);
                 AckKind::Ack
             }
@@ -98,7 +98,7 @@ impl Notification {
                 metrics::counter!("noetl_projector_deferred_messages_total").increment(1);
                 tracing::warn!(%error, delivered = self.delivered, "an execution can't be advanced now");
                 let doublings = self.delivered.clamp(1, 16) - 1;
-                AckKind::Nak(Some(RETRY.saturating_mul(1 << doublings).min(LAST_RETRY)))
+                AckKind::Nak(Some(RETRY.saturating_mul(1 << doublings).min(MAX_RETRY)))
             }
             _ => {
                 metrics::counter!("noetl_projector_messages_total").increment(1);
@@ -128,10 +128,10 @@ impl Projector {
         // A message larger than the request would never be delivered.
         let bytes = MAX_BYTES.max(2 * self.client.server_info().max_payload);
         let pulled = consumer.stream().max_messages_per_batch(BATCH).max_bytes_per_batch(bytes);
-        let messages = pulled.expires(PULL).heartbeat(PULL / 10).messages().await?;
+        let messages = pulled.expires(PULL_EXPIRY).heartbeat(PULL_EXPIRY / 10).messages().await?;
         let mut batches = messages.map_ok(Notification::of).ready_chunks(BATCH);
         while let Some(batch) = batches.next().await {
-            let next = Instant::now() + PACE;
+            let next = Instant::now() + MIN_BATCH_INTERVAL;
             self.project(batch.into_iter().collect::<Result<_, _>>()?).await?;
             sleep_until(next).await;
         }
@@ -150,18 +150,18 @@ impl Projector {
         Ok(stream.get_or_create_consumer(CONSUMER, config).await?)
     }
 
-    async fn project(&self, told: Vec<Notification>) -> Result<(), BoxError> {
-        let ids: BTreeSet<Id> = told.iter().filter_map(|one| one.execution).collect();
+    async fn project(&self, notifications: Vec<Notification>) -> Result<(), BoxError> {
+        let ids: BTreeSet<Id> = notifications.iter().filter_map(|one| one.execution).collect();
         crash_point::reach("projector.taken");
         let advances = if ids.is_empty() { Advances::new() } else { self.projections.advance(ids).await? };
         crash_point::reach("projector.advanced");
-        if let Some(last) = told.last() {
+        if let Some(last) = notifications.last() {
             let shard = self.shard.to_string();
             #[expect(clippy::cast_precision_loss, reason = "a gauge")]
             metrics::gauge!("noetl_projector_pending_messages", "shard" => shard).set(last.pending as f64);
         }
-        for one in &told {
-            one.acker.ack_with(one.answer(&advances)).await?;
+        for one in &notifications {
+            one.acker.ack_with(one.acknowledgement(&advances)).await?;
         }
         Ok(())
     }

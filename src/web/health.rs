@@ -38,8 +38,10 @@ pub struct OutboxBacklog {
     pub unavailable_shards: Vec<u16>,
 }
 
-/// Result of a query to other systems; `Err` contains the reason for a failure.
-pub type Asked<T> = BoxFuture<'static, Result<T, String>>;
+/// The backlog could not be read, because no shard is available.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("no shard is available")]
+pub struct NoShardAvailable;
 
 /// Functions by which the health routes query the application.
 #[derive(Clone)]
@@ -49,7 +51,7 @@ pub struct Probes {
     /// Returns all metrics in Prometheus' text format.
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
     /// Returns the outbox backlog.
-    pub outbox: Arc<dyn Fn() -> Asked<OutboxBacklog> + Send + Sync>,
+    pub outbox: Arc<dyn Fn() -> BoxFuture<'static, Result<OutboxBacklog, NoShardAvailable>> + Send + Sync>,
 }
 
 /// Conditions under which a listener serves the health routes.
@@ -97,6 +99,6 @@ async fn metrics(State(probes): State<Probes>) -> Response {
 async fn outbox(State(probes): State<Probes>) -> Response {
     match (probes.outbox)().await {
         Ok(backlog) => Json(backlog).into_response(),
-        Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, Json(json!({ "error": reason }))).into_response(),
+        Err(error) => (StatusCode::SERVICE_UNAVAILABLE, Json(json!({ "error": error.to_string() }))).into_response(),
     }
 }

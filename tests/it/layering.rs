@@ -53,7 +53,7 @@ const ONLY_HERE: [(&str, &str, &[&str]); 3] = [
     ),
     // The state of the feed and of the pools needs no use case. It is shown unchanged.
     ("graphql", "storage::tail", &["graphql/types/feed.rs"]),
-    ("graphql", "storage::pools", &["graphql/query/health.rs"]),
+    ("graphql", "storage::pools", &["graphql/query/health.rs", "graphql/schema.rs"]),
 ];
 
 /// Crates of the workspace that count as layers.

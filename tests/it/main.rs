@@ -56,6 +56,7 @@ mod outbox_settle;
 mod project_events;
 mod projections;
 mod projector;
+mod reference;
 mod register_race;
 mod relay;
 mod resting_feed;

@@ -20,6 +20,24 @@ pub const STARTED: &str = "playbook_started";
 /// Type of the event that cancels an execution.
 pub const CANCELLED: &str = "playbook.cancelled";
 
+/// Types of the events that end an execution, with the status after each. This server writes only the last.
+///
+/// Statements repeat this list, because an index on these types is used only by queries that name them; a test of the
+/// storage layer compares the lists.
+pub const ENDINGS: [(&str, Status); 5] = [
+    ("playbook_completed", Status::Completed),
+    ("playbook.completed", Status::Completed),
+    ("playbook_failed", Status::Failed),
+    ("playbook.failed", Status::Failed),
+    (CANCELLED, Status::Cancelled),
+];
+
+/// Returns the status after an event that ends an execution; `None`: an event of this type ends none.
+#[must_use]
+pub fn ended_by(event_type: &str) -> Option<Status> {
+    ENDINGS.iter().find(|(name, _)| *name == event_type).map(|(_, status)| *status)
+}
+
 /// Catalog kinds that can be executed.
 pub const EXECUTABLE_KINDS: [&str; 2] = ["playbook", "agent"];
 

@@ -38,7 +38,7 @@ impl<T> Default for Page<T> {
 impl<K> PageRequest<K> {
     /// Returns the number of rows to read: one more than the page has, to find out whether there are further items.
     #[must_use]
-    pub fn probe(&self) -> i64 {
+    pub fn rows_to_read(&self) -> i64 {
         i64::from(self.limit) + 1
     }
 
@@ -74,7 +74,12 @@ impl PageRequest<i64> {
     /// Returns the range for a list with the smallest id first.
     #[must_use]
     pub fn oldest_first(&self) -> IdRange {
-        IdRange { above: self.after.unwrap_or(-1), below: self.before, descending: self.backwards, limit: self.probe() }
+        IdRange {
+            above: self.after.unwrap_or(-1),
+            below: self.before,
+            descending: self.backwards,
+            limit: self.rows_to_read(),
+        }
     }
 
     /// Returns the range for a list with the largest id first.
@@ -84,7 +89,7 @@ impl PageRequest<i64> {
             above: self.before.unwrap_or(-1),
             below: self.after,
             descending: !self.backwards,
-            limit: self.probe(),
+            limit: self.rows_to_read(),
         }
     }
 }

@@ -31,7 +31,14 @@ impl SubscriptionLog<'_> {
 
     /// Returns the event of a transition to `state`.
     #[must_use]
-    pub fn moved(&self, event_id: Id, action: Action, state: State, reason: Option<&str>, at: DateTime<Utc>) -> Event {
+    pub fn transitioned(
+        &self,
+        event_id: Id,
+        action: Action,
+        state: State,
+        reason: Option<&str>,
+        at: DateTime<Utc>,
+    ) -> Event {
         self.lifecycle(event_id, action.event_type(), state, reason, at)
     }
 
@@ -61,12 +68,12 @@ impl SubscriptionLog<'_> {
     }
 
     fn context(&self) -> Map<String, Value> {
-        let said = [
+        let fields = [
             ("subscription_id", self.id.to_string()),
             ("path", self.path.to_owned()),
             ("catalog_id", self.catalog_id.to_string()),
         ];
-        said.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect()
+        fields.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect()
     }
 
     fn event(

@@ -11,6 +11,7 @@ use super::admission::{Admit, Admitted, Caller, Permits, Prepare};
 use super::document::TypeSystem;
 use super::engine::{Engine, compose};
 use super::limits::Limits;
+use super::metric::Metric;
 use super::observe::{self, OpenConnection, Transport};
 use super::outcome::OutcomeHint;
 use super::rejection::RequestRejection;
@@ -78,7 +79,7 @@ pub(super) struct TransportState<E> {
 
 impl<E: Executor> TransportState<E> {
     pub(super) fn new(edge: Edge<E>) -> Arc<Self> {
-        observe::describe();
+        observe::METRICS.iter().for_each(Metric::describe);
         Arc::new(Self {
             engine: Engine {
                 executor: edge.executor,

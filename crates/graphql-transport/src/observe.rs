@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use async_graphql::parser::types::OperationType;
 use axum::http::request::Parts;
 use axum::http::{Method, header};
-use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics::{counter, gauge, histogram};
 use sha2::{Digest, Sha256};
 
+use super::metric::Metric;
 use super::operation::Operation;
 use super::operation_error::OperationError;
 use super::rejection::RequestRejection;
@@ -21,24 +22,45 @@ use super::reply::Reply;
 use super::request_id::RequestId;
 use super::trace;
 
-/// Describes the metrics to the recorder.
-pub(super) fn describe() {
-    describe_counter!("graphql_operations_total", "Operations that ran, by transport, operation and outcome");
-    describe_histogram!("graphql_operation_duration_seconds", "Duration of operations, by transport and operation");
-    describe_gauge!("graphql_operations_active", "Running operations, by transport and operation");
-    describe_gauge!("graphql_connections", "Open WebSockets and event streams, by transport");
-    describe_counter!("graphql_refusals_total", "Requests that were refused before they ran, by transport and code");
-    describe_counter!("graphql_limit_rejections_total", "Requests beyond a limit, by limit");
-    describe_gauge!("graphql_requests", "Requests in flight, until the response is sent");
-    describe_counter!("graphql_socket_closes_total", "WebSockets that the server closed, by close code");
-}
+/// Metrics of operations and requests. The router describes them to the recorder.
+pub const METRICS: [Metric; 9] = [
+    Metric::counter(
+        "graphql_operations_total",
+        &["transport", "operation", "outcome"],
+        "Operations that ran, by transport, operation and outcome",
+    ),
+    Metric::histogram(
+        "graphql_operation_duration_seconds",
+        &["transport", "operation"],
+        "Duration of operations, by transport and operation",
+    ),
+    Metric::gauge(
+        "graphql_operations_active",
+        &["transport", "operation"],
+        "Running operations, by transport and operation",
+    ),
+    Metric::gauge("graphql_connections", &["transport"], "Open WebSockets and event streams, by transport"),
+    Metric::counter(
+        "graphql_refusals_total",
+        &["transport", "code"],
+        "Requests that were refused before they ran, by transport and code",
+    ),
+    Metric::counter("graphql_limit_rejections_total", &["limit"], "Requests beyond a limit, by limit"),
+    Metric::gauge("graphql_requests", &[], "Requests in flight, until the response is sent"),
+    Metric::counter("graphql_socket_closes_total", &["code"], "WebSockets that the server closed, by close code"),
+    Metric::counter(
+        "graphql_untrusted_documents_total",
+        &[],
+        "Documents that ran although the manifest of trusted documents does not have them",
+    ),
+];
 
-/// Describes the metrics of listeners to the recorder.
-pub(super) fn describe_connections() {
-    describe_gauge!("http_connections", "Open HTTP connections and WebSockets");
-    describe_counter!("http_connections_refused_total", "Connections that were refused at the cap on connections");
-    describe_counter!("http_connections_evicted_total", "Idle connections that were closed for a new connection");
-}
+/// Metrics of listeners. Each listener describes them to the recorder.
+pub const CONNECTION_METRICS: [Metric; 3] = [
+    Metric::gauge("http_connections", &[], "Open HTTP connections and WebSockets"),
+    Metric::counter("http_connections_refused_total", &[], "Connections that were refused at the cap on connections"),
+    Metric::counter("http_connections_evicted_total", &[], "Idle connections that were closed for a new connection"),
+];
 
 /// Transport of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -195,7 +195,7 @@ pub async fn list(
                 after_version,
                 before_path,
                 before_version,
-                page.probe(),
+                page.rows_to_read(),
                 wanted,
             )
             .fetch_all(cluster.pool())

@@ -115,8 +115,14 @@ pub async fn settle(cluster: &Database, executions: &[i64]) -> Result<(), Storag
     Ok(())
 }
 
-/// Execution id and request of a stale claim, or the error if the request can't be read.
-pub type StaleClaim = (Id, Result<Creation, StorageError>);
+/// A reserved claim that a crashed server left.
+#[derive(Debug)]
+pub struct StaleClaim {
+    /// Execution of the claim.
+    pub execution_id: Id,
+    /// The request, or the reason that it can't be read.
+    pub creation: Result<Creation, StorageError>,
+}
 
 /// Returns up to `limit` reserved claims that are older than `age_seconds`, which crashed servers left, for executions
 /// after `after`, in the order of the execution ids. A request that can't be read is returned as an error.
@@ -139,8 +145,11 @@ pub async fn stale(
         limit,
     );
     let rows = cluster.run(rows.fetch_all(cluster.pool())).await?;
-    let claim = |(id, request): (i64, Option<String>)| (Id::new(id), parse(cluster, id, &request.unwrap_or_default()));
-    Ok(rows.into_iter().map(|row| claim((row.execution_id, row.request))).collect())
+    let claims = rows.into_iter().map(|row| StaleClaim {
+        execution_id: Id::new(row.execution_id),
+        creation: parse(cluster, row.execution_id, &row.request.unwrap_or_default()),
+    });
+    Ok(claims.collect())
 }
 
 /// Deletes up to `limit` created claims whose window has passed, and returns their number. Reserved claims are never

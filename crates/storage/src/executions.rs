@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::error::StorageError;
 use super::log::LockedLog;
 use super::pools::Database;
-use noetl_domain::execution::{Creation, Status};
+use noetl_domain::execution::{Creation, Status, ended_by};
 use noetl_domain::ids::Id;
 use noetl_domain::page::IdRange;
 
@@ -247,7 +247,8 @@ impl LockedLog<'_> {
             self.execution.get(),
         );
         let row = self.shard.run(row.fetch_optional(&mut *self.tx)).await?;
-        Ok(row.map(|row| row.ended_by.map_or_else(|| Status::from_stored(&row.status), |last| ended_by(&last))))
+        Ok(row
+            .map(|row| row.ended_by.as_deref().and_then(ended_by).unwrap_or_else(|| Status::from_stored(&row.status))))
     }
 
     /// Updates the read model after the cancellation `event` was appended.
@@ -267,13 +268,5 @@ impl LockedLog<'_> {
         );
         let touched = self.shard.run(update.execute(&mut *self.tx)).await?.rows_affected();
         if touched == 1 { Ok(()) } else { Err(self.shard.corrupt(format!("no execution {}", self.execution))) }
-    }
-}
-
-fn ended_by(event_type: &str) -> Status {
-    match event_type {
-        "playbook.cancelled" => Status::Cancelled,
-        "playbook_failed" | "playbook.failed" => Status::Failed,
-        _ => Status::Completed,
     }
 }

@@ -18,6 +18,8 @@ pub mod events;
 pub mod executions;
 pub mod indexes;
 pub mod ingest;
+#[cfg(test)]
+mod listed_types;
 pub mod log;
 pub mod machines;
 mod metered;

@@ -55,26 +55,48 @@ fn min_bytes(event: &EventText, omitted: OmittedFields) -> usize {
 fn write(event: &EventText, omitted: OmittedFields) -> serde_json::Result<Vec<u8>> {
     let mut out = Object(Vec::with_capacity(640 + min_bytes(event, omitted)));
     let (large, rest) = (omitted == OmittedFields::Nothing, omitted < OmittedFields::AllVariableSize);
-    out.plain("execution_id", &event.execution_id)?;
-    out.plain("event_id", &event.event_id)?;
-    out.plain("catalog_id", &event.catalog_id)?;
-    out.plain("parent_event_id", &event.parent_event_id)?;
-    out.plain("parent_execution_id", &event.parent_execution_id)?;
-    out.time("created_at", &event.created_at)?;
+    // A new column does not compile until it is written below.
+    let EventText {
+        execution_id,
+        event_id,
+        catalog_id,
+        parent_event_id,
+        parent_execution_id,
+        created_at,
+        event_type,
+        node_id,
+        node_name,
+        node_type,
+        status,
+        duration,
+        context,
+        result,
+        meta,
+        error,
+        stack_trace,
+        tenant_id,
+        organization_id,
+    } = event;
+    out.plain("execution_id", execution_id)?;
+    out.plain("event_id", event_id)?;
+    out.plain("catalog_id", catalog_id)?;
+    out.plain("parent_event_id", parent_event_id)?;
+    out.plain("parent_execution_id", parent_execution_id)?;
+    out.time("created_at", created_at)?;
     let named = if rest { usize::MAX } else { NAME_BYTES };
-    out.plain("event_type", &begin(&event.event_type, named))?;
-    out.plain("node_id", &event.node_id.as_deref().map(|text| begin(text, named)))?;
-    out.plain("node_name", &event.node_name.as_deref().map(|text| begin(text, named)))?;
-    out.plain("node_type", &event.node_type.as_deref().map(|text| begin(text, named)))?;
-    out.plain("status", &event.status.as_deref().map(|text| begin(text, named)))?;
-    out.plain("duration", &event.duration)?;
-    out.json("context", event.context.as_ref().filter(|_| large));
-    out.json("result", event.result.as_ref().filter(|_| large));
-    out.json("meta", event.meta.as_ref().filter(|_| rest));
-    out.plain("error", &event.error.as_ref().filter(|_| rest))?;
-    out.plain("stack_trace", &event.stack_trace.as_ref().filter(|_| large))?;
-    out.plain("tenant_id", &begin(&event.tenant_id, named))?;
-    out.plain("organization_id", &begin(&event.organization_id, named))?;
+    out.plain("event_type", &begin(event_type, named))?;
+    out.plain("node_id", &node_id.as_deref().map(|text| begin(text, named)))?;
+    out.plain("node_name", &node_name.as_deref().map(|text| begin(text, named)))?;
+    out.plain("node_type", &node_type.as_deref().map(|text| begin(text, named)))?;
+    out.plain("status", &status.as_deref().map(|text| begin(text, named)))?;
+    out.plain("duration", duration)?;
+    out.json("context", context.as_ref().filter(|_| large));
+    out.json("result", result.as_ref().filter(|_| large));
+    out.json("meta", meta.as_ref().filter(|_| rest));
+    out.plain("error", &error.as_ref().filter(|_| rest))?;
+    out.plain("stack_trace", &stack_trace.as_ref().filter(|_| large))?;
+    out.plain("tenant_id", &begin(tenant_id, named))?;
+    out.plain("organization_id", &begin(organization_id, named))?;
     if omitted > OmittedFields::Nothing {
         out.plain("payload_omitted", &true)?;
     }

@@ -7,6 +7,7 @@ use crate::graphql::scalars::parse_id;
 use crate::graphql::types::outbox::OutboxStatus;
 use crate::service::error::Rejection;
 use crate::service::outbox::{Claim, ClaimRef};
+use noetl_domain::backoff::DEFAULT_MAX_SECONDS;
 use noetl_domain::outbox::OutboxId;
 use noetl_storage::outbox as storage;
 
@@ -43,7 +44,7 @@ pub struct ClaimOutboxInput {
     #[graphql(default = 100)]
     limit: i64,
     /// Length of the lease in seconds (1 to 3600, default 30). After it expires, other callers can claim the rows.
-    #[graphql(default = 30)]
+    #[graphql(default_with = "i64::from(storage::DEFAULT_LEASE_SECONDS)")]
     lease_seconds: i64,
     /// Index of the only shard to claim from (default: all shards, in equal shares).
     shard: Option<i64>,
@@ -95,7 +96,7 @@ pub struct MarkOutboxFailedInput {
     /// Error message. The first 2000 characters are stored.
     pub error: String,
     /// Maximum delay in seconds before the row is claimable again (1 to 86400, default 300).
-    #[graphql(default = 300)]
+    #[graphql(default_with = "i64::from(DEFAULT_MAX_SECONDS)")]
     pub max_delay_seconds: i64,
 }
 

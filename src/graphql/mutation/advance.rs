@@ -2,8 +2,9 @@
 
 use async_graphql::{ID, SimpleObject};
 
-use crate::graphql::errors::{UserError, UserErrorCode, item_error};
+use crate::graphql::errors::{UserError, item_error};
 use crate::graphql::scalars::{BigInt, show_id};
+use crate::service::error::RejectionCode;
 use crate::service::projections::Advances;
 
 /// Result of advancing projections.
@@ -36,7 +37,7 @@ pub(super) struct FailedProjection {
     /// Id of the execution.
     execution_id: ID,
     /// Code of the error.
-    code: UserErrorCode,
+    code: RejectionCode,
     /// Explanation of the error for a person.
     message: String,
     /// Whether the same request may succeed later.

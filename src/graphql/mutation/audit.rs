@@ -20,7 +20,6 @@ use super::project_events::ProjectEventsPayload;
 use super::{AdvanceProjectionsPayload, UserError};
 use crate::auth::principal::Principal;
 use crate::graphql::access::principal;
-use crate::graphql::errors::code_name;
 
 /// Maximum number of ids in a line. The field `count` gives the number of all ids.
 const MAX_IDS: usize = 20;
@@ -154,7 +153,7 @@ impl Line {
         match &result {
             Ok(payload) => {
                 self.list(payload.ids());
-                let refused = payload.user_errors().first().map(|error| code_name(error.code));
+                let refused = payload.user_errors().first().map(|error| error.code.name());
                 refused.unwrap_or("DONE").clone_into(&mut self.outcome);
             }
             Err(error) => {

@@ -8,7 +8,8 @@ use crate::graphql::types::catalog::CatalogEntry;
 use crate::graphql::types::execution::Execution;
 use crate::graphql::types::outbox::OutboxClaim;
 use crate::graphql::types::subscription::SourceSubscription;
-use crate::service::executions::{Answer, Outcome};
+use crate::service::error::ServiceError;
+use crate::service::executions::{Executed, Outcome};
 use crate::service::subscriptions::BulkItem;
 
 /// Result of registering a catalog entry.
@@ -81,8 +82,8 @@ pub(super) struct ExecutePayload {
 }
 
 impl ExecutePayload {
-    pub(super) async fn new(ctx: &Context<'_>, answer: Answer) -> Result<Self> {
-        let (executed, user_errors) = split(answer)?;
+    pub(super) async fn new(ctx: &Context<'_>, executed: Result<Executed, ServiceError>) -> Result<Self> {
+        let (executed, user_errors) = split(executed)?;
         let outcome = executed.map(|executed| executed.outcome.into());
         let Some(executed) = executed else {
             return Ok(Self { execution: None, outcome, user_errors });

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use async_graphql::{ID, InputObject, Result, SimpleObject};
 
 use super::split;
-use crate::graphql::errors::{UserError, UserErrorCode, item_error};
+use crate::graphql::errors::{UserError, item_error};
 use crate::graphql::scalars::{Json, Seconds, Timestamp};
-use crate::service::error::ServiceError;
-use crate::service::ingest::{EventDraft, Projected};
+use crate::service::error::{RejectionCode, ServiceError};
+use crate::service::ingest::{EventDraft, IngestOutcome};
 
 /// Batch of events of workers.
 #[derive(Debug, InputObject)]
@@ -119,7 +119,7 @@ pub(super) struct RejectedEvent {
     /// Id of the event, as the caller gave it.
     event_id: Option<ID>,
     /// Code of the error.
-    code: UserErrorCode,
+    code: RejectionCode,
     /// Explanation of the error for a person.
     message: String,
     /// Whether the same event may be accepted later.
@@ -127,9 +127,9 @@ pub(super) struct RejectedEvent {
 }
 
 impl ProjectEventsPayload {
-    pub(super) fn new(given: &[Option<ID>], outcome: Result<Projected, ServiceError>) -> Result<Self> {
+    pub(super) fn new(given: &[Option<ID>], outcome: Result<IngestOutcome, ServiceError>) -> Result<Self> {
         let (outcome, user_errors) = split(outcome)?;
-        let Projected { projected, duplicates, rejected } = outcome.unwrap_or_default();
+        let IngestOutcome { projected, duplicates, rejected } = outcome.unwrap_or_default();
         let rejected = rejected.into_iter().map(|(index, error)| {
             let UserError { code, message, retryable, .. } = item_error(error);
             let event_id = given.get(index).cloned().flatten();

@@ -3,7 +3,7 @@
 use crate::auth::principal::{Capability, Principal};
 use crate::graphql::inputs::Permission;
 use crate::graphql::schema::Services;
-use crate::graphql::types::feed::{EventStreamShard, EventStreamStatus};
+use crate::graphql::types::feed::{EventStreamShard, EventStreamStatus, UnreadableShard};
 use crate::graphql::types::server::{ServerInfo, Shard, Viewer};
 use crate::runtime::clock;
 use crate::service::error::ServiceError;
@@ -11,11 +11,11 @@ use crate::service::feed::{self, FeedStatus};
 
 /// Returns the status of the event stream of each shard.
 pub(in crate::graphql) async fn event_stream(services: &Services) -> EventStreamStatus {
-    let statuses = feed::status(services.executions.databases()).await;
+    let statuses = feed::status(&services.databases).await;
     let shard = |(shard, status): (u16, Result<FeedStatus, ServiceError>)| {
         let status = status.map_err(|error| {
             tracing::warn!(shard, %error, "the tail cursor can't be read");
-            format!("shard {shard} can't be reached")
+            UnreadableShard(shard)
         });
         EventStreamShard { shard, status }
     };
@@ -28,7 +28,7 @@ pub(in crate::graphql) async fn event_stream(services: &Services) -> EventStream
 
 /// Returns the health of the shards, as found by their latest probes.
 pub(in crate::graphql) fn shards(services: &Services) -> Vec<Shard> {
-    let databases = services.executions.databases();
+    let databases = &services.databases;
     let shard = |(database, index): (&std::sync::Arc<noetl_storage::pools::Database>, u16)| {
         let health = database.health();
         let (pool_size, pool_idle) = database.pool_size();

@@ -113,6 +113,6 @@ impl Event {
 
     /// Index of the shard that stores the log.
     async fn shard(&self, ctx: &Context<'_>) -> Result<u16> {
-        Ok(ctx.data::<Services>()?.executions.databases().index_of(self.0.execution_id))
+        Ok(ctx.data::<Services>()?.databases.index_of(self.0.execution_id))
     }
 }

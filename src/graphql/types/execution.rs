@@ -142,7 +142,7 @@ impl Execution {
 
     /// Index of the shard that stores the execution.
     async fn shard(&self, ctx: &Context<'_>) -> Result<u16> {
-        Ok(ctx.data::<Services>()?.executions.databases().index_of(self.key()))
+        Ok(ctx.data::<Services>()?.databases.index_of(self.key()))
     }
 
     /// Catalog entry that the execution runs.

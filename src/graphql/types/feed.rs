@@ -126,9 +126,14 @@ pub struct EventStreamStatus {
 pub struct EventStreamShard {
     /// Index of the shard.
     pub shard: u16,
-    /// Status of the feed; `Err` with a message if it could not be read.
-    pub status: Result<FeedStatus, String>,
+    /// Status of the feed.
+    pub status: Result<FeedStatus, UnreadableShard>,
 }
+
+/// The status of a shard's feed could not be read.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("shard {0} can't be reached")]
+pub struct UnreadableShard(pub u16);
 
 impl EventStreamShard {
     fn read<T: Default>(&self, field: impl Fn(&TailStatus) -> T) -> T {
@@ -204,7 +209,7 @@ impl EventStreamShard {
     /// Last publishing error; null after the next success.
     async fn last_error(&self) -> Option<String> {
         match &self.status {
-            Err(error) => Some(error.clone()),
+            Err(error) => Some(error.to_string()),
             Ok(_) => self.read(|status| status.last_error.clone()),
         }
     }

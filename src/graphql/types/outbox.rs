@@ -10,11 +10,11 @@ use crate::graphql::inputs::outbox::OutboxFilter;
 use crate::graphql::scalars::{JsonText, show_id};
 use crate::graphql::schema::Services;
 use crate::service::error::ServiceError;
-use crate::service::outbox::{ClaimedRow, place};
+use crate::service::outbox::{ClaimedRow, ListedRow};
 use noetl_domain::cursor::{CursorKind, encode};
 use noetl_domain::ids::Id;
 use noetl_domain::outbox::{OutboxId, OutboxPosition, OutboxStatus as Status};
-use noetl_storage::outbox::{Backlog, OutboxRow, StatusCounts};
+use noetl_storage::outbox::{Backlog, StatusCounts};
 
 /// Converts a count to GraphQL's 32-bit `Int`. A larger count becomes the maximum.
 pub fn count(number: impl TryInto<i32>) -> i32 {
@@ -80,8 +80,8 @@ impl Outbox {
 }
 
 /// Returns the cursor of a row: its creation time in microseconds, its shard and its number.
-fn cursor(row: &(OutboxId, OutboxRow)) -> String {
-    let OutboxPosition { created_at, id } = place(row);
+fn cursor(row: &ListedRow) -> String {
+    let OutboxPosition { created_at, id } = row.position();
     let mut position = created_at.timestamp_micros().to_be_bytes().to_vec();
     position.extend_from_slice(&id.shard.to_be_bytes());
     position.extend_from_slice(&id.number.to_be_bytes());
@@ -116,7 +116,11 @@ impl OutboxStats {
     /// Counts the rows of every shard.
     pub async fn read(services: &Services) -> std::result::Result<Self, ServiceError> {
         let stats = services.outbox.stats().await?;
-        let by_shard = stats.shards.into_iter().map(|(shard, counted)| OutboxShardStats::new(shard, counted)).collect();
+        let by_shard = stats
+            .shards
+            .into_iter()
+            .map(|(shard, (backlog, counts))| OutboxShardStats::new(shard, backlog, counts))
+            .collect();
         Ok(Self::new(by_shard, stats.unavailable))
     }
 
@@ -150,7 +154,7 @@ pub struct OutboxShardStats {
 }
 
 impl OutboxShardStats {
-    fn new(shard: u16, (backlog, counts): (Backlog, StatusCounts)) -> Self {
+    fn new(shard: u16, backlog: Backlog, counts: StatusCounts) -> Self {
         let oldest_pending_age_seconds = backlog.oldest_seconds;
         Self {
             shard,
@@ -164,57 +168,57 @@ impl OutboxShardStats {
 
 /// A row of the outbox.
 #[derive(Debug, Clone)]
-pub struct OutboxEntry(pub (OutboxId, OutboxRow));
+pub struct OutboxEntry(pub ListedRow);
 
 /// A row of the outbox.
 #[Object]
 impl OutboxEntry {
     /// Id of the row: its shard and its number on the shard, as `<shard>-<number>`.
     async fn id(&self) -> ID {
-        self.0.0.to_string().into()
+        self.0.id.to_string().into()
     }
 
     /// Id of the event that was written together with the row.
     async fn event_id(&self) -> ID {
-        show_id(Id::new(self.0.1.event_id))
+        show_id(Id::new(self.0.row.event_id))
     }
 
     /// Id of the execution that the row belongs to.
     async fn execution_id(&self) -> Option<ID> {
-        self.0.1.execution_id.map(|id| show_id(Id::new(id)))
+        self.0.row.execution_id.map(|id| show_id(Id::new(id)))
     }
 
     /// NATS subject to which the message is published.
     async fn subject(&self) -> Option<&str> {
-        self.0.1.subject.as_deref()
+        self.0.row.subject.as_deref()
     }
 
     /// Message; null if the row has no JSON. Unreadable JSON (nested more than 104 levels deep, or with a number
     /// outside the 64-bit float range) is replaced by `{"error": {"code": "UNREADABLE", "message": …}}`.
     #[graphql(guard = "READ")]
     async fn payload(&self) -> Option<JsonText> {
-        self.0.1.payload.clone().filter(|payload| !payload.is_null()).map(JsonText)
+        self.0.row.payload.clone().filter(|payload| !payload.is_null()).map(JsonText)
     }
 
     /// Encoding of the message, such as `json`.
     async fn payload_codec(&self) -> &str {
-        &self.0.1.payload_codec
+        &self.0.row.payload_codec
     }
 
     /// Current status.
     async fn status(&self) -> OutboxStatus {
-        Status::from_stored(&self.0.1.status).into()
+        Status::from_stored(&self.0.row.status).into()
     }
 
     /// Number of times that the row was claimed.
     async fn attempts(&self) -> i32 {
-        self.0.1.attempts
+        self.0.row.attempts
     }
 
     /// Time from which the row is claimable. For a row in flight, the time at which its lease expires. For a dead
     /// letter, the end of the year 9999.
     async fn available_at(&self) -> DateTime<Utc> {
-        let row = &self.0.1;
+        let row = &self.0.row;
         if row.status == Status::InFlight.as_str() {
             row.lease_until.unwrap_or(row.available_at)
         } else {
@@ -225,23 +229,23 @@ impl OutboxEntry {
     /// Whether the row is a dead letter, because its payload can't be read. A dead letter is claimable only after a
     /// retry. The other rows of its execution do not wait for it.
     async fn dead(&self) -> bool {
-        self.0.1.dead
+        self.0.row.dead
     }
 
     /// Error of the last failed delivery attempt.
     #[graphql(guard = "READ")]
     async fn last_error(&self) -> Option<&str> {
-        self.0.1.last_error.as_deref()
+        self.0.row.last_error.as_deref()
     }
 
     /// Time at which the row was written.
     async fn created_at(&self) -> DateTime<Utc> {
-        self.0.1.created_at
+        self.0.row.created_at
     }
 
     /// Time of delivery; null until the row is delivered.
     async fn published_at(&self) -> Option<DateTime<Utc>> {
-        self.0.1.published_at
+        self.0.row.published_at
     }
 }
 

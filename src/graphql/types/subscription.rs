@@ -106,7 +106,7 @@ impl SourceSubscription {
 
     /// Index of the shard that stores the log.
     async fn shard(&self, ctx: &Context<'_>) -> Result<u16> {
-        Ok(ctx.data::<Services>()?.executions.databases().index_of(self.0.id))
+        Ok(ctx.data::<Services>()?.databases.index_of(self.0.id))
     }
 
     /// Catalog entry that the subscription was registered with.

@@ -1,17 +1,14 @@
 //! Executions: start (with an opt-in dedup window), cancel, read.
 //!
-//! A start has these steps: validate, resolve the catalog entry and the parent, make ids, claim, create, settle. An
-//! invalid request never uses up a key. The claim is reserved in the cluster database under the future execution's id,
-//! the execution is created idempotently on its shard under that id, and then the claim is settled. If the process dies
-//! between two steps, the next duplicate or [`Executions::sweep`] finishes the reserved claim.
+//! A start reads from top to bottom in [`execute`]; [`request`] has the request and its validation, and [`dedup`] the
+//! steps for requests with a dedup key. [`sweep`] finishes the claims of crashed callers.
 
-mod answer;
 mod cancel;
-mod claims;
+mod dedup;
+mod execute;
 mod read;
 mod request;
-mod resolve;
-mod start;
+mod sweep;
 
 use std::sync::Arc;
 
@@ -24,7 +21,7 @@ use noetl_domain::ids::Id;
 use noetl_storage::events::FirstEvent;
 use noetl_storage::pools::Databases;
 
-pub use answer::{Answer, Executed, Outcome};
+pub use execute::{Executed, Outcome};
 pub use request::{Dedup, ExecuteRequest, MAX_BATCH, MAX_WORKLOAD_BYTES};
 
 /// Capacity in bytes of the cache of log heads. All messages of a subscription share the head of their parent's log.

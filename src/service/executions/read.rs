@@ -13,7 +13,6 @@ use noetl_domain::page::{Page, PageRequest};
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::events::{self, FirstEvent, LargeColumns};
 use noetl_storage::executions::{self, ExecutionFilter, ExecutionRow};
-use noetl_storage::pools::Databases;
 use plain_json::Text;
 
 /// A page for each parent, and the shards whose rows may be missing from the pages.
@@ -103,6 +102,29 @@ impl Executions {
         self.heads(ids.iter().copied()).await
     }
 
+    /// Returns the heads of these logs, and the error of each shard that could not be read. A head never changes, so
+    /// heads are cached.
+    pub(super) async fn heads(
+        &self,
+        ids: impl IntoIterator<Item = Id>,
+    ) -> (HashMap<Id, Arc<FirstEvent>>, BTreeMap<ShardIndex, ServiceError>) {
+        let (mut found, mut missing) = (HashMap::new(), Vec::new());
+        for id in ids {
+            match self.heads.get(&id).await {
+                Some(head) => drop(found.insert(id, head)),
+                None => missing.push(id),
+            }
+        }
+        let query = |shard, ids: Vec<i64>| async move { events::heads(shard, &ids).await };
+        let (heads, failed) = rows_by_ids(&self.databases, missing, query).await;
+        for head in heads {
+            let (id, head) = (Id::new(head.execution_id), Arc::new(head));
+            self.heads.insert(id, Arc::clone(&head)).await;
+            found.insert(id, head);
+        }
+        (found, failed)
+    }
+
     /// Returns the workloads of these executions, and the error of each shard that could not be read.
     pub async fn workloads(&self, ids: &[Id]) -> (HashMap<Id, Text>, BTreeMap<ShardIndex, ServiceError>) {
         let query = |shard, ids: Vec<i64>| async move { events::workloads(shard, &ids).await };
@@ -116,11 +138,5 @@ impl Executions {
         let query = |shard, ids: Vec<i64>| async move { executions::errors(shard, &ids).await };
         let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
         (found.into_iter().map(|(id, error)| (Id::new(id), error)).collect(), failed)
-    }
-
-    /// Returns the databases and the shard map.
-    #[must_use]
-    pub fn databases(&self) -> &Databases {
-        &self.databases
     }
 }

@@ -1,11 +1,11 @@
-//! Requests to start executions, and their validation, which comes before all other steps.
+//! Requests to start executions, and the checks that come before all other steps.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::service::bounds::{check_json, check_text};
 use crate::service::catalog::check_path;
 use crate::service::error::Rejection;
-use noetl_domain::execution::{Creation, is_pool_name, request_hash};
+use noetl_domain::execution::{is_pool_name, request_hash};
 use noetl_domain::ids::Id;
 
 /// Maximum number of requests in one batch.
@@ -46,83 +46,44 @@ pub struct Dedup {
     pub window_seconds: Option<i64>,
 }
 
-/// Reference to the catalog entry to run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Target {
-    Path(String),
-    Catalog(Id),
-}
-
-/// A valid request.
-#[derive(Debug, Clone)]
-pub(super) struct ValidRequest {
-    pub(super) target: Target,
-    pub(super) workload: Map<String, Value>,
-    pub(super) parent: Option<Id>,
-    pub(super) pool: Option<String>,
-    pub(super) trace: Option<Value>,
-    pub(super) dedup: Option<Dedup>,
-    /// Hash of the request before the catalog entry is resolved, so a later catalog version does not change it.
-    pub(super) hash: [u8; 32],
-}
-
-/// A resolved request with the ids of its execution.
-#[derive(Debug)]
-pub(super) struct Ready {
-    pub(super) position: usize,
-    pub(super) creation: Creation,
-    pub(super) dedup: Option<Dedup>,
-    pub(super) window_seconds: i32,
-    pub(super) hash: [u8; 32],
-}
-
 impl ExecuteRequest {
-    pub(super) fn validate(self) -> Result<ValidRequest, Rejection> {
-        let target = target(self.path, self.catalog_id)?;
-        let workload = workload(self.workload)?;
-        self.trace.as_ref().map_or(Ok(()), |trace| check_json("trace", trace, MAX_WORKLOAD_BYTES))?;
-        if self.trace.as_ref().is_some_and(|trace| !trace.is_object()) {
-            return Err(Rejection::invalid("trace", "trace must be a map, such as {\"traceparent\": \"00-…\"}"));
+    /// Checks every field that can be checked without a database.
+    pub(super) fn check(&self) -> Result<(), Rejection> {
+        match (&self.path, self.catalog_id) {
+            (Some(path), None) => check_path(path)?,
+            (None, Some(_)) => {}
+            (Some(_), Some(_)) => return Err(Rejection::invalid("path", "give either path or catalogId, not both")),
+            (None, None) => return Err(Rejection::invalid("path", "give path or catalogId")),
+        }
+        if let Some(workload) = &self.workload {
+            check_json("workload", workload, MAX_WORKLOAD_BYTES)?;
+            if !workload.is_object() && !workload.is_null() {
+                return Err(Rejection::invalid("workload", "workload must be a map"));
+            }
+        }
+        if let Some(trace) = &self.trace {
+            check_json("trace", trace, MAX_WORKLOAD_BYTES)?;
+            if !trace.is_object() {
+                return Err(Rejection::invalid("trace", "trace must be a map, such as {\"traceparent\": \"00-…\"}"));
+            }
         }
         if self.execution_pool.as_ref().is_some_and(|pool| !is_pool_name(pool)) {
             let message = "a pool's name has 1 to 64 letters, digits, - and _";
             return Err(Rejection::invalid("executionPool", message));
         }
-        self.dedup.as_ref().map(check_dedup).transpose()?;
-        let named = match &target {
-            Target::Path(path) => json!({ "path": path }),
-            Target::Catalog(id) => json!({ "catalog_id": id }),
+        self.dedup.as_ref().map_or(Ok(()), check_dedup)
+    }
+
+    /// Returns the hash by which different requests under one dedup key are detected. It is made before the catalog
+    /// entry is resolved, so a later version of the entry does not change it. It leaves out the trace, which can differ
+    /// when the same message is delivered again.
+    pub(super) fn hash(&self) -> [u8; 32] {
+        let entry = match &self.path {
+            Some(path) => json!({ "path": path }),
+            None => json!({ "catalog_id": self.catalog_id }),
         };
-        // Without the trace, which can differ when the same message is delivered again.
-        let hash = request_hash(&json!([named, workload, self.parent_execution_id, self.execution_pool]));
-        Ok(ValidRequest {
-            target,
-            workload,
-            parent: self.parent_execution_id,
-            pool: self.execution_pool,
-            trace: self.trace,
-            dedup: self.dedup,
-            hash,
-        })
-    }
-}
-
-fn target(path: Option<String>, catalog_id: Option<Id>) -> Result<Target, Rejection> {
-    match (path, catalog_id) {
-        (Some(path), None) => check_path(&path).map(|()| Target::Path(path)),
-        (None, Some(id)) => Ok(Target::Catalog(id)),
-        (Some(_), Some(_)) => Err(Rejection::invalid("path", "give either path or catalogId, not both")),
-        (None, None) => Err(Rejection::invalid("path", "give path or catalogId")),
-    }
-}
-
-fn workload(given: Option<Value>) -> Result<Map<String, Value>, Rejection> {
-    let given = given.unwrap_or_default();
-    check_json("workload", &given, MAX_WORKLOAD_BYTES)?;
-    match given {
-        Value::Null => Ok(Map::new()),
-        Value::Object(map) => Ok(map),
-        _ => Err(Rejection::invalid("workload", "workload must be a map")),
+        let workload = self.workload.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
+        request_hash(&json!([entry, workload, self.parent_execution_id, self.execution_pool]))
     }
 }
 

@@ -69,29 +69,52 @@ pub struct EventDraft {
 impl EventDraft {
     /// Validates the event and adds the caller to its meta.
     pub(super) fn read(self, by: Option<&Actor>) -> Result<NewEvent, Rejection> {
-        let execution_id = id("executionId", self.execution_id)?.ok_or_else(|| missing("executionId"))?;
-        let event_id = id("eventId", self.event_id)?.ok_or_else(|| missing("eventId"))?;
+        // A new field does not compile until it is read below.
+        let Self {
+            event_id,
+            execution_id,
+            catalog_id,
+            parent_event_id,
+            parent_execution_id,
+            event_type,
+            node_id,
+            node_name,
+            node_type,
+            status,
+            duration,
+            timestamp,
+            created_at,
+            context,
+            result,
+            meta,
+            error,
+            stack_trace,
+            trace_component,
+            extra,
+        } = self;
+        let execution_id = id("executionId", execution_id)?.ok_or_else(|| missing("executionId"))?;
+        let event_id = id("eventId", event_id)?.ok_or_else(|| missing("eventId"))?;
         if !event_id.can_be_followed() {
             return Err(Rejection::invalid("eventId", "eventId is too large: no id of a later event could follow it"));
         }
         let mut event = NewEvent {
             execution_id,
             event_id,
-            catalog_id: known_id("catalogId", self.catalog_id)?,
-            parent_event_id: id("parentEventId", self.parent_event_id)?,
-            parent_execution_id: id("parentExecutionId", self.parent_execution_id)?,
-            created_at: time("timestamp", self.timestamp)?.or(time("createdAt", self.created_at)?),
-            event_type: event_type(self.event_type)?,
-            node_id: text("nodeId", self.node_id)?,
-            node_name: text("nodeName", self.node_name)?,
-            node_type: text("nodeType", self.node_type)?,
-            status: text("status", self.status)?,
-            duration: seconds("duration", self.duration)?,
-            context: json("context", self.context)?,
-            result: json("result", self.result)?,
-            meta: json("meta", meta(self.meta, self.extra, self.trace_component, by.is_some())?)?,
-            error: text("error", self.error)?,
-            stack_trace: text("stackTrace", self.stack_trace)?,
+            catalog_id: known_id("catalogId", catalog_id)?,
+            parent_event_id: id("parentEventId", parent_event_id)?,
+            parent_execution_id: id("parentExecutionId", parent_execution_id)?,
+            created_at: time("timestamp", timestamp)?.or(time("createdAt", created_at)?),
+            event_type: check_type(event_type)?,
+            node_id: text("nodeId", node_id)?,
+            node_name: text("nodeName", node_name)?,
+            node_type: text("nodeType", node_type)?,
+            status: text("status", status)?,
+            duration: seconds("duration", duration)?,
+            context: json("context", context)?,
+            result: json("result", result)?,
+            meta: json("meta", whole_meta(meta, extra, trace_component, by.is_some())?)?,
+            error: text("error", error)?,
+            stack_trace: text("stackTrace", stack_trace)?,
         };
         check_size(&event)?;
         if let Some(actor) = by {
@@ -105,7 +128,7 @@ fn missing(field: &str) -> Rejection {
     Rejection::invalid(field, format!("an event needs {field}"))
 }
 
-fn event_type(given: Option<String>) -> Result<String, Rejection> {
+fn check_type(given: Option<String>) -> Result<String, Rejection> {
     let given = text("type", given)?.filter(|given| !given.trim().is_empty()).ok_or_else(|| missing("type"))?;
     if given.len() > MAX_NAME_BYTES {
         let message = format!("type has {} bytes; at most {MAX_NAME_BYTES} are allowed", given.len());
@@ -123,7 +146,7 @@ fn json(field: &str, value: Option<Value>) -> Result<Option<String>, Rejection> 
 }
 
 /// Returns `meta` with the fields that the table has no column for. No value of the worker is lost.
-fn meta(
+fn whole_meta(
     meta: Option<Value>,
     extra: Option<Value>,
     trace_component: Option<Value>,

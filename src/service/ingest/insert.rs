@@ -14,7 +14,7 @@ use noetl_storage::pools::Database;
 /// Maximum number of statements for one shard's events. It is enough to find any 60 refused events among 5000.
 const MAX_STATEMENTS: usize = 1000;
 /// Time after which no further statement is tried.
-const PATIENCE: Duration = Duration::from_secs(6);
+const TIME_LIMIT: Duration = Duration::from_secs(6);
 
 /// Result of inserting one shard's events.
 #[derive(Debug, Default)]
@@ -50,7 +50,7 @@ impl InsertOutcome {
                     }
                 },
             }
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > TIME_LIMIT {
                 break;
             }
         }

@@ -36,7 +36,7 @@ pub struct Ingest {
 
 /// Result of a batch. Every event is counted once.
 #[derive(Debug, Default)]
-pub struct Projected {
+pub struct IngestOutcome {
     /// Number of events stored.
     pub projected: usize,
     /// Number of duplicates skipped.
@@ -60,14 +60,14 @@ impl Ingest {
 
     /// Stores a batch. The stored events name the caller if it is identified.
     #[tracing::instrument(level = "debug", name = "ingest.project", skip_all, fields(count = drafts.len()))]
-    pub async fn project(&self, drafts: Vec<EventDraft>, by: Option<&Actor>) -> Result<Projected, ServiceError> {
+    pub async fn project(&self, drafts: Vec<EventDraft>, by: Option<&Actor>) -> Result<IngestOutcome, ServiceError> {
         if drafts.is_empty() || drafts.len() > MAX_EVENTS {
             let message = format!("a batch has 1 to {MAX_EVENTS} events, not {}", drafts.len());
             return Err(Rejection::invalid("events", message).into());
         }
         let count = drafts.len();
         let (entries, rejected) = read(drafts, by);
-        let mut outcome = Projected { rejected, ..Projected::default() };
+        let mut outcome = IngestOutcome { rejected, ..IngestOutcome::default() };
         let shards = by_shard(&self.databases, entries, |entry| entry.event.execution_id).into_iter();
         let landings = shards.map(async |(index, entries)| {
             let (events, indexes): (Vec<_>, Vec<_>) = entries.into_iter().map(|one| (one.event, one.indexes)).unzip();
@@ -89,7 +89,7 @@ impl Ingest {
     }
 }
 
-impl Projected {
+impl IngestOutcome {
     fn count(&self) {
         metrics::counter!("noetl_events_projected_total").increment(self.projected as u64);
         metrics::counter!("noetl_events_duplicate_total").increment(self.duplicates as u64);

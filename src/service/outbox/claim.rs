@@ -100,10 +100,10 @@ impl Outbox {
     }
 
     async fn claim_from(&self, shard: ShardIndex, claim: outbox::Claim) -> Result<Vec<Claimed>, StorageError> {
-        let database = &self.databases.shards()[usize::from(shard)];
+        let database = self.database(shard);
         let query = |from| async move { outbox::probe(database, &from).await };
-        let probe = self.read_paced(shard, |seen| &mut seen.probe_pace, query).await?;
-        self.seen(shard).marks = probe.marks;
+        let probe = self.read_open_rows(shard, |open_rows| &mut open_rows.full_probes, query).await?;
+        self.open_rows(shard).low_watermarks = probe.low_watermarks;
         if !probe.open {
             return Ok(Vec::new());
         }
@@ -113,7 +113,8 @@ impl Outbox {
             let used: usize = rows.iter().map(Claimed::payload_bytes).sum();
             let payload_bytes = claim.payload_bytes.saturating_sub(used);
             let claimed =
-                outbox::claim(database, &outbox::Claim { limit, payload_bytes, ..claim }, &probe.marks).await?;
+                outbox::claim(database, &outbox::Claim { limit, payload_bytes, ..claim }, &probe.low_watermarks)
+                    .await?;
             let (deliverable, dead): (Vec<_>, Vec<_>) =
                 claimed.into_iter().partition(|row| row.undeliverable().is_none());
             rows.extend(deliverable);
@@ -146,7 +147,7 @@ impl Outbox {
                 "an outbox row can't be delivered and becomes a dead letter"
             );
         }
-        let buried = outbox::mark_dead(&self.databases.shards()[usize::from(shard)], &failures).await;
+        let buried = outbox::mark_dead(self.database(shard), &failures).await;
         let labels = [("shard", shard.to_string())];
         metrics::counter!("noetl_outbox_dead_total", &labels).increment(buried.as_ref().map_or(0, Vec::len) as u64);
         buried.inspect_err(|error| tracing::warn!(shard, %error, "could not store dead letters")).is_ok()

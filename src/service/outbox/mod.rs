@@ -7,7 +7,7 @@
 
 mod claim;
 mod failures;
-mod pace;
+mod rate_limit;
 mod read;
 mod settle;
 
@@ -19,12 +19,12 @@ use crate::runtime::wake::WakeUps;
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::error::StorageError;
 use noetl_storage::outbox::LowWatermarks;
-use noetl_storage::pools::Databases;
-use pace::Pace;
+use noetl_storage::pools::{Database, Databases};
+use rate_limit::RateLimit;
 
 pub use claim::{Claim, ClaimedRow, Claims};
-pub use read::{Stats, place};
-pub use settle::{ClaimRef, Published, Retried};
+pub use read::{ListedRow, Stats};
+pub use settle::{ClaimRef, FailedDelivery, Published, Retried};
 
 /// Maximum number of rows in one claim and in one settlement.
 pub const MAX_ROWS: usize = 1000;
@@ -36,29 +36,33 @@ pub struct Outbox {
     wake_ups: WakeUps,
     retention: Duration,
     /// By shard.
-    sights: Arc<[Mutex<Seen>]>,
+    open_rows: Arc<[Mutex<OpenRows>]>,
     /// Number of claims so far. It rotates the shard that gets the larger share.
     turn: Arc<AtomicUsize>,
 }
 
-/// Low watermarks of a shard's open rows, as this replica last saw them.
+/// Low watermarks of a shard's open rows, as this replica last saw them, and the limits of reads below them.
 #[derive(Debug)]
-struct Seen {
-    marks: LowWatermarks,
-    /// Pace of probes for claimable rows that read from the start.
-    probe_pace: Pace,
-    /// Pace of counts of claimable rows that read from the start.
-    counts: Pace,
+struct OpenRows {
+    low_watermarks: LowWatermarks,
+    /// Limit of probes for claimable rows that read from the start.
+    full_probes: RateLimit,
+    /// Limit of counts of claimable rows that read from the start.
+    full_counts: RateLimit,
+}
+
+impl OpenRows {
+    /// State of a replica that has read nothing.
+    const UNKNOWN: Self =
+        Self { low_watermarks: LowWatermarks::START, full_probes: RateLimit::UNUSED, full_counts: RateLimit::UNUSED };
 }
 
 impl Outbox {
     /// Creates the use cases. Published rows are kept for `retention`.
     #[must_use]
     pub fn new(databases: Databases, wake_ups: WakeUps, retention: Duration) -> Self {
-        let unseen =
-            || Mutex::new(Seen { marks: LowWatermarks::START, probe_pace: Pace::default(), counts: Pace::default() });
-        let sights = databases.shards().iter().map(|_| unseen()).collect();
-        Self { databases, wake_ups, retention, sights, turn: Arc::default() }
+        let open_rows = databases.shards().iter().map(|_| Mutex::new(OpenRows::UNKNOWN)).collect();
+        Self { databases, wake_ups, retention, open_rows, turn: Arc::default() }
     }
 
     /// Returns the indexes of all shards.
@@ -67,33 +71,41 @@ impl Outbox {
         0..ShardIndex::try_from(self.databases.shards().len()).unwrap_or(ShardIndex::MAX)
     }
 
-    /// Reads from the start if the pace allows it, else from the low watermarks. If the read from the start fails
+    /// Reads from the start if the rate limit allows it, else from the low watermarks. If the read from the start fails
     /// because it takes too long, reads from the low watermarks too, so the rows above them stay claimable. The failed
-    /// read counts as a cost for the pace.
-    async fn read_paced<T, Answer: Future<Output = Result<T, StorageError>>>(
+    /// read counts as a cost for the rate limit.
+    async fn read_open_rows<T, Rows: Future<Output = Result<T, StorageError>>>(
         &self,
         shard: ShardIndex,
-        pace: fn(&mut Seen) -> &mut Pace,
-        read: impl Fn(LowWatermarks) -> Answer,
+        limit_of: fn(&mut OpenRows) -> &mut RateLimit,
+        read: impl Fn(LowWatermarks) -> Rows,
     ) -> Result<T, StorageError> {
         let begun = Instant::now();
-        let (marks, everything) = {
-            let mut seen = self.seen(shard);
-            (seen.marks, pace(&mut seen).is_due(begun))
+        let (low_watermarks, from_start) = {
+            let mut open_rows = self.open_rows(shard);
+            (open_rows.low_watermarks, limit_of(&mut open_rows).is_due(begun))
         };
-        if !everything {
-            return read(marks).await;
+        if !from_start {
+            return read(low_watermarks).await;
         }
-        let answer = read(LowWatermarks::START).await;
-        pace(&mut self.seen(shard)).note(begun, Instant::now());
-        match answer {
-            Err(StorageError::Unavailable { .. }) if marks != LowWatermarks::START => read(marks).await,
-            answer => answer,
+        let result = read(LowWatermarks::START).await;
+        limit_of(&mut self.open_rows(shard)).note(begun, Instant::now());
+        match result {
+            Err(StorageError::Unavailable { .. }) if low_watermarks != LowWatermarks::START => {
+                read(low_watermarks).await
+            }
+            result => result,
         }
     }
 
-    fn seen(&self, shard: ShardIndex) -> MutexGuard<'_, Seen> {
-        self.sights[usize::from(shard)].lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns the database of a shard. The index must be one of [`Self::shards`].
+    fn database(&self, shard: ShardIndex) -> &Database {
+        &self.databases.shards()[usize::from(shard)]
+    }
+
+    /// Locks the state of a shard's open rows.
+    fn open_rows(&self, shard: ShardIndex) -> MutexGuard<'_, OpenRows> {
+        self.open_rows[usize::from(shard)].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -102,7 +114,6 @@ mod tests {
     use super::*;
     use noetl_domain::shard::ShardMap;
     use noetl_storage::error::DatabaseName;
-    use noetl_storage::pools::Database;
 
     #[tokio::test]
     async fn reading_continues_from_the_watermarks_if_the_start_cannot_be_read_in_time() {
@@ -114,9 +125,10 @@ mod tests {
             let late = StorageError::Unavailable { database, reason: "it took too long".to_owned() };
             if from == LowWatermarks::START { Err(late) } else { Ok(from) }
         };
-        assert!(outbox.read_paced(0, |seen| &mut seen.probe_pace, read).await.is_err());
-        let marks = LowWatermarks { pending: 7, ..LowWatermarks::START };
-        outbox.seen(0).marks = marks;
-        assert_eq!(outbox.read_paced(0, |seen| &mut seen.probe_pace, read).await.unwrap(), marks);
+        assert!(outbox.read_open_rows(0, |open_rows| &mut open_rows.full_probes, read).await.is_err());
+        let low_watermarks = LowWatermarks { pending: 7, ..LowWatermarks::START };
+        outbox.open_rows(0).low_watermarks = low_watermarks;
+        let found = outbox.read_open_rows(0, |open_rows| &mut open_rows.full_probes, read).await.unwrap();
+        assert_eq!(found, low_watermarks);
     }
 }

@@ -24,11 +24,20 @@ pub struct Stats<T> {
     pub unavailable: Vec<ShardIndex>,
 }
 
+/// A row with its id over all shards.
+#[derive(Debug, Clone)]
+pub struct ListedRow {
+    /// Id of the row.
+    pub id: OutboxId,
+    /// Content of the row.
+    pub row: OutboxRow,
+}
+
 impl Outbox {
     /// Returns the number of rows that are claimable now. Fails only if no shard could be read.
     #[tracing::instrument(level = "debug", name = "outbox.backlog", skip_all)]
     pub async fn backlog(&self) -> Result<Stats<Backlog>, ServiceError> {
-        let stats = self.ask(|shard| self.backlog_of(shard)).await?;
+        let stats = self.read_shards(|shard| self.backlog_of(shard)).await?;
         for (shard, backlog) in &stats.shards {
             #[expect(clippy::cast_precision_loss, reason = "a gauge for people")]
             metrics::gauge!("noetl_outbox_pending", "shard" => shard.to_string()).set(backlog.pending as f64);
@@ -40,29 +49,30 @@ impl Outbox {
     #[tracing::instrument(level = "debug", name = "outbox.stats", skip_all)]
     pub async fn stats(&self) -> Result<Stats<(Backlog, StatusCounts)>, ServiceError> {
         let both = |shard: ShardIndex| async move {
-            let counts = outbox::counts(&self.databases.shards()[usize::from(shard)]).await?;
+            let counts = outbox::counts(self.database(shard)).await?;
             Ok((self.backlog_of(shard).await?, counts))
         };
-        self.ask(both).await
+        self.read_shards(both).await
     }
 
     /// Counts the claimable rows of a shard. As for claims, the count reads from the start while that is cheap, else
     /// mostly from the low watermarks.
     async fn backlog_of(&self, shard: ShardIndex) -> Result<Backlog, StorageError> {
-        let database = &self.databases.shards()[usize::from(shard)];
+        let database = self.database(shard);
         let count = |from| async move { outbox::backlog(database, &from).await };
-        self.read_paced(shard, |seen| &mut seen.counts, count).await
+        self.read_open_rows(shard, |open_rows| &mut open_rows.full_counts, count).await
     }
 
-    async fn ask<T, Answer: Future<Output = Result<T, StorageError>>>(
+    /// Reads every shard. Fails only if no shard could be read.
+    async fn read_shards<T, Values: Future<Output = Result<T, StorageError>>>(
         &self,
-        question: impl Fn(ShardIndex) -> Answer,
+        query: impl Fn(ShardIndex) -> Values,
     ) -> Result<Stats<T>, ServiceError> {
-        let answers = join_all(self.shards().map(question)).await;
+        let results = join_all(self.shards().map(query)).await;
         let (mut shards, mut failures) = (Vec::new(), Failures::default());
-        for (shard, answer) in self.shards().zip(answers) {
-            match answer {
-                Ok(answer) => shards.push((shard, answer)),
+        for (shard, result) in self.shards().zip(results) {
+            match result {
+                Ok(value) => shards.push((shard, value)),
                 Err(error) => failures.add(shard, error),
             }
         }
@@ -82,21 +92,22 @@ impl Outbox {
         filter: &OutboxFilter,
         payloads: bool,
         request: &PageRequest<OutboxPosition>,
-    ) -> Result<Listing<(OutboxId, OutboxRow)>, ServiceError> {
-        let pages = self.shards().map(async |shard| {
-            outbox::list(&self.databases.shards()[usize::from(shard)], filter, payloads, bounds(shard, request)).await
-        });
+    ) -> Result<Listing<ListedRow>, ServiceError> {
+        let pages = self
+            .shards()
+            .map(async |shard| outbox::list(self.database(shard), filter, payloads, bounds(shard, request)).await);
         let (mut rows, mut failures, mut answered) = (Vec::new(), Failures::default(), false);
         for (shard, page) in self.shards().zip(join_all(pages).await) {
             match page {
                 Ok(page) => {
                     answered = true;
-                    rows.extend(page.into_iter().map(|row| (OutboxId { shard, number: row.outbox_id }, row)));
+                    let id = |row: &OutboxRow| OutboxId { shard, number: row.outbox_id };
+                    rows.extend(page.into_iter().map(|row| ListedRow { id: id(&row), row }));
                 }
                 Err(error) => failures.add(shard, error),
             }
         }
-        rows.sort_unstable_by_key(place);
+        rows.sort_unstable_by_key(ListedRow::position);
         if !request.backwards {
             rows.reverse();
         }
@@ -104,22 +115,24 @@ impl Outbox {
     }
 }
 
-/// Returns a row's position in the list.
-#[must_use]
-pub fn place((id, row): &(OutboxId, OutboxRow)) -> OutboxPosition {
-    OutboxPosition { created_at: row.created_at, id: *id }
+impl ListedRow {
+    /// Returns the row's position in the list.
+    #[must_use]
+    pub fn position(&self) -> OutboxPosition {
+        OutboxPosition { created_at: self.row.created_at, id: self.id }
+    }
 }
 
 /// Returns the bounds of a page for the rows of one shard. Rows with the same time are ordered by shard index, then by
 /// number.
 fn bounds(shard: ShardIndex, request: &PageRequest<OutboxPosition>) -> Bounds {
-    let cut = |place: &OutboxPosition| {
-        let number = match shard.cmp(&place.id.shard) {
+    let cut = |position: &OutboxPosition| {
+        let number = match shard.cmp(&position.id.shard) {
             Ordering::Less => i64::MAX,
-            Ordering::Equal => place.id.number,
+            Ordering::Equal => position.id.number,
             Ordering::Greater => -1,
         };
-        (place.created_at, number)
+        (position.created_at, number)
     };
     // Bounds outside the times of all rows. Both PostgreSQL and this program can represent them.
     let year = |first: i64| DateTime::<Utc>::from_timestamp(first, 0).unwrap_or(DateTime::UNIX_EPOCH);
@@ -127,6 +140,6 @@ fn bounds(shard: ShardIndex, request: &PageRequest<OutboxPosition>) -> Bounds {
         above: request.before.as_ref().map_or((year(-62_135_596_800), -1), cut),
         below: request.after.as_ref().map_or((year(253_402_300_799), i64::MAX), cut),
         descending: !request.backwards,
-        limit: request.probe(),
+        limit: request.rows_to_read(),
     }
 }

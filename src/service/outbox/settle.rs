@@ -34,6 +34,15 @@ pub struct ClaimRef {
     pub lease: i64,
 }
 
+/// Claimed row whose delivery failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedDelivery {
+    /// The claim of the row.
+    pub claim: ClaimRef,
+    /// Error of the delivery, which the row stores.
+    pub error: String,
+}
+
 /// Result of marking rows as published.
 #[derive(Debug, Default)]
 pub struct Published {
@@ -65,8 +74,8 @@ impl Outbox {
         let mut outcome = Published::default();
         for (shard, answer) in join_all(answers).await {
             match answer {
-                Ok((moved, stale)) => {
-                    outcome.published += moved;
+                Ok((changed, stale)) => {
+                    outcome.published += changed;
                     outcome.stale.extend(stale.into_iter().map(|number| OutboxId { shard, number }));
                 }
                 Err(error) => drop(outcome.failed.insert(shard, error.into())),
@@ -79,16 +88,16 @@ impl Outbox {
 
     /// Marks rows of one shard as published. Returns the number of changed rows and the numbers of the stale ones.
     async fn publish_on(&self, shard: ShardIndex, refs: &[Ref]) -> Result<(u64, Vec<i64>), StorageError> {
-        let database = &self.databases.shards()[usize::from(shard)];
-        let moved: BTreeSet<i64> = outbox::mark_published(database, refs).await?.into_iter().collect();
-        let rest: Vec<Ref> = refs.iter().filter(|one| !moved.contains(&one.outbox_id)).copied().collect();
+        let database = self.database(shard);
+        let changed: BTreeSet<i64> = outbox::mark_published(database, refs).await?.into_iter().collect();
+        let rest: Vec<Ref> = refs.iter().filter(|one| !changed.contains(&one.outbox_id)).copied().collect();
         let mut stale: BTreeSet<i64> = rest.iter().map(|one| one.outbox_id).collect();
         if !rest.is_empty() {
             for settled in outbox::published_under(database, &rest).await? {
                 stale.remove(&settled);
             }
         }
-        Ok((moved.len() as u64, stale.into_iter().collect()))
+        Ok((changed.len() as u64, stale.into_iter().collect()))
     }
 
     /// Marks a row as failed. Returns the delay in seconds after which it is claimable again.
@@ -100,11 +109,12 @@ impl Outbox {
         }
         self.shard_named("id", claim.id.shard.into())?;
         let max_delay = i32::try_from(max_delay_seconds).unwrap_or(i32::MAX);
-        let (_, delay) =
-            self.fail_on(claim.id.shard, &[(claim, error.to_owned())], max_delay).await?.pop().ok_or_else(|| {
-                let message = "this lease no longer settles the row: it is settled, or another caller has claimed it";
-                Rejection::new(RejectionCode::StaleLease, "lease", message)
-            })?;
+        let failed = FailedDelivery { claim, error: error.to_owned() };
+        let mut delays = self.fail_on(claim.id.shard, &[failed], max_delay).await?;
+        let (_, delay) = delays.pop().ok_or_else(|| {
+            let message = "this lease no longer settles the row: it is settled, or another caller has claimed it";
+            Rejection::new(RejectionCode::StaleLease, "lease", message)
+        })?;
         Ok(delay)
     }
 
@@ -114,16 +124,17 @@ impl Outbox {
     pub async fn fail_on(
         &self,
         shard: ShardIndex,
-        failures: &[(ClaimRef, String)],
+        failures: &[FailedDelivery],
         max_delay_seconds: i32,
     ) -> Result<Vec<(OutboxId, i32)>, ServiceError> {
-        let failure = |(claim, error): &(ClaimRef, String)| Failure { row: bare(claim), error: truncated_error(error) };
+        let failure =
+            |failed: &FailedDelivery| Failure { row: bare(&failed.claim), error: truncated_error(&failed.error) };
         let rows: Vec<Failure> = failures.iter().map(failure).collect();
         let delays = backoff::delays(max_delay_seconds);
-        let moved = outbox::mark_failed(&self.databases.shards()[usize::from(shard)], &rows, &delays).await?;
-        metrics::counter!("noetl_outbox_failed_total").increment(moved.len() as u64);
-        metrics::counter!("noetl_outbox_stale_total").increment(rows.len().saturating_sub(moved.len()) as u64);
-        Ok(moved.into_iter().map(|(number, delay)| (OutboxId { shard, number }, delay)).collect())
+        let changed = outbox::mark_failed(self.database(shard), &rows, &delays).await?;
+        metrics::counter!("noetl_outbox_failed_total").increment(changed.len() as u64);
+        metrics::counter!("noetl_outbox_stale_total").increment(rows.len().saturating_sub(changed.len()) as u64);
+        Ok(changed.into_iter().map(|(number, delay)| (OutboxId { shard, number }, delay)).collect())
     }
 
     /// Releases claimed rows that were not tried. They are claimable at once.
@@ -131,11 +142,11 @@ impl Outbox {
     pub async fn release(&self, claims: &[ClaimRef]) -> Result<(), ServiceError> {
         let groups = self.checked(claims)?;
         let releases = groups.iter().map(async |(shard, refs)| {
-            let database = &self.databases.shards()[usize::from(*shard)];
+            let database = self.database(*shard);
             let released = outbox::release(database, refs).await;
-            let mut seen = self.seen(*shard);
+            let mut open_rows = self.open_rows(*shard);
             let first = refs.iter().map(|one| one.outbox_id).min().unwrap_or(i64::MAX);
-            seen.marks.pending = seen.marks.pending.min(first);
+            open_rows.low_watermarks.pending = open_rows.low_watermarks.pending.min(first);
             released
         });
         let failed = join_all(releases).await.into_iter().find_map(Result::err);
@@ -167,7 +178,7 @@ impl Outbox {
         filter: &OutboxFilter,
         dry_run: bool,
     ) -> Result<(u64, u64), StorageError> {
-        let database = &self.databases.shards()[usize::from(shard)];
+        let database = self.database(shard);
         let matched = outbox::retryable(database, filter).await?.unsigned_abs();
         let mut retried = 0;
         if !dry_run {
@@ -187,7 +198,7 @@ impl Outbox {
     /// deleted rows.
     #[tracing::instrument(level = "debug", name = "outbox.purge", skip_all, fields(shard))]
     pub async fn purge(&self, shard: ShardIndex) -> Result<u64, ServiceError> {
-        let database = &self.databases.shards()[usize::from(shard)];
+        let database = self.database(shard);
         let (mut rows, mut from) = (0, DateTime::<Utc>::UNIX_EPOCH);
         loop {
             let batch = outbox::purge(database, self.retention.as_secs_f64(), from, BATCH).await?;
@@ -195,9 +206,13 @@ impl Outbox {
             metrics::counter!("noetl_outbox_purged_total").increment(batch.rows.unsigned_abs());
             match batch.up_to {
                 Some(up_to) if batch.rows == BATCH => from = up_to,
-                _ => return Ok(rows),
+                _ => break,
             }
         }
+        if rows > 0 {
+            tracing::info!(shard, rows, "purged delivered outbox rows");
+        }
+        Ok(rows)
     }
 
     /// Checks the number of claims and their shards. Returns the distinct claims by shard.

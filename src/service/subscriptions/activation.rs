@@ -170,7 +170,7 @@ impl Activator {
                 let last = log.last_event_id().await?.unwrap_or(ended.last_event_id);
                 let event_id = self.ids.next_after(last).await?;
                 let reason = if let LiveTarget::This { reason, .. } = wanted { reason } else { None };
-                ended.log(by).moved(event_id, Action::Activate, State::Active, reason, clock::now())
+                ended.log(by).transitioned(event_id, Action::Activate, State::Active, reason, clock::now())
             }
         };
         log.append(&[event]).await?;

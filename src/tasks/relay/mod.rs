@@ -19,14 +19,14 @@ use tokio_util::sync::CancellationToken;
 use crate::runtime::crash_point;
 use crate::runtime::wake::WakeUps;
 use crate::service::error::ServiceError;
-use crate::service::outbox::{Claim, ClaimRef, ClaimedRow, Outbox};
+use crate::service::outbox::{Claim, ClaimRef, ClaimedRow, FailedDelivery, Outbox};
 use noetl_domain::backoff::DEFAULT_MAX_SECONDS;
 use noetl_domain::shard::ShardIndex;
-use publisher::Publisher;
+use noetl_storage::outbox::DEFAULT_LEASE_SECONDS;
+use publisher::{NotReady, Publisher};
 
 /// Maximum rows of one claim.
 const BATCH: i64 = 500;
-const LEASE_SECONDS: i64 = 30;
 /// Time in which rows of a batch are published. The remaining rows are released, so that all are settled within the
 /// lease.
 const TURN: Duration = Duration::from_secs(10);
@@ -50,9 +50,22 @@ pub struct Relay {
 #[derive(Debug, Default)]
 struct Delivered {
     published: Vec<ClaimRef>,
-    refused: Vec<(ClaimRef, String)>,
+    refused: Vec<FailedDelivery>,
     /// Rows that were held back by a refused row of their execution, or by the end of the turn.
     untried: Vec<ClaimRef>,
+}
+
+/// Reason why the relay pauses.
+#[derive(Debug, thiserror::Error)]
+enum PauseReason {
+    #[error(transparent)]
+    NotReady(#[from] NotReady),
+    #[error("rows can't be claimed: {0}")]
+    Claim(#[source] ServiceError),
+    #[error("the shard can't be reached")]
+    ShardUnavailable,
+    #[error("rows become claimable again when their leases expire: {0}")]
+    Settle(#[source] ServiceError),
 }
 
 impl Relay {
@@ -70,7 +83,7 @@ impl Relay {
                 Ok(0) => idle = self.wait(idle, &stop).await,
                 Ok(_) => idle = BUSY_POLL,
                 Err(error) => {
-                    tracing::debug!(shard = self.shard, error, "the outbox can't be relayed now");
+                    tracing::debug!(shard = self.shard, %error, "the outbox can't be relayed now");
                     metrics::counter!("noetl_outbox_relay_pauses_total").increment(1);
                     let _ = timeout(AFTER_FAILURE, stop.cancelled()).await;
                 }
@@ -78,13 +91,13 @@ impl Relay {
         }
     }
 
-    /// Claims, publishes and settles a batch. Returns its number of rows; `Err` is the reason why the relay must pause.
-    async fn turn(&mut self, stop: &CancellationToken) -> Result<usize, String> {
+    /// Claims, publishes and settles a batch. Returns its number of rows.
+    async fn turn(&mut self, stop: &CancellationToken) -> Result<usize, PauseReason> {
         self.publisher.ready().await?;
-        let claim = Claim { limit: BATCH, lease_seconds: LEASE_SECONDS, shard: Some(self.shard.into()) };
-        let claims = self.outbox.claim(claim).await.map_err(|error| error.to_string())?;
+        let claim = Claim { limit: BATCH, lease_seconds: DEFAULT_LEASE_SECONDS.into(), shard: Some(self.shard.into()) };
+        let claims = self.outbox.claim(claim).await.map_err(PauseReason::Claim)?;
         if !claims.unavailable.is_empty() {
-            return Err("the shard can't be reached".to_owned());
+            return Err(PauseReason::ShardUnavailable);
         }
         let count = claims.rows.len();
         if count > 0 {
@@ -94,7 +107,7 @@ impl Relay {
             crash_point::reach("relay.published");
             let settled = self.settle(delivered).await;
             gauge.set(0.0);
-            settled.map_err(|error| format!("rows become claimable again when their leases expire: {error}"))?;
+            settled.map_err(PauseReason::Settle)?;
         }
         Ok(count)
     }
@@ -110,7 +123,7 @@ impl Relay {
             all
         });
         let delivered = delivered.await;
-        if let Some((claim, error)) = delivered.refused.first() {
+        if let Some(FailedDelivery { claim, error }) = delivered.refused.first() {
             tracing::warn!(row = %claim.id, error, refused = delivered.refused.len(), "outbox rows were refused");
             self.publisher.invalidate_stream();
         }
@@ -163,7 +176,7 @@ async fn publish_in_order(publisher: &Publisher, rows: Vec<ClaimedRow>, over: &i
         }
         match publisher.publish(&leased).await {
             Ok(()) => delivered.published.push(claim),
-            Err(refusal) => delivered.refused.push((claim, refusal)),
+            Err(refusal) => delivered.refused.push(FailedDelivery { claim, error: refusal.to_string() }),
         }
     }
     delivered

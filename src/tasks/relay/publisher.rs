@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use async_nats::Client;
 use async_nats::connection::State;
-use async_nats::jetstream::context::{ContextBuilder, PublishErrorKind};
+use async_nats::jetstream::context::{
+    ContextBuilder, CreateStreamError, GetStreamByNameError, PublishError, PublishErrorKind,
+};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::{Config, StorageType};
 use async_nats::jetstream::{self, Context};
@@ -26,6 +28,38 @@ const RETENTION: Duration = Duration::from_hours(24);
 /// again.
 const DEDUP: Duration = Duration::from_mins(10);
 
+/// Reason why no message can be published now.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotReady {
+    #[error("the broker is not connected")]
+    Disconnected,
+    #[error(transparent)]
+    FindStream(#[from] GetStreamByNameError),
+    #[error(transparent)]
+    CreateStream(#[from] CreateStreamError),
+}
+
+/// Reason why a row was not published.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PublishRefusal {
+    #[error("the row has no subject")]
+    NoSubject,
+    #[error("subject {0:?} can't be published to")]
+    Subject(String),
+    #[error("{0}")]
+    Unreadable(String),
+    #[error("the payload is not JSON; its codec is {0:?}")]
+    Codec(String),
+    #[error("no stream captures {0}; create one")]
+    NoStream(String),
+    #[error("no stream acknowledged {0} in time")]
+    TimedOut(String),
+    #[error("the broker accepts no message over {0} bytes")]
+    TooLarge(usize),
+    #[error("broker error: {0}")]
+    Broker(PublishError),
+}
+
 /// Publisher over the replica's connection.
 #[derive(Debug)]
 pub(super) struct Publisher {
@@ -42,10 +76,9 @@ impl Publisher {
     }
 
     /// Checks that the broker is connected, and creates the stream of notifications after each connect if none exists.
-    /// `Err` is the reason why messages can't be published now.
-    pub(super) async fn ready(&mut self) -> Result<(), String> {
+    pub(super) async fn ready(&mut self) -> Result<(), NotReady> {
         if self.client.connection_state() != State::Connected {
-            return Err("the broker is not connected".to_owned());
+            return Err(NotReady::Disconnected);
         }
         let connects = self.client.statistics().connects.load(Ordering::Relaxed);
         if self.seen_on != Some(connects) {
@@ -60,12 +93,12 @@ impl Publisher {
         self.seen_on = None;
     }
 
-    async fn ensure_stream(&self) -> Result<(), String> {
+    async fn ensure_stream(&self) -> Result<(), NotReady> {
         use jetstream::context::GetStreamByNameErrorKind::NotFound;
         match self.context.stream_by_subject(SUBJECTS).await {
             Ok(_) => return Ok(()),
             Err(error) if error.kind() == NotFound => {}
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(error.into()),
         }
         let config = Config {
             name: STREAM.to_owned(),
@@ -76,35 +109,35 @@ impl Publisher {
             allow_direct: true,
             ..Config::default()
         };
-        self.context.get_or_create_stream(config).await.map_err(|error| error.to_string())?;
+        self.context.get_or_create_stream(config).await?;
         tracing::info!(stream = STREAM, "the stream of the workers' notifications is ready");
         Ok(())
     }
 
-    /// Publishes a row and waits until a stream has acknowledged it. `Err` is the reason why it was not published.
-    pub(super) async fn publish(&self, leased: &ClaimedRow) -> Result<(), String> {
+    /// Publishes a row and waits until a stream has acknowledged it.
+    pub(super) async fn publish(&self, leased: &ClaimedRow) -> Result<(), PublishRefusal> {
         let row = &leased.row;
-        let subject = row.subject.as_deref().ok_or("the row has no subject")?;
+        let subject = row.subject.as_deref().ok_or(PublishRefusal::NoSubject)?;
         if !is_publishable(subject) {
-            return Err(format!("subject {subject:?} can't be published to"));
+            return Err(PublishRefusal::Subject(subject.to_owned()));
         }
-        let payload = row.payload.0.as_ref().map_err(ToString::to_string)?;
+        let payload = row.payload.0.as_ref().map_err(|error| PublishRefusal::Unreadable(error.to_string()))?;
         if row.payload_codec != "json" || payload.is_null() {
-            return Err(format!("the payload is not JSON; its codec is {:?}", row.payload_codec));
+            return Err(PublishRefusal::Codec(row.payload_codec.clone()));
         }
         let payload = Bytes::copy_from_slice(payload.as_str().as_bytes());
         let max_payload = self.client.server_info().max_payload;
         let message = PublishMessage::build().message_id(leased.id.to_string()).payload(payload);
-        let refusal = |kind: PublishErrorKind, error: &dyn std::fmt::Display| match kind {
-            PublishErrorKind::StreamNotFound => format!("no stream captures {subject}; create one"),
-            PublishErrorKind::TimedOut => format!("no stream acknowledged {subject} in time"),
-            PublishErrorKind::MaxPayloadExceeded => format!("the broker accepts no message over {max_payload} bytes"),
-            _ => format!("broker error: {error}"),
+        let refusal = |error: PublishError| match error.kind() {
+            PublishErrorKind::StreamNotFound => PublishRefusal::NoStream(subject.to_owned()),
+            PublishErrorKind::TimedOut => PublishRefusal::TimedOut(subject.to_owned()),
+            PublishErrorKind::MaxPayloadExceeded => PublishRefusal::TooLarge(max_payload),
+            _ => PublishRefusal::Broker(error),
         };
         let sent = self.context.send_publish(subject.to_owned(), message).await;
-        let ack = sent.map_err(|error| refusal(error.kind(), &error))?;
+        let ack = sent.map_err(refusal)?;
         // A duplicate counts as published, too.
-        ack.await.map_err(|error| refusal(error.kind(), &error))?;
+        ack.await.map_err(refusal)?;
         Ok(())
     }
 }

@@ -16,7 +16,7 @@ use noetl_graphql::graphql::types::execution::Execution;
 use noetl_graphql::graphql::types::outbox::{Outbox, OutboxClaim, OutboxEntry};
 use noetl_graphql::graphql::types::projection::{Step, steps};
 use noetl_graphql::graphql::types::subscription::SourceSubscription;
-use noetl_graphql::service::outbox::ClaimedRow;
+use noetl_graphql::service::outbox::{ClaimedRow, ListedRow};
 use noetl_storage::catalog;
 use noetl_storage::executions::ExecutionRow;
 use noetl_storage::outbox::{Claimed, OutboxRow};
@@ -95,9 +95,9 @@ impl Samples {
 
     #[graphql(name = "sampleOutboxEntry")]
     async fn outbox_entry(&self) -> OutboxEntry {
-        OutboxEntry((
-            OUTBOX_ID,
-            OutboxRow {
+        OutboxEntry(ListedRow {
+            id: OUTBOX_ID,
+            row: OutboxRow {
                 outbox_id: 1,
                 execution_id: Some(1),
                 event_id: 2,
@@ -113,7 +113,7 @@ impl Samples {
                 created_at: AT,
                 published_at: None,
             },
-        ))
+        })
     }
 
     #[graphql(name = "sampleOutboxClaim")]

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use super::step::Phase;
 use crate::event::Event;
+use crate::execution::{ENDINGS, STARTED, ended_by};
 
 /// Step name under which NoETL's servers run their own planning as commands. It is not a step of the workflow.
 const ORCHESTRATION: &str = "__orchestrate__";
@@ -15,9 +16,7 @@ const CTX_PREFIX: &str = "ctx.";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Started,
-    Completed,
-    Failed,
-    Cancelled,
+    Ended,
     CtxUpdated,
     Step(StepKind),
 }
@@ -36,14 +35,9 @@ pub(super) enum StepKind {
     LoopDone,
 }
 
-/// Every event type that the fold knows, with its kind.
-const KINDS: [(&str, Kind); 25] = [
-    ("playbook_started", Kind::Started),
-    ("playbook_completed", Kind::Completed),
-    ("playbook.completed", Kind::Completed),
-    ("playbook_failed", Kind::Failed),
-    ("playbook.failed", Kind::Failed),
-    ("playbook.cancelled", Kind::Cancelled),
+/// Every event type that the fold knows, with its kind. The types that end an execution are in [`ENDINGS`].
+const KINDS: [(&str, Kind); 20] = [
+    (STARTED, Kind::Started),
     ("ctx.updated", Kind::CtxUpdated),
     ("step.enter", Kind::Step(StepKind::Entered)),
     ("step_enter", Kind::Step(StepKind::Entered)),
@@ -68,12 +62,13 @@ const KINDS: [(&str, Kind); 25] = [
 /// Returns the event types whose JSON columns the fold reads. Of other events, it needs only the id, type, node and
 /// time.
 pub fn known_types() -> impl Iterator<Item = &'static str> {
-    KINDS.into_iter().map(|(name, _)| name)
+    KINDS.into_iter().map(|(name, _)| name).chain(ENDINGS.into_iter().map(|(name, _)| name))
 }
 
 /// Returns the kind of an event type; `None`: the fold does not know the type.
 pub(super) fn kind(event_type: &str) -> Option<Kind> {
-    KINDS.iter().find(|(name, _)| *name == event_type).map(|(_, kind)| *kind)
+    let ended = ended_by(event_type).map(|_| Kind::Ended);
+    ended.or_else(|| KINDS.iter().find(|(name, _)| *name == event_type).map(|(_, kind)| *kind))
 }
 
 /// Returns the step that an event belongs to.
@@ -100,7 +95,7 @@ fn text(value: &Value) -> Option<String> {
 }
 
 /// Returns a value of `result.context`, else of `context`.
-pub(super) fn said<'a>(event: &'a Event, key: &str) -> Option<&'a Value> {
+pub(super) fn context_value<'a>(event: &'a Event, key: &str) -> Option<&'a Value> {
     let enveloped = event.result.as_ref().and_then(|result| result.get("context")?.get(key));
     let own = || event.context.as_ref().and_then(|context| context.get(key));
     enveloped.filter(|value| !value.is_null()).or_else(own)
@@ -108,20 +103,20 @@ pub(super) fn said<'a>(event: &'a Event, key: &str) -> Option<&'a Value> {
 
 /// Returns whether a marker such as `__cursor_loop` is set.
 pub(super) fn is_marked(event: &Event, marker: &str) -> bool {
-    said(event, marker).is_some_and(|value| value == &Value::Bool(true))
+    context_value(event, marker).is_some_and(|value| value == &Value::Bool(true))
 }
 
 /// Returns the number of the attempt that an event belongs to, if the event contains it.
 pub(super) fn attempt(event: &Event) -> Option<i64> {
     let meta = event.meta.as_ref().and_then(|meta| meta.get("attempt"));
-    meta.or_else(|| said(event, "attempt")).and_then(Value::as_i64)
+    meta.or_else(|| context_value(event, "attempt")).and_then(Value::as_i64)
 }
 
 /// Returns the error message of an event: its `error` column, else `result.error`, else the `error` of its context.
 pub(super) fn error(event: &Event) -> Option<String> {
     let result = event.result.as_ref();
     let own = event.error.as_ref().filter(|error| !error.is_empty()).cloned();
-    let given = || result.and_then(|result| result.get("error")).or_else(|| said(event, "error"));
+    let given = || result.and_then(|result| result.get("error")).or_else(|| context_value(event, "error"));
     own.or_else(|| match given()? {
         Value::Null => None,
         Value::String(text) => Some(text.clone()),
@@ -132,7 +127,7 @@ pub(super) fn error(event: &Event) -> Option<String> {
 /// Returns the durable variables of a `ctx.updated` event: the map `values`, else the whole context.
 pub(super) fn variables(event: &Event) -> impl Iterator<Item = (&str, &Value)> {
     let all = || event.result.as_ref().and_then(|result| result.get("context")).or(event.context.as_ref());
-    let values = said(event, "values").or_else(all).and_then(Value::as_object);
+    let values = context_value(event, "values").or_else(all).and_then(Value::as_object);
     values.into_iter().flat_map(Map::iter).map(|(key, value)| (key.strip_prefix(CTX_PREFIX).unwrap_or(key), value))
 }
 

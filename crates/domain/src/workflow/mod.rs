@@ -22,7 +22,7 @@ pub use step::StepState;
 pub use view::{Frame, Iterations, StepStatus};
 
 use super::event::Event;
-use super::execution::Status;
+use super::execution::{Status, ended_by};
 use super::ids::Id;
 use fact::Kind;
 use plain_json::{self as json, AnyJson, Typed};
@@ -60,18 +60,14 @@ impl End {
     /// Returns the end that an ending event describes.
     #[must_use]
     pub fn of(event: &Event) -> Self {
-        let reason = || fact::said(event, "reason").and_then(Value::as_str).map(str::to_owned);
+        let reason = || fact::context_value(event, "reason").and_then(Value::as_str).map(str::to_owned);
         Self { at: event.created_at, event_type: event.event_type.clone(), error: fact::error(event).or_else(reason) }
     }
 
     /// Returns the status of an execution with this end.
     #[must_use]
     pub fn status(&self) -> Status {
-        match fact::kind(&self.event_type) {
-            Some(Kind::Cancelled) => Status::Cancelled,
-            Some(Kind::Failed) => Status::Failed,
-            _ => Status::Completed,
-        }
+        ended_by(&self.event_type).unwrap_or(Status::Completed)
     }
 }
 
@@ -114,7 +110,7 @@ impl WorkflowState {
         }
         match fact::kind(&event.event_type) {
             Some(Kind::Started) => self.started.set(event.event_id, start(event)),
-            Some(Kind::Completed | Kind::Failed | Kind::Cancelled) => self.ended.set(event.event_id, End::of(event)),
+            Some(Kind::Ended) => self.ended.set(event.event_id, End::of(event)),
             Some(Kind::CtxUpdated) => {
                 for (name, value) in fact::variables(event) {
                     self.ctx.entry(name.to_owned()).or_default().set(event.event_id, AnyJson(value.clone()));
@@ -134,8 +130,8 @@ impl WorkflowState {
     #[must_use]
     pub fn status(&self) -> Status {
         let begun = !self.started.is_empty() || !self.steps.is_empty();
-        let standing = if begun { Status::Running } else { Status::Pending };
-        self.ended.get().map_or(standing, End::status)
+        let current = if begun { Status::Running } else { Status::Pending };
+        self.ended.get().map_or(current, End::status)
     }
 
     /// Returns the steps with their names, in the order of their first events.
@@ -153,14 +149,15 @@ impl WorkflowState {
 }
 
 fn start(event: &Event) -> Start {
-    let said = |key: &str| event.context.as_ref().and_then(|context| context.get(key)).filter(|value| !value.is_null());
+    let value =
+        |key: &str| event.context.as_ref().and_then(|context| context.get(key)).filter(|value| !value.is_null());
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     Start {
         at: event.created_at,
         catalog_id: event.catalog_id,
         parent_execution_id: event.parent_execution_id,
-        path: said("path").map(text),
-        version: said("version").map(text),
-        workload: said("workload").cloned(),
+        path: value("path").map(text),
+        version: value("version").map(text),
+        workload: value("workload").cloned(),
     }
 }

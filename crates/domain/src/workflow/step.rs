@@ -31,7 +31,7 @@ pub(super) enum Phase {
 /// Kind of progress of a step or of one of its commands. Of each kind, the latest event counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Mark {
+pub(super) enum Progress {
     Entered,
     Issued,
     Claimed,
@@ -93,8 +93,9 @@ pub struct StepState {
     /// Event that opened the current run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     run: Option<Id>,
-    #[serde(default)]
-    pub(super) marks: BTreeMap<Mark, Register<DateTime<Utc>>>,
+    /// Latest event of each kind of progress. Stored snapshots name it `marks`.
+    #[serde(default, rename = "marks")]
+    pub(super) progress: BTreeMap<Progress, Register<DateTime<Utc>>>,
     /// Result in a command's `call.done`.
     #[serde(default, skip_serializing_if = "Register::is_empty")]
     pub(super) called: Register<AnyJson>,
@@ -121,7 +122,7 @@ impl StepState {
         Self {
             first,
             run: None,
-            marks: BTreeMap::new(),
+            progress: BTreeMap::new(),
             called: Register::default(),
             completion: Register::default(),
             outcome: Register::default(),
@@ -142,9 +143,9 @@ impl StepState {
         if Some(id) < self.run {
             return;
         }
-        let mark = mark(kind, command.is_some(), event);
-        if let Some(mark) = mark {
-            self.marks.entry(mark).or_default().set(id, event.created_at);
+        let progress = progress_of(kind, command.is_some(), event);
+        if let Some(progress) = progress {
+            self.progress.entry(progress).or_default().set(id, event.created_at);
         }
         if let Some(attempt) = fact::attempt(event) {
             self.attempt.set(id, attempt);
@@ -155,7 +156,7 @@ impl StepState {
             StepKind::Failed => self.error.set(id, fact::error(event)),
             _ => {}
         }
-        self.note_result(mark, event);
+        self.note_result(progress, event);
         if let Some(command) = command {
             self.note_command(command, kind, event);
         }
@@ -166,10 +167,10 @@ impl StepState {
             return;
         }
         self.run = Some(start);
-        for mark in self.marks.values_mut() {
-            mark.forget_before(start);
+        for progress in self.progress.values_mut() {
+            progress.forget_before(start);
         }
-        self.marks.retain(|_, mark| !mark.is_empty());
+        self.progress.retain(|_, progress| !progress.is_empty());
         self.called.forget_before(start);
         self.completion.forget_before(start);
         self.outcome.forget_before(start);
@@ -192,11 +193,11 @@ impl StepState {
         }
     }
 
-    fn note_result(&mut self, mark: Option<Mark>, event: &Event) {
-        let given = match mark {
+    fn note_result(&mut self, progress: Option<Progress>, event: &Event) {
+        let given = match progress {
             None => &mut self.called,
-            Some(Mark::CommandCompleted) => &mut self.completion,
-            Some(Mark::Completed | Mark::LoopEnded) => &mut self.outcome,
+            Some(Progress::CommandCompleted) => &mut self.completion,
+            Some(Progress::Completed | Progress::LoopEnded) => &mut self.outcome,
             Some(_) => return,
         };
         if let Some(result) = event.result.as_ref().filter(|result| !result.is_null()) {
@@ -219,7 +220,7 @@ impl StepState {
 }
 
 fn expected_iterations(event: &Event) -> Option<i64> {
-    fact::said(event, "iterations_expected").and_then(serde_json::Value::as_i64)
+    fact::context_value(event, "iterations_expected").and_then(serde_json::Value::as_i64)
 }
 
 fn opens_run(event: &Event) -> bool {
@@ -228,19 +229,19 @@ fn opens_run(event: &Event) -> bool {
 }
 
 /// Returns the progress that an event reports; `None`: the event only carries the result of a call.
-fn mark(kind: StepKind, of_command: bool, event: &Event) -> Option<Mark> {
+fn progress_of(kind: StepKind, of_command: bool, event: &Event) -> Option<Progress> {
     Some(match (kind, of_command) {
-        (StepKind::Entered, _) => Mark::Entered,
-        (StepKind::Skipped, _) => Mark::Skipped,
-        (StepKind::Issued, _) => Mark::Issued,
-        (StepKind::Claimed, _) => Mark::Claimed,
-        (StepKind::Started, _) => Mark::Started,
+        (StepKind::Entered, _) => Progress::Entered,
+        (StepKind::Skipped, _) => Progress::Skipped,
+        (StepKind::Issued, _) => Progress::Issued,
+        (StepKind::Claimed, _) => Progress::Claimed,
+        (StepKind::Started, _) => Progress::Started,
         (StepKind::Done, _) => return None,
-        (StepKind::LoopDone, _) => Mark::LoopEnded,
-        (StepKind::Completed, _) if fact::is_marked(event, "__cursor_drained") => Mark::LoopEnded,
-        (StepKind::Completed, true) => Mark::CommandCompleted,
-        (StepKind::Completed, false) => Mark::Completed,
-        (StepKind::Failed, true) => Mark::CommandFailed,
-        (StepKind::Failed, false) => Mark::Failed,
+        (StepKind::LoopDone, _) => Progress::LoopEnded,
+        (StepKind::Completed, _) if fact::is_marked(event, "__cursor_drained") => Progress::LoopEnded,
+        (StepKind::Completed, true) => Progress::CommandCompleted,
+        (StepKind::Completed, false) => Progress::Completed,
+        (StepKind::Failed, true) => Progress::CommandFailed,
+        (StepKind::Failed, false) => Progress::Failed,
     })
 }

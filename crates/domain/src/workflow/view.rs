@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use super::register::Register;
-use super::step::{Command, Mark, Phase, StepState};
+use super::step::{Command, Phase, Progress, StepState};
 use plain_json::AnyJson;
 
 /// Status of a step.
@@ -54,7 +54,7 @@ pub struct Frame {
     pub body_completed: i64,
 }
 
-impl Mark {
+impl Progress {
     fn status(self) -> StepStatus {
         match self {
             Self::Entered => StepStatus::Entered,
@@ -72,20 +72,20 @@ impl StepState {
     /// Returns the status.
     #[must_use]
     pub fn status(&self) -> StepStatus {
-        self.decisive().map_or(StepStatus::Pending, |(mark, _)| mark.status())
+        self.decisive().map_or(StepStatus::Pending, |(progress, _)| progress.status())
     }
 
     /// Returns the time at which the current run was entered.
     #[must_use]
     pub fn entered_at(&self) -> Option<DateTime<Utc>> {
-        self.marks.get(&Mark::Entered).and_then(Register::get).copied()
+        self.progress.get(&Progress::Entered).and_then(Register::get).copied()
     }
 
     /// Returns the time at which the step completed, failed or was skipped; `None`: it has not ended.
     #[must_use]
     pub fn ended_at(&self) -> Option<DateTime<Utc>> {
-        let (mark, at) = self.decisive()?;
-        matches!(mark.status(), StepStatus::Completed | StepStatus::Failed | StepStatus::Skipped).then_some(at)
+        let (progress, at) = self.decisive()?;
+        matches!(progress.status(), StepStatus::Completed | StepStatus::Failed | StepStatus::Skipped).then_some(at)
     }
 
     /// Returns the result of the step. For a loop, this is the result in its end; the results of iterations are only in
@@ -109,7 +109,7 @@ impl StepState {
     /// Returns the number of attempts in the current run; 0 before the first command.
     #[must_use]
     pub fn attempt(&self) -> i64 {
-        let begun = self.marks.keys().any(|mark| !matches!(mark, Mark::Entered | Mark::Skipped));
+        let begun = self.progress.keys().any(|progress| !matches!(progress, Progress::Entered | Progress::Skipped));
         let counted = if self.is_loop() { 1 } else { count(self.commands.len()).max(1) };
         self.attempt.get().copied().unwrap_or(if begun { counted } else { 0 })
     }
@@ -146,32 +146,33 @@ impl StepState {
     }
 
     fn is_loop(&self) -> bool {
-        self.is_cursor() || !self.expected.is_empty() || self.marks.contains_key(&Mark::LoopEnded)
+        self.is_cursor() || !self.expected.is_empty() || self.progress.contains_key(&Progress::LoopEnded)
     }
 
     /// Returns the progress that determines the status, and its time.
-    fn decisive(&self) -> Option<(Mark, DateTime<Utc>)> {
+    fn decisive(&self) -> Option<(Progress, DateTime<Utc>)> {
         if !self.is_loop() {
             return self.latest(|_| true);
         }
         let failed_alone =
             self.commands.values().any(Command::is_failed) && !self.commands.values().any(Command::is_open);
         let all_done = self.expected.get().is_none_or(|expected| *expected <= self.completed());
-        let ended = self.latest(|mark| match mark {
-            Mark::LoopEnded | Mark::Skipped | Mark::Failed => true,
+        let ended = self.latest(|progress| match progress {
+            Progress::LoopEnded | Progress::Skipped | Progress::Failed => true,
             // A cursor loop ends when it is drained, regardless of its commands.
-            Mark::Completed | Mark::CommandCompleted => all_done && !self.is_cursor(),
-            Mark::CommandFailed => failed_alone,
-            Mark::Entered | Mark::Issued | Mark::Claimed | Mark::Started => false,
+            Progress::Completed | Progress::CommandCompleted => all_done && !self.is_cursor(),
+            Progress::CommandFailed => failed_alone,
+            Progress::Entered | Progress::Issued | Progress::Claimed | Progress::Started => false,
         });
-        let under_way = |mark| matches!(mark, Mark::Entered | Mark::Issued | Mark::Claimed | Mark::Started);
+        let under_way =
+            |progress| matches!(progress, Progress::Entered | Progress::Issued | Progress::Claimed | Progress::Started);
         ended.or_else(|| self.latest(under_way))
     }
 
-    fn latest(&self, counts: impl Fn(Mark) -> bool) -> Option<(Mark, DateTime<Utc>)> {
-        let counted = self.marks.iter().filter(|(mark, _)| counts(**mark));
-        let told = counted.filter_map(|(mark, at)| Some((at.event()?, *mark, *at.get()?)));
-        told.max_by_key(|(event, ..)| *event).map(|(_, mark, at)| (mark, at))
+    fn latest(&self, counts: impl Fn(Progress) -> bool) -> Option<(Progress, DateTime<Utc>)> {
+        let counted = self.progress.iter().filter(|(progress, _)| counts(**progress));
+        let dated = counted.filter_map(|(progress, at)| Some((at.event()?, *progress, *at.get()?)));
+        dated.max_by_key(|(event, ..)| *event).map(|(_, progress, at)| (progress, at))
     }
 
     fn completed(&self) -> i64 {

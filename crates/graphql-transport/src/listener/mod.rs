@@ -39,6 +39,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::limits::Limits;
+use super::metric::Metric;
 use super::observe;
 pub(super) use network::Network;
 use service::Tracked;
@@ -80,7 +81,7 @@ struct Shared {
 impl Listener {
     /// Accepts and serves connections until `closing` is cancelled, then waits until the last connection has ended.
     pub async fn serve(self, socket: TcpListener, router: Router) -> io::Result<()> {
-        observe::describe_connections();
+        observe::CONNECTION_METRICS.iter().for_each(Metric::describe);
         let Self { limits, tls, draining, closing } = self;
         let slots = Arc::new(ConnectionSlots::new(&limits));
         let tracker = TaskTracker::new();

@@ -95,7 +95,7 @@ struct LockedCandidates {
     loose: Vec<i64>,
 }
 
-/// Claims rows, searching from the marks, and returns them in outbox order.
+/// Claims rows, searching from the low watermarks, and returns them in outbox order.
 ///
 /// If the payloads have more bytes than the claim allows, the claim is rolled back and repeated for the rows that fit.
 #[tracing::instrument(level = "debug", name = "sql.outbox.claim", skip_all, fields(database = %shard.name()))]
@@ -213,7 +213,7 @@ async fn hold(tx: &mut Transaction, claim: &Claim, from: &LowWatermarks) -> sqlx
 
 /// Marks the prefixes of the locked executions, and the rows without an execution, as in flight.
 ///
-/// The marks limit only the search for candidates. Of a locked execution all open rows are read, so a row that
+/// The low watermarks limit only the search for candidates. Of a locked execution all open rows are read, so a row that
 /// committed below a mark is claimed before those above it.
 async fn take(tx: &mut Transaction, claim: &Claim, held: &LockedCandidates) -> sqlx::Result<Taken> {
     if held.executions.is_empty() && held.loose.is_empty() {

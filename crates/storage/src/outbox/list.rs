@@ -75,7 +75,8 @@ pub async fn list(
     payloads: bool,
     page: Bounds,
 ) -> Result<Vec<OutboxRow>, StorageError> {
-    let wanted = filter.statuses.as_deref().unwrap_or(&OutboxStatus::ALL);
+    let OutboxFilter { statuses, execution_id, min_attempts } = filter;
+    let wanted = statuses.as_deref().unwrap_or(&OutboxStatus::ALL);
     let statuses: Vec<String> = wanted.iter().map(|status| status.as_str().to_owned()).collect();
     macro_rules! listed {
         ($source:literal, $order:literal) => {
@@ -105,8 +106,8 @@ pub async fn list(
                 page.above.1,
                 page.below.0,
                 page.below.1,
-                filter.execution_id.map(Id::get),
-                filter.min_attempts,
+                execution_id.map(Id::get),
+                *min_attempts,
                 page.limit,
                 payloads,
             )
@@ -122,9 +123,9 @@ pub async fn list(
             }
         };
     }
-    if filter.execution_id.is_some() {
+    if execution_id.is_some() {
         directed!("AND execution_id = $6")
-    } else if filter.min_attempts.is_some_and(|least| least > 1) {
+    } else if min_attempts.is_some_and(|least| least > 1) {
         directed!("AND attempts > 1")
     } else {
         directed!("")

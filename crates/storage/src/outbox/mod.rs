@@ -32,7 +32,7 @@ pub const DEFAULT_LEASE_SECONDS: i32 = 30;
 
 /// Low watermarks of the open rows, one per status: below them, every visible row was settled or under a live lease
 /// when they were determined. They are hints. Ids and times are assigned before they are committed, so a row may later
-/// appear below a mark; users of marks also read from [`LowWatermarks::START`] from time to time.
+/// appear below a watermark; users of the watermarks also read from [`LowWatermarks::START`] from time to time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LowWatermarks {
     /// Id of the first PENDING row.

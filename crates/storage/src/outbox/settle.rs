@@ -12,6 +12,7 @@ use chrono::{DateTime, Utc};
 use super::OutboxFilter;
 use crate::error::StorageError;
 use crate::pools::Database;
+use noetl_domain::ids::Id;
 use noetl_domain::outbox::OutboxStatus;
 
 /// Reference to a claimed row.
@@ -43,7 +44,7 @@ fn columns(refs: impl Iterator<Item = Ref>) -> (Vec<i64>, Vec<i64>) {
 )]
 pub async fn mark_published(shard: &Database, refs: &[Ref]) -> Result<Vec<i64>, StorageError> {
     let (ids, tokens) = columns(refs.iter().copied());
-    let moved = sqlx::query_scalar!(
+    let changed = sqlx::query_scalar!(
         r#"WITH held AS MATERIALIZED (
                SELECT row.outbox_id
                FROM (SELECT * FROM unnest($1::bigint[], $2::bigint[]) AS ref (outbox_id, token) ORDER BY outbox_id) AS ref
@@ -59,7 +60,7 @@ pub async fn mark_published(shard: &Database, refs: &[Ref]) -> Result<Vec<i64>, 
         &ids,
         &tokens,
     );
-    shard.run(moved.fetch_all(shard.pool())).await
+    shard.run(changed.fetch_all(shard.pool())).await
 }
 
 /// Returns the ids of those rows that were delivered under these tokens.
@@ -95,7 +96,7 @@ pub async fn mark_failed(
 ) -> Result<Vec<(i64, i32)>, StorageError> {
     let (ids, tokens) = columns(failures.iter().map(|failure| failure.row));
     let errors: Vec<String> = failures.iter().map(|failure| failure.error.clone()).collect();
-    let moved = sqlx::query!(
+    let changed = sqlx::query!(
         r#"WITH held AS MATERIALIZED (
                SELECT row.outbox_id, ref.error,
                       ($4::int[])[least(greatest(row.attempts, 1), cardinality($4::int[]))] AS delay
@@ -117,15 +118,15 @@ pub async fn mark_failed(
         &errors,
         delays,
     );
-    let moved = shard.run(moved.fetch_all(shard.pool())).await?;
-    Ok(moved.into_iter().map(|row| (row.outbox_id, row.delay)).collect())
+    let changed = shard.run(changed.fetch_all(shard.pool())).await?;
+    Ok(changed.into_iter().map(|row| (row.outbox_id, row.delay)).collect())
 }
 
 /// Turns the rows that are in flight under these tokens into dead letters, and returns their ids.
 pub async fn mark_dead(shard: &Database, failures: &[Failure]) -> Result<Vec<i64>, StorageError> {
     let (ids, tokens) = columns(failures.iter().map(|failure| failure.row));
     let errors: Vec<String> = failures.iter().map(|failure| failure.error.clone()).collect();
-    let moved = sqlx::query_scalar!(
+    let changed = sqlx::query_scalar!(
         r#"WITH held AS MATERIALIZED (
                SELECT row.outbox_id, ref.error
                FROM (SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS ref (outbox_id, token, error)
@@ -145,7 +146,7 @@ pub async fn mark_dead(shard: &Database, failures: &[Failure]) -> Result<Vec<i64
         &tokens,
         &errors,
     );
-    shard.run(moved.fetch_all(shard.pool())).await
+    shard.run(changed.fetch_all(shard.pool())).await
 }
 
 /// Releases rows whose delivery was not tried: undoes the claim and makes them claimable at once.
@@ -175,23 +176,34 @@ pub async fn release(shard: &Database, refs: &[Ref]) -> Result<(), StorageError>
     Ok(())
 }
 
-/// Returns whether the filter can match a failed row.
-fn wants_failed(filter: &OutboxFilter) -> bool {
-    filter.statuses.as_ref().is_none_or(|wanted| wanted.contains(&OutboxStatus::Failed))
+/// Conditions of a filter on failed rows, as SQL parameters.
+struct FailedRows {
+    execution_id: Option<i64>,
+    min_attempts: Option<i32>,
+}
+
+impl FailedRows {
+    /// Returns the conditions of a filter; `None`: it matches no failed row. A new condition of the filter does not
+    /// compile until it is added here.
+    fn matching(filter: &OutboxFilter) -> Option<Self> {
+        let OutboxFilter { statuses, execution_id, min_attempts } = filter;
+        let wanted = statuses.as_ref().is_none_or(|wanted| wanted.contains(&OutboxStatus::Failed));
+        wanted.then(|| Self { execution_id: execution_id.map(Id::get), min_attempts: *min_attempts })
+    }
 }
 
 /// Returns the number of matching rows that wait for their next attempt, dead letters included.
 #[tracing::instrument(level = "debug", name = "sql.outbox.retryable", skip_all, fields(database = %shard.name()))]
 pub async fn retryable(shard: &Database, filter: &OutboxFilter) -> Result<i64, StorageError> {
-    if !wants_failed(filter) {
+    let Some(FailedRows { execution_id, min_attempts }) = FailedRows::matching(filter) else {
         return Ok(0);
-    }
+    };
     let count = sqlx::query_scalar!(
         r#"SELECT count(*) AS "count!" FROM noetl.outbox
            WHERE status = 'FAILED' AND attempts >= 0 AND available_at > now()
              AND ($1::bigint IS NULL OR execution_id = $1) AND ($2::integer IS NULL OR attempts >= $2)"#,
-        filter.execution_id.map(noetl_domain::ids::Id::get),
-        filter.min_attempts,
+        execution_id,
+        min_attempts,
     );
     shard.run(count.fetch_one(shard.pool())).await
 }
@@ -200,9 +212,9 @@ pub async fn retryable(shard: &Database, filter: &OutboxFilter) -> Result<i64, S
 /// their number.
 #[tracing::instrument(level = "debug", name = "sql.outbox.retry", skip_all, fields(database = %shard.name()))]
 pub async fn retry(shard: &Database, filter: &OutboxFilter, limit: i64) -> Result<u64, StorageError> {
-    if !wants_failed(filter) {
+    let Some(FailedRows { execution_id, min_attempts }) = FailedRows::matching(filter) else {
         return Ok(0);
-    }
+    };
     let update = sqlx::query!(
         "UPDATE noetl.outbox SET available_at = now(), updated_at = now()
          WHERE outbox_id = ANY (ARRAY(
@@ -210,8 +222,8 @@ pub async fn retry(shard: &Database, filter: &OutboxFilter, limit: i64) -> Resul
              WHERE status = 'FAILED' AND attempts >= 0 AND available_at > now()
                AND ($1::bigint IS NULL OR execution_id = $1) AND ($2::integer IS NULL OR attempts >= $2)
              ORDER BY available_at LIMIT $3 FOR UPDATE SKIP LOCKED))",
-        filter.execution_id.map(noetl_domain::ids::Id::get),
-        filter.min_attempts,
+        execution_id,
+        min_attempts,
         limit,
     );
     Ok(shard.run(update.execute(shard.pool())).await?.rows_affected())

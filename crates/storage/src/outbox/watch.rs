@@ -12,7 +12,7 @@ pub struct Probe {
     /// Whether rows may be claimable. Open rows that must wait for earlier rows of their execution count too.
     pub open: bool,
     /// Low watermarks of the open rows.
-    pub marks: LowWatermarks,
+    pub low_watermarks: LowWatermarks,
 }
 
 /// Maximum count of rows of one kind. It keeps the cost of counting at tens of milliseconds.
@@ -37,7 +37,7 @@ pub struct StatusCounts {
 }
 
 /// Probes for the first open rows from `from` on. Ids and times are assigned before a row commits, so rows may still
-/// appear below the returned marks.
+/// appear below the returned watermarks.
 #[tracing::instrument(level = "debug", name = "sql.outbox.probe", skip_all, fields(database = %shard.name()))]
 pub async fn probe(shard: &Database, from: &LowWatermarks) -> Result<Probe, StorageError> {
     let row = sqlx::query!(
@@ -64,7 +64,7 @@ pub async fn probe(shard: &Database, from: &LowWatermarks) -> Result<Probe, Stor
     let first = |found: Option<DateTime<Utc>>| found.unwrap_or(row.settled);
     Ok(Probe {
         open: row.others || row.pending.is_some() || row.failed.is_some() || row.lease.is_some(),
-        marks: LowWatermarks {
+        low_watermarks: LowWatermarks {
             pending: row.pending.or(row.last).unwrap_or(from.pending),
             failed: first(row.failed),
             lease: first(row.lease),
@@ -72,7 +72,7 @@ pub async fn probe(shard: &Database, from: &LowWatermarks) -> Result<Probe, Stor
     })
 }
 
-/// Counts the claimable rows from the marks on: first the PENDING rows, in the order of their ids.
+/// Counts the claimable rows from the low watermarks on: first the PENDING rows, in the order of their ids.
 #[tracing::instrument(level = "debug", name = "sql.outbox.backlog", skip_all, fields(database = %shard.name()))]
 pub async fn backlog(shard: &Database, from: &LowWatermarks) -> Result<Backlog, StorageError> {
     let row = sqlx::query_as!(

@@ -1,0 +1,128 @@
+//! Every metric of the server, except those of the transport. docs/metrics.md lists both.
+
+use graphql_transport::Metric;
+
+/// Metrics of the server. A test compares this table with the metrics that the sources record.
+pub const METRICS: [Metric; 53] = [
+    Metric::counter("noetl_callers_refused_total", &[], "Callers that were refused because of their token"),
+    Metric::gauge("noetl_database_up", &["database"], "Whether the last probe reached the database: 1 or 0"),
+    Metric::counter("noetl_dedup_purged_total", &[], "Expired dedup claims that were deleted"),
+    Metric::counter("noetl_dedup_swept_total", &[], "Abandoned dedup claims that were found"),
+    Metric::counter(
+        "noetl_duplicate_audits_lost_total",
+        &[],
+        "Batches of audit events of duplicates that were not written",
+    ),
+    Metric::counter(
+        "noetl_event_partitions_blocked_total",
+        &[],
+        "Event partitions that rows of the default partition blocked",
+    ),
+    Metric::counter("noetl_event_partitions_dropped_total", &[], "Event partitions that the retention dropped"),
+    Metric::counter("noetl_event_partitions_kept_total", &["reason"], "Old event partitions that were kept, by reason"),
+    Metric::counter("noetl_event_partitions_made_total", &[], "Event partitions that were created"),
+    Metric::counter("noetl_events_duplicate_total", &[], "Events of workers that were skipped as duplicates"),
+    Metric::counter("noetl_events_projected_total", &[], "Events of workers that were stored"),
+    Metric::counter("noetl_events_rejected_total", &[], "Events of workers that were not stored because of an error"),
+    Metric::counter("noetl_outbox_claimed_total", &["shard"], "Outbox rows that were claimed"),
+    Metric::counter("noetl_outbox_dead_total", &["shard"], "Outbox rows that became dead letters"),
+    Metric::counter("noetl_outbox_failed_total", &[], "Outbox rows that were marked as failed"),
+    Metric::gauge("noetl_outbox_pending", &["shard"], "Claimable outbox rows at the last count, up to 100,000"),
+    Metric::counter("noetl_outbox_published_total", &[], "Outbox rows that were marked as published"),
+    Metric::counter("noetl_outbox_purged_total", &[], "Published outbox rows that were deleted"),
+    Metric::gauge("noetl_outbox_relay_in_flight", &["shard"], "Outbox rows that the relay is delivering"),
+    Metric::counter("noetl_outbox_relay_pauses_total", &[], "Pauses of a relay after a failure"),
+    Metric::counter(
+        "noetl_outbox_retaken_total",
+        &["shard"],
+        "Outbox rows that were claimed after the lease of an earlier claim expired",
+    ),
+    Metric::counter(
+        "noetl_outbox_stale_total",
+        &[],
+        "Settlements that were refused because their lease no longer settles the row",
+    ),
+    Metric::counter(
+        "noetl_projection_events_folded_total",
+        &[],
+        "Events that advances folded, beyond those of the stored snapshot",
+    ),
+    Metric::counter("noetl_projections_saved_total", &[], "Snapshots that were stored"),
+    Metric::counter(
+        "noetl_projector_deferred_messages_total",
+        &[],
+        "Messages that the projector returned to the broker",
+    ),
+    Metric::counter("noetl_projector_foreign_messages_total", &[], "Messages of the stream that are not events"),
+    Metric::counter(
+        "noetl_projector_given_up_messages_total",
+        &[],
+        "Messages that the projector gave up after several attempts",
+    ),
+    Metric::counter("noetl_projector_messages_total", &[], "Messages that the projector processed"),
+    Metric::gauge(
+        "noetl_projector_pending_messages",
+        &["shard"],
+        "Messages of the stream that the projector has not received",
+    ),
+    Metric::counter("noetl_registry_swept_total", &[], "Abandoned registrations that were found"),
+    Metric::counter(
+        "noetl_retention_executions_purged_total",
+        &[],
+        "Executions whose derived rows were deleted after their log",
+    ),
+    Metric::counter("noetl_snapshots_ignored_total", &["reason"], "Stored snapshots that were ignored, by reason"),
+    Metric::counter("noetl_sql_statements_total", &[], "Statements that were sent to databases"),
+    Metric::counter(
+        "noetl_statements_cancelled_total",
+        &[],
+        "Statements that were cancelled because their caller had gone",
+    ),
+    Metric::counter("noetl_status_polls_total", &[], "Reads of the system status for dashboards"),
+    Metric::gauge("noetl_stream_buffered_bytes", &["shard"], "Bytes of decoded events that the hub keeps for readers"),
+    Metric::counter(
+        "noetl_stream_foreign_messages_total",
+        &["shard"],
+        "Messages of a shard's stream that readers skipped, because they are not events",
+    ),
+    Metric::counter("noetl_stream_gaps_total", &["reason"], "Gaps that readers received, by reason"),
+    Metric::counter(
+        "noetl_stream_incomplete_events_total",
+        &[],
+        "Events of the stream that readers completed from the database",
+    ),
+    Metric::counter(
+        "noetl_stream_oversize_events_total",
+        &["shard"],
+        "Events that were published without their large values, because they exceed the broker's limit",
+    ),
+    Metric::gauge("noetl_stream_readers", &[], "Readers of live events"),
+    Metric::counter("noetl_stream_readers_lagged_total", &[], "Times that a reader was too slow for the hub's ring"),
+    Metric::counter("noetl_stream_replays_total", &[], "Replays from the stream"),
+    Metric::histogram("noetl_tailer_batch_events", &["shard"], "Number of events in a published batch"),
+    Metric::counter(
+        "noetl_tailer_foreign_messages_total",
+        &["shard"],
+        "Messages of other programs that the tailer found in its stream",
+    ),
+    Metric::gauge("noetl_tailer_lag_events", &["shard"], "Committed events that are not published, up to 100,000"),
+    Metric::gauge("noetl_tailer_lag_seconds", &["shard"], "Age of the oldest committed event that is not published"),
+    Metric::gauge(
+        "noetl_tailer_oldest_open_transaction_seconds",
+        &["shard"],
+        "Age of the oldest open write transaction",
+    ),
+    Metric::counter("noetl_tailer_published_total", &["shard"], "Events that were published to the stream"),
+    Metric::counter(
+        "noetl_tailer_refused_total",
+        &["shard"],
+        "Publishes that the broker refused because the stream had changed",
+    ),
+    Metric::counter("noetl_tailer_republished_total", &["shard"], "Events that were published again with a new epoch"),
+    Metric::counter(
+        "noetl_tailer_rewinds_total",
+        &["shard", "because"],
+        "Returns of the feed to an earlier position, by cause",
+    ),
+    Metric::counter("noetl_tailer_takeovers_total", &["shard"], "Times that this replica became the leader of a shard"),
+];

@@ -1,0 +1,118 @@
+//! `reference`: prints the generated pages of docs/. `make schema` writes them, and a test compares them.
+
+use std::fmt::Write;
+
+use async_graphql::parser::parse_schema;
+use async_graphql::parser::types::{TypeKind, TypeSystemDefinition};
+use clap::ValueEnum;
+
+use crate::app::metrics::METRICS;
+use crate::graphql::errors::FIELD_ERROR_CODES;
+use crate::graphql::schema;
+use crate::service::error::RejectionCode;
+use graphql_transport::{CONNECTION_METRICS, Metric, MetricType};
+
+/// Page of the reference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Page {
+    /// docs/errors.md: the codes of errors.
+    Errors,
+    /// docs/metrics.md: the metrics.
+    Metrics,
+}
+
+/// Returns the text of a page.
+pub(super) fn page(page: Page) -> String {
+    match page {
+        Page::Errors => errors(),
+        Page::Metrics => metrics(),
+    }
+}
+
+fn errors() -> String {
+    let mut page = "# Error codes
+
+This page is generated from the code: run `make schema` after a change.
+
+A **rejection** is the caller's mistake. Nothing was written for it, except as the code says. A **fault** is the server's;
+its cause is in the server's log only.
+
+## User errors
+
+A mutation returns its rejections in `userErrors`, with these codes in `code`. A query has no `userErrors`, so it returns
+them as an entry of `errors[]` with the code in `extensions.code`.
+
+| code | meaning | retry the same request | what to do |
+|---|---|---|---|
+"
+    .to_owned();
+    let meanings = meanings();
+    for code in RejectionCode::all() {
+        let meaning = meanings.iter().find(|(name, _)| name == code.name()).map_or("", |(_, meaning)| meaning);
+        row(&mut page, &[&format!("`{}`", code.name()), meaning, yes(code.is_retryable()), code.advice()]);
+    }
+    page.push_str(
+        "
+## Errors of a request or field
+
+These codes occur only in `extensions.code` of `errors[]`.
+
+| code | meaning | retry the same request | what to do |
+|---|---|---|---|
+",
+    );
+    for code in FIELD_ERROR_CODES {
+        row(&mut page, &[&format!("`{}`", code.name), code.meaning, yes(code.retryable), code.advice]);
+    }
+    page
+}
+
+/// Returns the names and descriptions of the codes in the schema.
+fn meanings() -> Vec<(String, String)> {
+    let definitions = parse_schema(schema::sdl()).map(|document| document.definitions).unwrap_or_default();
+    let kinds = definitions.into_iter().filter_map(|definition| match definition {
+        TypeSystemDefinition::Type(definition) if definition.node.name.node == "UserErrorCode" => {
+            Some(definition.node.kind)
+        }
+        _ => None,
+    });
+    let values = kinds.filter_map(|kind| if let TypeKind::Enum(codes) = kind { Some(codes.values) } else { None });
+    let described = values.flatten().map(|value| {
+        let description = value.node.description.map(|text| text.node.replace('\n', " "));
+        (value.node.value.node.to_string(), description.unwrap_or_default())
+    });
+    described.collect()
+}
+
+fn metrics() -> String {
+    let mut page = "# Metrics
+
+This page is generated from the code: run `make schema` after a change. `/metrics` serves these metrics in Prometheus'
+text format. A histogram is served as a summary with quantiles.
+
+| name | type | labels | description |
+|---|---|---|---|
+"
+    .to_owned();
+    let mut all: Vec<Metric> =
+        METRICS.into_iter().chain(graphql_transport::METRICS).chain(CONNECTION_METRICS).collect();
+    all.sort_by_key(|metric| metric.name);
+    for Metric { name, metric_type, labels, description } in all {
+        let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
+        let metric_type = match metric_type {
+            MetricType::Counter => "counter",
+            MetricType::Gauge => "gauge",
+            MetricType::Histogram => "histogram",
+        };
+        row(&mut page, &[&format!("`{name}`"), metric_type, &labels.join(", "), description]);
+    }
+    page
+}
+
+fn yes(condition: bool) -> &'static str {
+    if condition { "yes" } else { "no" }
+}
+
+fn row(page: &mut String, cells: &[&str]) {
+    let _ = writeln!(page, "| {} |", cells.join(" | "));
+}

@@ -1,0 +1,269 @@
+//! Starting executions, one or a batch. Result i belongs to request i.
+//!
+//! The steps of [`Executions::execute_batch`]: check the requests, load what they name, decide what each starts, claim
+//! the dedup keys, create the executions, settle the claims. An invalid request never uses up a key.
+//!
+//! A claim is reserved in the cluster database under the future execution's id, the execution is created idempotently
+//! on its shard under that id, and then the claim is settled. If the process dies between two steps, the next duplicate
+//! or [`Executions::sweep`] finishes the reserved claim.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use futures::future::join_all;
+use serde_json::Value;
+
+use super::Executions;
+use super::dedup::{ClaimedExecution, DedupKey};
+use super::request::{ExecuteRequest, MAX_BATCH, MAX_WORKLOAD_BYTES};
+use crate::runtime::clock;
+use crate::runtime::crash_point;
+use crate::service::bounds::check_json;
+use crate::service::error::{Rejection, RejectionCode, ServiceError};
+use crate::service::shards::by_shard;
+use crate::service::trace;
+use noetl_domain::actor::Actor;
+use noetl_domain::execution::{Creation, DEFAULT_WINDOW_SECONDS, EXECUTABLE_KINDS, overlay};
+use noetl_domain::ids::Id;
+use noetl_domain::shard::ShardIndex;
+use noetl_storage::catalog::CatalogEntry;
+use noetl_storage::error::StorageError;
+use noetl_storage::events::FirstEvent;
+use noetl_storage::executions;
+use plain_json::{Document, Text};
+
+/// The execution of a request. This request or an earlier one started it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Executed {
+    /// The execution.
+    pub execution_id: Id,
+    /// Whether this request started it.
+    pub outcome: Outcome,
+}
+
+/// Outcome of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The request started the execution.
+    Started,
+    /// The dedup key belongs to an execution that an earlier request started.
+    Duplicate,
+}
+
+/// Results of requests, by their position in the batch.
+pub(super) type Results = BTreeMap<usize, Result<Executed, ServiceError>>;
+
+/// The execution that a valid request starts, unless its dedup key belongs to another one.
+#[derive(Debug)]
+pub(super) struct Start {
+    pub(super) position: usize,
+    pub(super) creation: Creation,
+    pub(super) key: Option<DedupKey>,
+    pub(super) window_seconds: i32,
+    pub(super) request_hash: [u8; 32],
+}
+
+/// Catalog entries and parents that a batch of requests names.
+#[derive(Debug)]
+struct References {
+    by_path: HashMap<String, Arc<CatalogEntry>>,
+    by_id: HashMap<i64, Arc<CatalogEntry>>,
+    parents: HashMap<Id, Arc<FirstEvent>>,
+    /// Errors of the shards whose parents could not be read.
+    failed: BTreeMap<ShardIndex, ServiceError>,
+}
+
+impl Executions {
+    /// Starts one execution.
+    #[tracing::instrument(
+        level = "debug", name = "executions.execute", skip_all,
+        fields(path = request.path, parent = request.parent_execution_id.map(tracing::field::display))
+    )]
+    pub async fn execute(&self, request: ExecuteRequest, by: Option<&Actor>) -> Result<Executed, ServiceError> {
+        let mut results = self.execute_batch(vec![Ok(request)], by).await?;
+        results.pop().unwrap_or_else(|| Err(Rejection::invalid("", "there is no request").into()))
+    }
+
+    /// Starts a batch of 1 to 1000 executions. Each request succeeds or fails independently. An `Err` in the input is
+    /// returned at its position.
+    #[tracing::instrument(
+        level = "debug", name = "executions.execute_batch", skip_all,
+        fields(count = requests.len())
+    )]
+    pub async fn execute_batch(
+        &self,
+        requests: Vec<Result<ExecuteRequest, Rejection>>,
+        by: Option<&Actor>,
+    ) -> Result<Vec<Result<Executed, ServiceError>>, ServiceError> {
+        if requests.is_empty() || requests.len() > MAX_BATCH {
+            let message = format!("a batch has 1 to {MAX_BATCH} requests, not {}", requests.len());
+            return Err(Rejection::invalid("requests", message).into());
+        }
+        let (mut results, mut valid, mut starts) = (Results::new(), BTreeMap::new(), Vec::new());
+        for (position, request) in requests.into_iter().enumerate() {
+            match request.and_then(|request| request.check().map(|()| request)) {
+                Ok(request) => drop(valid.insert(position, request)),
+                Err(rejection) => drop(results.insert(position, Err(rejection.into()))),
+            }
+        }
+        let references = self.load_references(valid.values()).await?;
+        for (position, request) in valid {
+            match self.start(position, request, &references, by) {
+                Ok(start) => starts.push(start),
+                Err(error) => drop(results.insert(position, Err(error))),
+            }
+        }
+        crash_point::reach("execute.validated");
+        let claimed = self.claim(starts, &mut results).await;
+        crash_point::reach("execute.claimed");
+        let failed = self.create(claimed.iter().filter_map(|one| one.creation.as_ref())).await;
+        crash_point::reach("execute.created");
+        self.settle(&claimed, &failed).await;
+        crash_point::reach("execute.settled");
+        for one in &claimed {
+            results.extend(one.results(failed.get(&self.databases.index_of(one.execution_id))));
+        }
+        self.audit_duplicates(&claimed, by).await;
+        Ok(results.into_values().collect())
+    }
+
+    /// Reads the catalog entries and parents of all requests: one query for paths, one for ids, one per shard for
+    /// parents.
+    async fn load_references(
+        &self,
+        requests: impl Iterator<Item = &ExecuteRequest> + Clone,
+    ) -> Result<References, ServiceError> {
+        let paths: BTreeSet<&String> = requests.clone().filter_map(|request| request.path.as_ref()).collect();
+        let paths: Vec<String> = paths.into_iter().cloned().collect();
+        let parents: BTreeSet<Id> = requests.clone().filter_map(|request| request.parent_execution_id).collect();
+        let (parents, failed) = self.heads(parents).await;
+        let mut ids: BTreeSet<i64> = requests.clone().filter_map(|request| request.catalog_id).map(Id::get).collect();
+        // The parent's catalog entry has the default of the dedup window.
+        let with_window = requests.filter(|request| request.dedup.is_some());
+        let subscriptions = with_window.filter_map(|request| parents.get(&request.parent_execution_id?));
+        ids.extend(subscriptions.map(|head| head.catalog_id));
+        let ids: Vec<i64> = ids.into_iter().collect();
+        let by_path = if paths.is_empty() { HashMap::new() } else { self.catalog.newest(&paths).await? };
+        let by_id = self.catalog.by_ids(&ids).await?;
+        Ok(References { by_path, by_id, parents, failed })
+    }
+
+    /// Returns what a request starts, under new ids, or the reason that it can't run.
+    fn start(
+        &self,
+        position: usize,
+        request: ExecuteRequest,
+        references: &References,
+        by: Option<&Actor>,
+    ) -> Result<Start, ServiceError> {
+        let request_hash = request.hash();
+        let entry = references.entry(&request)?;
+        let parent = request.parent_execution_id.map(|id| self.parent(id, references)).transpose()?;
+        let window = request.dedup.as_ref().and_then(|dedup| dedup.window_seconds);
+        let default_window = || default_window(references.by_id.get(&parent.as_ref()?.catalog_id)?);
+        let window = window.or_else(default_window).unwrap_or(i64::from(DEFAULT_WINDOW_SECONDS));
+        let scope = request.parent_execution_id.map_or(0, Id::get);
+        let workload = match request.workload {
+            Some(Value::Object(workload)) => workload,
+            _ => serde_json::Map::new(),
+        };
+        let of_parent = || trace_of_parent(parent.as_ref()?.trace.as_ref()?);
+        let creation = Creation {
+            execution_id: self.ids.next()?,
+            event_id: self.ids.next()?,
+            parent_execution_id: request.parent_execution_id,
+            catalog_id: Id::new(entry.catalog_id),
+            path: entry.path.clone(),
+            workload: overlay(entry.payload.as_ref().map(Document::value), workload),
+            pool: request.execution_pool,
+            trace: request.trace.or_else(of_parent).or_else(trace::current),
+            emitted_at: clock::now(),
+            actor: by.cloned(),
+        };
+        Ok(Start {
+            position,
+            creation,
+            key: request.dedup.map(|dedup| DedupKey { scope, key: dedup.key }),
+            window_seconds: i32::try_from(window).unwrap_or(i32::MAX),
+            request_hash,
+        })
+    }
+
+    fn parent(&self, id: Id, references: &References) -> Result<Arc<FirstEvent>, ServiceError> {
+        if let Some(head) = references.parents.get(&id) {
+            return Ok(Arc::clone(head));
+        }
+        let unknown = || {
+            let message = format!("there is no subscription or execution {id}");
+            Rejection::not_found("parentExecutionId", message).into()
+        };
+        Err(references.failed.get(&self.databases.index_of(id)).cloned().unwrap_or_else(unknown))
+    }
+
+    /// Creates executions with one statement per shard, in parallel. Returns the error of each shard that failed.
+    pub(super) async fn create<'a>(
+        &self,
+        creations: impl Iterator<Item = &'a Creation>,
+    ) -> BTreeMap<ShardIndex, ServiceError> {
+        let mut groups = by_shard(&self.databases, creations, |creation| creation.execution_id);
+        // All callers use the same order, so two calls that create the same executions can't deadlock.
+        for group in groups.values_mut() {
+            group.sort_by_key(|creation| creation.execution_id);
+        }
+        let outcomes = groups.iter().map(async |(shard, group)| {
+            let outcome = executions::create(&self.databases.shards()[usize::from(*shard)], group).await;
+            self.wake_ups.wake_feed(*shard);
+            self.wake_ups.wake_outbox(*shard);
+            (*shard, outcome)
+        });
+        let failed = |(shard, outcome): (_, Result<(), StorageError>)| Some((shard, outcome.err()?.into()));
+        join_all(outcomes).await.into_iter().filter_map(failed).collect()
+    }
+}
+
+impl References {
+    /// Returns the catalog entry that a request runs.
+    fn entry(&self, request: &ExecuteRequest) -> Result<&CatalogEntry, Rejection> {
+        let (field, entry) = match (&request.path, request.catalog_id) {
+            (Some(path), _) => {
+                ("path", self.by_path.get(path).ok_or_else(|| format!("the catalog has no path {path:?}")))
+            }
+            (None, id) => {
+                let id = id.unwrap_or(Id::new(0));
+                ("catalogId", self.by_id.get(&id.get()).ok_or_else(|| format!("the catalog has no entry {id}")))
+            }
+        };
+        let entry = entry.map_err(|message| Rejection::not_found(field, message))?;
+        let kind = entry.kind.to_lowercase();
+        if EXECUTABLE_KINDS.contains(&kind.as_str()) {
+            return Ok(entry);
+        }
+        let message = format!("catalog path {:?} is of kind {kind}, which can't be executed", entry.path);
+        Err(Rejection::new(RejectionCode::WrongKind, field, message))
+    }
+}
+
+/// Returns `dedup.window_secs` of the parent's catalog entry.
+fn default_window(parent: &Arc<CatalogEntry>) -> Option<i64> {
+    let seconds = parent.payload.as_ref()?.value().get("dedup")?.get("window_secs")?.as_i64();
+    seconds.filter(|seconds| *seconds > 0)
+}
+
+/// Returns the trace context of a parent, if it is a map within the bounds.
+fn trace_of_parent(trace: &Text) -> Option<Value> {
+    let trace = trace.read();
+    (trace.is_object() && check_json("trace", &trace, MAX_WORKLOAD_BYTES).is_ok()).then_some(trace)
+}
+
+impl ClaimedExecution {
+    /// Returns the results of all requests for this execution.
+    fn results(&self, failed: Option<&ServiceError>) -> Results {
+        let started = self.starter.map(|position| (position, Outcome::Started));
+        let duplicates = self.duplicates.iter().map(|position| (*position, Outcome::Duplicate));
+        let result = |outcome| match failed {
+            Some(error) => Err(error.clone()),
+            None => Ok(Executed { execution_id: self.execution_id, outcome }),
+        };
+        started.into_iter().chain(duplicates).map(|(position, outcome)| (position, result(outcome))).collect()
+    }
+}

@@ -1,0 +1,52 @@
+//! Reading source subscriptions.
+
+use std::collections::BTreeMap;
+
+use super::Subscriptions;
+use crate::service::error::ServiceError;
+use crate::service::fan_out::{self, Listing};
+use crate::service::shards::rows_by_ids;
+use noetl_domain::ids::Id;
+use noetl_domain::page::PageRequest;
+use noetl_domain::shard::ShardIndex;
+use noetl_storage::registry;
+use noetl_storage::subscriptions::{self, SubscriptionFilter, SubscriptionRow};
+
+impl Subscriptions {
+    /// Returns a subscription by id.
+    #[tracing::instrument(level = "debug", name = "subscriptions.get", skip_all, fields(id = %id))]
+    pub async fn get(&self, id: Id) -> Result<Option<SubscriptionRow>, ServiceError> {
+        let rows = subscriptions::by_ids(self.databases.shard_of(id), &[id.get()]).await?;
+        Ok(rows.into_iter().next())
+    }
+
+    /// Returns the subscriptions with these ids, and the error of each shard that could not be read.
+    #[tracing::instrument(
+        level = "debug", name = "subscriptions.by_ids", skip_all,
+        fields(count = ids.len(), first = ids.first().map(tracing::field::display))
+    )]
+    pub async fn by_ids(&self, ids: &[Id]) -> (Vec<SubscriptionRow>, BTreeMap<ShardIndex, ServiceError>) {
+        let query = |shard, ids: Vec<i64>| async move { subscriptions::by_ids(shard, &ids).await };
+        rows_by_ids(&self.databases, ids.iter().copied(), query).await
+    }
+
+    /// Returns the path's subscription: the live one, else the one that was live last.
+    #[tracing::instrument(level = "debug", name = "subscriptions.by_path", skip_all, fields(path))]
+    pub async fn by_path(&self, path: &str) -> Result<Option<SubscriptionRow>, ServiceError> {
+        match registry::find(self.databases.cluster(), path).await? {
+            Some(id) => self.get(id).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Returns a page, newest first.
+    #[tracing::instrument(level = "debug", name = "subscriptions.list", skip_all)]
+    pub async fn list(
+        &self,
+        filter: &SubscriptionFilter,
+        request: &PageRequest<i64>,
+    ) -> Result<Listing<SubscriptionRow>, ServiceError> {
+        let query = |shard, range| subscriptions::list(shard, filter, range);
+        fan_out::newest_first(&self.databases, request, |row: &SubscriptionRow| row.id.get(), query).await
+    }
+}

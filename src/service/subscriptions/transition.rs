@@ -1,0 +1,92 @@
+//! Transitions of one source subscription.
+
+use super::Subscriptions;
+use super::activation::{LiveTarget, Outcome, check_expected, unknown};
+use crate::runtime::clock;
+use crate::service::bounds::check_reason;
+use crate::service::error::{Rejection, RejectionCode, ServiceError};
+use noetl_domain::actor::Actor;
+use noetl_domain::ids::Id;
+use noetl_domain::lifecycle::{Action, InvalidTransition, State};
+use noetl_storage::log::LockedLog;
+use noetl_storage::subscriptions::SubscriptionRow;
+
+/// Request for a transition.
+#[derive(Debug, Clone)]
+pub struct Transition {
+    /// The subscription.
+    pub id: Id,
+    /// The action.
+    pub action: Action,
+    /// Lifecycle event that must still be the latest one; `None`: no check.
+    pub expected_last_event_id: Option<Id>,
+    /// Reason, stored in the event.
+    pub reason: Option<String>,
+    /// The caller; `None`: it is not identified.
+    pub by: Option<Actor>,
+    /// Whether the caller may change only the subscriptions that it registered.
+    pub only_own: bool,
+}
+
+impl Subscriptions {
+    /// Carries out one transition.
+    #[tracing::instrument(
+        level = "debug", name = "subscriptions.transition", skip_all,
+        fields(subscription = %request.id, action = ?request.action)
+    )]
+    pub async fn transition(&self, request: &Transition) -> Result<SubscriptionRow, ServiceError> {
+        check_reason(request.reason.as_deref())?;
+        loop {
+            let mut log = LockedLog::lock(self.databases.shard_of(request.id), request.id).await?;
+            let current = log.subscription().await?.ok_or_else(|| unknown(request.id))?;
+            if request.only_own && (request.by.is_none() || log.registered_by().await? != request.by) {
+                return Err(ServiceError::NotOwner(request.id));
+            }
+            check_expected(&current, request.expected_last_event_id)?;
+            let next = state_after(&current, request.action)?;
+            if current.state.is_live() || !next.is_live() {
+                return self.append(log, &current, request, next).await;
+            }
+            drop(log);
+            let entry = self.entry(&current.path).await?;
+            let wanted = LiveTarget::This {
+                id: request.id,
+                expected: request.expected_last_event_id,
+                reason: request.reason.as_deref(),
+            };
+            if let Outcome::Live(live) = self.activator.make_live(&entry, wanted, request.by.as_ref()).await? {
+                return Ok(live);
+            }
+        }
+    }
+
+    async fn append(
+        &self,
+        mut log: LockedLog<'_>,
+        current: &SubscriptionRow,
+        request: &Transition,
+        next: State,
+    ) -> Result<SubscriptionRow, ServiceError> {
+        let last = log.last_event_id().await?.unwrap_or(current.last_event_id);
+        let event_id = self.ids.next_after(last).await?;
+        let event = current.log(request.by.as_ref()).transitioned(
+            event_id,
+            request.action,
+            next,
+            request.reason.as_deref(),
+            clock::now(),
+        );
+        log.append(&[event]).await?;
+        let row = log.subscription().await?.ok_or_else(|| unknown(current.id))?;
+        log.commit().await?;
+        self.wake_ups.wake_feed(self.databases.index_of(current.id));
+        Ok(row)
+    }
+}
+
+/// Returns the state after an action, or the reason that the action is not allowed.
+pub(super) fn state_after(current: &SubscriptionRow, action: Action) -> Result<State, Rejection> {
+    let refused =
+        |refusal: InvalidTransition| Rejection::new(RejectionCode::InvalidTransition, "id", refusal.to_string());
+    current.state.after(action).map_err(refused)
+}

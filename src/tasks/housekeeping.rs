@@ -1,0 +1,205 @@
+//! Housekeeping tasks: one table, which servers run at intervals and `maintain` runs once.
+//!
+//! Each task is idempotent and may run on every replica at the same time, so a run can be cancelled at any point. A task
+//! that fails does not stop the others.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+
+use super::Turns;
+use super::partitions::{self, Partitions};
+use crate::service::error::ServiceError;
+use crate::service::executions::Executions;
+use crate::service::outbox::Outbox;
+use crate::service::retention::Retention;
+use crate::service::subscriptions::Subscriptions;
+use noetl_domain::shard::ShardIndex;
+use noetl_storage::error::DatabaseName;
+use noetl_storage::pools::Databases;
+
+/// Every housekeeping task.
+pub const TASKS: [Task; 6] = [
+    Task {
+        name: "partitions",
+        period: Duration::from_hours(6),
+        run: Run::OnEachShard(|services, shard| services.create_partitions(shard).boxed()),
+    },
+    Task {
+        name: "retention",
+        period: Duration::from_hours(1),
+        run: Run::OnEachShard(|services, shard| services.enforce_retention(shard).boxed()),
+    },
+    Task {
+        name: "outbox purge",
+        period: Duration::from_mins(1),
+        run: Run::OnEachShard(|services, shard| services.purge_outbox(shard).boxed()),
+    },
+    Task {
+        name: "dedup claims",
+        period: Duration::from_secs(2),
+        run: Run::OnCluster(|services| services.finish_dedup_claims().boxed()),
+    },
+    Task {
+        name: "registrations",
+        period: Duration::from_secs(2),
+        run: Run::OnCluster(|services| services.finish_registrations().boxed()),
+    },
+    Task {
+        name: "dedup purge",
+        period: Duration::from_mins(1),
+        run: Run::OnCluster(|services| services.purge_dedup_claims().boxed()),
+    },
+];
+
+/// A housekeeping task.
+#[derive(Debug, Clone, Copy)]
+pub struct Task {
+    /// Name, which `maintain` and the log show.
+    pub name: &'static str,
+    /// Time between two runs on a server.
+    pub period: Duration,
+    run: Run,
+}
+
+/// Function of a task, and the databases on which it runs. It returns a summary of the work that was done.
+#[derive(Debug, Clone, Copy)]
+enum Run {
+    OnEachShard(for<'a> fn(&'a Housekeeping, ShardIndex) -> BoxFuture<'a, Result<String, HousekeepingError>>),
+    OnCluster(for<'a> fn(&'a Housekeeping) -> BoxFuture<'a, Result<String, HousekeepingError>>),
+}
+
+/// Failure of a housekeeping task.
+#[derive(Debug, thiserror::Error)]
+pub enum HousekeepingError {
+    /// The task met a fault.
+    #[error(transparent)]
+    Service(#[from] ServiceError),
+    /// An operator must first move rows out of the default partition.
+    #[error(
+        "can't create {blocked}, because noetl.event_default holds events of their time (made {made}). Such ids often \
+         come from a clock that was far ahead. In one transaction, move the rows of that range out of \
+         noetl.event_default, create the partition, and insert the rows again; or delete them if they are not needed"
+    )]
+    Blocked {
+        /// Names of the partitions that can't be created.
+        blocked: String,
+        /// Names of the partitions that were created.
+        made: String,
+    },
+}
+
+/// Result of a housekeeping task on one database.
+#[derive(Debug)]
+pub struct Done {
+    /// Name of the task.
+    pub task: &'static str,
+    /// Database on which the task ran.
+    pub database: DatabaseName,
+    /// Summary of the work that was done, or the failure.
+    pub outcome: Result<String, HousekeepingError>,
+}
+
+/// The databases and services that housekeeping tasks use.
+#[derive(Debug, Clone)]
+pub struct Housekeeping {
+    /// All databases.
+    pub databases: Databases,
+    /// Executions, with their dedup claims.
+    pub executions: Executions,
+    /// Source subscriptions, with their registrations.
+    pub subscriptions: Subscriptions,
+    /// The outbox.
+    pub outbox: Outbox,
+    /// Retention of events.
+    pub retention: Retention,
+}
+
+impl Housekeeping {
+    /// Runs every task once, and passes each result to `report` at once.
+    pub async fn run_all(&self, mut report: impl FnMut(Done)) {
+        for shard in self.outbox.shards() {
+            for task in TASKS {
+                if let Run::OnEachShard(run) = task.run {
+                    report(self.done_on_shard(task, shard, run(self, shard).await));
+                }
+            }
+        }
+        for task in TASKS {
+            if let Run::OnCluster(run) = task.run {
+                report(self.done_on_cluster(task, run(self).await));
+            }
+        }
+    }
+
+    /// Runs one task at its period until `stop`, which also cancels a run.
+    pub async fn repeat(self, task: Task, stop: CancellationToken) {
+        let mut turns = Turns::every(task.period, stop.clone());
+        while turns.next().await && stop.run_until_cancelled(self.run_logged(task)).await.is_some() {}
+    }
+
+    async fn run_logged(&self, task: Task) {
+        match task.run {
+            Run::OnEachShard(run) => {
+                for shard in self.outbox.shards() {
+                    log(self.done_on_shard(task, shard, run(self, shard).await));
+                }
+            }
+            Run::OnCluster(run) => log(self.done_on_cluster(task, run(self).await)),
+        }
+    }
+
+    fn done_on_shard(&self, task: Task, shard: ShardIndex, outcome: Result<String, HousekeepingError>) -> Done {
+        Done { task: task.name, database: self.databases.shards()[usize::from(shard)].name(), outcome }
+    }
+
+    fn done_on_cluster(&self, task: Task, outcome: Result<String, HousekeepingError>) -> Done {
+        Done { task: task.name, database: self.databases.cluster().name(), outcome }
+    }
+
+    async fn create_partitions(&self, shard: ShardIndex) -> Result<String, HousekeepingError> {
+        let ensured = partitions::ensure(&self.databases.shards()[usize::from(shard)]).await;
+        let Partitions { made, blocked } = ensured.map_err(ServiceError::from)?;
+        if blocked.is_empty() {
+            let made = if made.is_empty() { "none, because all exist".to_owned() } else { list(&made) };
+            return Ok(format!("made {made}"));
+        }
+        Err(HousekeepingError::Blocked { blocked: list(&blocked), made: list(&made) })
+    }
+
+    async fn enforce_retention(&self, shard: ShardIndex) -> Result<String, HousekeepingError> {
+        Ok(self.retention.enforce(&self.databases.shards()[usize::from(shard)]).await?.to_string())
+    }
+
+    async fn purge_outbox(&self, shard: ShardIndex) -> Result<String, HousekeepingError> {
+        Ok(format!("purged {} delivered", self.outbox.purge(shard).await?))
+    }
+
+    async fn finish_dedup_claims(&self) -> Result<String, HousekeepingError> {
+        Ok(format!("finished {} abandoned", self.executions.sweep().await?))
+    }
+
+    async fn finish_registrations(&self) -> Result<String, HousekeepingError> {
+        Ok(format!("finished {} abandoned", self.subscriptions.sweep().await?))
+    }
+
+    async fn purge_dedup_claims(&self) -> Result<String, HousekeepingError> {
+        Ok(format!("purged {} expired", self.executions.purge_claims().await?))
+    }
+}
+
+fn list(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+fn log(Done { task, database, outcome }: Done) {
+    match outcome {
+        Ok(summary) => tracing::debug!(task, %database, summary, "a housekeeping task ran"),
+        Err(error) => {
+            let error: &dyn std::error::Error = &error;
+            tracing::warn!(task, %database, error, "a housekeeping task failed and will run again");
+        }
+    }
+}

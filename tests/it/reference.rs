@@ -1,0 +1,86 @@
+//! The generated pages of docs/ are up to date, and they list every metric and every error code of the sources.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use noetl_graphql::app::metrics::METRICS;
+use noetl_graphql::graphql::errors::FIELD_ERROR_CODES;
+use noetl_graphql::service::error::RejectionCode;
+
+use crate::common::server::binary;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn check_page(page: &str) {
+    let output = Command::new(binary()).args(["reference", page]).output().unwrap();
+    assert!(output.status.success());
+    let file = root().join("docs").join(format!("{page}.md"));
+    let stored = fs::read_to_string(&file).unwrap_or_default();
+    let generated = String::from_utf8(output.stdout).unwrap();
+    assert!(stored == generated, "docs/{page}.md is out of date; run `make schema` and check the difference");
+}
+
+#[test]
+fn pages_equal_the_generated_ones() {
+    check_page("errors");
+    check_page("metrics");
+}
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files = entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] });
+    files.filter(|path| path.extension().is_some_and(|extension| extension == "rs")).collect()
+}
+
+/// Returns the text of a source file without its unit tests.
+fn code(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap();
+    text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn every_recorded_metric_is_in_the_table_with_its_type() {
+    let folders = ["src", "crates/graphql-transport/src", "crates/storage/src", "crates/domain/src"];
+    let mut recorded = BTreeSet::new();
+    for text in folders.iter().flat_map(|folder| sources(&root().join(folder))).map(|path| code(&path)) {
+        for kind in ["counter", "gauge", "histogram"] {
+            for call in text.split(&format!("{kind}!(")).skip(1) {
+                let name = call.trim_start().strip_prefix('"').and_then(|rest| rest.split('"').next());
+                recorded.extend(name.map(|name| (name.to_owned(), kind.to_owned())));
+            }
+        }
+    }
+    let tables = METRICS.iter().chain(&graphql_transport::METRICS).chain(&graphql_transport::CONNECTION_METRICS);
+    let listed = tables.map(|metric| (metric.name.to_owned(), format!("{:?}", metric.metric_type).to_lowercase()));
+    assert_eq!(recorded, listed.collect());
+}
+
+#[test]
+fn every_error_code_of_the_sources_is_listed() {
+    let files = [
+        "crates/graphql-transport/src/admission.rs",
+        "crates/graphql-transport/src/fault.rs",
+        "crates/graphql-transport/src/invalid.rs",
+        "crates/graphql-transport/src/reply.rs",
+        "src/graphql/access.rs",
+        "src/graphql/live/timed.rs",
+    ];
+    let mut used = BTreeSet::new();
+    for text in files.iter().map(|file| code(&root().join(file))) {
+        let literals = text.split('"').skip(1).step_by(2);
+        let is_code =
+            |text: &&str| text.len() > 4 && text.bytes().all(|byte| byte == b'_' || byte.is_ascii_uppercase());
+        used.extend(literals.filter(is_code).map(str::to_owned));
+    }
+    used.insert("STREAM_UNAVAILABLE".to_owned());
+    let rejections: BTreeSet<String> = RejectionCode::all().map(|code| code.name().to_owned()).collect();
+    let faults: BTreeSet<String> = FIELD_ERROR_CODES.iter().map(|code| code.name.to_owned()).collect();
+    assert!(rejections.is_disjoint(&faults));
+    let unlisted: Vec<_> = used.iter().filter(|code| !rejections.contains(*code) && !faults.contains(*code)).collect();
+    assert!(unlisted.is_empty(), "these codes are not in docs/errors.md: {unlisted:?}");
+    assert!(faults.is_subset(&used), "these codes are never used: {:?}", faults.difference(&used));
+}
