@@ -30,7 +30,7 @@ use noetl_storage::catalog::CatalogEntry;
 use noetl_storage::error::StorageError;
 use noetl_storage::events::FirstEvent;
 use noetl_storage::executions;
-use plain_json::{Document, Text};
+use plain_json::{ParsedOnce, Text};
 
 /// The execution of a request. This request or an earlier one started it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,7 +174,7 @@ impl Executions {
             parent_execution_id: request.parent_execution_id,
             catalog_id: Id::new(entry.catalog_id),
             path: entry.path.clone(),
-            workload: overlay(entry.payload.as_ref().map(Document::value), workload),
+            workload: overlay(entry.payload.as_ref().map(ParsedOnce::value), workload),
             pool: request.execution_pool,
             trace: request.trace.or_else(of_parent).or_else(trace::current),
             emitted_at: clock::now(),
