@@ -8,7 +8,7 @@ use super::retention_of;
 use crate::config::Config;
 use crate::feed::publish::tailer::{TailSettings, Tailer};
 use crate::feed::wake_ups;
-use crate::graphql::schema::Services;
+use crate::graphql::context::Services;
 use crate::runtime::supervisor::Supervisor;
 use crate::runtime::telemetry;
 use crate::runtime::wake::WakeUps;
