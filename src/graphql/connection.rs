@@ -1,10 +1,23 @@
 //! Relay connections over all shards (Relay, "GraphQL Cursor Connections Specification").
 
-use async_graphql::Context;
+use async_graphql::{Context, SimpleObject};
 
 use crate::service::error::Rejection;
 use noetl_domain::cursor::{CursorKind, decode, encode};
 use noetl_domain::page::{DEFAULT_PAGE, MAX_PAGE, PageRequest};
+
+/// Position of a page in its list.
+#[derive(Debug, Clone, SimpleObject)]
+pub struct PageInfo {
+    /// Whether there are items before this page.
+    pub has_previous_page: bool,
+    /// Whether there are items after this page.
+    pub has_next_page: bool,
+    /// Cursor of the first item; null if the page is empty.
+    pub start_cursor: Option<String>,
+    /// Cursor of the last item; null if the page is empty.
+    pub end_cursor: Option<String>,
+}
 
 /// Defines the connection and edge types of a node type. GraphQL has no generic types, so each type is written out.
 macro_rules! connection {
@@ -19,14 +32,14 @@ macro_rules! connection {
         }
 
         /// A page of a list. The list has one order over all shards.
-        #[derive(async_graphql::SimpleObject)]
+        #[derive(Debug, async_graphql::SimpleObject)]
         pub struct $connection {
             /// Items of the page with their cursors.
             edges: Vec<$edge>,
             /// Items of the page.
             nodes: Vec<$node>,
             /// Position of the page in the list.
-            page_info: async_graphql::connection::PageInfo,
+            page_info: $crate::graphql::connection::PageInfo,
             /// Shards that could not be reached. Their items are missing.
             unavailable_shards: Vec<noetl_domain::shard::ShardIndex>,
         }
@@ -41,7 +54,7 @@ macro_rules! connection {
             ) -> Self {
                 let edge = |node: $node| $edge { cursor: cursor(&node), node };
                 let edges: Vec<$edge> = page.items.into_iter().map(node).map(edge).collect();
-                let page_info = async_graphql::connection::PageInfo {
+                let page_info = $crate::graphql::connection::PageInfo {
                     has_next_page: page.has_next,
                     has_previous_page: page.has_previous,
                     start_cursor: edges.first().map(|edge| edge.cursor.clone()),
