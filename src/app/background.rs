@@ -7,7 +7,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use crate::config::Config;
 use crate::feed::publish::tailer::{TailSettings, Tailer};
 use crate::feed::wake_ups;
-use crate::graphql::schema::Services;
+use crate::graphql::context::Services;
 use crate::runtime::supervisor::Supervisor;
 use crate::runtime::telemetry;
 use crate::runtime::wake::WakeUps;

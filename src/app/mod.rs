@@ -25,9 +25,9 @@ use uuid::Uuid;
 
 use crate::config::Config;
 use crate::feed::read::hub::Hub;
-use crate::graphql::batching::Batching;
-use crate::graphql::mutation;
-use crate::graphql::schema::{self, EdgeLimits, Replica, Services};
+use crate::graphql::context::{Replica, Services, TransportLimits};
+use crate::graphql::deadline_advice::deadline_advice;
+use crate::graphql::schema::{self, ControlPlane};
 use crate::runtime::supervisor::{EndedEarly, ShutdownTimeouts, Signals, Supervisor};
 use crate::runtime::wake::WakeUps;
 use crate::runtime::{clock, crash_point};
@@ -104,9 +104,9 @@ impl App {
         let replica = Replica {
             name: format!("{host}-{}-{}", std::process::id(), &identity.simple().to_string()[..8]),
             started_at: clock::now(),
-            publishes: config.event_stream.is_some() && !config.broker.addresses.is_empty(),
-            relays: config.outbox_relay && !config.broker.addresses.is_empty(),
-            limits: edge_limits(&limits),
+            event_stream_enabled: config.event_stream.is_some() && !config.broker.addresses.is_empty(),
+            relay_enabled: config.outbox_relay && !config.broker.addresses.is_empty(),
+            limits: transport_limits(&limits),
             budget,
         };
         let client = match &config.broker {
@@ -227,16 +227,16 @@ fn services(
 }
 
 /// Returns the HTTP transport for the schema, with the configured settings.
-fn edge(config: &Config, services: &Services) -> Result<Edge<Batching>, AppError> {
+fn edge(config: &Config, services: &Services) -> Result<Edge<ControlPlane>, AppError> {
     let types = TypeSystem::from_sdl(&schema::sdl()).map_err(|error| AppError::Schema(error.to_string()))?;
     let edge = Edge::new(schema::build(services.clone()), types);
     let sites = Sites { origins: config.server.allowed_origins.clone(), hosts: config.server.allowed_hosts.clone() };
     let slow_operation = config.telemetry.slow_operation;
     let trusted = config.trusted.clone();
-    Ok(Edge { sites, trusted, slow_operation, outcome_hint: mutation::outcome::how_to_query, ..edge })
+    Ok(Edge { sites, trusted, slow_operation, outcome_hint: deadline_advice, ..edge })
 }
 
-fn routes(edge: Edge<Batching>, probes: Router) -> Router {
+fn routes(edge: Edge<ControlPlane>, probes: Router) -> Router {
     let pages = assets::routes(&edge.sites);
     let routes = router(edge).merge(probes).merge(pages);
     routes.layer(CatchPanicLayer::new()).layer(from_fn(trace::identify))
@@ -270,8 +270,8 @@ async fn backlog(outbox: Outbox) -> Result<OutboxBacklog, NoShardAvailable> {
     })
 }
 
-fn edge_limits(limits: &Limits) -> EdgeLimits {
-    EdgeLimits {
+fn transport_limits(limits: &Limits) -> TransportLimits {
+    TransportLimits {
         body_bytes: limits.body_bytes,
         cost: limits.cost,
         depth: limits.depth,

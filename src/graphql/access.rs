@@ -9,44 +9,45 @@ use std::sync::Arc;
 
 use async_graphql::{Context, Guard, Result};
 
-use super::errors::coded;
+use super::errors::error_with_code;
 use crate::auth::principal::{Capability, Principal};
 use noetl_domain::actor::Actor;
 
 /// Guard that admits callers with at least one of these capabilities. An empty list admits every caller that has a
 /// principal.
 #[derive(Debug, Clone, Copy)]
-pub struct Needs(&'static [Capability]);
+pub struct RequiredCapability(&'static [Capability]);
 
 /// Every caller that has a principal.
-pub const CALLER: Needs = Needs(&[]);
+pub const CALLER: RequiredCapability = RequiredCapability(&[]);
 /// Reading stored data and payloads.
-pub const READ: Needs = Needs(&[Capability::Read]);
+pub const READ: RequiredCapability = RequiredCapability(&[Capability::Read]);
 /// Live subscriptions.
-pub const LIVE: Needs = Needs(&[Capability::Live]);
+pub const LIVE: RequiredCapability = RequiredCapability(&[Capability::Live]);
 /// Starting executions.
-pub const EXECUTE: Needs = Needs(&[Capability::Execute]);
+pub const EXECUTE: RequiredCapability = RequiredCapability(&[Capability::Execute]);
 /// Claiming and settling outbox rows.
-pub const OUTBOX: Needs = Needs(&[Capability::Outbox]);
+pub const OUTBOX: RequiredCapability = RequiredCapability(&[Capability::Outbox]);
 /// Counting outbox rows.
-pub const OUTBOX_COUNTS: Needs = Needs(&[Capability::Read, Capability::Outbox]);
+pub const OUTBOX_COUNTS: RequiredCapability = RequiredCapability(&[Capability::Read, Capability::Outbox]);
 /// Storing events of workers.
-pub const PROJECT: Needs = Needs(&[Capability::Project]);
+pub const PROJECT: RequiredCapability = RequiredCapability(&[Capability::Project]);
 /// Storing the states of executions.
-pub const ADVANCE: Needs = Needs(&[Capability::Advance]);
+pub const ADVANCE: RequiredCapability = RequiredCapability(&[Capability::Advance]);
 /// Changing one source subscription. For a caller with only `OWN_LIFECYCLE`, the service checks whether the caller
 /// registered it.
-pub const MOVE: Needs = Needs(&[Capability::Lifecycle, Capability::OwnLifecycle]);
+pub const CHANGE_SUBSCRIPTION: RequiredCapability =
+    RequiredCapability(&[Capability::Lifecycle, Capability::OwnLifecycle]);
 /// Changing many source subscriptions.
-pub const LIFECYCLE: Needs = Needs(&[Capability::Lifecycle]);
+pub const LIFECYCLE: RequiredCapability = RequiredCapability(&[Capability::Lifecycle]);
 /// Cancelling executions.
-pub const CANCEL: Needs = Needs(&[Capability::Cancel]);
+pub const CANCEL: RequiredCapability = RequiredCapability(&[Capability::Cancel]);
 /// Retrying failed outbox rows.
-pub const RETRY: Needs = Needs(&[Capability::Retry]);
+pub const RETRY: RequiredCapability = RequiredCapability(&[Capability::Retry]);
 /// Registering catalog entries.
-pub const CATALOG: Needs = Needs(&[Capability::Catalog]);
+pub const CATALOG: RequiredCapability = RequiredCapability(&[Capability::Catalog]);
 
-impl Guard for Needs {
+impl Guard for RequiredCapability {
     async fn check(&self, ctx: &Context<'_>) -> Result<()> {
         let principal = principal(ctx)?;
         if self.0.is_empty() || principal.has_any(self.0) {
@@ -57,7 +58,7 @@ impl Guard for Needs {
         if ctx.path_node.is_some_and(|node| node.parent.is_none()) {
             tracing::info!(target: "audit", subject = &*principal.subject, operation = field, needed, outcome = "FORBIDDEN", "refused");
         }
-        Err(coded(
+        Err(error_with_code(
             "FORBIDDEN",
             format!("the field {field} needs the capability {needed}, which this caller does not have"),
         ))
@@ -67,7 +68,7 @@ impl Guard for Needs {
 /// Returns the caller of an operation.
 pub fn principal<'a>(ctx: &Context<'a>) -> Result<&'a Arc<Principal>> {
     ctx.data_opt::<Arc<Principal>>()
-        .ok_or_else(|| coded("UNAUTHENTICATED", "authenticate with a valid token".to_owned()))
+        .ok_or_else(|| error_with_code("UNAUTHENTICATED", "authenticate with a valid token".to_owned()))
 }
 
 /// Returns the caller of an operation, as events record it; `None` if the server does not identify callers.
@@ -77,6 +78,6 @@ pub fn actor(ctx: &Context<'_>) -> Result<Option<Actor>> {
 }
 
 /// Returns whether the caller may change only source subscriptions that it registered.
-pub fn moves_only_own(ctx: &Context<'_>) -> Result<bool> {
+pub fn changes_only_own(ctx: &Context<'_>) -> Result<bool> {
     Ok(!principal(ctx)?.capabilities.has(Capability::Lifecycle))
 }

@@ -23,48 +23,53 @@ use futures::task::AtomicWaker;
 use futures::{FutureExt, Stream, StreamExt, stream};
 use tracing::Instrument;
 
+use super::context::Services;
 use super::errors::limit_exceeded;
-use super::live::rendered::Selection;
 use super::loaders::{BatchLoader, Loaders};
-use super::schema::{ControlPlane, Services};
+use super::selection::Selection;
 use noetl_storage::budget::{Budget, Exceeded};
 
-/// The schema. Each operation has its own loaders.
+/// Executor of a schema. Each operation has its own loaders.
 #[derive(Clone)]
-pub struct Batching {
-    schema: ControlPlane,
+pub struct BatchingExecutor<E> {
+    schema: E,
     services: Services,
 }
 
-impl Batching {
+impl<E: Executor> BatchingExecutor<E> {
     /// Returns an executor of `schema` whose loaders call `services`.
     #[must_use]
-    pub fn new(schema: ControlPlane, services: Services) -> Self {
+    pub fn new(schema: E, services: Services) -> Self {
         Self { schema, services }
     }
 
     fn prepare(&self, request: Request) -> (Request, Fetches) {
         let fetches = Fetches::default();
-        let asked = Arc::clone(&fetches.asked);
+        let requested = Arc::clone(&fetches.requested);
         let spawn = move |fetch: BoxFuture<'static, ()>| {
-            asked.lock().unwrap_or_else(PoisonError::into_inner).push(fetch.in_current_span().boxed());
+            requested.lock().unwrap_or_else(PoisonError::into_inner).push(fetch.in_current_span().boxed());
         };
         let loader: BatchLoader = DataLoader::new(Loaders(self.services.clone()), spawn).delay(Duration::ZERO);
         (request.data(loader), fetches)
     }
 
-    fn drive<'a>(&self, operation: BoxStream<'a, Response>, fetches: Fetches, stops: bool) -> Driven<'a> {
+    fn run<'a>(
+        &self,
+        operation: BoxStream<'a, Response>,
+        fetches: Fetches,
+        ends_at_limit: bool,
+    ) -> RunningOperation<'a> {
         let budget = Budget::new(self.services.replica.budget);
-        Driven { operation, fetches, bell: Arc::default(), budget, stops }
+        RunningOperation { operation, fetches, operation_waker: Arc::default(), budget, ends_at_limit }
     }
 }
 
-impl Executor for Batching {
+impl<E: Executor> Executor for BatchingExecutor<E> {
     async fn execute(&self, mut request: Request) -> Response {
-        let stops = is_query(&mut request);
+        let ends_at_limit = is_query(&mut request);
         let (request, fetches) = self.prepare(request);
         let response = stream::once(self.schema.execute(request).boxed());
-        self.drive(response.boxed(), fetches, stops).next().await.unwrap_or_default()
+        self.run(response.boxed(), fetches, ends_at_limit).next().await.unwrap_or_default()
     }
 
     fn execute_stream(&self, mut request: Request, session: Option<Arc<Data>>) -> BoxStream<'static, Response> {
@@ -75,8 +80,8 @@ impl Executor for Batching {
             request = request.data(selection);
         }
         let (request, fetches) = self.prepare(request);
-        let operation = self.schema.execute_stream_with_session_data(request, session.unwrap_or_default()).boxed();
-        self.drive(operation, fetches, false).boxed()
+        let operation = self.schema.execute_stream(request, session);
+        self.run(operation, fetches, false).boxed()
     }
 }
 
@@ -89,7 +94,7 @@ fn is_query(request: &mut Request) -> bool {
 }
 
 /// Returns the response of a query that exceeded a limit.
-fn stopped(exceeded: Exceeded) -> Response {
+fn limit_response(exceeded: Exceeded) -> Response {
     let error = limit_exceeded(exceeded);
     let error = ServerError { extensions: error.extensions, ..ServerError::new(error.message, None) };
     Response::from_errors(vec![error])
@@ -98,58 +103,60 @@ fn stopped(exceeded: Exceeded) -> Response {
 /// Fetches that the loaders of an operation have requested.
 #[derive(Default)]
 struct Fetches {
-    asked: Arc<Mutex<Vec<BoxFuture<'static, ()>>>>,
+    requested: Arc<Mutex<Vec<BoxFuture<'static, ()>>>>,
     running: FuturesUnordered<BoxFuture<'static, ()>>,
 }
 
 /// Wakes the task, and records whether the operation woke itself. A long list does so, because it is polled in
 /// portions.
 #[derive(Default)]
-struct Bell {
-    rung: AtomicBool,
+struct OperationWaker {
+    woken: AtomicBool,
     task: AtomicWaker,
 }
 
-impl Wake for Bell {
+impl Wake for OperationWaker {
     fn wake(self: Arc<Self>) {
-        self.rung.store(true, Ordering::Release);
+        self.woken.store(true, Ordering::Release);
         self.task.wake();
     }
 }
 
 /// An operation that runs as far as it can before its fetches start.
-struct Driven<'a> {
+struct RunningOperation<'a> {
     operation: Pin<Box<dyn Stream<Item = Response> + Send + 'a>>,
     fetches: Fetches,
-    bell: Arc<Bell>,
+    operation_waker: Arc<OperationWaker>,
     budget: Arc<Budget>,
     /// Whether the operation ends when it exceeds a limit.
-    stops: bool,
+    ends_at_limit: bool,
 }
 
-impl Driven<'_> {
+impl RunningOperation<'_> {
     fn poll_operation(&mut self, cx: &mut Context<'_>) -> Poll<Option<Response>> {
         let polled = self.budget.enter(|| self.operation.poll_next_unpin(cx));
-        let exceeded = self.budget.check().err().filter(|_| self.stops);
-        exceeded.map_or(polled, |exceeded| Poll::Ready(Some(stopped(exceeded))))
+        let exceeded = self.budget.check().err().filter(|_| self.ends_at_limit);
+        exceeded.map_or(polled, |exceeded| Poll::Ready(Some(limit_response(exceeded))))
     }
 }
 
-impl Stream for Driven<'_> {
+impl Stream for RunningOperation<'_> {
     type Item = Response;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Response>> {
-        let waker = Waker::from(Arc::clone(&self.bell));
-        self.bell.task.register(cx.waker());
+        let waker = Waker::from(Arc::clone(&self.operation_waker));
+        self.operation_waker.task.register(cx.waker());
         loop {
-            self.bell.rung.store(false, Ordering::Release);
+            self.operation_waker.woken.store(false, Ordering::Release);
             if let Poll::Ready(response) = self.poll_operation(&mut Context::from_waker(&waker)) {
                 self.budget.renew();
                 return Poll::Ready(response);
             }
             let this = &mut *self;
             // After a fetch has ended, the operation can continue.
-            if this.bell.rung.load(Ordering::Acquire) || this.budget.enter(|| this.fetches.poll(cx)).is_pending() {
+            if this.operation_waker.woken.load(Ordering::Acquire)
+                || this.budget.enter(|| this.fetches.poll(cx)).is_pending()
+            {
                 return Poll::Pending;
             }
         }
@@ -159,7 +166,7 @@ impl Stream for Driven<'_> {
 impl Fetches {
     /// Starts the requested fetches. Returns ready when one has ended.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.running.extend(self.asked.lock().unwrap_or_else(PoisonError::into_inner).drain(..));
+        self.running.extend(self.requested.lock().unwrap_or_else(PoisonError::into_inner).drain(..));
         match self.running.poll_next_unpin(cx) {
             Poll::Ready(Some(())) => Poll::Ready(()),
             Poll::Ready(None) | Poll::Pending => Poll::Pending,

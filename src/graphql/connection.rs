@@ -1,23 +1,29 @@
 //! Relay connections over all shards (Relay, "GraphQL Cursor Connections Specification").
 
-use async_graphql::connection::PageInfo;
 use async_graphql::{Context, SimpleObject};
 
-use super::types::catalog::CatalogEntry;
-use super::types::event::Event;
-use super::types::execution::Execution;
-use super::types::outbox::OutboxEntry;
-use super::types::subscription::SourceSubscription;
 use crate::service::error::Rejection;
 use noetl_domain::cursor::{CursorKind, decode, encode};
-use noetl_domain::page::{DEFAULT_PAGE, MAX_PAGE, Page, PageRequest};
-use noetl_domain::shard::ShardIndex;
+use noetl_domain::page::{DEFAULT_PAGE, MAX_PAGE, PageRequest};
+
+/// Position of a page in its list.
+#[derive(Debug, Clone, SimpleObject)]
+pub struct PageInfo {
+    /// Whether there are items before this page.
+    pub has_previous_page: bool,
+    /// Whether there are items after this page.
+    pub has_next_page: bool,
+    /// Cursor of the first item; null if the page is empty.
+    pub start_cursor: Option<String>,
+    /// Cursor of the last item; null if the page is empty.
+    pub end_cursor: Option<String>,
+}
 
 /// Defines the connection and edge types of a node type. GraphQL has no generic types, so each type is written out.
 macro_rules! connection {
     ($connection:ident, $edge:ident, $node:ty) => {
         /// One item of a list with its cursor.
-        #[derive(Debug, Clone, SimpleObject)]
+        #[derive(Debug, Clone, async_graphql::SimpleObject)]
         pub struct $edge {
             /// Cursor of the item, to pass as `after` or `before`.
             cursor: String,
@@ -26,29 +32,29 @@ macro_rules! connection {
         }
 
         /// A page of a list. The list has one order over all shards.
-        #[derive(SimpleObject)]
+        #[derive(Debug, async_graphql::SimpleObject)]
         pub struct $connection {
             /// Items of the page with their cursors.
             edges: Vec<$edge>,
             /// Items of the page.
             nodes: Vec<$node>,
             /// Position of the page in the list.
-            page_info: PageInfo,
+            page_info: $crate::graphql::connection::PageInfo,
             /// Shards that could not be reached. Their items are missing.
-            unavailable_shards: Vec<ShardIndex>,
+            unavailable_shards: Vec<noetl_domain::shard::ShardIndex>,
         }
 
         impl $connection {
-            /// Creates the connection of a page.
+            /// Creates the connection of a page. `node` converts a row, and `cursor` returns the cursor of an item.
             pub fn new<R>(
-                page: Page<R>,
-                unavailable_shards: Vec<ShardIndex>,
-                cursor: impl Fn(&R) -> String,
+                page: noetl_domain::page::Page<R>,
+                unavailable_shards: Vec<noetl_domain::shard::ShardIndex>,
                 node: impl Fn(R) -> $node,
+                cursor: impl Fn(&$node) -> String,
             ) -> Self {
-                let edge = |row: R| $edge { cursor: cursor(&row), node: node(row) };
-                let edges: Vec<$edge> = page.items.into_iter().map(edge).collect();
-                let page_info = PageInfo {
+                let edge = |node: $node| $edge { cursor: cursor(&node), node };
+                let edges: Vec<$edge> = page.items.into_iter().map(node).map(edge).collect();
+                let page_info = $crate::graphql::connection::PageInfo {
                     has_next_page: page.has_next,
                     has_previous_page: page.has_previous,
                     start_cursor: edges.first().map(|edge| edge.cursor.clone()),
@@ -61,15 +67,11 @@ macro_rules! connection {
     };
 }
 
-connection!(CatalogEntryConnection, CatalogEntryEdge, CatalogEntry);
-connection!(EventConnection, EventEdge, Event);
-connection!(ExecutionConnection, ExecutionEdge, Execution);
-connection!(OutboxEntryConnection, OutboxEntryEdge, OutboxEntry);
-connection!(SourceSubscriptionConnection, SourceSubscriptionEdge, SourceSubscription);
+pub(super) use connection;
 
 /// Returns whether the operation selects a field of the items.
 #[must_use]
-pub fn selects(ctx: &Context<'_>, field: &str) -> bool {
+pub fn selects_item_field(ctx: &Context<'_>, field: &str) -> bool {
     let page = ctx.look_ahead();
     page.field("nodes").field(field).exists() || page.field("edges").field("node").field(field).exists()
 }
@@ -95,26 +97,26 @@ impl PageArguments {
 
     /// Returns the page request for a list. `read` decodes the position in a cursor.
     pub fn request<K>(&self, kind: CursorKind, read: impl Fn(&[u8]) -> Option<K>) -> Result<PageRequest<K>, Rejection> {
-        let place = |field: &str, text: &Option<String>| {
-            let place = |text: &String| decode(kind, text).ok().and_then(|position| read(&position));
+        let bound = |field: &str, text: &Option<String>| {
+            let position = |text: &String| decode(kind, text).ok().and_then(|bytes| read(&bytes));
             let bad = || Rejection::invalid(field, noetl_domain::cursor::BadCursor.to_string());
-            text.as_ref().map(|text| place(text).ok_or_else(bad)).transpose()
+            text.as_ref().map(|text| position(text).ok_or_else(bad)).transpose()
         };
         let (limit, backwards) = match (self.first, self.last) {
             (Some(_), Some(_)) => return Err(Rejection::invalid("first", "give either first or last, not both")),
-            (None, Some(last)) => (size("last", last)?, true),
-            (Some(first), None) => (size("first", first)?, false),
+            (None, Some(last)) => (page_size("last", last)?, true),
+            (Some(first), None) => (page_size("first", first)?, false),
             (None, None) => (DEFAULT_PAGE, false),
         };
-        let (after, before) = (place("after", &self.after)?, place("before", &self.before)?);
+        let (after, before) = (bound("after", &self.after)?, bound("before", &self.before)?);
         Ok(PageRequest { limit, backwards, after, before })
     }
 }
 
-fn size(field: &str, asked: i32) -> Result<u32, Rejection> {
-    match u32::try_from(asked) {
+fn page_size(field: &str, size: i32) -> Result<u32, Rejection> {
+    match u32::try_from(size) {
         Ok(size @ 1..=MAX_PAGE) => Ok(size),
-        _ => Err(Rejection::invalid(field, format!("{field} must be 1 to {MAX_PAGE}, not {asked}"))),
+        _ => Err(Rejection::invalid(field, format!("{field} must be 1 to {MAX_PAGE}, not {size}"))),
     }
 }
 

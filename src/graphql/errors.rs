@@ -41,7 +41,15 @@ pub fn user_error(error: ServiceError) -> Result<UserError, Error> {
             retryable: true,
         }),
         (None, ServiceError::Rejected(rejection)) => Ok(rejection.into()),
-        (None, error) => Err(fault(error)),
+        (None, error) => Err(field_error(error)),
+    }
+}
+
+/// Returns the result or the user error for a payload, or a fault as an error of the field.
+pub fn result_or_user_error<T>(outcome: Result<T, ServiceError>) -> Result<(Option<T>, Vec<UserError>), Error> {
+    match outcome {
+        Ok(done) => Ok((Some(done), Vec::new())),
+        Err(error) => Ok((None, vec![user_error(error)?])),
     }
 }
 
@@ -53,21 +61,22 @@ pub fn item_error(error: ServiceError) -> UserError {
 
 /// Converts a failure to an error of the field, and logs a fault with its causes.
 #[must_use]
-pub fn fault(error: impl Into<ServiceError>) -> Error {
+pub fn field_error(error: impl Into<ServiceError>) -> Error {
     let error = error.into();
     if let Some(database) = error.unavailable() {
         tracing::warn!(%database, "returned SHARD_UNAVAILABLE");
-        return coded("SHARD_UNAVAILABLE", unavailable(database));
+        return error_with_code("SHARD_UNAVAILABLE", unavailable(database));
     }
     if let ServiceError::NotOwner(_) = error {
-        return coded("FORBIDDEN", error.to_string());
+        return error_with_code("FORBIDDEN", error.to_string());
     }
     if let Some(exceeded) = error.exceeded() {
         return limit_exceeded(exceeded);
     }
     if let ServiceError::Rejected(rejection) = error {
         let field = rejection.field.join(".");
-        return coded(rejection.code.name(), rejection.message).extend_with(|_, e| e.set("field", field.clone()));
+        return error_with_code(rejection.code.name(), rejection.message)
+            .extend_with(|_, e| e.set("field", field.clone()));
     }
     let mut chain = error.to_string();
     let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(&error);
@@ -76,19 +85,19 @@ pub fn fault(error: impl Into<ServiceError>) -> Error {
         cause = error.source();
     }
     tracing::error!(error = chain, "returned INTERNAL");
-    coded("INTERNAL", "the server failed; the server's log contains the cause".to_owned())
+    error_with_code("INTERNAL", "the server failed; the server's log contains the cause".to_owned())
 }
 
 /// Returns an error of the field with a stable code.
 #[must_use]
-pub fn coded(code: &'static str, message: String) -> Error {
+pub fn error_with_code(code: &'static str, message: String) -> Error {
     Error::new(message).extend_with(|_, extensions| extensions.set("code", code))
 }
 
 /// Returns the error of an operation that exceeded a limit.
 #[must_use]
 pub fn limit_exceeded(exceeded: Exceeded) -> Error {
-    coded("LIMIT_EXCEEDED", exceeded.to_string()).extend_with(|_, extensions| {
+    error_with_code("LIMIT_EXCEEDED", exceeded.to_string()).extend_with(|_, extensions| {
         extensions.set("limit", exceeded.limit.name());
         extensions.set("allowed", exceeded.allowed);
     })
@@ -97,13 +106,13 @@ pub fn limit_exceeded(exceeded: Exceeded) -> Error {
 /// Returns the error of an operation that needs a shard which can't be reached.
 #[must_use]
 pub fn shard_unavailable(shard: ShardIndex) -> Error {
-    coded("SHARD_UNAVAILABLE", unavailable(DatabaseName::Shard(shard)))
+    error_with_code("SHARD_UNAVAILABLE", unavailable(DatabaseName::Shard(shard)))
 }
 
 /// Returns the error of a live subscription on a server that has no broker, or whose broker can't be reached.
 #[must_use]
 pub fn stream_unavailable() -> Error {
-    coded("STREAM_UNAVAILABLE", "the event stream can't be reached; try again shortly".to_owned())
+    error_with_code("STREAM_UNAVAILABLE", "the event stream can't be reached; try again shortly".to_owned())
 }
 
 fn unavailable(database: DatabaseName) -> String {

@@ -35,7 +35,9 @@ impl Extension for FieldSpans {
         if info.path_node.parent.is_some() {
             return next.run(ctx, info).await;
         }
-        let span = debug_span!("field", otel.name = format!("{}.{}", info.parent_type, info.name));
+        // The parent type of a live field is the object of its aggregate, such as `EventSubscription`.
+        let parent = if info.parent_type.ends_with("Subscription") { "Subscription" } else { info.parent_type };
+        let span = debug_span!("field", otel.name = format!("{parent}.{}", info.name));
         next.run(ctx, info).instrument(span).await
     }
 }

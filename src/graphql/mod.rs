@@ -1,17 +1,29 @@
 //! The GraphQL schema. A resolver parses its input, makes one service call (or uses a loader, which batches), and wraps
 //! the result. The rules are in `domain` and `service`.
+//!
+//! Each aggregate has a folder with its types, inputs, payloads, resolvers and loaders. A folder may use the folders
+//! before it in this order: `catalog`, `event`, `subscription`, `execution`, `outbox`, `server`. The shared files use no
+//! aggregate; only `schema` uses all of them.
 
 pub mod access;
+mod audit;
 pub mod batching;
+pub mod catalog;
 pub mod connection;
-mod counted;
+pub mod context;
+pub mod deadline;
+pub mod deadline_advice;
 pub mod errors;
+pub mod event;
+pub mod execution;
 pub mod field_spans;
-pub mod inputs;
-pub mod live;
+mod filters;
+mod live;
 pub mod loaders;
-pub mod mutation;
-pub mod query;
+pub mod outbox;
+mod response_budget;
 pub mod scalars;
 pub mod schema;
-pub mod types;
+pub mod selection;
+pub mod server;
+pub mod subscription;

@@ -110,6 +110,13 @@ pub fn parse_ids(field: &str, ids: &[ID]) -> Result<Vec<Id>, Rejection> {
     ids.iter().map(|id| parse_id(field, id)).collect()
 }
 
+/// Converts a number to GraphQL's 32-bit `Int`. A number beyond its range becomes the nearest number in it.
+#[must_use]
+pub fn to_graphql_int(number: impl TryInto<i64>) -> i32 {
+    let number = number.try_into().unwrap_or(i64::MAX);
+    i32::try_from(number).unwrap_or(if number < 0 { i32::MIN } else { i32::MAX })
+}
+
 /// Returns an id as the API shows it.
 #[must_use]
 pub fn show_id(id: Id) -> ID {

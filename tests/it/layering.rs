@@ -44,16 +44,20 @@ const ONLY_HERE: [(&str, &str, &[&str]); 3] = [
         "graphql",
         "feed",
         &[
-            "graphql/live/",
-            "graphql/inputs.rs",
-            "graphql/schema.rs",
-            "graphql/query/health.rs",
-            "graphql/types/feed.rs",
+            "graphql/context.rs",
+            "graphql/event/inputs.rs",
+            "graphql/event/live.rs",
+            "graphql/event/render_cache.rs",
+            "graphql/event/stream.rs",
+            "graphql/execution/changes.rs",
+            "graphql/live.rs",
+            "graphql/server/event_stream.rs",
+            "graphql/subscription/changes.rs",
         ],
     ),
     // The state of the feed and of the pools needs no use case. It is shown unchanged.
-    ("graphql", "storage::tail", &["graphql/types/feed.rs"]),
-    ("graphql", "storage::pools", &["graphql/query/health.rs", "graphql/schema.rs"]),
+    ("graphql", "storage::tail", &["graphql/server/event_stream.rs"]),
+    ("graphql", "storage::pools", &["graphql/server/shards.rs"]),
 ];
 
 /// Crates of the workspace that count as layers.

@@ -14,10 +14,7 @@ use async_graphql::parser::types::{
 use async_graphql::{EmptyMutation, EmptySubscription, ObjectType, Request, Response, Schema, SubscriptionType, Value};
 use futures::StreamExt;
 use noetl_graphql::auth::principal::{Capabilities, Capability, Principal, Role};
-use noetl_graphql::graphql::live::Subscription;
-use noetl_graphql::graphql::mutation::Mutation;
-use noetl_graphql::graphql::query::Query;
-use noetl_graphql::graphql::schema::sdl;
+use noetl_graphql::graphql::schema::{Mutation, Query, Subscription, sdl};
 
 use samples::Samples;
 use table::{FIELDS, Need};
@@ -178,7 +175,7 @@ fn every_json_field_has_a_guard() {
 
 #[tokio::test]
 async fn every_root_field_is_refused_to_callers_without_its_capability() {
-    let (types, schema) = (Types::read(), Schema::new(Query, Mutation, Subscription));
+    let (types, schema) = (Types::read(), Schema::new(Query::default(), Mutation::default(), Subscription::default()));
     for ((of, field), need) in needs() {
         let keyword = match of.as_str() {
             "Query" | "Mutation" | "Subscription" => of.to_lowercase(),
@@ -215,7 +212,7 @@ async fn every_guarded_field_is_refused_to_callers_without_its_capability() {
 
 #[tokio::test]
 async fn a_refusal_names_the_field_and_the_missing_capability() {
-    let schema = Schema::new(Query, Mutation, Subscription);
+    let schema = Schema::new(Query::default(), Mutation::default(), Subscription::default());
     let viewer = Arc::new(Principal::new("ann", &[Role::Viewer]));
     let query = "mutation { retryOutbox(input: { filter: {} }) { matched } }";
     let response = schema.execute(Request::new(query).data(viewer)).await;

@@ -10,12 +10,12 @@ use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::State;
 use noetl_domain::outbox::OutboxId;
 use noetl_domain::workflow::WorkflowState;
-use noetl_graphql::graphql::types::catalog::CatalogEntry;
-use noetl_graphql::graphql::types::event::Event;
-use noetl_graphql::graphql::types::execution::Execution;
-use noetl_graphql::graphql::types::outbox::{Outbox, OutboxClaim, OutboxEntry};
-use noetl_graphql::graphql::types::projection::{Step, steps};
-use noetl_graphql::graphql::types::subscription::SourceSubscription;
+use noetl_graphql::graphql::catalog::types::CatalogEntry;
+use noetl_graphql::graphql::event::types::Event;
+use noetl_graphql::graphql::execution::state::{Step, steps};
+use noetl_graphql::graphql::execution::types::Execution;
+use noetl_graphql::graphql::outbox::types::{Outbox, OutboxClaim, OutboxEntry};
+use noetl_graphql::graphql::subscription::types::SourceSubscription;
 use noetl_graphql::service::outbox::{ClaimedRow, ListedRow};
 use noetl_storage::catalog;
 use noetl_storage::executions::ExecutionRow;
@@ -51,7 +51,7 @@ impl Samples {
 
     #[graphql(name = "sampleSourceSubscription")]
     async fn subscription(&self) -> SourceSubscription {
-        SourceSubscription(SubscriptionRow {
+        SourceSubscription::from(SubscriptionRow {
             id: Id::new(4),
             path: "a".to_owned(),
             catalog_id: Id::new(3),

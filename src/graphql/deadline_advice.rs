@@ -1,0 +1,57 @@
+//! Advice for callers whose mutation reached its deadline. The outcome of such a mutation is unknown.
+
+/// Returns advice on finding out the outcome of a mutation, by the name of its root field.
+#[must_use]
+pub fn deadline_advice(field: &str) -> Option<&'static str> {
+    Some(match field {
+        "registerCatalogEntry" => {
+            "Query catalogEntry by its path: the newest version has the content if it was stored."
+        }
+        "registerSubscription" => "Send registerSubscription again: it returns the path's live subscription.",
+        "activateSubscription"
+        | "pauseSubscription"
+        | "resumeSubscription"
+        | "drainSubscription"
+        | "deactivateSubscription" => "Query subscription for its state and lastEventId.",
+        "transitionSubscriptions" => "Query subscriptions with the same filter for their states.",
+        "execute" | "executeBatch" => {
+            "With a dedup key, send the request again with the same key. Without a key, query executions first: \
+             sending the request again may start a second execution."
+        }
+        "cancelExecution" => "Query execution for its status.",
+        "advanceProjections" => "Send advanceProjections again: repeating it is harmless.",
+        "projectEvents" => "Send projectEvents again with the same event ids: known events are skipped.",
+        "claimOutbox" => "Claim again: rows claimed without a response become claimable when their lease expires.",
+        "markOutboxPublished" => "Send markOutboxPublished again with the same lease: repeating it is harmless.",
+        "markOutboxFailed" | "retryOutbox" => "Query outbox for the status of the rows.",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use async_graphql::parser::parse_schema;
+    use async_graphql::parser::types::{TypeKind, TypeSystemDefinition};
+
+    use super::deadline_advice;
+    use crate::graphql::schema::sdl;
+
+    #[test]
+    fn every_mutation_has_advice() {
+        let document = parse_schema(sdl()).unwrap();
+        let types = document.definitions.into_iter().filter_map(|definition| match definition {
+            TypeSystemDefinition::Type(definition) if definition.node.name.node == "Mutation" => Some(definition.node),
+            _ => None,
+        });
+        let mutations: Vec<_> = types
+            .flat_map(|definition| match definition.kind {
+                TypeKind::Object(object) => object.fields,
+                _ => Vec::new(),
+            })
+            .map(|field| field.node.name.node.to_string())
+            .collect();
+        assert!(mutations.len() >= 17, "{mutations:?}");
+        let bare: Vec<_> = mutations.iter().filter(|field| deadline_advice(field).is_none()).collect();
+        assert!(bare.is_empty(), "{bare:?}");
+    }
+}

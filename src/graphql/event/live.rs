@@ -1,0 +1,41 @@
+//! Live events.
+
+use async_graphql::{Context, Result, Subscription};
+use futures::{Stream, TryStreamExt};
+
+use super::inputs::{EventFilter, EventStart};
+use super::render_cache::{Audience, LiveItem, RenderCache};
+use crate::feed::read::reader::{self, Start};
+use crate::graphql::access::{LIVE, principal};
+use crate::graphql::deadline::{WithDeadline, deadline};
+use crate::graphql::errors::field_error;
+use crate::graphql::live::{hub, read_error};
+use crate::graphql::selection::Selection;
+use crate::runtime::clock;
+
+/// Live events.
+#[derive(Debug, Default)]
+pub struct EventSubscription;
+
+#[Subscription]
+impl EventSubscription {
+    /// Committed events in the order of publication: each event once, and each log in order. A subscription can
+    /// continue from a cursor on any replica.
+    #[graphql(guard = "LIVE")]
+    async fn events(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Only items that match this filter (default: all).")] filter: Option<EventFilter>,
+        #[graphql(desc = "Start position (default: events that are published from now on).")] start: Option<EventStart>,
+    ) -> Result<impl Stream<Item = Result<WithDeadline<LiveItem>>> + use<>> {
+        let (hub, deadline) = (hub(ctx)?, deadline(ctx)?);
+        let filter = filter.unwrap_or_default().parse().map_err(field_error)?;
+        let shards = usize::from(hub.shards());
+        let start = start.map_or(Ok(Start::Latest), |start| start.parse(shards, clock::now())).map_err(field_error)?;
+        let (reader, cache) = (principal(ctx)?, ctx.data::<RenderCache>()?.clone());
+        let audience = ctx.data_opt::<Selection>().map(|selection| Audience::of(*selection, reader));
+        let items = reader::read(hub, start, filter).map_err(read_error);
+        let item = move |item| LiveItem::new(item, audience.clone(), cache.clone());
+        Ok(items.map_ok(move |read| WithDeadline::new(item(read), deadline)))
+    }
+}

@@ -1,0 +1,159 @@
+//! Input and payload of `projectEvents`.
+
+use std::collections::BTreeSet;
+
+use async_graphql::{ID, InputObject, Result, SimpleObject};
+
+use crate::graphql::audit::AuditedPayload;
+use crate::graphql::errors::{UserError, item_error, result_or_user_error};
+use crate::graphql::scalars::{Json, Seconds, Timestamp};
+use crate::service::error::{RejectionCode, ServiceError};
+use crate::service::ingest::{EventDraft, IngestOutcome};
+
+/// Batch of events of workers.
+#[derive(Debug, InputObject)]
+pub(super) struct ProjectEventsInput {
+    /// Events of any executions (1 to 5000). Each event is stored or refused independently.
+    pub(super) events: Vec<EventInput>,
+}
+
+/// An event of a worker. Null counts as absent. In ids, the duration and times, an empty string also counts as absent.
+#[derive(Debug, InputObject)]
+pub(super) struct EventInput {
+    /// Snowflake id that the worker generated. An event whose id is already in the log is skipped. An event without an
+    /// id is refused.
+    event_id: Option<ID>,
+    /// Id of the execution or source subscription that the log belongs to. An event without it is refused.
+    execution_id: Option<ID>,
+    /// Id of the catalog entry. If absent or 0: the entry of the execution if it is known, else 0.
+    catalog_id: Option<ID>,
+    /// Id of the event that caused this event.
+    parent_event_id: Option<ID>,
+    /// Id of the execution or source subscription that started the execution (default: the parent of the execution if
+    /// it is known).
+    parent_execution_id: Option<ID>,
+    /// Type of the event, such as `step.enter` (1 to 255 bytes). An event without a type is refused. A lifecycle event
+    /// of a source subscription is refused, because only transitions write such events.
+    #[graphql(name = "type")]
+    event_type: Option<String>,
+    /// Id of the node that the event belongs to.
+    node_id: Option<String>,
+    /// Name of the node.
+    node_name: Option<String>,
+    /// Type of the node.
+    node_type: Option<String>,
+    /// Status after the event.
+    status: Option<String>,
+    /// Duration of the reported work, in seconds.
+    duration: Option<Seconds>,
+    /// Time of the event (default: `createdAt`, else the time at which the event is stored).
+    timestamp: Option<Timestamp>,
+    /// Alternative to `timestamp`. If both are present, `timestamp` is used.
+    created_at: Option<Timestamp>,
+    /// Input of the reported work.
+    context: Option<Json>,
+    /// Output of the reported work.
+    result: Option<Json>,
+    /// Metadata of the event, a map. A value that is not a map is stored as `meta.value`. If the server identifies
+    /// callers, it sets `meta.actor` to the subject of the caller, and stores an `actor` that the worker sent as
+    /// `meta.extra.sent_actor`.
+    meta: Option<Json>,
+    /// Error message.
+    error: Option<String>,
+    /// Stack trace of the error.
+    stack_trace: Option<String>,
+    /// Additional value, stored as `meta.extra.trace_component`.
+    trace_component: Option<Json>,
+    /// Map of additional values, stored under `meta.extra`.
+    extra: Option<Json>,
+}
+
+impl From<EventInput> for EventDraft {
+    fn from(input: EventInput) -> Self {
+        let id = |id: Option<ID>| id.map(|ID(text)| text);
+        let json = |json: Option<Json>| json.map(|json| json.0);
+        let time = |time: Option<Timestamp>| time.map(|time| time.0);
+        Self {
+            event_id: id(input.event_id),
+            execution_id: id(input.execution_id),
+            catalog_id: id(input.catalog_id),
+            parent_event_id: id(input.parent_event_id),
+            parent_execution_id: id(input.parent_execution_id),
+            event_type: input.event_type,
+            node_id: input.node_id,
+            node_name: input.node_name,
+            node_type: input.node_type,
+            status: input.status,
+            duration: input.duration.map(|duration| duration.0),
+            timestamp: time(input.timestamp),
+            created_at: time(input.created_at),
+            context: json(input.context),
+            result: json(input.result),
+            meta: json(input.meta),
+            error: input.error,
+            stack_trace: input.stack_trace,
+            trace_component: json(input.trace_component),
+            extra: json(input.extra),
+        }
+    }
+}
+
+/// Result of a batch of events. Each event is counted once: as stored, duplicate or refused.
+#[derive(Debug, SimpleObject)]
+pub(super) struct ProjectEventsPayload {
+    /// Number of events that were stored.
+    projected: usize,
+    /// Number of events that were already in their log, or earlier in the batch.
+    duplicates: usize,
+    /// Events that were refused, in the order of the batch.
+    rejected: Vec<RejectedEvent>,
+    /// Reasons the whole batch was refused; empty if it was carried out.
+    pub(super) user_errors: Vec<UserError>,
+}
+
+/// An event that was refused.
+#[derive(Debug, SimpleObject)]
+pub(super) struct RejectedEvent {
+    /// Index of the event in the batch, counted from 0.
+    index: usize,
+    /// Id of the event, as the caller gave it.
+    event_id: Option<ID>,
+    /// Code of the error.
+    code: RejectionCode,
+    /// Explanation of the error for a person.
+    message: String,
+    /// Whether the same event may be accepted later.
+    retryable: bool,
+}
+
+impl ProjectEventsPayload {
+    pub(super) fn new(given: &[Option<ID>], outcome: Result<IngestOutcome, ServiceError>) -> Result<Self> {
+        let (outcome, user_errors) = result_or_user_error(outcome)?;
+        let IngestOutcome { projected, duplicates, rejected } = outcome.unwrap_or_default();
+        let rejected = rejected.into_iter().map(|(index, error)| {
+            let UserError { code, message, retryable, .. } = item_error(error);
+            let event_id = given.get(index).cloned().flatten();
+            RejectedEvent { index, event_id, code, message, retryable }
+        });
+        Ok(Self { projected, duplicates, rejected: rejected.collect(), user_errors })
+    }
+}
+
+impl AuditedPayload for ProjectEventsPayload {
+    fn user_errors(&self) -> &[UserError] {
+        &self.user_errors
+    }
+}
+
+impl ProjectEventsInput {
+    /// Returns the execution ids of the events, each id once.
+    pub(super) fn executions(&self) -> BTreeSet<String> {
+        self.events.iter().filter_map(|event| event.execution_id.as_ref().map(|id| id.0.clone())).collect()
+    }
+
+    /// Returns the event ids as the caller gave them, and the events.
+    pub(super) fn into_parts(self) -> (Vec<Option<ID>>, Vec<EventDraft>) {
+        let ids = self.events.iter().map(|event| event.event_id.clone()).collect();
+        (ids, self.events.into_iter().map(EventDraft::from).collect())
+    }
+}

@@ -1,0 +1,108 @@
+//! Items of the live event subscription.
+
+use async_graphql::{Enum, SimpleObject, Union};
+use chrono::{DateTime, Utc};
+
+use super::types::Event;
+use crate::feed::read::reader::{GapReason, Item};
+use crate::graphql::scalars::BigInt;
+use crate::runtime::clock;
+
+/// An item of the live event subscription.
+#[derive(Debug, Clone, Union)]
+pub enum EventStreamItem {
+    /// A delivered event.
+    EventDelivery(EventDelivery),
+    /// The end of the replay.
+    CaughtUp(CaughtUp),
+    /// Missing or repeated events.
+    StreamGap(StreamGap),
+    /// A heartbeat.
+    StreamHeartbeat(StreamHeartbeat),
+}
+
+/// A delivered event with its cursor.
+#[derive(Debug, Clone, SimpleObject)]
+pub struct EventDelivery {
+    /// Cursor of the event. Pass it as `start.after` to any replica to continue after this event.
+    cursor: String,
+    /// The event.
+    event: Event,
+    /// Whether the event is incomplete: its large fields could not be read from the shard, or a value can't be shown
+    /// and is omitted or replaced by an error. The query `event` may return the complete event.
+    payload_omitted: bool,
+}
+
+/// Marks the end of the replay: all events published before the subscription started have been delivered. Later events
+/// are live.
+#[derive(Debug, Clone, SimpleObject)]
+pub struct CaughtUp {
+    /// Cursor to continue from.
+    cursor: String,
+    /// Time at which the subscription caught up.
+    at: DateTime<Utc>,
+}
+
+/// Events of a shard that can't be delivered, or that may be delivered again. If `to` is less than `from`, no event is
+/// missing.
+#[derive(Debug, Clone, SimpleObject)]
+pub struct StreamGap {
+    /// Cursor after the gap.
+    cursor: String,
+    /// Index of the shard.
+    shard: u16,
+    /// First missing position in the shard's stream.
+    from: BigInt,
+    /// Last missing position in the shard's stream.
+    to: BigInt,
+    /// Reason for the gap.
+    reason: StreamGapReason,
+}
+
+/// Reason for a gap in the event stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
+#[graphql(remote = "GapReason")]
+pub enum StreamGapReason {
+    /// The stream no longer stores the events.
+    Retention,
+    /// The reader was too slow, and the stream no longer stores the events.
+    SlowConsumer,
+    /// The feed restarted after a loss of data. Events after the gap may have been delivered before.
+    EpochChanged,
+}
+
+/// Heartbeat, sent every 10 seconds.
+#[derive(Debug, Clone, SimpleObject)]
+pub struct StreamHeartbeat {
+    /// Current cursor of the reader.
+    cursor: String,
+    /// Time of the heartbeat.
+    at: DateTime<Utc>,
+    /// Number of published events after the cursor, including events that the filter excludes.
+    lag_events: BigInt,
+}
+
+impl From<Item> for EventStreamItem {
+    fn from(item: Item) -> Self {
+        match item {
+            Item::Event { cursor, live, .. } => Self::EventDelivery(EventDelivery {
+                cursor: cursor.to_text(),
+                event: Event(live.event),
+                payload_omitted: live.partial,
+            }),
+            Item::CaughtUp { cursor } => Self::CaughtUp(CaughtUp { cursor: cursor.to_text(), at: clock::now() }),
+            Item::Gap { cursor, shard, gap } => Self::StreamGap(StreamGap {
+                cursor: cursor.to_text(),
+                shard,
+                from: gap.from.into(),
+                to: gap.to.into(),
+                reason: gap.reason.into(),
+            }),
+            Item::Heartbeat { cursor, lag } => Self::StreamHeartbeat(StreamHeartbeat {
+                cursor: cursor.to_text(),
+                at: clock::now(),
+                lag_events: lag.into(),
+            }),
+        }
+    }
+}

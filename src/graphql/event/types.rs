@@ -1,0 +1,121 @@
+//! Events.
+
+use std::sync::Arc;
+
+use async_graphql::{Context, ID, Object, Result};
+use chrono::{DateTime, Utc};
+
+use crate::graphql::access::READ;
+use crate::graphql::connection::connection;
+use crate::graphql::context::Services;
+use crate::graphql::scalars::{JsonText, show_id};
+use noetl_domain::event as domain;
+use plain_json::Text;
+
+/// A committed event.
+#[derive(Debug, Clone)]
+pub struct Event(pub Arc<domain::Event<Text>>);
+
+/// A committed event: an immutable row in the log of an execution or a source subscription.
+#[Object]
+impl Event {
+    /// Id of the event. A log is ordered by event id.
+    async fn id(&self) -> ID {
+        show_id(self.0.event_id)
+    }
+
+    /// Id of the execution or source subscription that the log belongs to.
+    async fn execution_id(&self) -> ID {
+        show_id(self.0.execution_id)
+    }
+
+    /// Id of the event that caused this event.
+    async fn parent_event_id(&self) -> Option<ID> {
+        self.0.parent_event_id.map(show_id)
+    }
+
+    /// Id of the execution or source subscription that started this execution.
+    async fn parent_execution_id(&self) -> Option<ID> {
+        self.0.parent_execution_id.map(show_id)
+    }
+
+    /// Id of the catalog entry; 0 if unknown.
+    async fn catalog_id(&self) -> ID {
+        show_id(self.0.catalog_id)
+    }
+
+    /// Type of the event, such as `playbook_started`.
+    #[graphql(name = "type")]
+    async fn event_type(&self) -> &str {
+        &self.0.event_type
+    }
+
+    /// Id of the node that the event belongs to.
+    async fn node_id(&self) -> Option<&str> {
+        self.0.node_id.as_deref()
+    }
+
+    /// Name of the node.
+    async fn node_name(&self) -> Option<&str> {
+        self.0.node_name.as_deref()
+    }
+
+    /// Type of the node.
+    async fn node_type(&self) -> Option<&str> {
+        self.0.node_type.as_deref()
+    }
+
+    /// Status after the event.
+    async fn status(&self) -> Option<&str> {
+        self.0.status.as_deref()
+    }
+
+    /// Duration of the reported work, in seconds.
+    async fn duration(&self) -> Option<f64> {
+        self.0.duration
+    }
+
+    /// Time of the event, as reported by the worker; otherwise the time at which the event was written.
+    async fn created_at(&self) -> DateTime<Utc> {
+        self.0.created_at
+    }
+
+    /// Input of the reported work. Unreadable JSON (nested more than 104 levels deep, or with a number outside the
+    /// 64-bit float range) is replaced by `{"error": {"code": "UNREADABLE", "message": …}}`.
+    #[graphql(guard = "READ")]
+    async fn context(&self) -> Option<JsonText> {
+        self.0.context.clone().map(JsonText)
+    }
+
+    /// Output of the reported work. Unreadable JSON is replaced as in `context`.
+    #[graphql(guard = "READ")]
+    async fn result(&self) -> Option<JsonText> {
+        self.0.result.clone().map(JsonText)
+    }
+
+    /// Metadata of the event. If the server identifies callers, `actor` is the subject of the caller that caused the
+    /// event. Unreadable JSON is replaced as in `context`.
+    #[graphql(guard = "READ")]
+    async fn meta(&self) -> Option<JsonText> {
+        self.0.meta.clone().map(JsonText)
+    }
+
+    /// Error message.
+    #[graphql(guard = "READ")]
+    async fn error(&self) -> Option<&str> {
+        self.0.error.as_deref()
+    }
+
+    /// Stack trace of the error.
+    #[graphql(guard = "READ")]
+    async fn stack_trace(&self) -> Option<&str> {
+        self.0.stack_trace.as_deref()
+    }
+
+    /// Index of the shard that stores the log.
+    async fn shard(&self, ctx: &Context<'_>) -> Result<u16> {
+        Ok(ctx.data::<Services>()?.databases.index_of(self.0.execution_id))
+    }
+}
+
+connection!(EventConnection, EventEdge, Event);

@@ -1,0 +1,140 @@
+//! Batch loaders of executions.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use async_graphql::dataloader::Loader;
+
+use crate::graphql::loaders::{Loaders, group_by_kind};
+use crate::service::error::ServiceError;
+use noetl_domain::ids::Id;
+use noetl_domain::page::{Page, PageRequest};
+use noetl_domain::shard::ShardIndex;
+use noetl_domain::workflow::End;
+use noetl_storage::executions::{ExecutionFilter, ExecutionRow};
+use noetl_storage::snapshots::Projected;
+use plain_json::Text;
+
+/// Key of the workload of an execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct WorkloadKey(pub Id);
+
+/// Key of the error of an execution in its list row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ErrorKey(pub Id);
+
+/// Key of an execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ExecutionKey(pub Id);
+
+/// Key of the end of an execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct EndKey {
+    /// Id of the execution.
+    pub id: Id,
+    /// Whether to read the reason.
+    pub reason: bool,
+}
+
+/// Key of the state of an execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StateKey(pub Id);
+
+/// Key of a page of the executions that a source subscription or execution started.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ChildrenKey {
+    /// Id of the parent.
+    pub parent: Id,
+    /// Filter for the executions.
+    pub filter: ExecutionFilter,
+    /// Requested page.
+    pub request: PageRequest<i64>,
+}
+
+/// Page of the executions that a source subscription or execution started.
+#[derive(Debug, Clone, Default)]
+pub struct ChildrenPage {
+    /// Executions of the reachable shards.
+    pub page: Arc<Page<ExecutionRow>>,
+    /// Shards that could not be reached.
+    pub unavailable: Vec<ShardIndex>,
+}
+
+impl Loader<WorkloadKey> for Loaders {
+    type Value = Result<Text, ServiceError>;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[WorkloadKey]) -> Result<HashMap<WorkloadKey, Self::Value>, ServiceError> {
+        let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
+        let (workloads, failed) = self.0.executions.workloads(&ids).await;
+        Ok(self.with_failures(keys, |key| key.0, workloads, &failed))
+    }
+}
+
+impl Loader<ErrorKey> for Loaders {
+    type Value = Result<String, ServiceError>;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[ErrorKey]) -> Result<HashMap<ErrorKey, Self::Value>, ServiceError> {
+        let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
+        let (errors, failed) = self.0.executions.errors(&ids).await;
+        Ok(self.with_failures(keys, |key| key.0, errors, &failed))
+    }
+}
+
+impl Loader<ExecutionKey> for Loaders {
+    type Value = Result<ExecutionRow, ServiceError>;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[ExecutionKey]) -> Result<HashMap<ExecutionKey, Self::Value>, ServiceError> {
+        let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
+        let (rows, failed) = self.0.executions.by_ids(&ids).await;
+        Ok(self.with_failures(keys, |key| key.0, rows, &failed))
+    }
+}
+
+impl Loader<EndKey> for Loaders {
+    type Value = Result<End, ServiceError>;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[EndKey]) -> Result<HashMap<EndKey, Self::Value>, ServiceError> {
+        let mut found = HashMap::new();
+        for (reason, group) in group_by_kind(keys, |key| key.reason) {
+            let group: Vec<EndKey> = group.into_iter().copied().collect();
+            let ids: Vec<Id> = group.iter().map(|key| key.id).collect();
+            let (ends, failed) = self.0.projections.ends(&ids, reason).await;
+            found.extend(self.with_failures(&group, |key| key.id, ends, &failed));
+        }
+        Ok(found)
+    }
+}
+
+impl Loader<StateKey> for Loaders {
+    type Value = Result<Arc<Projected>, ServiceError>;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[StateKey]) -> Result<HashMap<StateKey, Self::Value>, ServiceError> {
+        let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
+        let (states, failed) = self.0.projections.read(&ids).await;
+        let states = states.into_iter().map(|(id, state)| (id, Arc::new(state))).collect();
+        Ok(self.with_failures(keys, |key| key.0, states, &failed))
+    }
+}
+
+impl Loader<ChildrenKey> for Loaders {
+    type Value = ChildrenPage;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[ChildrenKey]) -> Result<HashMap<ChildrenKey, Self::Value>, ServiceError> {
+        let mut pages = HashMap::new();
+        for ((filter, request), group) in group_by_kind(keys, |key| (key.filter.clone(), key.request.clone())) {
+            let parents: Vec<Id> = group.iter().map(|key| key.parent).collect();
+            let (mut found, unavailable) = self.0.executions.children(&parents, &filter, &request).await?;
+            for key in group {
+                let page = found.remove(&key.parent.get()).unwrap_or_else(|| request.cut(Vec::new()));
+                pages.insert(key.clone(), ChildrenPage { page: Arc::new(page), unavailable: unavailable.clone() });
+            }
+        }
+        Ok(pages)
+    }
+}

@@ -1,0 +1,14 @@
+//! Executions: runs of catalog entries, and their state.
+
+mod advance;
+pub mod changes;
+pub mod inputs;
+pub mod live;
+pub mod loaders;
+pub mod mutation;
+mod of_subscription;
+mod payloads;
+pub mod query;
+pub mod state;
+pub mod status;
+pub mod types;

@@ -1,0 +1,99 @@
+//! Mutations of executions.
+
+use async_graphql::{Context, Object, Result};
+
+use super::advance::AdvanceProjectionsPayload;
+use super::inputs::{AdvanceProjectionsInput, CancelExecutionInput, ExecuteBatchInput, ExecuteInput};
+use super::payloads::{CancelExecutionPayload, ExecuteBatchPayload, ExecutePayload};
+use super::types::Execution;
+use crate::graphql::access::{ADVANCE, CANCEL, EXECUTE, actor};
+use crate::graphql::audit::audited;
+use crate::graphql::context::Services;
+use crate::graphql::errors::result_or_user_error;
+use crate::graphql::scalars::{parse_id, parse_ids};
+
+/// Mutations of executions.
+#[derive(Debug, Default)]
+pub struct ExecutionMutation;
+
+#[Object]
+impl ExecutionMutation {
+    /// Starts an execution, or returns the execution that an earlier request with the same dedup key started.
+    #[graphql(guard = "EXECUTE")]
+    async fn execute(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Execution to start.")] input: ExecuteInput,
+    ) -> Result<ExecutePayload> {
+        let target = input.target_name().map(str::to_owned);
+        audited(ctx, target, async {
+            let executed = match input.parse() {
+                Ok(request) => ctx.data::<Services>()?.executions.execute(request, actor(ctx)?.as_ref()).await,
+                Err(rejection) => Err(rejection.into()),
+            };
+            ExecutePayload::new(ctx, executed).await
+        })
+        .await
+    }
+
+    /// Starts executions. Each request succeeds or fails independently; result i belongs to request i.
+    #[graphql(guard = "EXECUTE")]
+    async fn execute_batch(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Executions to start.")] input: ExecuteBatchInput,
+    ) -> Result<ExecuteBatchPayload> {
+        audited(ctx, None::<String>, async {
+            let requests = input.requests.into_iter().map(ExecuteInput::parse).collect();
+            let answers = ctx.data::<Services>()?.executions.execute_batch(requests, actor(ctx)?.as_ref()).await;
+            let (answers, user_errors) = result_or_user_error(answers)?;
+            let payloads = answers.unwrap_or_default().into_iter().map(|answer| ExecutePayload::new(ctx, answer));
+            let results = futures::future::try_join_all(payloads).await?;
+            Ok(ExecuteBatchPayload { results, user_errors })
+        })
+        .await
+    }
+
+    /// Cancels an execution that has not ended.
+    #[graphql(guard = "CANCEL")]
+    async fn cancel_execution(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Execution to cancel.")] input: CancelExecutionInput,
+    ) -> Result<CancelExecutionPayload> {
+        audited(ctx, [input.id.0.clone()], cancel(ctx, input)).await
+    }
+
+    /// Stores the current states of executions, so that a read of them folds fewer events. Each execution succeeds or
+    /// fails independently.
+    #[graphql(guard = "ADVANCE")]
+    async fn advance_projections(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Executions whose projections are advanced.")] input: AdvanceProjectionsInput,
+    ) -> Result<AdvanceProjectionsPayload> {
+        let ids: Vec<String> = input.execution_ids.iter().map(|id| id.0.clone()).collect();
+        audited(ctx, ids, async {
+            let advances = match parse_ids("executionIds", &input.execution_ids) {
+                Ok(ids) => ctx.data::<Services>()?.projections.advance(ids).await,
+                Err(rejection) => Err(rejection.into()),
+            };
+            let (advances, user_errors) = result_or_user_error(advances)?;
+            Ok(AdvanceProjectionsPayload::new(advances.unwrap_or_default(), user_errors))
+        })
+        .await
+    }
+}
+
+async fn cancel(ctx: &Context<'_>, input: CancelExecutionInput) -> Result<CancelExecutionPayload> {
+    let cancelled = match parse_id("id", &input.id) {
+        Ok(id) => ctx.data::<Services>()?.executions.cancel(id, input.reason, actor(ctx)?.as_ref()).await.map(|()| id),
+        Err(rejection) => Err(rejection.into()),
+    };
+    let (id, user_errors) = result_or_user_error(cancelled)?;
+    let execution = match id {
+        Some(id) => Execution::load(ctx, id).await?,
+        None => None,
+    };
+    Ok(CancelExecutionPayload { execution, user_errors })
+}

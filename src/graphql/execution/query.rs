@@ -1,0 +1,48 @@
+//! Queries of executions.
+
+use async_graphql::{Context, ID, Object, Result};
+
+use super::inputs::ExecutionFilter;
+use super::types::{Execution, ExecutionConnection, executions};
+use crate::graphql::access::READ;
+use crate::graphql::connection::PageArguments;
+use crate::graphql::context::Services;
+use crate::graphql::errors::field_error;
+use crate::graphql::scalars::parse_id;
+use noetl_domain::cursor::CursorKind;
+
+/// Queries of executions.
+#[derive(Debug, Default)]
+pub struct ExecutionQuery;
+
+#[Object]
+impl ExecutionQuery {
+    /// Execution with this id; null if there is none.
+    #[graphql(guard = "READ")]
+    async fn execution(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Id of the execution.")] id: ID,
+    ) -> Result<Option<Execution>> {
+        Execution::load(ctx, parse_id("id", &id).map_err(field_error)?).await
+    }
+
+    /// Executions, newest first.
+    #[graphql(guard = "READ")]
+    async fn executions(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Only items that match this filter (default: all).")] filter: Option<ExecutionFilter>,
+        #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 25).")]
+        first: Option<i32>,
+        #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
+        #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
+        #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
+    ) -> Result<ExecutionConnection> {
+        let page = PageArguments { first, after, last, before };
+        let request = page.by_id(CursorKind::Execution).map_err(field_error)?;
+        let filter = filter.unwrap_or_default().parse().map_err(field_error)?;
+        let listing = ctx.data::<Services>()?.executions.list(&filter, &request).await.map_err(field_error)?;
+        Ok(executions(listing.page, listing.unavailable))
+    }
+}

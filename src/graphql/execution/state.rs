@@ -1,0 +1,156 @@
+//! State of an execution: its steps, their loops, and the snapshot that a read starts from.
+
+use async_graphql::{Enum, ID, SimpleObject};
+use chrono::{DateTime, Utc};
+
+use crate::graphql::access::READ;
+use crate::graphql::scalars::{BigInt, Json, show_id, to_graphql_int};
+use noetl_domain::workflow::{self, StepState, WorkflowState};
+use noetl_storage::snapshots::Projected;
+
+/// Status of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
+#[graphql(remote = "workflow::StepStatus")]
+pub enum StepStatus {
+    /// Known, but not entered.
+    Pending,
+    /// Entered.
+    Entered,
+    /// A command was issued to the workers.
+    CommandIssued,
+    /// A worker claimed the command.
+    CommandClaimed,
+    /// A worker started the command.
+    CommandStarted,
+    /// Ended successfully.
+    Completed,
+    /// Ended with an error.
+    Failed,
+    /// Skipped because of its condition.
+    Skipped,
+}
+
+/// A step of an execution, in its current run. A step that is entered again starts a new run.
+#[derive(Debug, Clone, SimpleObject)]
+pub struct Step {
+    /// Name of the step, unique in the workflow.
+    name: String,
+    /// Current status.
+    status: StepStatus,
+    /// Number of attempts in the current run; 0 before the first command.
+    attempt: i32,
+    /// Time at which the step was entered.
+    entered_at: Option<DateTime<Utc>>,
+    /// Time at which the step completed, failed or was skipped; null before that.
+    completed_at: Option<DateTime<Utc>>,
+    /// Result of the step. For a loop, the result of its end event; the results of its iterations are in the log.
+    #[graphql(guard = "READ")]
+    result: Option<Json>,
+    /// Last error of the step; null after it completes.
+    #[graphql(guard = "READ")]
+    error: Option<String>,
+    /// Progress of the loop; null if the step is not a loop.
+    iterations: Option<StepIterations>,
+    /// Frames of the cursor loop, ordered by index; null if the step is not a cursor loop.
+    frames: Option<Vec<CursorFrame>>,
+}
+
+/// Progress of a loop.
+#[derive(Debug, Clone, SimpleObject)]
+pub struct StepIterations {
+    /// Expected number of iterations; if unknown, the number of issued iterations.
+    expected: i32,
+    /// Number of issued iterations.
+    dispatched: i32,
+    /// Number of completed iterations.
+    completed: i32,
+}
+
+/// Progress of one frame of a cursor loop. A frame is the set of rows that one claim took.
+#[derive(Debug, Clone, SimpleObject)]
+pub struct CursorFrame {
+    /// Index of the frame, counted from 0.
+    index: i32,
+    /// Whether the claim of the rows is completed.
+    claim_completed: bool,
+    /// Number of rows issued to the workers.
+    body_issued: i32,
+    /// Number of completed rows.
+    body_completed: i32,
+}
+
+/// A stored state of an execution. A read starts from it and folds only the events that are not in it.
+#[derive(Debug, Clone, SimpleObject)]
+pub struct ProjectionSnapshot {
+    /// Highest event id in the snapshot.
+    version: ID,
+    /// Number of events in the snapshot.
+    applied_count: BigInt,
+    /// SHA-256 of the canonical JSON of the state and its watermark, in hexadecimal.
+    checksum: String,
+    /// Version of the format in which the state is stored.
+    schema_version: i32,
+    /// Time at which the snapshot was stored.
+    updated_at: DateTime<Utc>,
+    /// Number of events of the log that are not in the snapshot.
+    behind_by: BigInt,
+}
+
+impl ProjectionSnapshot {
+    pub(super) fn of(projected: &Projected) -> Option<Self> {
+        let snapshot = projected.snapshot.as_ref()?;
+        Some(Self {
+            version: show_id(snapshot.version),
+            applied_count: BigInt(snapshot.applied_count),
+            checksum: snapshot.checksum.clone(),
+            schema_version: snapshot.schema,
+            updated_at: snapshot.updated_at,
+            behind_by: BigInt(projected.folded),
+        })
+    }
+}
+
+/// Returns the steps of a state.
+#[must_use]
+pub fn steps(state: &WorkflowState) -> Vec<Step> {
+    state.steps().into_iter().map(|(name, step)| Step::new(name, step)).collect()
+}
+
+impl Step {
+    fn new(name: &str, step: &StepState) -> Self {
+        let frames = step.frames().map(|frames| frames.into_iter().map(CursorFrame::from).collect());
+        Self {
+            name: name.to_owned(),
+            status: step.status().into(),
+            attempt: to_graphql_int(step.attempt()),
+            entered_at: step.entered_at(),
+            completed_at: step.ended_at(),
+            result: step.result().cloned().map(Json),
+            error: step.error().map(str::to_owned),
+            iterations: step.iterations().map(StepIterations::from),
+            frames,
+        }
+    }
+}
+
+impl From<workflow::Iterations> for StepIterations {
+    fn from(workflow::Iterations { expected, dispatched, completed }: workflow::Iterations) -> Self {
+        Self {
+            expected: to_graphql_int(expected),
+            dispatched: to_graphql_int(dispatched),
+            completed: to_graphql_int(completed),
+        }
+    }
+}
+
+impl From<workflow::Frame> for CursorFrame {
+    fn from(frame: workflow::Frame) -> Self {
+        let workflow::Frame { index, claim_completed, body_issued, body_completed } = frame;
+        Self {
+            index: to_graphql_int(index),
+            claim_completed,
+            body_issued: to_graphql_int(body_issued),
+            body_completed: to_graphql_int(body_completed),
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! Status of an execution.
+
+use async_graphql::Enum;
+
+use noetl_domain::execution::Status;
+
+/// Status of an execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
+#[graphql(remote = "Status")]
+pub enum ExecutionStatus {
+    /// Accepted, but not started.
+    Pending,
+    /// Started, but not ended.
+    Running,
+    /// Ended successfully.
+    Completed,
+    /// Ended with an error.
+    Failed,
+    /// Cancelled before it ended.
+    Cancelled,
+}

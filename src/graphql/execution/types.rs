@@ -1,0 +1,245 @@
+//! Executions, and lists of them.
+
+use std::sync::Arc;
+
+use async_graphql::{Context, ID, Object, Result, Union};
+use chrono::{DateTime, Utc};
+use serde_json::{Map, Value};
+
+use super::inputs::ExecutionFilter;
+use super::loaders::{ChildrenKey, ChildrenPage, EndKey, ErrorKey, ExecutionKey, StateKey, WorkloadKey};
+use super::state::{ProjectionSnapshot, Step, steps};
+use super::status::ExecutionStatus;
+use crate::graphql::access::READ;
+use crate::graphql::catalog::types::CatalogEntry;
+use crate::graphql::connection::{PageArguments, connection, id_cursor};
+use crate::graphql::context::Services;
+use crate::graphql::errors::field_error;
+use crate::graphql::event::inputs::EventFilter;
+use crate::graphql::event::loaders::HeadKey;
+use crate::graphql::event::log::log;
+use crate::graphql::event::types::EventConnection;
+use crate::graphql::loaders::BatchLoader;
+use crate::graphql::scalars::{Json, JsonText, show_id};
+use crate::graphql::subscription::types::SourceSubscription;
+use crate::service::error::ServiceError;
+use noetl_domain::cursor::CursorKind;
+use noetl_domain::execution::Status;
+use noetl_domain::ids::Id;
+use noetl_domain::lifecycle::REGISTERED;
+use noetl_domain::page::Page;
+use noetl_domain::shard::ShardIndex;
+use noetl_domain::workflow::End;
+use noetl_storage::events::FirstEvent;
+use noetl_storage::executions::ExecutionRow;
+use noetl_storage::snapshots::Projected;
+
+/// Parent of an execution: the object that started it.
+#[derive(Debug, Clone, Union)]
+pub enum ExecutionParent {
+    /// Another execution.
+    Execution(Execution),
+    /// A source subscription; the execution runs one of its messages.
+    SourceSubscription(SourceSubscription),
+}
+
+/// One run of a catalog entry.
+#[derive(Debug, Clone)]
+pub struct Execution(pub ExecutionRow);
+
+impl Execution {
+    /// Returns the execution with this id through the batch loader.
+    pub async fn load(ctx: &Context<'_>, id: Id) -> Result<Option<Self>> {
+        let row = ctx.data::<BatchLoader>()?.load_one(ExecutionKey(id)).await.map_err(field_error)?;
+        Ok(row.transpose().map_err(field_error)?.map(Self))
+    }
+
+    /// Returns the execution with this id through the batch loader, or the services' error.
+    pub async fn read(ctx: &Context<'_>, id: Id) -> std::result::Result<Option<Self>, ServiceError> {
+        let row = ctx.data_unchecked::<BatchLoader>().load_one(ExecutionKey(id)).await?;
+        Ok(row.transpose()?.map(Self))
+    }
+
+    fn key(&self) -> Id {
+        Id::new(self.0.execution_id)
+    }
+
+    /// Returns the current state.
+    async fn projected(&self, ctx: &Context<'_>) -> Result<Option<Arc<Projected>>> {
+        let state = ctx.data::<BatchLoader>()?.load_one(StateKey(self.key())).await.map_err(field_error)?;
+        state.transpose().map_err(field_error)
+    }
+
+    /// Returns the end of an execution whose list row does not show it yet. With `reason`, it includes the error.
+    async fn end_not_in_list(&self, ctx: &Context<'_>, reason: bool) -> Result<Option<End>> {
+        if Status::from_stored(&self.0.status).is_terminal() {
+            return Ok(None);
+        }
+        let end = ctx.data::<BatchLoader>()?.load_one(EndKey { id: self.key(), reason }).await.map_err(field_error)?;
+        end.transpose().map_err(field_error)
+    }
+
+    async fn head(&self, ctx: &Context<'_>) -> Result<Option<Arc<FirstEvent>>> {
+        let head = ctx.data::<BatchLoader>()?.load_one(HeadKey(self.key())).await.map_err(field_error)?;
+        head.transpose().map_err(field_error)
+    }
+}
+
+/// One run of a catalog entry.
+#[Object]
+impl Execution {
+    /// Id of the execution.
+    async fn id(&self) -> ID {
+        show_id(self.key())
+    }
+
+    /// Catalog path of the entry that the execution runs.
+    async fn path(&self, ctx: &Context<'_>) -> Result<Option<String>> {
+        if self.0.path.is_some() {
+            return Ok(self.0.path.clone());
+        }
+        let entry = CatalogEntry::load(ctx, Id::new(self.0.catalog_id)).await?;
+        Ok(entry.map(|entry| entry.0.path.clone()))
+    }
+
+    /// Current status.
+    async fn status(&self, ctx: &Context<'_>) -> Result<ExecutionStatus> {
+        let listed = Status::from_stored(&self.0.status);
+        Ok(self.end_not_in_list(ctx, false).await?.map_or(listed, |end| end.status()).into())
+    }
+
+    /// Start time.
+    async fn started_at(&self) -> Option<DateTime<Utc>> {
+        self.0.start_time
+    }
+
+    /// End time; null until the execution ends.
+    async fn ended_at(&self, ctx: &Context<'_>) -> Result<Option<DateTime<Utc>>> {
+        Ok(self.end_not_in_list(ctx, false).await?.map_or(self.0.end_time, |end| Some(end.at)))
+    }
+
+    /// Reason for the failure or the cancellation.
+    #[graphql(guard = "READ")]
+    async fn error(&self, ctx: &Context<'_>) -> Result<Option<String>> {
+        if let Some(end) = self.end_not_in_list(ctx, true).await? {
+            return Ok(end.error);
+        }
+        let error = ctx.data::<BatchLoader>()?.load_one(ErrorKey(self.key())).await.map_err(field_error)?;
+        error.transpose().map_err(field_error)
+    }
+
+    /// Index of the shard that stores the execution.
+    async fn shard(&self, ctx: &Context<'_>) -> Result<u16> {
+        Ok(ctx.data::<Services>()?.databases.index_of(self.key()))
+    }
+
+    /// Catalog entry that the execution runs.
+    #[graphql(guard = "READ")]
+    async fn catalog_entry(&self, ctx: &Context<'_>) -> Result<Option<CatalogEntry>> {
+        CatalogEntry::load(ctx, Id::new(self.0.catalog_id)).await
+    }
+
+    /// Execution or source subscription that started this execution; null if there is none.
+    #[graphql(guard = "READ")]
+    async fn parent(&self, ctx: &Context<'_>) -> Result<Option<ExecutionParent>> {
+        let Some(parent) = self.0.parent_execution_id.map(Id::new) else {
+            return Ok(None);
+        };
+        let head = ctx.data::<BatchLoader>()?.load_one(HeadKey(parent)).await.map_err(field_error)?;
+        let head = head.transpose().map_err(field_error)?;
+        if head.is_some_and(|head| head.event_type == REGISTERED) {
+            return Ok(SourceSubscription::load(ctx, parent).await?.map(ExecutionParent::SourceSubscription));
+        }
+        Ok(Execution::load(ctx, parent).await?.map(ExecutionParent::Execution))
+    }
+
+    /// Executions that this execution started, newest first.
+    #[graphql(guard = "READ")]
+    async fn children(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 25).")]
+        first: Option<i32>,
+        #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
+        #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
+        #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
+    ) -> Result<ExecutionConnection> {
+        let page = PageArguments { first, after, last, before };
+        children(ctx, self.key(), None, &page).await
+    }
+
+    /// Input of the execution: the catalog entry's workload, overlaid with the request's workload.
+    #[graphql(guard = "READ")]
+    async fn workload(&self, ctx: &Context<'_>) -> Result<Option<JsonText>> {
+        let workload = ctx.data::<BatchLoader>()?.load_one(WorkloadKey(self.key())).await.map_err(field_error)?;
+        Ok(workload.transpose().map_err(field_error)?.map(JsonText))
+    }
+
+    /// Durable variables by name; null if none is set.
+    #[graphql(guard = "READ")]
+    async fn context(&self, ctx: &Context<'_>) -> Result<Option<Json>> {
+        let projected = self.projected(ctx).await?;
+        let variables = projected.iter().flat_map(|projected| projected.projection.state.ctx());
+        let variables: Map<String, Value> = variables.map(|(name, value)| (name.to_owned(), value.clone())).collect();
+        Ok((!variables.is_empty()).then(|| Json(variables.into())))
+    }
+
+    /// Current state of the steps, ordered by the first event of each step.
+    #[graphql(guard = "READ")]
+    async fn steps(&self, ctx: &Context<'_>) -> Result<Vec<Step>> {
+        let projected = self.projected(ctx).await?;
+        Ok(projected.iter().flat_map(|projected| steps(&projected.projection.state)).collect())
+    }
+
+    /// Stored snapshot that a read of the state starts from; null if there is no usable snapshot.
+    #[graphql(guard = "READ")]
+    async fn snapshot(&self, ctx: &Context<'_>) -> Result<Option<ProjectionSnapshot>> {
+        Ok(self.projected(ctx).await?.and_then(|projected| ProjectionSnapshot::of(&projected)))
+    }
+
+    /// W3C trace context of the execution.
+    #[graphql(guard = "READ")]
+    async fn trace(&self, ctx: &Context<'_>) -> Result<Option<JsonText>> {
+        Ok(self.head(ctx).await?.and_then(|head| head.trace.clone()).map(JsonText))
+    }
+
+    /// Log of the execution, oldest event first.
+    #[graphql(guard = "READ")]
+    async fn events(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Only items that match this filter (default: all).")] filter: Option<EventFilter>,
+        #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 25).")]
+        first: Option<i32>,
+        #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
+        #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
+        #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
+    ) -> Result<EventConnection> {
+        let page = PageArguments { first, after, last, before };
+        log(ctx, self.key(), filter, &page).await
+    }
+}
+
+/// Returns a page of the executions that a source subscription or execution started.
+pub async fn children(
+    ctx: &Context<'_>,
+    parent: Id,
+    filter: Option<ExecutionFilter>,
+    page: &PageArguments,
+) -> Result<ExecutionConnection> {
+    let request = page.by_id(CursorKind::Execution).map_err(field_error)?;
+    let filter = filter.unwrap_or_default().parse().map_err(field_error)?;
+    let key = ChildrenKey { parent, filter, request };
+    let found = ctx.data::<BatchLoader>()?.load_one(key).await.map_err(field_error)?;
+    let ChildrenPage { page, unavailable } = found.unwrap_or_default();
+    Ok(executions(Arc::unwrap_or_clone(page), unavailable))
+}
+
+/// Returns the connection for a page of executions.
+#[must_use]
+pub fn executions(page: Page<ExecutionRow>, unavailable: Vec<ShardIndex>) -> ExecutionConnection {
+    let cursor = |execution: &Execution| id_cursor(CursorKind::Execution, execution.0.execution_id);
+    ExecutionConnection::new(page, unavailable, Execution, cursor)
+}
+
+connection!(ExecutionConnection, ExecutionEdge, Execution);

@@ -1,0 +1,9 @@
+//! The outbox: messages for delivery to the broker.
+
+pub mod inputs;
+pub mod mutation;
+mod payloads;
+pub mod query;
+pub mod stats;
+pub mod status;
+pub mod types;

@@ -1,0 +1,105 @@
+//! Mutations of the outbox.
+
+use async_graphql::{Context, Object, Result};
+
+use super::inputs::{ClaimOutboxInput, MarkOutboxFailedInput, MarkOutboxPublishedInput, RetryOutboxInput};
+use super::payloads::{ClaimOutboxPayload, MarkOutboxFailedPayload, MarkOutboxPublishedPayload, RetryOutboxPayload};
+use super::types::OutboxClaim;
+use crate::graphql::access::{OUTBOX, RETRY};
+use crate::graphql::audit::audited;
+use crate::graphql::context::Services;
+use crate::graphql::errors::{item_error, result_or_user_error};
+use crate::graphql::scalars::to_graphql_int;
+
+/// Mutations of the outbox.
+#[derive(Debug, Default)]
+pub struct OutboxMutation;
+
+#[Object]
+impl OutboxMutation {
+    /// Claims outbox rows for delivery. The rows of one execution are claimed in outbox order, and are never in flight
+    /// with two lease holders.
+    #[graphql(guard = "OUTBOX")]
+    async fn claim_outbox(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Limits of the claim.")] input: ClaimOutboxInput,
+    ) -> Result<ClaimOutboxPayload> {
+        audited(ctx, None::<String>, claim(ctx, input)).await
+    }
+
+    /// Marks claimed rows as delivered. The mutation is idempotent.
+    #[graphql(guard = "OUTBOX")]
+    async fn mark_outbox_published(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Claimed rows and their leases.")] input: MarkOutboxPublishedInput,
+    ) -> Result<MarkOutboxPublishedPayload> {
+        audited(ctx, input.rows(), mark_published(ctx, input)).await
+    }
+
+    /// Marks a claimed row as not delivered. The row is claimable again after 1, 2, 4, … 256 seconds; the delay doubles
+    /// with each attempt, up to `maxDelaySeconds`.
+    #[graphql(guard = "OUTBOX")]
+    async fn mark_outbox_failed(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Claimed row, its lease and the error.")] input: MarkOutboxFailedInput,
+    ) -> Result<MarkOutboxFailedPayload> {
+        audited(ctx, [input.id.to_string()], mark_failed(ctx, input)).await
+    }
+
+    /// Makes failed rows that are not due yet claimable immediately.
+    #[graphql(guard = "RETRY")]
+    async fn retry_outbox(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Filter for the rows.")] input: RetryOutboxInput,
+    ) -> Result<RetryOutboxPayload> {
+        audited(ctx, None::<String>, retry(ctx, input)).await
+    }
+}
+
+async fn claim(ctx: &Context<'_>, input: ClaimOutboxInput) -> Result<ClaimOutboxPayload> {
+    let (claimed, user_errors) = result_or_user_error(ctx.data::<Services>()?.outbox.claim(input.into()).await)?;
+    let claimed = claimed.unwrap_or_default();
+    let claims = claimed.rows.into_iter().map(OutboxClaim).collect();
+    Ok(ClaimOutboxPayload { claims, unavailable_shards: claimed.unavailable, user_errors })
+}
+
+async fn mark_published(ctx: &Context<'_>, input: MarkOutboxPublishedInput) -> Result<MarkOutboxPublishedPayload> {
+    let marked = match input.parse() {
+        Ok(claims) => ctx.data::<Services>()?.outbox.mark_published(&claims).await,
+        Err(rejection) => Err(rejection.into()),
+    };
+    let (outcome, mut user_errors) = result_or_user_error(marked)?;
+    let outcome = outcome.unwrap_or_default();
+    user_errors.extend(outcome.failed.into_values().map(item_error));
+    let stale = outcome.stale.iter().map(|id| id.to_string().into()).collect();
+    Ok(MarkOutboxPublishedPayload { published: to_graphql_int(outcome.published), stale, user_errors })
+}
+
+async fn mark_failed(ctx: &Context<'_>, input: MarkOutboxFailedInput) -> Result<MarkOutboxFailedPayload> {
+    let outbox = &ctx.data::<Services>()?.outbox;
+    let marked = match input.claim() {
+        Ok(claim) => outbox.mark_failed(claim, &input.error, input.max_delay_seconds).await,
+        Err(rejection) => Err(rejection.into()),
+    };
+    let (retry_in_seconds, user_errors) = result_or_user_error(marked)?;
+    Ok(MarkOutboxFailedPayload { retry_in_seconds, user_errors })
+}
+
+async fn retry(ctx: &Context<'_>, input: RetryOutboxInput) -> Result<RetryOutboxPayload> {
+    let retried = match input.filter.parse("filter") {
+        Ok(filter) => ctx.data::<Services>()?.outbox.retry(&filter, input.dry_run).await,
+        Err(rejection) => Err(rejection.into()),
+    };
+    let (outcome, user_errors) = result_or_user_error(retried)?;
+    let outcome = outcome.unwrap_or_default();
+    Ok(RetryOutboxPayload {
+        matched: to_graphql_int(outcome.matched),
+        retried: to_graphql_int(outcome.retried),
+        unavailable_shards: outcome.unavailable,
+        user_errors,
+    })
+}

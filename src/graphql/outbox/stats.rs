@@ -1,0 +1,84 @@
+//! Numbers of outbox rows.
+
+use async_graphql::SimpleObject;
+
+use crate::graphql::context::Services;
+use crate::graphql::scalars::to_graphql_int;
+use crate::service::error::ServiceError;
+use noetl_domain::shard::ShardIndex;
+use noetl_storage::outbox::{Backlog, StatusCounts};
+
+/// Numbers of outbox rows on the shards that can be reached. Up to 100,000 rows of each kind are counted per shard.
+#[derive(Debug, Clone, SimpleObject)]
+pub struct OutboxStats {
+    /// Number of rows that are claimable now, including rows in flight whose lease has expired.
+    pending: i32,
+    /// Number of rows that are claimed and not settled, including rows whose lease has expired.
+    in_flight: i32,
+    /// Number of rows whose last delivery attempt failed, including rows that are due again.
+    failed: i32,
+    /// Age in seconds of the oldest claimable row that was counted; null if there is none.
+    oldest_pending_age_seconds: Option<f64>,
+    /// The same numbers for each shard.
+    by_shard: Vec<OutboxShardStats>,
+    /// Shards that could not be reached. Their rows are not counted.
+    unavailable_shards: Vec<ShardIndex>,
+}
+
+impl OutboxStats {
+    /// Counts the rows of every shard.
+    pub async fn read(services: &Services) -> Result<Self, ServiceError> {
+        let stats = services.outbox.stats().await?;
+        let by_shard = stats
+            .shards
+            .into_iter()
+            .map(|(shard, (backlog, counts))| OutboxShardStats::new(shard, &backlog, &counts))
+            .collect();
+        Ok(Self::new(by_shard, stats.unavailable))
+    }
+
+    fn new(by_shard: Vec<OutboxShardStats>, unavailable_shards: Vec<ShardIndex>) -> Self {
+        let sum = |of: fn(&OutboxShardStats) -> i32| total(by_shard.iter().map(of));
+        let ages = by_shard.iter().filter_map(|shard| shard.oldest_pending_age_seconds);
+        Self {
+            pending: sum(|shard| shard.pending),
+            in_flight: sum(|shard| shard.in_flight),
+            failed: sum(|shard| shard.failed),
+            oldest_pending_age_seconds: ages.reduce(f64::max),
+            by_shard,
+            unavailable_shards,
+        }
+    }
+}
+
+/// Numbers of outbox rows on one shard. Up to 100,000 rows of each kind are counted.
+#[derive(Debug, Clone, SimpleObject)]
+pub struct OutboxShardStats {
+    /// Index of the shard.
+    shard: ShardIndex,
+    /// Number of rows that are claimable now, including rows in flight whose lease has expired.
+    pending: i32,
+    /// Number of rows that are claimed and not settled, including rows whose lease has expired.
+    in_flight: i32,
+    /// Number of rows whose last delivery attempt failed, including rows that are due again.
+    failed: i32,
+    /// Age in seconds of the oldest claimable row that was counted; null if there is none.
+    oldest_pending_age_seconds: Option<f64>,
+}
+
+impl OutboxShardStats {
+    fn new(shard: ShardIndex, backlog: &Backlog, counts: &StatusCounts) -> Self {
+        Self {
+            shard,
+            pending: to_graphql_int(backlog.pending),
+            in_flight: to_graphql_int(counts.in_flight),
+            failed: to_graphql_int(counts.failed),
+            oldest_pending_age_seconds: backlog.oldest_seconds,
+        }
+    }
+}
+
+/// Returns the sum of the numbers; a sum beyond GraphQL's `Int` becomes the maximum.
+pub(super) fn total(counts: impl Iterator<Item = i32>) -> i32 {
+    counts.fold(0, i32::saturating_add)
+}

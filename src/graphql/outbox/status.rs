@@ -1,0 +1,19 @@
+//! Status of an outbox row.
+
+use async_graphql::Enum;
+
+use noetl_domain::outbox::OutboxStatus as Status;
+
+/// Status of an outbox row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
+#[graphql(remote = "Status")]
+pub enum OutboxStatus {
+    /// Waiting for its first delivery attempt.
+    Pending,
+    /// Claimed under a lease.
+    InFlight,
+    /// Delivered.
+    Published,
+    /// Not delivered at the last attempt. The row is claimable again from `availableAt`.
+    Failed,
+}

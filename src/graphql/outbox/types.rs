@@ -1,0 +1,216 @@
+//! The outbox, its rows and claims of them.
+
+use async_graphql::{Context, ID, Object, Result};
+use chrono::{DateTime, Utc};
+
+use super::inputs::OutboxFilter;
+use super::stats::{OutboxStats, total};
+use super::status::OutboxStatus;
+use crate::graphql::access::{OUTBOX, READ};
+use crate::graphql::connection::{PageArguments, connection, selects_item_field};
+use crate::graphql::context::Services;
+use crate::graphql::errors::field_error;
+use crate::graphql::scalars::{JsonText, show_id, to_graphql_int};
+use crate::service::outbox::{ClaimedRow, ListedRow};
+use noetl_domain::cursor::{CursorKind, encode};
+use noetl_domain::ids::Id;
+use noetl_domain::outbox::{OutboxId, OutboxPosition, OutboxStatus as Status};
+
+/// The outbox over all shards.
+#[derive(Debug, Clone, Copy)]
+pub struct Outbox;
+
+/// The outbox: messages that are written in the same transaction as an event and then delivered to the broker.
+#[Object]
+impl Outbox {
+    /// Number of rows that are claimable now: pending or failed rows that are due, and rows in flight whose lease has
+    /// expired. Counts up to 100,000 rows on each shard that can be reached.
+    async fn pending_count(&self, ctx: &Context<'_>) -> Result<i32> {
+        let stats = ctx.data::<Services>()?.outbox.backlog().await.map_err(field_error)?;
+        Ok(total(stats.shards.iter().map(|(_, backlog)| to_graphql_int(backlog.pending))))
+    }
+
+    /// Numbers of claimable, in-flight and failed rows.
+    async fn stats(&self, ctx: &Context<'_>) -> Result<OutboxStats> {
+        OutboxStats::read(ctx.data::<Services>()?).await.map_err(field_error)
+    }
+
+    /// Rows, newest first.
+    #[graphql(guard = "READ")]
+    async fn entries(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Only items that match this filter (default: all).")] filter: Option<OutboxFilter>,
+        #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 25).")]
+        first: Option<i32>,
+        #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
+        #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
+        #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
+    ) -> Result<OutboxEntryConnection> {
+        let page = PageArguments { first, after, last, before };
+        let request = page.request(CursorKind::Outbox, decode_position).map_err(field_error)?;
+        let filter = filter.unwrap_or_default().parse("filter").map_err(field_error)?;
+        let listing = ctx
+            .data::<Services>()?
+            .outbox
+            .list(&filter, selects_item_field(ctx, "payload"), &request)
+            .await
+            .map_err(field_error)?;
+        Ok(OutboxEntryConnection::new(listing.page, listing.unavailable, OutboxEntry, cursor))
+    }
+}
+
+/// Returns the cursor of a row: its creation time in microseconds, its shard and its number.
+fn cursor(entry: &OutboxEntry) -> String {
+    let OutboxPosition { created_at, id } = entry.0.position();
+    let mut position = created_at.timestamp_micros().to_be_bytes().to_vec();
+    position.extend_from_slice(&id.shard.to_be_bytes());
+    position.extend_from_slice(&id.number.to_be_bytes());
+    encode(CursorKind::Outbox, &position)
+}
+
+fn decode_position(position: &[u8]) -> Option<OutboxPosition> {
+    let (micros, rest) = position.split_first_chunk::<8>()?;
+    let (shard, number) = rest.split_first_chunk::<2>()?;
+    let id = OutboxId { shard: u16::from_be_bytes(*shard), number: i64::from_be_bytes(number.try_into().ok()?) };
+    Some(OutboxPosition { created_at: DateTime::from_timestamp_micros(i64::from_be_bytes(*micros))?, id })
+}
+
+/// A row of the outbox.
+#[derive(Debug, Clone)]
+pub struct OutboxEntry(pub ListedRow);
+
+/// A row of the outbox.
+#[Object]
+impl OutboxEntry {
+    /// Id of the row: its shard and its number on the shard, as `<shard>-<number>`.
+    async fn id(&self) -> ID {
+        self.0.id.to_string().into()
+    }
+
+    /// Id of the event that was written together with the row.
+    async fn event_id(&self) -> ID {
+        show_id(Id::new(self.0.row.event_id))
+    }
+
+    /// Id of the execution that the row belongs to.
+    async fn execution_id(&self) -> Option<ID> {
+        self.0.row.execution_id.map(|id| show_id(Id::new(id)))
+    }
+
+    /// NATS subject to which the message is published.
+    async fn subject(&self) -> Option<&str> {
+        self.0.row.subject.as_deref()
+    }
+
+    /// Message; null if the row has no JSON. Unreadable JSON (nested more than 104 levels deep, or with a number
+    /// outside the 64-bit float range) is replaced by `{"error": {"code": "UNREADABLE", "message": …}}`.
+    #[graphql(guard = "READ")]
+    async fn payload(&self) -> Option<JsonText> {
+        self.0.row.payload.clone().filter(|payload| !payload.is_null()).map(JsonText)
+    }
+
+    /// Encoding of the message, such as `json`.
+    async fn payload_codec(&self) -> &str {
+        &self.0.row.payload_codec
+    }
+
+    /// Current status.
+    async fn status(&self) -> OutboxStatus {
+        Status::from_stored(&self.0.row.status).into()
+    }
+
+    /// Number of times that the row was claimed.
+    async fn attempts(&self) -> i32 {
+        self.0.row.attempts
+    }
+
+    /// Time from which the row is claimable. For a row in flight, the time at which its lease expires. For a dead
+    /// letter, the end of the year 9999.
+    async fn available_at(&self) -> DateTime<Utc> {
+        let row = &self.0.row;
+        if row.status == Status::InFlight.as_str() {
+            row.lease_until.unwrap_or(row.available_at)
+        } else {
+            row.available_at
+        }
+    }
+
+    /// Whether the row is a dead letter, because its payload can't be read. A dead letter is claimable only after a
+    /// retry. The other rows of its execution do not wait for it.
+    async fn dead(&self) -> bool {
+        self.0.row.dead
+    }
+
+    /// Error of the last failed delivery attempt.
+    #[graphql(guard = "READ")]
+    async fn last_error(&self) -> Option<&str> {
+        self.0.row.last_error.as_deref()
+    }
+
+    /// Time at which the row was written.
+    async fn created_at(&self) -> DateTime<Utc> {
+        self.0.row.created_at
+    }
+
+    /// Time of delivery; null until the row is delivered.
+    async fn published_at(&self) -> Option<DateTime<Utc>> {
+        self.0.row.published_at
+    }
+}
+
+/// A claimed row.
+#[derive(Debug, Clone)]
+pub struct OutboxClaim(pub ClaimedRow);
+
+/// An outbox row that the caller has claimed for delivery until its lease expires.
+#[Object]
+impl OutboxClaim {
+    /// Id of the row: its shard and its number on the shard, as `<shard>-<number>`.
+    async fn id(&self) -> ID {
+        self.0.id.to_string().into()
+    }
+
+    /// Lease token, required to settle the row.
+    async fn lease(&self) -> ID {
+        self.0.row.lease_token.into()
+    }
+
+    /// Time at which the lease expires. After it, another caller can claim the row.
+    async fn lease_expires_at(&self) -> DateTime<Utc> {
+        self.0.row.lease_until
+    }
+
+    /// Id of the event that was written together with the row.
+    async fn event_id(&self) -> ID {
+        show_id(Id::new(self.0.row.event_id))
+    }
+
+    /// Id of the execution that the row belongs to.
+    async fn execution_id(&self) -> Option<ID> {
+        self.0.row.execution_id.map(|id| show_id(Id::new(id)))
+    }
+
+    /// NATS subject to which the message is published.
+    async fn subject(&self) -> Option<&str> {
+        self.0.row.subject.as_deref()
+    }
+
+    /// Message; null if the row has no JSON.
+    #[graphql(guard = "OUTBOX")]
+    async fn payload(&self) -> Option<JsonText> {
+        Some(self.0.row.payload.shown()).filter(|payload| !payload.is_null()).map(JsonText)
+    }
+
+    /// Encoding of the message, such as `json`.
+    async fn payload_codec(&self) -> &str {
+        &self.0.row.payload_codec
+    }
+
+    /// Number of times that the row was claimed, including this claim.
+    async fn attempts(&self) -> i32 {
+        self.0.row.attempts
+    }
+}
+
+connection!(OutboxEntryConnection, OutboxEntryEdge, OutboxEntry);

@@ -1,0 +1,9 @@
+//! The server: this replica, its caller, and the health of the shards, the event stream and the outbox.
+
+pub mod event_stream;
+pub mod info;
+pub mod live;
+pub mod query;
+pub mod shards;
+pub mod status;
+pub mod viewer;

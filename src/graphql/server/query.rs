@@ -1,0 +1,40 @@
+//! Queries of the server.
+
+use async_graphql::{Context, Object, Result};
+
+use super::event_stream::{EventStreamStatus, event_stream};
+use super::info::{ServerInfo, server};
+use super::shards::{Shard, shards};
+use super::viewer::{Viewer, viewer};
+use crate::graphql::access::{CALLER, READ, principal};
+
+/// Queries of the server.
+#[derive(Debug, Default)]
+pub struct ServerQuery;
+
+#[Object]
+impl ServerQuery {
+    /// Status of the event stream.
+    #[graphql(guard = "READ")]
+    async fn event_stream(&self, ctx: &Context<'_>) -> Result<EventStreamStatus> {
+        Ok(event_stream(ctx.data()?).await)
+    }
+
+    /// Health of the shards, as this replica sees them.
+    #[graphql(guard = "READ")]
+    async fn shards(&self, ctx: &Context<'_>) -> Result<Vec<Shard>> {
+        Ok(shards(ctx.data()?))
+    }
+
+    /// Information about the replica that executes the operation.
+    #[graphql(guard = "CALLER")]
+    async fn server(&self, ctx: &Context<'_>) -> Result<ServerInfo> {
+        Ok(server(ctx.data()?))
+    }
+
+    /// Caller of this operation.
+    #[graphql(guard = "CALLER")]
+    async fn viewer(&self, ctx: &Context<'_>) -> Result<Viewer> {
+        Ok(viewer(principal(ctx)?))
+    }
+}

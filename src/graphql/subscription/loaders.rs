@@ -1,0 +1,29 @@
+//! Batch loader of source subscriptions.
+
+use std::collections::HashMap;
+
+use async_graphql::dataloader::Loader;
+
+use crate::graphql::loaders::Loaders;
+use crate::service::error::ServiceError;
+use noetl_domain::ids::Id;
+use noetl_storage::subscriptions::SubscriptionRow;
+
+/// Key of a source subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SubscriptionRowKey(pub Id);
+
+impl Loader<SubscriptionRowKey> for Loaders {
+    type Value = Result<SubscriptionRow, ServiceError>;
+    type Error = ServiceError;
+
+    async fn load(
+        &self,
+        keys: &[SubscriptionRowKey],
+    ) -> Result<HashMap<SubscriptionRowKey, Self::Value>, ServiceError> {
+        let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
+        let (rows, failed) = self.0.subscriptions.by_ids(&ids).await;
+        let rows = rows.into_iter().map(|row| (row.id, row)).collect();
+        Ok(self.with_failures(keys, |key| key.0, rows, &failed))
+    }
+}

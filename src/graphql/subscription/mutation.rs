@@ -1,0 +1,127 @@
+//! Mutations of source subscriptions.
+
+use async_graphql::{Context, Object, Result};
+
+use super::inputs::{BulkTransitionInput, RegisterSubscriptionInput, TransitionInput};
+use super::lifecycle::SubscriptionAction;
+use super::payloads::{BulkTransitionPayload, BulkTransitionResult, SubscriptionPayload};
+use super::types::SourceSubscription;
+use crate::graphql::access::{CHANGE_SUBSCRIPTION, LIFECYCLE, actor, changes_only_own};
+use crate::graphql::audit::audited;
+use crate::graphql::context::Services;
+use crate::graphql::errors::result_or_user_error;
+
+/// Mutations of source subscriptions.
+#[derive(Debug, Default)]
+pub struct SourceSubscriptionMutation;
+
+#[Object]
+impl SourceSubscriptionMutation {
+    /// Registers a source subscription, or returns the path's subscription that is not deactivated. The mutation is
+    /// idempotent.
+    #[graphql(guard = "CHANGE_SUBSCRIPTION")]
+    async fn register_subscription(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Source subscription to register.")] input: RegisterSubscriptionInput,
+    ) -> Result<SubscriptionPayload> {
+        audited(ctx, [input.path.clone()], async {
+            let registered = ctx.data::<Services>()?.subscriptions.register(&input.path, actor(ctx)?.as_ref()).await;
+            let (subscription, user_errors) = result_or_user_error(registered.map(SourceSubscription::from))?;
+            Ok(SubscriptionPayload { subscription, user_errors })
+        })
+        .await
+    }
+
+    /// Activates a source subscription: it starts to receive messages.
+    #[graphql(guard = "CHANGE_SUBSCRIPTION")]
+    async fn activate_subscription(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Subscription to activate.")] input: TransitionInput,
+    ) -> Result<SubscriptionPayload> {
+        transition(ctx, input, SubscriptionAction::Activate).await
+    }
+
+    /// Pauses a source subscription: it receives no messages until it is resumed or activated.
+    #[graphql(guard = "CHANGE_SUBSCRIPTION")]
+    async fn pause_subscription(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Subscription to pause.")] input: TransitionInput,
+    ) -> Result<SubscriptionPayload> {
+        transition(ctx, input, SubscriptionAction::Pause).await
+    }
+
+    /// Resumes a paused source subscription: it receives messages again.
+    #[graphql(guard = "CHANGE_SUBSCRIPTION")]
+    async fn resume_subscription(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Subscription to resume.")] input: TransitionInput,
+    ) -> Result<SubscriptionPayload> {
+        transition(ctx, input, SubscriptionAction::Resume).await
+    }
+
+    /// Drains a source subscription: it processes the received messages and receives no more.
+    #[graphql(guard = "CHANGE_SUBSCRIPTION")]
+    async fn drain_subscription(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Subscription to drain.")] input: TransitionInput,
+    ) -> Result<SubscriptionPayload> {
+        transition(ctx, input, SubscriptionAction::Drain).await
+    }
+
+    /// Deactivates a source subscription: it ends, and its path is free for another registration.
+    #[graphql(guard = "CHANGE_SUBSCRIPTION")]
+    async fn deactivate_subscription(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Subscription to deactivate.")] input: TransitionInput,
+    ) -> Result<SubscriptionPayload> {
+        transition(ctx, input, SubscriptionAction::Deactivate).await
+    }
+
+    /// Carries out a transition of all source subscriptions that match a filter. Each transition succeeds or fails
+    /// independently.
+    #[graphql(guard = "LIFECYCLE")]
+    async fn transition_subscriptions(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Action and filter.")] input: BulkTransitionInput,
+    ) -> Result<BulkTransitionPayload> {
+        audited(ctx, None::<String>, transition_all(ctx, input)).await
+    }
+}
+
+async fn transition(
+    ctx: &Context<'_>,
+    input: TransitionInput,
+    action: SubscriptionAction,
+) -> Result<SubscriptionPayload> {
+    audited(ctx, [input.id.0.clone()], async {
+        let changed = match input.parse(action, actor(ctx)?, changes_only_own(ctx)?) {
+            Ok(transition) => ctx.data::<Services>()?.subscriptions.transition(&transition).await,
+            Err(rejection) => Err(rejection.into()),
+        };
+        let (subscription, user_errors) = result_or_user_error(changed.map(SourceSubscription::from))?;
+        Ok(SubscriptionPayload { subscription, user_errors })
+    })
+    .await
+}
+
+async fn transition_all(ctx: &Context<'_>, input: BulkTransitionInput) -> Result<BulkTransitionPayload> {
+    let (subscriptions, by) = (&ctx.data::<Services>()?.subscriptions, actor(ctx)?);
+    let (action, reason) = (input.action.into(), input.reason.as_deref());
+    let outcome = match input.filter.parse() {
+        Ok(filter) => subscriptions.transition_all(action, &filter, reason, input.dry_run, by.as_ref()).await,
+        Err(rejection) => Err(rejection.into()),
+    };
+    let (bulk, user_errors) = result_or_user_error(outcome)?;
+    let Some(bulk) = bulk else {
+        return Ok(BulkTransitionPayload { results: Vec::new(), unavailable_shards: Vec::new(), user_errors });
+    };
+    let results = bulk.items.into_iter().map(BulkTransitionResult::new).collect::<Result<_>>()?;
+    Ok(BulkTransitionPayload { results, unavailable_shards: bulk.unavailable, user_errors })
+}

@@ -1,0 +1,67 @@
+//! Payloads of the mutations of source subscriptions.
+
+use async_graphql::{Result, SimpleObject};
+
+use super::types::SourceSubscription;
+use crate::graphql::audit::AuditedPayload;
+use crate::graphql::errors::{UserError, result_or_user_error};
+use crate::service::subscriptions::BulkItem;
+
+/// Result of registering a source subscription or changing its state.
+#[derive(Debug, SimpleObject)]
+pub(super) struct SubscriptionPayload {
+    /// Subscription after the mutation; null if the request was refused.
+    pub(super) subscription: Option<SourceSubscription>,
+    /// Reasons the request was refused; empty if it was carried out.
+    pub(super) user_errors: Vec<UserError>,
+}
+
+/// Result of a bulk transition.
+#[derive(Debug, SimpleObject)]
+pub(super) struct BulkTransitionPayload {
+    /// Results, one for each matching subscription, newest subscription first.
+    pub(super) results: Vec<BulkTransitionResult>,
+    /// Shards that could not be reached. Their subscriptions were not matched.
+    pub(super) unavailable_shards: Vec<u16>,
+    /// Reasons the request was refused; empty if it was carried out.
+    pub(super) user_errors: Vec<UserError>,
+}
+
+/// Result of a bulk transition for one source subscription.
+#[derive(Debug, SimpleObject)]
+pub(super) struct BulkTransitionResult {
+    /// Subscription after the transition. In a dry run, or if the transition was refused: the subscription as matched.
+    pub(super) subscription: SourceSubscription,
+    /// Whether the transition was carried out. In a dry run: whether it would be carried out.
+    applied: bool,
+    /// Reasons the transition was refused; empty if it was not refused.
+    user_errors: Vec<UserError>,
+}
+
+impl BulkTransitionResult {
+    pub(super) fn new(item: BulkItem) -> Result<Self> {
+        let (changed, user_errors) = result_or_user_error(item.outcome)?;
+        let applied = changed.is_some();
+        Ok(Self { subscription: changed.unwrap_or(item.matched).into(), applied, user_errors })
+    }
+}
+
+impl AuditedPayload for SubscriptionPayload {
+    fn user_errors(&self) -> &[UserError] {
+        &self.user_errors
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.subscription.iter().map(|subscription| subscription.key().to_string()).collect()
+    }
+}
+
+impl AuditedPayload for BulkTransitionPayload {
+    fn user_errors(&self) -> &[UserError] {
+        &self.user_errors
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.results.iter().map(|result| result.subscription.key().to_string()).collect()
+    }
+}

@@ -1,0 +1,58 @@
+//! Queries of source subscriptions.
+
+use async_graphql::{Context, Object, Result};
+
+use super::inputs::{SubscriptionFilter, SubscriptionKey};
+use super::types::{SourceSubscription, SourceSubscriptionConnection};
+use crate::graphql::access::READ;
+use crate::graphql::connection::{PageArguments, id_cursor};
+use crate::graphql::context::Services;
+use crate::graphql::errors::field_error;
+use crate::graphql::scalars::parse_id;
+use crate::service::bounds::check_text;
+use noetl_domain::cursor::CursorKind;
+
+/// Queries of source subscriptions.
+#[derive(Debug, Default)]
+pub struct SourceSubscriptionQuery;
+
+#[Object]
+impl SourceSubscriptionQuery {
+    /// Source subscription with this key; null if there is none.
+    #[graphql(guard = "READ")]
+    async fn subscription(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Id or path of the subscription.")] by: SubscriptionKey,
+    ) -> Result<Option<SourceSubscription>> {
+        let subscriptions = &ctx.data::<Services>()?.subscriptions;
+        let found = match by {
+            SubscriptionKey::Id(id) => subscriptions.get(parse_id("by.id", &id).map_err(field_error)?).await,
+            SubscriptionKey::Path(path) => {
+                check_text("by.path", &path).map_err(field_error)?;
+                subscriptions.by_path(&path).await
+            }
+        };
+        Ok(found.map_err(field_error)?.map(SourceSubscription::from))
+    }
+
+    /// Source subscriptions, newest first.
+    #[graphql(guard = "READ")]
+    async fn subscriptions(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Only items that match this filter (default: all).")] filter: Option<SubscriptionFilter>,
+        #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 25).")]
+        first: Option<i32>,
+        #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
+        #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
+        #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
+    ) -> Result<SourceSubscriptionConnection> {
+        let page = PageArguments { first, after, last, before };
+        let request = page.by_id(CursorKind::Subscription).map_err(field_error)?;
+        let filter = filter.unwrap_or_default().parse().map_err(field_error)?;
+        let listing = ctx.data::<Services>()?.subscriptions.list(&filter, &request).await.map_err(field_error)?;
+        let cursor = |item: &SourceSubscription| id_cursor(CursorKind::Subscription, item.key().get());
+        Ok(SourceSubscriptionConnection::new(listing.page, listing.unavailable, SourceSubscription::from, cursor))
+    }
+}

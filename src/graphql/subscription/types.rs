@@ -1,0 +1,127 @@
+//! Source subscriptions.
+//!
+//! An execution names the source subscription that started it, and a source subscription lists the executions that it
+//! started. So that the two folders do not depend on each other, the list is defined in
+//! `execution::of_subscription`, as the complex part of [`SourceSubscription`].
+
+use async_graphql::{Context, ID, Object, Result, SimpleObject};
+use chrono::{DateTime, Utc};
+
+use super::lifecycle::{SubscriptionAction, SubscriptionState};
+use super::loaders::SubscriptionRowKey;
+use crate::graphql::access::READ;
+use crate::graphql::catalog::types::CatalogEntry;
+use crate::graphql::connection::{PageArguments, connection};
+use crate::graphql::context::Services;
+use crate::graphql::errors::field_error;
+use crate::graphql::event::inputs::EventFilter;
+use crate::graphql::event::log::log;
+use crate::graphql::event::types::EventConnection;
+use crate::graphql::loaders::BatchLoader;
+use crate::graphql::scalars::show_id;
+use noetl_domain::ids::Id;
+use noetl_storage::subscriptions::SubscriptionRow;
+
+/// A long-lived resource that receives messages and runs an execution for each message. Its state is the status of its
+/// latest lifecycle event.
+#[derive(Debug, Clone, SimpleObject)]
+#[graphql(complex)]
+pub struct SourceSubscription {
+    #[graphql(flatten)]
+    own: OwnFields,
+}
+
+impl SourceSubscription {
+    /// Returns the subscription with this id through the batch loader.
+    pub async fn load(ctx: &Context<'_>, id: Id) -> Result<Option<Self>> {
+        let row = ctx.data::<BatchLoader>()?.load_one(SubscriptionRowKey(id)).await.map_err(field_error)?;
+        Ok(row.transpose().map_err(field_error)?.map(Self::from))
+    }
+
+    /// Returns the id of the subscription.
+    #[must_use]
+    pub fn key(&self) -> Id {
+        self.own.0.id
+    }
+}
+
+impl From<SubscriptionRow> for SourceSubscription {
+    fn from(row: SubscriptionRow) -> Self {
+        Self { own: OwnFields(row) }
+    }
+}
+
+/// Fields of a source subscription that do not refer to executions.
+#[derive(Debug, Clone)]
+struct OwnFields(SubscriptionRow);
+
+#[Object]
+impl OwnFields {
+    /// Id of the subscription. It is also the execution id of its log.
+    async fn id(&self) -> ID {
+        show_id(self.0.id)
+    }
+
+    /// Catalog path. A path has at most one subscription that is not deactivated.
+    async fn path(&self) -> &str {
+        &self.0.path
+    }
+
+    /// Current state.
+    async fn state(&self) -> SubscriptionState {
+        self.0.state.into()
+    }
+
+    /// Actions that the current state allows.
+    async fn available_actions(&self) -> Vec<SubscriptionAction> {
+        self.0.state.available_actions().into_iter().map(Into::into).collect()
+    }
+
+    /// Id of the latest lifecycle event: the version to pass as `expectedLastEventId`.
+    async fn last_event_id(&self) -> ID {
+        show_id(self.0.last_event_id)
+    }
+
+    /// Type of the latest lifecycle event.
+    async fn last_event_type(&self) -> &str {
+        &self.0.last_event_type
+    }
+
+    /// Time of registration.
+    async fn registered_at(&self) -> DateTime<Utc> {
+        self.0.registered_at
+    }
+
+    /// Time of the latest lifecycle event.
+    async fn updated_at(&self) -> DateTime<Utc> {
+        self.0.updated_at
+    }
+
+    /// Index of the shard that stores the log.
+    async fn shard(&self, ctx: &Context<'_>) -> Result<u16> {
+        Ok(ctx.data::<Services>()?.databases.index_of(self.0.id))
+    }
+
+    /// Catalog entry that the subscription was registered with.
+    #[graphql(guard = "READ")]
+    async fn catalog_entry(&self, ctx: &Context<'_>) -> Result<Option<CatalogEntry>> {
+        CatalogEntry::load(ctx, self.0.catalog_id).await
+    }
+
+    /// Log of the subscription, oldest event first: lifecycle events, and an audit event for each duplicate message.
+    #[graphql(guard = "READ")]
+    async fn history(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Only items that match this filter (default: all).")] filter: Option<EventFilter>,
+        #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 25).")]
+        first: Option<i32>,
+        #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
+        #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
+        #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
+    ) -> Result<EventConnection> {
+        log(ctx, self.0.id, filter, &PageArguments { first, after, last, before }).await
+    }
+}
+
+connection!(SourceSubscriptionConnection, SourceSubscriptionEdge, SourceSubscription);
