@@ -33,14 +33,14 @@ use noetl_storage::budget::{Budget, Exceeded};
 #[derive(Clone)]
 pub struct BatchingExecutor<E> {
     schema: E,
-    services: Services,
+    services: Arc<Services>,
 }
 
 impl<E: Executor> BatchingExecutor<E> {
     /// Returns an executor of `schema` whose loaders call `services`.
     #[must_use]
     pub fn new(schema: E, services: Services) -> Self {
-        Self { schema, services }
+        Self { schema, services: Arc::new(services) }
     }
 
     fn prepare(&self, request: Request) -> (Request, Fetches) {
@@ -49,7 +49,7 @@ impl<E: Executor> BatchingExecutor<E> {
         let spawn = move |fetch: BoxFuture<'static, ()>| {
             requested.lock().unwrap_or_else(PoisonError::into_inner).push(fetch.in_current_span().boxed());
         };
-        let loader: BatchLoader = DataLoader::new(Loaders(self.services.clone()), spawn).delay(Duration::ZERO);
+        let loader: BatchLoader = DataLoader::new(Loaders(Arc::clone(&self.services)), spawn).delay(Duration::ZERO);
         (request.data(loader), fetches)
     }
 

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
+use std::sync::Arc;
 
 use async_graphql::dataloader::DataLoader;
 
@@ -13,7 +14,7 @@ use noetl_domain::shard::ShardIndex;
 
 /// Fetches the objects that rows refer to.
 #[derive(Debug)]
-pub struct Loaders(pub Services);
+pub struct Loaders(pub Arc<Services>);
 
 /// Loader of one operation.
 pub type BatchLoader = DataLoader<Loaders>;
