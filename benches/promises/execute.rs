@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
+use noetl_testkit::{Deployment, Server};
 use serde_json::json;
 use sqlx::postgres::PgPoolOptions;
 
-use crate::common::{Deployment, Server};
 use crate::report::Report;
 
 const CLIENTS: usize = 16;

@@ -3,15 +3,11 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use futures::{SinkExt, StreamExt, stream};
-use serde_json::json;
-use tokio::net::TcpStream;
+use futures::{StreamExt, stream};
+use noetl_testkit::{Deployment, Live, Server};
+use serde_json::Value;
 use tokio::task::JoinSet;
-use tokio_tungstenite::tungstenite::client::IntoClientRequest;
-use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
-use crate::common::{Deployment, Server};
 use crate::report::{Limit, Report, cpu_seconds, resident_mib};
 
 const WORKING: usize = 1_000;
@@ -25,8 +21,6 @@ const GIVE_UP: Duration = Duration::from_mins(1);
 const QUERY: &str = "subscription { events { __typename
     ... on EventDelivery { cursor event { n: id executionId type nodeName status createdAt context } }
     ... on CaughtUp { cursor } ... on StreamGap { cursor reason } ... on StreamHeartbeat { cursor lagEvents } } }";
-
-type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
 pub async fn measure(report: &mut Report) {
     let deployment = Deployment::start(1).await;
@@ -96,38 +90,25 @@ async fn write(deployment: &Deployment) -> HashMap<i64, Instant> {
 }
 
 /// Connects `count` readers and waits until they have caught up.
-async fn connect(server: &Server, count: usize) -> Vec<Socket> {
+async fn connect(server: &Server, count: usize) -> Vec<Live> {
     stream::iter(0..count).map(|_| open(server)).buffer_unordered(64).collect().await
 }
 
-async fn open(server: &Server) -> Socket {
-    let mut request = format!("{}/graphql", server.url.replace("http://", "ws://")).into_client_request().unwrap();
-    request.headers_mut().insert("Sec-WebSocket-Protocol", "graphql-transport-ws".parse().unwrap());
-    let (mut socket, _) = connect_async(request).await.unwrap();
-    let subscribe = json!({ "id": "1", "type": "subscribe", "payload": { "query": QUERY } });
-    for message in [json!({ "type": "connection_init" }), subscribe] {
-        socket.send(Message::text(message.to_string())).await.unwrap();
-    }
-    while !text(&mut socket).await.contains("CaughtUp") {}
-    socket
+async fn open(server: &Server) -> Live {
+    let mut live = server.live(QUERY, Value::Null).await;
+    while !live.text().await.expect("the socket stays open").contains("CaughtUp") {}
+    live
 }
 
-async fn arrivals(mut socket: Socket) -> Vec<(i64, Instant)> {
+async fn arrivals(mut live: Live) -> Vec<(i64, Instant)> {
     let mut arrived = Vec::new();
     while arrived.len() < usize::try_from(EVENTS).unwrap() {
-        let text = text(&mut socket).await;
+        // The text is not parsed, so that the readers use little of the machine.
+        let text = live.text_at_any_time().await.expect("the socket stays open");
         let at = Instant::now();
         if let Some((_, rest)) = text.split_once("\"n\":\"") {
             arrived.push((rest.split('"').next().unwrap().parse().unwrap(), at));
         }
     }
     arrived
-}
-
-async fn text(socket: &mut Socket) -> Utf8Bytes {
-    loop {
-        if let Message::Text(text) = socket.next().await.expect("the socket stays open").unwrap() {
-            return text;
-        }
-    }
 }

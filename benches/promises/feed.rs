@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use async_nats::{HeaderMap, jetstream};
 use futures::StreamExt;
 use futures::stream::FuturesOrdered;
+use noetl_testkit::{Deployment, Live, Server, eventually};
 use serde_json::json;
 use sqlx::postgres::PgConnection;
 
-use crate::common::{Deployment, Live, Server, eventually};
 use crate::report::{self, Limit, Report};
 
 const EVENTS: i64 = 1_000;

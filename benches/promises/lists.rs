@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use noetl_testkit::{Deployment, Server};
 use serde_json::json;
 
-use crate::common::{Deployment, Server};
 use crate::report::{Limit, Report};
 
 const ROUNDS: usize = 500;

@@ -7,16 +7,8 @@
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a benchmark fails by panicking")]
 #![allow(clippy::cast_precision_loss, reason = "figures are for people")]
-#![allow(
-    missing_docs,
-    unreachable_pub,
-    unused_imports,
-    dead_code,
-    reason = "no crate imports a benchmark, and it shares the tests' harness"
-)]
+#![allow(missing_docs, unreachable_pub, reason = "a benchmark has no public API")]
 
-#[path = "../../tests/it/common/mod.rs"]
-mod common;
 mod execute;
 mod fanout;
 mod feed;
@@ -27,7 +19,7 @@ mod projection;
 mod rate;
 mod report;
 
-use common::Deployment;
+use noetl_testkit::Deployment;
 use report::Report;
 
 /// Returns true if a part is to be measured: all parts by default, with `cargo bench -- feed` only that part.

@@ -7,11 +7,11 @@ use std::time::Instant;
 use noetl_storage::error::DatabaseName;
 use noetl_storage::outbox::{self, Claim, LowWatermarks, Ref};
 use noetl_storage::pools::Database;
+use noetl_testkit::outbox::{NO_RELAY, references};
+use noetl_testkit::{Deployment, Server};
 use serde_json::json;
 use sqlx::PgConnection;
 
-use crate::common::outbox::{NO_RELAY, references};
-use crate::common::{Deployment, Server};
 use crate::report::{Limit, Report};
 
 const BATCH: usize = 500;

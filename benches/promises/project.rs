@@ -4,11 +4,11 @@
 use std::time::Instant;
 
 use futures::future::join_all;
+use noetl_testkit::worker::event_with;
+use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
-use crate::common::worker::event_with;
-use crate::common::{Deployment, Server};
 use crate::report::Report;
 
 const BATCH: usize = 500;

@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
+use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
-use crate::common::{Deployment, Server};
 use crate::report::{self, Limit, Report};
 
 const SHORT: i64 = 1_000;

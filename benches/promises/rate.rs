@@ -12,11 +12,11 @@ use axum::http::header::CONTENT_TYPE;
 use axum::routing::{get, post};
 use axum::serve::ListenerExt;
 use futures::future::join_all;
+use noetl_testkit::{Deployment, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
 
-use crate::common::{Deployment, Server};
 use crate::report::{self, Limit, Report};
 
 /// Argument with which this program runs as the bare server.

@@ -1,8 +1,7 @@
 //! Figures of the benchmark, as a table and as JSON.
 
+use noetl_testkit::Server;
 use serde_json::json;
-
-use crate::common::Server;
 
 /// Limit of a figure.
 #[derive(Debug, Clone, Copy)]

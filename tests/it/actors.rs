@@ -1,9 +1,8 @@
 //! Events name the caller that caused them, a worker can only change the subscriptions that it registered, and each
 //! mutation writes a line to the audit log.
 
+use noetl_testkit::{Deployment, Server, TokenFile, eventually};
 use serde_json::{Value, json};
-
-use crate::common::{Deployment, Server, TokenFile, eventually};
 
 /// Tokens by subject.
 struct Callers {

@@ -7,12 +7,11 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use async_nats::jetstream::{self, stream::Info};
+use noetl_testkit::feed::Reader;
+use noetl_testkit::{Deployment, eventually, sleep_in_scenario};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
-
-use crate::common::feed::Reader;
-use crate::common::{Deployment, eventually, pass};
 
 const BROKERS: usize = 3;
 
@@ -95,7 +94,7 @@ async fn no_event_is_lost_or_repeated_when_the_broker_that_leads_the_stream_is_k
             if batch == 5 {
                 cluster.brokers[leader].kill().await.unwrap();
             }
-            pass(Duration::from_millis(50)).await;
+            sleep_in_scenario(Duration::from_millis(50)).await;
         }
     };
     writing.await;

@@ -8,10 +8,9 @@ use noetl_storage::budget::{Budget, BudgetLimits, Resource};
 use noetl_storage::error::{DatabaseName, StorageError};
 use noetl_storage::executions::{self, ExecutionFilter};
 use noetl_storage::pools::Database;
+use noetl_testkit::{Deployment, Live, Server, eventually};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
-
-use crate::common::{Deployment, Live, Server, eventually};
 
 const MIB: u64 = 1 << 20;
 const EXECUTIONS: i64 = 100;

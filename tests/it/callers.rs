@@ -3,11 +3,10 @@
 
 use std::time::Duration;
 
+use noetl_testkit::{Deployment, Live, Server, TokenFile, eventually};
 use reqwest::header::{ACCEPT, AUTHORIZATION, COOKIE, WWW_AUTHENTICATE};
 use reqwest::{RequestBuilder, StatusCode};
 use serde_json::{Value, json};
-
-use crate::common::{Deployment, Live, Server, TokenFile, eventually};
 
 const VIEWER: &str = "{ viewer { subject authenticated roles capabilities permissions tenant expiresAt name } }";
 const STATUS: &str = "subscription { systemStatus(everySeconds: 60) { at } }";
@@ -222,7 +221,7 @@ async fn a_live_connection_ends_when_its_token_expires() {
 async fn all_invalid_authentication_settings_are_reported_together() {
     let file = TokenFile::new();
     file.write("noetl_pasted-by-mistake\n");
-    let mut command = tokio::process::Command::new(crate::common::binary());
+    let mut command = tokio::process::Command::new(noetl_testkit::binary());
     let (name, path) = file.setting();
     let output = command
         .arg("check-config")

@@ -2,9 +2,8 @@
 //! ordered.
 
 use futures::future::join_all;
+use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
-
-use crate::common::{Deployment, Server};
 
 const REGISTER: &str = "mutation($input: RegisterCatalogEntryInput!) { registerCatalogEntry(input: $input) {
     catalogEntry { id path version kind content payload meta createdAt } userErrors { code field message } } }";

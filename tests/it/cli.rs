@@ -4,11 +4,10 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 
 use nix::sys::signal::Signal;
+use noetl_testkit::binary;
+use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::{Value, json};
 use tokio::process::Command;
-
-use crate::common::server::binary;
-use crate::common::{Deployment, Server, eventually};
 
 async fn check_config(settings: &[(&str, &str)]) -> Output {
     let mut command = Command::new(binary());
@@ -76,7 +75,7 @@ async fn environment_variables_take_precedence_over_the_settings_file() {
 async fn serve(deployment: &Deployment, settings: &[(&str, &str)]) -> Output {
     let mut command = deployment.command("serve");
     command.envs(settings.iter().copied());
-    let ended = tokio::time::timeout(crate::common::PATIENCE, command.output());
+    let ended = tokio::time::timeout(noetl_testkit::WAIT_TIMEOUT, command.output());
     ended.await.expect("the server started although it must not").unwrap()
 }
 
@@ -124,7 +123,7 @@ async fn dev(data: &Path) -> Server {
         line.1.trim_matches(['\'', '"']).parse::<u16>().ok()
     })
     .await;
-    Server::of(child, format!("http://127.0.0.1:{port}")).await
+    Server::when_ready(child, format!("http://127.0.0.1:{port}")).await
 }
 
 const LISTS: &str =

@@ -4,14 +4,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use noetl_testkit::{Deployment, Server, WAIT_TIMEOUT, eventually};
 use reqwest::Url;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-
-use crate::common::{Deployment, PATIENCE, Server, eventually};
 
 const SILENT: usize = 10_000;
 /// Limit of the memory growth for 10,000 silent connections. The measured growth is about 40 MiB.
@@ -229,7 +228,7 @@ async fn an_item_of_a_subscription_has_a_deadline() {
             if let Some(at) = text[from..].find(what) {
                 return from + at + what.len();
             }
-            let chunk = timeout(PATIENCE, stream.chunk()).await.expect(what).unwrap().expect(what);
+            let chunk = timeout(WAIT_TIMEOUT, stream.chunk()).await.expect(what).unwrap().expect(what);
             text.push_str(std::str::from_utf8(&chunk).unwrap());
         }
     };

@@ -6,9 +6,8 @@ use std::time::Duration;
 use futures::future::join_all;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use noetl_testkit::{Deployment, Server, eventually, sleep_in_scenario};
 use serde_json::{Value, json};
-
-use crate::common::{Deployment, Server, eventually, pass};
 
 const RESERVED_CLAIMS: &str = "SELECT count(*) FROM noetl.subscription_dedup WHERE state = 0";
 const CLAIMS: &str = "SELECT count(*) FROM noetl.subscription_dedup";
@@ -108,7 +107,7 @@ async fn a_reserved_claim_never_expires() {
     die_at(&deployment, "execute.claimed", EXECUTE, json!({ "input": message })).await;
     let claimed = claimed_execution(&deployment).await;
     // The window ends while no server runs. The next request must finish the claim instead of replacing it.
-    pass(Duration::from_millis(1200)).await;
+    sleep_in_scenario(Duration::from_millis(1200)).await;
     let retry = deployment.replica().await.execute(message).await;
     assert_eq!(retry["execution"]["id"], claimed.to_string(), "{retry}");
     assert_eq!(retry["outcome"], "DUPLICATE");
@@ -143,7 +142,7 @@ async fn every_acknowledged_execution_exists_once_after_random_kills() {
         let clients = (0..12).map(|client| stream(&replicas[client % 2], &inbox, round, client));
         let killing = async {
             for pid in pids.map(|pid| Pid::from_raw(pid.cast_signed())) {
-                pass(Duration::from_millis(60 + u64::from(rand_byte()))).await;
+                sleep_in_scenario(Duration::from_millis(60 + u64::from(rand_byte()))).await;
                 kill(pid, Signal::SIGKILL).unwrap();
             }
         };

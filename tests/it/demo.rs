@@ -3,10 +3,9 @@
 use std::path::Path;
 use std::process::Stdio;
 
+use noetl_testkit::{Deployment, Server, TokenFile, WAIT_TIMEOUT, binary, eventually};
 use serde_json::{Value, json};
 use tokio::process::Command;
-
-use crate::common::{Deployment, PATIENCE, Server, TokenFile, binary, eventually};
 
 const PLAYBOOK: &str = include_str!("../../examples/catalog/orders-process.yaml");
 const INBOX: &str = include_str!("../../examples/catalog/orders-inbox.yaml");
@@ -33,7 +32,7 @@ fn command(server: &Server, pace: &str, file: &Path) -> Command {
 
 /// Runs the demo with a file of messages until it ends.
 async fn demo(server: &Server, file: &Path) {
-    let output = tokio::time::timeout(PATIENCE, command(server, "1", file).output()).await.unwrap().unwrap();
+    let output = tokio::time::timeout(WAIT_TIMEOUT, command(server, "1", file).output()).await.unwrap().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -133,7 +132,7 @@ async fn the_demo_authenticates_with_its_token_file() {
     std::fs::write(&orders, json!({ "id": "o1", "items": [] }).to_string()).unwrap();
     std::fs::write(&token, format!("{runtime}\n")).unwrap();
     let output = command(&server, "1", &orders).arg("--token-file").arg(&token).output();
-    let output = tokio::time::timeout(PATIENCE, output).await.unwrap().unwrap();
+    let output = tokio::time::timeout(WAIT_TIMEOUT, output).await.unwrap().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let runs = server.send_as(&admin, "{ executions { nodes { endedAt } } }", json!({})).await;
     assert!(runs["data"]["executions"]["nodes"][0]["endedAt"].is_string(), "{runs}");

@@ -4,11 +4,10 @@
 use std::path::Path;
 use std::process::Output;
 
+use noetl_testkit::binary;
+use noetl_testkit::{Deployment, TokenFile};
 use serde_json::{Value, json};
 use tokio::process::Command;
-
-use crate::common::server::binary;
-use crate::common::{Deployment, TokenFile};
 
 async fn extract(folder: &Path, options: &[&str]) -> Output {
     let mut command = Command::new(binary());

@@ -3,11 +3,10 @@
 
 use chrono::{DateTime, Utc};
 use futures::future::join_all;
+use noetl_testkit::outbox::NO_RELAY;
+use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
 use sqlx::FromRow;
-
-use crate::common::outbox::NO_RELAY;
-use crate::common::{Deployment, Server};
 
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 

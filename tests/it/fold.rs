@@ -15,7 +15,7 @@ struct History(Vec<Event>);
 impl History {
     fn started() -> Self {
         let mut history = Self::default();
-        history.say("playbook_started", None, json!({}));
+        history.append("playbook_started", None, json!({}));
         let context = json!({ "path": "p", "version": "2", "workload": { "n": 1 } });
         history.last().context = Some(context);
         history
@@ -25,7 +25,7 @@ impl History {
         DateTime::UNIX_EPOCH + TimeDelta::seconds(number)
     }
 
-    fn say(&mut self, event_type: &str, step: Option<&str>, meta: Value) -> &mut Self {
+    fn append(&mut self, event_type: &str, step: Option<&str>, meta: Value) -> &mut Self {
         let number = i64::try_from(self.0.len()).unwrap() + 1;
         let event = Event::bare(Id::new(7), Id::new(number * 10), Id::new(3), event_type, Self::at(number));
         self.0.push(Event { node_name: step.map(str::to_owned), meta: Some(meta), ..event });
@@ -37,11 +37,11 @@ impl History {
     }
 
     fn step(&mut self, event_type: &str, step: &str) -> &mut Self {
-        self.say(event_type, Some(step), json!({}))
+        self.append(event_type, Some(step), json!({}))
     }
 
     fn command(&mut self, event_type: &str, step: &str, command: &str) -> &mut Self {
-        self.say(event_type, Some(step), json!({ "command_id": command }))
+        self.append(event_type, Some(step), json!({ "command_id": command }))
     }
 
     fn with_context(&mut self, context: Value) -> &mut Self {
@@ -110,7 +110,7 @@ fn a_simple_step_passes_through_every_status() {
     }
     history.command("call.done", "a", "c1").with_result(json!({ "data": 5 }));
     history.command("step.exit", "a", "c1").with_result(json!({ "status": "ok" }));
-    history.say("playbook.completed", None, json!({}));
+    history.append("playbook.completed", None, json!({}));
     let state = history.fold();
     let a = step(&state, "a");
     assert_eq!((a.status(), a.attempt(), a.error()), (StepStatus::Completed, 1, None));
@@ -151,7 +151,7 @@ fn a_failed_step_is_retried() {
 fn an_attempt_number_in_an_event_is_used() {
     let mut history = History::started();
     history.step("step.enter", "a").command("command.issued", "a", "c1");
-    history.say("command.started", Some("a"), json!({ "command_id": "c1", "attempt": 4 }));
+    history.append("command.started", Some("a"), json!({ "command_id": "c1", "attempt": 4 }));
     assert_eq!(step(&history.fold(), "a").attempt(), 4);
 }
 
@@ -255,7 +255,7 @@ fn a_cursor_loop_is_completed_when_drained_and_its_next_run_starts_at_frame_0() 
     let mut history = History::started();
     let phase = |history: &mut History, event_type: &str, command: &str, phase: &str, frame: i64| {
         let cursor = json!({ "phase": phase, "frame": frame });
-        history.say(event_type, Some("l"), json!({ "command_id": command, "cursor": cursor }));
+        history.append(event_type, Some("l"), json!({ "command_id": command, "cursor": cursor }));
     };
     for run in 0..2 {
         history.step("step.enter", "l").with_result(json!({ "context": { "__cursor_loop": true } }));
@@ -301,7 +301,7 @@ fn an_empty_command_id_or_a_null_value_counts_as_absent() {
     let mut history = History::started();
     history.step("step.enter", "a").with_result(json!({ "context": { "iterations_expected": null } }));
     history.last().context = Some(json!({ "iterations_expected": 2 }));
-    history.say("command.issued", Some("a"), json!({ "command_id": "" }));
+    history.append("command.issued", Some("a"), json!({ "command_id": "" }));
     history.with_result(json!({ "context": { "command_id": 17 } }));
     let wanted = Iterations { expected: 2, dispatched: 1, completed: 0 };
     assert_eq!(step(&history.fold(), "a").iterations(), Some(wanted));
@@ -326,7 +326,7 @@ fn an_execution_ends_with_the_status_of_its_ending_event() {
     ] {
         let mut history = History::started();
         assert_eq!(history.fold().status(), Status::Running);
-        history.say(event_type, None, json!({})).with_context(json!({ "reason": "enough" }));
+        history.append(event_type, None, json!({})).with_context(json!({ "reason": "enough" }));
         history.step("step.enter", "late");
         assert_eq!(history.fold().status(), status);
         assert_eq!(history.fold().ended.get().unwrap().error.as_deref(), Some("enough"));
@@ -334,9 +334,11 @@ fn an_execution_ends_with_the_status_of_its_ending_event() {
     assert_eq!(WorkflowState::default().status(), Status::Pending);
 }
 
+use StepScenario::{Cursor, Parallel, Plain, Sequential, Skipped, Unknown, Variable};
+
 /// Part of a random history: the events of one step.
 #[derive(Debug, Clone)]
-enum Episode {
+enum StepScenario {
     Plain { fails: usize },
     Skipped,
     Parallel { iterations: usize, done: usize },
@@ -346,31 +348,31 @@ enum Episode {
     Unknown,
 }
 
-fn episode() -> impl Strategy<Value = Episode> {
+fn scenario() -> impl Strategy<Value = StepScenario> {
     prop_oneof![
-        (0..3_usize).prop_map(|fails| Episode::Plain { fails }),
-        Just(Episode::Skipped),
-        (1..5_usize, 0..5_usize).prop_map(|(iterations, done)| Episode::Parallel { iterations, done }),
-        (1..4_usize).prop_map(|iterations| Episode::Sequential { iterations }),
-        (1..3_usize, 0..3_usize).prop_map(|(runs, frames)| Episode::Cursor { runs, frames }),
-        (0..3_usize, any::<i32>()).prop_map(|(name, value)| Episode::Variable { name, value }),
-        Just(Episode::Unknown),
+        (0..3_usize).prop_map(|fails| Plain { fails }),
+        Just(Skipped),
+        (1..5_usize, 0..5_usize).prop_map(|(iterations, done)| Parallel { iterations, done }),
+        (1..4_usize).prop_map(|iterations| Sequential { iterations }),
+        (1..3_usize, 0..3_usize).prop_map(|(runs, frames)| Cursor { runs, frames }),
+        (0..3_usize, any::<i32>()).prop_map(|(name, value)| Variable { name, value }),
+        Just(Unknown),
     ]
 }
 
 impl History {
-    fn play(&mut self, number: usize, step: &str, episode: &Episode) {
+    fn play(&mut self, number: usize, step: &str, scenario: &StepScenario) {
         let id = |part: &str, n: usize| format!("{number}-{part}{n}");
-        match *episode {
-            Episode::Plain { fails } => {
+        match *scenario {
+            Plain { fails } => {
                 self.step("step.enter", step);
                 for n in 0..fails {
                     self.fails(step, &id("f", n), "failed");
                 }
                 self.runs(step, &id("c", 0), json!(number));
             }
-            Episode::Skipped => drop(self.step("step.skipped", step)),
-            Episode::Parallel { iterations, done } => {
+            Skipped => drop(self.step("step.skipped", step)),
+            Parallel { iterations, done } => {
                 self.step("step.enter", step).with_context(json!({ "iterations_expected": iterations }));
                 for n in 0..iterations {
                     self.command("command.issued", step, &id("i", n));
@@ -379,14 +381,14 @@ impl History {
                     self.runs(step, &id("i", n), json!(n));
                 }
             }
-            Episode::Sequential { iterations } => {
+            Sequential { iterations } => {
                 self.step("step.enter", step).with_context(json!({ "iterations_expected": iterations }));
                 for n in 0..iterations {
                     self.runs(step, &id("i", n), json!(n));
                 }
                 self.step("loop.done", step).with_result(json!([number]));
             }
-            Episode::Cursor { runs, frames } => {
+            Cursor { runs, frames } => {
                 for run in 0..runs {
                     self.step("step.enter", step).with_context(json!({ "__cursor_loop": true }));
                     for frame in 0..frames {
@@ -395,62 +397,70 @@ impl History {
                                 "command_id": id(phase, run * 10 + frame),
                                 "cursor": { "phase": phase, "frame": frame },
                             });
-                            self.say("command.issued", Some(step), meta);
+                            self.append("command.issued", Some(step), meta);
                             self.command("command.completed", step, &id(phase, run * 10 + frame));
                         }
                     }
                     self.step("step.exit", step).with_context(json!({ "__cursor_drained": true }));
                 }
             }
-            Episode::Variable { name, value } => {
+            Variable { name, value } => {
                 let values = json!({ "values": { format!("v{name}"): value } });
                 self.step("ctx.updated", step).with_context(values);
             }
-            Episode::Unknown => drop(self.step("worker.heartbeat", step)),
+            Unknown => drop(self.step("worker.heartbeat", step)),
         }
     }
 }
 
-fn histories() -> impl Strategy<Value = History> {
+/// Generates the step scenarios of a history, its last event (or an empty text), the order in which its events are folded, and the
+/// number of events before a state is stored. The order has each index of an event once or twice.
+fn cases() -> impl Strategy<Value = (Vec<(usize, StepScenario)>, &'static str, Vec<usize>, usize)> {
     let ends = prop_oneof![Just(""), Just("playbook.completed"), Just("playbook_failed"), Just("playbook.cancelled")];
-    (prop::collection::vec((0..4_usize, episode()), 0..12), ends).prop_map(|(episodes, end)| {
-        let mut history = History::started();
-        for (number, (name, episode)) in episodes.iter().enumerate() {
-            history.play(number, &format!("step{name}"), episode);
-        }
-        if !end.is_empty() {
-            history.say(end, None, json!({}));
-        }
-        history
+    (prop::collection::vec((0..4_usize, scenario()), 0..12), ends).prop_flat_map(|(steps, end)| {
+        let events: Vec<usize> = (0..history(&steps, end).0.len()).collect();
+        let repeated = prop::sample::subsequence(events.clone(), 0..=events.len());
+        repeated.prop_flat_map(move |again| {
+            let order = [&*events, &again].concat();
+            let length = order.len();
+            (Just(steps.clone()), Just(end), Just(order).prop_shuffle(), 0..=length)
+        })
     })
 }
 
-/// Generates the events of a history in random order, some of them repeated, with a position to split them.
-fn shuffled() -> impl Strategy<Value = (History, Vec<Event>, usize)> {
-    histories().prop_flat_map(|history| {
-        let events = history.0.clone();
-        let repeated = prop::sample::subsequence(events.clone(), 0..=events.len());
-        repeated.prop_flat_map(move |again| {
-            let all: Vec<Event> = events.iter().cloned().chain(again).collect();
-            let length = all.len();
-            (Just(history.clone()), Just(all).prop_shuffle(), 0..=length)
-        })
-    })
+/// Returns the history of the given step scenarios. The numbers are those of the steps.
+fn history(steps: &[(usize, StepScenario)], end: &str) -> History {
+    let mut history = History::started();
+    for (number, (name, scenario)) in steps.iter().enumerate() {
+        history.play(number, &format!("step{name}"), scenario);
+    }
+    if !end.is_empty() {
+        history.append(end, None, json!({}));
+    }
+    history
+}
+
+/// Panics unless the events give the same state in the given order as in the order of the history. The test below
+/// prints the arguments of a failing case, such as `order_has_no_effect(&[(0, Skipped)], "", &[1, 0], 1)`.
+fn order_has_no_effect(steps: &[(usize, StepScenario)], end: &str, order: &[usize], split: usize) {
+    let history = history(steps, end);
+    let expected = history.fold();
+    let events: Vec<Event> = order.iter().map(|index| history.0[*index].clone()).collect();
+    let (before, after) = events.split_at(split);
+    let stored = serde_json::to_value(fold(before)).unwrap();
+    let mut state: WorkflowState = serde_json::from_value(stored).unwrap();
+    for event in after {
+        state.fold(event);
+    }
+    assert_eq!(state, expected);
+    assert_eq!(serde_json::to_value(&state).unwrap(), serde_json::to_value(&expected).unwrap());
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn any_order_repetition_and_split_of_the_events_give_the_same_state((history, events, split) in shuffled()) {
-        let wanted = history.fold();
-        let (before, after) = events.split_at(split);
-        let stored = serde_json::to_value(fold(before)).unwrap();
-        let mut state: WorkflowState = serde_json::from_value(stored).unwrap();
-        for event in after {
-            state.fold(event);
-        }
-        prop_assert_eq!(&state, &wanted);
-        prop_assert_eq!(serde_json::to_value(&state).unwrap(), serde_json::to_value(&wanted).unwrap());
+    fn any_order_repetition_and_split_of_the_events_give_the_same_state((steps, end, order, split) in cases()) {
+        order_has_no_effect(&steps, end, &order, split);
     }
 }

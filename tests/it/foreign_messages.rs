@@ -1,9 +1,7 @@
 //! Messages that another program publishes on a shard's stream are detected, and the feed stays correct.
 
-use std::process::Command;
-
-use crate::common::feed::assert_exactly;
-use crate::common::{Deployment, eventually};
+use noetl_testkit::feed::assert_exactly;
+use noetl_testkit::{Deployment, eventually};
 
 const EVENTS: i64 = 20_000;
 
@@ -47,16 +45,11 @@ async fn the_tailer_finds_the_last_batch_before_foreign_messages_after_a_loss() 
     tokio::join!(deployment.commit(7, 51..=EVENTS), publish_foreign(&deployment, 100));
     deployment.until_published(usize::try_from(EVENTS).unwrap()).await;
     publish_foreign(&deployment, 3).await;
-    deployment.nats.stop().await;
-    let (store, earlier) = (deployment.broker_store(), deployment.broker_store().with_extension("earlier"));
-    assert!(Command::new("cp").arg("-a").args([&store, &earlier]).status().unwrap().success());
-    deployment.nats.restart().await.unwrap();
+    let earlier = deployment.copy_broker_store().await;
     deployment.commit(7, EVENTS + 1..=EVENTS + 100).await;
     deployment.until_published(usize::try_from(EVENTS + 100).unwrap()).await;
 
-    deployment.nats.kill_9().await;
-    std::fs::remove_dir_all(&store).unwrap();
-    std::fs::rename(&earlier, &store).unwrap();
+    deployment.kill_broker_and_restore_store(&earlier).await;
     deployment.nats.restart().await.unwrap();
     eventually("the epoch increases", async || (deployment.epoch().await == 2).then_some(())).await;
     deployment.until_published(usize::try_from(EVENTS + 100).unwrap()).await;

@@ -1,189 +1,325 @@
-//! The allowed dependencies between the modules. The test reads the `use` paths from the sources and fails on any other
-//! dependency.
+//! The dependencies between the modules of the workspace. The tests read all paths in the sources, follow re-exports to
+//! the file that defines an item, and fail on dependencies that are not allowed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The modules that each layer may use. A layer that is not listed may use everything.
-const ARROWS: [(&str, &[&str]); 8] = [
+use syn::visit::{self, Visit};
+use syn::{ItemMod, ItemUse, Macro, MetaList, UseTree, Visibility};
+
+/// The crates of the workspace that count as layers, with their folders.
+const CRATES: [(&str, &str); 7] = [
+    ("noetl_graphql", "src"),
+    ("noetl_domain", "crates/domain/src"),
+    ("noetl_storage", "crates/storage/src"),
+    ("noetl_local", "crates/local/src"),
+    ("graphql_transport", "crates/graphql-transport/src"),
+    ("plain_json", "crates/json/src"),
+    ("noetl_testkit", "crates/testkit/src"),
+];
+
+/// Modules of `src/` and what each may use of the other modules and crates. The crate `plain_json` is for every module.
+/// The innermost module counts, so `feed::publish` and `feed::read` may not use each other. A module that is not listed
+/// (`app`, `commands`) may use everything.
+const LAYERS: &[(&str, &[&str])] = &[
     ("auth", &[]),
-    ("runtime", &["config"]),
-    ("service", &["domain", "runtime", "storage"]),
-    ("feed", &["domain", "runtime", "storage"]),
-    ("tasks", &["domain", "feed::wire", "runtime", "service", "storage"]),
+    (
+        "config",
+        &["auth::bearer", "auth::oidc", "auth::tokens", "feed::publish", "graphql_transport::trusted", "noetl_domain"],
+    ),
+    ("runtime", &["config", "noetl_domain"]),
+    ("service", &["noetl_domain", "noetl_storage", "runtime"]),
+    ("feed", &["feed::wire", "noetl_domain", "runtime"]),
+    ("feed::wire", &["noetl_domain"]),
+    ("feed::publish", &["feed::wake_ups", "feed::wire", "noetl_domain", "noetl_storage", "runtime"]),
+    ("feed::read", &["feed::wire", "noetl_domain", "noetl_storage"]),
+    ("tasks", &["feed::wire", "noetl_domain", "noetl_storage", "runtime", "service"]),
     // Resolvers: services return rows of the storage layer and values of the domain.
     (
         "graphql",
         &[
             "auth::principal",
-            "domain",
-            "feed",
+            "feed::read",
+            "feed::wire",
+            "noetl_domain",
+            "noetl_storage::budget",
+            "noetl_storage::catalog",
+            "noetl_storage::error",
+            "noetl_storage::events",
+            "noetl_storage::executions",
+            "noetl_storage::outbox",
+            "noetl_storage::pools",
+            "noetl_storage::snapshots",
+            "noetl_storage::subscriptions",
+            "noetl_storage::tail",
             "runtime",
             "service",
-            "storage::budget",
-            "storage::catalog",
-            "storage::events",
-            "storage::executions",
-            "storage::snapshots",
-            "storage::outbox",
-            "storage::subscriptions",
-            "storage::error",
-            "storage::pools",
-            "storage::tail",
         ],
     ),
-    ("web", &["transport"]),
-    ("config", &["auth::bearer", "auth::oidc", "auth::tokens", "domain", "feed::publish", "transport::trusted"]),
+    ("web", &["graphql_transport"]),
 ];
 
-/// Dependencies that only the listed files of a layer may have.
-const ONLY_HERE: [(&str, &str, &[&str]); 3] = [
+/// Modules of `graphql` that are the only ones of it with these uses.
+const ONLY_IN: &[(&str, &[&str])] = &[
     // Live data and the state of the feed.
     (
-        "graphql",
         "feed",
-        &[
-            "graphql/context.rs",
-            "graphql/event/inputs.rs",
-            "graphql/event/live.rs",
-            "graphql/event/render_cache.rs",
-            "graphql/event/stream.rs",
-            "graphql/execution/changes.rs",
-            "graphql/live.rs",
-            "graphql/server/event_stream.rs",
-            "graphql/subscription/changes.rs",
-        ],
+        &["graphql::live", "graphql::inputs", "graphql::schema", "graphql::query::health", "graphql::types::feed"],
     ),
     // The state of the feed and of the pools needs no use case. It is shown unchanged.
-    ("graphql", "storage::tail", &["graphql/server/event_stream.rs"]),
-    ("graphql", "storage::pools", &["graphql/server/shards.rs"]),
+    ("noetl_storage::tail", &["graphql::types::feed"]),
+    ("noetl_storage::pools", &["graphql::query::health", "graphql::schema"]),
 ];
 
-/// Crates of the workspace that count as layers.
-const CRATES: [(&str, &str); 3] = [
-    ("noetl_domain::", "crate::domain::"),
-    ("noetl_storage::", "crate::storage::"),
-    ("graphql_transport::", "crate::transport::"),
+/// Groups of files that use each other, besides a folder's `mod.rs` and the files of this folder. Only a type and its
+/// connection should.
+const CYCLES: &[&[&str]] = &[
+    &["crates/domain/src/workflow/fact.rs", "crates/domain/src/workflow/step.rs"],
+    &[
+        "crates/graphql-transport/src/body.rs",
+        "crates/graphql-transport/src/listener/mod.rs",
+        "crates/graphql-transport/src/listener/slots.rs",
+        "crates/graphql-transport/src/observe.rs",
+        "crates/graphql-transport/src/operation.rs",
+        "crates/graphql-transport/src/rejection.rs",
+        "crates/graphql-transport/src/resources.rs",
+        "crates/graphql-transport/src/trace.rs",
+    ],
+    &[
+        "crates/graphql-transport/src/edge.rs",
+        "crates/graphql-transport/src/graphql.rs",
+        "crates/graphql-transport/src/multipart.rs",
+        "crates/graphql-transport/src/sites.rs",
+        "crates/graphql-transport/src/streaming.rs",
+    ],
+    &["src/feed/publish/acks.rs", "src/feed/publish/publisher.rs"],
+    &["src/feed/read/pages.rs", "src/feed/read/source.rs"],
+    &[
+        "src/graphql/batching.rs",
+        "src/graphql/connection.rs",
+        "src/graphql/inputs.rs",
+        "src/graphql/inputs/outbox.rs",
+        "src/graphql/live/mod.rs",
+        "src/graphql/live/rendered.rs",
+        "src/graphql/live/status.rs",
+        "src/graphql/loaders.rs",
+        "src/graphql/mutation/mod.rs",
+        "src/graphql/query/health.rs",
+        "src/graphql/query/mod.rs",
+        "src/graphql/schema.rs",
+        "src/graphql/types/catalog.rs",
+        "src/graphql/types/event.rs",
+        "src/graphql/types/execution.rs",
+        "src/graphql/types/feed.rs",
+        "src/graphql/types/outbox.rs",
+        "src/graphql/types/server.rs",
+        "src/graphql/types/subscription.rs",
+    ],
+    &["src/service/executions/dedup.rs", "src/service/executions/execute.rs"],
 ];
 
-fn sources(folder: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            files.extend(sources(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
-    }
-    files
+/// A source file.
+struct Source {
+    file: String,
+    /// Paths in the file, relative to its module.
+    paths: BTreeSet<Vec<String>>,
+    /// Names that a `use` brings into the file, with their paths.
+    aliases: BTreeMap<String, Vec<String>>,
 }
 
-/// Returns the modules that a file names after `crate::`, up to two levels deep, such as `storage::tail`. Braces
-/// directly after `crate::` or after a layer are expanded. Unit tests at the end of a file are ignored.
-fn uses(text: &str) -> BTreeSet<String> {
-    let text = text.split("#[cfg(test)]").next().unwrap_or_default();
-    let text = CRATES.iter().fold(text.to_owned(), |text, (name, layer)| text.replace(name, layer));
-    let mut found = BTreeSet::new();
-    for rest in text.split("crate::").skip(1) {
-        for item in items(rest) {
-            let mut parts = item.split("::");
-            let layer = parts.next().unwrap_or_default().to_owned();
-            let below = item.strip_prefix(&format!("{layer}::")).unwrap_or_default();
-            let modules = items(below);
-            let lower = |name: &&str| name.starts_with(|first: char| first.is_ascii_lowercase());
-            let names = modules.iter().map(|module| first_name(module)).filter(lower);
-            let mut names = names.map(|module| format!("{layer}::{module}")).peekable();
-            match names.peek() {
-                Some(_) => found.extend(names),
-                None => drop(found.insert(layer)),
+impl<'ast> Visit<'ast> for Source {
+    fn visit_item_mod(&mut self, module: &'ast ItemMod) {
+        if !module.attrs.iter().any(|attribute| attribute.path().is_ident("cfg")) {
+            visit::visit_item_mod(self, module);
+        }
+    }
+
+    fn visit_item_use(&mut self, item: &'ast ItemUse) {
+        let is_private = matches!(item.vis, Visibility::Inherited);
+        self.add_use(&item.tree, &[], is_private);
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        self.paths.insert(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
+        visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, call: &'ast Macro) {
+        self.add_tokens(&call.tokens.to_string());
+        visit::visit_macro(self, call);
+    }
+
+    fn visit_meta_list(&mut self, list: &'ast MetaList) {
+        self.add_tokens(&list.tokens.to_string());
+        visit::visit_meta_list(self, list);
+    }
+}
+
+impl Source {
+    /// Adds the names of a `use`. A public `use` is a re-export: it is followed, but it is no use of its own.
+    fn add_use(&mut self, tree: &UseTree, before: &[String], is_private: bool) {
+        let (name, alias) = match tree {
+            UseTree::Path(path) => return self.add_use(&path.tree, &joined(before, &path.ident), is_private),
+            UseTree::Group(group) => return group.items.iter().for_each(|item| self.add_use(item, before, is_private)),
+            UseTree::Glob(_) => (None, None),
+            UseTree::Name(name) => (Some(&name.ident), Some(&name.ident)),
+            UseTree::Rename(rename) => (Some(&rename.ident), Some(&rename.rename)),
+        };
+        let path = name.filter(|name| *name != "self").map_or(before.to_vec(), |name| joined(before, name));
+        let alias = alias.filter(|alias| *alias != "self").map(ToString::to_string).or_else(|| path.last().cloned());
+        self.aliases.extend(alias.map(|alias| (alias, path.clone())));
+        if is_private {
+            self.paths.insert(path);
+        }
+    }
+
+    /// Adds the paths in the arguments of a macro or of an attribute.
+    fn add_tokens(&mut self, tokens: &str) {
+        let text = tokens.replace(" :: ", "::");
+        let paths =
+            text.split(|c: char| !c.is_alphanumeric() && c != '_' && c != ':').filter(|path| path.contains("::"));
+        self.paths.extend(paths.map(|path| path.split("::").map(str::to_owned).collect()));
+    }
+}
+
+fn joined(before: &[String], name: &impl ToString) -> Vec<String> {
+    [before, &[name.to_string()]].concat()
+}
+
+/// The sources of the workspace by module, such as `["noetl_storage", "outbox", "claim"]`.
+struct Workspace(BTreeMap<Vec<String>, Source>);
+
+impl Workspace {
+    fn read() -> Self {
+        let mut sources = BTreeMap::new();
+        for (name, folder) in CRATES {
+            let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+            for path in rust_files(&root) {
+                let inner = path.strip_prefix(&root).unwrap().with_extension("");
+                let mut module = vec![name.to_owned()];
+                module.extend(inner.iter().map(|part| part.to_str().unwrap().to_owned()));
+                module.pop_if(|last| ["lib", "mod"].contains(&last.as_str()));
+                let file = format!("{folder}/{}", path.strip_prefix(&root).unwrap().display());
+                let mut source = Source { file, paths: BTreeSet::new(), aliases: BTreeMap::new() };
+                source.visit_file(&syn::parse_file(&fs::read_to_string(&path).unwrap()).unwrap());
+                sources.insert(module, source);
             }
         }
+        Self(sources)
     }
-    found
-}
 
-/// Returns the items of `{a, b::{c, d}}`, or the single path at the start of the text.
-fn items(text: &str) -> Vec<&str> {
-    let Some(inner) = text.strip_prefix('{') else {
-        let path = text.find(|c: char| !c.is_alphanumeric() && !"_:".contains(c)).unwrap_or(text.len());
-        let braces = text[path..].starts_with('{').then(|| text[path..].find(';').unwrap_or(text.len() - path));
-        return vec![&text[..path + braces.unwrap_or(0)]];
-    };
-    let (mut depth, mut start, mut found) = (0, 0, Vec::new());
-    for (at, c) in inner.char_indices() {
-        match c {
-            '{' => depth += 1,
-            '}' if depth == 0 => {
-                found.push(inner[start..at].trim());
+    /// Returns the modules whose items each module uses.
+    fn graph(&self) -> Graph<'_> {
+        let used = |module: &[String], source: &Source| {
+            let paths = source.paths.iter().filter_map(|path| self.definition(module, path, 0));
+            paths.filter(|used| *used != module).collect()
+        };
+        self.0.iter().map(|(module, source)| (module.as_slice(), used(module, source))).collect()
+    }
+
+    /// Returns the module that defines the item of a path, if it is a module of the workspace.
+    fn definition(&self, module: &[String], path: &[String], depth: usize) -> Option<&[String]> {
+        // A single name can be that of a variable, so it is no path to a child module.
+        let is_child = |name: &String| path.len() > 1 && self.0.contains_key(&joined(module, name));
+        let inside = |name: &String| is_child(name) || self.0[module].aliases.contains_key(name);
+        let (mut found, mut rest) = match path.first()?.as_str() {
+            "crate" => (module[..1].to_vec(), &path[1..]),
+            "self" => (module.to_vec(), &path[1..]),
+            "super" => (module[..module.len() - 1].to_vec(), &path[1..]),
+            name if CRATES.iter().any(|(of, _)| *of == name) => (path[..1].to_vec(), &path[1..]),
+            _ if inside(&path[0]) => (module.to_vec(), path),
+            _ => return None,
+        };
+        while let Some(name) = rest.first() {
+            let child = joined(&found, name);
+            if name == "super" {
+                found.pop();
+            } else if self.0.contains_key(&child) {
+                found = child;
+            } else if let Some(target) = self.0[&found].aliases.get(name).filter(|_| depth < 10) {
+                return self.definition(&found, &[target, &rest[1..]].concat(), depth + 1);
+            } else {
                 break;
             }
-            '}' => depth -= 1,
-            ',' if depth == 0 => {
-                found.push(inner[start..at].trim());
-                start = at + 1;
-            }
-            _ => {}
+            rest = &rest[1..];
+        }
+        self.0.get_key_value(&found).map(|(module, _)| &**module)
+    }
+}
+
+type Graph<'a> = BTreeMap<&'a [String], BTreeSet<&'a [String]>>;
+
+/// Adds all modules that a module uses directly or indirectly.
+fn add_reachable<'a>(graph: &Graph<'a>, module: &[String], found: &mut BTreeSet<&'a [String]>) {
+    for used in &graph[module] {
+        if found.insert(used) {
+            add_reachable(graph, used, found);
         }
     }
-    found.retain(|item| !item.is_empty());
-    found
 }
 
-fn first_name(path: &str) -> &str {
-    path.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files = |path: PathBuf| if path.is_dir() { rust_files(&path) } else { vec![path] };
+    paths.flat_map(files).filter(|path| path.extension().is_some_and(|extension| extension == "rs")).collect()
 }
 
-fn covers(arrow: &str, used: &str) -> bool {
-    used == arrow || used.strip_prefix(arrow).is_some_and(|rest| rest.starts_with("::"))
+/// Returns whether a module is the given one or is inside it.
+fn is_in(module: &str, outer: &str) -> bool {
+    module.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+}
+
+/// Returns the innermost layer of a module.
+fn layer(module: &str) -> Option<(&'static str, &'static [&'static str])> {
+    LAYERS.iter().filter(|(layer, _)| is_in(module, layer)).max_by_key(|(layer, _)| layer.len()).copied()
 }
 
 #[test]
 fn modules_depend_only_on_the_allowed_layers() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let arrows: BTreeMap<&str, &[&str]> = ARROWS.into();
-    let (mut wrong, mut seen) = (Vec::new(), BTreeSet::new());
-    for path in sources(&root) {
-        let file = path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
-        let layer = first_name(&file).to_owned();
-        let Some(allowed) = arrows.get(layer.as_str()) else { continue };
-        for used in uses(&fs::read_to_string(&path).unwrap()) {
-            if first_name(&used) == layer {
+    let name = |module: &[String]| module.join("::").replace("noetl_graphql::", "");
+    let (mut wrong, mut seen) = (BTreeSet::new(), BTreeSet::new());
+    for (module, used) in Workspace::read().graph() {
+        let module_name = name(module);
+        let Some((this, allowed)) = layer(&module_name).filter(|_| module[0] == "noetl_graphql") else { continue };
+        for used in used.into_iter().map(name).filter(|used| !is_in(used, "plain_json")) {
+            if layer(&used).is_some_and(|(other, _)| other == this) {
                 continue;
             }
-            let elsewhere = ONLY_HERE.iter().any(|(of, arrow, here)| {
-                *of == layer && covers(arrow, &used) && !here.iter().any(|at| file.starts_with(at))
+            let elsewhere = ONLY_IN.iter().any(|(only, modules)| {
+                this == "graphql" && is_in(&used, only) && !modules.iter().any(|outer| is_in(&module_name, outer))
             });
-            match allowed.iter().find(|arrow| covers(arrow, &used)) {
-                Some(arrow) if !elsewhere => drop(seen.insert((layer.clone(), (*arrow).to_owned()))),
-                _ => wrong.push(format!("{file} uses {used}")),
+            match allowed.iter().find(|allowed| is_in(&used, allowed)) {
+                Some(allowed) if !elsewhere => drop(seen.insert((this, *allowed))),
+                _ => drop(wrong.insert(format!("{module_name} uses {used}"))),
             }
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
-    // Every dependency in the table must be in use.
-    for (layer, allowed) in ARROWS {
-        for arrow in allowed {
-            assert!(seen.contains(&(layer.to_owned(), (*arrow).to_owned())), "nothing in {layer} uses {arrow}");
-        }
-    }
+    let listed = LAYERS.iter().flat_map(|(layer, allowed)| allowed.iter().map(|allowed| (*layer, *allowed)));
+    let unused: Vec<_> = listed.filter(|arrow| !seen.contains(arrow)).collect();
+    assert!(unused.is_empty(), "these dependencies are allowed but not used: {unused:?}");
 }
 
+/// A folder's `mod.rs` (or `lib.rs`) may use the files of the folder, and these may use what it defines.
 #[test]
-fn use_paths_are_read_in_every_notation() {
-    let text =
-        "use noetl_storage::{pools::Database, tail};\nuse noetl_domain::ids::Id;\nfn a() { crate::feed::read::hub::x(); }
-        use crate::{config::Config, service::clock};\nuse crate::service::Thing;\n#[cfg(test)] use graphql_transport::no;";
-    let expected = [
-        "config::config",
-        "domain::ids",
-        "service",
-        "service::clock",
-        "storage::pools",
-        "storage::tail",
-        "stream::hub",
-    ];
-    let expected: BTreeSet<String> = expected.iter().map(|name| name.replace("config::config", "config")).collect();
-    assert_eq!(uses(text), expected);
+fn files_do_not_import_each_other() {
+    let workspace = Workspace::read();
+    let mut graph = workspace.graph();
+    for (module, used) in &mut graph {
+        used.retain(|used| !used.starts_with(module));
+    }
+    let reachable = |module: &[String]| {
+        let mut found = BTreeSet::new();
+        add_reachable(&graph, module, &mut found);
+        found
+    };
+    let reachable: Graph<'_> = graph.keys().map(|module| (*module, reachable(module))).collect();
+    let cycle = |module: &[String]| -> BTreeSet<&str> {
+        let others = reachable[module].iter().filter(|other| reachable[*other].contains(module));
+        others.map(|other| &*workspace.0[*other].file).collect()
+    };
+    let cycles: BTreeSet<BTreeSet<&str>> =
+        graph.keys().map(|module| cycle(module)).filter(|files| !files.is_empty()).collect();
+    assert_eq!(cycles, CYCLES.iter().map(|files| files.iter().copied().collect()).collect(), "files import each other");
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 
+use noetl_testkit::{Deployment, WAIT_TIMEOUT, eventually};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -14,8 +15,6 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
-
-use crate::common::{Deployment, PATIENCE, eventually};
 
 /// Writes a certificate and its key, and returns the certificate.
 fn write_certificate(folder: &Path) -> CertificateDer<'static> {
@@ -37,7 +36,7 @@ impl Secure {
         command.env("NOETL_TLS_CERT", folder.join("cert.pem")).env("NOETL_TLS_KEY", folder.join("key.pem"));
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let line = tokio::time::timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
+        let line = tokio::time::timeout(WAIT_TIMEOUT, lines.next_line()).await.unwrap().unwrap().unwrap();
         let address = line.strip_prefix("listening on https://").expect("the server announces an https address");
         let port = address.rsplit_once(':').unwrap().1.parse().unwrap();
         Self { _child: child, port }
@@ -86,7 +85,7 @@ async fn a_certificate_can_be_replaced_while_connections_stay_open() {
 
     // An unusable certificate does not replace the first one.
     std::fs::write(folder.path().join("cert.pem"), "-----BEGIN CERTIFICATE-----\nbroken").unwrap();
-    crate::common::pass(std::time::Duration::from_millis(2_500)).await;
+    noetl_testkit::sleep_in_scenario(std::time::Duration::from_millis(2_500)).await;
     server.handshake(&first, "http/1.1").await.unwrap();
 
     let second = write_certificate(folder.path());

@@ -5,12 +5,11 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::join_all;
+use noetl_testkit::feed::{Key, Reader, assert_exactly, insert, insert_typed, run};
+use noetl_testkit::proxy::{ForwardingMode, Proxy};
+use noetl_testkit::writer::Writer;
+use noetl_testkit::{Deployment, Live, Server};
 use serde_json::{Value, json};
-
-use crate::common::feed::{Key, Reader, assert_exactly, insert, insert_typed, run};
-use crate::common::proxy::{Passing, Proxy};
-use crate::common::writer::Writer;
-use crate::common::{Deployment, Live, Server};
 
 async fn start(shards: usize) -> (Deployment, Server) {
     let deployment = Deployment::start(shards).await;
@@ -133,13 +132,13 @@ async fn a_cursor_continues_on_a_replica_whose_feed_lags_behind_it() {
     let mut there = Reader::open(&behind, latest(), Value::Null).await;
     deployment.commit(7, 1..=5).await;
     assert!(there.until_seen([(7, 5)]).await, "the feed ended");
-    network.set(Passing::Held);
+    network.set(ForwardingMode::Stalled);
     let mut reader = Reader::open(&one, json!({ "beginning": true }), Value::Null).await;
     deployment.commit(7, 6..=10).await;
     assert!(reader.until_seen([(7, 10)]).await, "the feed ended");
     reader.reconnect(&behind).await;
     reader.caught_up().await;
-    network.set(Passing::Freely);
+    network.set(ForwardingMode::Normal);
     deployment.commit(7, 11..=12).await;
     for each in [&mut reader, &mut there] {
         assert!(each.until_seen([(7, 12)]).await, "the feed ended");

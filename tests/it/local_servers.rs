@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 use noetl_local::{LocalError, LocalOptions, LocalServers, NatsOptions, NatsServer, Postgres, PostgresOptions};
+use noetl_testkit::binary;
 
 /// Time limit of a start, a stop or a detection on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(90);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Creates a folder that the user of Postgres can access, like a usual project folder.
 fn scratch() -> tempfile::TempDir {
@@ -45,7 +46,7 @@ fn answers(port: u16) -> bool {
 }
 
 fn wait_until(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_TIMEOUT;
     while !condition() {
         assert!(Instant::now() < deadline, "timed out while waiting for: {what}");
         std::thread::sleep(Duration::from_millis(20));
@@ -78,7 +79,7 @@ struct Dev {
 }
 
 impl Dev {
-    fn command(program: &str, data_dir: &Path) -> Command {
+    fn command(program: &Path, data_dir: &Path) -> Command {
         let mut command = Command::new(program);
         command
             .args(["dev", "--port", "0", "--shards", "2", "--data-dir"])
@@ -93,7 +94,7 @@ impl Dev {
     fn start(mut command: Command, data_dir: &Path) -> Self {
         let _ = fs::remove_file(data_dir.join("env"));
         let mut dev = Self { process: command.spawn().unwrap(), data_dir: data_dir.to_owned() };
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + WAIT_TIMEOUT;
         while !dev.env().contains("NOETL_PORT=") {
             assert!(dev.process.try_wait().unwrap().is_none(), "dev ended early");
             assert!(Instant::now() < deadline, "dev did not start in time");
@@ -118,8 +119,6 @@ impl Drop for Dev {
         let _ = self.process.wait();
     }
 }
-
-const BINARY: &str = env!("CARGO_BIN_EXE_noetl-graphql");
 
 #[tokio::test]
 async fn a_second_start_uses_the_data_and_ports_of_the_first() {
@@ -210,7 +209,7 @@ async fn servers_of_two_data_folders_do_not_collide() {
 fn ctrl_c_stops_the_servers_and_removes_the_env_file() {
     let folder = scratch();
     let data_dir = folder.path().join("data");
-    let mut dev = Dev::start(Dev::command(BINARY, &data_dir), &data_dir);
+    let mut dev = Dev::start(Dev::command(binary(), &data_dir), &data_dir);
     let pids = server_pids(&data_dir);
     dev.signal(Signal::SIGINT);
     assert!(dev.process.wait().unwrap().success());
@@ -224,7 +223,7 @@ fn ctrl_c_during_the_start_stops_the_servers_too() {
     for file in started {
         let folder = scratch();
         let data_dir = folder.path().join("data");
-        let mut dev = Dev { process: Dev::command(BINARY, &data_dir).spawn().unwrap(), data_dir: data_dir.clone() };
+        let mut dev = Dev { process: Dev::command(binary(), &data_dir).spawn().unwrap(), data_dir: data_dir.clone() };
         wait_until("the start has come so far", || data_dir.join(file).exists());
         let pids: Vec<Pid> = ["postgres/data/postmaster.pid", "nats/pid"]
             .iter()
@@ -235,7 +234,7 @@ fn ctrl_c_during_the_start_stops_the_servers_too() {
         wait_until("the servers end", || !pids.iter().any(|pid| is_alive(*pid)));
         assert!(!data_dir.join("env").exists(), "{file}");
 
-        let dev = Dev::start(Dev::command(BINARY, &data_dir), &data_dir);
+        let dev = Dev::start(Dev::command(binary(), &data_dir), &data_dir);
         assert_eq!(psql(&cluster_dsn(&dev), "SELECT 1"), "1", "a later start works");
     }
 }
@@ -244,7 +243,7 @@ fn ctrl_c_during_the_start_stops_the_servers_too() {
 fn kill_9_of_the_owner_stops_the_servers() {
     let folder = scratch();
     let data_dir = folder.path().join("data");
-    let mut dev = Dev::start(Dev::command(BINARY, &data_dir), &data_dir);
+    let mut dev = Dev::start(Dev::command(binary(), &data_dir), &data_dir);
     let pids = server_pids(&data_dir);
     assert!(pids.iter().all(|pid| is_alive(*pid)));
     dev.signal(Signal::SIGKILL);
@@ -256,13 +255,13 @@ fn kill_9_of_the_owner_stops_the_servers() {
 fn a_start_directly_after_kill_9_finds_the_data() {
     let folder = scratch();
     let data_dir = folder.path().join("data");
-    let mut dev = Dev::start(Dev::command(BINARY, &data_dir), &data_dir);
+    let mut dev = Dev::start(Dev::command(binary(), &data_dir), &data_dir);
     let dsn = cluster_dsn(&dev);
     psql(&dsn, "CREATE TABLE kept AS SELECT 7 AS value");
     dev.signal(Signal::SIGKILL);
     dev.process.wait().unwrap();
 
-    let dev = Dev::start(Dev::command(BINARY, &data_dir), &data_dir);
+    let dev = Dev::start(Dev::command(binary(), &data_dir), &data_dir);
     assert_eq!(psql(&cluster_dsn(&dev), "SELECT value FROM kept"), "7");
 }
 
@@ -270,7 +269,7 @@ fn a_start_directly_after_kill_9_finds_the_data() {
 fn the_next_start_stops_servers_whose_watchdogs_were_killed() {
     let folder = scratch();
     let data_dir = folder.path().join("data");
-    let mut dev = Dev::start(Dev::command(BINARY, &data_dir), &data_dir);
+    let mut dev = Dev::start(Dev::command(binary(), &data_dir), &data_dir);
     psql(&cluster_dsn(&dev), "CREATE TABLE kept AS SELECT 7 AS value");
     let leftovers = server_pids(&data_dir);
     // While `dev` is frozen, it does not notice that its watchdogs are killed.
@@ -288,7 +287,7 @@ fn the_next_start_stops_servers_whose_watchdogs_were_killed() {
     dev.process.wait().unwrap();
     assert!(leftovers.iter().all(|pid| is_alive(*pid)), "the servers ended although their watchdogs were killed");
 
-    let dev = Dev::start(Dev::command(BINARY, &data_dir), &data_dir);
+    let dev = Dev::start(Dev::command(binary(), &data_dir), &data_dir);
     assert!(!leftovers.iter().any(|pid| is_alive(*pid)));
     assert_eq!(psql(&cluster_dsn(&dev), "SELECT value FROM kept"), "7");
 }
@@ -402,7 +401,7 @@ async fn a_paused_server_keeps_connections_and_sends_no_response_until_resumed()
     client.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     assert!(client.read(&mut answer).is_err());
     nats.resume();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
     let length = client.read(&mut answer).unwrap();
     assert!(answer[..length].starts_with(b"PONG"));
     nats.stop().await;
@@ -446,13 +445,13 @@ fn a_user_without_root_rights_can_start_the_servers() {
     let folder = scratch();
     // Other users may not have access to the build's folder.
     let program = folder.path().join("noetl-graphql");
-    fs::copy(BINARY, &program).unwrap();
+    fs::copy(binary(), &program).unwrap();
     let data_dir = folder.path().join("data");
     fs::create_dir(&data_dir).unwrap();
     let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
     chown(&data_dir, Some(nobody.uid.as_raw()), Some(nobody.gid.as_raw())).unwrap();
 
-    let mut command = Dev::command(program.to_str().unwrap(), &data_dir);
+    let mut command = Dev::command(&program, &data_dir);
     command
         .uid(nobody.uid.as_raw())
         .gid(nobody.gid.as_raw())

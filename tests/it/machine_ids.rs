@@ -5,10 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use futures::future::join_all;
 use nix::sys::signal::Signal;
+use noetl_testkit::{Deployment, Server, WAIT_TIMEOUT, eventually};
 use serde_json::json;
 use tokio::io::AsyncReadExt;
-
-use crate::common::{Deployment, PATIENCE, Server, eventually};
 
 async fn machine_id(server: &Server) -> u16 {
     let data = server.data("{ server { machineId } }", json!({})).await;
@@ -155,7 +154,7 @@ async fn a_fixed_machine_id_is_held_by_one_replica_at_a_time() {
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped());
     let mut second = second.spawn().unwrap();
-    let status = tokio::time::timeout(PATIENCE, second.wait()).await.unwrap().unwrap();
+    let status = tokio::time::timeout(WAIT_TIMEOUT, second.wait()).await.unwrap().unwrap();
     assert!(!status.success());
     let mut said = String::new();
     second.stderr.take().unwrap().read_to_string(&mut said).await.unwrap();

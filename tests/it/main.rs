@@ -1,5 +1,5 @@
 //! Tests of the product's guarantees, each in a file of its own, against real servers. All files are one binary, so
-//! that the crate is linked only once.
+//! that the crate is linked only once. No file uses another; what they share is in `noetl-testkit`.
 //!
 //! `NOETL_TEST_PG` names a PostgreSQL server on which the user may create databases. `make test` starts such a server.
 //! Without make: `scripts/test-servers run cargo test`. Every test has its own databases, broker and ports.
@@ -11,14 +11,11 @@
 
 mod access;
 mod actors;
-mod bad_input;
-mod callers;
-mod catalog;
-mod common;
-
 mod broker_loss;
 mod brokers;
 mod budgets;
+mod callers;
+mod catalog;
 mod cli;
 mod connections;
 mod dedup;
@@ -26,50 +23,51 @@ mod dedup_crash;
 mod demo;
 mod dependencies;
 mod documents;
-mod epochs;
 mod executions;
 mod faults;
 mod fold;
 mod foreign_messages;
-mod given_up;
 mod hostile;
-mod json_is_data;
+mod housekeeping;
+mod idle_feed;
+mod invalid_input;
+mod json_roundtrip;
 mod layering;
+mod leader_takeover;
 mod listener_tls;
 mod live_events;
 mod local_servers;
-mod long_logs;
 mod machine_ids;
-mod maintain;
 mod migrations;
 mod network;
 mod no_query_per_row;
 mod observability;
-mod odd_messages;
 mod oidc;
 mod one_database;
-mod outbox_bounds;
 mod outbox_claims;
 mod outbox_dead_rows;
+mod outbox_invalid_input;
 mod outbox_lists;
 mod outbox_settle;
 mod project_events;
 mod projections;
 mod projector;
+mod readers_after_broker_loss;
 mod reference;
 mod register_race;
 mod relay;
-mod resting_feed;
 mod restored_database;
 mod schema;
 mod shard_down;
 mod shutdown;
-mod since;
 mod slow_readers;
 mod sqlx_data;
+mod start_at_time;
+mod statement_cancellation;
 mod system_status;
 mod tail_gap_free;
-mod tailed_as_they_are;
-mod takeover;
 mod transitions;
-mod unselected_payloads;
+mod undecodable_messages;
+mod unselected_columns;
+mod unusual_rows_published;
+mod work_independent_of_log_length;

@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::join_all;
+use noetl_testkit::feed::{Reader, run};
+use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, PgConnection};
-
-use crate::common::feed::{Reader, run};
-use crate::common::{Deployment, Server};
 
 /// The tables of an existing NoETL server.
 const NOETL: &str = include_str!("migrations/noetl.sql");

@@ -2,15 +2,11 @@
 
 use std::process::{Output, Stdio};
 
+use noetl_testkit::{Deployment, Handshake, Server, TokenFile, binary, eventually};
 use reqwest::header::{ACCEPT, CACHE_CONTROL, HOST, ORIGIN, X_CONTENT_TYPE_OPTIONS};
 use reqwest::{Client, RequestBuilder, StatusCode};
 use serde_json::json;
 use tokio::process::Command;
-use tokio_tungstenite::tungstenite::Error;
-use tokio_tungstenite::tungstenite::client::IntoClientRequest;
-
-use crate::common::server::binary;
-use crate::common::{Deployment, Server, TokenFile, eventually};
 
 /// Returns one request for each endpoint and transport. Its status is 403 only if the host is refused.
 fn requests(url: &str) -> Vec<(&'static str, RequestBuilder)> {
@@ -36,16 +32,7 @@ fn requests(url: &str) -> Vec<(&'static str, RequestBuilder)> {
 
 /// Returns the status of a WebSocket handshake.
 async fn handshake(url: &str, host: &str) -> StatusCode {
-    let mut request = format!("{}/graphql", url.replacen("http", "ws", 1)).into_client_request().unwrap();
-    let headers = request.headers_mut();
-    headers.insert("sec-websocket-protocol", "graphql-transport-ws".parse().unwrap());
-    headers.insert("host", host.parse().unwrap());
-    headers.insert("origin", format!("http://{host}").parse().unwrap());
-    match tokio_tungstenite::connect_async(request).await {
-        Ok((_, response)) => response.status(),
-        Err(Error::Http(response)) => response.status(),
-        Err(error) => panic!("{error}"),
-    }
+    Handshake::new(url, &[("host", host), ("origin", &format!("http://{host}"))]).await.unwrap().status
 }
 
 /// Panics unless every endpoint serves or refuses a page of the given hosts that calls its own host.

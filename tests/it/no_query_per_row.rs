@@ -1,10 +1,9 @@
 //! The number of statements of a list does not depend on the number of its rows, with any selection per row.
 
+use noetl_testkit::outbox::NO_RELAY;
+use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
-
-use crate::common::outbox::NO_RELAY;
-use crate::common::{Deployment, Server};
 
 /// Number of measurements per size, each with rows that are not cached. The smallest count is not increased by
 /// background tasks.

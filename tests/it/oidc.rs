@@ -15,11 +15,10 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use noetl_testkit::{Deployment, Live, Server, eventually};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-
-use crate::common::{Deployment, Live, Server, eventually};
 
 const VIEWER: &str = "{ viewer { subject roles tenant } }";
 

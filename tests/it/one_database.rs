@@ -4,9 +4,8 @@
 use std::collections::HashSet;
 
 use futures::future::join_all;
+use noetl_testkit::{Deployment, Server};
 use serde_json::json;
-
-use crate::common::{Deployment, Server};
 
 async fn small_replica(deployment: &Deployment) -> Server {
     deployment.replica_with(&[("NOETL_POOL_SIZE", "4")]).await

@@ -8,11 +8,10 @@ use futures::future::join_all;
 use noetl_storage::error::DatabaseName;
 use noetl_storage::outbox::{self, Claim, LowWatermarks};
 use noetl_storage::pools::Database;
+use noetl_testkit::feed::run;
+use noetl_testkit::outbox::{NO_RELAY, ids, reference, references};
+use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::{Value, json};
-
-use crate::common::feed::run;
-use crate::common::outbox::{NO_RELAY, ids, reference, references};
-use crate::common::{Deployment, Server, eventually};
 
 const CLAIMANTS: usize = 16;
 const EXECUTIONS: usize = 500;

@@ -7,10 +7,9 @@ use std::time::Duration;
 use noetl_storage::error::DatabaseName;
 use noetl_storage::outbox::{self, Claim, LowWatermarks, Ref};
 use noetl_storage::pools::Database;
+use noetl_testkit::feed::run;
+use noetl_testkit::{Deployment, eventually, sleep_in_scenario};
 use sqlx::Row as _;
-
-use crate::common::feed::run;
-use crate::common::{Deployment, eventually, pass};
 
 const BATCH: i64 = 100;
 
@@ -41,11 +40,11 @@ impl Claimant {
     /// Returns the number of rows and index entries that a claim of one batch reads. The database publishes its counts
     /// at most once a second, with the next statement of the same connection.
     async fn work(&mut self, deployment: &Deployment) -> i64 {
-        pass(Duration::from_millis(1100)).await;
+        sleep_in_scenario(Duration::from_millis(1100)).await;
         outbox::probe(&self.database, &self.marks).await.unwrap();
         let before = read(deployment).await;
         assert_eq!(self.claim(BATCH).await.len(), usize::try_from(BATCH).unwrap());
-        pass(Duration::from_millis(1100)).await;
+        sleep_in_scenario(Duration::from_millis(1100)).await;
         outbox::probe(&self.database, &self.marks).await.unwrap();
         read(deployment).await - before
     }

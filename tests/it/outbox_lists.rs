@@ -1,9 +1,8 @@
 //! The outbox lists, statistics and the scaler endpoint.
 
+use noetl_testkit::outbox::{NO_RELAY, references};
+use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::{Value, json};
-
-use crate::common::outbox::{NO_RELAY, references};
-use crate::common::{Deployment, Server, eventually};
 
 const ENTRIES: &str = "query($filter: OutboxFilter, $first: Int, $after: String, $last: Int, $before: String) { outbox {
     entries(filter: $filter, first: $first, after: $after, last: $last, before: $before) {

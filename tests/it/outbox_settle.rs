@@ -1,9 +1,8 @@
 //! A lease settles its rows once, a stale lease changes nothing, and a failed row backs off for the specified time.
 
+use noetl_testkit::outbox::{NO_RELAY, ids, reference, references};
+use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::{Value, json};
-
-use crate::common::outbox::{NO_RELAY, ids, reference, references};
-use crate::common::{Deployment, Server, eventually};
 
 async fn one_row() -> (Deployment, Server) {
     let deployment = Deployment::start(1).await;

@@ -5,13 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use futures::future::join_all;
+use noetl_testkit::feed::{Key, Reader, run};
+use noetl_testkit::worker::{event, event_with};
+use noetl_testkit::{Deployment, Server};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use sqlx::FromRow;
-
-use crate::common::feed::{Key, Reader, run};
-use crate::common::worker::{event, event_with};
-use crate::common::{Deployment, Server};
 
 /// Returns `count` keys with ascending event ids, starting at `from`, distributed over 20 executions on both shards.
 fn keys(count: i64, from: i64) -> Vec<Key> {

@@ -7,22 +7,10 @@ use futures::future::join_all;
 use noetl_storage::error::DatabaseName;
 use noetl_storage::pools::Database;
 use noetl_storage::snapshots;
+use noetl_testkit::projections::{ADVANCE_PROJECTIONS, NO_PROJECTOR_NO_STREAM, insert_step_event};
+use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::{Value, json};
-use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Postgres};
-
-use crate::common::{Deployment, Server, eventually};
-
-const STATE: &str = "query($id: ID!) { execution(id: $id) {
-    status endedAt error context
-    steps { name status attempt error result iterations { expected dispatched completed } }
-    snapshot { version appliedCount checksum schemaVersion behindBy }
-} }";
-
-const ADVANCE: &str = "mutation($ids: [ID!]!) { advanceProjections(input: {executionIds: $ids}) {
-    advanced { executionId version appliedCount folded }
-    failed { executionId code message retryable }
-    userErrors { code field }
-} }";
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 /// An execution on a server without projector, so that only the test advances it.
 struct Setup {
@@ -32,60 +20,30 @@ struct Setup {
     id: i64,
 }
 
-pub(crate) const QUIET: [(&str, &str); 2] = [("NOETL_PROJECTOR", "false"), ("NOETL_EVENT_STREAM_ENABLED", "false")];
-
 async fn setup() -> Setup {
     let deployment = Deployment::start(0).await;
-    let server = deployment.replica_with(&QUIET).await;
-    let id = execution(&server).await;
+    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    let id = server.start_execution().await;
     let shard = deployment.shard(0).await;
     Setup { deployment, server, shard, id }
 }
 
-pub(crate) async fn execution(server: &Server) -> i64 {
-    server.register_entry("run", &json!({ "kind": "playbook" })).await;
-    let payload = server.execute(json!({ "path": "run" })).await;
-    payload["execution"]["id"].as_str().unwrap().parse().unwrap()
-}
-
-/// Writes an event of a step, as another server does. The event id is the execution id plus `offset`.
-pub(crate) async fn write(
-    to: impl Executor<'_, Database = Postgres>,
-    execution: i64,
-    offset: i64,
-    event_type: &str,
-    meta: &str,
-    context: &str,
-) {
-    sqlx::query(
-        "INSERT INTO noetl.event (execution_id, event_id, event_type, node_name, meta, context)
-         VALUES ($1, $1 + $2, $3, 'a', $4::jsonb, $5::jsonb)",
-    )
-    .bind(execution)
-    .bind(offset)
-    .bind(event_type)
-    .bind(meta)
-    .bind(context)
-    .execute(to)
-    .await
-    .unwrap();
-}
-
 /// Writes the events of a loop with 100 expected iterations, of which the given number is issued.
 async fn write_loop(shard: &mut PgConnection, id: i64, iterations: i64) {
-    write(&mut *shard, id, 100, "step.enter", "{}", r#"{"iterations_expected": 100}"#).await;
+    insert_step_event(&mut *shard, id, 100, "step.enter", "{}", r#"{"iterations_expected": 100}"#).await;
     for n in 0..iterations {
-        write(&mut *shard, id, 101 + n, "command.issued", &format!(r#"{{"command_id": "i{n}"}}"#), "{}").await;
+        insert_step_event(&mut *shard, id, 101 + n, "command.issued", &format!(r#"{{"command_id": "i{n}"}}"#), "{}")
+            .await;
     }
 }
 
 impl Setup {
     async fn state(&self) -> Value {
-        state(&self.server, self.id).await
+        self.server.execution_state(self.id).await
     }
 
     async fn advance(&self) -> Value {
-        let payload = advance(&self.server, &[self.id]).await;
+        let payload = self.server.advance_projections(&[self.id]).await;
         assert_eq!(payload["failed"], json!([]), "{payload}");
         payload["advanced"][0].clone()
     }
@@ -114,15 +72,6 @@ async fn run(shard: &mut PgConnection, statement: &str) {
     sqlx::query(AssertSqlSafe(statement.to_owned())).execute(shard).await.unwrap();
 }
 
-pub(crate) async fn state(server: &Server, id: i64) -> Value {
-    server.data(STATE, json!({ "id": id.to_string() })).await["execution"].clone()
-}
-
-pub(crate) async fn advance(server: &Server, ids: &[i64]) -> Value {
-    let ids: Vec<String> = ids.iter().map(i64::to_string).collect();
-    server.data(ADVANCE, json!({ "ids": ids })).await["advanceProjections"].clone()
-}
-
 fn iterations(state: &Value) -> (i64, i64) {
     let iterations = &state["steps"][0]["iterations"];
     (iterations["dispatched"].as_i64().unwrap(), iterations["completed"].as_i64().unwrap())
@@ -143,9 +92,9 @@ async fn a_worker_reads_its_own_writes_before_and_after_they_are_advanced() {
     assert_eq!((&snapshot["behindBy"], &snapshot["schemaVersion"]), (&json!("0"), &json!(1)));
     assert_eq!(it.advance().await["folded"], json!("0"), "no event is left to fold");
 
-    write(&mut it.shard, it.id, 110, "command.completed", r#"{"command_id": "i1"}"#, "{}").await;
-    write(&mut it.shard, it.id, 111, "ctx.updated", "{}", r#"{"values": {"page": 2}}"#).await;
-    write(&mut it.shard, it.id, 112, "playbook.failed", "{}", r#"{"error": "no rows"}"#).await;
+    insert_step_event(&mut it.shard, it.id, 110, "command.completed", r#"{"command_id": "i1"}"#, "{}").await;
+    insert_step_event(&mut it.shard, it.id, 111, "ctx.updated", "{}", r#"{"values": {"page": 2}}"#).await;
+    insert_step_event(&mut it.shard, it.id, 112, "playbook.failed", "{}", r#"{"error": "no rows"}"#).await;
     let after = it.state().await;
     assert_eq!(after["snapshot"]["behindBy"], json!("3"));
     assert_eq!((iterations(&after), &after["context"]), ((3, 1), &json!({ "page": 2 })));
@@ -162,7 +111,7 @@ async fn the_list_shows_advanced_states_and_shows_endings_immediately() {
     let stored = async |shard: &mut PgConnection| -> (String, Option<String>) {
         sqlx::query_as("SELECT status, last_event_type FROM noetl.execution").fetch_one(shard).await.unwrap()
     };
-    write(&mut it.shard, it.id, 5, "playbook.completed", "{}", "{}").await;
+    insert_step_event(&mut it.shard, it.id, 5, "playbook.completed", "{}", "{}").await;
     assert_eq!(it.server.data(list, json!({})).await["executions"]["nodes"][0]["status"], json!("COMPLETED"));
     assert_eq!(stored(&mut it.shard).await.0, "RUNNING");
     it.advance().await;
@@ -170,9 +119,10 @@ async fn the_list_shows_advanced_states_and_shows_endings_immediately() {
 
     // An execution that another server started gets a row when it is advanced.
     let other = it.id + 1_000_000;
-    write(&mut it.shard, other, 1, "playbook_started", "{}", r#"{"path": "theirs", "workload": {"x": 1}}"#).await;
-    assert_eq!(state(&it.server, other).await, Value::Null);
-    assert_eq!(advance(&it.server, &[other]).await["failed"], json!([]));
+    insert_step_event(&mut it.shard, other, 1, "playbook_started", "{}", r#"{"path": "theirs", "workload": {"x": 1}}"#)
+        .await;
+    assert_eq!(it.server.execution_state(other).await, Value::Null);
+    assert_eq!(it.server.advance_projections(&[other]).await["failed"], json!([]));
     let query = "query($id: ID!) { execution(id: $id) { path status startedAt workload } }";
     let theirs = it.server.data(query, json!({ "id": other.to_string() })).await["execution"].clone();
     assert_eq!((&theirs["path"], &theirs["status"]), (&json!("theirs"), &json!("RUNNING")));
@@ -180,15 +130,15 @@ async fn the_list_shows_advanced_states_and_shows_endings_immediately() {
 
     // The catalog entry is taken from the start event, even if that event comes last.
     let reversed = it.id + 2_000_000;
-    write(&mut it.shard, reversed, 2, "step.enter", "{}", "{}").await;
-    advance(&it.server, &[reversed]).await;
-    write(&mut it.shard, reversed, 1, "playbook_started", "{}", r#"{"path": "run"}"#).await;
+    insert_step_event(&mut it.shard, reversed, 2, "step.enter", "{}", "{}").await;
+    it.server.advance_projections(&[reversed]).await;
+    insert_step_event(&mut it.shard, reversed, 1, "playbook_started", "{}", r#"{"path": "run"}"#).await;
     run(
         &mut it.shard,
         "UPDATE noetl.event SET catalog_id = (SELECT min(catalog_id) FROM noetl.catalog) WHERE catalog_id = 0",
     )
     .await;
-    advance(&it.server, &[reversed]).await;
+    it.server.advance_projections(&[reversed]).await;
     let query = "query($id: ID!) { execution(id: $id) { catalogEntry { path } } }";
     let found = it.server.data(query, json!({ "id": reversed.to_string() })).await["execution"].clone();
     assert_eq!(found["catalogEntry"]["path"], json!("run"));
@@ -200,15 +150,15 @@ async fn the_next_read_includes_events_with_small_ids_and_late_commits() {
     // This transaction begins before all others and commits after the snapshot was stored.
     let mut early = it.deployment.shard(0).await;
     let mut late = early.begin().await.unwrap();
-    write(&mut *late, it.id, 150, "command.completed", r#"{"command_id": "i0"}"#, "{}").await;
+    insert_step_event(&mut *late, it.id, 150, "command.completed", r#"{"command_id": "i0"}"#, "{}").await;
     let mut other = it.deployment.shard(0).await;
     let mut rolled_back = other.begin().await.unwrap();
-    write(&mut *rolled_back, it.id, 151, "command.completed", r#"{"command_id": "i1"}"#, "{}").await;
+    insert_step_event(&mut *rolled_back, it.id, 151, "command.completed", r#"{"command_id": "i1"}"#, "{}").await;
 
     write_loop(&mut it.shard, it.id, 3).await;
     it.advance().await;
     // The ids of these events are far below the snapshot's version.
-    write(&mut it.shard, it.id, 2, "ctx.updated", "{}", r#"{"values": {"page": 1}}"#).await;
+    insert_step_event(&mut it.shard, it.id, 2, "ctx.updated", "{}", r#"{"values": {"page": 1}}"#).await;
     let behind = it.state().await;
     assert_eq!((iterations(&behind), &behind["context"]), ((3, 0), &json!({ "page": 1 })));
     late.commit().await.unwrap();
@@ -275,7 +225,7 @@ async fn an_older_snapshot_never_overwrites_a_newer_one() {
     write_loop(&mut it.shard, it.id, 1).await;
     let older = snapshots::read(&slow, &[it.id]).await.unwrap();
     // The stored snapshot has the same version but is from a later moment.
-    write(&mut it.shard, it.id, 50, "ctx.updated", "{}", r#"{"values": {"page": 1}}"#).await;
+    insert_step_event(&mut it.shard, it.id, 50, "ctx.updated", "{}", r#"{"values": {"page": 1}}"#).await;
     it.advance().await;
     let standing = it.state().await;
     snapshots::save(&slow, &older).await.unwrap();
@@ -304,18 +254,18 @@ async fn concurrent_writers_and_advances_end_in_one_exact_state() {
             let mut tx = shard.begin().await.unwrap();
             // Event ids of different writers interleave, and the ids of one writer are not in order.
             let offset = 1000 + ((n * 37) % EVENTS) * WRITERS + writer;
-            write(&mut *tx, it.id, offset, "command.completed", &command, "{}").await;
+            insert_step_event(&mut *tx, it.id, offset, "command.completed", &command, "{}").await;
             tx.commit().await.unwrap();
         }
     }));
-    let second = it.deployment.replica_with(&QUIET).await;
+    let second = it.deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
     let (server, id) = (&it.server, it.id);
     let advancers = join_all([server, &second, server, &second].map(async |replica| {
         let mut last = 0;
         for _ in 0..30 {
-            let payload = advance(replica, &[id]).await;
+            let payload = replica.advance_projections(&[id]).await;
             assert_eq!(payload["failed"], json!([]));
-            let state = state(replica, id).await;
+            let state = replica.execution_state(id).await;
             let applied: i64 = state["snapshot"]["appliedCount"].as_str().unwrap().parse().unwrap();
             assert!(applied >= last, "a stored state went back");
             last = applied;
@@ -335,28 +285,30 @@ async fn each_execution_of_an_advance_request_fails_or_succeeds_separately() {
     let it = setup().await;
     it.server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
     let inbox = it.server.register("inbox").await["subscription"]["id"].as_str().unwrap().to_owned();
-    let payload = advance(&it.server, &[it.id, it.id, 12345, inbox.parse().unwrap()]).await;
+    let payload = it.server.advance_projections(&[it.id, it.id, 12345, inbox.parse().unwrap()]).await;
     assert_eq!(payload["advanced"].as_array().unwrap().len(), 1, "{payload}");
     let failed = payload["failed"].as_array().unwrap();
     assert_eq!(failed.iter().map(|one| &one["code"]).collect::<Vec<_>>(), ["NOT_FOUND", "NOT_FOUND"]);
 
     let many: Vec<String> = (1..=1001).map(|id: i64| id.to_string()).collect();
     for ids in [json!([]), json!(many), json!(["x"]), json!(["-1"])] {
-        let payload = it.server.data(ADVANCE, json!({ "ids": ids })).await["advanceProjections"].clone();
+        let payload = it.server.data(ADVANCE_PROJECTIONS, json!({ "ids": ids })).await["advanceProjections"].clone();
         assert_eq!(payload["userErrors"], json!([{ "code": "INVALID_INPUT", "field": ["executionIds"] }]));
     }
     let many: Vec<i64> = (1..=1000).collect();
-    assert_eq!(advance(&it.server, &many).await["failed"].as_array().unwrap().len(), 1000);
+    assert_eq!(it.server.advance_projections(&many).await["failed"].as_array().unwrap().len(), 1000);
 }
 
 #[tokio::test]
 async fn values_beyond_json_limits_are_kept_as_text() {
     let mut it = setup().await;
     let deep = format!("{}1{}", "[".repeat(300), "]".repeat(300));
-    write(&mut it.shard, it.id, 2, "ctx.updated", "{}", &format!(r#"{{"values": {{"deep": {deep}}}}}"#)).await;
-    write(&mut it.shard, it.id, 3, "ctx.updated", "{}", r#"{"values": {"plain": 1.7976931348623157e308}}"#).await;
-    write(&mut it.shard, it.id, 4, "ctx.updated", "{}", r#"{"values": {"huge": 1e400}}"#).await;
-    write(&mut it.shard, it.id, 5, "call.done", "{}", "{}").await;
+    insert_step_event(&mut it.shard, it.id, 2, "ctx.updated", "{}", &format!(r#"{{"values": {{"deep": {deep}}}}}"#))
+        .await;
+    insert_step_event(&mut it.shard, it.id, 3, "ctx.updated", "{}", r#"{"values": {"plain": 1.7976931348623157e308}}"#)
+        .await;
+    insert_step_event(&mut it.shard, it.id, 4, "ctx.updated", "{}", r#"{"values": {"huge": 1e400}}"#).await;
+    insert_step_event(&mut it.shard, it.id, 5, "call.done", "{}", "{}").await;
     run(
         &mut it.shard,
         "UPDATE noetl.event SET created_at = 'infinity', result = '1e400' WHERE event_type = 'call.done'",
@@ -376,21 +328,21 @@ async fn values_beyond_json_limits_are_kept_as_text() {
 async fn a_process_killed_during_an_advance_leaves_an_exact_state() {
     let mut it = setup().await;
     write_loop(&mut it.shard, it.id, 5).await;
-    let settings = [QUIET[0], QUIET[1], ("NOETL_FAULT_POINT", "advance.read")];
+    let settings = [NO_PROJECTOR_NO_STREAM[0], NO_PROJECTOR_NO_STREAM[1], ("NOETL_FAULT_POINT", "advance.read")];
     let mut doomed = it.deployment.replica_with(&settings).await;
-    assert!(doomed.send(ADVANCE, json!({ "ids": [it.id.to_string()] })).await.is_err());
+    assert!(doomed.send(ADVANCE_PROJECTIONS, json!({ "ids": [it.id.to_string()] })).await.is_err());
     assert!(!doomed.ended().await.success());
     assert_eq!(it.state().await["snapshot"], Value::Null);
     assert_eq!(it.advance().await["appliedCount"], json!("7"));
 
     // The process is also killed at random times. The stored state must be exact each time.
     for round in 0..6_u64 {
-        let mut doomed = it.deployment.replica_with(&QUIET).await;
+        let mut doomed = it.deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
         let offset = 300 + i64::try_from(round).unwrap();
         let command = format!(r#"{{"command_id": "k{round}"}}"#);
-        write(&mut it.shard, it.id, offset, "command.completed", &command, "{}").await;
+        insert_step_event(&mut it.shard, it.id, offset, "command.completed", &command, "{}").await;
         let ids = json!({ "ids": [it.id.to_string()] });
-        let asked = doomed.send(ADVANCE, ids);
+        let asked = doomed.send(ADVANCE_PROJECTIONS, ids);
         let kill = tokio::time::timeout(Duration::from_millis(round), asked);
         drop(kill.await);
         doomed.kill_9().await;
@@ -398,7 +350,7 @@ async fn a_process_killed_during_an_advance_leaves_an_exact_state() {
         assert_eq!((dispatched, completed), (6 + i64::try_from(round).unwrap(), 1 + i64::try_from(round).unwrap()));
     }
     eventually("the locks of the killed processes are released", async || {
-        let waiting = advance(&it.server, &[it.id]).await;
+        let waiting = it.server.advance_projections(&[it.id]).await;
         (waiting["failed"] == json!([])).then_some(())
     })
     .await;

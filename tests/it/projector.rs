@@ -6,10 +6,9 @@ use std::time::Duration;
 use async_nats::jetstream;
 use async_nats::jetstream::consumer::PullConsumer;
 use futures::future::join_all;
+use noetl_testkit::projections::insert_step_event;
+use noetl_testkit::{Deployment, Server, WAIT_TIMEOUT, eventually, sleep_in_scenario};
 use serde_json::{Value, json};
-
-use crate::common::{Deployment, PATIENCE, Server, eventually, pass};
-use crate::projections::{execution, state, write};
 
 const CHANGES: &str =
     "subscription($id: ID!) { executionChanges(id: $id) { id status context steps { name status } } }";
@@ -21,8 +20,8 @@ async fn write_all(deployment: &Deployment, ids: &[i64], rounds: i64) {
             let shard = usize::from(shard_of(deployment, *id));
             let mut database = deployment.shard(shard).await;
             let command = format!(r#"{{"command_id": "c{n}"}}"#);
-            write(&mut database, *id, 100 + n, "command.completed", &command, "{}").await;
-            pass(Duration::from_millis(20)).await;
+            insert_step_event(&mut database, *id, 100 + n, "command.completed", &command, "{}").await;
+            sleep_in_scenario(Duration::from_millis(20)).await;
         }
     }))
     .await;
@@ -37,7 +36,7 @@ fn shard_of(deployment: &Deployment, id: i64) -> u16 {
 async fn current(server: &Server, id: i64, applied: i64) -> Value {
     let applied = applied.to_string();
     eventually("the projector has advanced it", async || {
-        let state = state(server, id).await;
+        let state = server.execution_state(id).await;
         let snapshot = &state["snapshot"];
         (snapshot["behindBy"] == "0" && snapshot["appliedCount"] == *applied).then_some(state)
     })
@@ -63,11 +62,11 @@ async fn the_projector_keeps_snapshots_and_the_execution_list_current() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
-    let id = execution(&server).await;
+    let id = server.start_execution().await;
     current(&server, id, 1).await;
     let mut shard = deployment.shard(usize::from(shard_of(&deployment, id))).await;
-    write(&mut shard, id, 5, "ctx.updated", "{}", r#"{"values": {"page": 2}}"#).await;
-    write(&mut shard, id, 6, "playbook.completed", "{}", "{}").await;
+    insert_step_event(&mut shard, id, 5, "ctx.updated", "{}", r#"{"values": {"page": 2}}"#).await;
+    insert_step_event(&mut shard, id, 6, "playbook.completed", "{}", "{}").await;
     current(&server, id, 3).await;
     let list = "{ executions(filter: {statuses: [COMPLETED]}) { nodes { id endedAt } } }";
     let listed = server.data(list, json!({})).await["executions"]["nodes"].clone();
@@ -84,12 +83,12 @@ async fn every_snapshot_becomes_current_although_replicas_are_killed() {
     deployment.feeds_begun().await;
     let mut ids = Vec::new();
     for _ in 0..8 {
-        ids.push(execution(&steady).await);
+        ids.push(steady.start_execution().await);
     }
     let kills = async {
         for round in 0..5 {
             let mut doomed = deployment.replica().await;
-            pass(Duration::from_millis(100 + 40 * round)).await;
+            sleep_in_scenario(Duration::from_millis(100 + 40 * round)).await;
             doomed.kill_9().await;
         }
     };
@@ -107,9 +106,9 @@ async fn a_message_is_acknowledged_only_after_its_projection_is_stored() {
         let deployment = Deployment::start(0).await;
         let started = deployment.replica_with(&[("NOETL_PROJECTOR", "false")]).await;
         deployment.feeds_begun().await;
-        let id = execution(&started).await;
+        let id = started.start_execution().await;
         let doomed = deployment.command("serve").env("NOETL_FAULT_POINT", point).status();
-        let status = tokio::time::timeout(PATIENCE, doomed).await.unwrap().unwrap();
+        let status = tokio::time::timeout(WAIT_TIMEOUT, doomed).await.unwrap().unwrap();
         assert!(!status.success(), "{point}");
         // This is the only event. If it was acknowledged before its projection was stored, it would not be delivered
         // again.
@@ -123,12 +122,11 @@ async fn the_projector_continues_after_the_broker_lost_all_its_data() {
     let mut deployment = Deployment::start(0).await;
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
-    let id = execution(&server).await;
+    let id = server.start_execution().await;
     current(&server, id, 1).await;
-    deployment.nats.kill_9().await;
-    std::fs::remove_dir_all(deployment.broker_store()).unwrap();
+    deployment.kill_broker_and_delete_store().await;
     let mut shard = deployment.shard(0).await;
-    write(&mut shard, id, 5, "step.enter", "{}", "{}").await;
+    insert_step_event(&mut shard, id, 5, "step.enter", "{}", "{}").await;
     deployment.nats.restart().await.unwrap();
     current(&server, id, 2).await;
 }
@@ -138,7 +136,7 @@ async fn execution_changes_deliver_the_current_state_and_then_each_change() {
     let deployment = Deployment::start(0).await;
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
-    let (id, other) = (execution(&server).await, execution(&server).await);
+    let (id, other) = (server.start_execution().await, server.start_execution().await);
     let mut live = server.live(CHANGES, json!({ "id": id.to_string() })).await;
     let mut next = async || live.next().await.unwrap()["executionChanges"].clone();
     let now = next().await;
@@ -150,8 +148,8 @@ async fn execution_changes_deliver_the_current_state_and_then_each_change() {
         (12, "command.claimed", "COMMAND_CLAIMED"),
         (13, "command.completed", "COMPLETED"),
     ] {
-        write(&mut shard, other, offset, event_type, r#"{"command_id": "c"}"#, "{}").await;
-        write(&mut shard, id, offset, event_type, r#"{"command_id": "c"}"#, "{}").await;
+        insert_step_event(&mut shard, other, offset, event_type, r#"{"command_id": "c"}"#, "{}").await;
+        insert_step_event(&mut shard, id, offset, event_type, r#"{"command_id": "c"}"#, "{}").await;
         let mut changed = next().await;
         // The change of the start event may be delivered late.
         while changed["steps"] == json!([]) {
@@ -159,12 +157,12 @@ async fn execution_changes_deliver_the_current_state_and_then_each_change() {
         }
         assert_eq!((&changed["id"], &changed["steps"][0]["status"]), (&json!(id.to_string()), &json!(step)));
     }
-    write(&mut shard, id, 14, "playbook_completed", "{}", "{}").await;
+    insert_step_event(&mut shard, id, 14, "playbook_completed", "{}", "{}").await;
     assert_eq!(next().await["status"], json!("COMPLETED"));
 
     // Several changes of a burst may be combined into one item. The last item has the final state.
     for n in 0..200 {
-        write(&mut shard, id, 20 + n, "ctx.updated", "{}", &format!(r#"{{"values": {{"n": {n}}}}}"#)).await;
+        insert_step_event(&mut shard, id, 20 + n, "ctx.updated", "{}", &format!(r#"{{"values": {{"n": {n}}}}}"#)).await;
     }
     let mut told = 1;
     while next().await["context"]["n"] != json!(199) {

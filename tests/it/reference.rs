@@ -8,8 +8,7 @@ use std::process::Command;
 use noetl_graphql::app::metrics::METRICS;
 use noetl_graphql::graphql::errors::FIELD_ERROR_CODES;
 use noetl_graphql::service::error::RejectionCode;
-
-use crate::common::server::binary;
+use noetl_testkit::binary;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -3,9 +3,8 @@
 use std::collections::HashSet;
 
 use futures::future::join_all;
+use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
-
-use crate::common::{Deployment, Server};
 
 const LIVE: &str = "SELECT count(*) FROM noetl.source_subscription WHERE state <> 'DEACTIVATED'";
 

@@ -7,9 +7,8 @@ use async_nats::jetstream::consumer::pull::OrderedConfig;
 use async_nats::jetstream::stream::Config;
 use async_nats::jetstream::{self, Context};
 use futures::StreamExt;
+use noetl_testkit::{Deployment, Server, WAIT_TIMEOUT, eventually};
 use serde_json::{Value, json};
-
-use crate::common::{Deployment, PATIENCE, Server, eventually};
 
 const STREAM: &str = "noetl_commands";
 
@@ -29,7 +28,7 @@ async fn messages(deployment: &Deployment, stream: &str) -> Vec<Message> {
         let id = message.headers.as_ref().and_then(|headers| headers.get("Nats-Msg-Id")).unwrap().to_string();
         (id, message.subject.to_string(), serde_json::from_slice(&message.payload).unwrap())
     });
-    tokio::time::timeout(PATIENCE, read.collect()).await.unwrap()
+    tokio::time::timeout(WAIT_TIMEOUT, read.collect()).await.unwrap()
 }
 
 async fn fill(deployment: &Deployment, executions: usize, rows: i64) -> i64 {

@@ -5,12 +5,11 @@ use std::path::Path;
 use std::process::Command;
 
 use noetl_local::{Postgres, PostgresOptions};
+use noetl_testkit::feed::{Reader, assert_exactly, run};
+use noetl_testkit::{Deployment, copy_folder, eventually};
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
 use tempfile::TempDir;
-
-use crate::common::feed::{Reader, assert_exactly, run};
-use crate::common::{Deployment, eventually};
 
 /// Starts a PostgreSQL server that no other test uses.
 async fn own_server() -> (Postgres, TempDir) {
@@ -60,10 +59,6 @@ async fn a_crashed_database_continues_in_the_same_epoch_without_loss() {
     assert_eq!(deployment.epoch().await, 1);
 }
 
-fn copy(from: &Path, to: &Path) {
-    assert!(Command::new("cp").arg("-a").args([from, to]).status().unwrap().success());
-}
-
 /// The stream has batches that the restored database does not know. The database reuses their transaction ids.
 #[tokio::test]
 async fn a_database_restored_to_an_earlier_state_publishes_all_its_events_in_a_new_epoch() {
@@ -73,11 +68,11 @@ async fn a_database_restored_to_an_earlier_state_publishes_all_its_events_in_a_n
     deployment.feeds_begun().await;
     deployment.commit(7, 1..=10).await;
     deployment.until_published(10).await;
-    deployment.until_done().await;
+    deployment.until_batch_finished().await;
     assert!(server.stop().await.success());
     postgres.stop().await;
     let (data, earlier) = (folder.path().join("postgres/data"), folder.path().join("earlier"));
-    copy(&data, &earlier);
+    copy_folder(&data, &earlier);
     postgres.restart().await.unwrap();
     let server = deployment.replica().await;
     for batch in 0..3 {
@@ -89,7 +84,7 @@ async fn a_database_restored_to_an_earlier_state_publishes_all_its_events_in_a_n
     assert!(server.stop().await.success());
     postgres.stop().await;
     std::fs::remove_dir_all(&data).unwrap();
-    copy(&earlier, &data);
+    copy_folder(&earlier, &data);
     postgres.restart().await.unwrap();
     deployment.commit(9, 101..=105).await;
     let _server = deployment.replica().await;
@@ -107,11 +102,11 @@ async fn restore(deployment: &mut Deployment, from: &Postgres, to: &Postgres) {
     let command = format!("pg_dump '{}' | psql -qX -v ON_ERROR_STOP=1 '{}'", from.dsn(&name), to.dsn(&name));
     let output = Command::new("sh").args(["-c", &command]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    go_over(deployment, to);
+    switch_server(deployment, to);
 }
 
 /// Changes the deployment to the same databases on another server.
-fn go_over(deployment: &mut Deployment, to: &Postgres) {
+fn switch_server(deployment: &mut Deployment, to: &Postgres) {
     let name = deployment.cluster_dsn.rsplit('/').next().unwrap().to_owned();
     deployment.cluster_dsn = to.dsn(&name);
     deployment.shard_dsns = vec![to.dsn(&name)];
@@ -157,7 +152,7 @@ async fn a_promoted_standby_publishes_all_its_events_in_a_new_epoch() {
     assert!(server.stop().await.success());
 
     standby.restart().await.unwrap();
-    go_over(&mut deployment, &standby);
+    switch_server(&mut deployment, &standby);
     run(&mut deployment.shard(0).await, "SELECT pg_promote()").await;
     deployment.commit(9, 101..=120).await;
     let server = deployment.replica().await;

@@ -4,8 +4,7 @@ use async_graphql::parser::parse_schema;
 use async_graphql::parser::types::{
     FieldDefinition, InputValueDefinition, TypeDefinition, TypeKind, TypeSystemDefinition,
 };
-
-use crate::common::server::binary;
+use noetl_testkit::binary;
 
 fn exported() -> &'static str {
     include_str!("../../schema.graphql")

@@ -3,11 +3,10 @@
 use std::time::{Duration, Instant};
 
 use noetl_local::{Postgres, PostgresOptions};
+use noetl_testkit::feed::{Reader, insert, run};
+use noetl_testkit::worker::event;
+use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::{Value, json};
-
-use crate::common::feed::{Reader, insert, run};
-use crate::common::worker::event;
-use crate::common::{Deployment, Server, eventually};
 
 /// Maximum time in which a mutation for a shard that is down fails.
 const LIMIT: Duration = Duration::from_secs(5);

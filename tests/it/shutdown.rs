@@ -6,13 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use noetl_testkit::{Deployment, Live, Server, WAIT_TIMEOUT, eventually};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinHandle, JoinSet};
-
-use crate::common::{Deployment, Live, PATIENCE, Server, eventually};
 
 const LIVE: &str = "subscription { systemStatus { at } }";
 const EXECUTE: &str = "mutation { execute(input: { path: \"p\" }) { outcome execution { id } } }";
@@ -91,7 +90,7 @@ impl Load {
             clients.spawn(async move {
                 let (client, mut ids) = (reqwest::Client::new(), Vec::new());
                 while !stop.load(Ordering::Relaxed) {
-                    let request = client.post(&url).json(&json!({ "query": EXECUTE })).timeout(PATIENCE);
+                    let request = client.post(&url).json(&json!({ "query": EXECUTE })).timeout(WAIT_TIMEOUT);
                     let response = request.send().await.expect("the request failed");
                     assert_eq!(response.status(), 200);
                     let answer: Value = response.json().await.expect("a response was cut");

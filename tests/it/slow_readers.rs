@@ -1,9 +1,8 @@
 //! Slow readers: memory stays within its limit, other readers are not delayed, and no event is skipped silently.
 
+use noetl_testkit::feed::{Key, Reader, insert, run};
+use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::{Value, json};
-
-use crate::common::feed::{Key, Reader, insert, run};
-use crate::common::{Deployment, Server, eventually};
 
 /// Size of an event's context in bytes.
 const SIZE: usize = 500_000;

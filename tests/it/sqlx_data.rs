@@ -3,10 +3,9 @@
 use std::fs;
 use std::path::Path;
 
+use noetl_testkit::Deployment;
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, Column, Either, Executor, SqlSafeStr, TypeInfo};
-
-use crate::common::Deployment;
 
 /// Returns a type in the form of the committed data: a name, or an object that names a custom type.
 fn type_name(described: &Value) -> String {

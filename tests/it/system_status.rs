@@ -1,10 +1,9 @@
 //! The live status for dashboards is complete, and a replica reads it once for all its readers.
 
 use futures::future::join_all;
+use noetl_testkit::feed::{insert, run};
+use noetl_testkit::{Deployment, Live, Server};
 use serde_json::{Value, json};
-
-use crate::common::feed::{insert, run};
-use crate::common::{Deployment, Live, Server};
 
 const STATUS: &str = "subscription($s: Int) { systemStatus(everySeconds: $s) { at
     shards { index available latencyMs buckets error } outbox { pending unavailableShards }

@@ -5,12 +5,11 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::join_all;
+use noetl_testkit::feed::{Key, Reader, assert_exactly, assert_in_order, insert, run};
+use noetl_testkit::writer::Writer;
+use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
-
-use crate::common::feed::{Key, Reader, assert_exactly, assert_in_order, insert, run};
-use crate::common::writer::Writer;
-use crate::common::{Deployment, Server, eventually};
 
 const WRITERS: usize = 8;
 

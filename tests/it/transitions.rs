@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use futures::future::join_all;
+use noetl_testkit::{Deployment, LifecycleEvent, Server};
 use serde_json::{Value, json};
-
-use crate::common::{Deployment, LifecycleEvent, Server};
 
 const ACTIONS: [&str; 5] = ["activate", "pause", "resume", "drain", "deactivate"];
 /// The table of transitions: action, event, state after it, states that allow it.
@@ -24,7 +23,7 @@ const TABLE: [(&str, &str, &str, &[&str]); 5] = [
     ),
 ];
 /// Actions that bring a registered subscription to each state.
-const WAYS: [(&str, &[&str]); 5] = [
+const ACTIONS_TO_STATE: [(&str, &[&str]); 5] = [
     ("REGISTERED", &[]),
     ("ACTIVE", &["activate"]),
     ("PAUSED", &["activate", "pause"]),
@@ -90,7 +89,7 @@ async fn concurrent_transitions_write_a_valid_log_with_increasing_ids() {
             } else {
                 assert_eq!(code(&answer), Some("INVALID_TRANSITION"), "{action} in round {round}: {answer}");
                 let message = answer["userErrors"][0]["message"].as_str().unwrap();
-                let named = WAYS.into_iter().find(|(state, _)| message.contains(&format!("is {state} ")));
+                let named = ACTIONS_TO_STATE.into_iter().find(|(state, _)| message.contains(&format!("is {state} ")));
                 assert!(!from.contains(&named.unwrap().0), "an allowed transition was refused: {message}");
             }
         }
@@ -132,7 +131,7 @@ async fn exactly_one_of_the_transitions_that_expect_the_same_event_succeeds() {
 async fn every_action_in_every_state_follows_the_transition_table() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica().await;
-    for (state, way) in WAYS {
+    for (state, way) in ACTIONS_TO_STATE {
         for (action, event, target, from) in TABLE {
             let id = subscribed(&server, &format!("{state}/{action}")).await;
             for step in way {
@@ -174,7 +173,7 @@ async fn a_bulk_transition_moves_only_allowed_subscriptions_and_a_dry_run_moves_
     let deployment = Deployment::start(2).await;
     let server = deployment.replica().await;
     let mut ids = Vec::new();
-    for (n, (state, way)) in WAYS.into_iter().enumerate() {
+    for (n, (state, way)) in ACTIONS_TO_STATE.into_iter().enumerate() {
         let id = subscribed(&server, &format!("team-a/{state}")).await;
         for step in way {
             server.transition(step, &id, None).await;

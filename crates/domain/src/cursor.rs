@@ -67,7 +67,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn only_unchanged_cursors_of_the_kind_decode(position: Vec<u8>, cut in 0usize..8, flip: prop::sample::Index) {
+        fn only_unchanged_cursors_of_the_kind_decode(position: Vec<u8>, cut in 0usize..8, flip: usize) {
             let text = encode(CursorKind::Event, &position);
             prop_assert_eq!(decode(CursorKind::Event, &text), Ok(position));
             prop_assert_eq!(decode(CursorKind::Stream, &text), Err(BadCursor));
@@ -75,7 +75,7 @@ mod tests {
                 prop_assert_eq!(decode(CursorKind::Event, &text[..text.len().saturating_sub(cut)]), Err(BadCursor));
             }
             let mut bytes = URL_SAFE_NO_PAD.decode(&text).unwrap();
-            let at = flip.index(bytes.len());
+            let at = flip % bytes.len();
             bytes[at] ^= 1;
             prop_assert_eq!(decode(CursorKind::Event, &URL_SAFE_NO_PAD.encode(bytes)), Err(BadCursor));
         }

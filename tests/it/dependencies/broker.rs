@@ -5,13 +5,13 @@ use std::path::Path;
 use std::process::Stdio;
 
 use nkeys::KeyPair;
+use noetl_testkit::Deployment;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
 use super::Authority;
 use super::database::serves;
 use super::jwt::operated;
-use crate::common::Deployment;
 
 /// Starts a broker with JetStream and the given additional configuration. Returns its process and port.
 fn broker(folder: &Path, configuration: &str) -> (Child, u16) {
@@ -86,8 +86,8 @@ async fn no_login_is_sent_to_a_broker_with_a_certificate_of_another_authority() 
     let mut command = deployment.command("serve");
     command.env("NOETL_NATS_URL", format!("tls://noetl:secret-word@127.0.0.1:{port}")).stderr(log);
     command.env("NOETL_LOG", "debug").env("NOETL_NATS_ROOT_CERTIFICATE", authority.certificate());
-    let server = crate::common::Server::spawn(command).await;
-    let said = crate::common::eventually("the error is logged", async || {
+    let server = noetl_testkit::Server::spawn(command).await;
+    let said = noetl_testkit::eventually("the error is logged", async || {
         let said = std::fs::read_to_string(folder.path().join("server.log")).unwrap();
         said.contains("the broker can't be used").then_some(said)
     })

@@ -1,13 +1,13 @@
 //! A PostgreSQL server that requires TLS and client certificates.
 
 use noetl_local::{Postgres, PostgresOptions};
+use noetl_testkit::feed::Reader;
+use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tempfile::TempDir;
 
 use super::Authority;
-use crate::common::feed::Reader;
-use crate::common::{Deployment, Server, eventually};
 
 /// Writes a file into the server's data folder. Only the server's user can read it.
 async fn write(admin: &mut PgConnection, name: &str, text: &str) {

@@ -1,23 +1,23 @@
 //! Every committed event reaches every reader once and in order, although replicas, networks, the broker and databases
 //! fail. None of these failures is mistaken for a loss of events.
 
+mod deployment;
 mod random;
 mod recorder;
-mod site;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
+use noetl_testkit::feed::{assert_exactly, assert_in_order, insert};
+use noetl_testkit::proxy::ForwardingMode;
+use noetl_testkit::writer::{Writer, after_crash};
+use noetl_testkit::{Deployment, sleep_in_scenario};
 use sqlx::{Connection, PgConnection};
 use tokio::time::Instant;
 
+use self::deployment::{Fault, FaultyDeployment, SHARDS};
 use self::recorder::Recorder;
-use self::site::{Fault, SHARDS, Site};
-use crate::common::feed::{assert_exactly, assert_in_order, insert};
-use crate::common::proxy::Passing;
-use crate::common::writer::{Writer, after_crash};
-use crate::common::{Deployment, pass};
 
 const WRITERS: usize = 4;
 const RECORDERS: u64 = 3;
@@ -26,31 +26,31 @@ const BULK: i64 = 100;
 
 /// Runs writers and recorders while `failing` injects faults. Then checks that the recorders, the databases and the
 /// streams have the same events.
-async fn under_load(replicas: usize, failing: impl AsyncFnOnce(&mut Site)) {
-    let mut site = Site::start(replicas).await;
+async fn under_load(replicas: usize, failing: impl AsyncFnOnce(&mut FaultyDeployment)) {
+    let mut faulty = FaultyDeployment::start(replicas).await;
     let mut recorders = Vec::new();
     for index in 0..RECORDERS {
-        recorders.push(Recorder::open(&site.addresses, index).await);
+        recorders.push(Recorder::open(&faulty.addresses, index).await);
     }
-    let writers: Vec<Writer> = (0..WRITERS).map(|index| Writer::new(&site.deployment, index)).collect();
+    let writers: Vec<Writer> = (0..WRITERS).map(|index| Writer::new(&faulty.deployment, index)).collect();
     let mut ordered: Vec<i64> = writers.iter().map(|writer| writer.ordered).collect();
-    ordered.extend(bulk_logs(&site.deployment).map(|(_, log)| log));
+    ordered.extend(bulk_logs(&faulty.deployment).map(|(_, log)| log));
     let enough = AtomicBool::new(false);
     let writing = join_all(writers.into_iter().map(|writer| writer.write_through_crashes(&enough)));
-    let bulk = bulk_logs(&site.deployment).map(|(shard, log)| (site.deployment.shard_dsns[shard].clone(), log));
+    let bulk = bulk_logs(&faulty.deployment).map(|(shard, log)| (faulty.deployment.shard_dsns[shard].clone(), log));
     let bulk = join_all(bulk.into_iter().map(|(dsn, log)| write_in_bulk(dsn, log, &enough)));
     let failing = async {
-        site.flows().await;
-        failing(&mut site).await;
-        site.heal().await;
-        site.flows().await;
+        faulty.until_events_published().await;
+        failing(&mut faulty).await;
+        faulty.heal().await;
+        faulty.until_events_published().await;
         enough.store(true, Ordering::Relaxed);
     };
     tokio::select! {
         _ = join_all(recorders.iter_mut().map(Recorder::record)) => {}
         _ = async { tokio::join!(writing, bulk, failing) } => {}
     }
-    check(&site, &mut recorders, &ordered).await;
+    check(&faulty, &mut recorders, &ordered).await;
 }
 
 /// Returns for each shard a log that is written in large transactions.
@@ -73,13 +73,13 @@ async fn write_in_bulk(dsn: String, log: i64, enough: &AtomicBool) {
         if enough.load(Ordering::Relaxed) {
             return;
         }
-        pass(Duration::from_millis(1500)).await;
+        sleep_in_scenario(Duration::from_millis(1500)).await;
     }
 }
 
-async fn check(site: &Site, recorders: &mut [Recorder], ordered: &[i64]) {
-    let deployment = &site.deployment;
-    site.ready().await;
+async fn check(faulty: &FaultyDeployment, recorders: &mut [Recorder], ordered: &[i64]) {
+    let deployment = &faulty.deployment;
+    faulty.ready().await;
     // This event is the last of its batch. When readers have it, they would also have seen any repetition of an earlier
     // event.
     for shard in 0..SHARDS {
@@ -99,23 +99,23 @@ async fn check(site: &Site, recorders: &mut [Recorder], ordered: &[i64]) {
 }
 
 /// Injects each fault, heals it, and continues when events are published again.
-async fn one_by_one(site: &mut Site, faults: impl IntoIterator<Item = (Fault, Duration)>) {
+async fn one_by_one(faulty: &mut FaultyDeployment, faults: impl IntoIterator<Item = (Fault, Duration)>) {
     for (fault, lasting) in faults {
-        site.inject(fault).await;
-        pass(lasting).await;
-        site.heal().await;
-        site.flows().await;
+        faulty.inject(fault).await;
+        sleep_in_scenario(lasting).await;
+        faulty.heal().await;
+        faulty.until_events_published().await;
     }
 }
 
 #[tokio::test]
 async fn readers_get_every_event_once_while_leaders_are_killed_repeatedly() {
-    under_load(2, async |site| {
+    under_load(2, async |faulty| {
         for round in 0..4 {
-            let killed = site.inject(Fault::KillLeader(round % SHARDS)).await;
-            site.follows(round % SHARDS, &killed).await;
-            site.flows().await;
-            site.heal().await;
+            let killed = faulty.inject(Fault::KillLeader(round % SHARDS)).await;
+            faulty.until_leader_changed(round % SHARDS, &killed).await;
+            faulty.until_events_published().await;
+            faulty.heal().await;
         }
     })
     .await;
@@ -123,60 +123,60 @@ async fn readers_get_every_event_once_while_leaders_are_killed_repeatedly() {
 
 #[tokio::test]
 async fn readers_get_every_event_once_while_leaders_are_frozen_longer_than_their_lease() {
-    under_load(2, async |site| {
+    under_load(2, async |faulty| {
         for shard in 0..SHARDS {
-            let frozen = site.inject(Fault::FreezeLeader(shard)).await;
-            site.follows(shard, &frozen).await;
-            site.flows().await;
-            site.heal().await;
+            let frozen = faulty.inject(Fault::FreezeLeader(shard)).await;
+            faulty.until_leader_changed(shard, &frozen).await;
+            faulty.until_events_published().await;
+            faulty.heal().await;
         }
     })
     .await;
 }
 
 /// Returns a connection that breaks, one that stalls briefly, one that stalls longer than all timeouts, and a slow one.
-fn broken_networks() -> [(Passing, Duration); 4] {
-    let slow = Passing::Slowly(Duration::from_millis(60));
+fn broken_networks() -> [(ForwardingMode, Duration); 4] {
+    let slow = ForwardingMode::Delayed(Duration::from_millis(60));
     [
-        (Passing::Cut, Duration::from_secs(1)),
-        (Passing::Held, Duration::from_millis(700)),
-        (Passing::Held, Duration::from_secs(6)),
+        (ForwardingMode::Closed, Duration::from_secs(1)),
+        (ForwardingMode::Stalled, Duration::from_millis(700)),
+        (ForwardingMode::Stalled, Duration::from_secs(6)),
         (slow, Duration::from_secs(4)),
     ]
 }
 
 #[tokio::test]
 async fn readers_get_every_event_once_over_a_broken_stalled_or_slow_broker_connection() {
-    under_load(2, async |site| {
-        let faults = broken_networks().map(|(passing, lasting)| (Fault::Broker(0, passing), lasting));
-        one_by_one(site, faults).await;
+    under_load(2, async |faulty| {
+        let faults = broken_networks().map(|(mode, lasting)| (Fault::Broker(0, mode), lasting));
+        one_by_one(faulty, faults).await;
     })
     .await;
 }
 
 #[tokio::test]
 async fn readers_get_every_event_once_over_a_broken_stalled_or_slow_shard_connection() {
-    under_load(2, async |site| {
-        let faults = broken_networks().map(|(passing, lasting)| (Fault::Shard(1, passing), lasting));
-        one_by_one(site, faults).await;
+    under_load(2, async |faulty| {
+        let faults = broken_networks().map(|(mode, lasting)| (Fault::Shard(1, mode), lasting));
+        one_by_one(faulty, faults).await;
     })
     .await;
 }
 
 #[tokio::test]
 async fn readers_get_every_event_once_while_the_broker_is_killed_and_restarted() {
-    under_load(2, async |site| {
+    under_load(2, async |faulty| {
         let down = [0, 300, 2500].map(|millis| (Fault::KillBroker, Duration::from_millis(millis)));
-        one_by_one(site, down).await;
+        one_by_one(faulty, down).await;
     })
     .await;
 }
 
 #[tokio::test]
 async fn readers_get_every_event_once_while_postgres_is_killed_and_restarted() {
-    under_load(2, async |site| {
+    under_load(2, async |faulty| {
         let down = [0, 300, 2500].map(|millis| (Fault::KillPostgres, Duration::from_millis(millis)));
-        one_by_one(site, down).await;
+        one_by_one(faulty, down).await;
     })
     .await;
 }
@@ -184,16 +184,16 @@ async fn readers_get_every_event_once_while_postgres_is_killed_and_restarted() {
 /// Injects one to three faults at a time, for a short time or for longer than the leases.
 #[tokio::test]
 async fn readers_get_every_event_once_through_random_faults() {
-    under_load(3, async |site| {
+    under_load(3, async |faulty| {
         let (mut random, begun) = (random::seeded(RECORDERS), Instant::now());
         while begun.elapsed() < random::duration() {
             for _ in 0..=random::moment(&mut random, 2).as_millis() {
-                site.inject(random::fault(&mut random)).await;
-                pass(random::moment(&mut random, 1000)).await;
+                faulty.inject(random::fault(&mut random)).await;
+                sleep_in_scenario(random::moment(&mut random, 1000)).await;
             }
-            pass(random::moment(&mut random, 3500)).await;
-            site.heal().await;
-            pass(random::moment(&mut random, 1500)).await;
+            sleep_in_scenario(random::moment(&mut random, 3500)).await;
+            faulty.heal().await;
+            sleep_in_scenario(random::moment(&mut random, 1500)).await;
         }
     })
     .await;

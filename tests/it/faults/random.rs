@@ -3,11 +3,11 @@
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use noetl_testkit::proxy::ForwardingMode;
 use proptest::prelude::RngExt;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 
-use super::site::{Fault, SHARDS};
-use crate::common::proxy::Passing;
+use super::deployment::{Fault, SHARDS};
 
 /// Default number of seconds of random faults. `NOETL_TEST_FAULT_SECONDS` overrides it.
 const SECONDS: u64 = 30;
@@ -54,10 +54,10 @@ pub fn fault(random: &mut TestRng) -> Fault {
     }
 }
 
-fn network(random: &mut TestRng) -> Passing {
+fn network(random: &mut TestRng) -> ForwardingMode {
     match random.random_range(0..3) {
-        0 => Passing::Cut,
-        1 => Passing::Held,
-        _ => Passing::Slowly(moment(random, 100)),
+        0 => ForwardingMode::Closed,
+        1 => ForwardingMode::Stalled,
+        _ => ForwardingMode::Delayed(moment(random, 100)),
     }
 }

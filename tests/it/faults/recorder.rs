@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use noetl_testkit::feed::{Key, Reader, assert_in_order};
+use noetl_testkit::{WAIT_TIMEOUT, sleep_in_scenario};
 use proptest::prelude::RngExt;
 use proptest::test_runner::TestRng;
 use serde_json::{Value, json};
 
+use super::deployment::Addresses;
 use super::random;
-use super::site::Addresses;
-use crate::common::feed::{Key, Reader, assert_in_order};
-use crate::common::{PATIENCE, pass};
 
 /// Maximum silence of a working replica on a busy feed.
 const SILENCE: Duration = Duration::from_secs(3);
@@ -35,7 +35,7 @@ impl Recorder {
     /// Records without end.
     pub async fn record(&mut self) {
         loop {
-            self.wander().await;
+            self.reconnect_to_random_replica().await;
             let stay = self.reader.seen.len() + self.random.random_range(1..=STAY);
             while self.reader.seen.len() < stay && self.step().await {}
         }
@@ -55,17 +55,17 @@ impl Recorder {
                     return;
                 }
                 if !self.step().await {
-                    self.wander().await;
+                    self.reconnect_to_random_replica().await;
                 }
             }
         };
-        let outcome = tokio::time::timeout(PATIENCE, record).await;
+        let outcome = tokio::time::timeout(WAIT_TIMEOUT, record).await;
         outcome
             .unwrap_or_else(|_| panic!("{} events were not delivered, such as {:?}", missing.len(), missing.first()));
     }
 
     /// Continues at a random replica.
-    async fn wander(&mut self) {
+    async fn reconnect_to_random_replica(&mut self) {
         loop {
             let addresses = self.addresses.lock().unwrap().clone();
             if !addresses.is_empty() {
@@ -74,13 +74,13 @@ impl Recorder {
                     return;
                 }
             }
-            pass(Duration::from_millis(50)).await;
+            sleep_in_scenario(Duration::from_millis(50)).await;
         }
     }
 
     /// Reads one item. Returns `false` if this replica delivers no more items.
     async fn step(&mut self) -> bool {
-        let Ok(Some(item)) = tokio::time::timeout(SILENCE, self.reader.step_while_it_lasts()).await else {
+        let Ok(Some(item)) = tokio::time::timeout(SILENCE, self.reader.step_allowing_unavailable()).await else {
             return false;
         };
         if item["__typename"] == "StreamGap" {

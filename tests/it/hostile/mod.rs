@@ -15,14 +15,11 @@ mod values;
 use std::fmt::Write;
 use std::time::Duration;
 
-use futures::{SinkExt, StreamExt};
-use serde_json::Value;
+use noetl_testkit::{Deployment, Live, WAIT_TIMEOUT};
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
-use crate::common::{Deployment, PATIENCE};
 use corpus::{Case, Sent};
 use process::Watched;
 
@@ -91,7 +88,7 @@ async fn send(address: &str, case: &Case) -> (usize, String) {
             Sent::Socket(messages) => (messages.iter().map(String::len).sum(), converse(address, messages).await),
         }
     };
-    tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(|_| panic!("{}: no response", case.name))
+    tokio::time::timeout(WAIT_TIMEOUT, answer).await.unwrap_or_else(|_| panic!("{}: no response", case.name))
 }
 
 /// Sends a request on a connection of its own. Returns the status and the body.
@@ -117,31 +114,17 @@ async fn exchange(address: &str, request: Vec<u8>) -> (String, Value) {
 }
 
 async fn converse(address: &str, messages: &[String]) -> String {
-    let mut request = format!("ws://{address}/graphql").into_client_request().unwrap();
-    request.headers_mut().insert("host", "localhost".parse().unwrap());
-    request.headers_mut().insert("sec-websocket-protocol", "graphql-transport-ws".parse().unwrap());
-    let (socket, _) = tokio_tungstenite::connect_async(request).await.unwrap();
-    let (mut writing, mut reading) = socket.split();
-    writing.send(Message::text(r#"{"type":"connection_init"}"#)).await.unwrap();
-    reading.next().await.unwrap().unwrap();
+    let mut socket = Live::init(&format!("http://{address}"), &[("host", "localhost")], Value::Null).await.unwrap();
+    assert_eq!(socket.message().await.unwrap()["type"], "connection_ack");
     let mut last = String::new();
     for message in messages {
-        let _: Result<(), _> = writing.send(Message::text(message.clone())).await;
-        last = loop {
-            match reading.next().await {
-                Some(Ok(Message::Text(text))) => {
-                    let message: Value = serde_json::from_str(&text).unwrap();
-                    break match message["type"].as_str() {
-                        Some("pong") => "pong".to_owned(),
-                        Some("error") => outcome(&serde_json::json!({ "errors": message["payload"] })),
-                        _ => outcome(&message["payload"]),
-                    };
-                }
-                Some(Ok(Message::Close(frame))) => break frame.map_or(0, |frame| frame.code.into()).to_string(),
-                Some(Ok(_)) => {}
-                Some(Err(error)) => break error.to_string(),
-                None => break "gone".to_owned(),
-            }
+        // The server may have closed the socket already.
+        let _: Option<()> = socket.send_text(message.clone()).await;
+        last = match socket.message().await {
+            Some(message) if message["type"] == "pong" => "pong".to_owned(),
+            Some(message) if message["type"] == "error" => outcome(&json!({ "errors": message["payload"] })),
+            Some(message) => outcome(&message["payload"]),
+            None => socket.close_code.map_or("gone".to_owned(), |code| code.to_string()),
         };
     }
     last

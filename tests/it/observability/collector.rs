@@ -8,13 +8,12 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::routing::post;
+use noetl_testkit::eventually;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-
-use crate::common::eventually;
 
 /// The token that the collector requires.
 pub const TOKEN: &str = "Bearer collector";

@@ -2,12 +2,12 @@
 
 use std::fs;
 
+use noetl_testkit::{Deployment, eventually};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use sqlx::Connection;
 
 use super::logging_replica;
-use crate::common::{Deployment, eventually};
 
 #[tokio::test]
 async fn a_slow_operation_is_logged_without_its_variables_and_without_colours() {

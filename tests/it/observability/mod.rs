@@ -7,7 +7,7 @@ mod traces;
 
 use std::process::Stdio;
 
-use crate::common::{Deployment, Server};
+use noetl_testkit::{Deployment, Server};
 
 /// Starts a replica with additional settings and writes its log to a file.
 async fn logging_replica(deployment: &Deployment, settings: &[(&str, &str)]) -> (Server, tempfile::NamedTempFile) {

@@ -2,16 +2,12 @@
 
 use std::fs;
 
-use futures::{SinkExt, StreamExt};
+use noetl_testkit::{Deployment, Handshake};
 use reqwest::Method;
 use reqwest::header::HeaderValue;
 use serde_json::{Value, json};
-use tokio_tungstenite::connect_async;
-use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
 use super::{break_projections, logging_replica};
-use crate::common::Deployment;
 
 const FAILING: &str = "{ execution(id: \"1\") { snapshot { version } } }";
 
@@ -75,18 +71,13 @@ async fn an_internal_error_has_the_request_id_and_the_log_has_the_cause() {
 
 /// Runs an operation on a socket of its own and returns its first message.
 async fn over_socket(url: &str, query: &str) -> Value {
-    let mut request = format!("{}/graphql", url.replace("http://", "ws://")).into_client_request().unwrap();
-    request.headers_mut().insert("Sec-WebSocket-Protocol", "graphql-transport-ws".parse().unwrap());
-    request.headers_mut().insert("x-request-id", "over-socket".parse().unwrap());
-    let (mut socket, response) = connect_async(request).await.unwrap();
-    assert_eq!(response.headers()["x-request-id"], "over-socket");
-    let subscribe = json!({ "id": "op 1", "type": "subscribe", "payload": { "query": query } });
-    for message in [json!({ "type": "connection_init" }), subscribe] {
-        socket.send(Message::text(message.to_string())).await.unwrap();
-    }
+    let response = Handshake::new(url, &[("x-request-id", "over-socket")]).await.unwrap();
+    assert_eq!(response.headers["x-request-id"], "over-socket");
+    let mut socket = response.socket.unwrap();
+    socket.send(json!({ "type": "connection_init" })).await.unwrap();
+    socket.subscribe_again("op 1", query).await;
     loop {
-        let Message::Text(text) = socket.next().await.unwrap().unwrap() else { continue };
-        let message: Value = serde_json::from_str(&text).unwrap();
+        let message = socket.message().await.unwrap();
         if message["id"] == "op 1" {
             return message;
         }

@@ -1,11 +1,11 @@
 //! Spans of a request, as a collector receives them.
 
+use noetl_testkit::{Deployment, Server};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use super::collector::{Collector, TOKEN};
-use crate::common::{Deployment, Server};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CALLER: &str = "00f067aa0ba902b7";

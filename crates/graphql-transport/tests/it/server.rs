@@ -1,4 +1,5 @@
-//! A server of the test schema on its own port, with clients.
+//! A server of the test schema on its own port, with clients. The clients of `noetl-testkit` are not used here, because
+//! that crate depends on the NoETL server, and this crate works without it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -13,21 +13,22 @@ const CHUNK: usize = 16 << 10;
 
 /// Mode in which the proxy forwards bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Passing {
-    Freely,
+pub enum ForwardingMode {
+    /// Each chunk is forwarded at once.
+    Normal,
     /// Each chunk is delayed by the given time.
-    Slowly(Duration),
+    Delayed(Duration),
     /// Connections stay open, but no bytes are forwarded until the mode changes.
-    Held,
+    Stalled,
     /// Open connections are closed and their unsent bytes are lost. New connections are closed immediately.
-    Cut,
+    Closed,
 }
 
 /// A proxy in front of one server.
 pub struct Proxy {
     /// Port on 127.0.0.1.
     pub port: u16,
-    passing: watch::Sender<Passing>,
+    mode: watch::Sender<ForwardingMode>,
     task: AbortHandle,
 }
 
@@ -36,14 +37,14 @@ impl Proxy {
     pub async fn start(target: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (passing, network) = watch::channel(Passing::Freely);
+        let (mode, network) = watch::channel(ForwardingMode::Normal);
         let task = tokio::spawn(accept(listener, target, network)).abort_handle();
-        Self { port, passing, task }
+        Self { port, mode, task }
     }
 
     /// Sets the mode of all connections.
-    pub fn set(&self, passing: Passing) {
-        self.passing.send_replace(passing);
+    pub fn set(&self, mode: ForwardingMode) {
+        self.mode.send_replace(mode);
     }
 }
 
@@ -53,7 +54,7 @@ impl Drop for Proxy {
     }
 }
 
-async fn accept(listener: TcpListener, target: u16, network: watch::Receiver<Passing>) {
+async fn accept(listener: TcpListener, target: u16, network: watch::Receiver<ForwardingMode>) {
     let mut connections = JoinSet::new();
     loop {
         let Ok((client, _)) = listener.accept().await else { continue };
@@ -63,17 +64,17 @@ async fn accept(listener: TcpListener, target: u16, network: watch::Receiver<Pas
 }
 
 /// Forwards the bytes of one connection in both directions.
-async fn connect(client: TcpStream, target: u16, mut network: watch::Receiver<Passing>) {
-    if *network.borrow() == Passing::Cut {
+async fn connect(client: TcpStream, target: u16, mut network: watch::Receiver<ForwardingMode>) {
+    if *network.borrow() == ForwardingMode::Closed {
         return;
     }
     let Ok(server) = TcpStream::connect(("127.0.0.1", target)).await else { return };
-    let (client_says, to_client) = split(client);
-    let (server_says, to_server) = split(server);
+    let (from_client, to_client) = split(client);
+    let (from_server, to_server) = split(server);
     tokio::select! {
-        () = pass_on(client_says, to_server, network.clone()) => {}
-        () = pass_on(server_says, to_client, network.clone()) => {}
-        _ = network.wait_for(|passing| *passing == Passing::Cut) => {}
+        () = forward(from_client, to_server, network.clone()) => {}
+        () = forward(from_server, to_client, network.clone()) => {}
+        _ = network.wait_for(|mode| *mode == ForwardingMode::Closed) => {}
     }
 }
 
@@ -83,13 +84,13 @@ fn split(connection: TcpStream) -> (OwnedReadHalf, OwnedWriteHalf) {
 }
 
 /// Forwards bytes in one direction until one of the two sides closes its connection.
-async fn pass_on(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut network: watch::Receiver<Passing>) {
+async fn forward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut network: watch::Receiver<ForwardingMode>) {
     let mut chunk = vec![0; CHUNK];
     while let Ok(bytes @ 1..) = from.read(&mut chunk).await {
-        let Ok(passing) = network.wait_for(|passing| *passing != Passing::Held).await.map(|passing| *passing) else {
+        let Ok(mode) = network.wait_for(|mode| *mode != ForwardingMode::Stalled).await.map(|mode| *mode) else {
             return;
         };
-        if let Passing::Slowly(delay) = passing {
+        if let ForwardingMode::Delayed(delay) = mode {
             tokio::time::sleep(delay).await;
         }
         if to.write_all(&chunk[..bytes]).await.is_err() {

@@ -3,10 +3,9 @@
 use async_nats::HeaderMap;
 use async_nats::jetstream::{self, stream::Config};
 use noetl_graphql::feed::wire::envelope::Mark;
+use noetl_testkit::feed::Reader;
+use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
-
-use crate::common::feed::Reader;
-use crate::common::{Deployment, Server};
 
 /// Starts a deployment with a stream to which only the test writes.
 async fn start() -> (Deployment, Server, jetstream::Context) {

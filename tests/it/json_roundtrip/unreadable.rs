@@ -1,12 +1,12 @@
 //! Rows with JSON that parsers cannot read affect only themselves.
 
+use noetl_testkit::feed::run;
+use noetl_testkit::outbox::NO_RELAY;
+use noetl_testkit::{Deployment, eventually};
 use plain_json as json;
 use serde_json::{Value, json};
 
 use super::{ask, claim, events, messages};
-use crate::common::feed::run;
-use crate::common::outbox::NO_RELAY;
-use crate::common::{Deployment, eventually};
 
 /// Payloads that parsers cannot read, as SQL expressions.
 const UNREADABLE: [&str; 4] = [

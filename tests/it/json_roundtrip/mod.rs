@@ -8,12 +8,11 @@ mod values;
 use async_nats::jetstream;
 use async_nats::jetstream::consumer::pull::OrderedConfig;
 use futures::StreamExt;
+use noetl_testkit::feed::run;
+use noetl_testkit::outbox::NO_RELAY;
+use noetl_testkit::{Deployment, Server, WAIT_TIMEOUT, eventually};
 use plain_json as json;
 use serde_json::{Value, json};
-
-use crate::common::feed::run;
-use crate::common::outbox::NO_RELAY;
-use crate::common::{Deployment, PATIENCE, Server, eventually};
 
 /// The key with which `serde_json` marks JSON as text. `serde_json::Value` gives this key a meaning when it reads a
 /// response, so the tests read responses with the server's own decoder.
@@ -26,7 +25,7 @@ const EVENTS: &str = "query($id: ID!, $first: Int) { events(executionId: $id, fi
 
 /// Sends a body unchanged and returns the response.
 async fn post(server: &Server, body: String) -> Value {
-    let request = reqwest::Client::new().post(format!("{}/graphql", server.url)).timeout(PATIENCE);
+    let request = reqwest::Client::new().post(format!("{}/graphql", server.url)).timeout(WAIT_TIMEOUT);
     let response = request.header("content-type", "application/json").body(body).send().await.unwrap();
     json::read(&response.text().await.unwrap()).unwrap()
 }
@@ -58,7 +57,7 @@ async fn messages(deployment: &Deployment, count: usize) -> Vec<String> {
     let consumer = stream.create_consumer(OrderedConfig::default()).await.unwrap();
     let read = consumer.messages().await.unwrap().take(count);
     let read = read.map(|message| String::from_utf8(message.unwrap().payload.to_vec()).unwrap());
-    tokio::time::timeout(PATIENCE, read.collect()).await.unwrap()
+    tokio::time::timeout(WAIT_TIMEOUT, read.collect()).await.unwrap()
 }
 
 /// Returns objects in which the mark is the first key when they are stored as jsonb.

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
-
-use crate::common::{Deployment, Server};
 
 /// Ids and cursors that exist, for valid and invalid input.
 struct Known {

@@ -1,7 +1,8 @@
 //! A replica as a process, with its API.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -10,13 +11,20 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use super::{Live, PATIENCE, eventually};
+use super::{Live, WAIT_TIMEOUT, eventually};
 
-/// Returns the path of the binary under test.
+/// Returns the path of the server's program. Cargo builds it before the tests and benchmarks, with the same profile,
+/// into a folder above their own programs (`target/debug/noetl-graphql` for `target/debug/deps/it-…`).
 pub fn binary() -> &'static Path {
-    Path::new(env!("CARGO_BIN_EXE_noetl-graphql"))
+    static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
+        let this = std::env::current_exe().unwrap();
+        let program = this.ancestors().skip(1).map(|folder| folder.join("noetl-graphql")).find(|path| path.is_file());
+        program.expect("noetl-graphql is missing; build it with `cargo build`")
+    });
+    &PROGRAM
 }
 
+/// A replica. Dropping the value kills its process.
 pub struct Server {
     child: Child,
     /// Base URL, such as `http://127.0.0.1:40001`.
@@ -29,15 +37,15 @@ impl Server {
     pub async fn spawn(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let line = tokio::time::timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap();
+        let line = tokio::time::timeout(WAIT_TIMEOUT, lines.next_line()).await.unwrap().unwrap();
         let url =
             line.as_deref().and_then(|line| line.strip_prefix("listening on ")).expect("the server did not start");
         let url = url.to_owned();
-        Self::of(child, url).await
+        Self::when_ready(child, url).await
     }
 
     /// Waits until a process that serves at an address is ready.
-    pub async fn of(child: Child, url: String) -> Self {
+    pub async fn when_ready(child: Child, url: String) -> Self {
         let server = Self { child, url, client: reqwest::Client::new() };
         eventually("the server is ready", async || {
             server.get("/readyz").await.ok()?.status().is_success().then_some(())
@@ -51,21 +59,22 @@ impl Server {
         self.child.id().expect("the process runs")
     }
 
+    /// Requests a path with GET.
     pub async fn get(&self, path: &str) -> reqwest::Result<reqwest::Response> {
-        self.client.get(format!("{}{path}", self.url)).timeout(PATIENCE).send().await
+        self.client.get(format!("{}{path}", self.url)).timeout(WAIT_TIMEOUT).send().await
     }
 
     /// Sends an operation with a bearer token and returns the whole response.
     pub async fn send_as(&self, token: &str, query: &str, variables: Value) -> Value {
         let body = json!({ "query": query, "variables": variables });
-        let request = self.client.post(format!("{}/graphql", self.url)).timeout(PATIENCE).bearer_auth(token);
+        let request = self.client.post(format!("{}/graphql", self.url)).timeout(WAIT_TIMEOUT).bearer_auth(token);
         request.json(&body).send().await.unwrap().json().await.unwrap()
     }
 
     /// Sends an operation and returns the whole response.
     pub async fn send(&self, query: &str, variables: Value) -> reqwest::Result<Value> {
         let body = json!({ "query": query, "variables": variables });
-        let request = self.client.post(format!("{}/graphql", self.url)).timeout(PATIENCE);
+        let request = self.client.post(format!("{}/graphql", self.url)).timeout(WAIT_TIMEOUT);
         request.json(&body).send().await?.json().await
     }
 
@@ -89,12 +98,12 @@ impl Server {
     /// Sends SIGTERM and waits until the process has ended.
     pub async fn stop(mut self) -> ExitStatus {
         self.signal(Signal::SIGTERM);
-        tokio::time::timeout(PATIENCE, self.child.wait()).await.unwrap().unwrap()
+        tokio::time::timeout(WAIT_TIMEOUT, self.child.wait()).await.unwrap().unwrap()
     }
 
     /// Waits until the process has ended by itself.
     pub async fn ended(&mut self) -> ExitStatus {
-        tokio::time::timeout(PATIENCE, self.child.wait()).await.unwrap().unwrap()
+        tokio::time::timeout(WAIT_TIMEOUT, self.child.wait()).await.unwrap().unwrap()
     }
 
     /// Sends a signal to the process, such as `SIGSTOP` to freeze it or `SIGCONT` to continue it.
@@ -148,6 +157,6 @@ impl Server {
 
 /// Sleeps for a time that is part of a scenario, such as the length of a window. Not for waiting until a condition is
 /// true.
-pub async fn pass(duration: Duration) {
+pub async fn sleep_in_scenario(duration: Duration) {
     tokio::time::sleep(duration).await;
 }

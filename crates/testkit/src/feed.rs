@@ -1,6 +1,7 @@
 //! Readers of the event feed, compared with the committed events and with the messages in the broker's streams.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use async_nats::jetstream;
 use async_nats::jetstream::consumer::pull::OrderedConfig;
@@ -10,7 +11,7 @@ use sqlx::{AssertSqlSafe, Executor, PgConnection, Postgres};
 
 use noetl_graphql::feed::wire::cursor::{Position, StreamCursor};
 
-use super::{Deployment, Live, PATIENCE, Server, eventually};
+use super::{Deployment, Live, Server, WAIT_TIMEOUT, eventually};
 
 /// Key of an event: execution id and event id.
 pub type Key = (i64, i64);
@@ -77,8 +78,8 @@ impl Reader {
 
     /// Reads one item as [`Self::step`] does. Also accepts that the subscription ends because the broker is
     /// unreachable.
-    pub async fn step_while_it_lasts(&mut self) -> Option<Value> {
-        let item = self.live.next_while_it_lasts().await?;
+    pub async fn step_allowing_unavailable(&mut self) -> Option<Value> {
+        let item = self.live.next_allowing_unavailable().await?;
         Some(self.note(item))
     }
 
@@ -118,7 +119,7 @@ impl Reader {
             }
             true
         };
-        let outcome = tokio::time::timeout(PATIENCE, read).await;
+        let outcome = tokio::time::timeout(WAIT_TIMEOUT, read).await;
         outcome.unwrap_or_else(|_| panic!("{} events were not delivered, such as {:?}", missing.len(), missing.first()))
     }
 
@@ -133,7 +134,7 @@ impl Reader {
             }
             true
         };
-        tokio::time::timeout(PATIENCE, read).await.expect("no event was delivered")
+        tokio::time::timeout(WAIT_TIMEOUT, read).await.expect("no event was delivered")
     }
 
     /// Returns the last cursor's position on a shard.
@@ -158,7 +159,7 @@ impl Reader {
     pub async fn caught_up(&mut self) {
         let read =
             async { while self.step().await.expect("the subscription continues")["__typename"] != "CaughtUp" {} };
-        tokio::time::timeout(PATIENCE, read).await.expect("caught up");
+        tokio::time::timeout(WAIT_TIMEOUT, read).await.expect("caught up");
     }
 
     /// Panics unless exactly the given events were delivered, each once.
@@ -237,6 +238,39 @@ impl Deployment {
         all
     }
 
+    /// Commits events with the given ids on every shard, in one transaction per shard. The events of a shard belong to
+    /// the shard's first execution id.
+    pub async fn commit_on_every_shard(&self, events: RangeInclusive<i64>) {
+        for shard in 0..self.shard_dsns.len() {
+            self.commit_on(shard, self.ids_on(shard, 1, 1)[0], events.clone()).await;
+        }
+    }
+
+    /// Commits events of one execution on shard 0 in one transaction.
+    pub async fn commit(&self, execution: i64, events: RangeInclusive<i64>) {
+        self.commit_on(0, execution, events).await;
+    }
+
+    async fn commit_on(&self, shard: usize, execution: i64, events: RangeInclusive<i64>) {
+        let rows = format!(
+            "INSERT INTO noetl.event (execution_id, event_id, event_type)
+             SELECT {execution}, n, 'call.done' FROM generate_series({}, {}) AS n",
+            events.start(),
+            events.end()
+        );
+        run(&mut self.shard(shard).await, &rows).await;
+    }
+
+    /// Waits until all committed events of all shards are published.
+    pub async fn until_all_published(&self) {
+        let committed = i64::try_from(self.committed().await.len()).unwrap();
+        eventually("everything is published", async || {
+            let query = "SELECT CASE WHEN target IS NULL THEN published_events ELSE 0 END FROM noetl.tail_cursor";
+            (self.sum_over_shards(query).await >= committed).then_some(())
+        })
+        .await;
+    }
+
     /// Waits until the feed of every shard has begun. Events that commit later are published.
     pub async fn feeds_begun(&self) {
         eventually("all feeds have begun", async || {
@@ -269,7 +303,7 @@ impl Deployment {
             let event: Value = serde_json::from_slice(&message.unwrap().payload).unwrap();
             (number(&event["execution_id"]), number(&event["event_id"]))
         });
-        tokio::time::timeout(PATIENCE, messages.collect()).await.unwrap()
+        tokio::time::timeout(WAIT_TIMEOUT, messages.collect()).await.unwrap()
     }
 
     /// Returns the events of all streams.
@@ -291,6 +325,21 @@ impl Deployment {
 }
 
 impl Server {
+    /// Returns the epoch of each shard's feed.
+    pub async fn feed_epochs(&self) -> Vec<i64> {
+        let status = self.data("{ eventStream { shards { feedEpoch } } }", Value::Null).await;
+        let shards = status["eventStream"]["shards"].as_array().unwrap();
+        shards.iter().map(|shard| shard["feedEpoch"].as_i64().unwrap()).collect()
+    }
+
+    /// Waits until the feed of every shard has the given epoch.
+    pub async fn until_feed_epoch(&self, epoch: i64) {
+        eventually("the epoch increases", async || {
+            self.feed_epochs().await.iter().all(|shard| *shard == epoch).then_some(())
+        })
+        .await;
+    }
+
     /// Returns the replica's name.
     pub async fn name(&self) -> String {
         self.data("{ server { replica } }", Value::Null).await["server"]["replica"].as_str().unwrap().to_owned()

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::common::feed::{Key, assert_exactly, run};
-use crate::common::{Deployment, Server, eventually};
+use noetl_testkit::feed::{Key, assert_exactly, run};
+use noetl_testkit::{Deployment, Server, eventually};
 
 /// Size of a transaction that is large enough to interrupt its publishing.
 const EVENTS: i64 = 20_000;
@@ -28,7 +28,7 @@ async fn the_next_leader_finishes_the_batch_of_a_killed_leader() {
     let deployment = Deployment::start(1).await;
     killed_in_a_batch(&deployment).await;
     let _next = deployment.replica().await;
-    deployment.until_done().await;
+    deployment.until_batch_finished().await;
     assert_exactly(&deployment.published().await, &deployment.committed().await);
 }
 
@@ -39,7 +39,7 @@ async fn rows_deleted_between_two_leaders_do_not_shift_the_batch() {
     let all = deployment.committed().await;
     run(&mut deployment.shard(0).await, "DELETE FROM noetl.event WHERE event_id <= 100").await;
     let _next = deployment.replica().await;
-    deployment.until_done().await;
+    deployment.until_batch_finished().await;
     assert_exactly(&deployment.published().await, &all);
 }
 
@@ -50,7 +50,7 @@ async fn events_of_a_batch_that_retention_dropped_are_not_published_again() {
     let (_, stream) = deployment.broker().await;
     stream.purge().await.unwrap();
     let _next = deployment.replica().await;
-    deployment.until_done().await;
+    deployment.until_batch_finished().await;
     let rest: BTreeSet<Key> = (published + 1..=EVENTS).map(|event| (7, event)).collect();
     assert_exactly(&deployment.published().await, &rest);
 }

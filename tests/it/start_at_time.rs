@@ -6,12 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use futures::future::join_all;
+use noetl_testkit::feed::{Key, Reader, assert_exactly, insert};
+use noetl_testkit::writer::Writer;
+use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
-
-use crate::broker_loss::{insert_many, until_published};
-use crate::common::feed::{Key, Reader, assert_exactly, insert};
-use crate::common::writer::Writer;
-use crate::common::{Deployment, Server};
 
 async fn start() -> (Deployment, Server) {
     let deployment = Deployment::start(2).await;
@@ -41,7 +39,7 @@ async fn a_reader_from_a_time_gets_every_later_event_once_and_then_live_events()
     let (deployment, server) = start().await;
     let enough = AtomicBool::new(true);
     join_all((0..4).map(|index| Writer::new(&deployment, index).write(&enough))).await;
-    until_published(&deployment).await;
+    deployment.until_all_published().await;
     let so_far = published(&deployment, 0).await;
     let time = so_far[so_far.len() / 2].1;
 
@@ -59,7 +57,7 @@ async fn a_reader_from_a_time_gets_every_later_event_once_and_then_live_events()
     for shard in 0..2 {
         insert(&mut deployment.shard(shard).await, (deployment.ids_on(shard, 1, 1)[0], 1)).await;
     }
-    until_published(&deployment).await;
+    deployment.until_all_published().await;
     let (one, other) = (published(&deployment, 0).await, published(&deployment, 1).await);
     let later: BTreeSet<Key> = one.iter().chain(&other).filter(|(_, at)| *at >= time).map(|(key, _)| *key).collect();
     assert!(later.len() < one.len() + other.len());
@@ -73,13 +71,13 @@ async fn a_reader_from_a_time_gets_every_later_event_once_and_then_live_events()
 #[tokio::test]
 async fn a_start_time_before_the_first_event_or_in_the_future_is_valid() {
     let (deployment, server) = start().await;
-    insert_many(&deployment, 1..=5).await;
-    until_published(&deployment).await;
+    deployment.commit_on_every_shard(1..=5).await;
+    deployment.until_all_published().await;
     let time = published(&deployment, 0).await[0].1;
     let old = deployment.committed().await;
     let mut early = Reader::open(&server, since(time - TimeDelta::days(10_000)), Value::Null).await;
     let mut late = Reader::open(&server, since(time + TimeDelta::days(10_000)), Value::Null).await;
-    insert_many(&deployment, 6..=7).await;
+    deployment.commit_on_every_shard(6..=7).await;
     let all = deployment.committed().await;
     assert!(early.until_seen(all.clone()).await, "the feed ended");
     assert!(late.until_seen(all.difference(&old).copied()).await, "the feed ended");
@@ -93,8 +91,8 @@ async fn a_start_time_before_the_retention_gives_a_gap_only_if_events_were_dropp
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&[("NOETL_EVENT_STREAM_RETENTION_SECS", "600")]).await;
     deployment.feeds_begun().await;
-    insert_many(&deployment, 1..=5).await;
-    until_published(&deployment).await;
+    deployment.commit_on_every_shard(1..=5).await;
+    deployment.until_all_published().await;
     let time = published(&deployment, 0).await[0].1;
     let open = async |time| Reader::open(&server, since(time), Value::Null).await;
     assert_eq!(open(time - TimeDelta::hours(1)).await.gaps(), []);

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use noetl_testkit::feed::run;
+use noetl_testkit::outbox::NO_RELAY;
+use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-
-use crate::common::feed::run;
-use crate::common::outbox::NO_RELAY;
-use crate::common::{Deployment, Server};
 
 /// 20 rows of each list, with 1 MiB in each large column.
 const ROWS: &str = "

@@ -8,8 +8,11 @@ use super::Deployment;
 /// The columns of an event that describe a subscription's lifecycle.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct LifecycleEvent {
+    /// Id of the event.
     pub event_id: i64,
+    /// Type of the event, such as `subscription.paused`.
     pub event_type: String,
+    /// State of the subscription after the event.
     pub status: Option<String>,
 }
 

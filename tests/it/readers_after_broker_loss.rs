@@ -3,12 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::join_all;
+use noetl_testkit::feed::{Reader, insert};
+use noetl_testkit::writer::Writer;
+use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
-
-use crate::broker_loss::{copy, insert_many, until_epoch, until_published};
-use crate::common::feed::{Reader, insert};
-use crate::common::writer::Writer;
-use crate::common::{Deployment, Server};
 
 /// The largest event id. Its event is the last of its batch.
 const LAST: i64 = i64::MAX;
@@ -59,8 +57,8 @@ async fn start() -> (Deployment, Server, Server) {
     let deployment = Deployment::start(2).await;
     let (one, other) = tokio::join!(deployment.replica(), deployment.replica());
     deployment.feeds_begun().await;
-    insert_many(&deployment, 1..=50).await;
-    until_published(&deployment).await;
+    deployment.commit_on_every_shard(1..=50).await;
+    deployment.until_all_published().await;
     (deployment, one, other)
 }
 
@@ -69,32 +67,26 @@ async fn readers_get_a_gap_and_every_event_after_the_broker_lost_all_data() {
     let (mut deployment, one, other) = start().await;
     let mut readers = Readers::open(&one, &other).await;
     readers.see_everything(&deployment).await;
-    deployment.nats.kill_9().await;
-    std::fs::remove_dir_all(deployment.broker_store()).unwrap();
+    deployment.kill_broker_and_delete_store().await;
     deployment.nats.restart().await.unwrap();
-    until_epoch(&one, 2).await;
+    one.until_feed_epoch(2).await;
     readers.check(&deployment, [&other, &one]).await;
 }
 
 /// Restarts the broker without its last writes, then commits `more` events.
 async fn the_last_writes_go(more: i64) {
     let (mut deployment, one, other) = start().await;
-    deployment.nats.stop().await;
-    let (store, earlier) = (deployment.broker_store(), deployment.broker_store().with_extension("earlier"));
-    copy(&store, &earlier);
-    deployment.nats.restart().await.unwrap();
+    let earlier = deployment.copy_broker_store().await;
     let mut readers = Readers::open(&one, &other).await;
-    insert_many(&deployment, 51..=60).await;
+    deployment.commit_on_every_shard(51..=60).await;
     readers.see_everything(&deployment).await;
-    insert_many(&deployment, 61..=100).await;
-    until_published(&deployment).await;
+    deployment.commit_on_every_shard(61..=100).await;
+    deployment.until_all_published().await;
     readers.see_everything(&deployment).await;
-    deployment.nats.kill_9().await;
-    std::fs::remove_dir_all(&store).unwrap();
-    std::fs::rename(&earlier, &store).unwrap();
+    deployment.kill_broker_and_restore_store(&earlier).await;
     deployment.nats.restart().await.unwrap();
-    until_epoch(&one, 2).await;
-    insert_many(&deployment, 101..=100 + more).await;
+    one.until_feed_epoch(2).await;
+    deployment.commit_on_every_shard(101..=100 + more).await;
     readers.check(&deployment, [&other, &one]).await;
 }
 
@@ -120,18 +112,15 @@ async fn readers_get_a_gap_and_every_event_after_a_stream_was_deleted() {
             context.create_stream(stream.cached_info().config.clone()).await.unwrap();
         }
     }
-    insert_many(&deployment, 51..=60).await;
-    until_epoch(&one, 2).await;
+    deployment.commit_on_every_shard(51..=60).await;
+    one.until_feed_epoch(2).await;
     readers.check(&deployment, [&other, &one]).await;
 }
 
 #[tokio::test]
 async fn readers_get_every_event_if_the_broker_loses_data_during_writes() {
     let (mut deployment, one, other) = start().await;
-    deployment.nats.stop().await;
-    let (store, earlier) = (deployment.broker_store(), deployment.broker_store().with_extension("earlier"));
-    copy(&store, &earlier);
-    deployment.nats.restart().await.unwrap();
+    let earlier = deployment.copy_broker_store().await;
     let readers = Readers::open(&one, &other).await;
     let enough = AtomicBool::new(false);
     let writers: Vec<Writer> = (0..4).map(|index| Writer::new(&deployment, index)).collect();
@@ -143,11 +132,9 @@ async fn readers_get_every_event_if_the_broker_loses_data_during_writes() {
                 assert!(reader.next_event().await, "the feed ended");
             }
         }
-        deployment.nats.kill_9().await;
-        std::fs::remove_dir_all(&store).unwrap();
-        std::fs::rename(&earlier, &store).unwrap();
+        deployment.kill_broker_and_restore_store(&earlier).await;
         deployment.nats.restart().await.unwrap();
-        until_epoch(&one, 2).await;
+        one.until_feed_epoch(2).await;
         enough.store(true, Ordering::Relaxed);
     };
     tokio::join!(writing, losing);
@@ -166,8 +153,8 @@ async fn the_first_cursor_of_a_fresh_replica_has_the_epoch_of_the_feed() {
         let (context, stream) = deployment.stream(shard).await;
         context.delete_stream(&stream.cached_info().config.name).await.unwrap();
     }
-    insert_many(&deployment, 51..=55).await;
-    until_epoch(&one, 2).await;
+    deployment.commit_on_every_shard(51..=55).await;
+    one.until_feed_epoch(2).await;
     reader.reconnect(&fresh).await;
     let all = deployment.committed().await;
     assert!(reader.until_seen(all.clone()).await, "the feed ended");
@@ -188,11 +175,11 @@ async fn a_reader_whose_events_were_dropped_by_retention_gets_a_gap() {
     let open = async |start: Value| Reader::open(&server, start, Value::Null).await;
     // The first reader starts on the empty stream, the second in the middle, the third at the end.
     let mut first = open(json!({ "latest": true })).await;
-    insert_many(&deployment, 1..=3).await;
-    until_published(&deployment).await;
+    deployment.commit_on_every_shard(1..=3).await;
+    deployment.until_all_published().await;
     let mut middle = open(json!({ "latest": true })).await;
-    insert_many(&deployment, 4..=10).await;
-    until_published(&deployment).await;
+    deployment.commit_on_every_shard(4..=10).await;
+    deployment.until_all_published().await;
     let mut last = open(json!({ "latest": true })).await;
     drop_below(&deployment, 6).await;
     for (reader, gap) in [(&mut first, Some((0, 1, 5, "RETENTION"))), (&mut middle, Some((0, 4, 5, "RETENTION")))] {
@@ -216,7 +203,7 @@ async fn a_reader_whose_events_were_dropped_by_retention_gets_a_gap() {
     last.reconnect(&server).await;
     last.caught_up().await;
     assert_eq!(last.gaps(), []);
-    insert_many(&deployment, 11..=12).await;
+    deployment.commit_on_every_shard(11..=12).await;
     for reader in [&mut first, &mut middle, &mut last] {
         assert!(reader.until_seen([(execution, 12)]).await, "the feed ended");
     }

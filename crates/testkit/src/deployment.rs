@@ -1,6 +1,5 @@
 //! A deployment of one test: a cluster database, shards and a broker that no other test uses.
 
-use std::path::PathBuf;
 use std::process::Stdio;
 
 use noetl_local::{NatsOptions, NatsServer};
@@ -10,14 +9,17 @@ use tokio::process::Command;
 
 use super::server::{Server, binary};
 
+/// Databases and a broker of one test. Dropping the value stops the broker.
 pub struct Deployment {
     /// Settings of the deployment's replicas.
     pub env: Vec<(String, String)>,
+    /// DSN of the cluster database.
     pub cluster_dsn: String,
+    /// DSNs of the shards, in the order of the shards.
     pub shard_dsns: Vec<String>,
     /// The broker's process. Tests kill and restart it.
     pub nats: NatsServer,
-    folder: tempfile::TempDir,
+    pub(crate) folder: tempfile::TempDir,
 }
 
 impl Deployment {
@@ -89,11 +91,6 @@ impl Deployment {
         let mut command = self.command("serve");
         command.envs(settings.iter().copied());
         Server::spawn(command).await
-    }
-
-    /// Returns the folder that holds the broker's streams. Change it only while the broker is stopped.
-    pub fn broker_store(&self) -> PathBuf {
-        self.folder.path().join("nats/store")
     }
 
     /// Connects to the cluster database.

@@ -1,18 +1,14 @@
 //! Values are returned unchanged, or refused with their path.
 
-use futures::{SinkExt, StreamExt};
+use noetl_testkit::outbox::NO_RELAY;
+use noetl_testkit::{Deployment, Live};
 use plain_json as json;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use serde_json::{Map, Value, json};
-use tokio_tungstenite::connect_async;
-use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
 use super::{LONGER, RAW, ask, claim, events, post};
-use crate::common::Deployment;
-use crate::common::outbox::NO_RELAY;
 
 /// Keys with a meaning in some decoders, and unusual keys.
 const KEYS: [&str; 11] = [
@@ -195,25 +191,19 @@ async fn values_that_would_change_are_refused_with_their_field() {
 async fn an_invalid_value_on_a_socket_ends_only_its_operation() {
     let deployment = Deployment::start(0).await;
     let server = deployment.replica_with(&[NO_RELAY, ("NOETL_EVENT_STREAM_ENABLED", "false")]).await;
-    let mut request = format!("{}/graphql", server.url.replace("http://", "ws://")).into_client_request().unwrap();
-    request.headers_mut().insert("Sec-WebSocket-Protocol", "graphql-transport-ws".parse().unwrap());
-    let (mut socket, _) = connect_async(request).await.unwrap();
-    let mut send = async |message: &str| {
-        socket.send(Message::text(message)).await.unwrap();
-        loop {
-            if let Message::Text(text) = socket.next().await.unwrap().unwrap() {
-                return json::read(&text).unwrap();
-            }
-        }
+    let mut socket = Live::init(&server.url, &[], Value::Null).await.unwrap();
+    assert_eq!(socket.message().await.unwrap()["type"], "connection_ack");
+    let mut send = async |message: String| {
+        socket.send_text(message).await.unwrap();
+        json::read(&socket.text().await.unwrap()).unwrap()
     };
-    assert_eq!(send(r#"{"type": "connection_init"}"#).await["type"], "connection_ack");
     let query = r#""query": "query($v: JSON) { __typename }""#;
     let subscribe =
         format!(r#"{{"id": "1", "type": "subscribe", "payload": {{{query}, "variables": {{"v": [1e400]}}}}}}"#);
-    let refused = send(&subscribe).await;
+    let refused = send(subscribe).await;
     let extensions = &refused["payload"][0]["extensions"];
     assert_eq!((&refused["type"], &extensions["code"]), (&json!("error"), &json!("INVALID_INPUT")), "{refused}");
     assert_eq!(extensions["field"], "variables.v.0");
-    let served = send(r#"{"id": "2", "type": "subscribe", "payload": {"query": "{ __typename }"}}"#).await;
+    let served = send(r#"{"id": "2", "type": "subscribe", "payload": {"query": "{ __typename }"}}"#.to_owned()).await;
     assert_eq!((&served["type"], &served["id"]), (&json!("next"), &json!("2")), "{served}");
 }

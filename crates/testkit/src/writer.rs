@@ -8,7 +8,7 @@ use sqlx::{Connection, Executor, PgConnection, Postgres};
 
 use super::Deployment;
 use super::feed::{Key, try_insert};
-use super::server::pass;
+use super::server::sleep_in_scenario;
 
 /// Minimum number of rounds of a writer.
 const ROUNDS: i64 = 12;
@@ -17,6 +17,7 @@ const AFTER_FAILURE: Duration = Duration::from_millis(100);
 /// A writer with two logs of its own on one shard. It writes the first log in order and the second in any order.
 pub struct Writer {
     dsn: String,
+    /// Execution id of the log that is written in order.
     pub ordered: i64,
     unordered: i64,
     next: i64,
@@ -24,6 +25,7 @@ pub struct Writer {
 }
 
 impl Writer {
+    /// Returns the writer with the given index. Different indexes use different logs; the shards take turns.
     pub fn new(deployment: &Deployment, index: usize) -> Self {
         let shard = index % deployment.shard_dsns.len();
         let from = i64::try_from(index + 1).unwrap() << 32;
@@ -39,18 +41,18 @@ impl Writer {
 
     /// Writes at least [`ROUNDS`] rounds, and continues until `enough` is set.
     pub async fn write(mut self, enough: &AtomicBool) {
-        self.go_on(enough).await.unwrap();
+        self.write_rounds(enough).await.unwrap();
     }
 
     /// Writes as [`Self::write`] does while the database crashes and restarts. A transaction that a crash interrupts is
     /// either committed or lost; both are accepted.
     pub async fn write_through_crashes(mut self, enough: &AtomicBool) {
-        while let Err(error) = self.go_on(enough).await {
+        while let Err(error) = self.write_rounds(enough).await {
             after_crash(&error).await;
         }
     }
 
-    async fn go_on(&mut self, enough: &AtomicBool) -> sqlx::Result<()> {
+    async fn write_rounds(&mut self, enough: &AtomicBool) -> sqlx::Result<()> {
         let mut one = PgConnection::connect(&self.dsn).await?;
         let mut other = PgConnection::connect(&self.dsn).await?;
         while self.round < ROUNDS || !enough.load(Ordering::Relaxed) {
@@ -84,7 +86,7 @@ impl Writer {
         let mut late = one.begin().await?;
         insert(&mut *late, self.key(self.unordered)).await?;
         insert(other, self.key(self.ordered)).await?;
-        pass(Duration::from_millis(300)).await;
+        sleep_in_scenario(Duration::from_millis(300)).await;
         insert(&mut *late, self.key(self.ordered)).await?;
         late.commit().await
     }
@@ -112,7 +114,7 @@ impl Writer {
 pub async fn after_crash(error: &sqlx::Error) {
     let code = error.as_database_error().and_then(|error| Some(error.code()?.into_owned()));
     assert!(code.is_none_or(|code| code.starts_with("57P")), "{error}");
-    pass(AFTER_FAILURE).await;
+    sleep_in_scenario(AFTER_FAILURE).await;
 }
 
 async fn insert(to: impl Executor<'_, Database = Postgres>, key: Key) -> sqlx::Result<()> {

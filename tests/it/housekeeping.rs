@@ -8,11 +8,10 @@ use noetl_domain::shard::ShardIndex;
 use noetl_storage::error::DatabaseName;
 use noetl_storage::pools::Database;
 use noetl_storage::retention::{KeepReason, Turn};
+use noetl_testkit::feed::{Key, Reader, insert, insert_typed, run};
+use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
-
-use crate::common::feed::{Key, Reader, insert, insert_typed, run};
-use crate::common::{Deployment, Server, eventually};
 
 /// Returns the first id of the n-th old partition. Ids this small were generated on 1 January 2024.
 const fn first(partition: i64) -> i64 {

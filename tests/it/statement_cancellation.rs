@@ -6,15 +6,14 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
+use noetl_testkit::{Deployment, Live, Server, eventually};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::common::{Deployment, Live, Server, eventually};
-
 /// Time limit of a cancellation: one second, plus one second for a busy machine.
-const SOON: Duration = Duration::from_secs(2);
+const CANCEL_LIMIT: Duration = Duration::from_secs(2);
 /// An operation whose statement reads the table that the test locks. No background task reads this table.
 const SLOW: &str = "query { catalogEntries { nodes { id } } }";
 const QUICK: &str = "{ executions { nodes { id } } }";
@@ -57,14 +56,14 @@ impl Setup {
         eventually("the statements run", async || (self.running().await == count).then_some(())).await;
     }
 
-    /// Panics unless all statements are cancelled within [`SOON`] and all connections of the pool are usable.
+    /// Panics unless all statements are cancelled within [`CANCEL_LIMIT`] and all connections of the pool are usable.
     async fn assert_cancelled(&mut self) {
         let given_up = Instant::now();
         eventually("the statements are cancelled", async || (self.running().await == 0).then_some(())).await;
-        assert!(given_up.elapsed() < SOON, "{:?}", given_up.elapsed());
+        assert!(given_up.elapsed() < CANCEL_LIMIT, "{:?}", given_up.elapsed());
         let quick = join_all((0..4).map(|_| self.server.data(QUICK, Value::Null))).await;
         assert_eq!(quick.len(), 4);
-        assert!(given_up.elapsed() < SOON, "{:?}", given_up.elapsed());
+        assert!(given_up.elapsed() < CANCEL_LIMIT, "{:?}", given_up.elapsed());
     }
 
     async fn post(&self, query: &str) -> TcpStream {
@@ -193,7 +192,7 @@ async fn a_transaction_whose_caller_disconnects_is_rolled_back() {
         (open == 0).then_some(())
     })
     .await;
-    assert!(given_up.elapsed() < SOON, "{:?}", given_up.elapsed());
+    assert!(given_up.elapsed() < CANCEL_LIMIT, "{:?}", given_up.elapsed());
     drop(holder);
     let registered = setup.server.register("inbox").await;
     assert_eq!(registered["subscription"]["state"], "REGISTERED", "{registered}");

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use super::binary;
 
+/// A file of tokens. It is deleted when the value is dropped.
 pub struct TokenFile {
     folder: tempfile::TempDir,
 }
@@ -17,6 +18,7 @@ impl TokenFile {
         file
     }
 
+    /// Returns the path of the file.
     pub fn path(&self) -> PathBuf {
         self.folder.path().join("tokens")
     }

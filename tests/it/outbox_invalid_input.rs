@@ -2,10 +2,9 @@
 //! shards.
 
 use noetl_local::{Postgres, PostgresOptions};
+use noetl_testkit::outbox::{NO_RELAY, ids, references};
+use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::{Value, json};
-
-use crate::common::outbox::{NO_RELAY, ids, references};
-use crate::common::{Deployment, Server, eventually};
 
 const MUTATIONS: [(&str, &str); 4] = [
     ("claimOutbox", "ClaimOutboxInput"),

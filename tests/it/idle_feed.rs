@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 
 use async_nats::jetstream::consumer::Info;
 use futures::TryStreamExt;
+use noetl_testkit::feed::Reader;
+use noetl_testkit::{Deployment, eventually};
 use serde_json::{Value, json};
-
-use crate::common::feed::Reader;
-use crate::common::{Deployment, eventually};
 
 /// Returns the number of open requests for messages that live feeds have sent to the broker.
 async fn asked_for(deployment: &Deployment) -> usize {

@@ -1,9 +1,8 @@
 //! Rows with any values of other servers are published unchanged and delay no other events.
 
+use noetl_testkit::Deployment;
+use noetl_testkit::feed::{Reader, assert_exactly, run};
 use serde_json::{Value, json};
-
-use crate::common::Deployment;
-use crate::common::feed::{Reader, assert_exactly, run};
 
 /// Unusual rows between ordinary ones: JSON nested deeper than parsers allow, numbers beyond 64-bit floats, and extreme
 /// times.

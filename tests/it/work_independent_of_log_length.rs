@@ -6,10 +6,9 @@ use std::time::Duration;
 use noetl_storage::error::DatabaseName;
 use noetl_storage::pools::Database;
 use noetl_storage::snapshots;
+use noetl_testkit::projections::NO_PROJECTOR_NO_STREAM;
+use noetl_testkit::{Deployment, sleep_in_scenario};
 use serde_json::json;
-
-use crate::common::{Deployment, pass};
-use crate::projections::{QUIET, advance, execution};
 
 const SHORT: i64 = 1_000;
 const LONG: i64 = 100_000;
@@ -33,11 +32,11 @@ async fn read(deployment: &Deployment) -> i64 {
 /// Returns the work of reading one execution's state. The database publishes its counts at most once a second, with the
 /// next statement of the connection.
 async fn work(deployment: &Deployment, reader: &Database, id: i64) -> i64 {
-    pass(Duration::from_millis(1100)).await;
+    sleep_in_scenario(Duration::from_millis(1100)).await;
     assert_eq!(snapshots::read(reader, &[]).await.unwrap().len(), 0);
     let before = read(deployment).await;
     assert_eq!(snapshots::read(reader, &[id]).await.unwrap()[0].folded, MORE);
-    pass(Duration::from_millis(1100)).await;
+    sleep_in_scenario(Duration::from_millis(1100)).await;
     assert_eq!(snapshots::read(reader, &[]).await.unwrap().len(), 0);
     read(deployment).await - before
 }
@@ -45,13 +44,13 @@ async fn work(deployment: &Deployment, reader: &Database, id: i64) -> i64 {
 #[tokio::test]
 async fn reading_a_state_needs_the_same_work_for_a_long_log_as_for_a_short_one() {
     let deployment = Deployment::start(0).await;
-    let server = deployment.replica_with(&QUIET).await;
-    let (short, long) = (execution(&server).await, execution(&server).await);
+    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    let (short, long) = (server.start_execution().await, server.start_execution().await);
     write(&deployment, short, 10..10 + SHORT).await;
     write(&deployment, long, 10..10 + LONG).await;
     sqlx::query("VACUUM ANALYZE noetl.event").execute(&mut deployment.shard(0).await).await.unwrap();
     for id in [short, long] {
-        assert_eq!(advance(&server, &[id]).await["failed"], json!([]));
+        assert_eq!(server.advance_projections(&[id]).await["failed"], json!([]));
         write(&deployment, id, 200_000..200_000 + MORE).await;
     }
     // A single connection, whose plan is cached for the short log.
@@ -79,13 +78,13 @@ async fn publishing_an_event_does_not_read_the_log_before_it() {
     deployment.commit(8, 11..=BACKLOG).await;
     deployment.until_published(usize::try_from(BACKLOG).unwrap()).await;
     // The leader polls at least twice a second. The work of a poll is counted with the next poll.
-    pass(Duration::from_secs(2)).await;
+    sleep_in_scenario(Duration::from_secs(2)).await;
     let before = read(&deployment).await;
     for event in BACKLOG + 1..=BACKLOG + 10 {
         deployment.commit(7, event..=event).await;
         deployment.until_published(usize::try_from(event).unwrap()).await;
     }
-    pass(Duration::from_secs(2)).await;
+    sleep_in_scenario(Duration::from_secs(2)).await;
     let work = read(&deployment).await - before;
     assert!(work < BACKLOG, "{work} rows and index entries were read for ten events");
 }

@@ -6,9 +6,8 @@ use std::sync::{Arc, Mutex};
 use futures::future::join_all;
 use nix::sys::signal::Signal;
 use noetl_local::{Postgres, PostgresOptions};
-
-use crate::common::proxy::{Passing, Proxy};
-use crate::common::{Deployment, Server, eventually};
+use noetl_testkit::proxy::{ForwardingMode, Proxy};
+use noetl_testkit::{Deployment, Server, eventually};
 
 pub const SHARDS: usize = 2;
 
@@ -17,13 +16,13 @@ pub const SHARDS: usize = 2;
 pub enum Fault {
     KillLeader(usize),
     FreezeLeader(usize),
-    Broker(usize, Passing),
-    Shard(usize, Passing),
+    Broker(usize, ForwardingMode),
+    Shard(usize, ForwardingMode),
     KillBroker,
     KillPostgres,
 }
 
-pub struct Site {
+pub struct FaultyDeployment {
     pub deployment: Deployment,
     pub replicas: Vec<Replica>,
     pub addresses: Addresses,
@@ -77,7 +76,7 @@ impl Replica {
 
     fn heal(&self) {
         for proxy in self.shards.iter().chain([&self.broker]) {
-            proxy.set(Passing::Freely);
+            proxy.set(ForwardingMode::Normal);
         }
         if let Some(server) = &self.server {
             server.signal(Signal::SIGCONT);
@@ -85,7 +84,7 @@ impl Replica {
     }
 }
 
-impl Site {
+impl FaultyDeployment {
     pub async fn start(replicas: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut options = PostgresOptions::new(folder.path().join("postgres"));
@@ -95,11 +94,11 @@ impl Site {
         let replicas = join_all((0..replicas).map(|index| Replica::new(&deployment, postgres.port(), index))).await;
         let addresses = Addresses::default();
         let (postgres_is_up, broker_is_up) = (true, true);
-        let mut site =
+        let mut faulty =
             Self { deployment, replicas, addresses, postgres, postgres_is_up, broker_is_up, _folder: folder };
-        site.heal().await;
-        site.deployment.feeds_begun().await;
-        site
+        faulty.heal().await;
+        faulty.deployment.feeds_begun().await;
+        faulty
     }
 
     /// Returns the replica that leads a shard's feed, or the first replica if the leader is unknown.
@@ -110,7 +109,7 @@ impl Site {
     }
 
     /// Waits until another replica leads a shard's feed.
-    pub async fn follows(&self, shard: usize, before: &str) {
+    pub async fn until_leader_changed(&self, shard: usize, before: &str) {
         eventually("another replica takes over", async || {
             self.deployment.leader(shard).await.filter(|leader| leader != before)
         })
@@ -138,8 +137,8 @@ impl Site {
                     server.signal(Signal::SIGSTOP);
                 }
             }
-            Fault::Broker(_, passing) => replica.broker.set(passing),
-            Fault::Shard(_, passing) => replica.shards[shard].set(passing),
+            Fault::Broker(_, mode) => replica.broker.set(mode),
+            Fault::Shard(_, mode) => replica.shards[shard].set(mode),
             Fault::KillBroker => {
                 self.deployment.nats.kill_9().await;
                 self.broker_is_up = false;
@@ -180,7 +179,7 @@ impl Site {
     }
 
     /// Waits until events of every shard are published again.
-    pub async fn flows(&self) {
+    pub async fn until_events_published(&self) {
         for shard in 0..SHARDS {
             let before = self.published_on(shard).await;
             eventually("events are published", async || (self.published_on(shard).await > before).then_some(())).await;

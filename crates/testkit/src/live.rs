@@ -1,21 +1,52 @@
-//! A live GraphQL subscription over WebSocket (the graphql-transport-ws protocol).
+//! A WebSocket client for live subscriptions and other operations (the graphql-transport-ws protocol).
 
 use futures::{SinkExt, StreamExt};
+use reqwest::StatusCode;
+use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
-use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
-use super::PATIENCE;
+use super::WAIT_TIMEOUT;
 
+/// A WebSocket of the server.
 pub struct Live {
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
     /// The server's close code, if the server closed the socket with one.
     pub close_code: Option<u16>,
 }
 
+/// The server's response to the request for a WebSocket.
+pub struct Handshake {
+    /// Status of the response.
+    pub status: StatusCode,
+    /// Headers of the response.
+    pub headers: HeaderMap,
+    /// The socket, unless the server refused it. No message was sent on it.
+    pub socket: Option<Live>,
+}
+
+impl Handshake {
+    /// Requests a socket with the given headers. Returns `None` if the server is unreachable.
+    pub async fn new(url: &str, headers: &[(&'static str, &str)]) -> Option<Self> {
+        let mut request = format!("{}/graphql", url.replacen("http", "ws", 1)).into_client_request().unwrap();
+        request.headers_mut().insert("sec-websocket-protocol", "graphql-transport-ws".parse().unwrap());
+        for (name, value) in headers {
+            request.headers_mut().insert(*name, value.parse().unwrap());
+        }
+        let (response, socket) = match connect_async(request).await {
+            Ok((socket, response)) => (response, Some(Live { socket, close_code: None })),
+            Err(Error::Http(response)) => (*response, None),
+            Err(_) => return None,
+        };
+        Some(Self { status: response.status(), headers: response.headers().clone(), socket })
+    }
+}
+
 impl Live {
+    /// Opens a live subscription that the server must accept.
     pub async fn open(url: &str, query: &str, variables: Value) -> Self {
         Self::try_open(url, query, variables).await.expect("the server accepts a live subscription")
     }
@@ -30,13 +61,7 @@ impl Live {
 
     /// Opens a socket with the given headers and sends `connection_init`, with the payload unless it is null.
     pub async fn init(url: &str, headers: &[(&'static str, &str)], payload: Value) -> Option<Self> {
-        let mut request = format!("{}/graphql", url.replace("http://", "ws://")).into_client_request().unwrap();
-        request.headers_mut().insert("Sec-WebSocket-Protocol", "graphql-transport-ws".parse().unwrap());
-        for (name, value) in headers {
-            request.headers_mut().insert(*name, value.parse().unwrap());
-        }
-        let (socket, _) = connect_async(request).await.ok()?;
-        let mut live = Self { socket, close_code: None };
+        let mut live = Handshake::new(url, headers).await?.socket?;
         let payload = if payload.is_null() { json!({}) } else { json!({ "payload": payload }) };
         let mut init = json!({ "type": "connection_init" });
         init.as_object_mut().unwrap().extend(payload.as_object().unwrap().clone());
@@ -72,7 +97,7 @@ impl Live {
 
     /// Returns the next item as [`Self::next`] does. Also accepts that the subscription ends because the broker is
     /// unreachable.
-    pub async fn next_while_it_lasts(&mut self) -> Option<Value> {
+    pub async fn next_allowing_unavailable(&mut self) -> Option<Value> {
         let mut message = self.message().await?;
         let payload = &message["payload"];
         let errors = if message["type"] == "error" { payload } else { &payload["errors"] };
@@ -93,9 +118,14 @@ impl Live {
         }
     }
 
-    /// Sends a protocol message.
+    /// Sends a protocol message. Returns `None` if the socket has ended.
     pub async fn send(&mut self, message: Value) -> Option<()> {
-        self.socket.send(Message::text(message.to_string())).await.ok()
+        self.send_text(message.to_string()).await
+    }
+
+    /// Sends a text that may be no valid protocol message. Returns `None` if the socket has ended.
+    pub async fn send_text(&mut self, text: impl Into<Utf8Bytes>) -> Option<()> {
+        self.socket.send(Message::text(text)).await.ok()
     }
 
     /// Returns the next message. Returns `None` if the socket has ended.
@@ -103,11 +133,16 @@ impl Live {
         Some(serde_json::from_str(&self.text().await?).unwrap())
     }
 
-    /// Returns the text of the next message.
-    pub async fn text(&mut self) -> Option<String> {
+    /// Returns the text of the next message. Returns `None` if the socket has ended.
+    pub async fn text(&mut self) -> Option<Utf8Bytes> {
+        tokio::time::timeout(WAIT_TIMEOUT, self.text_at_any_time()).await.expect("the socket stays silent")
+    }
+
+    /// Returns the text of the next message as [`Self::text`] does, but waits without a time limit.
+    pub async fn text_at_any_time(&mut self) -> Option<Utf8Bytes> {
         loop {
-            match tokio::time::timeout(PATIENCE, self.socket.next()).await.expect("the socket stays silent")? {
-                Ok(Message::Text(text)) => return Some(text.as_str().to_owned()),
+            match self.socket.next().await? {
+                Ok(Message::Text(text)) => return Some(text),
                 Ok(Message::Ping(_) | Message::Pong(_)) => {}
                 Ok(Message::Close(frame)) => {
                     self.close_code = frame.map(|frame| frame.code.into());

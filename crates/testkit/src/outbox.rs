@@ -11,10 +11,15 @@ pub const NO_RELAY: (&str, &str) = ("NOETL_OUTBOX_RELAY", "false");
 /// A stored outbox row.
 #[derive(Debug, Clone, PartialEq, FromRow)]
 pub struct Row {
+    /// Id of the row.
     pub outbox_id: i64,
+    /// Execution of the row, if it has one.
     pub execution_id: Option<i64>,
+    /// Status, such as `PENDING`.
     pub status: String,
+    /// Number of claims so far.
     pub attempts: i32,
+    /// Error of the last failed attempt.
     pub last_error: Option<String>,
     /// Microseconds from the last update until the row is due.
     pub delay_micros: i64,

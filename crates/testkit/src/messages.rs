@@ -7,7 +7,7 @@ use futures::StreamExt;
 use noetl_graphql::feed::wire::envelope::Mark;
 
 use super::feed::Key;
-use super::{Deployment, PATIENCE, eventually};
+use super::{Deployment, WAIT_TIMEOUT, eventually};
 
 /// A message of a stream.
 pub struct Message {
@@ -15,6 +15,7 @@ pub struct Message {
     pub mark: Option<Mark>,
     /// `None` if the message contains no event.
     pub key: Option<Key>,
+    /// Body of the message.
     pub payload: bytes::Bytes,
 }
 
@@ -40,7 +41,7 @@ impl Deployment {
                 payload: message.payload.clone(),
             }
         });
-        tokio::time::timeout(PATIENCE, messages.collect()).await.unwrap()
+        tokio::time::timeout(WAIT_TIMEOUT, messages.collect()).await.unwrap()
     }
 
     /// Returns the events that a tailer published to shard 0's stream, in stream order.
@@ -63,7 +64,7 @@ impl Deployment {
     }
 
     /// Waits until the tailer has finished its batch.
-    pub async fn until_done(&self) {
+    pub async fn until_batch_finished(&self) {
         eventually("the batch is finished", async || {
             let open = self.sum_over_shards("SELECT count(target) FROM noetl.tail_cursor").await;
             (open == 0).then_some(())
@@ -81,16 +82,5 @@ impl Deployment {
     pub async fn epoch(&self) -> i32 {
         let epoch = "SELECT feed_epoch FROM noetl.tail_cursor";
         sqlx::query_scalar(epoch).fetch_one(&mut self.shard(0).await).await.unwrap()
-    }
-
-    /// Commits events of one execution on shard 0 in one transaction.
-    pub async fn commit(&self, execution: i64, events: std::ops::RangeInclusive<i64>) {
-        let rows = format!(
-            "INSERT INTO noetl.event (execution_id, event_id, event_type)
-             SELECT {execution}, n, 'call.done' FROM generate_series({}, {}) AS n",
-            events.start(),
-            events.end()
-        );
-        super::feed::run(&mut self.shard(0).await, &rows).await;
     }
 }

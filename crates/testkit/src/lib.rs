@@ -1,0 +1,50 @@
+//! Set-up of the tests and benchmarks of `noetl-graphql`: each test has a deployment of its own, replicas are real
+//! processes, and clients use only the API. Everything that two test files need is here, so that no test file uses
+//! another.
+//!
+//! `NOETL_TEST_PG` names the PostgreSQL server on which deployments create their databases.
+
+#![allow(clippy::disallowed_methods, reason = "tests may use the clock, tasks and the environment directly")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(clippy::missing_panics_doc, reason = "every function panics if its step of a test fails")]
+#![allow(clippy::must_use_candidate, clippy::new_without_default, reason = "only tests call these functions")]
+#![allow(clippy::similar_names, reason = "similar names such as `won` and `one` are clear in tests")]
+
+mod broker_store;
+mod clock;
+mod database_rows;
+mod deployment;
+pub mod feed;
+mod live;
+pub mod messages;
+pub mod outbox;
+pub mod projections;
+pub mod proxy;
+mod server;
+mod tokens;
+pub mod worker;
+pub mod writer;
+
+pub use broker_store::copy_folder;
+pub use database_rows::LifecycleEvent;
+pub use deployment::Deployment;
+pub use live::{Handshake, Live};
+pub use server::{Server, binary, sleep_in_scenario};
+pub use tokens::TokenFile;
+
+use std::time::Duration;
+
+/// Time limit of every wait. A test that waits longer fails.
+pub const WAIT_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Calls `probe` until it returns `Some`. Panics with `what` after [`WAIT_TIMEOUT`].
+pub async fn eventually<T>(what: &str, mut probe: impl AsyncFnMut() -> Option<T>) -> T {
+    let give_up = tokio::time::Instant::now() + WAIT_TIMEOUT;
+    loop {
+        if let Some(found) = probe().await {
+            return found;
+        }
+        assert!(tokio::time::Instant::now() < give_up, "timed out while waiting for: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

@@ -1,0 +1,67 @@
+//! Executions, their events, and the states that are projected from these.
+
+use serde_json::{Value, json};
+use sqlx::{Executor, Postgres};
+
+use super::Server;
+
+/// Settings that turn the projector and the event stream off, so that only the test advances projections.
+pub const NO_PROJECTOR_NO_STREAM: [(&str, &str); 2] =
+    [("NOETL_PROJECTOR", "false"), ("NOETL_EVENT_STREAM_ENABLED", "false")];
+
+const STATE: &str = "query($id: ID!) { execution(id: $id) {
+    status endedAt error context
+    steps { name status attempt error result iterations { expected dispatched completed } }
+    snapshot { version appliedCount checksum schemaVersion behindBy }
+} }";
+
+/// Operation that advances projections. It has the variable `ids`.
+pub const ADVANCE_PROJECTIONS: &str = "mutation($ids: [ID!]!) { advanceProjections(input: {executionIds: $ids}) {
+    advanced { executionId version appliedCount folded }
+    failed { executionId code message retryable }
+    userErrors { code field }
+} }";
+
+impl Server {
+    /// Registers a playbook, starts an execution of it, and returns the execution's id.
+    pub async fn start_execution(&self) -> i64 {
+        self.register_entry("run", &json!({ "kind": "playbook" })).await;
+        let payload = self.execute(json!({ "path": "run" })).await;
+        payload["execution"]["id"].as_str().unwrap().parse().unwrap()
+    }
+
+    /// Returns the state of an execution and its snapshot. The state is null if the execution is unknown.
+    pub async fn execution_state(&self, id: i64) -> Value {
+        self.data(STATE, json!({ "id": id.to_string() })).await["execution"].clone()
+    }
+
+    /// Advances the projections of executions and returns the payload.
+    pub async fn advance_projections(&self, ids: &[i64]) -> Value {
+        let ids: Vec<String> = ids.iter().map(i64::to_string).collect();
+        self.data(ADVANCE_PROJECTIONS, json!({ "ids": ids })).await["advanceProjections"].clone()
+    }
+}
+
+/// Inserts an event of the step `a`, as another server does. The event id is the execution id plus `offset`; `meta` and
+/// `context` are JSON.
+pub async fn insert_step_event(
+    to: impl Executor<'_, Database = Postgres>,
+    execution: i64,
+    offset: i64,
+    event_type: &str,
+    meta: &str,
+    context: &str,
+) {
+    sqlx::query(
+        "INSERT INTO noetl.event (execution_id, event_id, event_type, node_name, meta, context)
+         VALUES ($1, $1 + $2, $3, 'a', $4::jsonb, $5::jsonb)",
+    )
+    .bind(execution)
+    .bind(offset)
+    .bind(event_type)
+    .bind(meta)
+    .bind(context)
+    .execute(to)
+    .await
+    .unwrap();
+}
