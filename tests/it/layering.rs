@@ -65,11 +65,18 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     // Live data and the state of the feed.
     (
         "feed",
-        &["graphql::live", "graphql::inputs", "graphql::schema", "graphql::query::health", "graphql::types::feed"],
+        &[
+            "graphql::context",
+            "graphql::event",
+            "graphql::execution::changes",
+            "graphql::live",
+            "graphql::server::event_stream",
+            "graphql::subscription::changes",
+        ],
     ),
     // The state of the feed and of the pools needs no use case. It is shown unchanged.
-    ("noetl_storage::tail", &["graphql::types::feed"]),
-    ("noetl_storage::pools", &["graphql::query::health", "graphql::schema"]),
+    ("noetl_storage::tail", &["graphql::server::event_stream"]),
+    ("noetl_storage::pools", &["graphql::context", "graphql::server::shards"]),
 ];
 
 /// Groups of files that use each other, besides a folder's `mod.rs` and the files of this folder. Only a type and its
@@ -95,27 +102,6 @@ const CYCLES: &[&[&str]] = &[
     ],
     &["src/feed/publish/acks.rs", "src/feed/publish/publisher.rs"],
     &["src/feed/read/pages.rs", "src/feed/read/source.rs"],
-    &[
-        "src/graphql/batching.rs",
-        "src/graphql/connection.rs",
-        "src/graphql/inputs.rs",
-        "src/graphql/inputs/outbox.rs",
-        "src/graphql/live/mod.rs",
-        "src/graphql/live/rendered.rs",
-        "src/graphql/live/status.rs",
-        "src/graphql/loaders.rs",
-        "src/graphql/mutation/mod.rs",
-        "src/graphql/query/health.rs",
-        "src/graphql/query/mod.rs",
-        "src/graphql/schema.rs",
-        "src/graphql/types/catalog.rs",
-        "src/graphql/types/event.rs",
-        "src/graphql/types/execution.rs",
-        "src/graphql/types/feed.rs",
-        "src/graphql/types/outbox.rs",
-        "src/graphql/types/server.rs",
-        "src/graphql/types/subscription.rs",
-    ],
     &["src/service/executions/dedup.rs", "src/service/executions/execute.rs"],
 ];
 

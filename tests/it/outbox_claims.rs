@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use futures::future::join_all;
 use noetl_storage::error::DatabaseName;
-use noetl_storage::outbox::{self, Claim, LowWatermarks};
+use noetl_storage::outbox::{self, Claim, Claimed, LowWatermarks, Ref};
 use noetl_storage::pools::Database;
 use noetl_testkit::feed::run;
 use noetl_testkit::outbox::{NO_RELAY, ids, reference, references};
@@ -307,33 +307,47 @@ async fn a_claim_takes_an_equal_share_from_each_shard() {
 }
 
 #[tokio::test]
-async fn large_payloads_are_claimed_in_parts_that_fit_into_a_response() {
-    const MIB: usize = 1 << 20;
-    let deployment = Deployment::start(2).await;
-    let server = deployment.replica_with(&[NO_RELAY]).await;
-    for shard in 0..2 {
-        let insert = "INSERT INTO noetl.outbox (execution_id, event_id, subject, payload)
-                      SELECT n % 3, n, 'noetl.commands.test', to_jsonb(repeat('x', size << 20))
-                      FROM unnest(ARRAY[1, 1, 12, 1, 3, 17, 1, 15, 1, 1, 1, 1, 1, 1, 1, 1]) WITH ORDINALITY AS row (size, n)";
-        deployment.on_shard(shard, insert).await;
-    }
-    let mut claimed = 0;
+async fn large_payloads_are_claimed_in_parts() {
+    const MAX_BYTES: usize = 64 << 10;
+    let deployment = Deployment::start(1).await;
+    let insert = "INSERT INTO noetl.outbox (execution_id, event_id, subject, payload)
+                  SELECT n % 3, n, 'noetl.commands.test', to_jsonb(repeat('x', size << 10))
+                  FROM unnest(ARRAY[1, 1, 40, 1, 60, 1, 30, 30, 20, 63, 1, 1, 1]) WITH ORDINALITY AS row (size, n)";
+    deployment.on_shard(0, insert).await;
+    let database = Database::new(DatabaseName::Shard(0), deployment.shard_dsns[0].parse().unwrap(), 1);
+    let claim = Claim { limit: 1000, retried: 250, lease_seconds: 600, payload_bytes: MAX_BYTES };
+    let mut parts = Vec::new();
     loop {
-        let claims = server.claim(json!({ "limit": 1000, "leaseSeconds": 600 })).await;
-        assert_eq!(claims["userErrors"], json!([]));
-        let rows = claims["claims"].as_array().unwrap();
+        let rows = outbox::claim(&database, &claim, &LowWatermarks::START).await.unwrap();
         if rows.is_empty() {
             break;
         }
-        let bytes: usize = rows.iter().map(|row| row["payload"].as_str().unwrap().len()).sum();
-        assert!(bytes <= 24 * MIB, "{bytes} bytes");
-        claimed += rows.len();
-        server.published(&references(&claims)).await;
+        assert!(rows.iter().map(Claimed::payload_bytes).sum::<usize>() <= MAX_BYTES);
+        let references: Vec<Ref> =
+            rows.iter().map(|row| Ref { outbox_id: row.outbox_id, lease_token: row.lease_token }).collect();
+        assert_eq!(outbox::mark_published(&database, &references).await.unwrap().len(), rows.len());
+        parts.push(rows.len());
     }
-    // The 17 MiB of each shard are a dead letter with its reason. A claim that was repeated counts once.
-    assert_eq!(claimed, 30);
-    assert_eq!(deployment.outbox_rows("status = 'PUBLISHED' AND attempts = 1").await, 30);
+    assert!(parts.len() > 3 && parts.iter().sum::<usize>() == 13, "{parts:?}");
+    // A claim that was rolled back and repeated counts once.
+    assert_eq!(deployment.outbox_rows("status = 'PUBLISHED' AND attempts = 1").await, 13);
+}
+
+#[tokio::test]
+async fn a_payload_too_large_for_a_response_becomes_a_dead_letter() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    let insert = "INSERT INTO noetl.outbox (execution_id, event_id, subject, payload)
+                  SELECT 1, n, 'noetl.commands.test', to_jsonb(repeat('x', size))
+                  FROM unnest(ARRAY[17 << 20, 1]) WITH ORDINALITY AS row (size, n)";
+    deployment.on_shard(0, insert).await;
+    let rows = eventually("the row after the dead letter is claimed", async || {
+        let claimed = server.claim(json!({ "limit": 10 })).await;
+        claimed["claims"].as_array().filter(|claims| !claims.is_empty()).cloned()
+    })
+    .await;
+    assert_eq!((rows.len(), &rows[0]["payload"]), (1, &json!("x")));
     let dead =
-        "available_at = 'infinity' AND last_error LIKE 'the payload has 17825794 bytes; the maximum is 16777216'";
-    assert_eq!(deployment.outbox_rows(dead).await, 2);
+        "available_at = 'infinity' AND last_error LIKE 'the payload has 178257__ bytes; the maximum is 16777216'";
+    assert_eq!(deployment.outbox_rows(dead).await, 1);
 }

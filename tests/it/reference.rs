@@ -62,11 +62,11 @@ fn every_recorded_metric_is_in_the_table_with_its_type() {
 fn every_error_code_of_the_sources_is_listed() {
     let files = [
         "crates/graphql-transport/src/admission.rs",
-        "crates/graphql-transport/src/fault.rs",
-        "crates/graphql-transport/src/invalid.rs",
+        "crates/graphql-transport/src/rejection.rs",
+        "crates/graphql-transport/src/operation_error.rs",
         "crates/graphql-transport/src/reply.rs",
         "src/graphql/access.rs",
-        "src/graphql/live/timed.rs",
+        "src/graphql/deadline.rs",
     ];
     let mut used = BTreeSet::new();
     for text in files.iter().map(|file| code(&root().join(file))) {
