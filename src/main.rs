@@ -3,12 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use mimalloc::MiMalloc;
 use noetl_graphql::commands::{Cli, run};
-
-/// The system's allocator takes a fifth of the time of a request, mostly in small allocations.
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
 
 #[tokio::main]
 async fn main() -> ExitCode {

@@ -115,13 +115,17 @@ impl Provider {
     }
 
     async fn replica(&self, deployment: &Deployment) -> Server {
+        self.replica_with(deployment, &[]).await
+    }
+
+    async fn replica_with(&self, deployment: &Deployment, more: &[(&str, &str)]) -> Server {
         let settings = [
             ("NOETL_AUTH_OIDC_ISSUER", self.issuer.as_str()),
             ("NOETL_AUTH_OIDC_AUDIENCE", "another, noetl"),
             ("NOETL_AUTH_OIDC_TENANT_CLAIM", "org"),
             ("NOETL_AUTH_OIDC_ROLES_CLAIM", "realm_access.roles"),
         ];
-        deployment.replica_with(&settings).await
+        deployment.replica_with(&[&settings[..], more].concat()).await
     }
 
     /// Returns valid claims with some values replaced. Null removes a claim.
@@ -233,7 +237,7 @@ async fn keys_of_each_allowed_kind_verify_their_own_tokens_only() {
     let deployment = Deployment::start(0).await;
     let keys = [Key::new("rsa"), Key::es256("ec"), Key::eddsa("ed")];
     let provider = Provider::start(&keys.each_ref()).await;
-    let server = provider.replica(&deployment).await;
+    let server = provider.replica_with(&deployment, &[("NOETL_AUTH_OIDC_ALGORITHMS", "RS256,ES256,EdDSA")]).await;
     let claims = provider.claims(json!({}));
     let others = [Key::new("rsa"), Key::es256("ec"), Key::eddsa("ed")];
     for (key, other) in keys.iter().zip(&others) {

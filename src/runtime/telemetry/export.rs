@@ -37,8 +37,8 @@ const REQUEST_DEADLINE: Duration = Duration::from_secs(5);
 const FLUSH_DEADLINE: Duration = Duration::from_secs(3);
 /// Name of this server in traces.
 const SERVICE: &str = "noetl-graphql";
-/// Prefix of the targets of this server's own spans.
-const TARGET: &str = "noetl_graphql";
+/// Prefixes of the targets of this server's own spans: the crates that it consists of.
+const TARGETS: [&str; 3] = ["graphql_transport", "noetl_graphql", "noetl_storage"];
 
 /// Exporter of one process.
 pub(super) struct Export {
@@ -81,7 +81,7 @@ impl Export {
         let exported = |metadata: &Metadata<'_>| {
             let level = *metadata.level();
             let wanted = if metadata.is_span() { level == Level::DEBUG } else { level <= Level::INFO };
-            wanted && metadata.target().starts_with(TARGET)
+            wanted && TARGETS.iter().any(|target| metadata.target().starts_with(target))
         };
         let layer = layer.with_location(false).with_threads(false).with_tracked_inactivity(false);
         layer.with_filter(FilterFn::new(exported).with_max_level_hint(LevelFilter::DEBUG))
