@@ -1,7 +1,8 @@
 //! Payload of a message: the event's row as JSON. If that exceeds the broker's limit, large fields are left out.
 //!
 //! It is written from the texts that Postgres returns, so it can hold every value of a row: also deeply nested JSON,
-//! large numbers and infinite times that a reader can't represent.
+//! large numbers and infinite times that a reader can't represent. A serializer would have to parse these texts first, so
+//! the object is written here; only plain values go through `serde_json`.
 
 use bytes::Bytes;
 use serde::Serialize;

@@ -5,6 +5,7 @@
 //! again, or a database was restored. Along a stream neither epoch nor sequence decreases, so positions are ordered by
 //! both. A message is new to a reader if its position is after the reader's.
 
+use integer_encoding::VarInt;
 use noetl_domain::cursor::{BadCursor, CursorKind, decode, encode};
 
 /// Position in one shard's feed.
@@ -35,8 +36,8 @@ impl StreamCursor {
     pub fn to_text(&self) -> String {
         let mut bytes = Vec::with_capacity(self.0.len() * 6);
         for position in &self.0 {
-            put(&mut bytes, u64::from(position.epoch));
-            put(&mut bytes, position.sequence);
+            bytes.extend(position.epoch.encode_var_vec());
+            bytes.extend(position.sequence.encode_var_vec());
         }
         encode(CursorKind::Stream, &bytes)
     }
@@ -59,26 +60,11 @@ impl StreamCursor {
     }
 }
 
-/// Appends a number in base 128, least significant group first, as protocol buffers do.
-fn put(bytes: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        bytes.push(number.to_le_bytes()[0] | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number.to_le_bytes()[0]);
-}
-
+/// Takes a number off the beginning of `rest`: a variable-length integer, as in protocol buffers.
 fn take(rest: &mut &[u8]) -> Result<u64, BadCursor> {
-    let mut number = 0_u64;
-    for shift in (0..64).step_by(7) {
-        let (first, behind) = rest.split_first().ok_or(BadCursor)?;
-        *rest = behind;
-        number |= u64::from(first & 0x7F) << shift;
-        if first & 0x80 == 0 {
-            return Ok(number);
-        }
-    }
-    Err(BadCursor)
+    let (number, length) = u64::decode_var(rest).ok_or(BadCursor)?;
+    *rest = &rest[length..];
+    Ok(number)
 }
 
 #[cfg(test)]

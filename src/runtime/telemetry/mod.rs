@@ -79,8 +79,12 @@ pub fn start(settings: &LogSettings, otlp: Option<&OtlpSettings>) -> Result<Tele
     let filter = EnvFilter::try_new(&settings.filter)?;
     let statements = StatementCounter.with_filter(Targets::new().with_target(STATEMENTS, Level::DEBUG));
     let export = otlp.map(Export::start).transpose()?;
-    let spans = export.as_ref().map(Export::layer);
-    tracing_subscriber::registry().with(format.with_filter(filter)).with(statements).with(spans).try_init()?;
+    let registry = tracing_subscriber::registry().with(format.with_filter(filter)).with(statements);
+    // An absent layer must not be added as `None`: it has no filter, so every span and event would be recorded.
+    match &export {
+        Some(export) => registry.with(export.layer()).try_init()?,
+        None => registry.try_init()?,
+    }
     Ok(Telemetry { metrics: PrometheusBuilder::new().install_recorder()?, export })
 }
 
@@ -104,6 +108,12 @@ mod tests {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.split_whitespace().next().unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn debug_spans_are_not_recorded_unless_they_are_logged_or_exported() {
+        start(&LogSettings { filter: "info".to_owned(), json: false }, None).unwrap();
+        assert!(!tracing::span_enabled!(Level::DEBUG) && tracing::span_enabled!(Level::INFO));
     }
 
     #[tokio::test]
