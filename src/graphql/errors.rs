@@ -128,7 +128,7 @@ pub struct FieldErrorCode {
     pub meaning: &'static str,
     /// Whether the same request may succeed later.
     pub retryable: bool,
-    /// What the caller can do.
+    /// Action that the caller can take.
     pub advice: &'static str,
 }
 

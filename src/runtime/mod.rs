@@ -1,4 +1,4 @@
-//! What every task of the process needs: the clock, wake-ups, the supervisor, crash points and telemetry.
+//! Parts that every task of the process needs: the clock, wake-ups, the supervisor, crash points and telemetry.
 
 pub mod clock;
 pub mod crash_point;
