@@ -1,7 +1,10 @@
+import { compression } from "vite-plugin-compression2";
 import { defineConfig } from "vite";
 
 export default defineConfig({
   base: "/",
+  // Writes a file with the extension .gz beside each text file. The server sends it to browsers that accept gzip.
+  plugins: [compression({ algorithms: ["gzip"] })],
   worker: { format: "es" },
   build: {
     target: "es2022",

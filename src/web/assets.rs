@@ -1,14 +1,18 @@
 //! The browser console, embedded in the binary. The content security policy ensures that no page sends a request to
 //! another host.
+//!
+//! The build of the console compresses its files, so the server never compresses one while it runs. No well-kept crate
+//! serves embedded files that are compressed already, so `accepts_gzip` reads `Accept-Encoding`.
 
 use axum::Router;
 use axum::extract::Path;
-use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY};
-use axum::http::{HeaderName, StatusCode};
+use axum::http::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, VARY,
+};
+use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use rust_embed::{EmbeddedFile, RustEmbed};
-use tower_http::compression::CompressionLayer;
+use rust_embed::RustEmbed;
 
 use graphql_transport::sites::{self, RouteKind, Sites};
 
@@ -23,6 +27,10 @@ const POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-
 /// Caching of files under `assets/`, whose names contain the hash of their content.
 const FOREVER: &str = "public, max-age=31536000, immutable";
 
+/// Caching of files whose names stay the same.
+const REVALIDATED: &str = "no-cache";
+const PAGE: &str = "index.html";
+
 const NOT_BUILT: &str =
     "The console is not part of this build. Run `make playground`, build the server again, and reload.\n";
 
@@ -32,31 +40,67 @@ pub fn routes(sites: &Sites) -> Router {
         .route("/", get(page))
         .route("/graphiql", get(page))
         .route("/assets/{*path}", get(asset))
-        .route("/favicon.svg", get(async || found(Console::get("favicon.svg"), "no-cache")))
-        .layer(CompressionLayer::new());
+        .route("/favicon.svg", get(async |headers: HeaderMap| file("favicon.svg", REVALIDATED, &headers)));
     sites::protect(routes, sites, RouteKind::Pages)
 }
 
-async fn page() -> Response {
-    match Console::get("index.html") {
-        Some(page) => found(Some(page), "no-cache"),
-        None => (StatusCode::NOT_FOUND, NOT_BUILT).into_response(),
+async fn page(headers: HeaderMap) -> Response {
+    if Console::get(PAGE).is_none() {
+        return (StatusCode::NOT_FOUND, NOT_BUILT).into_response();
     }
+    file(PAGE, REVALIDATED, &headers)
 }
 
-async fn asset(Path(path): Path<String>) -> Response {
-    found(Console::get(&format!("assets/{path}")), FOREVER)
+async fn asset(Path(path): Path<String>, headers: HeaderMap) -> Response {
+    file(&format!("assets/{path}"), FOREVER, &headers)
 }
 
-fn found(file: Option<EmbeddedFile>, caching: &'static str) -> Response {
-    let Some(file) = file else {
+/// Returns a file, compressed if the build compressed it and the client accepts that.
+fn file(path: &str, caching: &'static str, request: &HeaderMap) -> Response {
+    let Some(file) = Console::get(path) else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    let headers: [(HeaderName, &str); 4] = [
+    let headers: [(HeaderName, &str); 5] = [
         (CONTENT_TYPE, file.metadata.mimetype()),
         (CACHE_CONTROL, caching),
         (CONTENT_SECURITY_POLICY, POLICY),
         (REFERRER_POLICY, "no-referrer"),
+        (VARY, "accept-encoding"),
     ];
-    (headers, file.data).into_response()
+    let compressed = accepts_gzip(request).then(|| Console::get(&format!("{path}.gz"))).flatten();
+    match compressed {
+        Some(compressed) => (headers, [(CONTENT_ENCODING, "gzip")], compressed.data).into_response(),
+        None => (headers, file.data).into_response(),
+    }
+}
+
+/// Returns whether `Accept-Encoding` lists gzip with a weight above zero (RFC 9110, section 12.5.3).
+fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let lists = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|list| list.to_str().ok());
+    lists.flat_map(|list| list.split(',')).any(|coding| {
+        let (name, weight) = coding.split_once(';').unwrap_or((coding, "q=1"));
+        let weight = weight.trim().strip_prefix("q=").and_then(|weight| weight.parse::<f32>().ok());
+        name.trim().eq_ignore_ascii_case("gzip") && weight.is_some_and(|weight| weight > 0.0)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn gzip_is_accepted_only_if_it_is_listed_with_a_weight() {
+        let accepts = |lists: &[&'static str]| {
+            let lists = lists.iter().map(|list| (ACCEPT_ENCODING, HeaderValue::from_static(list)));
+            accepts_gzip(&lists.collect())
+        };
+        for lists in [&["gzip, deflate, br"][..], &["br;q=1.0, GZIP;q=0.5"], &["br", "gzip"]] {
+            assert!(accepts(lists), "{lists:?}");
+        }
+        for lists in [&[][..], &["br"], &["gzip;q=0"], &["gzip; q=0.000, br"], &["gzip;q=x"], &["x-gzip"]] {
+            assert!(!accepts(lists), "{lists:?}");
+        }
+    }
 }

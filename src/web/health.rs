@@ -77,7 +77,8 @@ pub fn routes(probes: Probes, terms: &Terms) -> Router {
 
 async fn admitted(State(admit): State<Admit>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
-    let refusal = match admit(Caller::from(&parts)).await {
+    let caller = Caller { headers: parts.headers.clone(), extensions: parts.extensions.clone(), init: None };
+    let refusal = match admit(caller).await {
         Ok(admitted) if admitted.permits.metrics => return next.run(Request::from_parts(parts, body)).await,
         Ok(_) => Refusal::Forbidden,
         Err(refusal) => refusal,

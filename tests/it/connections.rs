@@ -192,7 +192,10 @@ async fn the_connection_limits_are_settings() {
 async fn a_mutation_over_its_deadline_says_how_to_find_its_outcome() {
     use sqlx::Connection;
     let deployment = Deployment::start(0).await;
-    let server = deployment.replica_with(&[("NOETL_OPERATION_DEADLINE_SECS", "1")]).await;
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let mut command = deployment.command("serve");
+    command.env("NOETL_OPERATION_DEADLINE_SECS", "1").env("NOETL_LOG_FORMAT", "json").stderr(log.reopen().unwrap());
+    let server = Server::spawn(command).await;
     server.register_entry("p", &json!({ "kind": "playbook" })).await;
     let mut locked = deployment.cluster().await;
     let mut locked = locked.begin().await.unwrap();
@@ -206,6 +209,13 @@ async fn a_mutation_over_its_deadline_says_how_to_find_its_outcome() {
     );
     let message = error["message"].as_str().unwrap();
     assert!(message.contains("outcome is unknown") && message.contains("query executions"), "{response}");
+    let line = eventually("the mutation is in the audit log", async || {
+        let text = std::fs::read_to_string(log.path()).unwrap();
+        let mut lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.find(|line| line["target"] == "audit" && line["fields"]["operation"] == "execute")
+    })
+    .await;
+    assert_eq!(line["fields"]["outcome"], "UNKNOWN");
     locked.rollback().await.unwrap();
 }
 

@@ -3,9 +3,12 @@
 use std::process::{Output, Stdio};
 
 use noetl_testkit::{Deployment, Handshake, Server, TokenFile, binary, eventually};
-use reqwest::header::{ACCEPT, CACHE_CONTROL, HOST, ORIGIN, X_CONTENT_TYPE_OPTIONS};
+use reqwest::header::{
+    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, HOST, ORIGIN, VARY, X_CONTENT_TYPE_OPTIONS,
+};
 use reqwest::{Client, RequestBuilder, StatusCode};
 use serde_json::json;
+use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 /// Returns one request for each endpoint and transport. Its status is 403 only if the host is refused.
@@ -174,4 +177,46 @@ async fn health_probes_use_their_own_listener_if_one_is_configured() {
     assert_eq!(graphql.status(), StatusCode::NOT_FOUND);
     let output = check_config(&[("NOETL_HEALTH_LISTEN", "9082")]).await;
     assert!(String::from_utf8_lossy(&output.stderr).contains("NOETL_HEALTH_LISTEN"));
+}
+
+#[tokio::test]
+async fn files_of_the_console_are_sent_compressed_to_clients_that_accept_gzip() {
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica().await;
+    let get = async |path: &str, accepted: &str| {
+        let request = Client::new().get(format!("{}{path}", server.url)).header(ACCEPT_ENCODING, accepted);
+        let response = request.send().await.unwrap();
+        assert_eq!(
+            (response.status(), &response.headers()[VARY]),
+            (StatusCode::OK, &"accept-encoding".parse().unwrap())
+        );
+        (response.headers().get(CONTENT_ENCODING).cloned(), response.bytes().await.unwrap())
+    };
+    let (encoding, page) = get("/", "identity").await;
+    assert_eq!(encoding, None);
+    let text = String::from_utf8(page.to_vec()).unwrap();
+    let script = text.split('"').find(|part| part.starts_with("/assets/index") && part.contains(".js")).unwrap();
+    for path in ["/", script] {
+        let (_, plain) = get(path, "identity").await;
+        let (encoding, compressed) = get(path, "gzip, br").await;
+        assert_eq!(encoding.unwrap(), "gzip");
+        assert!(compressed.len() < plain.len());
+        assert_eq!(decompress(&compressed).await, plain, "{path}");
+    }
+}
+
+/// Decompresses with the program gzip.
+async fn decompress(bytes: &[u8]) -> Vec<u8> {
+    let mut gzip = Command::new("gzip").arg("-dc").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = gzip.stdin.take().unwrap();
+    let (written, output) = tokio::join!(
+        async {
+            let written = input.write_all(bytes).await;
+            drop(input);
+            written
+        },
+        gzip.wait_with_output()
+    );
+    written.unwrap();
+    output.unwrap().stdout
 }

@@ -4,7 +4,6 @@ use std::future::pending;
 use std::sync::Arc;
 
 use async_graphql::Request;
-use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap};
 use futures::future::BoxFuture;
 use tokio::time::{Instant, sleep_until};
@@ -101,11 +100,5 @@ impl Refusal {
             Self::Unauthenticated => "UNAUTHENTICATED",
             Self::Forbidden => "FORBIDDEN",
         }
-    }
-}
-
-impl From<&Parts> for Caller {
-    fn from(parts: &Parts) -> Self {
-        Self { headers: parts.headers.clone(), extensions: parts.extensions.clone(), init: None }
     }
 }

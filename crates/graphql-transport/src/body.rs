@@ -17,17 +17,32 @@ use super::rejection::RequestRejection;
 use super::resources::RequestSlot;
 use plain_json::{self as json, Typed};
 
+/// Headers that describe the body of a POST.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BodyHead {
+    is_json: bool,
+    /// Value of `Content-Length` in bytes.
+    length: Option<usize>,
+}
+
+impl From<&HeaderMap> for BodyHead {
+    fn from(headers: &HeaderMap) -> Self {
+        let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        Self { is_json: media::is_json(headers), length }
+    }
+}
+
 /// Reads the parameters of a POST.
 pub(super) async fn from_body(
-    headers: &HeaderMap,
+    head: BodyHead,
     body: Body,
     limits: &Limits,
     slot: &mut RequestSlot,
 ) -> Result<Parameters, RequestRejection> {
-    if !media::is_json(headers) {
+    if !head.is_json {
         return Err(RequestRejection::ContentType);
     }
-    let reading = tokio::time::timeout(limits.body_timeout, read(headers, body, limits, slot));
+    let reading = tokio::time::timeout(limits.body_timeout, read(head, body, limits, slot));
     let bytes = reading.await.map_err(|_| RequestRejection::BodyTooSlow)??;
     parameters(bytes.freeze(), limits).await
 }
@@ -47,17 +62,16 @@ pub(super) fn from_uri(uri: &Uri) -> Result<Parameters, RequestRejection> {
 }
 
 async fn read(
-    headers: &HeaderMap,
+    head: BodyHead,
     body: Body,
     limits: &Limits,
     slot: &mut RequestSlot,
 ) -> Result<BytesMut, RequestRejection> {
     let limit = limits.body_bytes;
-    let declared = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-    if declared.is_some_and(|length| length > limit) {
+    if head.length.is_some_and(|length| length > limit) {
         return Err(RequestRejection::BodyTooLarge { limit });
     }
-    let mut bytes = BytesMut::with_capacity(declared.unwrap_or_default().min(1 << 16));
+    let mut bytes = BytesMut::with_capacity(head.length.unwrap_or_default().min(1 << 16));
     let mut chunks = body.into_data_stream();
     while let Some(chunk) =
         tokio::time::timeout(limits.body_pause, chunks.next()).await.map_err(|_| RequestRejection::BodyTooSlow)?

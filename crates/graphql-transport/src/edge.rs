@@ -91,6 +91,7 @@ impl<E: Executor> TransportState<E> {
                 request_id: RequestId::fresh(),
                 permits: Permits::ALL,
                 trusted: edge.trusted,
+                metrics: Arc::default(),
             },
             admit: edge.admit,
             usage: ResourceUsage::new(&edge.limits),
@@ -104,8 +105,8 @@ impl<E: Executor> TransportState<E> {
     }
 
     /// Admits a caller.
-    pub(super) async fn admit(&self, caller: impl Into<Caller>) -> Result<AdmittedCaller<E>, RequestRejection> {
-        let (mut engine, caller) = (self.engine.clone(), caller.into());
+    pub(super) async fn admit(&self, caller: Caller) -> Result<AdmittedCaller<E>, RequestRejection> {
+        let mut engine = self.engine.clone();
         let anonymous = CallerKey::of(caller.extensions.get());
         if let Some(id) = caller.extensions.get::<RequestId>() {
             engine.request_id = id.clone();

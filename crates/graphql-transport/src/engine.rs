@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use super::admission::{Permits, Prepare};
 use super::document::{Shape, TypeSystem};
 use super::limits::Limits;
-use super::observe::{self, Observed, Transport};
+use super::observe::{self, Observed, OperationMetrics, Transport};
 use super::operation::{Operation, Parameters};
 use super::operation_error::{Limit, OperationError};
 use super::outcome::{OutcomeHint, outcome_hints};
@@ -41,6 +41,7 @@ pub(super) struct Engine<E> {
     pub(super) request_id: RequestId,
     pub(super) permits: Permits,
     pub(super) trusted: Trusted,
+    pub(super) metrics: Arc<OperationMetrics>,
 }
 
 impl<E: Executor> Engine<E> {
@@ -73,7 +74,7 @@ impl<E: Executor> Engine<E> {
     }
 
     async fn run_within(&self, mut operation: Operation, transport: Transport) -> Reply {
-        let observed = Observed::start(transport, operation.kind);
+        let observed = Observed::start(&self.metrics, transport, operation.kind);
         let mut observed = observed.log_slow(self.slow, &mut operation, &self.request_id);
         let of_mutation = operation.kind == OperationType::Mutation;
         let hints = of_mutation.then(|| outcome_hints(&mut operation.request, self.outcome_hint));
@@ -103,7 +104,7 @@ impl<E: Executor> Engine<E> {
     }
 
     fn subscribe(self, operation: Operation, transport: Transport) -> impl Stream<Item = Reply> + Send {
-        let mut observed = Observed::start(transport, operation.kind);
+        let mut observed = Observed::start(&self.metrics, transport, operation.kind);
         let request_id = self.request_id.clone();
         let (shape, limits) = (operation.shape, self.limits);
         // The executor's stream is created inside this one, so that a panic during its creation is caught as well. The

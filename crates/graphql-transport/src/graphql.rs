@@ -11,16 +11,19 @@ use async_graphql::parser::types::OperationType;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::CONTENT_TYPE;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method};
 use axum::response::{IntoResponse, Response};
 
+use super::admission::Caller;
+use super::body::{self, BodyHead};
 use super::edge::{AdmittedCaller, TransportState};
 use super::media::Media;
 use super::observe::{self, Transport};
 use super::rejection::RequestRejection;
 use super::reply::Reply;
 use super::resources::RequestSlot;
-use super::{body, multipart, resources, streaming};
+use super::{multipart, resources, streaming};
 
 /// Serves a POST, or a GET that is not a WebSocket handshake.
 pub(super) async fn serve<E: Executor>(State(state): State<Arc<TransportState<E>>>, request: Request) -> Response {
@@ -74,12 +77,14 @@ async fn handle<E: Executor>(
     transport: Transport,
     accepted: Accepted,
 ) -> Result<Response, RequestRejection> {
-    let (parts, body) = request.into_parts();
-    let AdmittedCaller { engine, admitted, key } = state.admit(&parts).await?;
+    let (Parts { uri, headers, extensions, .. }, body) = request.into_parts();
+    let head = BodyHead::from(&headers);
+    let caller = Caller { headers, extensions, init: None };
+    let AdmittedCaller { engine, admitted, key } = state.admit(caller).await?;
     let mut slot = state.slot(&key)?;
     let parameters = match transport {
-        Transport::Get => body::from_uri(&parts.uri)?,
-        _ => body::from_body(&parts.headers, body, state.limits(), &mut slot).await?,
+        Transport::Get => body::from_uri(&uri)?,
+        _ => body::from_body(head, body, state.limits(), &mut slot).await?,
     };
     let operation = match engine.check(parameters, transport) {
         Ok(operation) => operation,

@@ -6,12 +6,13 @@
 //! A slow query or mutation is logged with the SHA-256 of its document. Its variables are not logged, because they may
 //! contain sensitive data.
 
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use async_graphql::parser::types::OperationType;
 use axum::http::request::Parts;
 use axum::http::{Method, header};
-use metrics::{counter, gauge, histogram};
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use sha2::{Digest, Sha256};
 
 use super::metric::Metric;
@@ -73,6 +74,8 @@ pub(super) enum Transport {
 }
 
 impl Transport {
+    const COUNT: usize = 5;
+
     /// Returns the transport of a request that was refused before a handler received it.
     pub(super) fn of(parts: &Parts) -> Self {
         match &parts.method {
@@ -94,12 +97,98 @@ impl Transport {
     }
 }
 
-/// A running operation. It counts as cancelled if it is dropped before [`Observed::settle`].
-pub(super) struct Observed {
+/// Outcome of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Ok,
+    Error,
+    Refused,
+    Timeout,
+    Internal,
+    Cancelled,
+}
+
+impl Outcome {
+    const COUNT: usize = 6;
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Error => "error",
+            Self::Refused => "refused",
+            Self::Timeout => "timeout",
+            Self::Internal => "internal",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl From<&Reply> for Outcome {
+    fn from(reply: &Reply) -> Self {
+        match reply.code() {
+            None => Self::Ok,
+            Some("TIMEOUT") => Self::Timeout,
+            Some("INTERNAL") => Self::Internal,
+            Some(_) if reply.executed() => Self::Error,
+            Some(_) => Self::Refused,
+        }
+    }
+}
+
+/// The recorder's handles of the metrics of operations. Each is looked up when it is first used, because a lookup by
+/// name and labels costs more than the update.
+#[derive(Default)]
+pub(super) struct OperationMetrics {
+    by_kind: [[OnceLock<KindMetrics>; 3]; Transport::COUNT],
+}
+
+/// Metrics of the operations of one kind on one transport.
+struct KindMetrics {
     transport: &'static str,
     operation: &'static str,
+    active: Gauge,
+    duration: Histogram,
+    outcomes: [OnceLock<Counter>; Outcome::COUNT],
+}
+
+impl OperationMetrics {
+    fn of(&self, transport: Transport, kind: OperationType) -> &KindMetrics {
+        self.by_kind[transport as usize][kind as usize].get_or_init(|| {
+            let (transport, operation) = (transport.label(), self::kind(kind));
+            KindMetrics {
+                transport,
+                operation,
+                active: gauge!("graphql_operations_active", "transport" => transport, "operation" => operation),
+                duration: histogram!(
+                    "graphql_operation_duration_seconds",
+                    "transport" => transport, "operation" => operation
+                ),
+                outcomes: Default::default(),
+            }
+        })
+    }
+}
+
+impl KindMetrics {
+    fn count(&self, outcome: Outcome) {
+        let (transport, operation, label) = (self.transport, self.operation, outcome.label());
+        let counter = self.outcomes[outcome as usize].get_or_init(|| {
+            counter!(
+                "graphql_operations_total",
+                "transport" => transport, "operation" => operation, "outcome" => label
+            )
+        });
+        counter.increment(1);
+    }
+}
+
+/// A running operation. It counts as cancelled if it is dropped before [`Observed::settle`].
+pub(super) struct Observed {
+    metrics: Arc<OperationMetrics>,
+    transport: Transport,
+    kind: OperationType,
     started: Instant,
-    outcome: &'static str,
+    outcome: Outcome,
     /// Absent if slow operations are not logged.
     slow: Option<SlowLog>,
 }
@@ -113,10 +202,10 @@ struct SlowLog {
 }
 
 impl Observed {
-    pub(super) fn start(transport: Transport, kind: OperationType) -> Self {
-        let (transport, operation) = (transport.label(), self::kind(kind));
-        gauge!("graphql_operations_active", "transport" => transport, "operation" => operation).increment(1);
-        Self { transport, operation, started: Instant::now(), outcome: "cancelled", slow: None }
+    pub(super) fn start(metrics: &Arc<OperationMetrics>, transport: Transport, kind: OperationType) -> Self {
+        metrics.of(transport, kind).active.increment(1);
+        let metrics = Arc::clone(metrics);
+        Self { metrics, transport, kind, started: Instant::now(), outcome: Outcome::Cancelled, slow: None }
     }
 
     /// Logs the operation at its end if it took at least `least`. Zero turns this off.
@@ -131,40 +220,29 @@ impl Observed {
 
     /// Records the outcome of a reply. The last reply of a subscription determines its outcome.
     pub(super) fn settle(&mut self, reply: &Reply) {
-        self.outcome = match reply.code() {
-            None => "ok",
-            Some("TIMEOUT") => "timeout",
-            Some("INTERNAL") => "internal",
-            Some(_) if reply.executed() => "error",
-            Some(_) => "refused",
-        };
+        self.outcome = reply.into();
     }
 
     /// Records the end of a stream.
     pub(super) fn complete(&mut self) {
-        if self.outcome == "cancelled" {
-            self.outcome = "ok";
+        if self.outcome == Outcome::Cancelled {
+            self.outcome = Outcome::Ok;
         }
     }
 }
 
 impl Drop for Observed {
     fn drop(&mut self) {
-        let (transport, operation, elapsed) = (self.transport, self.operation, self.started.elapsed());
+        let (metrics, elapsed) = (self.metrics.of(self.transport, self.kind), self.started.elapsed());
         if let Some(slow) = self.slow.as_ref().filter(|slow| elapsed >= slow.least) {
             let SlowLog { request_id, name, document, .. } = slow;
-            let document = hex(&Sha256::digest(document));
-            let (milliseconds, outcome) = (elapsed.as_millis(), self.outcome);
-            tracing::warn!(%request_id, transport, kind = operation, name, document, milliseconds, outcome, "slow operation");
+            let (transport, kind, document) = (metrics.transport, metrics.operation, hex(&Sha256::digest(document)));
+            let (milliseconds, outcome) = (elapsed.as_millis(), self.outcome.label());
+            tracing::warn!(%request_id, transport, kind, name, document, milliseconds, outcome, "slow operation");
         }
-        gauge!("graphql_operations_active", "transport" => transport, "operation" => operation).decrement(1);
-        histogram!("graphql_operation_duration_seconds", "transport" => transport, "operation" => operation)
-            .record(elapsed);
-        counter!(
-            "graphql_operations_total",
-            "transport" => transport, "operation" => operation, "outcome" => self.outcome
-        )
-        .increment(1);
+        metrics.active.decrement(1);
+        metrics.duration.record(elapsed);
+        metrics.count(self.outcome);
     }
 }
 

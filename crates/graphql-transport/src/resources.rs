@@ -8,7 +8,7 @@ use async_graphql::parser::types::OperationType;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use metrics::gauge;
+use metrics::{Gauge, gauge};
 
 use super::limits::Limits;
 use super::listener::{Network, Peer};
@@ -69,6 +69,8 @@ type Amounts = [usize; 3];
 pub(super) struct ResourceUsage {
     limits: Limits,
     ledger: Mutex<Ledger>,
+    /// Number of requests in flight, for metrics.
+    requests: Gauge,
 }
 
 #[derive(Default)]
@@ -79,7 +81,7 @@ struct Ledger {
 
 impl ResourceUsage {
     pub(super) fn new(limits: &Limits) -> Arc<Self> {
-        Arc::new(Self { limits: *limits, ledger: Mutex::default() })
+        Arc::new(Self { limits: *limits, ledger: Mutex::default(), requests: gauge!("graphql_requests") })
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
@@ -170,7 +172,7 @@ impl RequestSlot {
     pub(super) fn take(usage: &Arc<ResourceUsage>, caller: &CallerKey) -> Result<Self, Resource> {
         let request = usage.take(caller, Resource::Requests, 1)?;
         let bytes = usage.take(caller, Resource::BufferedBytes, 0)?;
-        gauge!("graphql_requests").increment(1);
+        usage.requests.increment(1);
         Ok(Self { bytes, _request: request })
     }
 
@@ -204,7 +206,7 @@ pub(super) fn keep(slot: Option<RequestSlot>, replies: BoxStream<'static, Reply>
 
 impl Drop for RequestSlot {
     fn drop(&mut self) {
-        gauge!("graphql_requests").decrement(1);
+        self.bytes.usage.requests.decrement(1);
     }
 }
 

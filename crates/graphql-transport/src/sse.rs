@@ -12,19 +12,22 @@ use async_graphql::Executor;
 use async_graphql::parser::types::OperationType;
 use axum::extract::{Request, State};
 use axum::http::Method;
+use axum::http::request::Parts;
 use axum::response::Response;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream;
 
+use super::admission::Caller;
+use super::body::{self, BodyHead};
 use super::edge::{AdmittedCaller, TransportState};
 use super::graphql::refuse;
 use super::media::Media;
 use super::observe::Transport;
 use super::rejection::RequestRejection;
 use super::reply::Reply;
+use super::resources;
 use super::streaming::{self, End, Framing};
-use super::{body, resources};
 
 const TRANSPORT: Transport = Transport::EventStream;
 /// End of the stream. It has a data field because a browser's parser drops an event without one.
@@ -39,21 +42,23 @@ pub(super) async fn serve<E: Executor>(State(state): State<Arc<TransportState<E>
 }
 
 async fn open<E: Executor>(state: &TransportState<E>, request: Request) -> Result<Response, RequestRejection> {
-    let (parts, body) = request.into_parts();
-    if !Media::accepts_event_stream(&parts.headers) {
+    let (Parts { method, uri, headers, extensions, .. }, body) = request.into_parts();
+    if !Media::accepts_event_stream(&headers) {
         return Err(RequestRejection::NotAcceptable { offered: "text/event-stream" });
     }
-    let AdmittedCaller { engine, admitted, key } = state.admit(&parts).await?;
+    let head = BodyHead::from(&headers);
+    let caller = Caller { headers, extensions, init: None };
+    let AdmittedCaller { engine, admitted, key } = state.admit(caller).await?;
     let connection = state.connect(TRANSPORT, &key)?;
     let mut slot = state.slot(&key)?;
-    let parameters = if parts.method == Method::POST {
-        body::from_body(&parts.headers, body, state.limits(), &mut slot).await?
+    let parameters = if method == Method::POST {
+        body::from_body(head, body, state.limits(), &mut slot).await?
     } else {
-        body::from_uri(&parts.uri)?
+        body::from_uri(&uri)?
     };
     let replies = match engine.check(parameters, TRANSPORT) {
         Err(error) => (OperationType::Query, stream::once(async { Reply::from(error) }).boxed()),
-        Ok(operation) if operation.kind == OperationType::Mutation && parts.method != Method::POST => {
+        Ok(operation) if operation.kind == OperationType::Mutation && method != Method::POST => {
             return Err(RequestRejection::MutationOverGet);
         }
         Ok(operation) => {

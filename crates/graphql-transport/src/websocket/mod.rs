@@ -21,6 +21,7 @@ use axum::http::header;
 use axum::response::Response;
 use futures::FutureExt;
 
+use super::admission::Caller;
 use super::edge::TransportState;
 use super::graphql;
 use super::listener::Peer;
@@ -57,7 +58,7 @@ async fn upgrade<E: Executor>(state: Arc<TransportState<E>>, request: Request) -
     // The socket is counted when its caller is admitted. If the address may open no further connection, the handshake
     // already fails with an HTTP status.
     drop(state.connect(Transport::WebSocket, &CallerKey::of(peer.as_ref()))?);
-    let caller = (&parts).into();
+    let caller = Caller { headers: parts.headers, extensions: parts.extensions, init: None };
     let (tracker, token) = (state.connections.clone(), state.connections.token());
     // Twice the limit on messages: a message slightly over the limit can then be read and refused with a clear reason.
     let largest = state.limits().message_bytes.saturating_mul(2);

@@ -3,11 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use axum::body::Body;
 use graphql_transport::Limits;
-use hyper::Request;
-use hyper::client::conn::http2::{self, SendRequest};
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use reqwest::StatusCode;
 use reqwest::header::{ACCEPT, RETRY_AFTER};
 use serde_json::json;
@@ -15,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 
-use super::server::{Server, Socket, answer, client, code, reaches, soon};
+use super::server::{Http2, Server, Socket, answer, client, code, reaches, soon};
 
 const SHORT: Duration = Duration::from_millis(100);
 
@@ -297,31 +293,6 @@ async fn http_2_is_served_within_its_limits() {
     assert_eq!(client.ask(&server, "{ hello }").await.unwrap(), StatusCode::OK);
     server.draining.cancel();
     soon(client.ended()).await;
-}
-
-/// An HTTP/2 connection.
-struct Http2 {
-    sender: SendRequest<Body>,
-    connection: JoinHandle<()>,
-}
-
-impl Http2 {
-    async fn connect(server: &Server) -> Self {
-        let stream = TcpStream::connect(server.address).await.unwrap();
-        let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
-        Self { sender, connection: tokio::spawn(async move { drop(connection.await) }) }
-    }
-
-    async fn ask(&mut self, server: &Server, query: &str) -> hyper::Result<StatusCode> {
-        let body = Body::from(json!({ "query": query }).to_string());
-        let request = Request::post(server.url("/graphql")).header("content-type", "application/json").body(body);
-        Ok(self.sender.send_request(request.unwrap()).await?.status())
-    }
-
-    /// Waits until the server has ended the connection.
-    async fn ended(&mut self) {
-        (&mut self.connection).await.unwrap();
-    }
 }
 
 #[tokio::test]

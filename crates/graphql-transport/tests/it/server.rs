@@ -5,15 +5,19 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
+use axum::http::Request;
 use futures::{SinkExt, StreamExt};
 use graphql_transport::listener::Listener;
 use graphql_transport::{Edge, Limits, TypeSystem, router};
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::{Client, RequestBuilder, StatusCode, Url};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
@@ -197,5 +201,35 @@ impl Socket {
             }
         })
         .await
+    }
+}
+
+/// An HTTP/2 connection to a [`Server`].
+pub(crate) struct Http2 {
+    sender: SendRequest<Body>,
+    connection: JoinHandle<()>,
+}
+
+impl Http2 {
+    pub(crate) async fn connect(server: &Server) -> Self {
+        let stream = TcpStream::connect(server.address).await.unwrap();
+        let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+        Self { sender, connection: tokio::spawn(async move { drop(connection.await) }) }
+    }
+
+    pub(crate) async fn ask(&mut self, server: &Server, query: &str) -> hyper::Result<StatusCode> {
+        let body = Body::from(json!({ "query": query }).to_string());
+        let request = Request::post(server.url("/graphql")).header(CONTENT_TYPE, "application/json").body(body);
+        self.send(request.unwrap()).await
+    }
+
+    /// Sends a request and returns the status of its response.
+    pub(crate) async fn send(&mut self, request: Request<Body>) -> hyper::Result<StatusCode> {
+        Ok(self.sender.send_request(request).await?.status())
+    }
+
+    /// Waits until the server has ended the connection.
+    pub(crate) async fn ended(&mut self) {
+        (&mut self.connection).await.unwrap();
     }
 }

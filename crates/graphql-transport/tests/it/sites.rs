@@ -3,16 +3,18 @@
 
 use std::sync::Arc;
 
-use async_graphql::Request;
+use axum::body::Body;
+use axum::http::Request;
 use futures::FutureExt;
-use graphql_transport::{Admitted, Caller, Edge, Refusal, TypeSystem, router};
+use graphql_transport::{Admitted, Caller, Refusal};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CACHE_CONTROL, HOST, ORIGIN, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS};
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::json;
-use tower::ServiceExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
-use super::schema::{CallerName, Probe, schema};
-use super::server::{Server, Socket, answer, client, code};
+use super::schema::CallerName;
+use super::server::{Http2, Server, Socket, answer, client, code};
 
 #[tokio::test]
 async fn a_page_of_another_site_cannot_use_the_server() {
@@ -76,37 +78,41 @@ async fn a_host_name_that_is_not_listed_is_refused_on_every_transport() {
     }
 }
 
-/// Returns the status of a request whose host is in its target (as in HTTP/2), in the Host headers, or in both.
-async fn status_of(target: &str, hosts: &[&str]) -> StatusCode {
-    let mut edge = {
-        let schema = schema(Probe::new());
-        let types = TypeSystem::from_sdl(&schema.sdl()).unwrap();
-        Edge::new(schema, types)
-    };
-    edge.sites.hosts = vec!["localhost".into(), "::1".into()];
-    let mut request = axum::http::Request::get(target);
-    for host in hosts {
-        request = request.header(HOST, *host);
+/// Returns the status of a request whose host is in `:authority` (over HTTP/2) or only in the `Host` headers (over
+/// HTTP/1.1). No client library sends such `Host` headers, so the HTTP/1.1 request is written by hand.
+async fn status_of(server: &Server, authority: Option<&str>, hosts: &[&str]) -> StatusCode {
+    let query = "/graphql?query=%7Bhello%7D";
+    if let Some(authority) = authority {
+        let mut request = Request::get(format!("http://{authority}{query}"));
+        for host in hosts {
+            request = request.header(HOST, *host);
+        }
+        return Http2::connect(server).await.send(request.body(Body::empty()).unwrap()).await.unwrap();
     }
-    router(edge).oneshot(request.body(axum::body::Body::empty()).unwrap()).await.unwrap().status()
+    let hosts = hosts.iter().map(|host| format!("host: {host}\r\n")).collect::<Vec<_>>().concat();
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(format!("GET {query} HTTP/1.1\r\n{hosts}connection: close\r\n\r\n").as_bytes()).await.unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.unwrap();
+    response.split(' ').nth(1).unwrap().parse().unwrap()
 }
 
 #[tokio::test]
 async fn authority_and_host_header_must_both_be_listed_and_agree() {
-    let query = "/graphql?query=%7Bhello%7D";
+    let server = Server::with(|edge| edge.sites.hosts = vec!["localhost".into(), "::1".into()]).await;
     for (authority, hosts, expected) in [
-        ("http://localhost:1", &[][..], StatusCode::OK),
-        ("http://[::1]:1", &[], StatusCode::OK),
-        ("http://localhost:1", &["localhost:1"], StatusCode::OK),
-        ("", &["[::1]"], StatusCode::OK),
-        ("http://rebound.example", &[], StatusCode::FORBIDDEN),
-        ("http://rebound.example", &["localhost"], StatusCode::FORBIDDEN),
-        ("http://localhost", &["rebound.example"], StatusCode::FORBIDDEN),
-        ("", &["localhost", "rebound.example"], StatusCode::FORBIDDEN),
-        ("", &["localhost", "localhost"], StatusCode::FORBIDDEN),
-        ("", &[], StatusCode::FORBIDDEN),
+        (Some("localhost:1"), &[][..], StatusCode::OK),
+        (Some("[::1]:1"), &[], StatusCode::OK),
+        (Some("localhost:1"), &["localhost:1"], StatusCode::OK),
+        (None, &["[::1]"], StatusCode::OK),
+        (Some("rebound.example"), &[], StatusCode::FORBIDDEN),
+        (Some("rebound.example"), &["localhost"], StatusCode::FORBIDDEN),
+        (Some("localhost"), &["rebound.example"], StatusCode::FORBIDDEN),
+        (None, &["localhost", "rebound.example"], StatusCode::FORBIDDEN),
+        (None, &["localhost", "localhost"], StatusCode::FORBIDDEN),
+        (None, &[], StatusCode::FORBIDDEN),
     ] {
-        assert_eq!(status_of(&format!("{authority}{query}"), hosts).await, expected, "{authority} {hosts:?}");
+        assert_eq!(status_of(&server, authority, hosts).await, expected, "{authority:?} {hosts:?}");
     }
 }
 
@@ -175,7 +181,9 @@ fn admit(caller: &Caller) -> Result<Admitted, Refusal> {
     let header = caller.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let payload = caller.init.as_ref().and_then(|init| init.get("token")?.as_str());
     match payload.or(header) {
-        Some("good") => Ok(Admitted::anonymous(Arc::new(|request: Request| request.data(CallerName("good".into()))))),
+        Some("good") => {
+            Ok(Admitted::anonymous(Arc::new(|request: async_graphql::Request| request.data(CallerName("good".into())))))
+        }
         Some("bad") => Err(Refusal::Forbidden),
         _ => Err(Refusal::Unauthenticated),
     }
