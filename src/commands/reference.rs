@@ -10,7 +10,7 @@ use crate::app::metrics::METRICS;
 use crate::graphql::errors::FIELD_ERROR_CODES;
 use crate::graphql::schema;
 use crate::service::error::RejectionCode;
-use graphql_transport::{CONNECTION_METRICS, Metric, MetricType};
+use graphql_transport::{Metric, MetricType, listener};
 
 /// Page of the reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -94,8 +94,7 @@ text format. A histogram is served as a summary with quantiles.
 |---|---|---|---|
 "
     .to_owned();
-    let mut all: Vec<Metric> =
-        METRICS.into_iter().chain(graphql_transport::METRICS).chain(CONNECTION_METRICS).collect();
+    let mut all: Vec<Metric> = METRICS.into_iter().chain(graphql_transport::METRICS).chain(listener::METRICS).collect();
     all.sort_by_key(|metric| metric.name);
     for Metric { name, metric_type, labels, description } in all {
         let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();

@@ -53,7 +53,7 @@ fn every_recorded_metric_is_in_the_table_with_its_type() {
             }
         }
     }
-    let tables = METRICS.iter().chain(&graphql_transport::METRICS).chain(&graphql_transport::CONNECTION_METRICS);
+    let tables = METRICS.iter().chain(&graphql_transport::METRICS).chain(&graphql_transport::listener::METRICS);
     let listed = tables.map(|metric| (metric.name.to_owned(), format!("{:?}", metric.metric_type).to_lowercase()));
     assert_eq!(recorded, listed.collect());
 }

@@ -9,10 +9,11 @@ use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use serde::Deserialize;
 
+use super::document::TypeSystem;
 use super::lexer;
 use super::limits::Limits;
 use super::media;
-use super::operation::{Parameters, RawParameters};
+use super::operation::{Operation, Parameters, RawParameters};
 use super::rejection::RequestRejection;
 use super::resources::RequestSlot;
 use plain_json::{self as json, Typed};
@@ -99,6 +100,21 @@ pub(super) async fn parameters(bytes: Bytes, limits: &Limits) -> Result<Paramete
         // The extractor's errors name neither field nor position, and it refuses a request without `query`.
         _ => json::parse(&bytes).map_err(|error| RequestRejection::Malformed(error.to_string())),
     }
+}
+
+/// Checks the body of a POST and returns its request, without running it.
+///
+/// # Errors
+///
+/// Returns the code of the first error in the response that the body would get.
+pub async fn check_body(
+    body: Bytes,
+    limits: &Limits,
+    types: &TypeSystem,
+) -> Result<async_graphql::Request, &'static str> {
+    let parameters = parameters(body, limits).await.map_err(|rejection| rejection.code())?;
+    let operation = Operation::check(parameters, limits, types).map_err(|error| error.code())?;
+    Ok(operation.request)
 }
 
 /// Reads a JSON body with the extractor of async-graphql-axum.

@@ -12,12 +12,13 @@ use super::document::TypeSystem;
 use super::engine::{Engine, compose};
 use super::limits::Limits;
 use super::metric::Metric;
-use super::observe::{self, OpenConnection, Transport};
+use super::observe::{self, OpenConnection};
 use super::outcome::OutcomeHint;
 use super::rejection::RequestRejection;
 use super::request_id::RequestId;
 use super::resources::{CallerKey, RequestSlot, Resource, ResourceGuard, ResourceUsage};
 use super::sites::Sites;
+use super::transport::Transport;
 use super::trusted::Trusted;
 
 /// An executor and the terms on which it is served.

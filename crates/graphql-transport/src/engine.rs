@@ -18,13 +18,14 @@ use tokio::time::timeout;
 use super::admission::{Permits, Prepare};
 use super::document::{Shape, TypeSystem};
 use super::limits::Limits;
-use super::observe::{self, Observed, OperationMetrics, Transport};
+use super::observe::{self, Observed, OperationMetrics};
 use super::operation::{Operation, Parameters};
 use super::operation_error::{Limit, OperationError};
 use super::outcome::{OutcomeHint, outcome_hints};
 use super::reply::Reply;
 use super::request_id::RequestId;
 use super::trace::{self, OperationSpans};
+use super::transport::Transport;
 use super::trusted::Trusted;
 
 /// An executor with the limits and permits of its operations.

@@ -19,10 +19,10 @@ use super::admission::Caller;
 use super::body::{self, BodyHead};
 use super::edge::{AdmittedCaller, TransportState};
 use super::media::Media;
-use super::observe::{self, Transport};
 use super::rejection::RequestRejection;
 use super::reply::Reply;
 use super::resources::RequestSlot;
+use super::transport::Transport;
 use super::{multipart, resources, streaming};
 
 /// Serves a POST, or a GET that is not a WebSocket handshake.
@@ -33,7 +33,7 @@ pub(super) async fn serve<E: Executor>(State(state): State<Arc<TransportState<E>
         Accepted { media: None, multipart: false } => Err(RequestRejection::NotAcceptable { offered: OFFERED }),
         accepted => handle(&state, request, transport, accepted).await,
     };
-    response.unwrap_or_else(|rejection| refuse(&rejection, transport, accepted.media()))
+    response.unwrap_or_else(|rejection| rejection.refuse(transport, accepted.media()))
 }
 
 const OFFERED: &str =
@@ -62,13 +62,7 @@ impl Accepted {
 /// Refuses every other method.
 pub(super) async fn refuse_method(headers: HeaderMap) -> Response {
     let media = Media::negotiate(&headers).unwrap_or(Media::Json);
-    refuse(&RequestRejection::Method, Transport::Post, media)
-}
-
-/// Counts a refusal and returns its response.
-pub(super) fn refuse(rejection: &RequestRejection, transport: Transport, media: Media) -> Response {
-    observe::rejection(transport, rejection);
-    rejection.respond(media)
+    RequestRejection::Method.refuse(Transport::Post, media)
 }
 
 async fn handle<E: Executor>(

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+/// Size in bytes above which a message counts as buffered. The number of connections bounds the smaller ones.
+pub(super) const LARGE_MESSAGE_BYTES: usize = 64 << 10;
+
 /// Limits in force. Each is a maximum unless its text says otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Limits {

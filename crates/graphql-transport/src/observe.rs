@@ -1,4 +1,4 @@
-//! Metrics of the transport, and the log of slow operations.
+//! Metrics of operations, and the log of slow operations.
 //!
 //! The outcome of an operation is one of ok, error (of a resolver), refused (by the executor), timeout, internal,
 //! cancelled.
@@ -10,18 +10,15 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use async_graphql::parser::types::OperationType;
-use axum::http::request::Parts;
-use axum::http::{Method, header};
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use sha2::{Digest, Sha256};
 
 use super::metric::Metric;
 use super::operation::Operation;
 use super::operation_error::OperationError;
-use super::rejection::RequestRejection;
 use super::reply::Reply;
 use super::request_id::RequestId;
-use super::trace;
+use super::transport::{Transport, kind_label};
 
 /// Metrics of operations and requests. The router describes them to the recorder.
 pub const METRICS: [Metric; 9] = [
@@ -55,47 +52,6 @@ pub const METRICS: [Metric; 9] = [
         "Documents that ran although the manifest of trusted documents does not have them",
     ),
 ];
-
-/// Metrics of listeners. Each listener describes them to the recorder.
-pub const CONNECTION_METRICS: [Metric; 3] = [
-    Metric::gauge("http_connections", &[], "Open HTTP connections and WebSockets"),
-    Metric::counter("http_connections_refused_total", &[], "Connections that were refused at the cap on connections"),
-    Metric::counter("http_connections_evicted_total", &[], "Idle connections that were closed for a new connection"),
-];
-
-/// Transport of an operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Transport {
-    Post,
-    Get,
-    WebSocket,
-    EventStream,
-    Multipart,
-}
-
-impl Transport {
-    const COUNT: usize = 5;
-
-    /// Returns the transport of a request that was refused before a handler received it.
-    pub(super) fn of(parts: &Parts) -> Self {
-        match &parts.method {
-            _ if parts.headers.contains_key(header::UPGRADE) => Self::WebSocket,
-            _ if parts.uri.path() == "/graphql/stream" => Self::EventStream,
-            &Method::POST => Self::Post,
-            _ => Self::Get,
-        }
-    }
-
-    fn label(self) -> &'static str {
-        match self {
-            Self::Post => "post",
-            Self::Get => "get",
-            Self::WebSocket => "websocket",
-            Self::EventStream => "sse",
-            Self::Multipart => "multipart",
-        }
-    }
-}
 
 /// Outcome of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,7 +110,7 @@ struct KindMetrics {
 impl OperationMetrics {
     fn of(&self, transport: Transport, kind: OperationType) -> &KindMetrics {
         self.by_kind[transport as usize][kind as usize].get_or_init(|| {
-            let (transport, operation) = (transport.label(), self::kind(kind));
+            let (transport, operation) = (transport.label(), kind_label(kind));
             KindMetrics {
                 transport,
                 operation,
@@ -211,7 +167,7 @@ impl Observed {
     /// Logs the operation at its end if it took at least `least`. Zero turns this off.
     pub(super) fn log_slow(mut self, least: Duration, operation: &mut Operation, request_id: &RequestId) -> Self {
         if !least.is_zero() {
-            let name = trace::name(operation);
+            let name = operation.name();
             let document = operation.request.query.clone();
             self.slow = Some(SlowLog { least, request_id: request_id.clone(), name, document });
         }
@@ -246,15 +202,6 @@ impl Drop for Observed {
     }
 }
 
-/// Returns the name of an operation's kind.
-pub(super) fn kind(kind: OperationType) -> &'static str {
-    match kind {
-        OperationType::Query => "query",
-        OperationType::Mutation => "mutation",
-        OperationType::Subscription => "subscription",
-    }
-}
-
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat()
 }
@@ -275,11 +222,6 @@ impl Drop for OpenConnection {
     }
 }
 
-/// Counts a refused HTTP request.
-pub(super) fn rejection(transport: Transport, rejection: &RequestRejection) {
-    refusal(transport, rejection.code(), rejection.limit());
-}
-
 /// Counts a refused operation.
 pub(super) fn operation_error(transport: Transport, error: &OperationError) {
     let limit = match error {
@@ -294,7 +236,8 @@ pub(super) fn socket_close(code: u16) {
     counter!("graphql_socket_closes_total", "code" => code.to_string()).increment(1);
 }
 
-fn refusal(transport: Transport, code: &'static str, limit: Option<&'static str>) {
+/// Counts a refused request or operation. `limit` is the limit that it exceeds.
+pub(super) fn refusal(transport: Transport, code: &'static str, limit: Option<&'static str>) {
     tracing::debug!(transport = transport.label(), code, limit, "a request was refused");
     counter!("graphql_refusals_total", "transport" => transport.label(), "code" => code).increment(1);
     if let Some(limit) = limit {

@@ -2,14 +2,15 @@
 
 use async_graphql::parser::types::OperationType;
 use async_graphql::{Extensions, Request, Variables};
-use bytes::Bytes;
 use serde::Deserialize;
 
-use super::body;
 use super::document::{self, Checked, Selected, Shape, TypeSystem};
 use super::limits::Limits;
 use super::operation_error::OperationError;
 use plain_json::Typed;
+
+/// Maximum number of bytes of an operation's name in a span or a log line.
+const MAX_NAME: usize = 100;
 
 /// The parameters of a request.
 #[derive(Debug, Deserialize)]
@@ -86,15 +87,15 @@ impl Operation {
         request.set_parsed_query(document);
         Ok(Self { request, kind, shape, introspects })
     }
-}
 
-/// Checks the body of a POST and returns its request, without running it.
-///
-/// # Errors
-///
-/// Returns the code of the first error in the response that the body would get.
-pub async fn check_body(body: Bytes, limits: &Limits, types: &TypeSystem) -> Result<Request, &'static str> {
-    let parameters = body::parameters(body, limits).await.map_err(|rejection| rejection.code())?;
-    let operation = Operation::check(parameters, limits, types).map_err(|error| error.code())?;
-    Ok(operation.request)
+    /// Returns the name of the operation for spans and log lines, truncated to [`MAX_NAME`] bytes; `None` if it has no
+    /// name.
+    pub(super) fn name(&mut self) -> Option<String> {
+        let mut name = match &self.request.operation_name {
+            Some(name) => name.clone(),
+            None => self.request.parsed_query().ok()?.operations.iter().next()?.0?.to_string(),
+        };
+        name.truncate(name.floor_char_boundary(MAX_NAME));
+        Some(name)
+    }
 }

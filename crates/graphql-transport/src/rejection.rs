@@ -9,9 +9,11 @@ use axum::response::{IntoResponse, Response};
 
 use super::admission::Refusal;
 use super::media::Media;
+use super::observe;
 use super::operation_error::OperationError;
 use super::reply::Reply;
 use super::resources::Resource;
+use super::transport::Transport;
 use plain_json::Unrepresentable;
 
 /// A refused HTTP request.
@@ -118,8 +120,19 @@ impl RequestRejection {
         }
     }
 
+    /// Counts the refusal.
+    pub(super) fn count(&self, transport: Transport) {
+        observe::refusal(transport, self.code(), self.limit());
+    }
+
+    /// Counts the refusal and returns its response.
+    pub(super) fn refuse(&self, transport: Transport, media: Media) -> Response {
+        self.count(transport);
+        self.respond(media)
+    }
+
     /// Returns the HTTP response in a media type.
-    pub(super) fn respond(&self, media: Media) -> Response {
+    fn respond(&self, media: Media) -> Response {
         let body = self.reply().to_json();
         let mut response = (self.status(), [(header::CONTENT_TYPE, media.content_type())], body).into_response();
         if let Some((name, value)) = self.header() {

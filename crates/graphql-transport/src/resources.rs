@@ -10,7 +10,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use metrics::{Gauge, gauge};
 
-use super::limits::Limits;
+use super::limits::{LARGE_MESSAGE_BYTES, Limits};
 use super::listener::{Network, Peer};
 use super::reply::Reply;
 
@@ -58,9 +58,6 @@ impl Resource {
         }
     }
 }
-
-/// Size in bytes above which a message counts as buffered. The number of connections bounds the smaller ones.
-pub(super) const LARGE_MESSAGE_BYTES: usize = 64 << 10;
 
 /// Amount of each resource that is taken, indexed by [`Resource`].
 type Amounts = [usize; 3];

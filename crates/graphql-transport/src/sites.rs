@@ -19,10 +19,9 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
-use super::graphql::refuse;
 use super::media::Media;
-use super::observe::Transport;
 use super::rejection::RequestRejection;
+use super::transport::Transport;
 
 /// Host names and origins that are served.
 #[derive(Debug, Clone, Default)]
@@ -59,7 +58,7 @@ async fn guard(State((sites, for_use)): State<(Arc<Sites>, RouteKind)>, request:
         Ok(()) => next.run(request).await,
         Err(rejection) => {
             let (parts, _) = request.into_parts();
-            refuse(&rejection, Transport::of(&parts), Media::negotiate(&parts.headers).unwrap_or(Media::Json))
+            rejection.refuse(Transport::of(&parts), Media::negotiate(&parts.headers).unwrap_or(Media::Json))
         }
     };
     let headers = response.headers_mut();

@@ -21,13 +21,12 @@ use futures::stream;
 use super::admission::Caller;
 use super::body::{self, BodyHead};
 use super::edge::{AdmittedCaller, TransportState};
-use super::graphql::refuse;
 use super::media::Media;
-use super::observe::Transport;
 use super::rejection::RequestRejection;
 use super::reply::Reply;
 use super::resources;
 use super::streaming::{self, End, Framing};
+use super::transport::Transport;
 
 const TRANSPORT: Transport = Transport::EventStream;
 /// End of the stream. It has a data field because a browser's parser drops an event without one.
@@ -37,7 +36,7 @@ const COMPLETE: &[u8] = b"event: complete\ndata:\n\n";
 pub(super) async fn serve<E: Executor>(State(state): State<Arc<TransportState<E>>>, request: Request) -> Response {
     match open(&state, request).await {
         Ok(response) => response,
-        Err(rejection) => refuse(&rejection, TRANSPORT, Media::Json),
+        Err(rejection) => rejection.refuse(TRANSPORT, Media::Json),
     }
 }
 

@@ -15,9 +15,9 @@ use opentelemetry_sdk::propagation::TraceContextPropagator;
 use tracing::{Instrument, Span, debug_span, field};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-use super::observe::{self, Transport};
 use super::operation::Operation;
 use super::request_id::{HEADER, RequestId};
+use super::transport::{Transport, kind_label};
 
 /// Name of the header, and of the entry in an operation's `extensions`, that identifies the caller's trace.
 const TRACEPARENT: &str = "traceparent";
@@ -27,8 +27,6 @@ const TRACESTATE: &str = "tracestate";
 const MAX_STATE: usize = 512;
 /// Maximum number of bytes of a path in a span.
 const MAX_PATH: usize = 200;
-/// Maximum number of bytes of an operation's name in a span or a log line.
-const MAX_NAME: usize = 100;
 
 /// Gives a request its id and its span, and the response the same id. This middleware must be the outermost layer.
 pub async fn identify(mut request: Request, next: Next) -> Response {
@@ -72,28 +70,18 @@ impl OperationSpans {
 
 /// Returns the spans of one operation.
 pub(super) fn operation(operation: &mut Operation, id: &RequestId, transport: Transport) -> OperationSpans {
-    let kind = observe::kind(operation.kind);
+    let kind = kind_label(operation.kind);
     if transport != Transport::WebSocket {
         // The request's log span is already the current one.
-        let trace = debug_span!("operation", kind, name = name(operation));
+        let trace = debug_span!("operation", kind, name = operation.name());
         return OperationSpans { trace, log: Span::none() };
     }
     let request_id = id.as_str();
-    let trace = debug_span!("operation", request_id, kind, name = name(operation), otel.kind = "server");
+    let trace = debug_span!("operation", request_id, kind, name = operation.name(), otel.kind = "server");
     if let Some(Value::String(traceparent)) = operation.request.extensions.get(TRACEPARENT) {
         follow(&trace, &Parent { traceparent: Some(traceparent), tracestate: None });
     }
     OperationSpans { trace, log: id.log_span() }
-}
-
-/// Returns the name of the operation, truncated to [`MAX_NAME`] bytes; `None` if it has no name.
-pub(super) fn name(operation: &mut Operation) -> Option<String> {
-    let mut name = match &operation.request.operation_name {
-        Some(name) => name.clone(),
-        None => operation.request.parsed_query().ok()?.operations.iter().next()?.0?.to_string(),
-    };
-    name.truncate(name.floor_char_boundary(MAX_NAME));
-    Some(name)
 }
 
 fn follow_headers(span: &Span, headers: &HeaderMap) {

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use tokio::time::timeout;
 
-use crate::feed::publish::publisher::{PublishError, broker};
+use crate::feed::publish::error::{PublishError, broker};
 use plain_json::{self as json, Typed};
 
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -2,6 +2,7 @@
 //! event once, in order; every publish names the sequence that it must follow.
 
 mod acks;
+pub mod error;
 mod idle;
 mod notice;
 pub mod payload;

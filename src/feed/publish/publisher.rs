@@ -14,6 +14,7 @@ use async_nats::{Client, Subject};
 use futures::{Stream as EventSource, StreamExt};
 
 use crate::feed::publish::acks::Acks;
+use crate::feed::publish::error::{PublishError, broker};
 use crate::feed::publish::payload;
 use crate::feed::publish::trace_links::TraceLinks;
 use crate::feed::wire::envelope::{MalformedMark, Mark};
@@ -33,35 +34,6 @@ pub struct StreamSettings {
     pub retention: Duration,
     /// Number of servers of a NATS cluster that store the stream.
     pub replicas: usize,
-}
-
-/// Failure to publish a batch or to read the stream.
-#[derive(Debug, thiserror::Error)]
-pub enum PublishError {
-    /// The broker can't be reached, or refused the request.
-    #[error("broker error: {0}")]
-    Broker(String),
-    /// The stream does not end at the expected sequence: another client appended, or a message was lost. The caller
-    /// reads the stream's end and continues from there.
-    #[error("the stream did not end at the expected sequence")]
-    OutOfStep,
-    /// The broker treated the event for this sequence as a duplicate.
-    #[error("the broker treated the event for sequence {0} as a duplicate")]
-    Duplicate(u64),
-    /// The batch could not be read.
-    #[error(transparent)]
-    Storage(#[from] StorageError),
-    /// An event can't be written as JSON.
-    #[error("an event can't be written as JSON")]
-    Unserialisable(#[from] serde_json::Error),
-    /// A message of the stream has a tailer's headers, but is malformed.
-    #[error("message {sequence} of the event stream is broken: {reason}; publishing stops until it is deleted")]
-    Broken {
-        /// Sequence of the message.
-        sequence: u64,
-        /// Cause.
-        reason: String,
-    },
 }
 
 /// Batch that is fixed in the cursor.
@@ -258,8 +230,4 @@ fn mark(batch: &Batch, index: u64) -> Mark {
 
 fn message_id(event: &EventText, epoch: i32, distinct: bool) -> String {
     if distinct { format!("{}.{}.{epoch}", event.event_id, event.execution_id) } else { event.event_id.to_string() }
-}
-
-pub(super) fn broker(error: impl std::fmt::Display) -> PublishError {
-    PublishError::Broker(error.to_string())
 }

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::feed::publish::publisher::{PublishError, Publisher, Stored, StreamEnd};
+use crate::feed::publish::error::PublishError;
+use crate::feed::publish::publisher::{Publisher, Stored, StreamEnd};
 use crate::feed::publish::tailer::{LeadershipLost, Tailer};
 use noetl_domain::tx_snapshot::TxSnapshot;
 use noetl_storage::tail::{self, History, TailCursor};

@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::feed::read::source::ReadError;
+use crate::feed::read::error::ReadError;
 use crate::feed::wire::cursor::Position;
 use crate::feed::wire::envelope::Mark;
 use noetl_domain::event::Event;

@@ -14,8 +14,10 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::feed::read::delivered::decode;
+use crate::feed::read::error::ReadError;
+use crate::feed::read::pages;
 use crate::feed::read::ring::{Ring, RingReader};
-use crate::feed::read::source::{self, Extent, ReadError, ShardStream};
+use crate::feed::read::source::{Extent, ShardStream};
 use crate::feed::wire::cursor::Position;
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::pools::Databases;
@@ -112,7 +114,7 @@ impl Hub {
 
     /// Reads events until the shard has had no readers for [`IDLE_SHUTDOWN`].
     async fn follow(&self, shard: ShardIndex) -> Result<(), ReadError> {
-        let connects = source::connects(&self.client);
+        let connects = pages::connects(&self.client);
         let stream = self.stream(shard).await?;
         let extent = stream.extent().await?;
         let mut head = self.find_head(shard, &stream, extent).await?;
@@ -124,7 +126,7 @@ impl Hub {
             if self.feed(shard).ring.is_read() {
                 read = Instant::now();
             }
-            if source::connects(&self.client) != connects {
+            if pages::connects(&self.client) != connects {
                 return Err(ReadError::of(shard, "the connection was lost"));
             }
             let Some(message) = next(shard, &mut messages).await? else {

@@ -2,6 +2,7 @@
 //! events, then receives live ones from the hub's ring, and gets a notice for each gap.
 
 pub mod delivered;
+pub mod error;
 mod gap;
 pub mod hub;
 mod pages;

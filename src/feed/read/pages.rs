@@ -1,6 +1,7 @@
 //! Messages of a replay, fetched page by page. A reader that pauses holds one page, whose size in bytes the broker
 //! limits.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_nats::jetstream::Message;
@@ -8,7 +9,7 @@ use async_nats::jetstream::consumer::{Consumer, pull};
 use futures::StreamExt;
 use tokio::time::timeout;
 
-use crate::feed::read::source::{ReadError, connects};
+use crate::feed::read::error::ReadError;
 use noetl_domain::shard::ShardIndex;
 
 const PAGE_MESSAGES: usize = 256;
@@ -96,4 +97,10 @@ impl Pages {
     fn failed(&self, error: impl std::fmt::Display) -> ReadError {
         ReadError::of(self.shard, error)
     }
+}
+
+/// Returns the number of times that the client has connected to the broker. If it grows, consumers may be gone: the
+/// broker forgets them when it restarts, and the client notices this late.
+pub(super) fn connects(client: &async_nats::Client) -> u64 {
+    client.statistics().connects.load(Ordering::Relaxed)
 }

@@ -12,12 +12,12 @@ use futures::stream::{SelectAll, Stream};
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
 
 use crate::feed::read::delivered::LiveEvent;
+pub use crate::feed::read::error::ReadError;
 pub use crate::feed::read::gap::{Gap, GapReason};
 use crate::feed::read::hub::Hub;
 use crate::feed::read::replay::Replayed;
 pub use crate::feed::read::replay::Since;
 use crate::feed::read::shard_reader::{From, ShardItem, join, read_shard};
-pub use crate::feed::read::source::ReadError;
 use crate::feed::wire::cursor::{Position, StreamCursor};
 use noetl_domain::event::EventFilter;
 use noetl_domain::shard::ShardIndex;

@@ -8,9 +8,10 @@ use chrono::{DateTime, Utc};
 use futures::Stream;
 
 use crate::feed::read::delivered::{Delivered, decode};
+use crate::feed::read::error::ReadError;
 use crate::feed::read::gap::{Gap, GapReason, between};
 use crate::feed::read::hub::Hub;
-use crate::feed::read::source::{Extent, ReadError, ShardStream};
+use crate::feed::read::source::{Extent, ShardStream};
 use crate::feed::wire::cursor::Position;
 use noetl_domain::shard::ShardIndex;
 

@@ -11,11 +11,11 @@ use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use tokio::time::sleep;
 
+use crate::feed::read::error::ReadError;
 use crate::feed::read::gap::{Gap, GapReason};
 use crate::feed::read::hub::Hub;
 use crate::feed::read::replay::{self, Range, Replayed, Since};
 use crate::feed::read::ring::{Overwritten, RingReader};
-use crate::feed::read::source::ReadError;
 use crate::feed::wire::cursor::Position;
 use noetl_domain::shard::ShardIndex;
 

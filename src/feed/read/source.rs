@@ -1,7 +1,6 @@
 //! Access to the stream of one shard: the range of its sequences, the first message of an epoch, and the messages from
 //! a position on.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::pull::{self, Ordered, OrderedConfig};
@@ -11,6 +10,7 @@ use async_nats::jetstream::stream::{RawMessageErrorKind, Stream};
 use async_nats::jetstream::{self, ErrorCode};
 use chrono::{DateTime, Utc};
 
+use crate::feed::read::error::ReadError;
 use crate::feed::read::pages::Pages;
 use crate::feed::wire::cursor::Position;
 use crate::feed::wire::envelope::Mark;
@@ -23,24 +23,6 @@ const LIVE_BATCH: i64 = 32;
 const FORGET_AFTER: Duration = Duration::from_secs(30);
 /// Number of messages at the end of a stream that are searched for one with a mark.
 const SEARCH_LIMIT: u64 = 1000;
-
-/// Failure to read a stream.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("the event stream of shard {shard} can't be read: {reason}")]
-pub struct ReadError {
-    /// Shard of the stream.
-    pub shard: ShardIndex,
-    /// Cause, for the log.
-    pub reason: String,
-    /// True if the broker responded that the stream does not exist.
-    pub missing: bool,
-}
-
-impl ReadError {
-    pub(super) fn of(shard: ShardIndex, reason: impl std::fmt::Display) -> Self {
-        Self { shard, reason: reason.to_string(), missing: false }
-    }
-}
 
 /// Stream of one shard, for reading.
 #[derive(Debug, Clone)]
@@ -220,10 +202,4 @@ impl ShardStream {
     fn failed(&self, error: impl std::fmt::Display) -> ReadError {
         ReadError::of(self.shard, error)
     }
-}
-
-/// Returns the number of times that the client has connected to the broker. If it grows, consumers may be gone: the
-/// broker forgets them when it restarts, and the client notices this late.
-pub(super) fn connects(client: &async_nats::Client) -> u64 {
-    client.statistics().connects.load(Ordering::Relaxed)
 }

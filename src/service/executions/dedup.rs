@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::Executions;
-use super::execute::{Results, Start};
+use super::start::{DedupKey, Results, Start};
 use crate::runtime::clock;
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
 use noetl_domain::actor::Actor;
@@ -18,14 +18,6 @@ use noetl_storage::log::LockedLog;
 
 /// Maximum time for writing the audit events of one subscription.
 const AUDIT_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// A dedup key within its scope.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct DedupKey {
-    /// The parent execution or subscription; 0 if there is none.
-    pub(super) scope: i64,
-    pub(super) key: String,
-}
 
 /// An execution, and the requests for it.
 #[derive(Debug)]

@@ -14,8 +14,9 @@ use futures::future::join_all;
 use serde_json::Value;
 
 use super::Executions;
-use super::dedup::{ClaimedExecution, DedupKey};
+use super::dedup::ClaimedExecution;
 use super::request::{ExecuteRequest, MAX_BATCH, MAX_WORKLOAD_BYTES};
+use super::start::{DedupKey, Executed, Outcome, Results, Start};
 use crate::runtime::clock;
 use crate::runtime::crash_point;
 use crate::service::bounds::check_json;
@@ -31,37 +32,6 @@ use noetl_storage::error::StorageError;
 use noetl_storage::events::FirstEvent;
 use noetl_storage::executions;
 use plain_json::{ParsedOnce, Text};
-
-/// The execution of a request. This request or an earlier one started it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Executed {
-    /// The execution.
-    pub execution_id: Id,
-    /// Whether this request started it.
-    pub outcome: Outcome,
-}
-
-/// Outcome of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// The request started the execution.
-    Started,
-    /// The dedup key belongs to an execution that an earlier request started.
-    Duplicate,
-}
-
-/// Results of requests, by their position in the batch.
-pub(super) type Results = BTreeMap<usize, Result<Executed, ServiceError>>;
-
-/// The execution that a valid request starts, unless its dedup key belongs to another one.
-#[derive(Debug)]
-pub(super) struct Start {
-    pub(super) position: usize,
-    pub(super) creation: Creation,
-    pub(super) key: Option<DedupKey>,
-    pub(super) window_seconds: i32,
-    pub(super) request_hash: [u8; 32],
-}
 
 /// Catalog entries and parents that a batch of requests names.
 #[derive(Debug)]

@@ -1,13 +1,14 @@
 //! Executions: start (with an opt-in dedup window), cancel, read.
 //!
 //! A start reads from top to bottom in [`execute`]; [`request`] has the request and its validation, and [`dedup`] the
-//! steps for requests with a dedup key. [`sweep`] finishes the claims of crashed callers.
+//! steps for requests with a dedup key; [`start`] has what a request starts. [`sweep`] finishes the claims of crashed callers.
 
 mod cancel;
 mod dedup;
 mod execute;
 mod read;
 mod request;
+mod start;
 mod sweep;
 
 use std::sync::Arc;
@@ -21,8 +22,8 @@ use noetl_domain::ids::Id;
 use noetl_storage::events::FirstEvent;
 use noetl_storage::pools::Databases;
 
-pub use execute::{Executed, Outcome};
 pub use request::{Dedup, ExecuteRequest, MAX_BATCH, MAX_WORKLOAD_BYTES};
+pub use start::{Executed, Outcome};
 
 /// Capacity in bytes of the cache of log heads. All messages of a subscription share the head of their parent's log.
 const CACHED_HEADS_BYTES: u64 = 32 << 20;

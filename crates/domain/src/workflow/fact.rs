@@ -1,9 +1,9 @@
 //! Reading events for the fold: the kind of an event, and its values. NoETL's servers and workers write the same value
 //! in different places, so each function here checks all known places of its value.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::step::Phase;
 use crate::event::Event;
 use crate::execution::{ENDINGS, STARTED, ended_by};
 
@@ -33,6 +33,16 @@ pub(super) enum StepKind {
     Completed,
     Failed,
     LoopDone,
+}
+
+/// Phase of a cursor loop's command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Phase {
+    /// Takes the next rows of the cursor.
+    Claim,
+    /// Processes one of these rows.
+    Body,
 }
 
 /// Every event type that the fold knows, with its kind. The types that end an execution are in [`ENDINGS`].

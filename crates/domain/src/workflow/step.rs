@@ -12,21 +12,11 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::fact::{self, StepKind};
+use super::fact::{self, Phase, StepKind};
 use super::register::Register;
 use crate::event::Event;
 use crate::ids::Id;
 use plain_json::AnyJson;
-
-/// Phase of a cursor loop's command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Phase {
-    /// Takes the next rows of the cursor.
-    Claim,
-    /// Processes one of these rows.
-    Body,
-}
 
 /// Kind of progress of a step or of one of its commands. Of each kind, the latest event counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

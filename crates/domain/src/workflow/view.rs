@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
+use super::fact::Phase;
 use super::register::Register;
-use super::step::{Command, Phase, Progress, StepState};
+use super::step::{Command, Progress, StepState};
 use plain_json::AnyJson;
 
 /// Status of a step.

@@ -40,13 +40,19 @@ use tokio_util::task::TaskTracker;
 
 use super::limits::Limits;
 use super::metric::Metric;
-use super::observe;
 pub(super) use network::Network;
 use service::Tracked;
 pub(super) use slots::Busy;
 pub use slots::Peer;
 use slots::{ConnectionSlot, ConnectionSlots};
 pub use tls::{CertificateError, CertificateFiles, Tls};
+
+/// Metrics of listeners. Each listener describes them to the recorder.
+pub const METRICS: [Metric; 3] = [
+    Metric::gauge("http_connections", &[], "Open HTTP connections and WebSockets"),
+    Metric::counter("http_connections_refused_total", &[], "Connections that were refused at the cap on connections"),
+    Metric::counter("http_connections_evicted_total", &[], "Idle connections that were closed for a new connection"),
+];
 
 /// Response to a connection beyond the cap.
 const BUSY: &[u8] =
@@ -81,7 +87,7 @@ struct Shared {
 impl Listener {
     /// Accepts and serves connections until `closing` is cancelled, then waits until the last connection has ended.
     pub async fn serve(self, socket: TcpListener, router: Router) -> io::Result<()> {
-        observe::CONNECTION_METRICS.iter().for_each(Metric::describe);
+        METRICS.iter().for_each(Metric::describe);
         let Self { limits, tls, draining, closing } = self;
         let slots = Arc::new(ConnectionSlots::new(&limits));
         let tracker = TaskTracker::new();

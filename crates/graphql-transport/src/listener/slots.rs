@@ -13,8 +13,7 @@ use metrics::{counter, gauge};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::super::limits::Limits;
-use super::super::resources::LARGE_MESSAGE_BYTES;
+use super::super::limits::{LARGE_MESSAGE_BYTES, Limits};
 use super::network::Network;
 
 /// Position in the order in which connections began to wait.

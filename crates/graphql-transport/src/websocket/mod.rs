@@ -26,9 +26,9 @@ use super::edge::TransportState;
 use super::graphql;
 use super::listener::Peer;
 use super::media::Media;
-use super::observe::Transport;
 use super::rejection::RequestRejection;
 use super::resources::CallerKey;
+use super::transport::Transport;
 use session::Session;
 
 /// The only supported subprotocol.
@@ -45,9 +45,7 @@ pub(super) async fn upgrade_or_get<E: Executor>(state: State<Arc<TransportState<
         return graphql::serve(state, request).await;
     }
     let State(state) = state;
-    upgrade(state, request)
-        .await
-        .unwrap_or_else(|rejection| graphql::refuse(&rejection, Transport::WebSocket, Media::Json))
+    upgrade(state, request).await.unwrap_or_else(|rejection| rejection.refuse(Transport::WebSocket, Media::Json))
 }
 
 async fn upgrade<E: Executor>(state: Arc<TransportState<E>>, request: Request) -> Result<Response, RequestRejection> {

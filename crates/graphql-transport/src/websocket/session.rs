@@ -19,12 +19,13 @@ use super::super::admission::Caller;
 use super::super::edge::{AdmittedCaller, LiveConnection, TransportState};
 use super::super::limits::Limits;
 use super::super::listener::{Busy, Peer};
-use super::super::observe::{self, Transport};
+use super::super::observe;
 use super::super::operation::Operation;
 use super::super::operation_error::Limit;
 use super::super::rejection::RequestRejection;
 use super::super::reply::Reply;
 use super::super::resources::{self, CallerKey, RequestSlot, ResourceGuard};
+use super::super::transport::Transport;
 use super::PROTOCOL;
 use super::close::Close;
 use super::message::{Incoming, Outgoing, parameters};
@@ -188,7 +189,7 @@ impl<E: Executor> Session<E> {
         let caller = Caller { init: payload, ..std::mem::take(&mut self.caller) };
         let admitted = timeout_at(self.init_deadline, self.state.admit(caller)).await;
         let admitted = admitted.map_err(|_| Close::InitTimeout)?.map_err(|rejection| {
-            observe::rejection(Transport::WebSocket, &rejection);
+            rejection.count(Transport::WebSocket);
             Close::Forbidden
         })?;
         let connection =
@@ -223,7 +224,7 @@ impl<E: Executor> Session<E> {
                 Ok(())
             }
             Ok((Err(rejection), _)) => {
-                observe::rejection(Transport::WebSocket, &rejection);
+                rejection.count(Transport::WebSocket);
                 self.send(Outgoing::Error { id: &id, payload: &rejection.reply().errors }.to_message()).await
             }
             Err(error) => {

@@ -1,0 +1,46 @@
+//! What a valid request starts, and its outcome.
+
+use std::collections::BTreeMap;
+
+use crate::service::error::ServiceError;
+use noetl_domain::execution::Creation;
+use noetl_domain::ids::Id;
+
+/// The execution of a request. This request or an earlier one started it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Executed {
+    /// The execution.
+    pub execution_id: Id,
+    /// Whether this request started it.
+    pub outcome: Outcome,
+}
+
+/// Outcome of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The request started the execution.
+    Started,
+    /// The dedup key belongs to an execution that an earlier request started.
+    Duplicate,
+}
+
+/// Results of requests, by their position in the batch.
+pub(super) type Results = BTreeMap<usize, Result<Executed, ServiceError>>;
+
+/// The execution that a valid request starts, unless its dedup key belongs to another one.
+#[derive(Debug)]
+pub(super) struct Start {
+    pub(super) position: usize,
+    pub(super) creation: Creation,
+    pub(super) key: Option<DedupKey>,
+    pub(super) window_seconds: i32,
+    pub(super) request_hash: [u8; 32],
+}
+
+/// A dedup key within its scope.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct DedupKey {
+    /// The parent execution or subscription; 0 if there is none.
+    pub(super) scope: i64,
+    pub(super) key: String,
+}
