@@ -48,8 +48,8 @@ impl Ledger {
     }
 }
 
-/// Claims and settles rows until every row was claimed. A claimant settles a claim only after its next claim. So it holds
-/// rows during each claim, its own and those of other claimants, and the ledger detects a second lease on an execution.
+/// Claims and settles rows until every row was claimed. A claimant settles a claim after its next claim. So it holds rows
+/// while it and the others claim, and the ledger detects a second lease on an execution.
 async fn drain(server: &Server, claimant: usize, ledger: &Mutex<Ledger>) {
     // Most limits are smaller than the number of rows of an execution, so that claimants compete for the rows of one
     // execution.
