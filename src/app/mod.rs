@@ -60,16 +60,26 @@ pub async fn maintain(config: &Config, report: impl FnMut(Done)) -> Result<(), A
     let ids = Arc::new(lease(&databases, Uuid::new_v4(), None).await?);
     let wake_ups = WakeUps::new(databases.shards().len());
     let catalog = Catalog::new(Arc::clone(databases.cluster()), Arc::clone(&ids));
-    let subscriptions = Subscriptions::new(databases.clone(), Arc::clone(&ids), catalog.clone(), wake_ups.clone());
-    let outbox = Outbox::new(databases.clone(), wake_ups.clone(), config.housekeeping.outbox_retention);
-    let executions = Executions::new(databases.clone(), Arc::clone(&ids), catalog, wake_ups);
-    let housekeeping = Housekeeping { databases, executions, subscriptions, outbox, retention: retention_of(config) };
-    housekeeping.run_all(report).await;
+    housekeeping(config, databases, &ids, &catalog, &wake_ups).run_all(report).await;
     Ok(ids.release().await?)
 }
 
-fn retention_of(config: &Config) -> Retention {
-    Retention { days: config.housekeeping.event_retention_days, publishes: config.event_stream.is_some() }
+/// Creates the services that the housekeeping tasks use.
+fn housekeeping(
+    config: &Config,
+    databases: Databases,
+    ids: &Arc<Ids>,
+    catalog: &Catalog,
+    wake_ups: &WakeUps,
+) -> Housekeeping {
+    let settings = config.housekeeping;
+    Housekeeping {
+        executions: Executions::new(databases.clone(), Arc::clone(ids), catalog.clone(), wake_ups.clone()),
+        subscriptions: Subscriptions::new(databases.clone(), Arc::clone(ids), catalog.clone(), wake_ups.clone()),
+        outbox: Outbox::new(databases.clone(), wake_ups.clone(), settings.outbox_retention),
+        retention: Retention { days: settings.event_retention_days, publishes: config.event_stream.is_some() },
+        databases,
+    }
 }
 
 /// A process that is ready to serve.
@@ -114,16 +124,10 @@ impl App {
             broker => Some(broker::connect(broker, &replica.name).await?),
         };
         let wake_ups = WakeUps::new(databases.shards().len());
-        let outbox = Outbox::new(databases.clone(), wake_ups.clone(), config.housekeeping.outbox_retention);
         let hub = client.clone().map(|client| Hub::new(client, databases.clone()));
-        let services = services(databases, ids, &wake_ups, outbox, hub, replica);
-        let housekeeping = Housekeeping {
-            databases: services.databases.clone(),
-            executions: services.executions.clone(),
-            subscriptions: services.subscriptions.clone(),
-            outbox: services.outbox.clone(),
-            retention: retention_of(config),
-        };
+        let catalog = Catalog::new(Arc::clone(databases.cluster()), Arc::clone(&ids));
+        let housekeeping = housekeeping(config, databases, &ids, &catalog, &wake_ups);
+        let services = services(&housekeeping, ids, catalog, &wake_ups, hub, replica);
         metrics::METRICS.iter().for_each(Metric::describe);
         let mut supervisor = Supervisor::default();
         background::start_upkeep(&mut supervisor, &services, &housekeeping);
@@ -203,23 +207,24 @@ async fn lease(databases: &Databases, owner: Uuid, pinned: Option<u16>) -> Resul
     }
 }
 
+/// Creates the services of the API. Those that the housekeeping tasks use too are shared with them.
 fn services(
-    databases: Databases,
+    housekeeping: &Housekeeping,
     ids: Arc<Ids>,
+    catalog: Catalog,
     wake_ups: &WakeUps,
-    outbox: Outbox,
     hub: Option<Hub>,
     replica: Replica,
 ) -> Services {
-    let catalog = Catalog::new(Arc::clone(databases.cluster()), Arc::clone(&ids));
+    let databases = housekeeping.databases.clone();
     Services {
-        subscriptions: Subscriptions::new(databases.clone(), Arc::clone(&ids), catalog.clone(), wake_ups.clone()),
+        subscriptions: housekeeping.subscriptions.clone(),
         projections: Projections::new(databases.clone()),
         ingest: Ingest::new(databases.clone(), wake_ups.clone()),
-        executions: Executions::new(databases.clone(), Arc::clone(&ids), catalog.clone(), wake_ups.clone()),
+        executions: housekeeping.executions.clone(),
+        outbox: housekeeping.outbox.clone(),
         databases,
         catalog,
-        outbox,
         hub,
         ids,
         replica,

@@ -1,4 +1,5 @@
-//! Background tasks. Each task takes no input, is idempotent, and may run on every replica at once.
+//! Background tasks. Each task is idempotent and may run on every replica at once. Its only input is the database or
+//! shard that it works on.
 
 pub mod housekeeping;
 pub mod machine_lease;

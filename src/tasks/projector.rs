@@ -1,9 +1,9 @@
 //! Keeps executions' snapshots and the list of executions current: for every event of a shard's stream it advances the
 //! execution, then acknowledges the message.
 //!
-//! A message only names the execution event log has grown; the events are read from the shard. So a message does no
-//! harm if it is a duplicate, late, or delivered to two replicas, or if the process crashes before it acknowledges. If
-//! an execution could not be advanced, its messages are returned to the broker and delivered again later.
+//! A message only names an execution whose log has grown; the events are read from the shard. So a message does no harm
+//! if it is a duplicate, late, or delivered to two replicas, or if the process crashes before it acknowledges. If an
+//! execution could not be advanced, its messages are returned to the broker and delivered again later.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -29,8 +29,8 @@ const CONSUMER: &str = "noetl_projector";
 const BATCH: usize = 1000;
 /// Maximum bytes of messages that are requested at a time.
 const MAX_BYTES: usize = 4 << 20;
-/// Shortest time from one batch to the next, so that an execution event events arrive one by one is not stored for
-/// each.
+/// Shortest time from one batch to the next. It prevents that the state of an execution is stored for each event if its
+/// events arrive one by one.
 const MIN_BATCH_INTERVAL: Duration = Duration::from_millis(50);
 /// Time after which an unacknowledged message is delivered again.
 const ACK_WAIT: Duration = Duration::from_secs(30);
@@ -47,7 +47,7 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// Projector of one shard.
 #[derive(Debug, Clone)]
 pub struct Projector {
-    /// Shard event stream it reads.
+    /// Shard whose stream the projector reads.
     pub shard: ShardIndex,
     /// Connection to the broker.
     pub client: async_nats::Client,
@@ -65,7 +65,7 @@ impl Typed for EventExecution {}
 
 /// Message without its payload, which may be large.
 struct Notification {
-    /// Execution event log has grown; `None` if the message is not an event.
+    /// Execution whose log has grown; `None` if the message is not an event.
     execution: Option<Id>,
     /// Number of times that the message was delivered.
     delivered: u32,

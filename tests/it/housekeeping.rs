@@ -5,6 +5,7 @@ use std::process::Output;
 
 use futures::future::join_all;
 use noetl_domain::shard::ShardIndex;
+use noetl_graphql::tasks::housekeeping::TASKS;
 use noetl_storage::error::DatabaseName;
 use noetl_storage::pools::Database;
 use noetl_storage::retention::{KeepReason, Turn};
@@ -357,8 +358,12 @@ async fn a_failed_housekeeping_task_is_reported_and_the_others_still_run() {
     run(&mut deployment.shard(0).await, &format!("DROP TABLE noetl.{partition}")).await;
     let (output, said) = maintain_with(&deployment, &[("NOETL_SHARDS", &dead), RETENTION]).await;
     assert_eq!(output.status.code(), Some(1), "{said}");
+    let lines_of = |database: &str| said.lines().filter(|line| line.starts_with(&format!("{database}: "))).count();
+    let of_each_shard = lines_of("shard 0");
+    assert_eq!(of_each_shard + lines_of("the cluster database"), TASKS.len(), "{said}");
     let failed: Vec<&str> = said.lines().filter(|line| line.contains("FAILED")).collect();
-    assert!(failed.len() == 3 && failed.iter().all(|line| line.starts_with("shard 1: ")), "{said}");
+    assert_eq!(failed.len(), of_each_shard, "{said}");
+    assert!(failed.iter().all(|line| line.starts_with("shard 1: ")), "{said}");
     assert!(
         said.contains(&format!("shard 0: partitions: made {partition}"))
             && said.contains("shard 0: outbox purge: purged 0 delivered")

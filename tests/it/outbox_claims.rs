@@ -17,22 +17,23 @@ const CLAIMANTS: usize = 16;
 const EXECUTIONS: usize = 500;
 const ROWS: i64 = 50_000;
 
-/// Executions by holder, from the claimants' view. An entry is made after the claim's response and removed before the
-/// settlement, so a second holder is always detected.
+/// Leases of the executions in flight, as the claimants know them. A claimant enters the executions of a claim when it
+/// has the response, and removes them before it sends the settlement.
 #[derive(Default)]
 struct Ledger {
-    held: BTreeMap<String, usize>,
+    held: BTreeMap<String, String>,
     last: BTreeMap<String, i64>,
     rows: i64,
 }
 
 impl Ledger {
-    fn take(&mut self, claimant: usize, claims: &[Value]) {
+    fn take(&mut self, claims: &[Value]) {
         for claim in claims {
             let execution = claim["executionId"].as_str().unwrap().to_owned();
             let number: i64 = claim["id"].as_str().unwrap().split_once('-').unwrap().1.parse().unwrap();
-            let holder = *self.held.entry(execution.clone()).or_insert(claimant);
-            assert_eq!(holder, claimant, "execution {execution} is in flight with two lease holders");
+            let lease = claim["lease"].as_str().unwrap();
+            let held = &*self.held.entry(execution.clone()).or_insert_with(|| lease.to_owned());
+            assert_eq!(held, lease, "execution {execution} is in flight with two lease holders");
             let last = self.last.insert(execution.clone(), number).unwrap_or_default();
             assert!(last < number, "execution {execution}: {number} came after {last}");
             assert_eq!(claim["attempts"], 1, "{claim}");
@@ -47,21 +48,31 @@ impl Ledger {
     }
 }
 
+/// Claims and settles rows until every row was claimed. A claimant settles a claim after its next claim. So it holds rows
+/// while it and the others claim, and the ledger detects a second lease on an execution.
 async fn drain(server: &Server, claimant: usize, ledger: &Mutex<Ledger>) {
     // Most limits are smaller than the number of rows of an execution, so that claimants compete for the rows of one
     // execution.
     let limit = [60, 90, 40, 250][claimant % 4];
     let input = json!({ "limit": limit, "leaseSeconds": 600 });
+    let mut held = json!({ "claims": [] });
     while ledger.lock().unwrap().rows < ROWS {
         let claimed = server.claim(input.clone()).await;
         assert_eq!(claimed["userErrors"], json!([]));
         let claims = claimed["claims"].as_array().unwrap();
         assert!(claims.len() <= limit);
-        ledger.lock().unwrap().take(claimant, claims);
-        ledger.lock().unwrap().give(claims);
-        let settled = server.published(&references(&claimed)).await;
-        assert_eq!(settled, json!({ "published": claims.len(), "stale": [], "userErrors": [] }));
+        ledger.lock().unwrap().take(claims);
+        settle(server, &held, ledger).await;
+        held = claimed;
     }
+    settle(server, &held, ledger).await;
+}
+
+async fn settle(server: &Server, claimed: &Value, ledger: &Mutex<Ledger>) {
+    let claims = claimed["claims"].as_array().unwrap();
+    ledger.lock().unwrap().give(claims);
+    let settled = server.published(&references(claimed)).await;
+    assert_eq!(settled, json!({ "published": claims.len(), "stale": [], "userErrors": [] }));
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
 //! The log of a source subscription is a valid path through the table of transitions, even with concurrent requests and
-//! wrong clocks.
+//! wrong clocks. Bulk transitions, lists and histories select what their filters say.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -270,4 +270,88 @@ async fn history_contains_every_lifecycle_event_in_order() {
     assert_eq!(last["nodes"].as_array().unwrap(), &events[events.len() - 2..]);
     let activations = ask(json!({ "id": id, "types": ["subscription.act*"] })).await["history"].clone();
     assert_eq!(activations["nodes"].as_array().unwrap().len(), 2);
+}
+
+const LIST: &str = "query($filter: SubscriptionFilter, $first: Int, $after: String, $last: Int, $before: String) {
+    subscriptions(filter: $filter, first: $first, after: $after, last: $last, before: $before) {
+        nodes { id } unavailableShards pageInfo { hasNextPage hasPreviousPage startCursor endCursor } } }";
+
+/// Reads the list in pages of `size`, forwards or backwards. Returns the ids in the order of the list.
+async fn walk(server: &Server, filter: &Value, size: u32, backwards: bool) -> Vec<String> {
+    let (mut found, mut cursor) = (Vec::new(), Value::Null);
+    loop {
+        let page = if backwards {
+            json!({ "filter": filter, "last": size, "before": cursor })
+        } else {
+            json!({ "filter": filter, "first": size, "after": cursor })
+        };
+        let page = server.data(LIST, page).await["subscriptions"].clone();
+        assert_eq!(page["unavailableShards"], json!([]));
+        let nodes = page["nodes"].as_array().unwrap().iter();
+        let items: Vec<String> = nodes.map(|node| node["id"].as_str().unwrap().to_owned()).collect();
+        let info = &page["pageInfo"];
+        let more = info[if backwards { "hasPreviousPage" } else { "hasNextPage" }] == true;
+        assert!(!more || items.len() == size as usize, "a page is short although more items follow: {page}");
+        if backwards {
+            cursor = info["startCursor"].clone();
+            found.splice(0..0, items);
+        } else {
+            cursor = info["endCursor"].clone();
+            found.extend(items);
+        }
+        if !more {
+            return found;
+        }
+    }
+}
+
+#[tokio::test]
+async fn lists_of_subscriptions_are_filtered_by_state_path_and_id() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica().await;
+    let mut all: Vec<(String, &str, &str)> = Vec::new();
+    for team in ["team-a", "team-b"] {
+        for (state, way) in ACTIONS_TO_STATE {
+            let id = subscribed(&server, &format!("{team}/{state}")).await;
+            for step in way {
+                assert_eq!(code(&server.transition(step, &id, None).await), None);
+            }
+            all.push((id, team, state));
+        }
+    }
+    let id = |team: &str, state: &str| -> String {
+        all.iter().find(|(_, of, in_state)| *of == team && *in_state == state).unwrap().0.clone()
+    };
+    let newest_first = |picked: &dyn Fn(&str, &str) -> bool| -> Vec<String> {
+        all.iter().rev().filter(|(_, team, state)| picked(team, state)).map(|(id, ..)| id.clone()).collect()
+    };
+    let (paused_of_a, paused_of_b) = (id("team-a", "PAUSED"), id("team-b", "PAUSED"));
+    let cases: [(Value, Vec<String>); 10] = [
+        (Value::Null, newest_first(&|_, _| true)),
+        (json!({ "states": ["PAUSED"] }), newest_first(&|_, state| state == "PAUSED")),
+        (
+            json!({ "states": ["DEACTIVATED", "REGISTERED"] }),
+            newest_first(&|_, state| state == "DEACTIVATED" || state == "REGISTERED"),
+        ),
+        (json!({ "states": [] }), Vec::new()),
+        (json!({ "pathPrefix": "team-a/" }), newest_first(&|team, _| team == "team-a")),
+        (json!({ "pathPrefix": "team-%" }), Vec::new()),
+        (json!({ "ids": [paused_of_a, paused_of_b] }), newest_first(&|_, state| state == "PAUSED")),
+        (json!({ "ids": [] }), Vec::new()),
+        // Each condition excludes a subscription that the other two match.
+        (
+            json!({ "states": ["PAUSED", "DRAINING"], "pathPrefix": "team-b/",
+                "ids": [paused_of_a, paused_of_b, id("team-b", "ACTIVE")] }),
+            vec![paused_of_b.clone()],
+        ),
+        (json!({ "states": ["ACTIVE"], "ids": [paused_of_b] }), Vec::new()),
+    ];
+    for (filter, expected) in cases {
+        for size in [1, 3, 100] {
+            for backwards in [false, true] {
+                let found = walk(&server, &filter, size, backwards).await;
+                assert_eq!(found, expected, "{filter} in pages of {size}, backwards: {backwards}");
+            }
+        }
+    }
 }

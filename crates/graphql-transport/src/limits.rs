@@ -1,5 +1,6 @@
 //! Limits on the requests of one client. A field of [`Limits`] bounds every buffer, queue and wait of the transport. A
-//! request beyond a size limit is refused with `LIMIT_EXCEEDED` and the limit's name.
+//! request beyond a size limit is refused with `LIMIT_EXCEEDED` and the limit's name, with two exceptions: a request
+//! head beyond `header_bytes` gets status 431, and a message beyond `message_bytes` closes its WebSocket with 1009.
 
 use std::time::Duration;
 
@@ -70,7 +71,8 @@ pub struct Limits {
     /// Time in which a request head, or a TLS handshake, must arrive. Also the time for which a connection may stay
     /// open before its first request. Default 10 s.
     pub header_timeout: Duration,
-    /// Bytes of a request head; a value below 8 KiB counts as 8 KiB. A head has at most 100 fields. Default 64 KiB.
+    /// Bytes of a request head; a value below 8 KiB counts as 8 KiB. A head has at most 100 fields. The HTTP library
+    /// refuses a larger head with status 431. Default 64 KiB.
     pub header_bytes: usize,
     /// Time for which a connection may stay open between two requests. Default 75 s.
     pub keep_alive: Duration,
@@ -78,7 +80,7 @@ pub struct Limits {
     pub write_timeout: Duration,
     /// Requests at once on one HTTP/2 connection. Default 100.
     pub streams_per_connection: u32,
-    /// Bytes of one WebSocket message from a client. Default 1 MiB.
+    /// Bytes of one WebSocket message from a client. A larger message closes the socket with 1009. Default 1 MiB.
     pub message_bytes: usize,
     /// Time in which `connection_init` must arrive on a WebSocket. Default 3 s.
     pub init_timeout: Duration,

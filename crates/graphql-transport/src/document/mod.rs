@@ -11,8 +11,8 @@
 //! 3. `bounds` counts operations, variables, arguments and directives; `cost` estimates the cost of fields and
 //!    the bytes of their arguments, with fragments spread.
 //! 4. The fields get their types from the schema; `comparisons` bounds the search for fields that can't be merged.
-//! 5. `apollo-compiler` validates the document.
-//!    The result of these steps is stored (`prepared`), so a document that is sent again starts here.
+//! 5. `apollo-compiler` validates the document. The result of these steps is stored (`prepared`). For a document that
+//!    is sent again, only the cost is estimated again, because it depends on the variables.
 //! 6. `variables` checks the values of the variables; `merge` builds the operation for the executor, whose own
 //!    validation is not needed.
 
