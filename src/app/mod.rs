@@ -26,7 +26,7 @@ use uuid::Uuid;
 use crate::config::Config;
 use crate::feed::read::hub::Hub;
 use crate::graphql::context::{Replica, Services, TransportLimits};
-use crate::graphql::deadline_advice::deadline_advice;
+use crate::graphql::outcome_hint::outcome_hint;
 use crate::graphql::schema::{self, ControlPlane};
 use crate::runtime::supervisor::{EndedEarly, ShutdownTimeouts, Signals, Supervisor};
 use crate::runtime::wake::WakeUps;
@@ -238,7 +238,7 @@ fn edge(config: &Config, services: &Services) -> Result<Edge<ControlPlane>, AppE
     let sites = Sites { origins: config.server.allowed_origins.clone(), hosts: config.server.allowed_hosts.clone() };
     let slow_operation = config.telemetry.slow_operation;
     let trusted = config.trusted.clone();
-    Ok(Edge { sites, trusted, slow_operation, outcome_hint: deadline_advice, ..edge })
+    Ok(Edge { sites, trusted, slow_operation, outcome_hint, ..edge })
 }
 
 fn routes(edge: Edge<ControlPlane>, probes: Router) -> Router {

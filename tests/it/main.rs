@@ -25,7 +25,6 @@ mod dependencies;
 mod documents;
 mod executions;
 mod faults;
-mod fold;
 mod foreign_messages;
 mod hostile;
 mod housekeeping;

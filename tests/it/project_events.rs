@@ -39,7 +39,7 @@ async fn eight_workers_that_send_the_same_batch_store_each_event_once() {
     let deployment = Deployment::start(2).await;
     let (one, other) = tokio::join!(without_feed(&deployment), without_feed(&deployment));
     let keys = keys(4000, 1);
-    let forward: Vec<Value> = keys.iter().map(|key| event(*key)).collect();
+    let forward: Vec<Value> = keys.iter().map(|key| event(key.0, key.1)).collect();
     let backward: Vec<Value> = forward.iter().rev().cloned().collect();
     let workers = (0..8).map(|n| {
         let (server, batch) = (if n % 2 == 0 { &one } else { &other }, if n % 4 < 2 { &forward } else { &backward });
@@ -62,7 +62,7 @@ async fn five_invalid_events_of_5000_are_rejected_by_index_and_the_others_are_st
     let keys = keys(5000, 1);
     let bytes = "x".repeat(1900);
     let mut events: Vec<Value> =
-        keys.iter().map(|key| event_with(*key, &json!({ "result": { "data": bytes } }))).collect();
+        keys.iter().map(|key| event_with(key.0, key.1, &json!({ "result": { "data": bytes } }))).collect();
     let bad = [
         (0, json!({ "eventId": null })),
         (17, json!({ "duration": "soon" })),
@@ -91,11 +91,11 @@ async fn the_first_valid_event_with_an_id_in_a_batch_is_stored() {
     let deployment = Deployment::start(2).await;
     let server = without_feed(&deployment).await;
     let events = [
-        event_with((1, 1), &json!({ "status": "bad", "duration": [] })),
-        event_with((1, 1), &json!({ "status": "first" })),
-        event_with((1, 1), &json!({ "status": "second" })),
-        event_with((2, 1), &json!({ "status": "another log" })),
-        event_with((1, 1), &json!({ "status": "third" })),
+        event_with(1, 1, &json!({ "status": "bad", "duration": [] })),
+        event_with(1, 1, &json!({ "status": "first" })),
+        event_with(1, 1, &json!({ "status": "second" })),
+        event_with(2, 1, &json!({ "status": "another log" })),
+        event_with(1, 1, &json!({ "status": "third" })),
     ];
     let payload = server.project(&events).await;
     assert_eq!((count(&payload, "projected"), count(&payload, "duplicates")), (2, 2), "{payload}");
@@ -185,7 +185,7 @@ async fn every_invalid_event_is_rejected_by_index_and_not_stored() {
     let (mut landed, cases) = (0, bad_fields());
     // Each invalid event is sent between two valid ones. The batches are small, because some events are large.
     for (n, (fields, code)) in (1..).zip(&cases) {
-        let events = [event((1, 3 * n)), event_with((1, 3 * n + 1), fields), event((1, 3 * n + 2))];
+        let events = [event(1, 3 * n), event_with(1, 3 * n + 1, fields), event(1, 3 * n + 2)];
         let payload = server.project(&events).await;
         landed += count(&payload, "projected");
         let right = |one: &Value| {
@@ -247,11 +247,11 @@ async fn absent_values_get_their_defaults_and_unknown_fields_are_kept() {
     let bare_meta = json!({ "meta": "said", "duration": -3, "extra": {}, "catalogId": "0" });
     let key = |n| (child, n);
     let events = [
-        event_with(key(1), &empty),
-        event_with(key(2), &full),
-        event_with(key(3), &bare_meta),
-        event_with((5, 1), &empty),
-        event((5, 2)),
+        event_with(child, 1, &empty),
+        event_with(child, 2, &full),
+        event_with(child, 3, &bare_meta),
+        event_with(5, 1, &empty),
+        event(5, 2),
     ];
     let before = Utc::now() - chrono::TimeDelta::minutes(5);
     let payload = server.project(&events).await;
@@ -296,7 +296,7 @@ async fn extreme_values_of_a_stored_event_can_be_read() {
     let deep = (0..100).fold(json!(1), |inner, _| json!([inner]));
     let numbers: Value = serde_json::from_str("[1e308, -1e308, 5e-324, 123456789012345678901234567890, 1e-7]").unwrap();
     let fields = json!({ "context": deep, "result": numbers, "timestamp": "0001-01-01T00:00:00Z", "error": "ß\u{1}" });
-    let payload = server.project(&[event_with((1, 1), &fields)]).await;
+    let payload = server.project(&[event_with(1, 1, &fields)]).await;
     assert_eq!(count(&payload, "projected"), 1, "{payload}");
     let query = "{ event(executionId: \"1\", id: \"1\") { context result createdAt error } }";
     let read = server.data(query, Value::Null).await["event"].clone();
@@ -322,7 +322,8 @@ async fn events_that_the_database_refuses_are_rejected_by_index_and_the_rest_is_
     )
     .await;
     let keys = keys(3000, 1);
-    let mut events: Vec<Value> = keys.iter().map(|key| event_with(*key, &json!({ "nodeType": "step" }))).collect();
+    let mut events: Vec<Value> =
+        keys.iter().map(|key| event_with(key.0, key.1, &json!({ "nodeType": "step" }))).collect();
     let offences = [
         (0, json!({ "nodeName": "ghost" }), "no_ghosts"),
         (1, json!({ "nodeName": "ghost" }), "no_ghosts"),
@@ -355,7 +356,7 @@ async fn a_batch_that_the_database_refuses_completely_is_rejected_with_bounded_w
     let server = without_feed(&deployment).await;
     run(&mut deployment.shard(0).await, "ALTER TABLE noetl.event ADD CONSTRAINT closed CHECK (node_name <> 'step')")
         .await;
-    let events: Vec<Value> = keys(5000, 1).iter().map(|key| event(*key)).collect();
+    let events: Vec<Value> = keys(5000, 1).iter().map(|key| event(key.0, key.1)).collect();
     let payload = server.project(&events).await;
     assert_eq!((count(&payload, "projected"), count(&payload, "duplicates")), (0, 0), "{}", payload["userErrors"]);
     let codes = refused(&payload);
@@ -374,7 +375,7 @@ async fn projected_events_are_delivered_once_on_the_live_feed() {
     deployment.feeds_begun().await;
     let mut reader = Reader::open(&other, json!({ "latest": true }), Value::Null).await;
     let keys = keys(300, 1);
-    let events: Vec<Value> = keys.iter().map(|key| event(*key)).collect();
+    let events: Vec<Value> = keys.iter().map(|key| event(key.0, key.1)).collect();
     for batch in events.chunks(100) {
         server.project(batch).await;
         server.project(batch).await;
@@ -387,7 +388,7 @@ async fn projected_events_are_delivered_once_on_the_live_feed() {
 async fn a_batch_has_1_to_5000_events_and_a_body_over_the_limit_is_refused() {
     let deployment = Deployment::start(1).await;
     let server = without_feed(&deployment).await;
-    let many: Vec<Value> = keys(5001, 1).iter().map(|key| event(*key)).collect();
+    let many: Vec<Value> = keys(5001, 1).iter().map(|key| event(key.0, key.1)).collect();
     for batch in [&many[..0], &many] {
         let payload = server.project(batch).await;
         let error = &payload["userErrors"][0];

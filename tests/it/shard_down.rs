@@ -182,7 +182,7 @@ async fn worker_events_of_other_shards_are_stored_while_one_shard_is_down() {
     let server = setup.deployment.replica().await;
     let (here, there) = (setup.deployment.ids_on(0, 1, 10), setup.deployment.ids_on(1, 1, 10));
     let keys: Vec<_> = here.iter().zip(&there).flat_map(|(here, there)| [(*here, 1), (*there, 1)]).collect();
-    let mut events: Vec<Value> = keys.iter().map(|key| event(*key)).collect();
+    let mut events: Vec<Value> = keys.iter().map(|key| event(key.0, key.1)).collect();
     events.push(json!({}));
     setup.own.kill_9().await;
     let begun = Instant::now();

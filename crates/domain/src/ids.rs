@@ -163,7 +163,7 @@ impl Snowflakes {
             return Err(IdGenerationError::CeilingReached { ceiling_ms: self.ceiling_ms });
         }
         self.last = next;
-        Ok(self.compose(next))
+        Ok(self.compose(next.0, next.1))
     }
 
     /// Returns the next id larger than `floor`. A floor more than a day after the clock, in a log with ids of another
@@ -175,20 +175,20 @@ impl Snowflakes {
         }
         if ms > self.last.0.max(now_ms) + MAX_FLOOR_LEAD_MS {
             self.distant_sequence = (self.distant_sequence + 1) & MAX_SEQUENCE;
-            return Ok(self.compose((ms + 1, self.distant_sequence)));
+            return Ok(self.compose(ms + 1, self.distant_sequence));
         }
         // The generator is not raised above its ceiling: it could not make ids until a larger range is reserved.
         if ms >= self.ceiling_ms {
             return Err(IdGenerationError::CeilingReached { ceiling_ms: self.ceiling_ms });
         }
-        if self.compose(self.last) < floor {
+        if self.compose(self.last.0, self.last.1) < floor {
             // The rest of that millisecond is skipped: a smaller machine id could not exceed `floor` within it.
             self.last = (ms, MAX_SEQUENCE);
         }
         self.next(now_ms)
     }
 
-    fn compose(&self, (ms, sequence): (u64, u64)) -> Id {
+    fn compose(&self, ms: u64, sequence: u64) -> Id {
         let machine = u64::from(self.machine_id);
         let raw = (ms << (MACHINE_BITS + SEQUENCE_BITS)) | (machine << SEQUENCE_BITS) | sequence;
         Id(raw.cast_signed() & i64::MAX)

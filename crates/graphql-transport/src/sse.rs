@@ -25,7 +25,7 @@ use super::media::Media;
 use super::rejection::RequestRejection;
 use super::reply::Reply;
 use super::resources;
-use super::streaming::{self, End, Framing};
+use super::streaming::{self, End, Framing, Replies};
 use super::transport::Transport;
 
 const TRANSPORT: Transport = Transport::EventStream;
@@ -56,13 +56,17 @@ async fn open<E: Executor>(state: &TransportState<E>, request: Request) -> Resul
         body::from_uri(&uri)?
     };
     let replies = match engine.check(parameters, TRANSPORT) {
-        Err(error) => (OperationType::Query, stream::once(async { Reply::from(error) }).boxed()),
+        Err(error) => {
+            let stream = stream::once(async { Reply::from(error) }).boxed();
+            Replies { kind: OperationType::Query, stream }
+        }
         Ok(operation) if operation.kind == OperationType::Mutation && method != Method::POST => {
             return Err(RequestRejection::MutationOverGet);
         }
         Ok(operation) => {
             let kind = operation.kind;
-            (kind, resources::keep(slot.unless_live(kind), engine.replies(operation, TRANSPORT)))
+            let stream = resources::keep(slot.unless_live(kind), engine.replies(operation, TRANSPORT));
+            Replies { kind, stream }
         }
     };
     Ok(streaming::respond(state, framing(), replies, admitted, connection))

@@ -60,12 +60,18 @@ impl End {
     }
 }
 
+/// The replies of an operation.
+pub(super) struct Replies {
+    pub(super) kind: OperationType,
+    pub(super) stream: BoxStream<'static, Reply>,
+}
+
 /// Returns a response that streams the replies of an operation. `connection` is held until the stream ends. A shutdown ends
 /// only subscriptions; other operations continue until their deadline.
 pub(super) fn respond<E: Executor>(
     state: &TransportState<E>,
     framing: Framing,
-    (kind, replies): (OperationType, BoxStream<'static, Reply>),
+    replies: Replies,
     admitted: Admitted,
     connection: LiveConnection,
 ) -> Response {
@@ -75,11 +81,12 @@ pub(super) fn respond<E: Executor>(
         (HeaderName::from_static("x-accel-buffering"), "no"),
     ];
     let (sender, receiver) = mpsc::channel(1);
-    let closing = if kind == OperationType::Subscription { state.closing.clone() } else { CancellationToken::new() };
+    let closing =
+        if replies.kind == OperationType::Subscription { state.closing.clone() } else { CancellationToken::new() };
     let streaming = Streaming { sender, framing, limits: *state.limits(), closing, admitted, connection };
     state.connections.spawn(async move {
         // A client that is gone, or does not read, gets nothing more.
-        let _: Result<(), Unread> = streaming.run(replies).await;
+        let _: Result<(), Unread> = streaming.run(replies.stream).await;
     });
     let chunks = stream::unfold(receiver, |mut receiver| async {
         Some((Ok::<_, Infallible>(receiver.recv().await?), receiver))

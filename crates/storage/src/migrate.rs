@@ -10,6 +10,7 @@ use tokio::time::sleep;
 
 use super::error::StorageError;
 use super::pools::Database;
+use super::registry::ForeignSubscription;
 use super::{indexes, registry};
 
 /// The migrations. The table of applied ones names its schema, because the default schema depends on the user's name
@@ -87,12 +88,12 @@ pub async fn references_to_catalog(shard: &Database) -> Result<Vec<String>, Stor
 
 /// Adds a shard's live subscriptions to the registry where their path has no row. Returns the number of rows added.
 pub async fn adopt_subscriptions(cluster: &Database, shard: &Database) -> Result<u64, StorageError> {
-    let live = sqlx::query!(
+    let live = sqlx::query_as!(
+        ForeignSubscription,
         r#"SELECT id AS "id!", path AS "path!" FROM noetl.source_subscription
            WHERE state <> 'DEACTIVATED' AND path IS NOT NULL"#,
     );
     let mut connection = shard.connect().await.map_err(|error| shard.failed(error))?;
     let live = live.fetch_all(&mut connection).await.map_err(|error| shard.failed(error))?;
-    let live: Vec<(String, i64)> = live.into_iter().map(|row| (row.path, row.id)).collect();
-    registry::adopt(cluster, &live).await
+    registry::adopt(cluster, live).await
 }

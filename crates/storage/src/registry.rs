@@ -149,14 +149,23 @@ pub async fn stale(cluster: &Database, age_seconds: f64, after: &str, limit: i64
     cluster.run(rows.fetch_all(cluster.pool())).await
 }
 
-/// Adds live subscriptions (path, id) that another server registered, and returns the number added. A path that has a
-/// row keeps it; of several subscriptions of a path, the one with the largest id is added.
+/// A live subscription that another server registered.
+#[derive(Debug, Clone)]
+pub struct ForeignSubscription {
+    /// Its id.
+    pub id: i64,
+    /// Path of its catalog entry.
+    pub path: String,
+}
+
+/// Adds live subscriptions that another server registered, and returns the number added. A path that has a row keeps
+/// it; of several subscriptions of a path, the one with the largest id is added.
 #[tracing::instrument(
     level = "debug", name = "sql.registry.adopt", skip_all,
     fields(database = %cluster.name(), count = live.len())
 )]
-pub async fn adopt(cluster: &Database, live: &[(String, i64)]) -> Result<u64, StorageError> {
-    let (paths, ids): (Vec<String>, Vec<i64>) = live.iter().cloned().unzip();
+pub async fn adopt(cluster: &Database, live: Vec<ForeignSubscription>) -> Result<u64, StorageError> {
+    let (paths, ids): (Vec<String>, Vec<i64>) = live.into_iter().map(|found| (found.path, found.id)).unzip();
     let insert = sqlx::query!(
         "INSERT INTO noetl.subscription_registry (path, subscription_id)
          SELECT path, max(id) FROM unnest($1::text[], $2::bigint[]) AS t (path, id) GROUP BY path

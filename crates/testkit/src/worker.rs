@@ -15,13 +15,13 @@ impl Server {
 }
 
 /// Returns a valid event.
-pub fn event((execution, id): (i64, i64)) -> Value {
+pub fn event(execution: i64, id: i64) -> Value {
     json!({ "executionId": execution.to_string(), "eventId": id.to_string(), "type": "call.done", "nodeName": "step" })
 }
 
 /// Returns an event with some fields replaced.
-pub fn event_with(key: (i64, i64), fields: &Value) -> Value {
-    let mut whole = event(key);
+pub fn event_with(execution: i64, id: i64, fields: &Value) -> Value {
+    let mut whole = event(execution, id);
     whole.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     whole
 }

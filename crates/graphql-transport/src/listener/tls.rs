@@ -97,9 +97,13 @@ impl Tls {
             if !changed {
                 continue;
             }
-            match read.as_ref().map_err(ToString::to_string).and_then(|read| self.replace(read)) {
-                Ok(()) => tracing::info!("the TLS certificate was replaced"),
-                Err(error) => {
+            let problem = match &read {
+                Ok(contents) => self.replace(contents).err().map(|error| error.to_string()),
+                Err(error) => Some(error.to_string()),
+            };
+            match problem {
+                None => tracing::info!("the TLS certificate was replaced"),
+                Some(error) => {
                     tracing::warn!(error, "the changed TLS certificate can't be used; the previous one stays");
                 }
             }
@@ -107,9 +111,8 @@ impl Tls {
         }
     }
 
-    fn replace(&self, contents: &Contents) -> Result<(), String> {
-        let certified = contents.certify(&self.files, self.config.crypto_provider());
-        let certified = certified.map_err(|error| error.to_string())?;
+    fn replace(&self, contents: &Contents) -> Result<(), CertificateError> {
+        let certified = contents.certify(&self.files, self.config.crypto_provider())?;
         *self.current.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(certified);
         Ok(())
     }

@@ -1,8 +1,8 @@
-//! Advice for callers whose mutation reached its deadline. The outcome of such a mutation is unknown.
+//! Hints for callers whose mutation reached its deadline, so that its outcome is unknown to them.
 
-/// Returns advice on finding out the outcome of a mutation, by the name of its root field.
+/// Returns the sentence that tells how to find out the outcome of a mutation, by the name of its root field.
 #[must_use]
-pub fn deadline_advice(field: &str) -> Option<&'static str> {
+pub fn outcome_hint(field: &str) -> Option<&'static str> {
     Some(match field {
         "registerCatalogEntry" => {
             "Query catalogEntry by its path: the newest version has the content if it was stored."
@@ -33,11 +33,11 @@ mod tests {
     use async_graphql::parser::parse_schema;
     use async_graphql::parser::types::{TypeKind, TypeSystemDefinition};
 
-    use super::deadline_advice;
+    use super::outcome_hint;
     use crate::graphql::schema::sdl;
 
     #[test]
-    fn every_mutation_has_advice() {
+    fn every_mutation_has_an_outcome_hint() {
         let document = parse_schema(sdl()).unwrap();
         let types = document.definitions.into_iter().filter_map(|definition| match definition {
             TypeSystemDefinition::Type(definition) if definition.node.name.node == "Mutation" => Some(definition.node),
@@ -51,7 +51,7 @@ mod tests {
             .map(|field| field.node.name.node.to_string())
             .collect();
         assert!(mutations.len() >= 17, "{mutations:?}");
-        let bare: Vec<_> = mutations.iter().filter(|field| deadline_advice(field).is_none()).collect();
+        let bare: Vec<_> = mutations.iter().filter(|field| outcome_hint(field).is_none()).collect();
         assert!(bare.is_empty(), "{bare:?}");
     }
 }
