@@ -2,10 +2,11 @@
 
 use noetl_local::{Postgres, PostgresOptions};
 use noetl_testkit::feed::Reader;
-use noetl_testkit::{Deployment, Server, eventually};
+use noetl_testkit::{Deployment, Server, WAIT_TIMEOUT, eventually};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tempfile::TempDir;
+use tokio::time::timeout;
 
 use super::Authority;
 
@@ -67,7 +68,9 @@ async fn a_database_that_requires_tls_and_certificates_is_used_and_a_wrong_one_r
         (without, "certificate"),
         (format!("{plain}?sslmode=disable"), "pg_hba.conf"),
     ] {
-        let output = deployment.command("serve").env("NOETL_CLUSTER_DSN", &wrong).output().await.unwrap();
+        let mut command = deployment.command("serve");
+        let output = command.env("NOETL_CLUSTER_DSN", &wrong).kill_on_drop(true).output();
+        let output = timeout(WAIT_TIMEOUT, output).await.expect("the server does not start").unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && said.contains("the cluster database") && said.contains(expected), "{said}");
     }
