@@ -72,3 +72,38 @@ fn given_bytes(value: &Given) -> u64 {
     };
     VALUE_BYTES + within
 }
+
+#[cfg(test)]
+mod tests {
+    use apollo_compiler::parser::Parser;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Returns the bytes of the arguments of the first field of a document.
+    fn bytes(document: &str, variables: serde_json::Value) -> u64 {
+        let document = Parser::new().parse_ast(document, "").unwrap();
+        let operation = document.definitions[0].as_operation_definition().unwrap();
+        let variables = Variables::from_json(variables);
+        let mut known = ArgumentBytes::new(&variables);
+        known.enter(operation);
+        known.of(&operation.selection_set[0].as_field().unwrap().arguments)
+    }
+
+    #[test]
+    fn literals_and_variables_of_equal_content_have_equal_size() {
+        for (literal, given, values, text) in [
+            ("1", json!(1), 1, 0),
+            (r#""four""#, json!("four"), 1, 4),
+            (r#"["four", 1]"#, json!(["four", 1]), 3, 4),
+            (r#"{ key: "four", k: { k: 1 } }"#, json!({ "key": "four", "k": { "k": 1 } }), 4, 3 + 4 + 1 + 1),
+        ] {
+            let expected = values * VALUE_BYTES + text;
+            assert_eq!(bytes(&format!("{{ f(a: {literal}) }}"), json!({})), expected, "{literal}");
+            assert_eq!(bytes("query ($v: T) { f(a: $v) }", json!({ "v": given })), expected, "{literal}");
+            assert_eq!(bytes(&format!("query ($v: T = {literal}) {{ f(a: $v) }}"), json!({})), expected, "{literal}");
+        }
+        assert_eq!(bytes("query ($v: T) { f(a: $v, b: $v) }", json!({ "v": "four" })), 2 * (VALUE_BYTES + 4));
+        assert_eq!(bytes("query ($v: T) { f(a: $v) }", json!({})), VALUE_BYTES);
+    }
+}

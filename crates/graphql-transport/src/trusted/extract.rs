@@ -138,3 +138,29 @@ fn fragments_of(
     }
     (used.into_values().collect(), missing)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operation_that_a_server_would_refuse_is_a_problem_of_its_file() {
+        let types = TypeSystem::from_sdl("type Query { a(n: Int): Int }").unwrap();
+        let limits = Limits { depth: 1, aliases: 1, ..Limits::default() };
+        let problems = |text: &str| {
+            let source = Source { path: "q.graphql".to_owned(), text: text.to_owned() };
+            extract(&[source], &types, &limits).err().unwrap_or_default()
+        };
+        assert_eq!(problems("query Q { a }"), [""; 0]);
+        for (refused, expected) in [
+            ("query Q { missing }", "missing"),
+            ("query Q { x: a y: a z: a }", "aliases"),
+            ("query { a }", "no name"),
+            ("query Q { ...F }", "which no file defines"),
+            ("type T { a: Int }", "defines types"),
+        ] {
+            let found = problems(refused);
+            assert!(found.len() == 1 && found[0].starts_with("q.graphql") && found[0].contains(expected), "{found:?}");
+        }
+    }
+}

@@ -88,12 +88,23 @@ async fn documents_over_a_limit_are_refused_before_they_run() {
     let costly =
         "{ pages(first: 100) { nodes { pages(first: 100) { nodes { pages(first: 100) { nodes { name } } } } } } }";
     let inline = format!("{{ {} hello {} }}", "... { ".repeat(31), "} ".repeat(31));
+    let list = |count: usize, item: &dyn Fn(usize) -> String| (0..count).map(item).collect::<Vec<_>>().join(" ");
+    let operations = list(21, &|index| format!("query Q{index} {{ hello }}"));
+    let variables = format!("query ({}) {{ hello }}", list(101, &|index| format!("$v{index}: Int")));
+    let arguments = list(31, &|index| format!("a{index}: 1"));
+    let directives = list(11, &|index| format!("@d{index}"));
     for (document, expected) in [
         (deep.as_str(), "depth"),
         (&wide, "fields"),
         (&format!("{{ {aliases} }}"), "aliases"),
         (costly, "cost"),
         (&inline, "nesting"),
+        (&operations, "operations"),
+        (&variables, "variables"),
+        (&format!("{{ hello({arguments}) }}"), "arguments"),
+        (&format!("{{ hello @skip({arguments}) }}"), "arguments"),
+        (&format!("{{ hello {directives} }}"), "directives"),
+        (&format!("query {directives} {{ hello }}"), "directives"),
         (&format!("{{ hello {} }}", "@x ".repeat(10_001)), "tokens"),
         (&format!("{{ echo(text: {}1{}) }}", "[".repeat(5_000), "]".repeat(5_000)), "brackets"),
         (&format!("{{ hello }} # {}", "x".repeat(256 << 10)), "document_bytes"),
