@@ -66,4 +66,12 @@ mod tests {
         }
         assert_eq!(Actor::new("a").sign(None), r#"{"actor":"a"}"#);
     }
+
+    #[test]
+    fn stored_form_of_a_caller_is_its_subject() {
+        let actor = Actor::new("ann");
+        let stored = serde_json::to_string(&actor).unwrap();
+        assert_eq!(stored, r#""ann""#);
+        assert_eq!(serde_json::from_str::<Actor>(&stored).unwrap(), actor);
+    }
 }

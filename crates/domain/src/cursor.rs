@@ -80,4 +80,15 @@ mod tests {
             prop_assert_eq!(decode(CursorKind::Event, &URL_SAFE_NO_PAD.encode(bytes)), Err(BadCursor));
         }
     }
+
+    #[test]
+    fn texts_of_more_than_16_kib_are_refused() {
+        // Base64 writes 3 bytes as 4 characters. A cursor has 6 bytes besides the position.
+        let position = vec![7; 16 * 1024 / 4 * 3 - 6];
+        let longest = encode(CursorKind::Stream, &position);
+        assert_eq!(longest.len(), 16 * 1024);
+        assert_eq!(decode(CursorKind::Stream, &longest), Ok(position.clone()));
+        let longer = encode(CursorKind::Stream, &[position, vec![7]].concat());
+        assert_eq!(decode(CursorKind::Stream, &longer), Err(BadCursor));
+    }
 }

@@ -149,4 +149,55 @@ mod tests {
         let filter = EventFilter { types: Some(vec!["a_b%.*".into()]), ..EventFilter::default() };
         assert_eq!(filter.type_patterns().unwrap(), [r"a\_b\%.%"]);
     }
+
+    fn paused() -> Event {
+        Event {
+            parent_execution_id: Some(Id::new(1)),
+            node_name: Some("orders/in".into()),
+            status: Some("PAUSED".into()),
+            ..Event::bare(Id::new(2), Id::new(3), Id::new(4), "subscription.paused", DateTime::UNIX_EPOCH)
+        }
+    }
+
+    fn filter_of_paused() -> EventFilter {
+        EventFilter {
+            execution_ids: Some(vec![Id::new(8), Id::new(2)]),
+            parent_execution_id: Some(Id::new(1)),
+            types: Some(vec!["playbook_started".into(), "subscription.*".into()]),
+            node_names: Some(vec!["other".into(), "orders/in".into()]),
+            statuses: Some(vec!["ACTIVE".into(), "PAUSED".into()]),
+        }
+    }
+
+    #[test]
+    fn an_event_matches_if_it_meets_every_condition() {
+        assert!(EventFilter::default().matches(&paused()), "a filter without conditions matches every event");
+        assert!(filter_of_paused().matches(&paused()));
+        let others = [
+            Event { execution_id: Id::new(9), ..paused() },
+            Event { parent_execution_id: Some(Id::new(9)), ..paused() },
+            Event { parent_execution_id: None, ..paused() },
+            Event { event_type: "playbook_failed".into(), ..paused() },
+            Event { node_name: Some("orders".into()), ..paused() },
+            Event { node_name: None, ..paused() },
+            Event { status: Some("DRAINING".into()), ..paused() },
+            Event { status: None, ..paused() },
+        ];
+        for event in others {
+            assert!(!filter_of_paused().matches(&event), "{event:?}");
+        }
+    }
+
+    #[test]
+    fn an_empty_list_matches_no_event() {
+        let none = EventFilter::default();
+        for filter in [
+            EventFilter { execution_ids: Some(vec![]), ..none.clone() },
+            EventFilter { types: Some(vec![]), ..none.clone() },
+            EventFilter { node_names: Some(vec![]), ..none.clone() },
+            EventFilter { statuses: Some(vec![]), ..none },
+        ] {
+            assert!(!filter.matches(&paused()), "{filter:?}");
+        }
+    }
 }

@@ -241,4 +241,44 @@ mod tests {
         assert_eq!(Status::from_stored("unknown"), Status::Running);
         assert_eq!(Status::from_stored("Canceled"), Status::Cancelled);
     }
+
+    #[test]
+    fn every_stored_name_is_read_as_its_status() {
+        for status in Status::ALL {
+            assert_eq!(Status::from_stored(status.as_str()), status);
+            for name in status.stored_names() {
+                assert_eq!(Status::from_stored(name), status, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn completed_failed_and_cancelled_executions_have_ended() {
+        let ended: Vec<Status> = Status::ALL.into_iter().filter(|status| status.is_terminal()).collect();
+        assert_eq!(ended, [Status::Completed, Status::Failed, Status::Cancelled]);
+    }
+
+    #[test]
+    fn an_ending_event_determines_the_status() {
+        for (event_type, status) in [
+            ("playbook_completed", Some(Status::Completed)),
+            ("playbook.failed", Some(Status::Failed)),
+            ("playbook.cancelled", Some(Status::Cancelled)),
+            ("playbook_started", None),
+            ("command.failed", None),
+            ("playbook", None),
+        ] {
+            assert_eq!(ended_by(event_type), status, "{event_type}");
+        }
+    }
+
+    #[test]
+    fn pool_names_are_1_to_64_letters_digits_hyphens_and_underscores() {
+        for name in ["a", "Z", "0", "-", "_", "gpu-A100_2", &"x".repeat(64)] {
+            assert!(is_pool_name(name), "{name:?}");
+        }
+        for name in ["", &"x".repeat(65), "a.b", "a b", "a*", ">", "a/b", "größe", "a\n"] {
+            assert!(!is_pool_name(name), "{name:?}");
+        }
+    }
 }

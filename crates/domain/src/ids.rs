@@ -136,9 +136,7 @@ impl Snowflakes {
 
     /// Restricts later ids to milliseconds after `floor_ms`.
     pub fn start_above(&mut self, floor_ms: u64) {
-        if floor_ms > self.last.0 {
-            self.last = (floor_ms, MAX_SEQUENCE);
-        }
+        self.last = self.last.max((floor_ms, MAX_SEQUENCE));
     }
 
     /// Returns the millisecond of the last id, in snowflake time. The next ceiling must be above it.
@@ -189,16 +187,19 @@ impl Snowflakes {
     }
 
     fn compose(&self, ms: u64, sequence: u64) -> Id {
-        let machine = u64::from(self.machine_id);
-        let raw = (ms << (MACHINE_BITS + SEQUENCE_BITS)) | (machine << SEQUENCE_BITS) | sequence;
-        Id(raw.cast_signed() & i64::MAX)
+        let offset = (u64::from(self.machine_id) << SEQUENCE_BITS) + sequence;
+        Id(Id::first_of(ms).0 + offset.cast_signed())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use proptest::prelude::*;
+
+    const DAY_MS: u64 = 86_400_000;
 
     #[test]
     fn layout_is_41_10_12() {
@@ -248,6 +249,61 @@ mod tests {
         assert!(above > far);
         assert!(ids.next_after(above, 1_000).unwrap() > above);
         assert_eq!(ids.next(1_000).unwrap().millis(), 1_000);
+    }
+
+    #[test]
+    fn a_floor_of_at_most_one_day_after_the_clock_raises_the_generator() {
+        let now_ms = 1_000;
+        for (lead_ms, later_ms) in [(DAY_MS, now_ms + DAY_MS + 1), (DAY_MS + 1, now_ms)] {
+            let mut ids = Snowflakes::new(7, 0, MAX_MS);
+            let floor = Id::first_of(now_ms + lead_ms);
+            assert!(ids.next_after(floor, now_ms).unwrap() > floor);
+            assert_eq!(ids.next(now_ms).unwrap().millis(), later_ms, "{lead_ms}");
+        }
+    }
+
+    #[test]
+    fn ids_after_one_distant_floor_are_larger_and_distinct() {
+        let mut ids = Snowflakes::new(7, 0, MAX_MS);
+        let last_of_its_millisecond = Id::new(Id::first_of(400 * DAY_MS).get() - 1);
+        let made: BTreeSet<Id> = (0..4096).map(|_| ids.next_after(last_of_its_millisecond, 1_000).unwrap()).collect();
+        assert_eq!(made.len(), 4096);
+        assert!(*made.first().unwrap() > last_of_its_millisecond);
+        let by_this_machine = |id: &Id| (id.get() >> 12) & 1023 == 7;
+        assert!(made.iter().all(by_this_machine), "another machine id could make the same ids");
+    }
+
+    #[test]
+    fn appending_to_the_same_log_does_not_run_ahead_of_the_clock() {
+        let mut ids = Snowflakes::new(1, 0, MAX_MS);
+        let first = ids.next(7).unwrap();
+        let last = (1..4096).fold(first, |previous, _| ids.next_after(previous, 7).unwrap());
+        assert_eq!(last.millis(), 7, "4096 ids fit in one millisecond");
+    }
+
+    #[test]
+    fn later_ids_start_after_the_given_millisecond() {
+        let mut ids = Snowflakes::new(1, 0, MAX_MS);
+        assert_eq!(ids.next(10).unwrap().millis(), 10);
+        for (floor_ms, next_ms) in [(9, 10), (10, 11), (20, 21), (5, 21)] {
+            ids.start_above(floor_ms);
+            assert_eq!(ids.next(10).unwrap().millis(), next_ms, "{floor_ms}");
+        }
+    }
+
+    #[test]
+    fn position_is_the_millisecond_of_the_last_id() {
+        let mut ids = Snowflakes::new(1, 3, MAX_MS);
+        assert_eq!(ids.position_ms(), 3);
+        let id = ids.next(70).unwrap();
+        assert_eq!(ids.position_ms(), id.millis());
+    }
+
+    #[test]
+    fn text_of_an_id_is_its_decimal_number() {
+        let id = Id::new(382_384_698_866_794_496);
+        assert_eq!((id.to_string(), format!("{id:?}")), ("382384698866794496".into(), "382384698866794496".into()));
+        assert_eq!(id.to_string().parse(), Ok(id));
     }
 
     #[test]

@@ -194,4 +194,40 @@ mod tests {
         let refusal = Draining.after(Resume).unwrap_err().to_string();
         assert_eq!(refusal, "a subscription that is DRAINING can't be resumed; allowed: DRAIN, DEACTIVATE");
     }
+
+    #[test]
+    fn only_registrations_and_actions_write_lifecycle_events() {
+        let written = [
+            (Activate, "subscription.activated"),
+            (Pause, "subscription.paused"),
+            (Resume, "subscription.resumed"),
+            (Drain, "subscription.draining"),
+            (Deactivate, "subscription.deactivated"),
+        ];
+        for (action, event_type) in written {
+            assert_eq!(action.event_type(), event_type);
+            assert!(is_lifecycle(event_type), "{event_type}");
+        }
+        assert!(is_lifecycle("subscription.registered"));
+        for other in ["subscription.message.deduplicated", "subscription.", "playbook_started", ""] {
+            assert!(!is_lifecycle(other), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn every_state_except_deactivated_is_live() {
+        for state in State::ALL {
+            assert_eq!(state.is_live(), state != Deactivated, "{state}");
+        }
+    }
+
+    #[test]
+    fn every_state_is_read_from_its_name() {
+        for state in State::ALL {
+            assert_eq!(state.to_string().parse(), Ok(state));
+        }
+        for unknown in ["", "active", "STARTED"] {
+            assert_eq!(unknown.parse::<State>(), Err(UnknownState(unknown.to_owned())));
+        }
+    }
 }

@@ -136,4 +136,11 @@ mod tests {
             assert!(!is_publishable(subject), "{subject:?}");
         }
     }
+
+    #[test]
+    fn statuses_have_the_names_of_noetls_table() {
+        let stored = ["PENDING", "IN_FLIGHT", "PUBLISHED", "FAILED"];
+        assert_eq!(OutboxStatus::ALL.map(OutboxStatus::as_str), stored);
+        assert_eq!(stored.map(OutboxStatus::from_stored), OutboxStatus::ALL);
+    }
 }

@@ -62,3 +62,71 @@ pub fn checksum(state: &Value, watermark: Watermark<'_>) -> String {
     let nibbles = Sha256::digest(sealed.to_string()).into_iter().flat_map(|byte| [byte >> 4, byte & 15]);
     nibbles.filter_map(|nibble| char::from_digit(nibble.into(), 16)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+
+    use super::*;
+    use crate::execution::Status;
+
+    const WATERMARK: Watermark<'_> = Watermark { as_of: "10:20:14", system: "cluster", version: 90, applied_count: 3 };
+
+    fn event(event_id: i64, event_type: &str) -> Event {
+        let event = Event::bare(Id::new(7), Id::new(event_id), Id::new(3), event_type, DateTime::UNIX_EPOCH);
+        Event { node_name: Some("a".into()), ..event }
+    }
+
+    fn projection(events: &[Event]) -> Projection {
+        let mut projection = Projection::default();
+        for event in events {
+            projection.fold(event);
+        }
+        projection
+    }
+
+    #[test]
+    fn projection_counts_its_events_and_keeps_the_highest_id() {
+        let events = [event(10, "playbook_started"), event(30, "playbook_completed"), event(20, "unknown")];
+        let folded = projection(&events);
+        assert_eq!((folded.version, folded.applied_count), (Some(Id::new(30)), 3));
+        assert_eq!(folded.state.status(), Status::Completed);
+        let empty = projection(&[]);
+        assert_eq!((empty.version, empty.applied_count), (None, 0));
+    }
+
+    #[test]
+    fn a_log_with_a_start_an_end_or_a_step_is_an_executions() {
+        for event_type in ["playbook_started", "playbook_completed", "step.enter"] {
+            assert!(projection(&[event(10, event_type)]).is_execution(), "{event_type}");
+        }
+        let subscription = [event(10, "subscription.registered"), event(20, "subscription.message.deduplicated")];
+        assert!(!projection(&subscription).is_execution());
+        assert!(!projection(&[]).is_execution());
+    }
+
+    #[test]
+    fn checksum_is_the_sha_256_of_the_canonical_json() {
+        let state: Value = serde_json::from_str(r#"{ "b": [1, null], "a": "ß" }"#).unwrap();
+        let canonical = format!(
+            r#"{{"applied_count":3,"as_of":"10:20:14","schema":{SHAPE},"state":{{"a":"ß","b":[1,null]}},"system":"cluster","version":90}}"#
+        );
+        let hexadecimal: Vec<String> = Sha256::digest(canonical).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(checksum(&state, WATERMARK), hexadecimal.concat());
+    }
+
+    #[test]
+    fn checksum_covers_the_state_and_every_part_of_the_watermark() {
+        let state = json!({"a": 1});
+        let changed = [
+            checksum(&json!({"a": 2}), WATERMARK),
+            checksum(&state, Watermark { as_of: "10:20:15", ..WATERMARK }),
+            checksum(&state, Watermark { system: "other", ..WATERMARK }),
+            checksum(&state, Watermark { version: 91, ..WATERMARK }),
+            checksum(&state, Watermark { applied_count: 4, ..WATERMARK }),
+        ];
+        for other in changed {
+            assert_ne!(checksum(&state, WATERMARK), other);
+        }
+    }
+}

@@ -104,4 +104,14 @@ mod tests {
         assert_eq!(ShardMap::from_stored(stored, 2), Err(BadShardMap::Shard { named: 2, configured: 2 }));
         assert_eq!(ShardMap::from_stored(vec![0; 4], 2), Err(BadShardMap::Size(4)));
     }
+
+    #[test]
+    fn a_shard_holds_the_buckets_that_the_map_gives_it() {
+        let even = ShardMap::even(7);
+        assert!((0..7).all(|shard| even.buckets_of(shard) == 720), "5040 buckets on 7 shards");
+        let mut stored = vec![0; 5040];
+        stored[17] = 2;
+        let map = ShardMap::from_stored(stored, 3).unwrap();
+        assert_eq!([0, 1, 2].map(|shard| map.buckets_of(shard)), [5039, 0, 1]);
+    }
 }

@@ -88,4 +88,12 @@ mod tests {
             assert!(bad.parse::<TxSnapshot>().is_err(), "{bad}");
         }
     }
+
+    #[test]
+    fn parts_of_a_snapshot_are_those_of_its_text() {
+        let snapshot: TxSnapshot = "10:20:10,14,15".parse().unwrap();
+        assert_eq!((snapshot.xmax(), snapshot.in_progress()), (20, [10, 14, 15].as_slice()));
+        let below = TxSnapshot::below(30);
+        assert_eq!((below.xmax(), below.in_progress()), (30, [].as_slice()));
+    }
 }

@@ -4,4 +4,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 #![allow(missing_docs, unreachable_pub, reason = "tests have no public API")]
 
+mod execution_start;
 mod fold;
+mod subscription_log;

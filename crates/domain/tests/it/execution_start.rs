@@ -1,0 +1,75 @@
+//! The started event and the message to the workers contain the data of the request (docs/messages.md).
+
+use noetl_domain::actor::Actor;
+use noetl_domain::execution::Creation;
+use noetl_domain::ids::Id;
+use noetl_domain::outbox::is_publishable;
+use serde_json::{Map, Value, json};
+
+/// A request that names no pool, no trace and no caller.
+fn plain() -> Creation {
+    Creation {
+        execution_id: Id::new(382_384_698_866_794_496),
+        event_id: Id::new(382_384_698_866_794_497),
+        parent_execution_id: None,
+        catalog_id: Id::new(382_384_000_000_000_001),
+        path: "samples/orders/process".into(),
+        workload: Map::from_iter([("order".to_owned(), json!(17))]),
+        pool: None,
+        trace: None,
+        emitted_at: "2026-11-21T02:00:00.123456789Z".parse().unwrap(),
+        actor: None,
+    }
+}
+
+fn trace() -> Value {
+    json!({ "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01" })
+}
+
+#[test]
+fn started_event_has_the_ids_as_texts_and_the_workload() {
+    let expected = json!({
+        "catalog_id": "382384000000000001",
+        "execution_id": "382384698866794496",
+        "path": "samples/orders/process",
+        "workload": { "order": 17 },
+    });
+    assert_eq!(plain().context(), expected);
+}
+
+#[test]
+fn started_event_names_the_pool_the_trace_and_the_caller_only_if_they_are_known() {
+    let common = json!({ "emitted_at": "2026-11-21T02:00:00.123456Z", "emitter": "control_plane" });
+    assert_eq!(plain().meta(), common);
+    let full = Creation { pool: Some("gpu".into()), trace: Some(trace()), actor: Some(Actor::new("ann")), ..plain() };
+    let mut expected = common;
+    expected["execution_pool"] = "gpu".into();
+    expected["trace"] = trace();
+    expected["actor"] = "ann".into();
+    assert_eq!(full.meta(), expected);
+}
+
+#[test]
+fn message_to_the_workers_has_the_documented_payload() {
+    let mut documented = json!({
+        "execution_id": "382384698866794496",
+        "event_id": "382384698866794497",
+        "catalog_id": "382384000000000001",
+        "path": "samples/orders/process",
+        "pool": "shared",
+    });
+    assert_eq!(plain().command(), documented);
+    documented["trace"] = trace();
+    documented["pool"] = "gpu".into();
+    assert_eq!(Creation { pool: Some("gpu".into()), trace: Some(trace()), ..plain() }.command(), documented);
+}
+
+#[test]
+fn subject_of_the_message_ends_with_the_pool_and_the_execution() {
+    let gpu = Creation { pool: Some("gpu".into()), ..plain() };
+    for (creation, end) in [(plain(), ".shared.382384698866794496"), (gpu, ".gpu.382384698866794496")] {
+        let subject = creation.command_subject();
+        assert!(subject.ends_with(end), "{subject}");
+        assert!(is_publishable(&subject), "{subject}");
+    }
+}
