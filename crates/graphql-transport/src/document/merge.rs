@@ -25,9 +25,9 @@ pub(super) struct Merge<'a> {
     pub(super) types: &'a TypeSystem,
     pub(super) fragments: &'a FragmentMap,
     pub(super) values: Values<'a>,
-    /// Number of selections that may still be visited.
-    pub(super) left: u64,
-    /// Number of selections that may be visited in total.
+    /// Number of selections that were visited. A visit counts as a comparison.
+    pub(super) visited: u64,
+    /// Maximum number of visits.
     pub(super) allowed: u64,
 }
 
@@ -219,12 +219,7 @@ impl<'a> Merge<'a> {
     }
 
     fn visit(&mut self) -> Result<(), OperationError> {
-        let left = self.left.checked_sub(1);
-        self.left = left.ok_or(OperationError::LimitExceeded {
-            limit: Limit::Comparisons,
-            allowed: self.allowed,
-            actual: self.allowed + 1,
-        })?;
-        Ok(())
+        self.visited += 1;
+        Limit::Comparisons.check(self.visited, self.allowed)
     }
 }

@@ -96,8 +96,7 @@ pub(super) fn check(
         variables: &variables,
         positions: &positions,
     };
-    let mut merge =
-        Merge { types, fragments: &document.fragments, values, left: limits.comparisons, allowed: limits.comparisons };
+    let mut merge = Merge { types, fragments: &document.fragments, values, visited: 0, allowed: limits.comparisons };
     let (set, shape) = merge.sets(operation.object_type(), &[&operation.selection_set])?;
     let kind = match operation.operation_type {
         Kind::Query => OperationType::Query,
