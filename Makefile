@@ -46,7 +46,7 @@ schema: server ## write what is generated from the code: schema.graphql, docs/er
 sqlx: playground ## write .sqlx, the data for checking queries without a database
 	@scripts/sqlx
 
-clean: ## remove the build's files; .noetl, the data of `make run`, stays
+clean: ## remove the build's files; .noetl, the data of `make run`, and .noetl-tools stay
 	@cargo clean --quiet
 	@rm -rf playground/dist playground/node_modules playground/test-results tests/third_party/node_modules
 
