@@ -1,8 +1,8 @@
 # `make` lists the targets.
 
 export SQLX_OFFLINE ?= true
-# If Rust has just been installed, this shell's PATH does not have it yet.
-export PATH := $(PATH):$(HOME)/.cargo/bin
+# The same PATH as in scripts/programs.sh, which gives the reasons.
+export PATH := $(CURDIR)/.noetl-tools/node/node_modules/.bin:$(PATH):$(HOME)/.cargo/bin
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SERVER := $(TARGET)/debug/noetl-graphql
@@ -16,16 +16,16 @@ PLAYGROUND_INPUTS := $(shell find playground/src playground/public playground/*.
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "make %-11s %s\n", $$1, $$2 }'
 
-run: prepare server ## install missing programs, build, and start everything: make run ARGS="--port 8090 --shards 4"
+run: server ## install missing programs, build, and start everything: make run ARGS="--port 8090 --shards 4"
 	@exec $(SERVER) dev $(ARGS)
 
-demo: prepare server ## send real traffic to a running server: make demo ARGS="--help"
+demo: server ## send real traffic to a running server: make demo ARGS="--help"
 	@exec $(SERVER) demo $(ARGS)
 
 test: ## run every check: format, lints, tests on real servers, third-party suites, browser
 	@scripts/test
 
-bench: prepare playground ## run the benchmarks, with an optimised build on a private Postgres
+bench: playground ## run the benchmarks, with an optimised build on a private Postgres
 	@scripts/test-servers run cargo bench --bench promises $(ARGS)
 
 lint: playground ## check the format, the lints and the dependencies
@@ -43,17 +43,17 @@ schema: server ## write what is generated from the code: schema.graphql, docs/er
 	@$(SERVER) reference errors >$(TARGET)/errors.md && mv $(TARGET)/errors.md docs/errors.md
 	@$(SERVER) reference metrics >$(TARGET)/metrics.md && mv $(TARGET)/metrics.md docs/metrics.md
 
-sqlx: prepare playground ## write .sqlx, the data for checking queries without a database
+sqlx: playground ## write .sqlx, the data for checking queries without a database
 	@scripts/sqlx
 
-clean: ## remove the build's files; .noetl, the data of `make run`, stays
+clean: ## remove the build's files; .noetl, the data of `make run`, and .noetl-tools stay
 	@cargo clean --quiet
 	@rm -rf playground/dist playground/node_modules playground/test-results tests/third_party/node_modules
 
 prepare: ## install the missing programs
 	@scripts/prepare
 
-playground: playground/dist/index.html ## build the browser console if its sources have changed
+playground: prepare playground/dist/index.html ## build the browser console if its sources have changed
 
 server: playground ## build the server
 	@cargo build --quiet

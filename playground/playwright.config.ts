@@ -1,4 +1,5 @@
 import { existsSync } from "node:fs";
+import { fileURLToPath } from "node:url";
 import { defineConfig } from "@playwright/test";
 
 const CHROMIUM_PATHS = [
@@ -8,6 +9,8 @@ const CHROMIUM_PATHS = [
   "/usr/bin/google-chrome-stable",
   "/Applications/Chromium.app/Contents/MacOS/Chromium",
   "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+  // Installed by scripts/prepare where the system has none.
+  fileURLToPath(new URL("../.noetl-tools/chromium/chromium", import.meta.url)),
 ];
 
 /** Returns the path of the installed browser. The runner never downloads one. */

@@ -1,5 +1,9 @@
-# Sourced by the other scripts: finds the programs that the project needs. POSIX sh.
+# Sourced by the other scripts in the project's folder: finds the programs that the project needs. POSIX sh.
 # shellcheck shell=sh
+
+# scripts/prepare installs a Node in .noetl-tools/ if the system's is too old. A shell that is older than the
+# installation of Rust does not have cargo in its PATH. The Makefile sets the same PATH.
+export PATH="$PWD/.noetl-tools/node/node_modules/.bin:$PATH:$HOME/.cargo/bin"
 
 # at_least VERSION WANTED: true if VERSION is at least WANTED; compares "major.minor".
 at_least() {
@@ -41,16 +45,20 @@ nats_server() {
     return 1
 }
 
-# True if Node is new enough for the playground's build.
+# True if there is npm, and a Node that is new enough for Vite: 20.19 or a later 20, or 22.12 or later.
 has_node() {
-    version=$(node --version 2>/dev/null) && at_least "${version#v}" 20.19
+    command -v npm >/dev/null && version=$(node --version 2>/dev/null) || return 1
+    case ${version#v} in
+        20.*) at_least "${version#v}" 20.19 ;;
+        *) at_least "${version#v}" 22.12 ;;
+    esac
 }
 
 # Prints the path of a Chromium or Chrome.
 chromium() {
     for browser in "${CHROMIUM_PATH:-}" /usr/bin/chromium /usr/bin/chromium-browser /usr/bin/google-chrome \
         /usr/bin/google-chrome-stable /Applications/Chromium.app/Contents/MacOS/Chromium \
-        "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"; do
+        "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome" "$PWD/.noetl-tools/chromium/chromium"; do
         [ -x "$browser" ] && echo "$browser" && return
     done
     return 1
