@@ -17,19 +17,25 @@ pub const DEFAULT_WINDOW_SECONDS: u32 = 300;
 pub const EMITTER: &str = "control_plane";
 /// Type of an execution's first event.
 pub const STARTED: &str = "playbook_started";
+/// Type of the first event of an execution that NoETL's Python engine started.
+pub const INITIALIZED: &str = "playbook.initialized";
 /// Type of the event that cancels an execution.
 pub const CANCELLED: &str = "playbook.cancelled";
 
-/// Types of the events that end an execution, with the status after each. This server writes only the last.
+/// Types of the events that end an execution, with the status after each. This server writes only [`CANCELLED`].
 ///
 /// Statements repeat this list, because an index on these types is used only by queries that name them; a test of the
 /// storage layer compares the lists.
-pub const ENDINGS: [(&str, Status); 5] = [
+pub const ENDINGS: [(&str, Status); 9] = [
     ("playbook_completed", Status::Completed),
     ("playbook.completed", Status::Completed),
+    ("workflow.completed", Status::Completed),
     ("playbook_failed", Status::Failed),
     ("playbook.failed", Status::Failed),
+    ("workflow.failed", Status::Failed),
     (CANCELLED, Status::Cancelled),
+    ("playbook_cancelled", Status::Cancelled),
+    ("execution.cancelled", Status::Cancelled),
 ];
 
 /// Returns the status after an event that ends an execution; `None`: an event of this type ends none.

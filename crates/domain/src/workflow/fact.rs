@@ -5,12 +5,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::event::Event;
-use crate::execution::{ENDINGS, STARTED, ended_by};
+use crate::execution::{ENDINGS, INITIALIZED, STARTED, Status, ended_by};
 
 /// Step name under which NoETL's servers run their own planning as commands. It is not a step of the workflow.
 const ORCHESTRATION: &str = "__orchestrate__";
 /// Prefix that some servers write before the names of durable variables.
 const CTX_PREFIX: &str = "ctx.";
+
+/// Type of the event of a failed command.
+pub(super) const FAILED_COMMAND: &str = "command.failed";
 
 /// Kinds of events that the fold knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +33,7 @@ pub(super) enum StepKind {
     Claimed,
     Started,
     Done,
+    CallFailed,
     Completed,
     Failed,
     LoopDone,
@@ -46,24 +50,27 @@ pub(super) enum Phase {
 }
 
 /// Every event type that the fold knows, with its kind. The types that end an execution are in [`ENDINGS`].
-const KINDS: [(&str, Kind); 20] = [
+pub(super) const KINDS: [(&str, Kind); 23] = [
     (STARTED, Kind::Started),
+    (INITIALIZED, Kind::Started),
     ("ctx.updated", Kind::CtxUpdated),
     ("step.enter", Kind::Step(StepKind::Entered)),
     ("step_enter", Kind::Step(StepKind::Entered)),
     ("step_started", Kind::Step(StepKind::Entered)),
     ("step.skipped", Kind::Step(StepKind::Skipped)),
+    ("step_skipped", Kind::Step(StepKind::Skipped)),
     ("command.issued", Kind::Step(StepKind::Issued)),
     ("command.claimed", Kind::Step(StepKind::Claimed)),
     ("command.started", Kind::Step(StepKind::Started)),
     ("action_started", Kind::Step(StepKind::Started)),
     ("call.done", Kind::Step(StepKind::Done)),
     ("action_done", Kind::Step(StepKind::Done)),
+    ("call.error", Kind::Step(StepKind::CallFailed)),
     ("command.completed", Kind::Step(StepKind::Completed)),
     ("action_completed", Kind::Step(StepKind::Completed)),
     ("step.exit", Kind::Step(StepKind::Completed)),
     ("step_completed", Kind::Step(StepKind::Completed)),
-    ("command.failed", Kind::Step(StepKind::Failed)),
+    (FAILED_COMMAND, Kind::Step(StepKind::Failed)),
     ("action_failed", Kind::Step(StepKind::Failed)),
     ("step_failed", Kind::Step(StepKind::Failed)),
     ("loop.done", Kind::Step(StepKind::LoopDone)),
@@ -122,16 +129,62 @@ pub(super) fn attempt(event: &Event) -> Option<i64> {
     meta.or_else(|| context_value(event, "attempt")).and_then(Value::as_i64)
 }
 
-/// Returns the error message of an event: its `error` column, else `result.error`, else the `error` of its context.
+/// Returns a value of a started event, under the first of these names that it contains. NoETL's Rust server writes the
+/// values to the context, its Python engine to `context.result` or to `meta`.
+pub(super) fn start_value<'a>(event: &'a Event, names: &[&str]) -> Option<&'a Value> {
+    let context = event.context.as_ref();
+    let places = [context, context.and_then(|context| context.get("result")), event.meta.as_ref()];
+    let value = |place: &'a Value| names.iter().find_map(|name| place.get(name).filter(|value| !value.is_null()));
+    places.into_iter().flatten().find_map(value)
+}
+
+/// Returns whether a worker wrote this `step.enter` that names no command. Older Python workers report one after each
+/// `command.started`, with the status of the command.
+pub(super) fn is_entered_by_worker(event: &Event) -> bool {
+    let meta = |key: &str| event.meta.as_ref().and_then(|meta| text(meta.get(key)?));
+    let running = |status: &str| ["STARTED", "RUNNING"].iter().any(|name| status.eq_ignore_ascii_case(name));
+    let by_orchestrator = meta("emitted_by").is_some_and(|emitter| emitter == "orchestrator");
+    let status = || event.event_type == "step.enter" && statuses(event).any(running);
+    !by_orchestrator && (meta("worker_id").is_some() || status())
+}
+
+/// Returns the error message of an event: its `error` column, else `meta.error`, else the first `error` in its result
+/// or context.
 pub(super) fn error(event: &Event) -> Option<String> {
-    let result = event.result.as_ref();
-    let own = event.error.as_ref().filter(|error| !error.is_empty()).cloned();
-    let given = || result.and_then(|result| result.get("error")).or_else(|| context_value(event, "error"));
-    own.or_else(|| match given()? {
+    let meta = event.meta.as_ref().and_then(|meta| meta.get("error"));
+    let context = event.context.as_ref().and_then(|context| context.get("error"));
+    let given = [meta].into_iter().chain(envelopes(event).map(|part| part.get("error"))).chain([context]).flatten();
+    let message = |value: &Value| match value {
         Value::Null => None,
-        Value::String(text) => Some(text.clone()),
+        Value::String(text) => (!text.is_empty()).then(|| text.clone()),
         other => Some(other.to_string()),
-    })
+    };
+    let own = event.error.as_ref().filter(|error| !error.is_empty()).cloned();
+    own.or_else(|| given.into_iter().find_map(message))
+}
+
+/// Returns the status of an event if it is an error.
+pub(super) fn error_status(event: &Event) -> Option<&str> {
+    statuses(event).find(|status| Status::from_stored(status) == Status::Failed)
+}
+
+/// Returns the error with which a call ended; `None`: its status is not an error.
+pub(super) fn call_error(event: &Event) -> Option<String> {
+    let status = error_status(event)?;
+    Some(error(event).unwrap_or_else(|| format!("the call ended with the status {status}")))
+}
+
+/// Returns the statuses that an event contains: its own, then those in its result.
+fn statuses(event: &Event) -> impl Iterator<Item = &str> {
+    let in_result = envelopes(event).filter_map(|part| part.get("status")?.as_str());
+    event.status.as_deref().into_iter().chain(in_result)
+}
+
+/// Returns an event's result, and the parts of it in which NoETL's workers wrap the result of a tool: `context`,
+/// `context.result` and `context.result.context`.
+fn envelopes(event: &Event) -> impl Iterator<Item = &Value> {
+    let mut keys = ["context", "result", "context"].into_iter();
+    std::iter::successors(event.result.as_ref(), move |part| part.get(keys.next()?))
 }
 
 /// Returns the durable variables of a `ctx.updated` event: the map `values`, else the whole context.

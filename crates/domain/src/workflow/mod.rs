@@ -6,9 +6,13 @@
 //! the length of the log.
 
 mod fact;
+mod order;
+mod outcome;
 mod register;
+mod shape;
 mod step;
 mod view;
+mod work;
 
 use std::collections::BTreeMap;
 
@@ -18,11 +22,12 @@ use serde_json::Value;
 
 pub use fact::known_types;
 pub use register::Register;
+pub use shape::shape;
 pub use step::StepState;
 pub use view::{Frame, Iterations, StepStatus};
 
 use super::event::Event;
-use super::execution::{Status, ended_by};
+use super::execution::{INITIALIZED, Status, ended_by};
 use super::ids::Id;
 use fact::Kind;
 use plain_json::{self as json, AnyJson, Typed};
@@ -64,10 +69,11 @@ impl End {
         Self { at: event.created_at, event_type: event.event_type.clone(), error: fact::error(event).or_else(reason) }
     }
 
-    /// Returns the status of an execution with this end.
+    /// Returns the status of an execution with this end. An end by an event that is not an ending is the failure of the
+    /// only step.
     #[must_use]
     pub fn status(&self) -> Status {
-        ended_by(&self.event_type).unwrap_or(Status::Completed)
+        ended_by(&self.event_type).unwrap_or(Status::Failed)
     }
 }
 
@@ -118,8 +124,7 @@ impl WorkflowState {
             }
             Some(Kind::Step(kind)) => {
                 if let Some(name) = fact::step_name(event) {
-                    let fresh = || StepState::new(event.event_id);
-                    self.steps.entry(name.to_owned()).or_insert_with(fresh).fold(kind, event);
+                    self.steps.entry(name.to_owned()).or_insert_with(StepState::new).fold(kind, event);
                 }
             }
             None => {}
@@ -131,7 +136,25 @@ impl WorkflowState {
     pub fn status(&self) -> Status {
         let begun = !self.started.is_empty() || !self.steps.is_empty();
         let current = if begun { Status::Running } else { Status::Pending };
-        self.ended.get().map_or(current, End::status)
+        let failed = || if self.only_step_failed().is_some() { Status::Failed } else { current };
+        self.ended.get().map_or_else(failed, End::status)
+    }
+
+    /// Returns the end of the execution: the latest ending event. Without one, it is the failure of the only step, if
+    /// nothing else can run: NoETL's engine can stop there without an ending event, and its API shows such an execution
+    /// as failed. If another command or step begins, the execution is running again.
+    #[must_use]
+    pub fn end(&self) -> Option<End> {
+        let failure = || {
+            let (at, step) = self.only_step_failed()?;
+            Some(End { at, event_type: fact::FAILED_COMMAND.to_owned(), error: step.error().map(str::to_owned) })
+        };
+        self.ended.get().cloned().or_else(failure)
+    }
+
+    fn only_step_failed(&self) -> Option<(DateTime<Utc>, &StepState)> {
+        let (_, step) = self.steps.first_key_value().filter(|_| self.steps.len() == 1)?;
+        Some((step.failed_at()?, step))
     }
 
     /// Returns the steps with their names, in the order of their first events.
@@ -149,15 +172,14 @@ impl WorkflowState {
 }
 
 fn start(event: &Event) -> Start {
-    let value =
-        |key: &str| event.context.as_ref().and_then(|context| context.get(key)).filter(|value| !value.is_null());
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let named = || event.node_name.clone().filter(|_| event.event_type == INITIALIZED);
     Start {
         at: event.created_at,
         catalog_id: event.catalog_id,
         parent_execution_id: event.parent_execution_id,
-        path: value("path").map(text),
-        version: value("version").map(text),
-        workload: value("workload").cloned(),
+        path: fact::start_value(event, &["path", "playbook_path"]).map(text).or_else(named),
+        version: fact::start_value(event, &["version"]).map(text),
+        workload: fact::start_value(event, &["workload", "inline_workload"]).cloned(),
     }
 }

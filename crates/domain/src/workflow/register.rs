@@ -1,50 +1,85 @@
-//! Last-writer-wins register: the event with the largest id sets the value, in any order of folding.
+//! Last-writer-wins register: the latest event sets the value, in any order of folding.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::Id;
 
-/// Value from the latest event (by id), if any event set it.
+/// Place of an event by which registers compare events. By default, it is the event's id.
+pub(super) trait Place: Copy + Ord {
+    /// Returns the id by which the event belongs to a run of its step.
+    fn position(self) -> Id;
+    /// Returns the event's id.
+    fn event(self) -> Id;
+}
+
+impl Place for Id {
+    fn position(self) -> Id {
+        self
+    }
+
+    fn event(self) -> Id {
+        self
+    }
+}
+
+/// Value from the latest event, if any event set it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Register<T>(Option<(Id, T)>);
+pub struct Register<T, P = Id>(Option<(P, T)>);
 
-impl<T> Default for Register<T> {
+impl<T, P> Default for Register<T, P> {
     fn default() -> Self {
         Self(None)
     }
 }
 
-impl<T> Register<T> {
-    /// Sets the value of an event. A repeated or earlier event changes nothing.
-    pub(super) fn set(&mut self, event: Id, value: T) {
-        if self.0.as_ref().is_none_or(|(held, _)| *held < event) {
-            self.0 = Some((event, value));
-        }
-    }
-
-    /// Clears the value if an event before `start` set it.
-    pub(super) fn forget_before(&mut self, start: Id) {
-        if self.0.as_ref().is_some_and(|(held, _)| *held < start) {
-            self.0 = None;
-        }
-    }
-
+impl<T, P> Register<T, P> {
     /// Returns the value.
     #[must_use]
     pub fn get(&self) -> Option<&T> {
         self.0.as_ref().map(|(_, value)| value)
     }
 
-    /// Returns the id of the event that set the value.
-    #[must_use]
-    pub fn event(&self) -> Option<Id> {
-        self.0.as_ref().map(|(event, _)| *event)
-    }
-
     /// Returns whether no event set a value.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
+    }
+}
+
+impl<T> Register<T> {
+    /// Returns the id of the event that set the value.
+    #[must_use]
+    pub fn event(&self) -> Option<Id> {
+        self.place()
+    }
+}
+
+#[expect(private_bounds, reason = "only the fold sets registers")]
+impl<T, P: Place> Register<T, P> {
+    /// Sets the value of an event. A repeated or earlier event changes nothing.
+    pub(super) fn set(&mut self, place: P, value: T) {
+        if self.place() < Some(place) {
+            self.0 = Some((place, value));
+        }
+    }
+
+    /// Changes the value, if an event set it.
+    pub(super) fn update(&mut self, change: impl FnOnce(&mut T)) {
+        if let Some((_, value)) = &mut self.0 {
+            change(value);
+        }
+    }
+
+    /// Clears the value if an event of a run before `start` set it.
+    pub(super) fn forget_before(&mut self, start: Id) {
+        if self.place().is_some_and(|place| place.position() < start) {
+            self.0 = None;
+        }
+    }
+
+    /// Returns the place of the event that set the value.
+    pub(super) fn place(&self) -> Option<P> {
+        self.0.as_ref().map(|(place, _)| *place)
     }
 }

@@ -1,14 +1,15 @@
-//! Values derived from a step's state: status, result, attempt, iterations, frames.
+//! Values derived from a step's state: status, times, attempt, iterations, frames. The result and the error are in
+//! `outcome.rs`.
 
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use serde_json::Value;
 
 use super::fact::Phase;
-use super::register::Register;
-use super::step::{Command, Progress, StepState};
-use plain_json::AnyJson;
+use super::order::Rank;
+use super::register::{Place, Register};
+use super::step::{Progress, StepState};
+use super::work::Work;
 
 /// Status of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -58,7 +59,7 @@ pub struct Frame {
 impl Progress {
     fn status(self) -> StepStatus {
         match self {
-            Self::Entered => StepStatus::Entered,
+            Self::Entered | Self::EnteredByWorker => StepStatus::Entered,
             Self::Issued => StepStatus::CommandIssued,
             Self::Claimed => StepStatus::CommandClaimed,
             Self::Started => StepStatus::CommandStarted,
@@ -76,10 +77,10 @@ impl StepState {
         self.decisive().map_or(StepStatus::Pending, |(progress, _)| progress.status())
     }
 
-    /// Returns the time at which the current run was entered.
+    /// Returns the time at which the current run was entered, or at which the step was skipped.
     #[must_use]
     pub fn entered_at(&self) -> Option<DateTime<Utc>> {
-        self.progress.get(&Progress::Entered).and_then(Register::get).copied()
+        [Progress::Entered, Progress::EnteredByWorker, Progress::Skipped].iter().find_map(|progress| self.at(*progress))
     }
 
     /// Returns the time at which the step completed, failed or was skipped; `None`: it has not ended.
@@ -89,38 +90,23 @@ impl StepState {
         matches!(progress.status(), StepStatus::Completed | StepStatus::Failed | StepStatus::Skipped).then_some(at)
     }
 
-    /// Returns the result of the step. For a loop, this is the result in its end; the results of iterations are only in
-    /// the log.
-    #[must_use]
-    pub fn result(&self) -> Option<&Value> {
-        if self.is_loop() {
-            return self.outcome.get().map(|AnyJson(value)| value);
-        }
-        let (command, own) = (&self.completion, &self.outcome);
-        let completion = if command.event() > own.event() { command } else { own };
-        self.called.get().or(completion.get()).map(|AnyJson(value)| value)
-    }
-
-    /// Returns the latest error message. A completion clears it.
-    #[must_use]
-    pub fn error(&self) -> Option<&str> {
-        self.error.get().and_then(Option::as_deref)
-    }
-
     /// Returns the number of attempts in the current run; 0 before the first command.
     #[must_use]
     pub fn attempt(&self) -> i64 {
-        let begun = self.progress.keys().any(|progress| !matches!(progress, Progress::Entered | Progress::Skipped));
+        let unbegun =
+            |progress: &Progress| matches!(progress, Progress::Entered | Progress::EnteredByWorker | Progress::Skipped);
+        let begun = self.progress.keys().any(|progress| !unbegun(progress));
         let counted = if self.is_loop() { 1 } else { count(self.commands.len()).max(1) };
         self.attempt.get().copied().unwrap_or(if begun { counted } else { 0 })
     }
 
-    /// Returns the progress of the loop; `None`: the step is not a loop.
+    /// Returns the progress of the loop; `None`: the step is not a loop. The iterations of a cursor loop are its rows:
+    /// the commands that claim rows do not count.
     #[must_use]
     pub fn iterations(&self) -> Option<Iterations> {
-        let dispatched = count(self.commands.len());
+        let (dispatched, completed) = (count(self.iteration_works().count()), self.completed());
         let expected = self.expected.get().copied().unwrap_or(dispatched);
-        self.is_loop().then_some(Iterations { expected, dispatched, completed: self.completed() })
+        self.is_loop().then_some(Iterations { expected, dispatched, completed })
     }
 
     /// Returns the frames of a cursor loop in order; `None`: the step is not a cursor loop.
@@ -142,42 +128,74 @@ impl StepState {
         (self.is_cursor() || !frames.is_empty()).then(|| frames.into_values().collect())
     }
 
-    fn is_cursor(&self) -> bool {
+    /// Returns the time at which the step failed, if none of its commands can still change this.
+    pub(super) fn failed_at(&self) -> Option<DateTime<Utc>> {
+        if !self.is_loop() {
+            return self.decisive().filter(|(progress, _)| progress.status() == StepStatus::Failed).map(|(_, at)| at);
+        }
+        let failed = self.commands.values().any(Work::is_failed) && !self.commands.values().any(Work::is_open);
+        let ended = self.decisive().is_some_and(|(progress, _)| progress.status() == StepStatus::Completed);
+        if failed && !ended { self.at(Progress::CommandFailed) } else { None }
+    }
+
+    pub(super) fn is_cursor(&self) -> bool {
         !self.cursor_loop.is_empty()
     }
 
-    fn is_loop(&self) -> bool {
+    pub(super) fn is_loop(&self) -> bool {
         self.is_cursor() || !self.expected.is_empty() || self.progress.contains_key(&Progress::LoopEnded)
+    }
+
+    /// Returns whether all expected iterations of a loop are completed.
+    pub(super) fn all_iterations_completed(&self) -> bool {
+        !self.is_cursor() && self.expected.get().is_some_and(|expected| *expected <= self.completed())
+    }
+
+    /// Returns the commands that are iterations of the loop.
+    pub(super) fn iteration_works(&self) -> impl Iterator<Item = &Work> {
+        let is_iteration = |command: &&Work| !self.is_cursor() || matches!(command.cursor(), Some((Phase::Body, _)));
+        self.commands.values().filter(is_iteration)
     }
 
     /// Returns the progress that determines the status, and its time.
     fn decisive(&self) -> Option<(Progress, DateTime<Utc>)> {
-        if !self.is_loop() {
-            return self.latest(|_| true);
-        }
-        let failed_alone =
-            self.commands.values().any(Command::is_failed) && !self.commands.values().any(Command::is_open);
-        let all_done = self.expected.get().is_none_or(|expected| *expected <= self.completed());
-        let ended = self.latest(|progress| match progress {
-            Progress::LoopEnded | Progress::Skipped | Progress::Failed => true,
-            // A cursor loop ends when it is drained, regardless of its commands.
-            Progress::Completed | Progress::CommandCompleted => all_done && !self.is_cursor(),
-            Progress::CommandFailed => failed_alone,
-            Progress::Entered | Progress::Issued | Progress::Claimed | Progress::Started => false,
-        });
-        let under_way =
-            |progress| matches!(progress, Progress::Entered | Progress::Issued | Progress::Claimed | Progress::Started);
-        ended.or_else(|| self.latest(under_way))
+        let ranked = if self.is_loop() { self.decisive_of_loop() } else { self.latest(|_| true, |rank| rank) };
+        ranked.or_else(|| Some((Progress::EnteredByWorker, self.at(Progress::EnteredByWorker)?)))
     }
 
-    fn latest(&self, counts: impl Fn(Progress) -> bool) -> Option<(Progress, DateTime<Utc>)> {
-        let counted = self.progress.iter().filter(|(progress, _)| counts(**progress));
-        let dated = counted.filter_map(|(progress, at)| Some((at.event()?, *progress, *at.get()?)));
-        dated.max_by_key(|(event, ..)| *event).map(|(_, progress, at)| (progress, at))
+    /// As in NoETL, a loop is completed when all expected iterations are completed, or when it is drained or done.
+    /// Until then, the latest event that is not a completion determines its status: a loop with a failed iteration is
+    /// shown as failed until another iteration begins.
+    fn decisive_of_loop(&self) -> Option<(Progress, DateTime<Utc>)> {
+        let ends = |progress| matches!(progress, Progress::LoopEnded | Progress::Skipped | Progress::Failed);
+        let last = || self.iteration_works().filter_map(Work::completion).max_by_key(|(rank, _)| rank.event());
+        let completed = self.all_iterations_completed().then(last).flatten();
+        let under_way = |progress| {
+            use Progress::{Claimed, CommandFailed, Entered, Issued, Started};
+            matches!(progress, Entered | Issued | Claimed | Started | CommandFailed)
+        };
+        self.latest(ends, |rank| rank)
+            .or_else(|| completed.map(|(_, completion)| (Progress::CommandCompleted, completion.at)))
+            .or_else(|| self.latest(under_way, Rank::event))
+    }
+
+    fn latest<K: Ord>(
+        &self,
+        counts: impl Fn(Progress) -> bool,
+        key: impl Fn(Rank) -> K,
+    ) -> Option<(Progress, DateTime<Utc>)> {
+        let counted =
+            self.progress.iter().filter(|(progress, _)| **progress != Progress::EnteredByWorker && counts(**progress));
+        let dated = counted.filter_map(|(progress, at)| Some((at.place()?, *progress, *at.get()?)));
+        dated.max_by_key(|(rank, ..)| key(*rank)).map(|(_, progress, at)| (progress, at))
+    }
+
+    fn at(&self, progress: Progress) -> Option<DateTime<Utc>> {
+        self.progress.get(&progress).and_then(Register::get).copied()
     }
 
     fn completed(&self) -> i64 {
-        count(self.commands.values().filter(|command| command.is_completed()).count())
+        count(self.iteration_works().filter(|command| command.is_completed()).count())
     }
 }
 

@@ -1,0 +1,11 @@
+//! The fold gives the same state for the same set of events, in any order and with any repetition, and the state that
+//! NoETL gives for the logs that it wrote. These logs are in `tests/golden`; its README tells what wrote them.
+
+mod any_order;
+mod history;
+mod noetl_rules;
+mod recorded;
+mod recorded_histories;
+mod recorded_results;
+mod states;
+mod stored_form;
