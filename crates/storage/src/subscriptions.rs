@@ -23,6 +23,8 @@ pub struct SubscriptionRow {
     pub catalog_id: Id,
     /// State: the status of the latest lifecycle event.
     pub state: State,
+    /// Status of the latest lifecycle event as stored, which names the state if it is unknown.
+    pub state_text: String,
     /// Latest lifecycle event.
     pub last_event_id: Id,
     /// Type of the latest lifecycle event.
@@ -73,21 +75,19 @@ struct RawRow {
     updated_at: DateTime<Utc>,
 }
 
-impl RawRow {
-    fn parse(self, shard: &Database) -> Result<SubscriptionRow, StorageError> {
-        let state = self.state.parse().map_err(|unknown| {
-            shard.corrupt(format!("an invalid event {} of subscription {}: {unknown}", self.last_event_id, self.id))
-        })?;
-        Ok(SubscriptionRow {
-            id: Id::new(self.id),
-            path: self.path,
-            catalog_id: Id::new(self.catalog_id),
-            state,
-            last_event_id: Id::new(self.last_event_id),
-            last_event_type: self.last_event_type,
-            registered_at: self.registered_at,
-            updated_at: self.updated_at,
-        })
+impl From<RawRow> for SubscriptionRow {
+    fn from(row: RawRow) -> Self {
+        Self {
+            id: Id::new(row.id),
+            path: row.path,
+            catalog_id: Id::new(row.catalog_id),
+            state: State::from_stored(&row.state),
+            state_text: row.state,
+            last_event_id: Id::new(row.last_event_id),
+            last_event_type: row.last_event_type,
+            registered_at: row.registered_at,
+            updated_at: row.updated_at,
+        }
     }
 }
 
@@ -106,7 +106,7 @@ pub async fn by_ids(shard: &Database, ids: &[i64]) -> Result<Vec<SubscriptionRow
         ids,
     );
     let rows = shard.run(rows.fetch_all(shard.pool())).await?;
-    rows.into_iter().map(|row| row.parse(shard)).collect()
+    Ok(rows.into_iter().map(SubscriptionRow::from).collect())
 }
 
 /// Returns the candidates of a page, in the range's direction.
@@ -145,7 +145,7 @@ pub async fn list(
         };
     }
     let rows = if range.descending { shard.run(listed!("id DESC")).await? } else { shard.run(listed!("id")).await? };
-    rows.into_iter().map(|row| row.parse(shard)).collect()
+    Ok(rows.into_iter().map(SubscriptionRow::from).collect())
 }
 
 impl LockedLog<'_> {
@@ -165,7 +165,7 @@ impl LockedLog<'_> {
             self.execution.get(),
         );
         let row = self.shard.run(row.fetch_optional(&mut *self.tx)).await?;
-        row.map(|row| row.parse(self.shard)).transpose()
+        Ok(row.map(SubscriptionRow::from))
     }
 
     /// Returns the caller that registered the subscription. `Ok(None)`: the event names none.

@@ -39,17 +39,19 @@ pub struct Step {
     status: StepStatus,
     /// Number of attempts in the current run; 0 before the first command.
     attempt: i32,
-    /// Time at which the step was entered.
+    /// Time at which the step was entered or skipped.
     entered_at: Option<DateTime<Utc>>,
     /// Time at which the step completed, failed or was skipped; null before that.
     completed_at: Option<DateTime<Utc>>,
-    /// Result of the step. For a loop, the result of its end event; the results of its iterations are in the log.
+    /// Result of the step. For a completed loop, the result of its end event; if that has none, the list of the results
+    /// of its iterations, in the order in which they ended.
     #[graphql(guard = "READ")]
     result: Option<Json>,
-    /// Last error of the step; null after it completes.
+    /// Last error of the step. It is null after a command of the step completes without error, except if its call
+    /// returned an error. In a loop, only the iteration that failed can clear its error.
     #[graphql(guard = "READ")]
     error: Option<String>,
-    /// Progress of the loop; null if the step is not a loop.
+    /// Progress of the loop; null if the step is not a loop. The iterations of a cursor loop are its rows.
     iterations: Option<StepIterations>,
     /// Frames of the cursor loop, ordered by index; null if the step is not a cursor loop.
     frames: Option<Vec<CursorFrame>>,
@@ -125,7 +127,7 @@ impl Step {
             attempt: to_graphql_int(step.attempt()),
             entered_at: step.entered_at(),
             completed_at: step.ended_at(),
-            result: step.result().cloned().map(Json),
+            result: step.result().map(Json),
             error: step.error().map(str::to_owned),
             iterations: step.iterations().map(StepIterations::from),
             frames,

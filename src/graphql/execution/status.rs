@@ -18,4 +18,6 @@ pub enum ExecutionStatus {
     Failed,
     /// Cancelled before it ended.
     Cancelled,
+    /// Stored under a name that this server does not know; `statusText` contains the name.
+    Unknown,
 }

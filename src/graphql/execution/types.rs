@@ -108,6 +108,13 @@ impl Execution {
         Ok(self.end_not_in_list(ctx, false).await?.map_or(listed, |end| end.status()).into())
     }
 
+    /// Name of the status as stored. Other servers may use other names than `status` does, and names that this server
+    /// does not know.
+    async fn status_text(&self, ctx: &Context<'_>) -> Result<String> {
+        let end = self.end_not_in_list(ctx, false).await?;
+        Ok(end.map_or_else(|| self.0.status.clone(), |end| end.status().as_str().to_owned()))
+    }
+
     /// Start time.
     async fn started_at(&self) -> Option<DateTime<Utc>> {
         self.0.start_time

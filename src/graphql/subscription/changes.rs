@@ -19,7 +19,7 @@ use crate::service::fan_out::Listing;
 use crate::service::subscriptions::Subscriptions;
 use noetl_domain::event::{Event, EventFilter};
 use noetl_domain::ids::Id;
-use noetl_domain::lifecycle::{Action, REGISTERED};
+use noetl_domain::lifecycle::{Action, REGISTERED, State};
 use noetl_domain::page::{MAX_PAGE, PageRequest};
 use noetl_storage::subscriptions::{SubscriptionFilter, SubscriptionRow};
 
@@ -86,9 +86,10 @@ fn list<'a>(
 /// Returns the subscription in its state after this lifecycle event, even if later events exist.
 async fn after<J>(subscriptions: &Subscriptions, event: &Event<J>) -> Result<Option<SubscriptionRow>> {
     let row = subscriptions.get(event.execution_id).await.map_err(field_error)?;
-    let state = event.status.as_deref().and_then(|status| status.parse().ok());
-    Ok(row.zip(state).map(|(row, state)| SubscriptionRow {
-        state,
+    let state_text = event.status.clone().unwrap_or_default();
+    Ok(row.map(|row| SubscriptionRow {
+        state: State::from_stored(&state_text),
+        state_text,
         last_event_id: event.event_id,
         last_event_type: event.event_type.clone(),
         updated_at: event.created_at,

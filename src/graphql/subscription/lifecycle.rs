@@ -18,6 +18,9 @@ pub enum SubscriptionState {
     Draining,
     /// Ended. Its path is free for another registration.
     Deactivated,
+    /// Stored under a name that this server does not know; `stateText` contains the name. The subscription is live, and
+    /// can only be deactivated.
+    Unknown,
 }
 
 /// Action on a source subscription.

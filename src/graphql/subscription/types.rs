@@ -72,6 +72,11 @@ impl OwnFields {
         self.0.state.into()
     }
 
+    /// Name of the state in the latest lifecycle event. It differs from `state` only if that is `UNKNOWN`.
+    async fn state_text(&self) -> &str {
+        &self.0.state_text
+    }
+
     /// Actions that the current state allows.
     async fn available_actions(&self) -> Vec<SubscriptionAction> {
         self.0.state.available_actions().into_iter().map(Into::into).collect()

@@ -122,6 +122,7 @@ impl Activator {
         let (made, current) = (log.made_live_after(after).await?, log.subscription().await?);
         Ok(made.zip(current).map(|((event, at), current)| SubscriptionRow {
             state: State::Active,
+            state_text: State::Active.as_str().to_owned(),
             last_event_id: event,
             last_event_type: Action::Activate.event_type().to_owned(),
             updated_at: at,

@@ -56,6 +56,7 @@ impl Samples {
             path: "a".to_owned(),
             catalog_id: Id::new(3),
             state: State::Active,
+            state_text: "ACTIVE".to_owned(),
             last_event_id: Id::new(5),
             last_event_type: "subscription.activated".to_owned(),
             registered_at: AT,

@@ -82,7 +82,7 @@ impl Stored {
 impl ReadModel {
     fn new(projection: &Projection) -> Self {
         let state = &projection.state;
-        let (started, ended, last) = (state.started.get(), state.ended.get(), state.last.get());
+        let (started, ended, last) = (state.started.get(), state.end(), state.last.get());
         Self {
             catalog_id: started.map(|start| start.catalog_id.get()),
             parent: started.and_then(|start| start.parent_execution_id.map(Id::get)),
@@ -91,8 +91,8 @@ impl ReadModel {
             last_type: last.map(|last| last.event_type.clone()),
             last_node: last.and_then(|last| last.node_name.clone()),
             started_at: started.map(|start| start.at),
-            ended_at: ended.map(|end| end.at),
-            error: ended.and_then(|end| end.error.clone()),
+            ended_at: ended.as_ref().map(|end| end.at),
+            error: ended.and_then(|end| end.error),
         }
     }
 }
