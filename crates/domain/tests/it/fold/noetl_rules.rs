@@ -1,6 +1,8 @@
 //! Rules of NoETL that no recorded log covers, or that are clearer on a short log.
 
+use noetl_domain::event::Event;
 use noetl_domain::execution::Status;
+use noetl_domain::ids::Id;
 use noetl_domain::workflow::{Iterations, StepStatus};
 use serde_json::{Value, json};
 
@@ -30,6 +32,43 @@ fn the_step_enter_of_an_older_worker_starts_no_run() {
         assert_eq!(step(&state, "l").iterations(), Some(wanted), "a worker's event is told by {marked_by}");
         assert_eq!(step(&state, "l").status(), StepStatus::Completed);
         assert_eq!(step(&state, "l").entered_at(), Some(history.time(1)));
+    }
+}
+
+#[test]
+fn the_step_enter_of_an_older_worker_does_not_hide_the_state_of_its_command() {
+    let mut history = History::started();
+    history.entered("a");
+    let command = history.issued("a");
+    history.reported("command.started", "a", &command, NO_SKEW);
+    history.append("step.enter", Some("a"), json!({ "worker_id": "w" }));
+    assert_eq!(shown(&history), (StepStatus::CommandStarted, None));
+    history.reported("command.completed", "a", &command, NO_SKEW);
+    assert_eq!(shown(&history), (StepStatus::Completed, None));
+}
+
+#[test]
+fn the_event_that_starts_a_loop_is_no_iteration_even_if_it_names_a_command() {
+    let mut history = History::started();
+    history.command("step.enter", "l", "c0").with_context(json!({ "iterations_expected": 1 }));
+    history.runs("l", "c1", json!(1));
+    let wanted = Iterations { expected: 1, dispatched: 1, completed: 1 };
+    assert_eq!(step(&history.fold(), "l").iterations(), Some(wanted));
+}
+
+#[test]
+fn steps_are_listed_in_the_order_in_which_they_began_also_if_a_worker_s_clock_is_behind() {
+    let names = |events: &[Event]| -> Vec<String> {
+        fold(events).steps().into_iter().map(|(name, _)| name.to_owned()).collect()
+    };
+    let mut history = History::started();
+    for (name, ahead) in [("b", 0), ("a", -4)] {
+        let command = history.issued(name);
+        history.reported("command.completed", name, &command, ahead);
+    }
+    assert_eq!(names(&history.0), ["b", "a"]);
+    for log in ["linear", "worker_clock_ahead_linear"] {
+        assert_eq!(names(&Log::read(log).events), ["start", "test_step", "end"]);
     }
 }
 
@@ -151,6 +190,42 @@ fn a_loop_shows_the_error_of_the_iteration_whose_call_ended_with_an_error() {
 }
 
 #[test]
+fn an_iteration_that_another_command_replaced_shows_no_error_when_the_loop_is_completed() {
+    let mut history = History::started();
+    history.entered("a").with_result(json!({ "context": { "iterations_expected": 2 } }));
+    history.fails("a", "i0", "bad").runs("a", "i1", json!(1));
+    assert_eq!(shown(&history).1.as_deref(), Some("bad"));
+    history.runs("a", "i0-again", json!(0));
+    assert_eq!(shown(&history), (StepStatus::Completed, None));
+}
+
+#[test]
+fn a_completion_with_the_status_error_shows_its_error() {
+    let mut history = History::started();
+    history.command("command.completed", "a", "c1").with_result(json!({ "status": "error", "error": "bad" }));
+    assert_eq!(shown(&history), (StepStatus::Completed, Some("bad".to_owned())));
+}
+
+#[test]
+fn the_results_of_a_cursor_loop_s_commands_are_not_its_result() {
+    let mut history = History::started();
+    history.entered("l").with_result(json!({ "context": { "__cursor_loop": true } }));
+    let command = history.issued("l");
+    for command in [command.as_str(), "unlike NoETL's"] {
+        let cursor = json!({ "phase": "body", "frame": 0 });
+        history.append("command.issued", Some("l"), json!({ "command_id": command, "cursor": cursor }));
+        history.command("command.completed", "l", command).with_result(json!("of a row"));
+    }
+    let state = history.fold();
+    assert!(step(&state, "l").iteration_results().is_empty());
+    let stored = serde_json::to_string(&state).unwrap();
+    assert_eq!(stored.matches("of a row").count(), 1, "the result of a command of NoETL is not stored");
+    history.step("step.exit", "l").with_result(json!({ "context": { "__cursor_drained": true } }));
+    let drained = json!({ "context": { "__cursor_drained": true } });
+    assert_eq!(step(&history.fold(), "l").result(), Some(drained));
+}
+
+#[test]
 fn an_older_worker_s_failure_is_a_failure() {
     for of_rust_server in [false, true] {
         let mut history = History::started();
@@ -193,6 +268,9 @@ fn an_execution_whose_only_step_is_a_loop_fails_when_no_iteration_can_run() {
     assert_eq!(history.fold().status(), Status::Running, "the other iteration is issued");
     history.command("command.completed", "l", "i1");
     assert_eq!(history.fold().status(), Status::Failed);
+    let mut ended = history.clone();
+    ended.step("loop.done", "l");
+    assert_eq!(ended.fold().status(), Status::Running, "the loop tolerates the failure, and another step can follow");
     history.runs("l", "i0", json!(1));
     assert_eq!(history.fold().status(), Status::Running, "a retry completed the loop");
 }
@@ -250,9 +328,9 @@ fn events_of_unknown_types_are_only_counted() {
     let log = Log::read("linear");
     let mut strange = log.events.clone();
     for event in &log.events {
-        let id = noetl_domain::ids::Id::new(event.event_id.get() - 1);
+        let id = Id::new(event.event_id.get() - 1);
         let event_type = format!("{}.of_tomorrow", event.event_type);
-        strange.push(noetl_domain::event::Event { event_id: id, event_type, ..event.clone() });
+        strange.push(Event { event_id: id, event_type, ..event.clone() });
     }
     assert_eq!(fold(&strange), fold(&log.events));
 }
@@ -267,7 +345,7 @@ fn the_state_of_a_recorded_loop_over_steps_does_not_grow_with_its_rounds() {
 
 /// Returns the events of the log's second round (`poll`, then `check`), repeated with later ids and in the order of
 /// commits, after the events before it.
-fn repeated(log: &Log, rounds: usize) -> Vec<noetl_domain::event::Event> {
+fn repeated(log: &Log, rounds: usize) -> Vec<Event> {
     let mut by_commit = log.events.clone();
     by_commit.sort_by_key(|event| event.created_at);
     let enters = by_commit
@@ -288,8 +366,8 @@ fn repeated(log: &Log, rounds: usize) -> Vec<noetl_domain::event::Event> {
                 text = text.replace(&format!(":{issued}\""), &format!(":{}\"", issued + shift));
             }
             let [meta, result]: [Option<Value>; 2] = serde_json::from_str(&text).unwrap();
-            let id = noetl_domain::ids::Id::new(id + shift);
-            events.push(noetl_domain::event::Event { event_id: id, meta, result, ..event.clone() });
+            let id = Id::new(id + shift);
+            events.push(Event { event_id: id, meta, result, ..event.clone() });
         }
     }
     events
