@@ -144,7 +144,8 @@ pub(super) fn is_entered_by_worker(event: &Event) -> bool {
     let meta = |key: &str| event.meta.as_ref().and_then(|meta| text(meta.get(key)?));
     let running = |status: &str| ["STARTED", "RUNNING"].iter().any(|name| status.eq_ignore_ascii_case(name));
     let by_orchestrator = meta("emitted_by").is_some_and(|emitter| emitter == "orchestrator");
-    let status = || event.event_type == "step.enter" && statuses(event).any(running);
+    let of_context = || event.context.as_ref().and_then(|context| context.get("status")?.as_str());
+    let status = || event.event_type == "step.enter" && statuses(event).chain(of_context()).any(running);
     !by_orchestrator && (meta("worker_id").is_some() || status())
 }
 

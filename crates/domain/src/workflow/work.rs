@@ -73,7 +73,8 @@ impl Work {
         if let Some(cursor) = fact::cursor(event) {
             self.cursor.set(moment, cursor);
         }
-        // The results of a cursor loop's commands are never read. They are kept where this would depend on the order.
+        // The result of a cursor loop's command is not read. It is dropped only if `issued` is known: then the command
+        // belongs to one run, so `cursor` is not cleared before `completed`, and the order has no effect.
         if self.issued.is_some() && !self.cursor.is_empty() {
             self.completed.update(|completion| completion.result = None);
         }

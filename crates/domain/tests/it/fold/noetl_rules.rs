@@ -14,16 +14,18 @@ const NO_SKEW: i64 = 0;
 #[test]
 fn the_step_enter_of_an_older_worker_starts_no_run() {
     let by_worker = [
-        ("its worker", json!({ "worker_id": "w", "informative": true }), json!({ "status": "COMPLETED" })),
-        ("its status", json!({ "informative": true }), json!({ "status": "RUNNING" })),
+        ("its worker", json!({ "worker_id": "w", "informative": true }), Value::Null, Value::Null),
+        ("its result", json!({ "informative": true }), json!({ "status": "RUNNING" }), Value::Null),
+        ("its context", json!({ "informative": true }), Value::Null, json!({ "status": "started" })),
     ];
-    for (marked_by, meta, result) in by_worker {
+    for (marked_by, meta, result, context) in by_worker {
         let mut history = History::started();
         history.entered("l").with_result(json!({ "context": { "iterations_expected": 2 } }));
         let commands = [history.issued("l"), history.issued("l")];
         for command in &commands {
             history.reported("command.started", "l", command, NO_SKEW);
-            history.append("step.enter", Some("l"), meta.clone()).with_result(result.clone());
+            history.append("step.enter", Some("l"), meta.clone());
+            history.with_result(result.clone()).with_context(context.clone());
             history.reported("call.done", "l", command, NO_SKEW);
             history.reported("command.completed", "l", command, NO_SKEW);
         }
