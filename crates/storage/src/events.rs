@@ -163,7 +163,7 @@ pub async fn list(
 pub struct FirstEvent {
     /// Execution or subscription of the log.
     pub execution_id: i64,
-    /// Event type: `subscription.registered` or `playbook_started`.
+    /// Event type: `subscription.registered`, `playbook_started` or `playbook.initialized`.
     pub event_type: String,
     /// Catalog entry of the execution or subscription.
     pub catalog_id: i64,
@@ -182,7 +182,8 @@ pub async fn heads(shard: &Database, executions: &[i64]) -> Result<Vec<FirstEven
         r#"SELECT DISTINCT ON (execution_id) execution_id, event_type AS "event_type!", catalog_id,
                   (meta -> 'trace')::text AS "trace: Text"
            FROM noetl.event
-           WHERE execution_id = ANY($1) AND event_type IN ('subscription.registered', 'playbook_started')
+           WHERE execution_id = ANY($1) AND event_type IN (
+               'subscription.registered', 'playbook_started', 'playbook.initialized')
            ORDER BY execution_id, event_id"#,
         executions,
     );
@@ -197,9 +198,11 @@ pub async fn heads(shard: &Database, executions: &[i64]) -> Result<Vec<FirstEven
 )]
 pub async fn workloads(shard: &Database, executions: &[i64]) -> Result<Vec<(i64, Text)>, StorageError> {
     let rows = sqlx::query!(
-        r#"SELECT DISTINCT ON (execution_id) execution_id, (context -> 'workload')::text AS "workload: Text"
+        r#"SELECT DISTINCT ON (execution_id) execution_id, coalesce(context -> 'workload', context -> 'result' -> 'workload', meta -> 'inline_workload')::text
+                      AS "workload: Text"
            FROM noetl.event
-           WHERE execution_id = ANY($1) AND event_type IN ('subscription.registered', 'playbook_started')
+           WHERE execution_id = ANY($1) AND event_type IN (
+               'subscription.registered', 'playbook_started', 'playbook.initialized')
            ORDER BY execution_id, event_id"#,
         executions,
     );
@@ -224,10 +227,12 @@ pub async fn ends(shard: &Database, executions: &[i64], reasons: bool) -> Result
                   CASE WHEN $2 THEN (CASE WHEN result ? 'error' THEN jsonb_build_object('error', result -> 'error') ELSE '{}' END
                    || jsonb_build_object('context', jsonb_build_object(
                           'reason', result -> 'context' -> 'reason', 'error', result -> 'context' -> 'error')))::text
-                  END AS "result: Text"
+                  END AS "result: Text",
+                  CASE WHEN $2 THEN jsonb_build_object('error', meta -> 'error')::text END AS "meta: Text"
            FROM noetl.event
            WHERE execution_id = ANY($1) AND event_type IN (
-               'playbook_completed', 'playbook.completed', 'playbook_failed', 'playbook.failed', 'playbook.cancelled')
+               'playbook_completed', 'playbook.completed', 'workflow.completed', 'playbook_failed', 'playbook.failed',
+               'workflow.failed', 'playbook.cancelled', 'playbook_cancelled', 'execution.cancelled')
            ORDER BY execution_id, event_id DESC"#,
         executions,
         reasons,
@@ -240,6 +245,7 @@ pub async fn ends(shard: &Database, executions: &[i64], reasons: bool) -> Result
             Event {
                 context: row.context.as_ref().map(Text::read),
                 result: row.result.as_ref().map(Text::read),
+                meta: row.meta.as_ref().map(Text::read),
                 error: row.error,
                 ..Event::bare(ids.0, ids.1, ids.2, &row.event_type, row.created_at)
             }

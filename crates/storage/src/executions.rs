@@ -240,8 +240,8 @@ impl LockedLog<'_> {
             "SELECT status,
                     (SELECT event_type FROM noetl.event
                      WHERE execution_id = $1 AND event_type IN (
-                         'playbook_completed', 'playbook.completed', 'playbook_failed', 'playbook.failed',
-                         'playbook.cancelled')
+                         'playbook_completed', 'playbook.completed', 'workflow.completed', 'playbook_failed', 'playbook.failed',
+                         'workflow.failed', 'playbook.cancelled', 'playbook_cancelled', 'execution.cancelled')
                      ORDER BY event_id DESC LIMIT 1) AS ended_by
              FROM noetl.execution WHERE execution_id = $1",
             self.execution.get(),

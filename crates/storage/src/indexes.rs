@@ -49,7 +49,14 @@ const PLAIN: &[(&str, &str, &str)] = &[
 ];
 
 /// Indexes of the event table; the migrations define them.
-const EVENT: [&str; 4] = ["event_tx_idx", "event_landmark_idx", "event_registered_idx", "event_log_tx_idx"];
+const EVENT: [&str; 4] = ["event_tx_idx", "event_landmarks_idx", "event_registered_idx", "event_log_tx_idx"];
+
+/// Indexes of the event table that those in [`EVENT`] replace.
+const REPLACED: [&str; 1] = ["event_landmark_idx"];
+/// Time for which the removal of a replaced index waits for a lock on the event table. Writers wait behind it.
+const LOCK_TIMEOUT: &str = "2s";
+/// PostgreSQL's error code of a statement that reached its lock timeout.
+const LOCK_NOT_AVAILABLE: &str = "55P03";
 
 /// Builds the missing indexes without blocking writers. The duration grows with the size of the tables.
 pub async fn build(database: &Database) -> Result<(), StorageError> {
@@ -60,6 +67,9 @@ pub async fn build(database: &Database) -> Result<(), StorageError> {
         }
         for name in EVENT {
             build_on_partitions(&mut connection, name).await?;
+        }
+        for name in REPLACED {
+            drop_replaced(&mut connection, name).await?;
         }
         connection.close().await
     };
@@ -101,6 +111,19 @@ async fn build_on_partitions(connection: &mut PgConnection, parent: &str) -> sql
         run(connection, format!("ALTER INDEX noetl.{parent} ATTACH PARTITION noetl.\"{name}\"")).await?;
     }
     Ok(())
+}
+
+/// Drops an index and those of its partitions. If a long transaction holds the table, the index stays until the next
+/// time.
+async fn drop_replaced(connection: &mut PgConnection, name: &str) -> sqlx::Result<()> {
+    run(connection, format!("SET lock_timeout = '{LOCK_TIMEOUT}'")).await?;
+    match run(connection, format!("DROP INDEX IF EXISTS noetl.{name}")).await {
+        Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some(LOCK_NOT_AVAILABLE) => {
+            tracing::warn!(index = name, "an index that is no longer used could not be dropped; run `migrate` again");
+        }
+        outcome => outcome?,
+    }
+    run(connection, "RESET lock_timeout".to_owned()).await
 }
 
 async fn drop_invalid(connection: &mut PgConnection, name: &str) -> sqlx::Result<()> {

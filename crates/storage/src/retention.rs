@@ -305,14 +305,15 @@ async fn running_execution(connection: &mut PgConnection, partition: &Partition)
                  AND upper(status) NOT IN ('COMPLETED', 'SUCCESS', 'FAILED', 'ERROR', 'CANCELLED', 'CANCELED')
                UNION ALL
                SELECT execution_id FROM noetl.event AS started
-               WHERE execution_id >= $1 AND execution_id < $2 AND event_type = 'playbook_started'
+               WHERE execution_id >= $1 AND execution_id < $2
+                 AND event_type IN ('playbook_started', 'playbook.initialized')
                  AND NOT EXISTS (SELECT 1 FROM noetl.execution WHERE execution_id = started.execution_id)
            ) AS unended
            WHERE NOT EXISTS (
                SELECT 1 FROM noetl.event
                WHERE execution_id = unended.execution_id AND event_type IN (
-                   'playbook_completed', 'playbook.completed', 'playbook_failed', 'playbook.failed',
-                   'playbook.cancelled'))
+                   'playbook_completed', 'playbook.completed', 'workflow.completed', 'playbook_failed', 'playbook.failed',
+                   'workflow.failed', 'playbook.cancelled', 'playbook_cancelled', 'execution.cancelled'))
            LIMIT 1"#,
         partition.from,
         partition.to,
