@@ -105,7 +105,7 @@ async fn a_start_writes_the_specified_event_and_outbox_row_in_one_transaction() 
         let outbox: Vec<Outgoing> = deployment.rows("SELECT * FROM noetl.outbox WHERE execution_id = $1", id).await;
         let [row] = &outbox[..] else { panic!("{outbox:?}") };
         assert_eq!(row.event_id, event.event_id);
-        assert_eq!(row.subject, format!("noetl.commands.{}.{id}", pool.unwrap_or("shared")));
+        assert_eq!(row.subject, format!("noetl.executions.{}.{id}", pool.unwrap_or("shared")));
         assert_eq!(row.payload, payload);
         assert_eq!((&*row.payload_codec, &*row.status, row.attempts), ("json", "PENDING", 0));
 

@@ -322,7 +322,7 @@ async fn large_payloads_are_claimed_in_parts() {
     const MAX_BYTES: usize = 64 << 10;
     let deployment = Deployment::start(1).await;
     let insert = "INSERT INTO noetl.outbox (execution_id, event_id, subject, payload)
-                  SELECT n % 3, n, 'noetl.commands.test', to_jsonb(repeat('x', size << 10))
+                  SELECT n % 3, n, 'noetl.executions.test', to_jsonb(repeat('x', size << 10))
                   FROM unnest(ARRAY[1, 1, 40, 1, 60, 1, 30, 30, 20, 63, 1, 1, 1]) WITH ORDINALITY AS row (size, n)";
     deployment.on_shard(0, insert).await;
     let database = Database::new(DatabaseName::Shard(0), deployment.shard_dsns[0].parse().unwrap(), 1);
@@ -349,7 +349,7 @@ async fn a_payload_too_large_for_a_response_becomes_a_dead_letter() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
     let insert = "INSERT INTO noetl.outbox (execution_id, event_id, subject, payload)
-                  SELECT 1, n, 'noetl.commands.test', to_jsonb(repeat('x', size))
+                  SELECT 1, n, 'noetl.executions.test', to_jsonb(repeat('x', size))
                   FROM unnest(ARRAY[17 << 20, 1]) WITH ORDINALITY AS row (size, n)";
     deployment.on_shard(0, insert).await;
     let rows = eventually("the row after the dead letter is claimed", async || {

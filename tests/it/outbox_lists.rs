@@ -95,7 +95,7 @@ async fn entries_are_filtered_and_counted() {
     assert_eq!((&node(2)["lastError"], &node(2)["attempts"]), (&json!("broken again"), &json!(2)));
     assert!(node(3)["publishedAt"].is_string() && node(2)["publishedAt"].is_null());
     assert_eq!(node(0)["payload"], json!({ "n": 1 }));
-    assert_eq!((&node(0)["subject"], &node(0)["payloadCodec"]), (&json!("noetl.commands.test.4"), &json!("json")));
+    assert_eq!((&node(0)["subject"], &node(0)["payloadCodec"]), (&json!("noetl.executions.test.4"), &json!("json")));
 }
 
 const STATS: &str = "{ outbox { pendingCount stats { pending inFlight failed oldestPendingAgeSeconds

@@ -10,7 +10,7 @@ use futures::StreamExt;
 use noetl_testkit::{Deployment, Server, WAIT_TIMEOUT, eventually};
 use serde_json::{Value, json};
 
-const STREAM: &str = "noetl_commands";
+const STREAM: &str = "noetl_executions";
 
 async fn broker(deployment: &Deployment) -> Context {
     jetstream::new(async_nats::connect(deployment.nats.url()).await.unwrap())
@@ -71,7 +71,7 @@ async fn every_row_is_delivered_once_and_in_the_order_of_its_execution() {
     let id = started["execution"]["id"].as_str().unwrap();
     all_published(&deployment, rows + 1).await;
     let (_, subject, payload) = messages(&deployment, STREAM).await.pop().unwrap();
-    assert_eq!((subject, &payload["execution_id"]), (format!("noetl.commands.gpu.{id}"), &json!(id)));
+    assert_eq!((subject, &payload["execution_id"]), (format!("noetl.executions.gpu.{id}"), &json!(id)));
 }
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn an_existing_stream_is_used_without_changing_its_settings() {
     let deployment = Deployment::start(1).await;
     let config = Config {
         name: "theirs".to_owned(),
-        subjects: vec!["noetl.commands.>".to_owned()],
+        subjects: vec!["noetl.executions.>".to_owned()],
         max_messages: 1_000,
         ..Config::default()
     };
@@ -182,13 +182,13 @@ async fn an_undeliverable_row_fails_with_a_reason_and_delays_only_its_execution(
     let deployment = Deployment::start(1).await;
     let bad = "INSERT INTO noetl.outbox (execution_id, event_id, subject, payload, payload_codec) VALUES
         (1, 1, NULL, '{}', 'json'),
-        (2, 1, 'noetl.commands.*', '{}', 'json'),
-        (3, 1, '$JS.API.STREAM.DELETE.noetl_commands', '{}', 'json'),
+        (2, 1, 'noetl.executions.*', '{}', 'json'),
+        (3, 1, '$JS.API.STREAM.DELETE.noetl_executions', '{}', 'json'),
         (4, 1, 'nobody.listens', '{}', 'json'),
-        (5, 1, 'noetl.commands.a.5', '{}', 'msgpack'),
-        (6, 1, 'noetl.commands.a.6', jsonb_build_object('a', repeat('x', 2000000)), 'json'),
-        (1, 2, 'noetl.commands.a.1', '{\"n\": 2}', 'json'),
-        (7, 1, 'noetl.commands.a.7', '{\"n\": 1}', 'json')";
+        (5, 1, 'noetl.executions.a.5', '{}', 'msgpack'),
+        (6, 1, 'noetl.executions.a.6', jsonb_build_object('a', repeat('x', 2000000)), 'json'),
+        (1, 2, 'noetl.executions.a.1', '{\"n\": 2}', 'json'),
+        (7, 1, 'noetl.executions.a.7', '{\"n\": 1}', 'json')";
     deployment.on_shard(0, bad).await;
     let _server = deployment.replica().await;
     let rows = eventually("all rows are tried", async || {
@@ -209,9 +209,9 @@ async fn an_undeliverable_row_fails_with_a_reason_and_delays_only_its_execution(
     let due = "status = 'FAILED' AND available_at >= updated_at + interval '1 second' * power(2, attempts - 1)";
     assert_eq!(deployment.outbox_rows(due).await, deployment.outbox_rows("status = 'FAILED'").await);
     let messages = messages(&deployment, STREAM).await;
-    assert_eq!(messages.iter().map(|(_, subject, _)| subject.as_str()).collect::<Vec<_>>(), ["noetl.commands.a.7"]);
+    assert_eq!(messages.iter().map(|(_, subject, _)| subject.as_str()).collect::<Vec<_>>(), ["noetl.executions.a.7"]);
 
-    deployment.on_shard(0, "UPDATE noetl.outbox SET subject = 'noetl.commands.a.1' WHERE outbox_id = 1").await;
+    deployment.on_shard(0, "UPDATE noetl.outbox SET subject = 'noetl.executions.a.1' WHERE outbox_id = 1").await;
     eventually("the rows of the execution are published", async || {
         (deployment.outbox_rows("execution_id = 1 AND status = 'PUBLISHED'").await == 2).then_some(())
     })

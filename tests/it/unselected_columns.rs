@@ -26,7 +26,7 @@ const ROWS: &str = "
            large, large
     FROM generate_series(1, 40) AS n, repeat('x', 1 << 20) AS large;
     INSERT INTO noetl.outbox (execution_id, event_id, subject, payload)
-    SELECT n, n, 'noetl.commands.x', jsonb_build_object('a', large)
+    SELECT n, n, 'noetl.executions.x', jsonb_build_object('a', large)
     FROM generate_series(1, 20) AS n, repeat('x', 1 << 20) AS large";
 
 /// Queries of lists without large columns.

@@ -158,8 +158,8 @@ impl Creation {
 
     /// Returns the subject to which the pool's workers listen.
     #[must_use]
-    pub fn command_subject(&self) -> String {
-        format!("noetl.commands.{}.{}", self.pool(), self.execution_id)
+    pub fn notification_subject(&self) -> String {
+        format!("noetl.executions.{}.{}", self.pool(), self.execution_id)
     }
 
     /// Returns the message that notifies the workers.

@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn only_plain_subjects_are_publishable() {
-        assert!(is_publishable("noetl.commands.shared.1"));
+        assert!(is_publishable("noetl.executions.shared.1"));
         for subject in
             ["", ".", "a..b", "a.", "a b", "a.*", "a.>", "a\r\nb", "$JS.API.INFO", "_INBOX.x", &"a".repeat(2000)]
         {

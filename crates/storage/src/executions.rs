@@ -59,7 +59,7 @@ pub async fn create(shard: &Database, creations: &[&Creation]) -> Result<(), Sto
     let paths: Vec<String> = creations.iter().map(|one| one.path.clone()).collect();
     let contexts: Vec<Value> = creations.iter().map(|one| one.context()).collect();
     let metas: Vec<Value> = creations.iter().map(|one| one.meta()).collect();
-    let subjects: Vec<String> = creations.iter().map(|one| one.command_subject()).collect();
+    let subjects: Vec<String> = creations.iter().map(|one| one.notification_subject()).collect();
     let commands: Vec<Value> = creations.iter().map(|one| one.command()).collect();
     let statement = sqlx::query!(
         "WITH input AS (

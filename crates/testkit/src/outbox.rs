@@ -29,7 +29,7 @@ impl Deployment {
     /// Writes `rows` rows for each of the given executions, in turns.
     pub async fn fill_outbox(&self, shard: usize, executions: &[i64], rows: i64) {
         let insert = "INSERT INTO noetl.outbox (execution_id, event_id, subject, payload)
-            SELECT execution, n, 'noetl.commands.test.' || execution,
+            SELECT execution, n, 'noetl.executions.test.' || execution,
                    jsonb_build_object('n', n)
             FROM generate_series(1, $2) AS n, unnest($1) AS execution ORDER BY n, execution";
         sqlx::query(insert).bind(executions).bind(rows).execute(&mut self.shard(shard).await).await.unwrap();

@@ -21,8 +21,8 @@ use noetl_domain::outbox::is_publishable;
 const ACK_TIMEOUT: Duration = Duration::from_secs(2);
 /// Stream of the workers' notifications. It is created if no stream captures their subjects; an existing one is left
 /// unchanged. Workers that only listen remove no messages, so messages expire by age.
-const STREAM: &str = "noetl_commands";
-const SUBJECTS: &str = "noetl.commands.>";
+const STREAM: &str = "noetl_executions";
+const SUBJECTS: &str = "noetl.executions.>";
 const RETENTION: Duration = Duration::from_hours(24);
 /// Dedup window, longer than a lease and the longest backoff, so that the stream recognises a row that is published
 /// again.

@@ -53,7 +53,7 @@ async fn claim(server: &Server, limit: usize) -> Vec<Value> {
 /// Returns the payloads of the workers' messages in the broker, in stream order.
 async fn messages(deployment: &Deployment, count: usize) -> Vec<String> {
     let context = jetstream::new(async_nats::connect(deployment.nats.url()).await.unwrap());
-    let stream = eventually("the stream exists", async || context.get_stream("noetl_commands").await.ok()).await;
+    let stream = eventually("the stream exists", async || context.get_stream("noetl_executions").await.ok()).await;
     let consumer = stream.create_consumer(OrderedConfig::default()).await.unwrap();
     let read = consumer.messages().await.unwrap().take(count);
     let read = read.map(|message| String::from_utf8(message.unwrap().payload.to_vec()).unwrap());
@@ -91,7 +91,7 @@ async fn the_raw_value_key_of_serde_json_is_plain_data_in_claims_relay_and_lists
         let text = value.to_string();
         let insert = format!(
             "INSERT INTO noetl.outbox (execution_id, event_id, subject, payload)
-             VALUES (9, {event}, 'noetl.commands.test.9', jsonb_build_object('trace', '{text}'::jsonb))"
+             VALUES (9, {event}, 'noetl.executions.test.9', jsonb_build_object('trace', '{text}'::jsonb))"
         );
         run(&mut deployment.shard(0).await, &insert).await;
         traces.push(value);

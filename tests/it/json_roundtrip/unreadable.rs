@@ -29,7 +29,7 @@ async fn an_unreadable_outbox_row_becomes_a_dead_letter_and_does_not_block_other
     for (n, payload) in rows.iter().enumerate() {
         let insert = format!(
             "INSERT INTO noetl.outbox (execution_id, event_id, subject, payload)
-             VALUES (5, {n}, 'noetl.commands.test.5', {payload})"
+             VALUES (5, {n}, 'noetl.executions.test.5', {payload})"
         );
         run(&mut shard, &insert).await;
     }

@@ -127,7 +127,7 @@ async fn values_written_by_other_programs_are_returned_unchanged() {
         "INSERT INTO noetl.event (execution_id, event_id, event_type, context, result, meta)
          SELECT 7, n, 'x', text::jsonb, text::jsonb, text::jsonb FROM unnest($1::text[]) WITH ORDINALITY AS t (text, n)",
         "INSERT INTO noetl.outbox (execution_id, event_id, subject, payload)
-         SELECT n, n, 'noetl.commands.x', jsonb_build_array(text::jsonb)
+         SELECT n, n, 'noetl.executions.x', jsonb_build_array(text::jsonb)
          FROM unnest($1::text[]) WITH ORDINALITY AS t (text, n)",
     ] {
         sqlx::query(insert).bind(&texts).execute(&mut shard).await.unwrap();

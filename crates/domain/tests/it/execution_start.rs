@@ -68,7 +68,7 @@ fn message_to_the_workers_has_the_documented_payload() {
 fn subject_of_the_message_ends_with_the_pool_and_the_execution() {
     let gpu = Creation { pool: Some("gpu".into()), ..plain() };
     for (creation, end) in [(plain(), ".shared.382384698866794496"), (gpu, ".gpu.382384698866794496")] {
-        let subject = creation.command_subject();
+        let subject = creation.notification_subject();
         assert!(subject.ends_with(end), "{subject}");
         assert!(is_publishable(&subject), "{subject}");
     }
