@@ -56,7 +56,7 @@ prepare: ## install the missing programs
 playground: prepare playground/dist/index.html ## build the browser console if its sources have changed
 
 server: playground ## build the server
-	@cargo build --quiet
+	@cargo build --quiet --bin noetl-graphql
 
 playground/dist/index.html: playground/node_modules/.package-lock.json $(PLAYGROUND_INPUTS)
 	@cd playground && npm run --silent build -- --logLevel warn
