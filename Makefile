@@ -2,7 +2,7 @@
 
 export SQLX_OFFLINE ?= true
 # The same PATH as in scripts/programs.sh, which gives the reasons.
-export PATH := $(CURDIR)/.noetl-tools/node/node_modules/.bin:$(PATH):$(HOME)/.cargo/bin
+export PATH := $(CURDIR)/.noetl-tools/node/bin:$(PATH):$(HOME)/.cargo/bin
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SERVER := $(TARGET)/debug/noetl-graphql
@@ -56,7 +56,7 @@ prepare: ## install the missing programs
 playground: prepare playground/dist/index.html ## build the browser console if its sources have changed
 
 server: playground ## build the server
-	@cargo build --quiet
+	@cargo build --quiet --bin noetl-graphql
 
 playground/dist/index.html: playground/node_modules/.package-lock.json $(PLAYGROUND_INPUTS)
 	@cd playground && npm run --silent build -- --logLevel warn

@@ -1,9 +1,9 @@
 # Sourced by the other scripts in the project's folder: finds the programs that the project needs. POSIX sh.
 # shellcheck shell=sh
 
-# scripts/prepare installs a Node in .noetl-tools/ if the system's is too old. A shell that is older than the
+# scripts/prepare installs a Node in .noetl-tools/ if the system's is missing or too old. A shell that is older than the
 # installation of Rust does not have cargo in its PATH. The Makefile sets the same PATH.
-export PATH="$PWD/.noetl-tools/node/node_modules/.bin:$PATH:$HOME/.cargo/bin"
+export PATH="$PWD/.noetl-tools/node/bin:$PATH:$HOME/.cargo/bin"
 
 # at_least VERSION WANTED: true if VERSION is at least WANTED; compares "major.minor".
 at_least() {
