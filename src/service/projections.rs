@@ -16,6 +16,7 @@ use noetl_domain::shard::ShardIndex;
 use noetl_domain::workflow::End;
 use noetl_storage::error::StorageError;
 use noetl_storage::events;
+use noetl_storage::executions::ExecutionRow;
 use noetl_storage::pools::{Database, Databases};
 use noetl_storage::snapshots::{self, Projected};
 
@@ -63,6 +64,13 @@ impl Projections {
         let query = |shard, ids: Vec<i64>| async move { read(shard, &ids).await };
         let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
         (found.into_iter().map(|projected| (projected.execution_id, projected)).collect(), failed)
+    }
+
+    /// Returns the list rows of executions that the list lacks, because another server started them and no advance has
+    /// stored them yet, and the error of each shard that could not be read.
+    pub async fn unlisted(&self, ids: &[Id]) -> (HashMap<Id, ExecutionRow>, BTreeMap<ShardIndex, ServiceError>) {
+        let (states, failed) = self.read(ids).await;
+        (states.into_iter().filter_map(|(id, state)| Some((id, ExecutionRow::of(&state)?))).collect(), failed)
     }
 
     /// Returns the ends of the executions that ended, and the error of each shard that could not be read. Reads the

@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::error::StorageError;
 use super::log::LockedLog;
 use super::pools::Database;
+use super::snapshots::Projected;
 use noetl_domain::execution::{Creation, Status, ended_by};
 use noetl_domain::ids::Id;
 use noetl_domain::page::IdRange;
@@ -27,6 +28,27 @@ pub struct ExecutionRow {
     pub start_time: Option<DateTime<Utc>>,
     /// End time; `None` while it is running.
     pub end_time: Option<DateTime<Utc>>,
+}
+
+impl ExecutionRow {
+    /// Returns the row of an execution whose log was folded, as an advance would store it. `None` if the log is empty
+    /// or not an execution's.
+    #[must_use]
+    pub fn of(projected: &Projected) -> Option<Self> {
+        let (projection, state) = (&projected.projection, &projected.projection.state);
+        projection.is_execution().then(|| {
+            let started = state.started.get();
+            Self {
+                execution_id: projected.execution_id.get(),
+                catalog_id: started.map_or(0, |start| start.catalog_id.get()),
+                parent_execution_id: started.and_then(|start| start.parent_execution_id).map(Id::get),
+                status: state.status().as_str().to_owned(),
+                path: started.and_then(|start| start.path.clone()),
+                start_time: started.map(|start| start.at),
+                end_time: state.end().map(|end| end.at),
+            }
+        })
+    }
 }
 
 /// Conditions of a list; an execution must meet all that are set.

@@ -89,7 +89,14 @@ impl Loader<ExecutionKey> for Loaders {
     async fn load(&self, keys: &[ExecutionKey]) -> Result<HashMap<ExecutionKey, Self::Value>, ServiceError> {
         let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
         let (rows, failed) = self.0.executions.by_ids(&ids).await;
-        Ok(self.with_failures(keys, |key| key.0, rows, &failed))
+        let mut found = self.with_failures(keys, |key| key.0, rows, &failed);
+        let missing: Vec<ExecutionKey> = keys.iter().filter(|key| !found.contains_key(key)).copied().collect();
+        if !missing.is_empty() {
+            let ids: Vec<Id> = missing.iter().map(|key| key.0).collect();
+            let (unlisted, failed) = self.0.projections.unlisted(&ids).await;
+            found.extend(self.with_failures(&missing, |key| key.0, unlisted, &failed));
+        }
+        Ok(found)
     }
 }
 
