@@ -5,7 +5,7 @@ export SQLX_OFFLINE ?= true
 export PATH := $(CURDIR)/.noetl-tools/node/bin:$(PATH):$(HOME)/.cargo/bin
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-SERVER := $(TARGET)/debug/noetl-graphql
+SERVER := $(TARGET)/quick/noetl-graphql
 PLAYGROUND_INPUTS := $(shell find playground/src playground/public playground/*.html playground/*.ts playground/*.json \
 	-type f 2>/dev/null)
 
@@ -56,7 +56,7 @@ prepare: ## install the missing programs
 playground: prepare playground/dist/index.html ## build the browser console if its sources have changed
 
 server: playground ## build the server
-	@cargo build --quiet --bin noetl-graphql
+	@cargo build --quiet --profile quick --bin noetl-graphql
 
 playground/dist/index.html: playground/node_modules/.package-lock.json $(PLAYGROUND_INPUTS)
 	@cd playground && npm run --silent build -- --logLevel warn

@@ -62,15 +62,15 @@ mod tests {
 
     #[test]
     fn lines_and_columns_count_characters() {
-        let text = "{ ä\r\nb\rc\n\nd }";
+        let text = "{ ä, e\r\nb\rc\n\nd }";
         let positions = Positions::new(text);
         let place = |needle: char| {
             let position = positions.at(text.find(needle).unwrap());
             (position.line, position.column)
         };
         assert_eq!(
-            [place('{'), place('ä'), place('b'), place('c'), place('d')],
-            [(1, 1), (1, 3), (2, 1), (3, 1), (5, 1)]
+            [place('{'), place('ä'), place('e'), place('b'), place('c'), place('d')],
+            [(1, 1), (1, 3), (1, 6), (2, 1), (3, 1), (5, 1)]
         );
         assert_eq!(place('}'), (5, 3));
     }

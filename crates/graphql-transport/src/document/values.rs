@@ -206,3 +206,72 @@ pub(super) fn same(one: &Written, other: &Written) -> bool {
 fn number(text: &str) -> Option<serde_json::Number> {
     text.parse().ok().filter(|_| json::is_kept(text))
 }
+
+#[cfg(test)]
+mod tests {
+    use async_graphql::Variables;
+    use async_graphql::parser::types as executor;
+    use serde_json::json;
+
+    use super::super::{Checked, Selected, TypeSystem, check};
+    use crate::limits::Limits;
+
+    const SDL: &str = "directive @oneOf on INPUT_OBJECT
+        type Query { find(by: By, within: Area, any: Any): Int }
+        scalar Any
+        input By @oneOf { id: ID path: String }
+        input Area { from: Int! to: Int! = 9, names: [String] }";
+
+    /// Returns the arguments of the only field as the executor gets them, or the message of the refusal.
+    fn arguments(document: &str, variables: serde_json::Value) -> Result<String, String> {
+        let types = TypeSystem::from_sdl(SDL).unwrap();
+        let selected = Selected { query: document, operation: None };
+        let variables = Variables::from_json(variables);
+        let checked = check(selected, variables, &types, &Limits::default());
+        let Checked { document, .. } = checked.map_err(|error| error.messages().collect::<Vec<_>>().join("; "))?;
+        let (_, operation) = document.operations.iter().next().unwrap();
+        let executor::Selection::Field(field) = &operation.node.selection_set.node.items[0].node else {
+            panic!("no field")
+        };
+        let arguments = field.node.arguments.iter();
+        Ok(arguments.map(|(name, value)| format!("{}: {}", name.node, value.node)).collect::<Vec<_>>().join(", "))
+    }
+
+    #[test]
+    fn objects_of_a_document_reach_the_executor_with_their_variables() {
+        for (document, variables, expected) in [
+            ("{ find(by: { id: 7 }) }", json!({}), "by: {id: 7}"),
+            ("{ find(within: { from: 1, names: [\"a\"] }) }", json!({}), "within: {from: 1, names: [\"a\"]}"),
+            ("{ find(any: { a: { b: [1, null] } }) }", json!({}), "any: {a: {b: [1, null]}}"),
+            ("query ($n: Int!) { find(within: { from: $n }) }", json!({ "n": 3 }), "within: {from: $n}"),
+            // A variable without a value counts as absent in an object, and as null in a list.
+            ("query ($n: Int) { find(within: { from: 1, to: $n }) }", json!({}), "within: {from: 1}"),
+            (
+                "query ($s: String) { find(within: { from: 1, names: [$s] }) }",
+                json!({}),
+                "within: {from: 1, names: [null]}",
+            ),
+        ] {
+            assert_eq!(arguments(document, variables), Ok(expected.to_owned()), "{document}");
+        }
+    }
+
+    #[test]
+    fn repeated_keys_and_objects_against_the_one_of_rule_are_refused() {
+        for (document, variables, expected) in [
+            ("{ find(within: { from: 1, from: 2 }) }", json!({}), "\"from\" is given more than once"),
+            ("{ find(any: { a: 1, a: 1 }) }", json!({}), "\"a\" is given more than once"),
+            ("{ find(by: {}) }", json!({}), "needs exactly one field"),
+            ("{ find(by: { id: 1, path: \"p\" }) }", json!({}), "needs exactly one field"),
+            ("{ find(by: { id: null }) }", json!({}), "needs exactly one field"),
+            ("query ($p: String) { find(by: { path: $p }) }", json!({ "p": null }), "needs exactly one field"),
+            ("query ($p: String) { find(by: { path: $p }) }", json!({}), "needs exactly one field"),
+            ("query ($n: Int) { find(within: { from: $n }) }", json!({ "n": 1 }), "is used as \"Int!\""),
+            ("query ($n: Int) { find(within: { from: 1, to: $n }) }", json!({ "n": null }), "is null where \"Int!\""),
+            ("{ find(any: 1e999) }", json!({}), "64-bit float"),
+        ] {
+            let refused = arguments(document, variables).unwrap_err();
+            assert!(refused.contains(expected), "{document}: {refused}");
+        }
+    }
+}
