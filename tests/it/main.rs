@@ -52,6 +52,7 @@ mod project_events;
 mod projections;
 mod projector;
 mod readers_after_broker_loss;
+mod recorded_logs;
 mod reference;
 mod register_race;
 mod relay;
