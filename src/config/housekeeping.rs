@@ -1,4 +1,5 @@
-//! Retention of data.
+//! Retention of data. The periods of the housekeeping tasks are not settings: `TASKS` in `src/tasks/housekeeping.rs` has
+//! them.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use super::reader::Reader;
 
 pub(super) const NAMES: [&str; 2] = ["NOETL_EVENT_RETENTION_DAYS", "NOETL_OUTBOX_RETENTION_SECS"];
 
-/// Settings of the housekeeping tasks.
+/// Times for which the housekeeping tasks keep data.
 #[derive(Debug, Clone, Copy)]
 pub struct HousekeepingSettings {
     /// Number of days for which events are kept in the databases; `None`: forever.

@@ -1,6 +1,6 @@
-//! Conversion of failures to responses. A rejection of a mutation becomes a user error in its payload. Every other
-//! failure becomes an entry of `errors[]` with a stable `extensions.code`. The cause is logged once, and no internal
-//! detail reaches the client.
+//! Conversion of failures to responses. In the payload of a mutation, a rejection, the failure of a shard, and the
+//! failure of one item of several become user errors. Every other failure becomes an entry of `errors[]` with a stable
+//! `extensions.code`. The cause is logged once, and no internal detail reaches the client.
 
 use async_graphql::{Error, ErrorExtensions, SimpleObject};
 
@@ -9,8 +9,8 @@ use noetl_domain::shard::ShardIndex;
 use noetl_storage::budget::Exceeded;
 use noetl_storage::error::DatabaseName;
 
-/// An expected refusal of a request or of one of its items. Unless the code is `SHARD_UNAVAILABLE`, nothing was written
-/// for it.
+/// A rejection of a request or of one of its items, or the failure of a shard or of one item. Unless the code is
+/// `SHARD_UNAVAILABLE`, nothing was written for it.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct UserError {
     /// Code of the error.

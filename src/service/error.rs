@@ -51,7 +51,18 @@ impl RejectionCode {
     /// Returns whether the same request may succeed later.
     #[must_use]
     pub const fn is_retryable(self) -> bool {
-        matches!(self, Self::ShardUnavailable)
+        match self {
+            Self::ShardUnavailable => true,
+            Self::InvalidInput
+            | Self::NotFound
+            | Self::WrongKind
+            | Self::InvalidTransition
+            | Self::StaleVersion
+            | Self::IdempotencyMismatch
+            | Self::StaleLease
+            | Self::PayloadTooLarge
+            | Self::Internal => false,
+        }
     }
 
     /// Returns what the caller can do, for docs/errors.md.
@@ -74,7 +85,8 @@ impl RejectionCode {
     }
 }
 
-/// A refusal that the caller can correct; nothing was written.
+/// A refusal of a request, or of one item of several. Unless the code is [`RejectionCode::ShardUnavailable`], nothing
+/// was written for it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Rejection {

@@ -3,11 +3,13 @@
 use std::future::poll_fn;
 use std::pin::pin;
 
+use noetl_domain::cursor::{CursorKind, encode};
 use noetl_domain::page::IdRange;
 use noetl_storage::budget::{Budget, BudgetLimits, Resource};
 use noetl_storage::error::{DatabaseName, StorageError};
 use noetl_storage::executions::{self, ExecutionFilter};
 use noetl_storage::pools::Database;
+use noetl_testkit::feed::run;
 use noetl_testkit::{Deployment, Live, Server, eventually};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
@@ -15,6 +17,9 @@ use sqlx::PgConnection;
 const MIB: u64 = 1 << 20;
 const EXECUTIONS: i64 = 100;
 const EVENTS: i64 = 20;
+/// Settings of a replica without background tasks that read events or outbox rows.
+const QUIET: [(&str, &str); 3] =
+    [("NOETL_PROJECTOR", "false"), ("NOETL_OUTBOX_RELAY", "false"), ("NOETL_EVENT_STREAM_ENABLED", "false")];
 
 /// Inserts executions with events of 1 MiB each. Compressed they need little space, so that gigabytes can be read.
 async fn fill(database: &mut PgConnection) {
@@ -32,10 +37,8 @@ async fn fill(database: &mut PgConnection) {
 
 async fn setup() -> (Deployment, Server) {
     let deployment = Deployment::start(0).await;
-    let quiet =
-        [("NOETL_PROJECTOR", "false"), ("NOETL_OUTBOX_RELAY", "false"), ("NOETL_EVENT_STREAM_ENABLED", "false")];
     fill(&mut deployment.cluster().await).await;
-    let server = deployment.replica_with(&quiet).await;
+    let server = deployment.replica_with(&QUIET).await;
     (deployment, server)
 }
 
@@ -95,6 +98,38 @@ async fn a_large_value_that_is_selected_many_times_is_stopped_at_the_response_li
     assert_eq!(live.errors().await[0]["extensions"]["limit"], "response_bytes");
     live.send(json!({ "type": "ping" })).await.unwrap();
     assert_eq!(live.message().await.unwrap()["type"], "pong");
+}
+
+/// Returns a query of pages of events, `pages` of each of 100 executions. Each page has the default size of 25 and reads
+/// 26 rows. The pages start after different ids, so that each is read by a statement of its own.
+fn pages_of_events(pages: i64) -> String {
+    let page = |n: i64| {
+        let after = encode(CursorKind::Event, &n.to_be_bytes());
+        format!("p{n}: events(after: \"{after}\") {{ pageInfo {{ hasNextPage }} }}")
+    };
+    let pages: Vec<String> = (0..pages).map(page).collect();
+    format!("{{ executions(first: 100) {{ nodes {{ {} }} }} }}", pages.join(" "))
+}
+
+#[tokio::test]
+async fn an_operation_that_reads_too_many_rows_is_stopped_at_the_limit() {
+    let deployment = Deployment::start(0).await;
+    let fill = "INSERT INTO noetl.execution (execution_id, catalog_id, status, path)
+                SELECT n, 0, 'RUNNING', 'long' FROM generate_series(1, 100) AS n;
+                INSERT INTO noetl.event (execution_id, event_id, event_type)
+                SELECT execution, execution * 1000 + n, 'call.done'
+                FROM generate_series(1, 100) AS execution, generate_series(1, 26) AS n";
+    run(&mut deployment.cluster().await, fill).await;
+    // The operations must reach the limit before their deadline on a slow machine too.
+    let patient = [("NOETL_OPERATION_DEADLINE_SECS", "50")];
+    let server = deployment.replica_with(&[&QUIET[..], &patient].concat()).await;
+    // 100 executions and 38 * 100 * 26 = 98,800 events.
+    let data = server.data(&pages_of_events(38), Value::Null).await;
+    let nodes = data["executions"]["nodes"].as_array().unwrap();
+    assert_eq!((nodes.len(), &nodes[99]["p37"]["pageInfo"]["hasNextPage"]), (100, &json!(true)));
+    // 100 executions and 39 * 100 * 26 = 101,400 events.
+    let response = server.send(&pages_of_events(39), Value::Null).await.unwrap();
+    assert_stopped(&response, "read_rows", 100_000);
 }
 
 #[tokio::test]

@@ -7,7 +7,8 @@ use async_nats::jetstream::consumer::pull::OrderedConfig;
 use async_nats::jetstream::stream::Config;
 use async_nats::jetstream::{self, Context};
 use futures::StreamExt;
-use noetl_testkit::{Deployment, Server, WAIT_TIMEOUT, eventually};
+use noetl_testkit::feed::run;
+use noetl_testkit::{Deployment, Server, WAIT_TIMEOUT, eventually, own_postgres};
 use serde_json::{Value, json};
 
 const STREAM: &str = "noetl_executions";
@@ -93,7 +94,7 @@ async fn an_existing_stream_is_used_without_changing_its_settings() {
     assert!(context.get_stream(STREAM).await.is_err());
 }
 
-/// Expires the leases of a killed relay.
+/// Expires the leases of all claims. A relay's lease lasts 30 seconds, and no setting changes that.
 async fn leases_pass(deployment: &Deployment) {
     for shard in 0..deployment.shard_dsns.len() {
         deployment.on_shard(shard, "UPDATE noetl.outbox SET lease_until = now() WHERE status = 'IN_FLIGHT'").await;
@@ -131,6 +132,47 @@ async fn a_relay_that_dies_between_publish_and_settle_repeats_no_row() {
     leases_pass(&deployment).await;
     let _server = deployment.replica().await;
     all_published(&deployment, rows).await;
+    check(&messages(&deployment, STREAM).await, rows);
+}
+
+/// Lets statements that mark rows as published wait for an advisory lock. The locks of logs have other keys, because ids
+/// of executions are not negative.
+const SETTLEMENTS_WAIT: &str = "
+    CREATE FUNCTION wait_for_lock() RETURNS trigger LANGUAGE plpgsql AS
+        'BEGIN PERFORM pg_advisory_xact_lock(-1); RETURN new; END';
+    CREATE TRIGGER wait_for_lock BEFORE UPDATE ON noetl.outbox
+        FOR EACH ROW WHEN (new.status = 'PUBLISHED') EXECUTE FUNCTION wait_for_lock()";
+
+/// The claim has committed and the stream has the rows, but the shard dies before they are settled. The relay publishes
+/// them again, and the stream recognises them by their ids.
+#[tokio::test]
+async fn a_shard_that_dies_between_claim_and_settlement_loses_no_row() {
+    let (mut deployment, (_folder, mut postgres)) = tokio::join!(Deployment::unmigrated(1), own_postgres(&[]));
+    deployment.shard_dsns = vec![postgres.dsn("own")];
+    deployment.env.push(("NOETL_SHARDS".to_owned(), postgres.dsn("own")));
+    deployment.migrate().await;
+    deployment.on_shard(0, SETTLEMENTS_WAIT).await;
+    let mut holder = deployment.shard(0).await;
+    run(&mut holder, "SELECT pg_advisory_lock(-1)").await;
+    let rows = fill(&deployment, 10, 10).await;
+    let server = deployment.replica().await;
+    eventually("every row is in the stream", async || {
+        let stream = broker(&deployment).await.get_stream(STREAM).await.ok()?;
+        (stream.cached_info().state.messages == rows.unsigned_abs()).then_some(())
+    })
+    .await;
+    assert_eq!(deployment.outbox_rows("status = 'IN_FLIGHT'").await, rows);
+
+    let pauses = server.metric("noetl_outbox_relay_pauses_total").await;
+    postgres.kill_9().await;
+    eventually("the relay pauses", async || {
+        (server.metric("noetl_outbox_relay_pauses_total").await > pauses).then_some(())
+    })
+    .await;
+    postgres.restart().await.unwrap();
+    leases_pass(&deployment).await;
+    all_published(&deployment, rows).await;
+    assert_eq!(deployment.outbox_rows("attempts < 2").await, 0, "a row was settled without a second claim");
     check(&messages(&deployment, STREAM).await, rows);
 }
 

@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use noetl_local::{Postgres, PostgresOptions};
+use noetl_local::Postgres;
 use noetl_testkit::feed::{Reader, insert, run};
+use noetl_testkit::outbox::{NO_RELAY, references};
 use noetl_testkit::worker::event;
-use noetl_testkit::{Deployment, Server, eventually};
+use noetl_testkit::{Deployment, NOT_DURABLE, Server, eventually, own_postgres};
 use serde_json::{Value, json};
 
 /// Maximum time in which a mutation for a shard that is down fails.
@@ -18,18 +19,14 @@ struct Setup {
     _folder: tempfile::TempDir,
 }
 
-async fn own_server() -> (Postgres, tempfile::TempDir) {
-    let folder = tempfile::tempdir().unwrap();
-    let mut options = PostgresOptions::new(folder.path().join("postgres"));
-    options.settings = vec![("fsync".into(), "off".into()), ("shared_buffers".into(), "16MB".into())];
-    let server = Postgres::start(options).await.unwrap();
-    server.create_databases(&["own".to_owned()]).await.unwrap();
-    (server, folder)
-}
-
 /// Creates a deployment with shard 1 on a server of its own.
 async fn with_own_shard() -> Setup {
-    let (mut deployment, (own, folder)) = tokio::join!(Deployment::unmigrated(1), own_server());
+    with_own_shard_set(&[NOT_DURABLE]).await
+}
+
+/// Creates a deployment with shard 1 on a server of its own with these settings.
+async fn with_own_shard_set(settings: &[(&str, &str)]) -> Setup {
+    let (mut deployment, (folder, own)) = tokio::join!(Deployment::unmigrated(1), own_postgres(settings));
     deployment.shard_dsns.push(own.dsn("own"));
     deployment.env.push(("NOETL_SHARDS".to_owned(), deployment.shard_dsns.join(",")));
     deployment.migrate().await;
@@ -38,7 +35,7 @@ async fn with_own_shard() -> Setup {
 
 /// Creates a deployment with the cluster database on a server of its own.
 async fn with_own_cluster() -> Setup {
-    let (mut deployment, (own, folder)) = tokio::join!(Deployment::unmigrated(2), own_server());
+    let (mut deployment, (folder, own)) = tokio::join!(Deployment::unmigrated(2), own_postgres(&[NOT_DURABLE]));
     deployment.cluster_dsn = own.dsn("own");
     deployment.env.push(("NOETL_CLUSTER_DSN".to_owned(), deployment.cluster_dsn.clone()));
     deployment.migrate().await;
@@ -204,6 +201,36 @@ async fn worker_events_of_other_shards_are_stored_while_one_shard_is_down() {
     })
     .await;
     assert_eq!(setup.deployment.committed().await, keys.into_iter().collect());
+}
+
+/// A worker holds rows of both shards. The shard that was killed still has the claim after its restart.
+#[tokio::test]
+async fn a_settlement_fails_while_its_shard_is_down_and_succeeds_when_it_is_sent_again() {
+    let mut setup = with_own_shard_set(&[]).await;
+    let server = setup.deployment.replica_with(&[NO_RELAY]).await;
+    for shard in 0..2 {
+        setup.deployment.fill_outbox(shard, &setup.deployment.ids_on(shard, 1, 5), 2).await;
+    }
+    let claims = references(&server.claim(json!({ "limit": 100, "leaseSeconds": 600 })).await);
+    assert_eq!(claims.len(), 20);
+
+    setup.own.kill_9().await;
+    let begun = Instant::now();
+    let refused = server.published(&claims).await;
+    assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
+    assert_eq!((&refused["published"], &refused["stale"]), (&json!(10), &json!([])), "{refused}");
+    assert_eq!(refused["userErrors"].as_array().unwrap().len(), 1, "{refused}");
+    assert_eq!(refused["userErrors"][0]["code"], "SHARD_UNAVAILABLE", "{refused}");
+    assert_eq!(refused["userErrors"][0]["retryable"], true, "{refused}");
+
+    setup.own.restart().await.unwrap();
+    assert_eq!(setup.deployment.outbox_rows("status = 'IN_FLIGHT'").await, 10);
+    let settled = eventually("the shard accepts the same settlement", async || {
+        let settled = server.published(&claims).await;
+        (settled["userErrors"] == json!([])).then_some(settled)
+    });
+    assert_eq!(settled.await, json!({ "published": 10, "stale": [], "userErrors": [] }));
+    assert_eq!(setup.deployment.outbox_rows("status = 'PUBLISHED' AND attempts = 1").await, 20);
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ pub mod feed;
 mod live;
 pub mod messages;
 pub mod outbox;
+mod postgres;
 pub mod projections;
 pub mod proxy;
 mod server;
@@ -29,6 +30,7 @@ pub use broker_store::copy_folder;
 pub use database_rows::LifecycleEvent;
 pub use deployment::Deployment;
 pub use live::{Handshake, Live};
+pub use postgres::{NOT_DURABLE, own_postgres};
 pub use server::{Server, binary, sleep_in_scenario};
 pub use tokens::TokenFile;
 
