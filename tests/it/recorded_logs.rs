@@ -14,7 +14,7 @@ use sqlx::{AssertSqlSafe, PgConnection};
 const EXCEPTIONS: [(&str, &str, &str); 2] = [("big_result", "start", "result"), ("tool_exit_1", "start", "error")];
 
 const QUERY: &str = "query($id: ID!) { execution(id: $id) {
-    id path status workload parent { id } steps { name status error result } events(first: 100) { nodes { id } } } }";
+    id path status workload steps { name status error result } events(first: 100) { nodes { id } } } }";
 
 /// A recorded execution.
 struct Recording {
