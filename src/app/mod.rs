@@ -28,6 +28,7 @@ use crate::feed::read::hub::Hub;
 use crate::graphql::context::{Replica, Services, TransportLimits};
 use crate::graphql::outcome_hint::outcome_hint;
 use crate::graphql::schema::{self, ControlPlane};
+use crate::runtime::stalls::Stalls;
 use crate::runtime::supervisor::{EndedEarly, ShutdownTimeouts, Signals, Supervisor};
 use crate::runtime::wake::WakeUps;
 use crate::runtime::{clock, crash_point};
@@ -132,8 +133,9 @@ impl App {
         let mut supervisor = Supervisor::default();
         background::start_upkeep(&mut supervisor, &services, &housekeeping);
         background::start_metrics_upkeep(&mut supervisor, metrics.clone());
+        let stalls = Stalls::default();
         if let Some(client) = &client {
-            background::start_broker_tasks(&mut supervisor, &services, client, &wake_ups, config);
+            background::start_broker_tasks(&mut supervisor, &services, client, &wake_ups, &stalls, config);
         }
         let connections = TaskTracker::new();
         let admit = callers::admission(&config.auth, &mut supervisor)?;
@@ -145,7 +147,7 @@ impl App {
             connections: connections.clone(),
             ..edge(config, &services)?
         };
-        let probes = probes(&services, listener.draining.clone(), metrics);
+        let probes = probes(&services, listener.draining.clone(), stalls, metrics);
         let terms = Terms { sites: edge.sites.clone(), admit: edge.admit.clone() };
         // The separate listener needs no authentication: its address decides which machines can reach it.
         let separate = Terms { sites: Sites::default(), admit: None };
@@ -247,12 +249,14 @@ fn routes(edge: Edge<ControlPlane>, probes: Router) -> Router {
     routes.layer(CatchPanicLayer::new()).layer(from_fn(trace::identify))
 }
 
-fn probes(services: &Services, draining: CancellationToken, metrics: PrometheusHandle) -> Probes {
+fn probes(services: &Services, draining: CancellationToken, stalls: Stalls, metrics: PrometheusHandle) -> Probes {
     let databases = services.databases.clone();
     let readiness = move || {
         let is_down = |database: &&Arc<Database>| database.health().down.is_some();
-        let down = databases.distinct().filter(is_down).map(|database| database.name().to_string()).collect();
-        Readiness { ready: !draining.is_cancelled() && databases.cluster().health().down.is_none(), down }
+        let down = databases.distinct().filter(is_down).map(|database| database.name().to_string());
+        let stalled = stalls.lines();
+        let ready = !draining.is_cancelled() && databases.cluster().health().down.is_none() && stalled.is_empty();
+        Readiness { ready, down: down.chain(stalled).collect() }
     };
     let outbox = services.outbox.clone();
     Probes {

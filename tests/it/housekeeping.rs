@@ -83,7 +83,8 @@ async fn ended_execution(shard: &mut PgConnection, id: i64) {
     let rows = format!(
         "INSERT INTO noetl.execution (execution_id, catalog_id, status) VALUES ({id}, 0, 'RUNNING');
          INSERT INTO noetl.projection_snapshot (aggregate_id, aggregate_type, version, snapshot, checksum)
-             VALUES ('{id}', 'orchestrator_workflow_state', 2, '{{}}', 'x');
+             VALUES ('{id}', 'noetl_graphql_workflow_state', 2, '{{}}', 'x'),
+                    ('{id}', 'orchestrator_workflow_state', 2, '{{\"by\": \"NoETL\"}}', 'x');
          INSERT INTO noetl.outbox (execution_id, event_id, subject, payload, status)
              VALUES ({id}, 1, 's', '{{}}', 'PUBLISHED'), ({id}, 2, 's', '{{}}', 'FAILED');"
     );
@@ -94,7 +95,7 @@ async fn derived_rows(deployment: &Deployment, id: i64) -> [i64; 3] {
     let mut counts = [0; 3];
     let tables = [
         "execution WHERE execution_id =",
-        "projection_snapshot WHERE aggregate_id::bigint =",
+        "projection_snapshot WHERE aggregate_type <> 'orchestrator_workflow_state' AND aggregate_id::bigint =",
         "outbox WHERE execution_id =",
     ];
     for (count, table) in counts.iter_mut().zip(tables) {
@@ -126,6 +127,9 @@ async fn an_unneeded_partition_is_dropped_while_feed_and_reads_continue() {
     // Unsettled outbox rows stay until they are sent or an operator handles them.
     assert_eq!(derived_rows(&deployment, old).await, [0, 0, 1]);
     assert_eq!(derived_rows(&deployment, foreign).await, [1, 1, 2]);
+    let of_noetl = "SELECT count(*) FROM noetl.projection_snapshot
+                    WHERE aggregate_type = 'orchestrator_workflow_state' AND snapshot = '{\"by\": \"NoETL\"}'";
+    assert_eq!(deployment.sum_over_shards(of_noetl).await, 2, "snapshots of NoETL stay unchanged");
 
     let key: Key = (first(1) + 6, 1);
     insert(&mut shard, key).await;

@@ -40,6 +40,7 @@ mod machine_ids;
 mod migrations;
 mod network;
 mod no_query_per_row;
+mod noetl_tailer;
 mod observability;
 mod oidc;
 mod one_database;

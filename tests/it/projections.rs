@@ -105,6 +105,28 @@ async fn a_worker_reads_its_own_writes_before_and_after_they_are_advanced() {
     assert_eq!((&advanced["appliedCount"], &advanced["folded"]), (&json!("8"), &json!("3")));
 }
 
+/// NoETL keeps its own snapshot of an execution in the same table, with another shape.
+#[tokio::test]
+async fn a_snapshot_of_noetl_is_neither_read_nor_changed() {
+    let mut it = setup().await;
+    let theirs = "SELECT version, snapshot::text, checksum, updated_at::text FROM noetl.projection_snapshot
+                  WHERE aggregate_type = 'orchestrator_workflow_state'";
+    let insert = format!(
+        r#"INSERT INTO noetl.projection_snapshot (aggregate_id, aggregate_type, version, snapshot, checksum)
+           VALUES ('{}', 'orchestrator_workflow_state', 9000000000000000000, '{{"status": "FAILED"}}', 'x')"#,
+        it.id,
+    );
+    run(&mut it.shard, &insert).await;
+    let stored: (i64, String, String, String) = sqlx::query_as(theirs).fetch_one(&mut it.shard).await.unwrap();
+    assert_eq!((&it.state().await["status"], it.ignored("shape").await), (&json!("RUNNING"), 0.0));
+    insert_step_event(&mut it.shard, it.id, 5, "playbook.completed", "{}", "{}").await;
+    it.advance().await;
+    let state = it.state().await;
+    assert_eq!((&state["status"], &state["snapshot"]["behindBy"]), (&json!("COMPLETED"), &json!("0")));
+    let kept: (i64, String, String, String) = sqlx::query_as(theirs).fetch_one(&mut it.shard).await.unwrap();
+    assert_eq!(kept, stored);
+}
+
 #[tokio::test]
 async fn the_list_shows_advanced_states_and_shows_endings_immediately() {
     let mut it = setup().await;

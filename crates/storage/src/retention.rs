@@ -10,6 +10,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::error::StorageError;
 use super::pools::Database;
+use super::snapshots::AGGREGATE;
 use noetl_domain::ids::{EPOCH_UNIX_MS, Id};
 use noetl_domain::tx_snapshot::TxSnapshot;
 
@@ -358,7 +359,7 @@ pub async fn purge_derived(shard: &Database, from: i64, to: i64) -> Result<Purge
            ), snapshots AS (
                DELETE FROM noetl.projection_snapshot USING gone
                WHERE tenant_id = 'default' AND organization_id = 'default'
-                 AND aggregate_type = 'orchestrator_workflow_state' AND aggregate_id = gone.execution_id::text
+                 AND aggregate_type = $4 AND aggregate_id = gone.execution_id::text
            ), settled AS (
                DELETE FROM noetl.outbox USING gone
                WHERE outbox.execution_id = gone.execution_id AND outbox.status = 'PUBLISHED'
@@ -370,6 +371,7 @@ pub async fn purge_derived(shard: &Database, from: i64, to: i64) -> Result<Purge
         from,
         to,
         PAGE,
+        AGGREGATE,
     );
     shard.run(statement.fetch_one(shard.pool())).await
 }

@@ -5,7 +5,6 @@ mod acks;
 pub mod error;
 mod idle;
 mod notice;
-pub mod payload;
 pub mod publisher;
 mod recovery;
 pub mod tailer;

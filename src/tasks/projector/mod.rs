@@ -4,11 +4,16 @@
 //! A message only names an execution whose log has grown; the events are read from the shard. So a message does no harm
 //! if it is a duplicate, late, or delivered to two replicas, or if the process crashes before it acknowledges. If an
 //! execution could not be advanced, its messages are returned to the broker and delivered again later.
+//!
+//! The consumer belongs to this product. If another program changes its settings, they are corrected. If the consumer
+//! delivers nothing although the stream grows, the replica is reported as not ready.
+
+mod consumer;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
+use async_nats::jetstream::consumer::PullConsumer;
 use async_nats::jetstream::message::Acker;
 use async_nats::jetstream::{self, AckKind, Message};
 use futures::{StreamExt, TryStreamExt};
@@ -18,13 +23,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::feed::wire::names;
 use crate::runtime::crash_point;
+use crate::runtime::stalls::Stalls;
 use crate::service::projections::{Advances, Projections};
+use consumer::Receipts;
 use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
 use plain_json::{self as json, Typed};
 
-/// Consumer that all replicas share.
-const CONSUMER: &str = "noetl_projector";
 /// Maximum number of messages in a batch.
 const BATCH: usize = 1000;
 /// Maximum bytes of messages that are requested at a time.
@@ -32,8 +37,6 @@ const MAX_BYTES: usize = 4 << 20;
 /// Shortest time from one batch to the next. It prevents that the state of an execution is stored for each event if its
 /// events arrive one by one.
 const MIN_BATCH_INTERVAL: Duration = Duration::from_millis(50);
-/// Time after which an unacknowledged message is delivered again.
-const ACK_WAIT: Duration = Duration::from_secs(30);
 /// Time for which the broker holds a request for messages; it sends ten heartbeats in this time.
 const PULL_EXPIRY: Duration = Duration::from_secs(20);
 /// Number of deliveries after which a message is given up if its execution can't be stored although the databases are
@@ -53,6 +56,8 @@ pub struct Projector {
     pub client: async_nats::Client,
     /// Service that advances executions.
     pub projections: Projections,
+    /// Record of the tasks that make no progress.
+    pub stalls: Stalls,
 }
 
 /// Part of a message that the projector reads.
@@ -122,9 +127,30 @@ impl Projector {
         }
     }
 
-    /// Processes messages until the consumer ends or fails.
+    /// Processes messages until the consumer ends or fails, or another program changes its settings.
     async fn consume(&self) -> Result<(), BoxError> {
-        let consumer = self.consumer().await?;
+        let stream = jetstream::new(self.client.clone()).get_stream_no_info(names::stream(self.shard)).await?;
+        let consumer = consumer::open(&stream).await?;
+        let receipts = Receipts::default();
+        tokio::select! {
+            ended = self.process(&consumer, &receipts) => ended,
+            Err(error) = consumer::watch(&stream, &consumer, &receipts, |reason| self.report(reason)) => Err(error),
+        }
+    }
+
+    /// Records or removes the reason why the projector makes no progress.
+    fn report(&self, reason: Option<String>) {
+        let task = format!("projector of shard {}", self.shard);
+        if let Some(reason) = reason {
+            if self.stalls.begin(&task, reason.clone()) {
+                tracing::error!(shard = self.shard, reason, "the projector is stalled");
+            }
+        } else if self.stalls.end(&task) {
+            tracing::info!(shard = self.shard, "the projector receives messages again");
+        }
+    }
+
+    async fn process(&self, consumer: &PullConsumer, receipts: &Receipts) -> Result<(), BoxError> {
         // A message larger than the request would never be delivered.
         let bytes = MAX_BYTES.max(2 * self.client.server_info().max_payload);
         let pulled = consumer.stream().max_messages_per_batch(BATCH).max_bytes_per_batch(bytes);
@@ -132,22 +158,12 @@ impl Projector {
         let mut batches = messages.map_ok(Notification::of).ready_chunks(BATCH);
         while let Some(batch) = batches.next().await {
             let next = Instant::now() + MIN_BATCH_INTERVAL;
+            receipts.begin(batch.len());
             self.project(batch.into_iter().collect::<Result<_, _>>()?).await?;
+            receipts.end();
             sleep_until(next).await;
         }
         Ok(())
-    }
-
-    async fn consumer(&self) -> Result<PullConsumer, BoxError> {
-        let stream = jetstream::new(self.client.clone()).get_stream_no_info(names::stream(self.shard)).await?;
-        let config = pull::Config {
-            durable_name: Some(CONSUMER.to_owned()),
-            ack_policy: AckPolicy::Explicit,
-            ack_wait: ACK_WAIT,
-            max_ack_pending: 20 * i64::try_from(BATCH)?,
-            ..pull::Config::default()
-        };
-        Ok(stream.get_or_create_consumer(CONSUMER, config).await?)
     }
 
     async fn project(&self, notifications: Vec<Notification>) -> Result<(), BoxError> {
