@@ -49,6 +49,7 @@ mod outbox_dead_rows;
 mod outbox_invalid_input;
 mod outbox_lists;
 mod outbox_settle;
+mod project_documents;
 mod project_events;
 mod projections;
 mod projector;

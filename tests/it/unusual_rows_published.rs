@@ -83,15 +83,12 @@ async fn the_payload_is_the_row_with_every_column_of_the_table() {
     run(&mut shard, rows).await;
     let _server = deployment.replica_with(&[("NOETL_EVENT_STREAM_BACKFILL", "true")]).await;
     deployment.until_published(2).await;
-    let stored: Vec<(sqlx::types::Json<Value>,)> =
-        sqlx::query_as("SELECT to_jsonb(event) FROM noetl.event ORDER BY event_id")
-            .fetch_all(&mut shard)
-            .await
-            .unwrap();
+    let rows = sqlx::query_scalar("SELECT to_jsonb(event) FROM noetl.event ORDER BY event_id");
+    let stored: Vec<Value> = rows.fetch_all(&mut shard).await.unwrap();
     let messages = deployment.messages().await;
     let published: Vec<Value> =
         messages.iter().map(|message| serde_json::from_slice(&message.payload).unwrap()).collect();
-    assert_eq!(published, stored.into_iter().map(|row| row.0.0).collect::<Vec<_>>());
+    assert_eq!(published, stored);
     assert_eq!(
         (&published[0]["created_at"], &published[0]["worker_id"]),
         (&json!("2026-11-21T22:07:25.72705"), &json!("worker-1"))

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
-use noetl_storage::ingest::{self, NewEvent};
+use noetl_storage::ingest::{self, NewEvent, OtherColumns};
 use noetl_storage::pools::Database;
 
 /// Maximum number of statements for one shard's events. It is enough to find any 60 refused events among 5000.
@@ -27,7 +27,7 @@ pub(super) struct InsertOutcome {
 
 impl InsertOutcome {
     /// Inserts events, which must all belong to `shard`.
-    pub(super) async fn of(shard: &Database, events: &[NewEvent]) -> Self {
+    pub(super) async fn of(shard: &Database, events: &[NewEvent], columns: &OtherColumns) -> Self {
         let (mut insert, begun) = (Self::default(), Instant::now());
         // A stack: the last part is tried next.
         let mut parts: Vec<Range<usize>> = std::iter::once(0..events.len()).collect();
@@ -35,7 +35,7 @@ impl InsertOutcome {
             let Some(part) = parts.pop() else {
                 return insert;
             };
-            match ingest::insert(shard, &events[part.clone()]).await {
+            match ingest::insert(shard, &events[part.clone()], columns).await {
                 Ok(inserted) => insert.inserted += usize::try_from(inserted).unwrap_or(usize::MAX),
                 Err(error) => match (error.refused_values(), part.len()) {
                     (None, _) => {

@@ -40,6 +40,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("Mutation", Any(&[Execute]), "execute executeBatch"),
     ("Mutation", Any(&[Cancel]), "cancelExecution"),
     ("Mutation", Any(&[Advance]), "advanceProjections"),
+    ("Mutation", Any(&[Project]), "projectEventDocuments"),
     ("Mutation", Any(&[Project]), "projectEvents"),
     ("Mutation", Any(&[Outbox]), "claimOutbox markOutboxFailed markOutboxPublished"),
     ("Mutation", Any(&[Retry]), "retryOutbox"),
