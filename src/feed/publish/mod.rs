@@ -6,6 +6,7 @@ pub mod error;
 mod idle;
 mod notice;
 pub mod payload;
+mod published;
 pub mod publisher;
 mod recovery;
 pub mod tailer;
