@@ -114,7 +114,7 @@ impl fmt::Display for FillOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Elsewhere => f.write_str("another process fills the list of this shard"),
-            Self::UpToDate => f.write_str("the list is complete"),
+            Self::UpToDate => f.write_str("no pass over the logs is due"),
             Self::Done(FillProgress { checked, filled, .. }) => {
                 write!(f, "checked {checked} logs and added {filled} executions to the list")
             }

@@ -83,7 +83,8 @@ pub(super) async fn default_with_rows_below(connection: &mut PgConnection, to: i
     Ok(holds(connection, &default, &(0..to)).await?.then_some(default.name))
 }
 
-/// Returns all partitions with bounds, in the order of their bounds.
+/// Returns all partitions with bounds, in the order of their bounds. It takes no lock on a partition: with the table as
+/// its argument, `pg_get_expr` would wait for one.
 pub(super) async fn bounded(connection: impl PgExecutor<'_>) -> sqlx::Result<Vec<Partition>> {
     let rows = sqlx::query!(
         r#"SELECT format('%I.%I', nspname, relname) AS "name!", trim(bound[1], '''') AS "from!",
@@ -91,7 +92,7 @@ pub(super) async fn bounded(connection: impl PgExecutor<'_>) -> sqlx::Result<Vec
            FROM pg_inherits AS part
            JOIN pg_class ON pg_class.oid = part.inhrelid
            JOIN pg_namespace ON pg_namespace.oid = relnamespace
-           CROSS JOIN LATERAL regexp_match(pg_get_expr(relpartbound, pg_class.oid),
+           CROSS JOIN LATERAL regexp_match(pg_get_expr(relpartbound, 0),
                'FROM \((MINVALUE|''?-?\d+''?)\) TO \((MAXVALUE|''?-?\d+''?)\)') AS bound
            WHERE part.inhparent = 'noetl.event'::regclass AND bound IS NOT NULL"#,
     );
