@@ -229,7 +229,8 @@ async fn a_partition_whose_check_is_cancelled_is_kept_and_the_others_are_dropped
     run(&mut holder, "BEGIN; LOCK TABLE noetl.event_old1 IN ACCESS EXCLUSIVE MODE").await;
     // A statement timeout cancels a statement in the same way.
     let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity
-                  WHERE datname = current_database() AND wait_event_type = 'Lock' AND application_name = 'noetl-graphql'";
+                  WHERE datname = current_database() AND wait_event_type = 'Lock'
+                    AND application_name = 'noetl-graphql'";
     let mut maintained = Box::pin(maintain(&deployment, &[RETENTION]));
     let cancelled = eventually("the check waits and is cancelled", async || {
         let cancelled: Option<bool> = sqlx::query_scalar(cancel).fetch_optional(&mut observer).await.unwrap();

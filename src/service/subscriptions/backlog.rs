@@ -56,7 +56,9 @@ impl Subscriptions {
             match backlog {
                 Ok(found) => {
                     active.extend(found.active);
-                    found.open.iter().for_each(|one| *open.entry(one.parent).or_default() += one.open);
+                    for one in found.open {
+                        *open.entry(one.parent).or_default() += one.open;
+                    }
                 }
                 Err(error) => {
                     tracing::warn!(shard = index, %error, "could not read the backlog of subscriptions");
@@ -65,9 +67,10 @@ impl Subscriptions {
                 }
             }
         }
-        match failure {
-            Some(error) if unavailable.len() == self.databases.shards().len() => return Err(error.into()),
-            _ => {}
+        if let Some(error) = failure
+            && unavailable.len() == self.databases.shards().len()
+        {
+            return Err(error.into());
         }
         let with_backlog = |row: SubscriptionRow| {
             let open_executions = open.get(&row.id.get()).copied().unwrap_or_default();
