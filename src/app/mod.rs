@@ -38,11 +38,14 @@ use crate::service::ids::{Ids, LEASE};
 use crate::service::ingest::Ingest;
 use crate::service::outbox::Outbox;
 use crate::service::projections::Projections;
+use crate::service::read_model::ReadModel;
 use crate::service::retention::Retention;
 use crate::service::subscriptions::Subscriptions;
 use crate::tasks::housekeeping::{Done, Housekeeping};
 use crate::web::assets;
-use crate::web::health::{self, NoShardAvailable, OutboxBacklog, Probes, Readiness, Terms};
+use crate::web::health::{
+    self, ActiveSubscription, NoShardAvailable, OutboxBacklog, Probes, Readiness, SubscriptionBacklog, Terms,
+};
 use databases::connect;
 use graphql_transport::listener::Listener;
 use graphql_transport::{Edge, Limits, Metric, Sites, TypeSystem, router, trace};
@@ -55,6 +58,7 @@ pub use error::AppError;
 /// Runs every housekeeping task once, and passes each result to `report`.
 #[expect(clippy::disallowed_methods, reason = "a process gets its identity here")]
 pub async fn maintain(config: &Config, report: impl FnMut(Done)) -> Result<(), AppError> {
+    arm_fault_point(config);
     let settings = config.databases.as_ref().ok_or(AppError::NoDatabases)?;
     let databases = connect(settings, 4).await?;
     // Takes any machine id, because a running server may hold the configured one.
@@ -63,6 +67,12 @@ pub async fn maintain(config: &Config, report: impl FnMut(Done)) -> Result<(), A
     let catalog = Catalog::new(Arc::clone(databases.cluster()), Arc::clone(&ids));
     housekeeping(config, databases, &ids, &catalog, &wake_ups).run_all(report).await;
     Ok(ids.release().await?)
+}
+
+fn arm_fault_point(config: &Config) {
+    if let Some(point) = config.process.fault_point.clone() {
+        crash_point::arm(point);
+    }
 }
 
 /// Creates the services that the housekeeping tasks use.
@@ -75,6 +85,7 @@ fn housekeeping(
 ) -> Housekeeping {
     let settings = config.housekeeping;
     Housekeeping {
+        read_model: ReadModel::new(Projections::new(databases.clone())),
         executions: Executions::new(databases.clone(), Arc::clone(ids), catalog.clone(), wake_ups.clone()),
         subscriptions: Subscriptions::new(databases.clone(), Arc::clone(ids), catalog.clone(), wake_ups.clone()),
         outbox: Outbox::new(databases.clone(), wake_ups.clone(), settings.outbox_retention),
@@ -100,9 +111,7 @@ impl App {
     /// Connects to the databases and the broker, leases a machine id, and starts the tasks.
     #[expect(clippy::disallowed_methods, reason = "a process gets its identity here")]
     pub async fn start(config: &Config, metrics: PrometheusHandle) -> Result<Self, AppError> {
-        if let Some(point) = config.process.fault_point.clone() {
-            crash_point::arm(point);
-        }
+        arm_fault_point(config);
         let tls = listener::tls(config.connections.tls.as_ref()).await?;
         let settings = config.databases.as_ref().ok_or(AppError::NoDatabases)?;
         let databases = connect(settings, settings.pool_size).await?;
@@ -258,11 +267,12 @@ fn probes(services: &Services, draining: CancellationToken, stalls: Stalls, metr
         let ready = !draining.is_cancelled() && databases.cluster().health().down.is_none() && stalled.is_empty();
         Readiness { ready, down: down.chain(stalled).collect() }
     };
-    let outbox = services.outbox.clone();
+    let (outbox, subscriptions) = (services.outbox.clone(), services.subscriptions.clone());
     Probes {
         readiness: Arc::new(readiness),
         metrics: Arc::new(move || metrics.render()),
         outbox: Arc::new(move || backlog(outbox.clone()).boxed()),
+        subscriptions: Arc::new(move || subscription_backlog(subscriptions.clone()).boxed()),
     }
 }
 
@@ -276,6 +286,25 @@ async fn backlog(outbox: Outbox) -> Result<OutboxBacklog, NoShardAvailable> {
         pending: stats.shards.iter().map(|(_, backlog)| backlog.pending).sum(),
         oldest_age_seconds: ages.fold(0.0, f64::max),
         unavailable_shards: stats.unavailable,
+    })
+}
+
+async fn subscription_backlog(subscriptions: Subscriptions) -> Result<SubscriptionBacklog, NoShardAvailable> {
+    let found = subscriptions.backlog().await.map_err(|error| {
+        tracing::warn!(%error, "could not read the backlog of subscriptions");
+        NoShardAvailable
+    })?;
+    let active = found.subscriptions.into_iter().map(|one| ActiveSubscription {
+        id: one.id.to_string(),
+        path: one.path,
+        backlog: one.open_executions,
+    });
+    let subscriptions: Vec<_> = active.collect();
+    Ok(SubscriptionBacklog {
+        active: subscriptions.len(),
+        backlog: subscriptions.iter().map(|one| one.backlog).sum(),
+        subscriptions,
+        unavailable_shards: found.unavailable,
     })
 }
 

@@ -10,6 +10,7 @@ pub mod ids;
 pub mod ingest;
 pub mod outbox;
 pub mod projections;
+pub mod read_model;
 pub mod retention;
 pub mod shards;
 pub mod subscriptions;

@@ -9,6 +9,7 @@
 #![allow(clippy::similar_names, reason = "similar names such as `won` and `one` are clear in tests")]
 #![allow(missing_docs, unreachable_pub, reason = "tests have no public API")]
 
+mod abandoned_folds;
 mod access;
 mod actors;
 mod broker_loss;
@@ -23,12 +24,14 @@ mod dedup_crash;
 mod demo;
 mod dependencies;
 mod documents;
+mod event_partitions;
 mod executions;
 mod faults;
 mod foreign_messages;
 mod hostile;
 mod housekeeping;
 mod idle_feed;
+mod intents;
 mod invalid_input;
 mod json_roundtrip;
 mod layering;
@@ -36,6 +39,7 @@ mod leader_takeover;
 mod listener_tls;
 mod live_events;
 mod local_servers;
+mod log_times;
 mod machine_ids;
 mod migrations;
 mod network;
@@ -53,6 +57,7 @@ mod project_documents;
 mod project_events;
 mod projections;
 mod projector;
+mod read_model_fill;
 mod readers_after_broker_loss;
 mod recorded_logs;
 mod reference;
@@ -66,6 +71,7 @@ mod slow_readers;
 mod sqlx_data;
 mod start_at_time;
 mod statement_cancellation;
+mod subscription_backlog;
 mod system_status;
 mod tail_gap_free;
 mod transitions;

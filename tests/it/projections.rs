@@ -9,7 +9,7 @@ use noetl_storage::error::DatabaseName;
 use noetl_storage::pools::Database;
 use noetl_storage::snapshots;
 use noetl_testkit::projections::{ADVANCE_PROJECTIONS, NO_PROJECTOR_NO_STREAM, insert_step_event};
-use noetl_testkit::{Deployment, Server, eventually};
+use noetl_testkit::{Deployment, Server, WAIT_TIMEOUT, eventually};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
@@ -247,7 +247,7 @@ async fn an_older_snapshot_never_overwrites_a_newer_one() {
     let options = it.deployment.shard_dsns[0].parse().unwrap();
     let slow = Database::new(DatabaseName::Cluster, options, 2);
     write_loop(&mut it.shard, it.id, 1).await;
-    let older = snapshots::read(&slow, &[it.id]).await.unwrap();
+    let older = snapshots::read(&slow, &[it.id], WAIT_TIMEOUT).await.unwrap();
     // The stored snapshot has the same version but is from a later moment.
     insert_step_event(&mut it.shard, it.id, 50, "ctx.updated", "{}", r#"{"values": {"page": 1}}"#).await;
     it.advance().await;
@@ -256,7 +256,7 @@ async fn an_older_snapshot_never_overwrites_a_newer_one() {
     assert_eq!(it.state().await, standing);
 
     // The older snapshot does not include a cancellation. Saving it must not change the list's status back.
-    let older = snapshots::read(&slow, &[it.id]).await.unwrap();
+    let older = snapshots::read(&slow, &[it.id], WAIT_TIMEOUT).await.unwrap();
     let cancel = "mutation($id: ID!) { cancelExecution(input: {id: $id}) { userErrors { message } } }";
     it.server.data(cancel, json!({ "id": it.id.to_string() })).await;
     snapshots::save(&slow, &older).await.unwrap();

@@ -8,6 +8,7 @@
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::error::StorageError;
+use super::lock_wait::{self, SHORT_WAIT};
 use super::pools::Database;
 
 /// Indexes on plain tables: name, table, and the rest of the definition.
@@ -53,10 +54,8 @@ const EVENT: [&str; 4] = ["event_tx_idx", "event_landmarks_idx", "event_register
 
 /// Indexes of the event table that those in [`EVENT`] replace.
 const REPLACED: [&str; 1] = ["event_landmark_idx"];
-/// Time for which the removal of a replaced index waits for a lock on the event table. Writers wait behind it.
-const LOCK_TIMEOUT: &str = "2s";
-/// PostgreSQL's error code of a statement that reached its lock timeout.
-const LOCK_NOT_AVAILABLE: &str = "55P03";
+/// Attempts to attach the index of a partition, whose queries wait behind each attempt.
+const ATTACH_ATTEMPTS: u32 = 300;
 
 /// Builds the missing indexes without blocking writers. The duration grows with the size of the tables.
 pub async fn build(database: &Database) -> Result<(), StorageError> {
@@ -108,17 +107,26 @@ async fn build_on_partitions(connection: &mut PgConnection, parent: &str) -> sql
         drop_invalid(connection, &name).await?;
         let table = format!("noetl.\"{}\"", row.partition);
         run(connection, format!("CREATE INDEX CONCURRENTLY IF NOT EXISTS \"{name}\" ON {table} {definition}")).await?;
-        run(connection, format!("ALTER INDEX noetl.{parent} ATTACH PARTITION noetl.\"{name}\"")).await?;
+        attach(connection, parent, &name).await?;
     }
     Ok(())
+}
+
+/// Attaches the index of a partition to the parent's. Only this statement has a lock timeout: a concurrent build waits
+/// for other transactions without blocking them.
+async fn attach(connection: &mut PgConnection, parent: &str, name: &str) -> sqlx::Result<()> {
+    let attach = format!("ALTER INDEX noetl.{parent} ATTACH PARTITION noetl.\"{name}\"");
+    run(connection, SHORT_WAIT.to_owned()).await?;
+    lock_wait::run(connection, &attach, ATTACH_ATTEMPTS).await?;
+    run(connection, "RESET lock_timeout".to_owned()).await
 }
 
 /// Drops an index and those of its partitions. If a long transaction holds the table, the index stays until the next
 /// time.
 async fn drop_replaced(connection: &mut PgConnection, name: &str) -> sqlx::Result<()> {
-    run(connection, format!("SET lock_timeout = '{LOCK_TIMEOUT}'")).await?;
+    run(connection, SHORT_WAIT.to_owned()).await?;
     match run(connection, format!("DROP INDEX IF EXISTS noetl.{name}")).await {
-        Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some(LOCK_NOT_AVAILABLE) => {
+        Err(error) if lock_wait::is_busy(&error) => {
             tracing::warn!(index = name, "an index that is no longer used could not be dropped; run `migrate` again");
         }
         outcome => outcome?,

@@ -5,6 +5,7 @@ mod acks;
 pub mod error;
 mod idle;
 mod notice;
+mod published;
 pub mod publisher;
 mod recovery;
 pub mod tailer;

@@ -15,6 +15,7 @@ use futures::{Stream as EventSource, StreamExt};
 
 use crate::feed::publish::acks::Acks;
 use crate::feed::publish::error::{PublishError, broker};
+use crate::feed::publish::published::Published;
 use crate::feed::publish::trace_links::TraceLinks;
 use crate::feed::wire::envelope::{MalformedMark, Mark};
 use crate::feed::wire::names;
@@ -190,7 +191,7 @@ impl Publisher {
         let (mut index, mut sequence) = (from.index, from.after);
         let mut previous: Option<String> = None;
         let mut subject = TypeSubject::of(self.shard, "");
-        let mut links = TraceLinks::of_current_span();
+        let (mut links, mut published) = (TraceLinks::of_current_span(), Published::default());
         self.acks.begin();
         while let Some(event) = events.next().await {
             let event = event?;
@@ -212,8 +213,10 @@ impl Publisher {
                 subject = TypeSubject::of(self.shard, &event.event_type);
             }
             self.acks.publish(subject.subject.clone(), headers, event.json.into(), sequence, last).await?;
+            published.add(&event.event_type, event.event_id);
         }
         self.acks.finish().await?;
+        published.count(self.shard);
         Ok(sequence)
     }
 }

@@ -78,7 +78,7 @@ impl Executions {
         }
         let references = self.load_references(valid.values()).await?;
         for (position, request) in valid {
-            match self.start(position, request, &references, by) {
+            match self.start(position, request, &references, by).await {
                 Ok(start) => starts.push(start),
                 Err(error) => drop(results.insert(position, Err(error))),
             }
@@ -119,7 +119,7 @@ impl Executions {
     }
 
     /// Returns what a request starts, under new ids, or the reason that it can't run.
-    fn start(
+    async fn start(
         &self,
         position: usize,
         request: ExecuteRequest,
@@ -139,8 +139,8 @@ impl Executions {
         };
         let of_parent = || trace_of_parent(parent.as_ref()?.trace.as_ref()?);
         let creation = Creation {
-            execution_id: self.ids.next()?,
-            event_id: self.ids.next()?,
+            execution_id: self.ids.next().await?,
+            event_id: self.ids.next().await?,
             parent_execution_id: request.parent_execution_id,
             catalog_id: Id::new(entry.catalog_id),
             path: entry.path.clone(),

@@ -91,9 +91,7 @@ impl Outbox {
         let result = read(LowWatermarks::START).await;
         limit_of(&mut self.open_rows(shard)).note(begun, Instant::now());
         match result {
-            Err(StorageError::Unavailable { .. }) if low_watermarks != LowWatermarks::START => {
-                read(low_watermarks).await
-            }
+            Err(error) if error.is_temporary() && low_watermarks != LowWatermarks::START => read(low_watermarks).await,
             result => result,
         }
     }

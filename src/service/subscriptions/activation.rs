@@ -4,6 +4,9 @@
 //! lock, settle it. A caller that finds an unsettled intent fulfils it first. So after a crash between any two steps,
 //! the next caller or the sweeper finishes the work.
 //!
+//! An intent names the lifecycle event that it follows. If another lifecycle event follows that one, such as a
+//! deactivation, the intent is void: it is settled, and nothing is written for it.
+//!
 //! Lock order: the path's row in the cluster database, then the log on the shard.
 
 use std::sync::Arc;
@@ -116,16 +119,17 @@ impl Activator {
         Ok(())
     }
 
-    /// Returns a subscription in its state right after the first activation that follows the event `after`.
+    /// Returns a subscription in its state right after the event that fulfilled the intent to activate it after the
+    /// event `after`; `None` if the intent was void.
     async fn activated(&self, id: Id, after: Id) -> Result<Option<SubscriptionRow>, ServiceError> {
         let mut log = LockedLog::lock(self.databases.shard_of(id), id).await?;
-        let (made, current) = (log.made_live_after(after).await?, log.subscription().await?);
-        Ok(made.zip(current).map(|((event, at), current)| SubscriptionRow {
+        let (next, current) = (log.change_after(after).await?, log.subscription().await?);
+        Ok(next.filter(|change| change.made_live).zip(current).map(|(change, current)| SubscriptionRow {
             state: State::Active,
             state_text: State::Active.as_str().to_owned(),
-            last_event_id: event,
+            last_event_id: change.event_id,
             last_event_type: Action::Activate.event_type().to_owned(),
-            updated_at: at,
+            updated_at: change.at,
             ..current
         }))
     }
@@ -141,15 +145,15 @@ impl Activator {
 
     async fn first_intent(&self, wanted: LiveTarget<'_>) -> Result<(Id, Id), ServiceError> {
         let LiveTarget::This { id, expected, .. } = wanted else {
-            return Ok((self.ids.next()?, Id::new(0)));
+            return Ok((self.ids.next().await?, Id::new(0)));
         };
         let current = self.get(id).await?.ok_or_else(|| unknown(id))?;
         check_expected(&current, expected)?;
         Ok((id, current.last_event_id))
     }
 
-    /// Writes the event that an intent asks for, unless it is already written. Returns `None` if the subscription that
-    /// the intent made live has ended since.
+    /// Writes the event that an intent asks for, unless it is already written or the intent is void. Returns `None` if
+    /// the intent is void, or if the subscription that it made live has ended since.
     async fn fulfil(
         &self,
         entry: &CatalogEntry,
@@ -159,8 +163,9 @@ impl Activator {
     ) -> Result<Option<SubscriptionRow>, ServiceError> {
         let (id, by) = (row.subscription_id, row.intent_actor.as_ref());
         let mut log = LockedLog::lock(self.databases.shard_of(id), id).await?;
-        if log.made_live_after(after).await?.is_some() {
-            return Ok(log.subscription().await?.filter(|made| made.state.is_live()));
+        if let Some(next) = log.change_after(after).await? {
+            let current = log.subscription().await?;
+            return Ok(current.filter(|current| next.made_live && current.state.is_live()));
         }
         let event = match log.subscription().await? {
             None => {

@@ -4,6 +4,7 @@
 //! follows. A call that makes a subscription live goes through [`activation`].
 
 mod activation;
+mod backlog;
 mod bulk;
 mod read;
 mod register;
@@ -20,6 +21,7 @@ use activation::Activator;
 use noetl_storage::catalog::CatalogEntry;
 use noetl_storage::pools::Databases;
 
+pub use backlog::{ActiveSubscription, ActiveSubscriptions};
 pub use bulk::{Bulk, BulkItem};
 pub use transition::Transition;
 
