@@ -21,7 +21,7 @@ use noetl_storage::error::DatabaseName;
 use noetl_storage::pools::Databases;
 
 /// Every housekeeping task.
-pub const TASKS: [Task; 6] = [
+pub const TASKS: [Task; 7] = [
     Task {
         name: "partitions",
         period: Duration::from_hours(6),
@@ -36,6 +36,11 @@ pub const TASKS: [Task; 6] = [
         name: "outbox purge",
         period: Duration::from_mins(1),
         run: Run::OnEachShard(|services, shard| services.purge_outbox(shard).boxed()),
+    },
+    Task {
+        name: "outbox dead rows",
+        period: Duration::from_mins(1),
+        run: Run::OnEachShard(|services, shard| services.report_dead_rows(shard).boxed()),
     },
     Task {
         name: "dedup claims",
@@ -174,7 +179,11 @@ impl Housekeeping {
     }
 
     async fn purge_outbox(&self, shard: ShardIndex) -> Result<String, HousekeepingError> {
-        Ok(format!("purged {} delivered", self.outbox.purge(shard).await?))
+        Ok(self.outbox.purge(shard).await?.to_string())
+    }
+
+    async fn report_dead_rows(&self, shard: ShardIndex) -> Result<String, HousekeepingError> {
+        Ok(format!("counted {} DEAD", self.outbox.report_dead(shard).await?))
     }
 
     async fn finish_dedup_claims(&self) -> Result<String, HousekeepingError> {

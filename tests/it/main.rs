@@ -11,6 +11,7 @@
 
 mod access;
 mod actors;
+mod adopted_outbox;
 mod broker_loss;
 mod brokers;
 mod budgets;
@@ -45,6 +46,7 @@ mod oidc;
 mod one_database;
 mod outbox_claims;
 mod outbox_dead_rows;
+mod outbox_ends;
 mod outbox_invalid_input;
 mod outbox_lists;
 mod outbox_settle;
