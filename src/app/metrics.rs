@@ -3,7 +3,7 @@
 use graphql_transport::Metric;
 
 /// Metrics of the server. A test compares this table with the metrics that the sources record.
-pub const METRICS: [Metric; 57] = [
+pub const METRICS: [Metric; 59] = [
     Metric::counter("noetl_callers_refused_total", &[], "Callers that were refused because of their token"),
     Metric::gauge("noetl_database_up", &["database"], "Whether the last probe reached the database: 1 or 0"),
     Metric::counter("noetl_dedup_purged_total", &[], "Expired dedup claims that were deleted"),
@@ -35,7 +35,9 @@ pub const METRICS: [Metric; 57] = [
     Metric::counter("noetl_events_projected_total", &[], "Events of workers that were stored"),
     Metric::counter("noetl_events_rejected_total", &[], "Events of workers that were not stored because of an error"),
     Metric::counter("noetl_outbox_claimed_total", &["shard"], "Outbox rows that were claimed"),
-    Metric::counter("noetl_outbox_dead_total", &["shard"], "Outbox rows that became dead letters"),
+    Metric::gauge("noetl_outbox_dead", &["shard"], "DEAD outbox rows at the last count, up to 100,000"),
+    Metric::counter("noetl_outbox_dead_total", &["shard"], "Outbox rows that became DEAD"),
+    Metric::counter("noetl_outbox_discarded_total", &["shard"], "DEAD outbox rows that were discarded"),
     Metric::counter("noetl_outbox_failed_total", &[], "Outbox rows that were marked as failed"),
     Metric::gauge("noetl_outbox_pending", &["shard"], "Claimable outbox rows at the last count, up to 100,000"),
     Metric::counter("noetl_outbox_published_total", &[], "Outbox rows that were marked as published"),

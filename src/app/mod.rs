@@ -83,13 +83,15 @@ fn housekeeping(
     catalog: &Catalog,
     wake_ups: &WakeUps,
 ) -> Housekeeping {
-    let settings = config.housekeeping;
     Housekeeping {
         read_model: ReadModel::new(Projections::new(databases.clone())),
         executions: Executions::new(databases.clone(), Arc::clone(ids), catalog.clone(), wake_ups.clone()),
         subscriptions: Subscriptions::new(databases.clone(), Arc::clone(ids), catalog.clone(), wake_ups.clone()),
-        outbox: Outbox::new(databases.clone(), wake_ups.clone(), settings.outbox_retention),
-        retention: Retention { days: settings.event_retention_days, publishes: config.event_stream.is_some() },
+        outbox: Outbox::new(databases.clone(), wake_ups.clone(), config.outbox),
+        retention: Retention {
+            days: config.housekeeping.event_retention_days,
+            publishes: config.event_stream.is_some(),
+        },
         databases,
     }
 }

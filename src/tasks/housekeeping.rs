@@ -44,6 +44,11 @@ pub const TASKS: [Task; 7] = [
         run: Run::OnEachShard(|services, shard| services.purge_outbox(shard).boxed()),
     },
     Task {
+        name: "outbox dead rows",
+        period: Duration::from_mins(1),
+        run: Run::OnEachShard(|services, shard| services.report_dead_rows(shard).boxed()),
+    },
+    Task {
         name: "dedup claims",
         period: Duration::from_secs(2),
         run: Run::OnCluster(|services| services.finish_dedup_claims().boxed()),
@@ -195,7 +200,11 @@ impl Housekeeping {
     }
 
     async fn purge_outbox(&self, shard: ShardIndex) -> Result<String, HousekeepingError> {
-        Ok(format!("purged {} delivered", self.outbox.purge(shard).await?))
+        Ok(self.outbox.purge(shard).await?.to_string())
+    }
+
+    async fn report_dead_rows(&self, shard: ShardIndex) -> Result<String, HousekeepingError> {
+        Ok(format!("counted {} DEAD", self.outbox.report_dead(shard).await?))
     }
 
     async fn finish_dedup_claims(&self) -> Result<String, HousekeepingError> {

@@ -12,6 +12,7 @@
 mod abandoned_folds;
 mod access;
 mod actors;
+mod adopted_outbox;
 mod broker_loss;
 mod brokers;
 mod budgets;
@@ -50,6 +51,7 @@ mod oidc;
 mod one_database;
 mod outbox_claims;
 mod outbox_dead_rows;
+mod outbox_ends;
 mod outbox_invalid_input;
 mod outbox_lists;
 mod outbox_settle;

@@ -42,18 +42,23 @@ const PLAIN: &[(&str, &str, &str)] = &[
         "noetl.outbox",
         "(execution_id, lease_until) WHERE status = 'IN_FLIGHT' AND execution_id IS NOT NULL",
     ),
-    // For the purge, and for the lists of the API. The collation keeps the planner from using the list indexes for a
-    // claim: it may estimate few rows with a status although the index holds many entries of settled rows.
+    // For the purge, and for the lists of the API. The planner can't use the list indexes for a claim, because their
+    // first column is another expression than `status`. It would estimate few rows with a status although such an index
+    // holds many entries of settled rows.
     ("outbox_published_idx", "noetl.outbox", "(published_at) WHERE status = 'PUBLISHED'"),
-    ("outbox_newest_idx", "noetl.outbox", "(status COLLATE \"C\", created_at, outbox_id)"),
-    ("outbox_retried_idx", "noetl.outbox", "(status COLLATE \"C\", created_at, outbox_id) WHERE attempts > 1"),
+    ("outbox_state_idx", "noetl.outbox", "(noetl.outbox_state(status, available_at), created_at, outbox_id)"),
+    (
+        "outbox_retried_state_idx",
+        "noetl.outbox",
+        "(noetl.outbox_state(status, available_at), created_at, outbox_id) WHERE attempts > 1",
+    ),
 ];
 
 /// Indexes of the event table; the migrations define them.
 const EVENT: [&str; 4] = ["event_tx_idx", "event_landmarks_idx", "event_registered_idx", "event_log_tx_idx"];
 
-/// Indexes of the event table that those in [`EVENT`] replace.
-const REPLACED: [&str; 1] = ["event_landmark_idx"];
+/// Indexes that others in [`PLAIN`] and [`EVENT`] replace.
+const REPLACED: [&str; 3] = ["event_landmark_idx", "outbox_newest_idx", "outbox_retried_idx"];
 /// Attempts to attach the index of a partition, whose queries wait behind each attempt.
 const ATTACH_ATTEMPTS: u32 = 300;
 

@@ -105,7 +105,7 @@ impl Samples {
                 subject: None,
                 payload: None,
                 payload_codec: "json".to_owned(),
-                dead: false,
+                state: "FAILED".to_owned(),
                 status: "FAILED".to_owned(),
                 attempts: 1,
                 available_at: AT,
@@ -128,8 +128,12 @@ impl Samples {
             subject: None,
             payload: Received(Text::new("{}")),
             payload_codec: "json".to_owned(),
+            bytes: None,
+            tenant_id: None,
+            organization_id: None,
             attempts: 1,
             retaken: false,
+            exhausted: false,
         };
         OutboxClaim(ClaimedRow { id: OUTBOX_ID, row })
     }

@@ -3,7 +3,7 @@
 use noetl_domain::actor::Actor;
 use noetl_domain::execution::Creation;
 use noetl_domain::ids::Id;
-use noetl_domain::outbox::is_publishable;
+use noetl_domain::outbox_message::is_publishable;
 use serde_json::{Map, Value, json};
 
 /// A request that names no pool, no trace and no caller.
