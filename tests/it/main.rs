@@ -40,6 +40,8 @@ mod machine_ids;
 mod migrations;
 mod network;
 mod no_query_per_row;
+mod noetl_catalog;
+mod noetl_subscriptions;
 mod observability;
 mod oidc;
 mod one_database;

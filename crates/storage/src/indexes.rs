@@ -49,7 +49,8 @@ const PLAIN: &[(&str, &str, &str)] = &[
 ];
 
 /// Indexes of the event table; the migrations define them.
-const EVENT: [&str; 4] = ["event_tx_idx", "event_landmarks_idx", "event_registered_idx", "event_log_tx_idx"];
+const EVENT: [&str; 5] =
+    ["event_tx_idx", "event_landmarks_idx", "event_registered_idx", "event_log_tx_idx", "event_registered_path_idx"];
 
 /// Indexes of the event table that those in [`EVENT`] replace.
 const REPLACED: [&str; 1] = ["event_landmark_idx"];

@@ -5,6 +5,7 @@
 
 mod activation;
 mod bulk;
+mod foreign;
 mod read;
 mod register;
 mod sweep;
