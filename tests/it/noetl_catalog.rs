@@ -1,6 +1,7 @@
 //! Catalog entries have NoETL's form: each product reads the entries of the other, and a subscription's document
 //! determines the defaults of its executions.
 
+use noetl_domain::document::Document;
 use noetl_testkit::outbox::NO_RELAY;
 use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::{Value, json};
@@ -292,4 +293,36 @@ async fn a_pool_of_a_document_that_can_t_be_in_a_subject_refuses_the_execution()
     assert_eq!(error(&refused), "INVALID_INPUT executionPool", "{refused}");
     let named = json!({ "path": "work/flow", "parentExecutionId": inbox, "executionPool": "orders" });
     assert_eq!(server.execute(named).await["outcome"], "STARTED");
+}
+
+/// NoETL's rules for a playbook: the version, the kind, a step `start`, a tool for each step, and arcs to known steps.
+#[test]
+fn the_sample_catalog_follows_the_rules_of_noetl() {
+    let samples = [
+        ("samples/orders/inbox", include_str!("../../examples/catalog/orders-inbox.yaml")),
+        ("samples/orders/process", include_str!("../../examples/catalog/orders-process.yaml")),
+        ("samples/reports/daily", include_str!("../../examples/catalog/reports-daily.yaml")),
+    ];
+    for (path, text) in samples {
+        let document = Document::parse(text).unwrap();
+        assert_eq!((document.path(), document.name().is_some()), (Some(path), true));
+        assert!(document.labels().unwrap().as_object().unwrap().values().all(Value::is_string), "{path}");
+        assert_eq!(document.value()["apiVersion"], "noetl.io/v2", "{path}");
+        if document.kind() == Some("Subscription") {
+            let spec = document.subscription().unwrap();
+            assert_eq!((spec.dispatch.playbook.as_deref(), spec.dedup.enabled), (Some("samples/orders/process"), true));
+            continue;
+        }
+        assert_eq!(document.kind(), Some("Playbook"), "{path}");
+        let steps = document.workflow().unwrap().as_array().unwrap();
+        let names: Vec<&str> = steps.iter().map(|step| step["step"].as_str().unwrap()).collect();
+        assert!(names.contains(&"start"), "{path}");
+        for step in steps {
+            let tools = step["tool"].as_array().map_or(std::slice::from_ref(&step["tool"]), Vec::as_slice);
+            assert!(!tools.is_empty() && tools.iter().all(|tool| tool["kind"].is_string()), "{path} {step}");
+            let arcs = step["next"]["arcs"].as_array().into_iter().flatten();
+            assert!(arcs.clone().all(|arc| names.contains(&arc["step"].as_str().unwrap())), "{path} {step}");
+            assert_eq!(arcs.count(), usize::from(step["step"] != "end"), "{path} {step}");
+        }
+    }
 }
