@@ -55,7 +55,8 @@ impl Catalog {
     pub fn new(cluster: Arc<Database>, ids: Arc<Ids>) -> Self {
         let weight = |_: &i64, entry: &Arc<CatalogEntry>| {
             let content = entry.content.as_ref().map_or(0, |content| content.text().len());
-            u32::try_from(content * 3 + 512).unwrap_or(u32::MAX)
+            // The text, the parsed document, and the parts of it in the other columns.
+            u32::try_from(content * 5 + 512).unwrap_or(u32::MAX)
         };
         let cached = Cache::builder().max_capacity(CACHED_BYTES).weigher(weight).build();
         Self { cluster, ids, cached }
@@ -75,7 +76,7 @@ impl Catalog {
 
     fn parse(&self, registration: Registration) -> Result<NewEntry, ServiceError> {
         let Registration { path, kind, content, meta } = registration;
-        path.as_ref().map_or(Ok(()), |path| check_path(path))?;
+        path.as_deref().map_or(Ok(()), check_path)?;
         if content.len() > MAX_CONTENT_BYTES {
             let message = format!("content has {} bytes; at most {MAX_CONTENT_BYTES} are allowed", content.len());
             return Err(Rejection::new(RejectionCode::PayloadTooLarge, "content", message).into());

@@ -20,7 +20,6 @@ use crate::graphql::event::log::log;
 use crate::graphql::event::types::EventConnection;
 use crate::graphql::loaders::BatchLoader;
 use crate::graphql::scalars::show_id;
-use noetl_domain::document::Document;
 use noetl_domain::ids::Id;
 use noetl_storage::subscriptions::SubscriptionRow;
 
@@ -61,10 +60,7 @@ impl OwnFields {
     /// Returns the settings in the document of the catalog entry.
     async fn read_spec(&self, ctx: &Context<'_>) -> Result<Option<SubscriptionSpec>> {
         let entry = CatalogEntry::load_complete(ctx, self.0.catalog_id).await?;
-        Ok(entry
-            .as_ref()
-            .and_then(CatalogEntry::document)
-            .and_then(|document: &Document| SubscriptionSpec::of(document)))
+        Ok(entry.as_ref().and_then(CatalogEntry::document).and_then(SubscriptionSpec::of))
     }
 }
 
