@@ -107,7 +107,7 @@ async fn register_samples(app: &App) -> Result<(), ServiceError> {
     for (path, content) in SAMPLES {
         if app.services.catalog.find(path, None).await?.is_none() {
             let registration =
-                Registration { path: path.to_owned(), kind: None, content: content.to_owned(), meta: None };
+                Registration { path: Some(path.to_owned()), kind: None, content: content.to_owned(), meta: None };
             app.services.catalog.register(registration).await?;
         }
     }

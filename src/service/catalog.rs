@@ -9,11 +9,12 @@ use serde_json::Value;
 use super::bounds::check_json;
 use super::error::{Rejection, RejectionCode, ServiceError};
 use super::ids::Ids;
+use noetl_domain::document::Document;
+use noetl_domain::document::field::InvalidField;
 use noetl_domain::ids::Id;
 use noetl_domain::page::{Page, PageRequest};
 use noetl_storage::catalog::{self, CatalogEntry, CatalogFilter, CatalogKey, NewEntry};
 use noetl_storage::pools::Database;
-use plain_json::AnyJson;
 
 /// Maximum size of an entry's content in bytes.
 pub const MAX_CONTENT_BYTES: usize = 4 << 20;
@@ -21,7 +22,9 @@ pub const MAX_CONTENT_BYTES: usize = 4 << 20;
 const MAX_META_BYTES: usize = 1 << 20;
 /// Maximum size of a path in bytes.
 pub const MAX_PATH_BYTES: usize = 512;
-const KINDS: [&str; 6] = ["playbook", "subscription", "agent", "credential", "mcp", "memory"];
+/// Kind of the entries of source subscriptions.
+const SUBSCRIPTION: &str = "subscription";
+const KINDS: [&str; 6] = ["playbook", SUBSCRIPTION, "agent", "credential", "mcp", "memory"];
 /// Capacity of the cache in bytes.
 const CACHED_BYTES: u64 = 64 << 20;
 
@@ -36,13 +39,13 @@ pub struct Catalog {
 /// Request to register an entry.
 #[derive(Debug, Clone)]
 pub struct Registration {
-    /// Path of the entry.
-    pub path: String,
-    /// Kind of the entry; `None`: the `kind` in the content.
+    /// Path of the entry; `None`: `metadata.path` of the document, else `metadata.name`.
+    pub path: Option<String>,
+    /// Kind of the entry; `None`: the `kind` in the document.
     pub kind: Option<String>,
     /// The document, as YAML or JSON.
     pub content: String,
-    /// Additional metadata, stored with the entry.
+    /// Additional metadata, stored with the entry; `None`: `metadata.labels` of the document.
     pub meta: Option<Value>,
 }
 
@@ -51,8 +54,9 @@ impl Catalog {
     #[must_use]
     pub fn new(cluster: Arc<Database>, ids: Arc<Ids>) -> Self {
         let weight = |_: &i64, entry: &Arc<CatalogEntry>| {
-            let content = entry.content.as_ref().map_or(0, String::len);
-            u32::try_from(content * 3 + 512).unwrap_or(u32::MAX)
+            let content = entry.content.as_ref().map_or(0, |content| content.text().len());
+            // The text, the parsed document, and the parts of it in the other columns.
+            u32::try_from(content * 5 + 512).unwrap_or(u32::MAX)
         };
         let cached = Cache::builder().max_capacity(CACHED_BYTES).weigher(weight).build();
         Self { cluster, ids, cached }
@@ -72,16 +76,20 @@ impl Catalog {
 
     async fn parse(&self, registration: Registration) -> Result<NewEntry, ServiceError> {
         let Registration { path, kind, content, meta } = registration;
-        check_path(&path)?;
+        path.as_deref().map_or(Ok(()), check_path)?;
         if content.len() > MAX_CONTENT_BYTES {
             let message = format!("content has {} bytes; at most {MAX_CONTENT_BYTES} are allowed", content.len());
             return Err(Rejection::new(RejectionCode::PayloadTooLarge, "content", message).into());
         }
-        let payload = parse_content(&content)?;
-        let kind = kind_of(kind, &payload)?;
-        check_json("content", &payload, usize::MAX)?;
+        let document = Document::parse(&content).map_err(|error| Rejection::invalid("content", error.to_string()))?;
+        let kind = kind_of(kind, &document)?;
+        check_json("content", document.value(), usize::MAX)?;
+        let path = path_of(path, &document)?;
+        if kind == SUBSCRIPTION {
+            document.subscription().map_err(invalid_field)?;
+        }
         meta.as_ref().map_or(Ok(()), |meta| check_json("meta", meta, MAX_META_BYTES))?;
-        Ok(NewEntry { catalog_id: self.ids.next().await?, path, kind, content, payload, meta })
+        Ok(NewEntry { catalog_id: self.ids.next().await?, path, kind, content, document, meta })
     }
 
     /// Returns the entries with these ids, without unknown ids.
@@ -167,27 +175,45 @@ impl Catalog {
 
 /// Checks a path: 1 to 512 bytes, without control characters, and without white space at its ends.
 pub fn check_path(path: &str) -> Result<(), Rejection> {
+    check_path_in("path", path)
+}
+
+fn check_path_in(field: &str, path: &str) -> Result<(), Rejection> {
     if path.is_empty() || path.len() > MAX_PATH_BYTES {
-        return Err(Rejection::invalid("path", format!("a path has 1 to {MAX_PATH_BYTES} bytes")));
+        return Err(Rejection::invalid(field, format!("a path has 1 to {MAX_PATH_BYTES} bytes")));
     }
     if path.trim() != path || path.chars().any(char::is_control) {
-        return Err(Rejection::invalid("path", "a path has no control characters and no white space at its ends"));
+        return Err(Rejection::invalid(field, "a path has no control characters and no white space at its ends"));
     }
     Ok(())
 }
 
-fn parse_content(content: &str) -> Result<Value, Rejection> {
-    let AnyJson(parsed) = serde_saphyr::from_str(content)
-        .map_err(|error| Rejection::invalid("content", format!("content is neither YAML nor JSON: {error}")))?;
-    if parsed.is_object() {
-        return Ok(parsed);
+/// Returns the path of a new entry. The request may name a path for a document without `metadata.path`, whose name is
+/// then only a name. Otherwise NoETL and this server would register the same document under different paths.
+fn path_of(given: Option<String>, document: &Document) -> Result<String, Rejection> {
+    match (given, document.path()) {
+        (Some(given), Some(path)) if given != path => {
+            let message = format!("metadata.path of the content is {path:?}; leave path out, or give the same path");
+            Err(Rejection::invalid("path", message))
+        }
+        (Some(given), _) => Ok(given),
+        (None, path) => {
+            let field = if path.is_some() { "content.metadata.path" } else { "content.metadata.name" };
+            let message = "give path, or metadata.path or metadata.name in the content";
+            let path = path.or(document.name()).ok_or_else(|| Rejection::invalid("path", message))?;
+            check_path_in(field, path).map(|()| path.to_owned())
+        }
     }
-    Err(Rejection::invalid("content", "content must be a map, such as `kind: playbook`"))
 }
 
-fn kind_of(given: Option<String>, payload: &Value) -> Result<String, Rejection> {
+fn invalid_field(invalid: InvalidField) -> Rejection {
+    let message = invalid.to_string();
+    Rejection::invalid(&format!("content.{}", invalid.place), message)
+}
+
+fn kind_of(given: Option<String>, document: &Document) -> Result<String, Rejection> {
     let field = if given.is_some() { "kind" } else { "content" };
-    let named = given.as_deref().or_else(|| payload.get("kind").and_then(Value::as_str));
+    let named = given.as_deref().or(document.kind());
     let kind = named.map(str::to_ascii_lowercase).unwrap_or_default();
     if KINDS.contains(&kind.as_str()) {
         return Ok(kind);

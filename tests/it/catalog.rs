@@ -6,7 +6,7 @@ use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
 
 const REGISTER: &str = "mutation($input: RegisterCatalogEntryInput!) { registerCatalogEntry(input: $input) {
-    catalogEntry { id path version kind content payload meta createdAt } userErrors { code field message } } }";
+    catalogEntry { id path version kind content document payload meta createdAt } userErrors { code field message } } }";
 
 async fn register(server: &Server, input: Value) -> Value {
     let payload = server.data(REGISTER, json!({ "input": input })).await["registerCatalogEntry"].clone();
@@ -16,7 +16,7 @@ async fn register(server: &Server, input: Value) -> Value {
 
 async fn entry(server: &Server, path: &str, version: Option<u32>) -> Value {
     let query = "query($path: String!, $version: Int) { catalogEntry(path: $path, version: $version) {
-        id path version kind content payload meta createdAt } }";
+        id path version kind content document payload meta createdAt } }";
     server.data(query, json!({ "path": path, "version": version })).await["catalogEntry"].clone()
 }
 
@@ -37,7 +37,7 @@ steps:
 ";
 
 #[tokio::test]
-async fn yaml_and_json_give_the_same_payload_and_the_content_is_kept_unchanged() {
+async fn yaml_and_json_give_the_same_document_and_the_content_is_kept_unchanged() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
     let defaults = json!({ "greeting": "grüß dich", "retries": 3, "ratio": 0.5, "on": true, "nothing": null });
@@ -45,7 +45,8 @@ async fn yaml_and_json_give_the_same_payload_and_the_content_is_kept_unchanged()
         "steps": [{ "name": "one", "with": defaults }, { "name": "two", "text": "line\nline\n" }] });
     let of_yaml = register(&server, json!({ "path": "a", "content": YAML, "meta": { "by": ["me"] } })).await;
     let of_json = register(&server, json!({ "path": "b", "content": parsed.to_string() })).await;
-    assert_eq!((&of_yaml["payload"], &of_json["payload"]), (&parsed, &parsed));
+    assert_eq!((&of_yaml["document"], &of_json["document"]), (&parsed, &parsed));
+    assert_eq!((&of_yaml["payload"], &of_json["payload"]), (&defaults, &defaults));
     assert_eq!((&of_yaml["content"], &of_json["content"]), (&json!(YAML), &json!(parsed.to_string())));
     assert_eq!((&of_yaml["meta"], &of_json["meta"]), (&json!({ "by": ["me"] }), &Value::Null));
     assert_eq!((&of_yaml["kind"], &of_json["kind"]), (&json!("playbook"), &json!("playbook")));

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Stdio;
 
+use chrono::{DateTime, TimeDelta, Utc};
 use noetl_testkit::{Deployment, Server, TokenFile, WAIT_TIMEOUT, binary, eventually};
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -136,4 +137,45 @@ async fn the_demo_authenticates_with_its_token_file() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let runs = server.send_as(&admin, "{ executions { nodes { endedAt } } }", json!({})).await;
     assert!(runs["data"]["executions"]["nodes"][0]["endedAt"].is_string(), "{runs}");
+}
+
+/// Returns the executions of a demo with ten messages and this document, oldest first.
+async fn runs_with(document: &str) -> Vec<Value> {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    register(&server, "other/flow", "kind: playbook\nworkflow: [{ step: start, tool: { kind: noop } }]").await;
+    register(&server, "samples/orders/inbox", document).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("orders");
+    std::fs::write(&file, (0..10).map(|n| n.to_string()).collect::<Vec<_>>().join("\n")).unwrap();
+    demo(&server, &file).await;
+    let query = "{ executions(first: 100) { nodes { path executionPool startedAt endedAt } } }";
+    let runs = server.data(query, json!({})).await["executions"]["nodes"].clone();
+    runs.as_array().unwrap().iter().rev().cloned().collect()
+}
+
+fn time(run: &Value, field: &str) -> DateTime<Utc> {
+    run[field].as_str().unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn the_demo_obeys_the_document_of_its_subscription() {
+    let document = "kind: subscription\nspec:\n  source: nats\n  mode: pull\n  \
+                    dispatch: { playbook: other/flow, execution_pool: orders }\n  limits: { max_in_flight: 1 }";
+    let runs = runs_with(document).await;
+    assert_eq!(runs.len(), 10);
+    assert!(runs.iter().all(|run| run["path"] == "other/flow" && run["executionPool"] == "orders"), "{runs:?}");
+    let mut runs: Vec<_> = runs.iter().map(|run| [time(run, "startedAt"), time(run, "endedAt")]).collect();
+    runs.sort_unstable();
+    assert!(runs.windows(2).all(|pair| pair[0][1] <= pair[1][0]), "two executions ran at the same time: {runs:?}");
+}
+
+#[tokio::test]
+async fn the_demo_starts_no_more_executions_in_a_second_than_the_document_allows() {
+    let document = "kind: subscription\nspec:\n  source: nats\n  mode: pull\n  \
+                    dispatch: { playbook: other/flow }\n  limits: { max_dispatch_per_sec: 10 }";
+    let mut starts: Vec<_> = runs_with(document).await.iter().map(|run| time(run, "startedAt")).collect();
+    starts.sort_unstable();
+    // Ten starts take nine pauses of 100 ms; the first start may be late.
+    assert!(starts[9] - starts[0] >= TimeDelta::milliseconds(500), "{starts:?}");
 }

@@ -46,6 +46,8 @@ mod migrations;
 mod network;
 mod no_query_per_row;
 mod noetl_tailer;
+mod noetl_catalog;
+mod noetl_subscriptions;
 mod observability;
 mod oidc;
 mod one_database;

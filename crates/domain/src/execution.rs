@@ -199,10 +199,10 @@ pub fn emitted(at: DateTime<Utc>, by: Option<&Actor>) -> Map<String, Value> {
     meta
 }
 
-/// Returns the catalog entry's `workload` map, overlaid key by key with the request's.
+/// Returns the workload of a catalog entry's document, overlaid key by key with the request's.
 #[must_use]
-pub fn overlay(catalog_payload: Option<&Value>, request: Map<String, Value>) -> Map<String, Value> {
-    let defaults = catalog_payload.and_then(|payload| payload.get("workload")).and_then(Value::as_object);
+pub fn overlay(defaults: Option<&Value>, request: Map<String, Value>) -> Map<String, Value> {
+    let defaults = defaults.and_then(Value::as_object);
     let mut workload = defaults.cloned().unwrap_or_default();
     workload.extend(request);
     workload
@@ -231,8 +231,8 @@ mod tests {
 
     #[test]
     fn request_overlays_the_catalog_entry_key_by_key() {
-        let payload = json!({"workload": {"a": 1, "b": {"c": 2}}});
-        let merged = overlay(Some(&payload), map(json!({"b": {"d": 3}, "e": 4})));
+        let defaults = json!({"a": 1, "b": {"c": 2}});
+        let merged = overlay(Some(&defaults), map(json!({"b": {"d": 3}, "e": 4})));
         assert_eq!(Value::Object(merged), json!({"a": 1, "b": {"d": 3}, "e": 4}));
         assert_eq!(overlay(None, map(json!({"x": 1}))), map(json!({"x": 1})));
     }

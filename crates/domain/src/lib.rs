@@ -6,6 +6,7 @@
 pub mod actor;
 pub mod backoff;
 pub mod cursor;
+pub mod document;
 pub mod event;
 pub mod execution;
 pub mod ids;

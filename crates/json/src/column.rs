@@ -4,7 +4,7 @@ use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgTypeInfo, PgValueRef};
 use sqlx::{Decode, Postgres, Type};
 
-use crate::text::{ParsedOnce, Text, Unreadable};
+use crate::text::{Text, Unreadable};
 
 /// Value of a JSON column, or its error if this server can't read it.
 #[derive(Debug, Clone)]
@@ -39,5 +39,4 @@ macro_rules! read_as_text {
 }
 
 read_as_text!(Text, Text::or_error_value);
-read_as_text!(ParsedOnce, |json| Text::or_error_value(json).into());
 read_as_text!(Received, |json| Self(Text::new(json)));

@@ -8,7 +8,7 @@
 //! - [`check`] finds values that can't be represented unchanged, before a request is read.
 //! - [`Text`] carries JSON that is passed on unchanged.
 //! - [`Written`] writes the values of responses.
-//! - With the feature `sqlx`, JSON columns are read as [`Text`], [`ParsedOnce`] and `Received`.
+//! - With the feature `sqlx`, JSON columns are read as [`Text`] and `Received`.
 //!
 //! Clippy refuses the reading functions of `serde_json`. A test refuses types that must not be read with them.
 
@@ -27,5 +27,5 @@ pub use check::{Unrepresentable, check, is_kept};
 #[cfg(feature = "sqlx")]
 pub use column::Received;
 pub use read::{AnyJson, Typed, fields, map, option, optional_map, parse, read, value};
-pub use text::{ParsedOnce, Text, Unreadable};
+pub use text::{Text, Unreadable};
 pub use write::{Written, data};

@@ -1,7 +1,7 @@
 //! JSON that is carried as text.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -66,33 +66,6 @@ fn marker(message: &str) -> Value {
 impl fmt::Debug for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
-    }
-}
-
-/// JSON text that is parsed at most once, when its value is first needed.
-#[derive(Debug, Clone)]
-pub struct ParsedOnce {
-    text: Text,
-    value: OnceLock<Arc<Value>>,
-}
-
-impl ParsedOnce {
-    /// Returns the text.
-    #[must_use]
-    pub fn text(&self) -> &Text {
-        &self.text
-    }
-
-    /// Returns the value; parses the text at the first call.
-    #[must_use]
-    pub fn value(&self) -> &Value {
-        self.value.get_or_init(|| Arc::new(self.text.read()))
-    }
-}
-
-impl From<Text> for ParsedOnce {
-    fn from(text: Text) -> Self {
-        Self { text, value: OnceLock::new() }
     }
 }
 

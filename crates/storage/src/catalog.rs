@@ -1,13 +1,18 @@
 //! Catalog entries (cluster database). A stored entry never changes. Versions count up from 1 for each path.
+//!
+//! The rows have NoETL's form: parts of the document are stored in columns of their own. All rules read the document;
+//! the columns are only shown, because earlier versions of this server stored the whole document as the payload.
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
+use super::content::Content;
 use super::error::StorageError;
 use super::pools::Database;
+use noetl_domain::document::{Document, DocumentError};
 use noetl_domain::ids::Id;
 use noetl_domain::page::PageRequest;
-use plain_json::{ParsedOnce, Text};
+use plain_json::Text;
 
 /// One version of a catalog path.
 #[derive(Debug, Clone)]
@@ -20,11 +25,13 @@ pub struct CatalogEntry {
     pub version: i16,
     /// Kind, such as `playbook` or `subscription`; NoETL's own server writes it in any case.
     pub kind: String,
-    /// Content as registered; absent in an outline.
-    pub content: Option<String>,
-    /// Parsed content; absent in an outline.
-    pub payload: Option<ParsedOnce>,
-    /// Further data of the registration; absent in an outline.
+    /// Document; absent in an outline.
+    pub content: Option<Content>,
+    /// Workload of the document; absent in an outline.
+    pub payload: Option<Text>,
+    /// Workflow of the document; absent in an outline.
+    pub layout: Option<Text>,
+    /// Labels of the document, or further data of the registration; absent in an outline.
     pub meta: Option<Text>,
     /// Time of the registration.
     pub created_at: DateTime<Utc>,
@@ -39,11 +46,11 @@ pub struct NewEntry {
     pub path: String,
     /// Kind, in lower case.
     pub kind: String,
-    /// Content as sent.
+    /// Text of the document.
     pub content: String,
-    /// Parsed content.
-    pub payload: Value,
-    /// Further data of the registration.
+    /// The document.
+    pub document: Document,
+    /// Further data of the registration; `None`: the document's labels.
     pub meta: Option<Value>,
 }
 
@@ -61,8 +68,9 @@ pub struct CatalogFilter {
 /// Position in a list: path, then version, ascending.
 pub type CatalogKey = (String, i16);
 
-/// Stores the next version of a path. An advisory lock on the path serialises concurrent registrations. `Ok(None)`: the
-/// path has the maximum number of versions, 32767.
+/// Stores the next version of a path. An advisory lock on the path serialises the registrations of this server; NoETL's
+/// server does not take it, so a version that it stores meanwhile is skipped. `Ok(None)`: the path has the maximum
+/// number of versions, 32767.
 #[tracing::instrument(level = "debug", name = "sql.catalog.register", skip_all, fields(database = %cluster.name()))]
 pub async fn register(cluster: &Database, entry: &NewEntry) -> Result<Option<CatalogEntry>, StorageError> {
     let work = async {
@@ -70,28 +78,47 @@ pub async fn register(cluster: &Database, entry: &NewEntry) -> Result<Option<Cat
         sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('noetl.catalog:' || $1, 0))", entry.path)
             .execute(&mut *tx)
             .await?;
-        let registered = sqlx::query_as!(
-            CatalogEntry,
-            r#"INSERT INTO noetl.catalog (catalog_id, path, version, kind, content, payload, meta)
-               SELECT $1, $2, (last + 1)::smallint, $3, $4, $5, $6
-               FROM (SELECT coalesce(max(version), 0) AS last FROM noetl.catalog WHERE path = $2) AS newest
-               WHERE last < 32767
-               RETURNING catalog_id, path, version, kind, content, payload::text AS "payload: ParsedOnce",
-                         meta::text AS "meta: Text",
-                         created_at AT TIME ZONE 'UTC' AS "created_at!""#,
-            entry.catalog_id.get(),
-            entry.path,
-            entry.kind,
-            entry.content,
-            entry.payload,
-            entry.meta,
-        )
-        .fetch_optional(&mut *tx)
-        .await?;
-        tx.commit().await?;
-        Ok(registered)
+        let (document, meta) = (&entry.document, entry.meta.as_ref().or(entry.document.labels()));
+        loop {
+            let last = sqlx::query_scalar!(
+                r#"SELECT coalesce(max(version), 0::smallint) AS "last!" FROM noetl.catalog WHERE path = $1"#,
+                entry.path,
+            );
+            let Some(version) = last.fetch_one(&mut *tx).await?.checked_add(1) else {
+                return Ok(None);
+            };
+            let insert = sqlx::query_as!(
+                CatalogEntry,
+                r#"INSERT INTO noetl.catalog (catalog_id, path, version, kind, content, payload, layout, meta)
+                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+                   ON CONFLICT (path, version) DO NOTHING
+                   RETURNING catalog_id, path, version, kind, content AS "content: Content",
+                             payload::text AS "payload: Text", layout::text AS "layout: Text", meta::text AS "meta: Text",
+                             created_at AT TIME ZONE 'UTC' AS "created_at!""#,
+                entry.catalog_id.get(),
+                entry.path,
+                version,
+                entry.kind,
+                entry.content,
+                document.workload(),
+                document.workflow(),
+                meta,
+            );
+            if let Some(registered) = insert.fetch_optional(&mut *tx).await? {
+                tx.commit().await?;
+                return Ok(Some(registered));
+            }
+        }
     };
     cluster.run(work).await
+}
+
+impl CatalogEntry {
+    /// Returns the document, or the reason that it can't be read. `None`: the entry is an outline, or has no content.
+    #[must_use]
+    pub fn document(&self) -> Option<Result<&Document, &DocumentError>> {
+        self.content.as_ref().map(Content::document)
+    }
 }
 
 /// Returns the entries with these ids, in no order.
@@ -102,15 +129,16 @@ pub async fn register(cluster: &Database, entry: &NewEntry) -> Result<Option<Cat
 pub async fn by_ids(cluster: &Database, ids: &[i64]) -> Result<Vec<CatalogEntry>, StorageError> {
     let rows = sqlx::query_as!(
         CatalogEntry,
-        r#"SELECT catalog_id, path, version, kind, content, payload::text AS "payload: ParsedOnce",
-                  meta::text AS "meta: Text", created_at AT TIME ZONE 'UTC' AS "created_at!"
+        r#"SELECT catalog_id, path, version, kind, content AS "content: Content",
+                  payload::text AS "payload: Text", layout::text AS "layout: Text", meta::text AS "meta: Text",
+                  created_at AT TIME ZONE 'UTC' AS "created_at!"
            FROM noetl.catalog WHERE catalog_id = ANY($1)"#,
         ids,
     );
     cluster.run(rows.fetch_all(cluster.pool())).await
 }
 
-/// Returns the outlines of the entries with these ids, in no order. An outline has no content, payload and meta.
+/// Returns the outlines of the entries with these ids, in no order. An outline has no content, payload, layout and meta.
 #[tracing::instrument(
     level = "debug", name = "sql.catalog.outlines", skip_all,
     fields(database = %cluster.name(), count = ids.len(), first = ids.first())
@@ -118,8 +146,8 @@ pub async fn by_ids(cluster: &Database, ids: &[i64]) -> Result<Vec<CatalogEntry>
 pub async fn outlines(cluster: &Database, ids: &[i64]) -> Result<Vec<CatalogEntry>, StorageError> {
     let rows = sqlx::query_as!(
         CatalogEntry,
-        r#"SELECT catalog_id, path, version, kind, NULL::text AS content, NULL::text AS "payload: ParsedOnce",
-                  NULL::text AS "meta: Text", created_at AT TIME ZONE 'UTC' AS "created_at!"
+        r#"SELECT catalog_id, path, version, kind, NULL::text AS "content: Content", NULL::text AS "payload: Text",
+                  NULL::text AS "layout: Text", NULL::text AS "meta: Text", created_at AT TIME ZONE 'UTC' AS "created_at!"
            FROM noetl.catalog WHERE catalog_id = ANY($1)"#,
         ids,
     );
@@ -146,8 +174,9 @@ pub async fn newest_ids(cluster: &Database, paths: &[String]) -> Result<Vec<(Str
 pub async fn find(cluster: &Database, path: &str, version: Option<i16>) -> Result<Option<CatalogEntry>, StorageError> {
     let row = sqlx::query_as!(
         CatalogEntry,
-        r#"SELECT catalog_id, path, version, kind, content, payload::text AS "payload: ParsedOnce",
-                  meta::text AS "meta: Text", created_at AT TIME ZONE 'UTC' AS "created_at!"
+        r#"SELECT catalog_id, path, version, kind, content AS "content: Content",
+                  payload::text AS "payload: Text", layout::text AS "layout: Text", meta::text AS "meta: Text",
+                  created_at AT TIME ZONE 'UTC' AS "created_at!"
            FROM noetl.catalog
            WHERE path = $1 AND ($2::smallint IS NULL OR version = $2)
            ORDER BY version DESC LIMIT 1"#,
@@ -158,7 +187,7 @@ pub async fn find(cluster: &Database, path: &str, version: Option<i16>) -> Resul
 }
 
 /// Returns the candidates of a page, in the page's direction. They are outlines, plus those of the columns `content`,
-/// `payload` and `meta` that `wanted` names.
+/// `payload`, `layout` and `meta` that `wanted` names.
 #[tracing::instrument(level = "debug", name = "sql.catalog.list", skip_all, fields(database = %cluster.name()))]
 pub async fn list(
     cluster: &Database,
@@ -173,8 +202,9 @@ pub async fn list(
             sqlx::query_as!(
                 CatalogEntry,
                 r#"SELECT catalog_id, path, version, kind,
-                          CASE WHEN 'content' = ANY($9) THEN content END AS content,
-                          CASE WHEN 'payload' = ANY($9) THEN payload::text END AS "payload: ParsedOnce",
+                          CASE WHEN 'content' = ANY($9) THEN content END AS "content: Content",
+                          CASE WHEN 'payload' = ANY($9) THEN payload::text END AS "payload: Text",
+                          CASE WHEN 'layout' = ANY($9) THEN layout::text END AS "layout: Text",
                           CASE WHEN 'meta' = ANY($9) THEN meta::text END AS "meta: Text",
                           created_at AT TIME ZONE 'UTC' AS "created_at!"
                    FROM noetl.catalog AS entry

@@ -169,6 +169,8 @@ pub struct FirstEvent {
     pub catalog_id: i64,
     /// W3C trace context in the event's meta.
     pub trace: Option<Text>,
+    /// Pool of the workers in the event's meta.
+    pub execution_pool: Option<String>,
 }
 
 /// Returns the heads of these logs, in no order. A log without a registered or started event is left out.
@@ -180,7 +182,7 @@ pub async fn heads(shard: &Database, executions: &[i64]) -> Result<Vec<FirstEven
     let rows = sqlx::query_as!(
         FirstEvent,
         r#"SELECT DISTINCT ON (execution_id) execution_id, event_type AS "event_type!", catalog_id,
-                  (meta -> 'trace')::text AS "trace: Text"
+                  (meta -> 'trace')::text AS "trace: Text", meta ->> 'execution_pool' AS execution_pool
            FROM noetl.event
            WHERE execution_id = ANY($1) AND event_type IN (
                'subscription.registered', 'playbook_started', 'playbook.initialized')

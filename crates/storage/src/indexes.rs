@@ -55,7 +55,8 @@ const PLAIN: &[(&str, &str, &str)] = &[
 ];
 
 /// Indexes of the event table; the migrations define them.
-const EVENT: [&str; 4] = ["event_tx_idx", "event_landmarks_idx", "event_registered_idx", "event_log_tx_idx"];
+const EVENT: [&str; 5] =
+    ["event_tx_idx", "event_landmarks_idx", "event_registered_idx", "event_log_tx_idx", "event_registered_path_idx"];
 
 /// Indexes that others in [`PLAIN`] and [`EVENT`] replace.
 const REPLACED: [&str; 3] = ["event_landmark_idx", "outbox_newest_idx", "outbox_retried_idx"];

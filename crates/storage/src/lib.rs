@@ -12,6 +12,7 @@ pub mod budget;
 mod cancel;
 pub mod catalog;
 mod connections;
+pub mod content;
 pub mod dedup;
 pub mod error;
 pub mod events;

@@ -3,6 +3,9 @@
 //! A subscription is made live only by the holder of its path's row, and only if the committed row names its id with an
 //! intent. If the holder dies, or loses the lock with its connection, the intent remains and the next holder fulfils
 //! it. So a path never has two live subscriptions.
+//!
+//! NoETL's server knows neither the registry nor its locks. A subscription that it registered is adopted: it becomes the
+//! path's subscription, in place of one that has ended or does not exist yet.
 
 use tokio::sync::SemaphorePermit;
 
@@ -63,6 +66,24 @@ impl<'a> PathLock<'a> {
             };
             Self { cluster, tx, path, _permit: permit, row }
         }))
+    }
+
+    /// Makes a live subscription that another server registered the path's subscription, drops an open intent, and
+    /// releases the row.
+    #[tracing::instrument(
+        level = "debug", name = "sql.registry.adopt_locked", skip_all,
+        fields(database = %self.cluster.name(), path = self.path, subscription = %live)
+    )]
+    pub async fn adopt(mut self, live: Id) -> Result<(), StorageError> {
+        let update = sqlx::query!(
+            "UPDATE noetl.subscription_registry
+             SET subscription_id = $2, intent_after = NULL, intent_actor = NULL, updated_at = now() WHERE path = $1",
+            self.path,
+            live.get(),
+        );
+        tracing::info!(path = self.path, subscription = %live, "adopted a subscription of another server");
+        self.cluster.run(update.execute(&mut *self.tx)).await?;
+        self.cluster.run(self.tx.commit()).await
     }
 
     /// Stores the intent to make a subscription live by an event after `after`, commits it, and releases the row. An

@@ -120,6 +120,32 @@ pub async fn by_ids(shard: &Database, ids: &[i64]) -> Result<Vec<SubscriptionRow
     Ok(rows.into_iter().map(SubscriptionRow::from).collect())
 }
 
+/// Maximum number of subscriptions of one path that a lookup by path reads, newest first.
+const MAX_OF_PATH: i64 = 1000;
+
+/// Returns a path's subscription according to the logs: of the live ones, else of the ended ones, the one with the latest
+/// lifecycle event. `Ok(None)`: the path has no subscription on this shard.
+#[tracing::instrument(
+    level = "debug", name = "sql.subscriptions.of_path", skip_all,
+    fields(database = %shard.name(), path)
+)]
+pub async fn of_path(shard: &Database, path: &str) -> Result<Option<SubscriptionRow>, StorageError> {
+    let row = sqlx::query_as!(
+        RawRow,
+        r#"SELECT id AS "id!", coalesce(path, '') AS "path!", catalog_id AS "catalog_id!",
+                  coalesce(state, '') AS "state!", last_event_id AS "last_event_id!",
+                  last_event_type AS "last_event_type!", registered_at AS "registered_at!", updated_at AS "updated_at!"
+           FROM (
+               SELECT * FROM noetl.source_subscription WHERE path = $1 ORDER BY id DESC LIMIT $2
+           ) AS newest
+           ORDER BY state IS NOT DISTINCT FROM 'DEACTIVATED', last_event_id DESC LIMIT 1"#,
+        path,
+        MAX_OF_PATH,
+    );
+    let row = shard.run(row.fetch_optional(shard.pool())).await?;
+    Ok(row.map(SubscriptionRow::from))
+}
+
 /// Returns the candidates of a page, in the range's direction.
 #[tracing::instrument(level = "debug", name = "sql.subscriptions.list", skip_all, fields(database = %shard.name()))]
 pub async fn list(

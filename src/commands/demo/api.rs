@@ -33,6 +33,36 @@ pub(super) struct Subscription {
     pub(super) state: String,
 }
 
+/// A source subscription with the settings of its document that the demo obeys.
+#[derive(Debug, Deserialize)]
+pub(super) struct Registered {
+    #[serde(flatten)]
+    pub(super) subscription: Subscription,
+    #[serde(default)]
+    pub(super) spec: Option<Spec>,
+}
+
+/// Settings in the document of a source subscription.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Spec {
+    pub(super) dispatch: Dispatch,
+    pub(super) limits: Limits,
+}
+
+/// Start of the executions.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Dispatch {
+    pub(super) playbook: Option<String>,
+}
+
+/// Limits of a runtime.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Limits {
+    pub(super) max_in_flight: Option<usize>,
+    pub(super) max_dispatch_per_second: Option<u32>,
+}
+
 /// The execution of a message; `duplicate`: an earlier request started it.
 #[derive(Debug)]
 pub(super) struct Executed {
@@ -48,8 +78,8 @@ pub(super) struct Run {
     pub(super) status: String,
     #[serde(default, deserialize_with = "json::value")]
     pub(super) workload: Value,
-    #[serde(rename = "catalogEntry", deserialize_with = "payload")]
-    pub(super) payload: Value,
+    #[serde(rename = "catalogEntry", deserialize_with = "workflow")]
+    pub(super) workflow: Value,
     steps: Vec<StepState>,
     events: Events,
 }
@@ -70,9 +100,9 @@ struct Event {
     id: String,
 }
 
-/// Deserializes a catalog entry to its parsed content.
-fn payload<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
-    Ok(json::value(deserializer)?["payload"].take())
+/// Deserializes a catalog entry to its steps.
+fn workflow<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+    Ok(json::value(deserializer)?["document"]["workflow"].take())
 }
 
 impl Run {
@@ -101,9 +131,11 @@ impl Api {
         Self { client: reqwest::Client::new(), endpoint: format!("{}/graphql", url.trim_end_matches('/')), token }
     }
 
-    pub(super) async fn register(&self, path: &str) -> Result<Subscription, ApiError> {
+    pub(super) async fn register(&self, path: &str) -> Result<Registered, ApiError> {
         let query = "mutation Register($path: String!) { done: registerSubscription(input: {path: $path}) {
-            result: subscription { id state } userErrors { message retryable } } }";
+            result: subscription {
+                id state spec { dispatch { playbook } limits { maxInFlight maxDispatchPerSecond } }
+            } userErrors { message retryable } } }";
         self.mutate(query, json!({ "path": path })).await
     }
 
@@ -142,7 +174,7 @@ impl Api {
 
     pub(super) async fn run(&self, id: &str) -> Result<Run, ApiError> {
         let query = "query Run($id: ID!) { result: execution(id: $id) {
-            id status workload catalogEntry { payload } steps { name status } events(last: 1) { nodes { id } } } }";
+            id status workload catalogEntry { document } steps { name status } events(last: 1) { nodes { id } } } }";
         read(self.send(query, json!({ "id": id })).await?)
     }
 
@@ -186,6 +218,7 @@ struct Execution {
 }
 
 impl Typed for Execution {}
+impl Typed for Registered {}
 impl Typed for Run {}
 impl Typed for Subscription {}
 

@@ -1,7 +1,7 @@
 //! `demo`: a subscription runtime and its worker. They use only the public API, as a user's programs would.
 //!
 //! The demo registers and activates a source subscription, runs an execution for each message of a source, obeys pause
-//! and drain, and deactivates the subscription at the end. No message is lost or run twice: each has a dedup key, and
+//! and drain and the limits of the subscription's document, and deactivates the subscription at the end. No message is lost or run twice: each has a dedup key, and
 //! an `execute` without a response is sent again with the same key. If the execution exists already and is still
 //! running, the worker continues it from its current state, because the process that started it may have died.
 
@@ -18,17 +18,21 @@ use clap::{Args, ValueEnum};
 use futures::stream::FuturesUnordered;
 use futures::{Stream, StreamExt};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 
-use api::{Api, ApiError, Executed, Subscription};
+use api::{Api, ApiError, Executed, Limits, Registered, Spec, Subscription};
 use progress::Progress;
 use source::{Message, Source, SourceError};
 use worker::Worker;
 
-/// Maximum number of messages in flight.
+/// Maximum number of messages in flight if the document of the subscription sets none.
 const IN_FLIGHT: usize = 64;
+/// Playbook if neither the options nor the document of the subscription name one.
+const PLAYBOOK: &str = "samples/orders/process";
 /// Interval at which the subscription's state is read.
 const WATCH: Duration = Duration::from_secs(1);
+/// Time by which a start may be late without shifting the following ones.
+const SLACK: Duration = Duration::from_millis(100);
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LAST_RETRY: Duration = Duration::from_secs(5);
 
@@ -44,9 +48,10 @@ pub(super) struct Options {
     /// Catalog path, of kind subscription, to register
     #[arg(long, default_value = "samples/orders/inbox")]
     subscription: String,
-    /// Catalog path of the playbook to execute for each message
-    #[arg(long, default_value = "samples/orders/process")]
-    playbook: String,
+    /// Catalog path of the playbook to execute for each message [default: `dispatch.playbook` in the document of the
+    /// subscription, else `samples/orders/process`]
+    #[arg(long)]
+    playbook: Option<String>,
     /// Source of the messages: `samples` (generated), `-` (lines of standard input), `nats:SUBJECT`, or a file of
     /// lines. If a line is a JSON object with an `id`, this id is the message's dedup key
     #[arg(long, default_value = "samples")]
@@ -101,14 +106,18 @@ pub enum DemoError {
 pub(super) async fn run(options: Options) -> Result<(), DemoError> {
     let token = options.token_file.map(read_token).transpose()?;
     let api = Api::new(&options.url, token);
-    let registered = api.register(&options.subscription).await?;
-    let active =
-        if registered.state == "DRAINING" { registered } else { api.transition("activate", &registered.id).await? };
+    let Registered { subscription, spec } = api.register(&options.subscription).await?;
+    let Spec { dispatch, limits } = spec.unwrap_or_default();
+    let active = match subscription.state.as_str() {
+        "DRAINING" => subscription,
+        _ => api.transition("activate", &subscription.id).await?,
+    };
     let messages = options.source.open(&options.nats_url, options.rate).await?;
     let runtime = Runtime {
         api,
         subscription: active.id.clone(),
-        playbook: options.playbook,
+        playbook: options.playbook.or(dispatch.playbook).unwrap_or_else(|| PLAYBOOK.to_owned()),
+        limits,
         finish: options.finish,
         worker: Worker::new(Duration::from_millis(options.pace)),
     };
@@ -134,6 +143,7 @@ struct Runtime {
     api: Api,
     subscription: String,
     playbook: String,
+    limits: Limits,
     finish: Finish,
     worker: Worker,
 }
@@ -149,13 +159,18 @@ impl Runtime {
         let mut watch = interval(WATCH);
         watch.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut interrupts = signal(SignalKind::interrupt())?;
+        let in_flight = self.limits.max_in_flight.unwrap_or(IN_FLIGHT);
+        let pause =
+            self.limits.max_dispatch_per_second.map_or(Duration::ZERO, |most| Duration::from_secs(1) / most.max(1));
+        let mut next = Instant::now();
         let mut open = true;
         while open || !running.is_empty() {
-            let takes = open && progress.state == "ACTIVE" && running.len() < IN_FLIGHT;
+            let takes = open && progress.state == "ACTIVE" && running.len() < in_flight;
             tokio::select! {
-                message = messages.next(), if takes => match message {
+                message = async { sleep_until(next).await; messages.next().await }, if takes => match message {
                     Some(message) => {
                         progress.taken += 1;
+                        next = if next + SLACK < Instant::now() { Instant::now() } else { next } + pause;
                         running.push(self.execute(message?));
                     }
                     None => open = false,

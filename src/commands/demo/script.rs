@@ -27,18 +27,25 @@ pub(super) struct Step {
     attempts: u64,
 }
 
-/// Returns the steps of a catalog entry's `workflow`, in order.
-pub(super) fn steps(payload: &Value, workload: &Value) -> Vec<Step> {
-    let listed = payload["workflow"].as_array().map(Vec::as_slice).unwrap_or_default();
+/// Returns the steps of a `workflow`, in order.
+pub(super) fn steps(workflow: &Value, workload: &Value) -> Vec<Step> {
+    let listed = workflow.as_array().map(Vec::as_slice).unwrap_or_default();
     let step = |step: &Value| {
+        let tools = step["tool"].as_array().map_or(std::slice::from_ref(&step["tool"]), Vec::as_slice);
         Some(Step {
             name: step["step"].as_str()?.to_owned(),
-            works: !step["tool"].is_null(),
+            works: tools.iter().any(|tool| !tool.is_null() && tool["kind"] != "noop"),
             items: step["loop"]["in"].as_str().map(|template| items(template, workload)),
-            attempts: step["retry"]["max_attempts"].as_u64().unwrap_or(ATTEMPTS),
+            attempts: tools.iter().find_map(attempts).unwrap_or(ATTEMPTS),
         })
     };
     listed.iter().filter_map(step).collect()
+}
+
+/// Returns the attempts of the first condition by which a tool is retried.
+fn attempts(tool: &Value) -> Option<u64> {
+    let conditions = tool["eval"].as_array()?;
+    conditions.iter().find(|condition| condition["do"] == "retry")?["attempts"].as_u64()
 }
 
 /// Returns the list that a template such as `{{ workload.order.items }}` names; empty if it does not exist.
@@ -150,12 +157,13 @@ mod tests {
 
     #[test]
     fn steps_have_their_loop_items_and_attempts() {
-        let payload = json!({ "workflow": [
-            { "step": "start" },
-            { "step": "each", "tool": {}, "loop": { "in": "{{ workload.order.items }}" } },
-            { "step": "pay", "tool": {}, "retry": { "max_attempts": 2 } },
-        ] });
-        let steps = steps(&payload, &json!({ "order": { "items": [1, 2] } }));
+        let retry = json!([{ "else": { "do": "continue" } }, { "expr": "{{ true }}", "do": "retry", "attempts": 2 }]);
+        let workflow = json!([
+            { "step": "start", "tool": { "kind": "noop" } },
+            { "step": "each", "tool": { "kind": "python" }, "loop": { "in": "{{ workload.order.items }}" } },
+            { "step": "pay", "tool": [{ "kind": "python", "eval": retry }] },
+        ]);
+        let steps = steps(&workflow, &json!({ "order": { "items": [1, 2] } }));
         assert_eq!(steps[1].items, Some(vec![json!(1), json!(2)]));
         assert_eq!(types(&play(&steps[0], FailureMode::Bad).0), ["step.enter", "step.exit"]);
         assert_eq!(types(&play(&steps[1], FailureMode::Good).0).len(), 1 + 2 + 2 + 4 + 1);

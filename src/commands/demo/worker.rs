@@ -63,7 +63,7 @@ impl Worker {
         };
         let run = with_retries(async || api.run(id).await).await?;
         let mut failed_at = None;
-        for step in script::steps(&run.payload, &run.workload) {
+        for step in script::steps(&run.workflow, &run.workload) {
             let now = with_retries(async || api.run(id).await).await?;
             if now.status != "RUNNING" {
                 return Ok(Outcome::EndedElsewhere);

@@ -41,14 +41,16 @@ impl CatalogFilter {
 /// Catalog entry to register.
 #[derive(Debug, InputObject)]
 pub struct RegisterCatalogEntryInput {
-    /// Catalog path (1 to 512 bytes).
-    pub path: String,
+    /// Catalog path (1 to 512 bytes; default: `metadata.path` of the content, else `metadata.name`). If the content has
+    /// `metadata.path`, it must be the same path.
+    pub path: Option<String>,
     /// Kind, such as `playbook`, `agent` or `subscription`, in upper or lower case (default: the `kind` in the
     /// content).
     kind: Option<String>,
-    /// Document, a map in YAML or JSON (at most 4 MiB).
+    /// Document, a map in YAML or JSON (at most 4 MiB), in the form that NoETL reads. The `spec` of a source subscription
+    /// is checked.
     content: String,
-    /// Additional data to store with the entry (at most 1 MiB as JSON).
+    /// Additional data to store with the entry (at most 1 MiB as JSON; default: `metadata.labels` of the content).
     meta: Option<Json>,
 }
 

@@ -15,7 +15,7 @@ use noetl_storage::catalog::CatalogEntry;
 pub struct CatalogKey {
     /// Id of the entry.
     pub id: Id,
-    /// Whether to read content, payload and meta.
+    /// Whether to read content, payload, layout and meta.
     pub with_large_columns: bool,
 }
 

@@ -23,7 +23,7 @@ impl CatalogMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Catalog entry to register.")] input: RegisterCatalogEntryInput,
     ) -> Result<RegisterCatalogEntryPayload> {
-        audited(ctx, [input.path.clone()], async {
+        audited(ctx, input.path.clone(), async {
             let registered = ctx.data::<Services>()?.catalog.register(input.into()).await;
             let (catalog_entry, user_errors) = result_or_user_error(registered.map(CatalogEntry))?;
             Ok(RegisterCatalogEntryPayload { catalog_entry, user_errors })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_graphql::{Context, Object, Result};
 
 use super::inputs::CatalogFilter;
-use super::types::{CatalogEntry, CatalogEntryConnection, LARGE_COLUMNS};
+use super::types::{CatalogEntry, CatalogEntryConnection, LARGE_FIELDS};
 use crate::graphql::access::READ;
 use crate::graphql::connection::{PageArguments, selects_item_field};
 use crate::graphql::context::Services;
@@ -54,11 +54,16 @@ impl CatalogQuery {
         let page = PageArguments { first, after, last, before };
         let request = page.request(CursorKind::Catalog, decode_position).map_err(field_error)?;
         let filter = filter.unwrap_or_default().parse().map_err(field_error)?;
-        let wanted = LARGE_COLUMNS.into_iter().filter(|field| selects_item_field(ctx, field));
-        let wanted: Vec<String> = wanted.map(str::to_owned).collect();
+        let wanted = LARGE_FIELDS.into_iter().filter(|field| selects_item_field(ctx, field));
+        let wanted: Vec<String> = wanted.map(|field| column(field).to_owned()).collect();
         let page = ctx.data::<Services>()?.catalog.list(&filter, &wanted, &request).await.map_err(field_error)?;
         Ok(CatalogEntryConnection::new(page, Vec::new(), |entry| CatalogEntry(Arc::new(entry)), cursor))
     }
+}
+
+/// Returns the column that a large field reads.
+fn column(field: &str) -> &str {
+    if field == "document" { "content" } else { field }
 }
 
 /// Returns the cursor of a catalog entry: its version, then its path.

@@ -140,6 +140,17 @@ impl Execution {
         Ok(ctx.data::<Services>()?.databases.index_of(self.key()))
     }
 
+    /// Id of the catalog entry that the execution runs; null if the log does not name it.
+    async fn catalog_id(&self) -> Option<ID> {
+        (self.0.catalog_id != 0).then(|| show_id(Id::new(self.0.catalog_id)))
+    }
+
+    /// Pool of the workers that the request or the document of the source subscription named; null: the default pool.
+    #[graphql(guard = "READ")]
+    async fn execution_pool(&self, ctx: &Context<'_>) -> Result<Option<String>> {
+        Ok(self.head(ctx).await?.and_then(|head| head.execution_pool.clone()))
+    }
+
     /// Catalog entry that the execution runs.
     #[graphql(guard = "READ")]
     async fn catalog_entry(&self, ctx: &Context<'_>) -> Result<Option<CatalogEntry>> {

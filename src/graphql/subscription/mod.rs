@@ -8,4 +8,5 @@ pub mod loaders;
 pub mod mutation;
 mod payloads;
 pub mod query;
+mod spec;
 pub mod types;

@@ -9,6 +9,7 @@ use chrono::{DateTime, Utc};
 
 use super::lifecycle::{SubscriptionAction, SubscriptionState};
 use super::loaders::SubscriptionRowKey;
+use super::spec::SubscriptionSpec;
 use crate::graphql::access::READ;
 use crate::graphql::catalog::types::CatalogEntry;
 use crate::graphql::connection::{PageArguments, connection};
@@ -54,6 +55,14 @@ impl From<SubscriptionRow> for SourceSubscription {
 /// Fields of a source subscription that do not refer to executions.
 #[derive(Debug, Clone)]
 struct OwnFields(SubscriptionRow);
+
+impl OwnFields {
+    /// Returns the settings in the document of the catalog entry.
+    async fn read_spec(&self, ctx: &Context<'_>) -> Result<Option<SubscriptionSpec>> {
+        let entry = CatalogEntry::load_complete(ctx, self.0.catalog_id).await?;
+        Ok(entry.as_ref().and_then(CatalogEntry::document).and_then(SubscriptionSpec::of))
+    }
+}
 
 #[Object]
 impl OwnFields {
@@ -105,6 +114,24 @@ impl OwnFields {
     /// Index of the shard that stores the log.
     async fn shard(&self, ctx: &Context<'_>) -> Result<u16> {
         Ok(ctx.data::<Services>()?.databases.index_of(self.0.id))
+    }
+
+    /// Id of the catalog entry that the subscription was registered with.
+    async fn catalog_id(&self) -> ID {
+        show_id(self.0.catalog_id)
+    }
+
+    /// Pool of the workers that run the executions of the subscription, from its document; null: the default pool. A
+    /// request to start an execution can name another pool.
+    #[graphql(guard = "READ")]
+    async fn execution_pool(&self, ctx: &Context<'_>) -> Result<Option<String>> {
+        Ok(self.read_spec(ctx).await?.and_then(SubscriptionSpec::execution_pool))
+    }
+
+    /// Settings in the document of the catalog entry; null if the document can't be read.
+    #[graphql(guard = "READ")]
+    async fn spec(&self, ctx: &Context<'_>) -> Result<Option<SubscriptionSpec>> {
+        self.read_spec(ctx).await
     }
 
     /// Catalog entry that the subscription was registered with.

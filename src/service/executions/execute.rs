@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::Executions;
 use super::dedup::ClaimedExecution;
+use super::defaults::{SubscriptionDefaults, default_workload};
 use super::request::{ExecuteRequest, MAX_BATCH, MAX_WORKLOAD_BYTES};
 use super::start::{DedupKey, Executed, Outcome, Results, Start};
 use crate::runtime::clock;
@@ -26,12 +27,13 @@ use crate::service::trace;
 use noetl_domain::actor::Actor;
 use noetl_domain::execution::{Creation, DEFAULT_WINDOW_SECONDS, EXECUTABLE_KINDS, overlay};
 use noetl_domain::ids::Id;
+use noetl_domain::lifecycle::REGISTERED;
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::catalog::CatalogEntry;
 use noetl_storage::error::StorageError;
 use noetl_storage::events::FirstEvent;
 use noetl_storage::executions;
-use plain_json::{ParsedOnce, Text};
+use plain_json::Text;
 
 /// Catalog entries and parents that a batch of requests names.
 #[derive(Debug)]
@@ -108,10 +110,9 @@ impl Executions {
         let parents: BTreeSet<Id> = requests.clone().filter_map(|request| request.parent_execution_id).collect();
         let (parents, failed) = self.heads(parents).await;
         let mut ids: BTreeSet<i64> = requests.clone().filter_map(|request| request.catalog_id).map(Id::get).collect();
-        // The parent's catalog entry has the default of the dedup window.
-        let with_window = requests.filter(|request| request.dedup.is_some());
-        let subscriptions = with_window.filter_map(|request| parents.get(&request.parent_execution_id?));
-        ids.extend(subscriptions.map(|head| head.catalog_id));
+        let children = requests.filter(|request| SubscriptionDefaults::apply_to(request));
+        let heads = children.filter_map(|request| parents.get(&request.parent_execution_id?));
+        ids.extend(heads.filter(|head| head.event_type == REGISTERED).map(|head| head.catalog_id));
         let ids: Vec<i64> = ids.into_iter().collect();
         let by_path = if paths.is_empty() { HashMap::new() } else { self.catalog.newest(&paths).await? };
         let by_id = self.catalog.by_ids(&ids).await?;
@@ -129,9 +130,9 @@ impl Executions {
         let request_hash = request.hash();
         let entry = references.entry(&request)?;
         let parent = request.parent_execution_id.map(|id| self.parent(id, references)).transpose()?;
-        let window = request.dedup.as_ref().and_then(|dedup| dedup.window_seconds);
-        let default_window = || default_window(references.by_id.get(&parent.as_ref()?.catalog_id)?);
-        let window = window.or_else(default_window).unwrap_or(i64::from(DEFAULT_WINDOW_SECONDS));
+        let defaults = references.subscription_defaults(parent.as_deref());
+        let window = defaults.window(&request).unwrap_or(i64::from(DEFAULT_WINDOW_SECONDS));
+        let (pool, default_workload) = (defaults.pool(&request)?, default_workload(entry, &request)?);
         let scope = request.parent_execution_id.map_or(0, Id::get);
         let workload = match request.workload {
             Some(Value::Object(workload)) => workload,
@@ -144,8 +145,8 @@ impl Executions {
             parent_execution_id: request.parent_execution_id,
             catalog_id: Id::new(entry.catalog_id),
             path: entry.path.clone(),
-            workload: overlay(entry.payload.as_ref().map(ParsedOnce::value), workload),
-            pool: request.execution_pool,
+            workload: overlay(default_workload, workload),
+            pool,
             trace: request.trace.or_else(of_parent).or_else(trace::current),
             emitted_at: clock::now(),
             actor: by.cloned(),
@@ -192,6 +193,13 @@ impl Executions {
 }
 
 impl References {
+    /// Returns the defaults of a parent, if it is a source subscription.
+    fn subscription_defaults(&self, parent: Option<&FirstEvent>) -> SubscriptionDefaults {
+        let subscription = parent.filter(|parent| parent.event_type == REGISTERED);
+        let entry = subscription.and_then(|parent| self.by_id.get(&parent.catalog_id));
+        entry.map(|entry| SubscriptionDefaults::of(entry)).unwrap_or_default()
+    }
+
     /// Returns the catalog entry that a request runs.
     fn entry(&self, request: &ExecuteRequest) -> Result<&CatalogEntry, Rejection> {
         let (field, entry) = match (&request.path, request.catalog_id) {
@@ -211,12 +219,6 @@ impl References {
         let message = format!("catalog path {:?} is of kind {kind}, which can't be executed", entry.path);
         Err(Rejection::new(RejectionCode::WrongKind, field, message))
     }
-}
-
-/// Returns `dedup.window_secs` of the parent's catalog entry.
-fn default_window(parent: &Arc<CatalogEntry>) -> Option<i64> {
-    let seconds = parent.payload.as_ref()?.value().get("dedup")?.get("window_secs")?.as_i64();
-    seconds.filter(|seconds| *seconds > 0)
 }
 
 /// Returns the trace context of a parent, if it is a map within the bounds.

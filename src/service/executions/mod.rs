@@ -1,10 +1,12 @@
 //! Executions: start (with an opt-in dedup window), cancel, read.
 //!
 //! A start reads from top to bottom in [`execute`]; [`request`] has the request and its validation, and [`dedup`] the
-//! steps for requests with a dedup key; [`start`] has what a request starts. [`sweep`] finishes the claims of crashed callers.
+//! steps for requests with a dedup key; [`defaults`] has the values from catalog documents; [`start`] has what a request
+//! starts. [`sweep`] finishes the claims of crashed callers.
 
 mod cancel;
 mod dedup;
+mod defaults;
 mod execute;
 mod read;
 mod request;
@@ -44,7 +46,8 @@ impl Executions {
     pub fn new(databases: Databases, ids: Arc<Ids>, catalog: Catalog, wake_ups: WakeUps) -> Self {
         let weight = |_: &Id, head: &Arc<FirstEvent>| {
             let trace = head.trace.as_ref().map_or(0, |trace| trace.as_str().len());
-            u32::try_from(trace + 256).unwrap_or(u32::MAX)
+            let pool = head.execution_pool.as_ref().map_or(0, String::len);
+            u32::try_from(trace + pool + 256).unwrap_or(u32::MAX)
         };
         let heads = Cache::builder().max_capacity(CACHED_HEADS_BYTES).weigher(weight).build();
         Self { databases, ids, catalog, wake_ups, heads }

@@ -7,6 +7,10 @@
 //! An intent names the lifecycle event that it follows. If another lifecycle event follows that one, such as a
 //! deactivation, the intent is void: it is settled, and nothing is written for it.
 //!
+//! NoETL's server registers subscriptions without these steps. Before an intent is fulfilled, its holder searches the
+//! logs: a live subscription of the path that another server registered is adopted ([`super::foreign`]), and the intent
+//! is dropped. NoETL takes no lock, so it can still register the path between this search and the commit of the event.
+//!
 //! Lock order: the path's row in the cluster database, then the log on the shard.
 
 use std::sync::Arc;
@@ -47,7 +51,7 @@ pub(super) enum Outcome {
 /// Use case that makes subscriptions live.
 #[derive(Debug, Clone)]
 pub(super) struct Activator {
-    databases: Databases,
+    pub(super) databases: Databases,
     ids: Arc<Ids>,
     wake_ups: WakeUps,
 }
@@ -76,6 +80,10 @@ impl Activator {
                 continue;
             };
             if let Some(after) = lock.row.intent_after {
+                if let Some(foreign) = self.foreign(&entry.path, lock.row.subscription_id).await? {
+                    lock.adopt(foreign.id).await?;
+                    continue;
+                }
                 let made = self.fulfil(entry, &lock.row, after, wanted).await?;
                 crash_point::reach("register.created");
                 lock.settle().await?;
@@ -112,11 +120,14 @@ impl Activator {
         let Some(lock) = PathLock::take(self.cluster(), &entry.path).await? else {
             return Ok(());
         };
-        if let Some(after) = lock.row.intent_after {
-            self.fulfil(entry, &lock.row, after, LiveTarget::Any).await?;
-            lock.settle().await?;
+        let Some(after) = lock.row.intent_after else {
+            return Ok(());
+        };
+        if let Some(foreign) = self.foreign(&entry.path, lock.row.subscription_id).await? {
+            return Ok(lock.adopt(foreign.id).await?);
         }
-        Ok(())
+        self.fulfil(entry, &lock.row, after, LiveTarget::Any).await?;
+        Ok(lock.settle().await?)
     }
 
     /// Returns a subscription in its state right after the event that fulfilled the intent to activate it after the
@@ -134,12 +145,12 @@ impl Activator {
         }))
     }
 
-    async fn get(&self, id: Id) -> Result<Option<SubscriptionRow>, ServiceError> {
+    pub(super) async fn get(&self, id: Id) -> Result<Option<SubscriptionRow>, ServiceError> {
         let rows = subscriptions::by_ids(self.databases.shard_of(id), &[id.get()]).await?;
         Ok(rows.into_iter().next())
     }
 
-    fn cluster(&self) -> &Database {
+    pub(super) fn cluster(&self) -> &Database {
         self.databases.cluster()
     }
 

@@ -9,7 +9,6 @@ use crate::service::shards::rows_by_ids;
 use noetl_domain::ids::Id;
 use noetl_domain::page::PageRequest;
 use noetl_domain::shard::ShardIndex;
-use noetl_storage::registry;
 use noetl_storage::subscriptions::{self, SubscriptionFilter, SubscriptionRow};
 
 impl Subscriptions {
@@ -33,10 +32,7 @@ impl Subscriptions {
     /// Returns the path's subscription: the live one, else the one that was live last.
     #[tracing::instrument(level = "debug", name = "subscriptions.by_path", skip_all, fields(path))]
     pub async fn by_path(&self, path: &str) -> Result<Option<SubscriptionRow>, ServiceError> {
-        match registry::find(self.databases.cluster(), path).await? {
-            Some(id) => self.get(id).await,
-            None => Ok(None),
-        }
+        self.activator.of_path(path).await
     }
 
     /// Returns a page, newest first.

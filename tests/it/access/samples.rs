@@ -73,6 +73,7 @@ impl Samples {
             kind: "playbook".to_owned(),
             content: None,
             payload: None,
+            layout: None,
             meta: None,
             created_at: AT,
         }))

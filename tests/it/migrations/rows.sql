@@ -1,10 +1,11 @@
 -- Rows of the existing server: two live subscriptions, an ended one, a completed execution and a running one.
 INSERT INTO noetl.resource VALUES ('playbook', '{"theirs": 1}'), ('subscription', NULL), ('Tool', NULL);
 INSERT INTO noetl.catalog (catalog_id, path, version, kind, content, payload, created_at) VALUES
-    (1, 'work/flow', 1, 'playbook', 'kind: playbook', '{"kind": "playbook", "workload": {"n": 1}}', '2026-01-01 10:00:00'),
-    (2, 'inbox/live', 1, 'subscription', 'kind: subscription', '{"kind": "subscription"}', '2026-01-02 10:00:00'),
-    (3, 'inbox/paused', 7, 'subscription', 'kind: subscription', '{"kind": "subscription"}', '2026-01-03 10:00:00'),
-    (4, 'inbox/ended', 1, 'subscription', 'kind: subscription', '{"kind": "subscription"}', '2026-01-04 10:00:00');
+    (1, 'work/flow', 1, 'playbook', 'kind: playbook
+workload: {n: 1}', '{"n": 1}', '2026-01-01 10:00:00'),
+    (2, 'inbox/live', 1, 'subscription', 'kind: subscription', NULL, '2026-01-02 10:00:00'),
+    (3, 'inbox/paused', 7, 'subscription', 'kind: subscription', NULL, '2026-01-03 10:00:00'),
+    (4, 'inbox/ended', 1, 'subscription', 'kind: subscription', NULL, '2026-01-04 10:00:00');
 INSERT INTO noetl.event (execution_id, catalog_id, event_id, event_type, node_id, node_name, node_type, status, created_at)
 SELECT id, entry, 400000000000000000 + n, 'subscription.' || type, 'subscription', path, 'subscription', status,
        timestamp '2026-02-01' + n * interval '1 minute'

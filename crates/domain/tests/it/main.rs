@@ -6,4 +6,5 @@
 
 mod execution_start;
 mod fold;
+mod subscription_document;
 mod subscription_log;

@@ -1,0 +1,278 @@
+//! Settings of a source subscription, from its document.
+
+use async_graphql::{Enum, SimpleObject};
+
+use crate::graphql::scalars::Json;
+use noetl_domain::document::Document;
+use noetl_domain::document::ingress::{Ingress, Verification};
+use noetl_domain::document::spool::{self, Spool};
+use noetl_domain::document::subscription::{self as domain, Activation, Mode, Source};
+
+/// Source of the messages of a source subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
+#[graphql(remote = "Source")]
+pub(super) enum SubscriptionSource {
+    /// Google Pub/Sub.
+    Pubsub,
+    /// NATS JetStream.
+    Nats,
+    /// Kafka.
+    Kafka,
+    /// Requests to the gateway.
+    Webhook,
+}
+
+/// Way in which the messages of a source subscription arrive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
+#[graphql(remote = "Mode")]
+pub(super) enum SubscriptionMode {
+    /// A runtime fetches messages.
+    Pull,
+    /// The gateway receives messages.
+    Push,
+}
+
+/// Time at which a pull subscription fetches messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
+#[graphql(remote = "Activation")]
+pub(super) enum SubscriptionActivation {
+    /// Always, while the subscription is active.
+    Continuous,
+    /// At the times of a schedule.
+    Scheduled,
+}
+
+/// Settings in the document of a source subscription.
+#[derive(Debug, SimpleObject)]
+pub(super) struct SubscriptionSpec {
+    /// Source of the messages; null if a document in the short form names none of the known sources.
+    source: Option<SubscriptionSource>,
+    /// Way in which messages arrive; null in the short form.
+    mode: Option<SubscriptionMode>,
+    /// Activation of a pull subscription; null for push subscriptions and in the short form.
+    activation: Option<SubscriptionActivation>,
+    /// Settings of the gateway for a push subscription; null for pull subscriptions.
+    ingress: Option<SubscriptionIngress>,
+    /// Start of the executions.
+    dispatch: SubscriptionDispatch,
+    /// Deduplication of messages.
+    dedup: SubscriptionDedup,
+    /// Limits of the runtime.
+    limits: SubscriptionLimits,
+    /// Headers of a message that change how it is dispatched.
+    directives: Vec<HeaderDirective>,
+    /// Store for messages that can't be dispatched; null if there is none.
+    spool: Option<SubscriptionSpool>,
+    /// The whole `spec` of the document, with the settings of the source; null in the short form.
+    document: Option<Json>,
+}
+
+/// Start of the executions of a source subscription.
+#[derive(Debug, SimpleObject)]
+struct SubscriptionDispatch {
+    /// Catalog path of the playbook that runs for each message; null if a document in the short form names none.
+    playbook: Option<String>,
+    /// Pool of the workers; null: the default pool. A request can name another pool.
+    execution_pool: Option<String>,
+    /// Whether the runtime starts several executions with one request.
+    batch_dispatch: bool,
+    /// Maximum number of executions in one request (1 to 1000); null: the runtime decides.
+    batch_max: Option<i32>,
+}
+
+/// Deduplication of the messages of a source subscription.
+#[derive(Debug, SimpleObject)]
+struct SubscriptionDedup {
+    /// Whether the runtime sends dedup keys.
+    enabled: bool,
+    /// Dedup window in seconds for requests that name none; null: 300. A number beyond 2147483647 is shown as that.
+    window_seconds: Option<i32>,
+}
+
+/// Limits of the runtime of a source subscription. It fetches no message beyond them.
+#[derive(Debug, SimpleObject)]
+struct SubscriptionLimits {
+    /// Maximum number of messages whose executions run at the same time; null: the runtime decides. A number beyond
+    /// 2147483647 is shown as that.
+    max_in_flight: Option<i32>,
+    /// Maximum number of executions started in a second; null: no limit. A number beyond 2147483647 is shown as that.
+    max_dispatch_per_second: Option<i32>,
+}
+
+/// Header of a message that changes how the message is dispatched.
+#[derive(Debug, SimpleObject)]
+struct HeaderDirective {
+    /// Name of the header.
+    header: String,
+    /// Setting that the header replaces, such as `dispatch.execution_pool`.
+    controls: String,
+    /// Allowed values; empty: the runtime decides.
+    allowed: Vec<String>,
+}
+
+/// Settings of the gateway for a push subscription.
+#[derive(Debug, SimpleObject)]
+struct SubscriptionIngress {
+    /// Path at which the gateway receives messages; begins with `/`.
+    gateway_path: String,
+    /// Verification of each message.
+    verify: IngressVerification,
+}
+
+/// Scheme by which the gateway verifies messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
+enum IngressVerificationType {
+    /// HMAC-SHA256 of the message in a header.
+    HmacSha256,
+    /// Bearer token.
+    Bearer,
+    /// Token that Google signs for a push subscription of Pub/Sub.
+    PubsubOidc,
+}
+
+/// Verification of pushed messages. A secret is named by its alias.
+#[derive(Debug, SimpleObject)]
+struct IngressVerification {
+    /// Scheme of the verification.
+    r#type: IngressVerificationType,
+    /// Header with the HMAC; null for other schemes.
+    header: Option<String>,
+    /// Alias of the secret or token; null for `PUBSUB_OIDC`.
+    secret: Option<String>,
+    /// Audience of the token; null except for `PUBSUB_OIDC`.
+    audience: Option<String>,
+    /// Service account that the token names; null except for `PUBSUB_OIDC`.
+    service_account: Option<String>,
+}
+
+/// Use of a spool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
+#[graphql(remote = "spool::SpoolMode")]
+enum SpoolMode {
+    /// Messages are not spooled; they are not acknowledged.
+    Off,
+    /// Messages are stored and acknowledged.
+    BufferAndAck,
+    /// Some messages are stored; the others are not acknowledged.
+    Hybrid,
+}
+
+/// Store of spooled messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
+#[graphql(remote = "spool::SpoolBackend")]
+enum SpoolBackend {
+    /// Object store of NATS.
+    NatsObject,
+    /// Folder of the runtime.
+    LocalDisk,
+    /// Google Cloud Storage.
+    Gcs,
+    /// S3.
+    S3,
+}
+
+/// Order in which spooled messages are delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
+#[graphql(remote = "spool::SpoolOrdering")]
+enum SpoolOrdering {
+    /// One order of all messages.
+    Global,
+    /// One order for each key.
+    PerKey,
+    /// No order.
+    Unordered,
+}
+
+/// Store for messages that can't be dispatched.
+#[derive(Debug, SimpleObject)]
+struct SubscriptionSpool {
+    /// Use of the spool.
+    mode: SpoolMode,
+    /// Store of the messages; null if the mode is `OFF`.
+    backend: Option<SpoolBackend>,
+    /// Bucket of the store; null if it has none.
+    bucket: Option<String>,
+    /// Folder of the store; null if it has none.
+    path: Option<String>,
+    /// Order of the delivery; null: the runtime's default.
+    ordering: Option<SpoolOrdering>,
+}
+
+impl SubscriptionSpec {
+    /// Returns the settings in a document. `None`: they are invalid, so another program stored the document.
+    pub(super) fn of(document: &Document) -> Option<Self> {
+        let spec = document.subscription().ok()?;
+        Some(Self {
+            source: spec.source.map(Into::into),
+            mode: spec.mode.map(Into::into),
+            activation: spec.activation.map(Into::into),
+            ingress: spec.ingress.map(Into::into),
+            dispatch: spec.dispatch.into(),
+            dedup: SubscriptionDedup {
+                enabled: spec.dedup.enabled,
+                window_seconds: spec.dedup.window_seconds.map(int),
+            },
+            limits: SubscriptionLimits {
+                max_in_flight: spec.limits.max_in_flight.map(int),
+                max_dispatch_per_second: spec.limits.max_dispatch_per_second.map(int),
+            },
+            directives: spec.directives.into_iter().map(Into::into).collect(),
+            spool: spec.spool.map(Into::into),
+            document: document.spec().cloned().map(Json),
+        })
+    }
+
+    /// Returns the pool that the executions of the subscription run in; `None`: the default pool.
+    pub(super) fn execution_pool(self) -> Option<String> {
+        self.dispatch.execution_pool
+    }
+}
+
+/// Returns a number as GraphQL's `Int`, at most its maximum.
+fn int(number: u64) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+impl From<domain::Dispatch> for SubscriptionDispatch {
+    fn from(dispatch: domain::Dispatch) -> Self {
+        let domain::Dispatch { playbook, execution_pool, batch_dispatch, batch_max } = dispatch;
+        Self { playbook, execution_pool, batch_dispatch, batch_max: batch_max.map(int) }
+    }
+}
+
+impl From<domain::Directive> for HeaderDirective {
+    fn from(directive: domain::Directive) -> Self {
+        let domain::Directive { header, controls, allowed } = directive;
+        Self { header, controls, allowed }
+    }
+}
+
+impl From<Ingress> for SubscriptionIngress {
+    fn from(ingress: Ingress) -> Self {
+        Self { gateway_path: ingress.gateway_path, verify: ingress.verification.into() }
+    }
+}
+
+impl From<Verification> for IngressVerification {
+    fn from(verification: Verification) -> Self {
+        let of = |r#type| Self { r#type, header: None, secret: None, audience: None, service_account: None };
+        match verification {
+            Verification::HmacSha256 { header, secret } => {
+                Self { header: Some(header), secret: Some(secret), ..of(IngressVerificationType::HmacSha256) }
+            }
+            Verification::Bearer { secret } => Self { secret: Some(secret), ..of(IngressVerificationType::Bearer) },
+            Verification::PubsubOidc { audience, service_account } => Self {
+                audience: Some(audience),
+                service_account: Some(service_account),
+                ..of(IngressVerificationType::PubsubOidc)
+            },
+        }
+    }
+}
+
+impl From<Spool> for SubscriptionSpool {
+    fn from(spool: Spool) -> Self {
+        let Spool { mode, backend, bucket, path, ordering } = spool;
+        Self { mode: mode.into(), backend: backend.map(Into::into), bucket, path, ordering: ordering.map(Into::into) }
+    }
+}

@@ -1,0 +1,328 @@
+//! Catalog entries have NoETL's form: each product reads the entries of the other, and a subscription's document
+//! determines the defaults of its executions.
+
+use noetl_domain::document::Document;
+use noetl_testkit::outbox::NO_RELAY;
+use noetl_testkit::{Deployment, Server, eventually};
+use serde_json::{Value, json};
+
+const FLOW: &str = "\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata:
+  name: flow
+  path: work/flow
+  labels: { team: orders }
+workload:
+  currency: EUR
+  order: { id: unknown }
+workflow:
+  - step: start
+    tool: { kind: noop }
+";
+
+const INBOX: &str = "\
+apiVersion: noetl.io/v1
+kind: Subscription
+metadata: { name: inbox }
+spec:
+  source: nats
+  mode: pull
+  activation: scheduled
+  stream: ORDERS
+  dispatch: { playbook: work/flow, execution_pool: orders, batch_dispatch: true, batch_max: 1000 }
+  dedup: { enabled: true, window_secs: 7 }
+  limits: { max_in_flight: 64, max_dispatch_per_sec: 20 }
+  headers: { directives: [{ header: x-noetl-pool, controls: dispatch.execution_pool, allowed: [orders, bulk] }] }
+  spool: { mode: buffer_and_ack, bucket: overflow, ordering: per_key }
+";
+
+async fn register(server: &Server, input: Value) -> Value {
+    let query = "mutation($input: RegisterCatalogEntryInput!) { registerCatalogEntry(input: $input) {
+        catalogEntry { id path version kind content document payload layout meta }
+        userErrors { code field message } } }";
+    server.data(query, json!({ "input": input })).await["registerCatalogEntry"].clone()
+}
+
+/// Returns the code and the field of the first user error.
+fn error(payload: &Value) -> String {
+    let error = &payload["userErrors"][0];
+    let field: Vec<&str> = error["field"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    format!("{} {}", error["code"].as_str().unwrap_or_default(), field.join("."))
+}
+
+/// Registers a document without naming a path, and returns the entry.
+async fn registered(server: &Server, content: &str) -> Value {
+    let payload = register(server, json!({ "content": content })).await;
+    assert_eq!(payload["userErrors"], json!([]));
+    payload["catalogEntry"].clone()
+}
+
+/// Stores an entry as NoETL's server does, and returns its id.
+async fn insert(deployment: &Deployment, path: &str, kind: &str, content: &str, payload: Option<Value>) -> i64 {
+    let statement = "INSERT INTO noetl.catalog (catalog_id, path, version, kind, content, layout, payload, meta)
+                     SELECT coalesce(max(catalog_id), 0) + 1, $1, 1, $2, $3, '[{\"step\": \"start\"}]', $4, NULL
+                     FROM noetl.catalog RETURNING catalog_id";
+    let row = sqlx::query_scalar(statement).bind(path).bind(kind).bind(content).bind(payload);
+    row.fetch_one(&mut deployment.cluster().await).await.unwrap()
+}
+
+#[tokio::test]
+async fn an_entry_is_stored_as_noetl_stores_it() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    let entry = registered(&server, FLOW).await;
+    let workload = json!({ "currency": "EUR", "order": { "id": "unknown" } });
+    let workflow = json!([{ "step": "start", "tool": { "kind": "noop" } }]);
+    let row = "SELECT jsonb_build_array(path, version, kind, content, payload, layout, meta) FROM noetl.catalog";
+    let row: Value = sqlx::query_scalar(row).fetch_one(&mut deployment.cluster().await).await.unwrap();
+    assert_eq!(row, json!(["work/flow", 1, "playbook", FLOW, workload, workflow, { "team": "orders" }]));
+    assert_eq!((&entry["path"], &entry["content"]), (&json!("work/flow"), &json!(FLOW)));
+    assert_eq!((&entry["payload"], &entry["layout"]), (&workload, &workflow));
+    assert_eq!(
+        (&entry["meta"], &entry["document"]["metadata"]["name"]),
+        (&json!({ "team": "orders" }), &json!("flow"))
+    );
+}
+
+#[tokio::test]
+async fn the_path_is_the_one_of_the_document_unless_the_document_has_only_a_name() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    let both = "kind: playbook\nmetadata: { name: flow, path: work/flow }";
+    let name = "kind: playbook\nmetadata: { name: flow }";
+    for (input, path) in [
+        (json!({ "content": both }), "work/flow"),
+        (json!({ "content": name }), "flow"),
+        (json!({ "content": both, "path": "work/flow" }), "work/flow"),
+        (json!({ "content": name, "path": "elsewhere" }), "elsewhere"),
+        (json!({ "content": "kind: playbook", "path": "short" }), "short"),
+    ] {
+        let payload = register(&server, input.clone()).await;
+        assert_eq!(payload["catalogEntry"]["path"], path, "{input} {payload}");
+    }
+    for (input, field) in [
+        (json!({ "content": "kind: playbook" }), "path"),
+        (json!({ "content": "kind: playbook\nmetadata: { path: 5 }" }), "path"),
+        (json!({ "content": both, "path": "elsewhere" }), "path"),
+        (json!({ "content": "kind: playbook\nmetadata: { path: ' a' }" }), "content.metadata.path"),
+    ] {
+        let payload = register(&server, input.clone()).await;
+        assert_eq!(error(&payload), format!("INVALID_INPUT {field}"), "{input} {payload}");
+    }
+}
+
+#[tokio::test]
+async fn the_default_workload_comes_from_the_document_of_either_product() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    let workload = json!({ "currency": "EUR", "order": { "id": "unknown" } });
+    let theirs = insert(&deployment, "theirs", "playbook", FLOW, Some(workload.clone())).await;
+    // An entry that an earlier version of this server stored: the payload is the whole document.
+    insert(&deployment, "earlier", "Playbook", FLOW, Some(json!({ "kind": "Playbook", "workload": workload }))).await;
+    registered(&server, FLOW).await;
+    for path in ["work/flow", "theirs", "earlier"] {
+        let id = server.execute(json!({ "path": path, "workload": { "order": { "id": "o-1" } } })).await;
+        let query = "query($id: ID!) { execution(id: $id) { workload } }";
+        let execution = server.data(query, json!({ "id": id["execution"]["id"] })).await["execution"].clone();
+        assert_eq!(execution["workload"], json!({ "currency": "EUR", "order": { "id": "o-1" } }), "{path}");
+    }
+    let query = "{ catalogEntry(path: \"theirs\") { id kind payload layout meta document } }";
+    let entry = server.data(query, json!({})).await["catalogEntry"].clone();
+    assert_eq!((&entry["id"], &entry["payload"]), (&json!(theirs.to_string()), &workload));
+    assert_eq!((&entry["layout"], &entry["document"]["kind"]), (&json!([{ "step": "start" }]), &json!("Playbook")));
+    let list = "{ catalogEntries { nodes { path document } } }";
+    let list = server.data(list, json!({})).await["catalogEntries"]["nodes"].clone();
+    assert!(list.as_array().unwrap().iter().all(|entry| entry["document"]["workload"] == workload), "{list}");
+}
+
+#[tokio::test]
+async fn an_entry_whose_document_can_t_be_read_can_t_be_executed() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    insert(&deployment, "broken", "playbook", "a: [1", None).await;
+    let refused = server.execute(json!({ "path": "broken" })).await;
+    assert_eq!(error(&refused), "INVALID_INPUT path", "{refused}");
+    let entry = server.data("{ catalogEntry(path: \"broken\") { content document } }", json!({})).await;
+    assert_eq!(entry["catalogEntry"], json!({ "content": "a: [1", "document": null }));
+}
+
+#[tokio::test]
+async fn registrations_of_both_products_at_the_same_time_get_their_own_versions() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    let mut theirs = deployment.cluster().await;
+    sqlx::query("BEGIN").execute(&mut theirs).await.unwrap();
+    let row =
+        "INSERT INTO noetl.catalog (catalog_id, path, version, kind, content) VALUES (1, 'a', 1, 'playbook', 'x')";
+    sqlx::query(row).execute(&mut theirs).await.unwrap();
+    let theirs = async {
+        eventually("the registration waits for the row of the other server", async || {
+            let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+                           AND wait_event_type = 'Lock' AND query LIKE '%noetl.catalog%'";
+            (deployment.in_cluster(waiting).await > 0).then_some(())
+        })
+        .await;
+        sqlx::query("COMMIT").execute(&mut theirs).await.unwrap();
+    };
+    let (ours, ()) = tokio::join!(register(&server, json!({ "path": "a", "content": "kind: playbook" })), theirs);
+    assert_eq!((&ours["userErrors"], &ours["catalogEntry"]["version"]), (&json!([]), &json!(2)));
+}
+
+const SPEC: &str = "query($id: ID!) { subscription(by: {id: $id}) { catalogId executionPool spec {
+    source mode activation ingress { gatewayPath verify { type header secret audience serviceAccount } }
+    dispatch { playbook executionPool batchDispatch batchMax } dedup { enabled windowSeconds }
+    limits { maxInFlight maxDispatchPerSecond } directives { header controls allowed }
+    spool { mode backend bucket path ordering } document } } }";
+
+async fn subscription(server: &Server, path: &str) -> Value {
+    let id = server.register(path).await["subscription"]["id"].clone();
+    server.data(SPEC, json!({ "id": id })).await["subscription"].clone()
+}
+
+#[tokio::test]
+async fn the_document_of_a_subscription_is_typed() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    let entry = registered(&server, INBOX).await;
+    let found = subscription(&server, "inbox").await;
+    assert_eq!((&found["catalogId"], &found["executionPool"]), (&entry["id"], &json!("orders")));
+    let expected = json!({
+        "source": "NATS", "mode": "PULL", "activation": "SCHEDULED", "ingress": null,
+        "dispatch": { "playbook": "work/flow", "executionPool": "orders", "batchDispatch": true, "batchMax": 1000 },
+        "dedup": { "enabled": true, "windowSeconds": 7 },
+        "limits": { "maxInFlight": 64, "maxDispatchPerSecond": 20 },
+        "directives": [{ "header": "x-noetl-pool", "controls": "dispatch.execution_pool", "allowed": ["orders", "bulk"] }],
+        "spool": { "mode": "BUFFER_AND_ACK", "backend": "NATS_OBJECT", "bucket": "overflow", "path": null,
+                   "ordering": "PER_KEY" },
+        "document": entry["document"]["spec"],
+    });
+    assert_eq!(found["spec"], expected);
+    assert_eq!(found["spec"]["document"]["stream"], "ORDERS");
+
+    let push = "kind: Subscription\nmetadata: { name: hooks }\nspec:\n  source: webhook\n  mode: push\n  \
+                ingress: { gateway_path: /in/hooks, verify: { type: bearer, secret: hook_token } }\n  \
+                dispatch: { playbook: work/flow }\n";
+    registered(&server, push).await;
+    let found = subscription(&server, "hooks").await;
+    assert_eq!((&found["spec"]["mode"], &found["spec"]["activation"]), (&json!("PUSH"), &Value::Null));
+    let verify = json!({ "type": "BEARER", "header": null, "secret": "hook_token", "audience": null,
+                         "serviceAccount": null });
+    assert_eq!(found["spec"]["ingress"], json!({ "gatewayPath": "/in/hooks", "verify": verify }));
+    assert_eq!(found["executionPool"], Value::Null);
+}
+
+#[tokio::test]
+async fn the_short_form_of_a_subscription_is_typed_too() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    let short =
+        "kind: subscription\nsource: { type: nats, subject: a.b }\nplaybook: work/flow\ndedup: { window_secs: 9 }";
+    for (path, content) in [("short", short), ("bare", "kind: subscription")] {
+        let payload = register(&server, json!({ "path": path, "content": content })).await;
+        assert_eq!(payload["userErrors"], json!([]));
+    }
+    let spec = subscription(&server, "short").await["spec"].clone();
+    assert_eq!((&spec["source"], &spec["mode"]), (&json!("NATS"), &Value::Null));
+    assert_eq!((&spec["dispatch"]["playbook"], &spec["dedup"]["windowSeconds"]), (&json!("work/flow"), &json!(9)));
+    let spec = subscription(&server, "bare").await["spec"].clone();
+    assert_eq!(
+        (&spec["source"], &spec["dispatch"]["playbook"], &spec["document"]),
+        (&Value::Null, &Value::Null, &Value::Null)
+    );
+}
+
+#[tokio::test]
+async fn an_invalid_document_of_a_subscription_is_refused_with_its_field() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    for (valid, invalid, field) in [
+        ("source: nats", "source: rabbitmq", "content.spec.source"),
+        ("mode: pull", "mode: push", "content.spec.ingress.gateway_path"),
+        ("batch_max: 1000", "batch_max: 1001", "content.spec.dispatch.batch_max"),
+        ("window_secs: 7", "window_secs: 0", "content.spec.dedup.window_secs"),
+        ("max_in_flight: 64", "max_in_flight: many", "content.spec.limits.max_in_flight"),
+        ("header: x-noetl-pool, ", "", "content.spec.headers.directives[0].header"),
+        ("bucket: overflow, ", "", "content.spec.spool.bucket"),
+    ] {
+        let content = INBOX.replace(valid, invalid);
+        assert_ne!(content, INBOX);
+        let payload = register(&server, json!({ "content": content })).await;
+        assert_eq!(error(&payload), format!("INVALID_INPUT {field}"), "{invalid} {payload}");
+    }
+    assert_eq!(deployment.in_cluster("SELECT count(*) FROM noetl.catalog").await, 0);
+}
+
+#[tokio::test]
+async fn window_and_pool_of_an_execution_are_those_of_the_subscriptions_document() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    insert(&deployment, "inbox", "subscription", INBOX, None).await;
+    registered(&server, FLOW).await;
+    let inbox = server.register("inbox").await["subscription"]["id"].clone();
+    let message = |key: &str, pool: Value| json!({ "path": "work/flow", "parentExecutionId": inbox, "executionPool": pool, "dedup": { "key": key } });
+    let child = server.execute(message("m-1", Value::Null)).await["execution"]["id"].clone();
+    let other = server.execute(message("m-2", json!("gpu"))).await["execution"]["id"].clone();
+    let alone = server.execute(json!({ "path": "work/flow" })).await["execution"]["id"].clone();
+    let windows = "SELECT count(*) FROM noetl.subscription_dedup WHERE expires_at - seen_at = interval '7 s'";
+    assert_eq!(deployment.in_cluster(windows).await, 2);
+    for (id, pool, subject) in
+        [(&child, json!("orders"), "orders"), (&other, json!("gpu"), "gpu"), (&alone, Value::Null, "shared")]
+    {
+        let query = "query($id: ID!) { execution(id: $id) { executionPool catalogId catalogEntry { id } } }";
+        let execution = server.data(query, json!({ "id": id })).await["execution"].clone();
+        assert_eq!((&execution["executionPool"], &execution["catalogId"]), (&pool, &execution["catalogEntry"]["id"]));
+        let subjects: Vec<String> = deployment
+            .rows("SELECT subject FROM noetl.outbox WHERE execution_id = $1", id.as_str().unwrap())
+            .await
+            .into_iter()
+            .map(|(subject,): (String,)| subject)
+            .collect();
+        assert_eq!(subjects, [format!("noetl.executions.{subject}.{}", id.as_str().unwrap())]);
+    }
+}
+
+#[tokio::test]
+async fn a_pool_of_a_document_that_can_t_be_in_a_subject_refuses_the_execution() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    registered(&server, &INBOX.replace("execution_pool: orders", "execution_pool: a.b")).await;
+    registered(&server, FLOW).await;
+    let inbox = server.register("inbox").await["subscription"]["id"].clone();
+    let refused = server.execute(json!({ "path": "work/flow", "parentExecutionId": inbox })).await;
+    assert_eq!(error(&refused), "INVALID_INPUT executionPool", "{refused}");
+    let named = json!({ "path": "work/flow", "parentExecutionId": inbox, "executionPool": "orders" });
+    assert_eq!(server.execute(named).await["outcome"], "STARTED");
+}
+
+/// NoETL's rules for a playbook: the version, the kind, a step `start`, a tool for each step, and arcs to known steps.
+#[test]
+fn the_sample_catalog_follows_the_rules_of_noetl() {
+    let samples = [
+        ("samples/orders/inbox", include_str!("../../examples/catalog/orders-inbox.yaml")),
+        ("samples/orders/process", include_str!("../../examples/catalog/orders-process.yaml")),
+        ("samples/reports/daily", include_str!("../../examples/catalog/reports-daily.yaml")),
+    ];
+    for (path, text) in samples {
+        let document = Document::parse(text).unwrap();
+        assert_eq!((document.path(), document.name().is_some()), (Some(path), true));
+        assert!(document.labels().unwrap().as_object().unwrap().values().all(Value::is_string), "{path}");
+        assert_eq!(document.value()["apiVersion"], "noetl.io/v2", "{path}");
+        if document.kind() == Some("Subscription") {
+            let spec = document.subscription().unwrap();
+            assert_eq!((spec.dispatch.playbook.as_deref(), spec.dedup.enabled), (Some("samples/orders/process"), true));
+            continue;
+        }
+        assert_eq!(document.kind(), Some("Playbook"), "{path}");
+        let steps = document.workflow().unwrap().as_array().unwrap();
+        let names: Vec<&str> = steps.iter().map(|step| step["step"].as_str().unwrap()).collect();
+        assert!(names.contains(&"start"), "{path}");
+        for step in steps {
+            let tools = step["tool"].as_array().map_or(std::slice::from_ref(&step["tool"]), Vec::as_slice);
+            assert!(!tools.is_empty() && tools.iter().all(|tool| tool["kind"].is_string()), "{path} {step}");
+            let arcs = step["next"]["arcs"].as_array().into_iter().flatten();
+            assert!(arcs.clone().all(|arc| names.contains(&arc["step"].as_str().unwrap())), "{path} {step}");
+            assert_eq!(arcs.count(), usize::from(step["step"] != "end"), "{path} {step}");
+        }
+    }
+}
