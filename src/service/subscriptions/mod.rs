@@ -5,6 +5,7 @@
 
 mod activation;
 mod bulk;
+mod change_log;
 mod read;
 mod register;
 mod sweep;
