@@ -1,9 +1,11 @@
 //! Executions: start (with an opt-in dedup window), cancel, read.
 //!
 //! A start reads from top to bottom in [`execute`]; [`request`] has the request and its validation, and [`dedup`] the
-//! steps for requests with a dedup key; [`start`] has what a request starts. [`sweep`] finishes the claims of crashed callers.
+//! steps for requests with a dedup key; [`start`] has what a request starts, and [`create`] creates it. [`sweep`]
+//! finishes the claims of crashed callers.
 
 mod cancel;
+mod create;
 mod dedup;
 mod execute;
 mod read;

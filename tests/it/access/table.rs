@@ -27,7 +27,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     (
         "Query",
         READ,
-        "catalogEntries catalogEntry event eventStream events execution executions shards subscription subscriptions",
+        "catalogEntries catalogEntry dedupClaim event eventStream events execution executions shards subscription subscriptions",
     ),
     ("Mutation", Any(&[Catalog]), "registerCatalogEntry"),
     (
@@ -77,6 +77,8 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     // Types with only numbers, ids, states and times.
     ("AdvancedProjection", Open, "appliedCount executionId folded version"),
     ("CaughtUp", Open, "at cursor"),
+    ("DedupClaim", READ, "execution"),
+    ("DedupClaim", Open, "duplicates executionId expiresAt firstSeenAt"),
     ("CursorFrame", Open, "bodyCompleted bodyIssued claimCompleted index"),
     ("EventDelivery", Open, "cursor event payloadOmitted"),
     (
@@ -113,7 +115,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("CancelExecutionPayload", Open, "execution userErrors"),
     ("ClaimOutboxPayload", Open, "claims unavailableShards userErrors"),
     ("ExecuteBatchPayload", Open, "results userErrors"),
-    ("ExecutePayload", Open, "execution outcome userErrors"),
+    ("ExecutePayload", Open, "differs execution executionId outcome userErrors"),
     ("MarkOutboxFailedPayload", Open, "retryInSeconds userErrors"),
     ("MarkOutboxPublishedPayload", Open, "published stale userErrors"),
     ("ProjectEventsPayload", Open, "duplicates projected rejected userErrors"),
