@@ -1,5 +1,6 @@
 //! Use cases. Each loads rows, decides with the rules of `domain`, and writes. Only this layer joins databases.
 
+mod bisection;
 pub mod bounds;
 pub mod catalog;
 pub mod error;

@@ -341,15 +341,15 @@ async fn expired_dedup_claims_are_deleted_and_reserved_or_unexpired_ones_are_kep
          FROM generate_series(1, 2500) AS n
          UNION ALL SELECT -2, 'reserved', 9001, 0, '{}'::jsonb, now() - interval '1 hour', now() - interval '1 hour'
          UNION ALL SELECT -2, 'unexpired', 9002, 1, NULL, now() - interval '1 hour', now() + interval '1 hour'
-         UNION ALL SELECT -2, 'older server, expired', 9003, 1, NULL, now() - interval '301 seconds', NULL
-         UNION ALL SELECT -2, 'older server, unexpired', 9004, 1, NULL, now() - interval '200 seconds', NULL",
+         UNION ALL SELECT -2, 'noetl, longer ago than any window', 9003, 1, NULL, now() - interval '721 hours', NULL
+         UNION ALL SELECT -2, 'noetl, within the longest window', 9004, 1, NULL, now() - interval '719 hours', NULL",
     )
     .await;
     let (output, said) = maintain_with(&deployment, &[]).await;
     assert!(output.status.success(), "{said}");
     let keys = "SELECT dedup_key FROM noetl.subscription_dedup ORDER BY dedup_key";
     let keys: Vec<String> = sqlx::query_scalar(keys).fetch_all(&mut deployment.cluster().await).await.unwrap();
-    assert_eq!(keys, ["mine", "older server, unexpired", "reserved", "unexpired"], "{said}");
+    assert_eq!(keys, ["mine", "noetl, within the longest window", "reserved", "unexpired"], "{said}");
     assert_eq!(server.execute(input).await["outcome"], "DUPLICATE");
 }
 

@@ -382,3 +382,35 @@ async fn a_process_killed_during_an_advance_leaves_an_exact_state() {
     stored.as_object_mut().unwrap().remove("snapshot");
     assert_eq!(stored, it.rebuilt().await);
 }
+
+#[tokio::test]
+async fn a_snapshot_has_the_routing_of_the_execution() {
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    server.register_entry("run", &json!({ "kind": "playbook" })).await;
+    let trace = json!({ "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "none": null });
+    let started = server.execute(json!({ "path": "run", "executionPool": "gpu", "trace": trace })).await;
+    let id: i64 = started["execution"]["id"].as_str().unwrap().parse().unwrap();
+    let mut shard = deployment.shard(0).await;
+    let meta = "SELECT meta FROM noetl.event WHERE event_type = 'playbook_started'";
+    let meta: Value = sqlx::query_scalar(meta).fetch_one(&mut shard).await.unwrap();
+    assert_eq!((&meta["execution_pool"], &meta["trace"]), (&json!("gpu"), &trace));
+    let routing = "SELECT meta -> 'routing_meta' FROM noetl.projection_snapshot WHERE aggregate_id = $1";
+    for offset in [100, 200] {
+        server.advance_projections(&[id]).await;
+        let stored: Value = sqlx::query_scalar(routing).bind(id.to_string()).fetch_one(&mut shard).await.unwrap();
+        assert_eq!(stored, meta);
+        insert_step_event(&mut shard, id, offset, "step.enter", "{}", "{}").await;
+    }
+    // An execution whose start is not in the log yet.
+    insert_step_event(&mut shard, 77, 1, "step.enter", "{}", "{}").await;
+    server.advance_projections(&[77]).await;
+    let stored: Option<Value> = sqlx::query_scalar(routing).bind("77").fetch_one(&mut shard).await.unwrap();
+    assert_eq!(stored, None);
+    let start = "INSERT INTO noetl.event (execution_id, event_id, event_type, meta)
+                 VALUES (77, 70, 'playbook_started', '{\"execution_pool\": \"cpu\"}')";
+    run(&mut shard, start).await;
+    server.advance_projections(&[77]).await;
+    let stored: Option<Value> = sqlx::query_scalar(routing).bind("77").fetch_one(&mut shard).await.unwrap();
+    assert_eq!(stored, Some(json!({ "execution_pool": "cpu" })));
+}

@@ -20,6 +20,7 @@ const PLAIN: &[(&str, &str, &str)] = &[
     ),
     ("execution_status_idx", "noetl.execution", "(upper(status), execution_id)"),
     ("subscription_dedup_expiry_idx", "noetl.subscription_dedup", "(expires_at) WHERE state = 1"),
+    ("subscription_dedup_noetl_idx", "noetl.subscription_dedup", "(seen_at) WHERE state = 1 AND expires_at IS NULL"),
     ("subscription_dedup_reserved_idx", "noetl.subscription_dedup", "(execution_id) WHERE state = 0"),
     // Claimable rows by status, over all executions and per execution. `attempts >= 0` and `execution_id IS NOT NULL`
     // exclude no row that their queries want. They bind each query to one of the two indexes: while few rows have a

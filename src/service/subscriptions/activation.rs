@@ -15,6 +15,7 @@
 
 use std::sync::Arc;
 
+use super::change_log::log_change;
 use crate::runtime::wake::WakeUps;
 use crate::runtime::{clock, crash_point};
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
@@ -36,6 +37,16 @@ pub(super) enum LiveTarget<'a> {
     Any,
     /// This deactivated subscription, if the expected event is still its latest one.
     This { id: Id, expected: Option<Id>, reason: Option<&'a str> },
+}
+
+impl LiveTarget<'_> {
+    /// Returns the reason that the caller gives.
+    fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Any => None,
+            Self::This { reason, .. } => *reason,
+        }
+    }
 }
 
 /// Result of [`Activator::make_live`].
@@ -186,14 +197,16 @@ impl Activator {
             Some(ended) => {
                 let last = log.last_event_id().await?.unwrap_or(ended.last_event_id);
                 let event_id = self.ids.next_after(last).await?;
-                let reason = if let LiveTarget::This { reason, .. } = wanted { reason } else { None };
-                ended.log(by).transitioned(event_id, Action::Activate, State::Active, reason, clock::now())
+                ended.log(by).transitioned(event_id, Action::Activate, State::Active, wanted.reason(), clock::now())
             }
         };
         log.append(&[event]).await?;
         let made = log.subscription().await?;
         log.commit().await?;
         self.wake_ups.wake_feed(self.databases.index_of(id));
+        if let Some(made) = &made {
+            log_change(made, wanted.reason(), by);
+        }
         Ok(made)
     }
 }

@@ -6,6 +6,7 @@
 mod activation;
 mod backlog;
 mod bulk;
+mod change_log;
 mod foreign;
 mod read;
 mod register;

@@ -27,7 +27,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     (
         "Query",
         READ,
-        "catalogEntries catalogEntry event eventStream events execution executions shards subscription subscriptions",
+        "catalogEntries catalogEntry dedupClaim event eventStream events execution executions shards subscription subscriptions",
     ),
     ("Mutation", Any(&[Catalog]), "registerCatalogEntry"),
     (
@@ -82,6 +82,8 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     // Types with only numbers, ids, states and times.
     ("AdvancedProjection", Open, "appliedCount executionId folded version"),
     ("CaughtUp", Open, "at cursor"),
+    ("DedupClaim", READ, "execution"),
+    ("DedupClaim", Open, "duplicates executionId expiresAt firstSeenAt"),
     ("CursorFrame", Open, "bodyCompleted bodyIssued claimCompleted index"),
     ("EventDelivery", Open, "cursor event payloadOmitted"),
     (
@@ -128,7 +130,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("ClaimOutboxPayload", Open, "claims unavailableShards userErrors"),
     ("DiscardOutboxPayload", Open, "discarded matched unavailableShards userErrors"),
     ("ExecuteBatchPayload", Open, "results userErrors"),
-    ("ExecutePayload", Open, "execution outcome userErrors"),
+    ("ExecutePayload", Open, "differs execution executionId outcome userErrors"),
     ("MarkOutboxFailedPayload", Open, "dead retryInSeconds userErrors"),
     ("MarkOutboxPublishedPayload", Open, "published stale userErrors"),
     ("ProjectEventsPayload", Open, "duplicates projected rejected userErrors"),
