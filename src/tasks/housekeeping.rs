@@ -22,7 +22,7 @@ use noetl_storage::error::DatabaseName;
 use noetl_storage::pools::Databases;
 
 /// Every housekeeping task.
-pub const TASKS: [Task; 7] = [
+pub const TASKS: [Task; 8] = [
     Task {
         name: "partitions",
         period: Duration::from_hours(6),

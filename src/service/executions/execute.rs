@@ -31,7 +31,7 @@ use noetl_domain::lifecycle::REGISTERED;
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::catalog::CatalogEntry;
 use noetl_storage::events::FirstEvent;
-use plain_json::{ParsedOnce, Text};
+use plain_json::Text;
 
 /// Memory in bytes of the workloads of a group, from which the group is carried out.
 const GROUP_BYTES: usize = 16 << 20;
