@@ -8,6 +8,7 @@ use crate::config::Config;
 use crate::feed::publish::tailer::{TailSettings, Tailer};
 use crate::feed::wake_ups;
 use crate::graphql::context::Services;
+use crate::runtime::stalls::Stalls;
 use crate::runtime::supervisor::Supervisor;
 use crate::runtime::telemetry;
 use crate::runtime::wake::WakeUps;
@@ -46,6 +47,7 @@ pub(super) fn start_broker_tasks(
     services: &Services,
     client: &async_nats::Client,
     wake_ups: &WakeUps,
+    stalls: &Stalls,
     config: &Config,
 ) {
     for shard in services.outbox.shards() {
@@ -57,7 +59,8 @@ pub(super) fn start_broker_tasks(
             supervisor.start("outbox relay", infallible(relay.run(supervisor.soft())));
         }
         if config.projector {
-            let projector = Projector { shard, client: client.clone(), projections: services.projections.clone() };
+            let (client, projections) = (client.clone(), services.projections.clone());
+            let projector = Projector { shard, client, projections, stalls: stalls.clone() };
             supervisor.start("projector", infallible(projector.run(supervisor.soft())));
         }
     }

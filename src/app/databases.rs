@@ -8,7 +8,7 @@ use super::error::AppError;
 use crate::config::{Config, DatabaseSettings};
 use crate::tasks::partitions;
 use noetl_domain::shard::{ShardIndex, ShardMap};
-use noetl_storage::error::{DatabaseName, StorageError};
+use noetl_storage::error::DatabaseName;
 use noetl_storage::migrate;
 use noetl_storage::pools::{Database, Databases};
 use noetl_storage::shard_map::{self, Identity};
@@ -63,7 +63,7 @@ async fn identify(cluster: &Arc<Database>, shards: &[Arc<Database>], fresh: Uuid
         match shard_map::identify(shard, expected).await {
             Ok(found) => check_identity(shard, expected, found)?,
             // The server starts without a shard that is down. The prober finds it later.
-            Err(StorageError::Unavailable { .. }) => {}
+            Err(error) if error.is_temporary() => {}
             Err(error) => return Err(error.into()),
         }
     }

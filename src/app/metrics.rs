@@ -3,7 +3,7 @@
 use graphql_transport::Metric;
 
 /// Metrics of the server. A test compares this table with the metrics that the sources record.
-pub const METRICS: [Metric; 53] = [
+pub const METRICS: [Metric; 59] = [
     Metric::counter("noetl_callers_refused_total", &[], "Callers that were refused because of their token"),
     Metric::gauge("noetl_database_up", &["database"], "Whether the last probe reached the database: 1 or 0"),
     Metric::counter("noetl_dedup_purged_total", &[], "Expired dedup claims that were deleted"),
@@ -21,11 +21,23 @@ pub const METRICS: [Metric; 53] = [
     Metric::counter("noetl_event_partitions_dropped_total", &[], "Event partitions that the retention dropped"),
     Metric::counter("noetl_event_partitions_kept_total", &["reason"], "Old event partitions that were kept, by reason"),
     Metric::counter("noetl_event_partitions_made_total", &[], "Event partitions that were created"),
+    Metric::gauge(
+        "noetl_event_stream_last_event_id",
+        &["shard"],
+        "Id of the event that was published last; the last 10 bits are rounded",
+    ),
+    Metric::counter(
+        "noetl_event_stream_published_total",
+        &["shard", "event_type"],
+        "Events that were published to the stream, by type; `other` for types that the server does not know",
+    ),
     Metric::counter("noetl_events_duplicate_total", &[], "Events of workers that were skipped as duplicates"),
     Metric::counter("noetl_events_projected_total", &[], "Events of workers that were stored"),
     Metric::counter("noetl_events_rejected_total", &[], "Events of workers that were not stored because of an error"),
     Metric::counter("noetl_outbox_claimed_total", &["shard"], "Outbox rows that were claimed"),
-    Metric::counter("noetl_outbox_dead_total", &["shard"], "Outbox rows that became dead letters"),
+    Metric::gauge("noetl_outbox_dead", &["shard"], "DEAD outbox rows at the last count, up to 100,000"),
+    Metric::counter("noetl_outbox_dead_total", &["shard"], "Outbox rows that became DEAD"),
+    Metric::counter("noetl_outbox_discarded_total", &["shard"], "DEAD outbox rows that were discarded"),
     Metric::counter("noetl_outbox_failed_total", &[], "Outbox rows that were marked as failed"),
     Metric::gauge("noetl_outbox_pending", &["shard"], "Claimable outbox rows at the last count, up to 100,000"),
     Metric::counter("noetl_outbox_published_total", &[], "Outbox rows that were marked as published"),
@@ -65,6 +77,12 @@ pub const METRICS: [Metric; 53] = [
         &["shard"],
         "Messages of the stream that the projector has not received",
     ),
+    Metric::gauge(
+        "noetl_read_model_fill_remaining",
+        &["database"],
+        "Executions whose log the fill of the list has not checked, up to 100,000",
+    ),
+    Metric::counter("noetl_read_model_filled_total", &[], "Executions that were added to the list from their log"),
     Metric::counter("noetl_registry_swept_total", &[], "Abandoned registrations that were found"),
     Metric::counter(
         "noetl_retention_executions_purged_total",

@@ -28,6 +28,7 @@ use crate::feed::read::hub::Hub;
 use crate::graphql::context::{Replica, Services, TransportLimits};
 use crate::graphql::outcome_hint::outcome_hint;
 use crate::graphql::schema::{self, ControlPlane};
+use crate::runtime::stalls::Stalls;
 use crate::runtime::supervisor::{EndedEarly, ShutdownTimeouts, Signals, Supervisor};
 use crate::runtime::wake::WakeUps;
 use crate::runtime::{clock, crash_point};
@@ -37,11 +38,14 @@ use crate::service::ids::{Ids, LEASE};
 use crate::service::ingest::Ingest;
 use crate::service::outbox::Outbox;
 use crate::service::projections::Projections;
+use crate::service::read_model::ReadModel;
 use crate::service::retention::Retention;
 use crate::service::subscriptions::Subscriptions;
 use crate::tasks::housekeeping::{Done, Housekeeping};
 use crate::web::assets;
-use crate::web::health::{self, NoShardAvailable, OutboxBacklog, Probes, Readiness, Terms};
+use crate::web::health::{
+    self, ActiveSubscription, NoShardAvailable, OutboxBacklog, Probes, Readiness, SubscriptionBacklog, Terms,
+};
 use databases::connect;
 use graphql_transport::listener::Listener;
 use graphql_transport::{Edge, Limits, Metric, Sites, TypeSystem, router, trace};
@@ -54,6 +58,7 @@ pub use error::AppError;
 /// Runs every housekeeping task once, and passes each result to `report`.
 #[expect(clippy::disallowed_methods, reason = "a process gets its identity here")]
 pub async fn maintain(config: &Config, report: impl FnMut(Done)) -> Result<(), AppError> {
+    arm_fault_point(config);
     let settings = config.databases.as_ref().ok_or(AppError::NoDatabases)?;
     let databases = connect(settings, 4).await?;
     // Takes any machine id, because a running server may hold the configured one.
@@ -64,6 +69,12 @@ pub async fn maintain(config: &Config, report: impl FnMut(Done)) -> Result<(), A
     Ok(ids.release().await?)
 }
 
+fn arm_fault_point(config: &Config) {
+    if let Some(point) = config.process.fault_point.clone() {
+        crash_point::arm(point);
+    }
+}
+
 /// Creates the services that the housekeeping tasks use.
 fn housekeeping(
     config: &Config,
@@ -72,12 +83,15 @@ fn housekeeping(
     catalog: &Catalog,
     wake_ups: &WakeUps,
 ) -> Housekeeping {
-    let settings = config.housekeeping;
     Housekeeping {
+        read_model: ReadModel::new(Projections::new(databases.clone())),
         executions: Executions::new(databases.clone(), Arc::clone(ids), catalog.clone(), wake_ups.clone()),
         subscriptions: Subscriptions::new(databases.clone(), Arc::clone(ids), catalog.clone(), wake_ups.clone()),
-        outbox: Outbox::new(databases.clone(), wake_ups.clone(), settings.outbox_retention),
-        retention: Retention { days: settings.event_retention_days, publishes: config.event_stream.is_some() },
+        outbox: Outbox::new(databases.clone(), wake_ups.clone(), config.outbox),
+        retention: Retention {
+            days: config.housekeeping.event_retention_days,
+            publishes: config.event_stream.is_some(),
+        },
         databases,
     }
 }
@@ -99,9 +113,7 @@ impl App {
     /// Connects to the databases and the broker, leases a machine id, and starts the tasks.
     #[expect(clippy::disallowed_methods, reason = "a process gets its identity here")]
     pub async fn start(config: &Config, metrics: PrometheusHandle) -> Result<Self, AppError> {
-        if let Some(point) = config.process.fault_point.clone() {
-            crash_point::arm(point);
-        }
+        arm_fault_point(config);
         let tls = listener::tls(config.connections.tls.as_ref()).await?;
         let settings = config.databases.as_ref().ok_or(AppError::NoDatabases)?;
         let databases = connect(settings, settings.pool_size).await?;
@@ -132,8 +144,9 @@ impl App {
         let mut supervisor = Supervisor::default();
         background::start_upkeep(&mut supervisor, &services, &housekeeping);
         background::start_metrics_upkeep(&mut supervisor, metrics.clone());
+        let stalls = Stalls::default();
         if let Some(client) = &client {
-            background::start_broker_tasks(&mut supervisor, &services, client, &wake_ups, config);
+            background::start_broker_tasks(&mut supervisor, &services, client, &wake_ups, &stalls, config);
         }
         let connections = TaskTracker::new();
         let admit = callers::admission(&config.auth, &mut supervisor)?;
@@ -145,7 +158,7 @@ impl App {
             connections: connections.clone(),
             ..edge(config, &services)?
         };
-        let probes = probes(&services, listener.draining.clone(), metrics);
+        let probes = probes(&services, listener.draining.clone(), stalls, metrics);
         let terms = Terms { sites: edge.sites.clone(), admit: edge.admit.clone() };
         // The separate listener needs no authentication: its address decides which machines can reach it.
         let separate = Terms { sites: Sites::default(), admit: None };
@@ -247,18 +260,21 @@ fn routes(edge: Edge<ControlPlane>, probes: Router) -> Router {
     routes.layer(CatchPanicLayer::new()).layer(from_fn(trace::identify))
 }
 
-fn probes(services: &Services, draining: CancellationToken, metrics: PrometheusHandle) -> Probes {
+fn probes(services: &Services, draining: CancellationToken, stalls: Stalls, metrics: PrometheusHandle) -> Probes {
     let databases = services.databases.clone();
     let readiness = move || {
         let is_down = |database: &&Arc<Database>| database.health().down.is_some();
-        let down = databases.distinct().filter(is_down).map(|database| database.name().to_string()).collect();
-        Readiness { ready: !draining.is_cancelled() && databases.cluster().health().down.is_none(), down }
+        let down = databases.distinct().filter(is_down).map(|database| database.name().to_string());
+        let stalled = stalls.lines();
+        let ready = !draining.is_cancelled() && databases.cluster().health().down.is_none() && stalled.is_empty();
+        Readiness { ready, down: down.chain(stalled).collect() }
     };
-    let outbox = services.outbox.clone();
+    let (outbox, subscriptions) = (services.outbox.clone(), services.subscriptions.clone());
     Probes {
         readiness: Arc::new(readiness),
         metrics: Arc::new(move || metrics.render()),
         outbox: Arc::new(move || backlog(outbox.clone()).boxed()),
+        subscriptions: Arc::new(move || subscription_backlog(subscriptions.clone()).boxed()),
     }
 }
 
@@ -272,6 +288,25 @@ async fn backlog(outbox: Outbox) -> Result<OutboxBacklog, NoShardAvailable> {
         pending: stats.shards.iter().map(|(_, backlog)| backlog.pending).sum(),
         oldest_age_seconds: ages.fold(0.0, f64::max),
         unavailable_shards: stats.unavailable,
+    })
+}
+
+async fn subscription_backlog(subscriptions: Subscriptions) -> Result<SubscriptionBacklog, NoShardAvailable> {
+    let found = subscriptions.backlog().await.map_err(|error| {
+        tracing::warn!(%error, "could not read the backlog of subscriptions");
+        NoShardAvailable
+    })?;
+    let active = found.subscriptions.into_iter().map(|one| ActiveSubscription {
+        id: one.id.to_string(),
+        path: one.path,
+        backlog: one.open_executions,
+    });
+    let subscriptions: Vec<_> = active.collect();
+    Ok(SubscriptionBacklog {
+        active: subscriptions.len(),
+        backlog: subscriptions.iter().map(|one| one.backlog).sum(),
+        subscriptions,
+        unavailable_shards: found.unavailable,
     })
 }
 

@@ -27,7 +27,7 @@ pub enum Capability {
     Lifecycle,
     /// Cancel executions.
     Cancel,
-    /// Make failed outbox rows claimable again.
+    /// Make failed and DEAD outbox rows claimable again, and discard DEAD ones.
     Retry,
     /// Register catalog entries.
     Catalog,

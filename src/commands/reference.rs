@@ -40,7 +40,7 @@ its cause is in the server's log only.
 ## User errors
 
 A mutation returns its rejections in `userErrors`, with these codes in `code`. The failure of a shard
-(`SHARD_UNAVAILABLE`) and the failure of one item of several (`INTERNAL`) are there too. A query has no `userErrors`, so
+(`SHARD_UNAVAILABLE`, `TIMEOUT`) and the failure of one item of several (`INTERNAL`) are there too. A query has no `userErrors`, so
 it returns errors as entries of `errors[]` with the code in `extensions.code`.
 
 | code | meaning | retry the same request | what to do |

@@ -14,6 +14,7 @@ mod documents;
 mod file;
 mod housekeeping;
 mod log;
+mod outbox;
 mod pem;
 mod process;
 mod reader;
@@ -24,6 +25,7 @@ use std::collections::BTreeMap;
 
 use crate::feed::publish::tailer::TailSettings;
 use graphql_transport::trusted::Trusted;
+use noetl_domain::outbox::OutboxPolicy;
 use reader::Reader;
 
 pub use auth::AuthSettings;
@@ -46,6 +48,7 @@ const NAMES: &[&[&str]] = &[
     &broker::NAMES,
     &broker_login::NAMES,
     &housekeeping::NAMES,
+    &outbox::NAMES,
     &log::NAMES,
     &telemetry::NAMES,
     &process::NAMES,
@@ -75,9 +78,11 @@ pub struct Config {
     pub event_stream: Option<TailSettings>,
     /// Whether this replica delivers outbox rows to the broker.
     pub outbox_relay: bool,
+    /// Policy for outbox rows.
+    pub outbox: OutboxPolicy,
     /// Whether this replica keeps executions' snapshots current.
     pub projector: bool,
-    /// Retention of data.
+    /// Retention of events.
     pub housekeeping: HousekeepingSettings,
     /// Traces and slow operations.
     pub telemetry: TelemetrySettings,
@@ -155,6 +160,7 @@ impl Sources {
             broker: broker_login::read(&mut read, &brokers),
             event_stream,
             outbox_relay: read.flag("NOETL_OUTBOX_RELAY", true),
+            outbox: outbox::read(&mut read),
             projector: read.flag("NOETL_PROJECTOR", true),
             housekeeping: housekeeping::read(&mut read),
             telemetry: telemetry::read(&mut read),
@@ -192,6 +198,7 @@ mod tests {
             ("NOETL_SHARDS", "postgres://a/b, nonsense"),
             ("NOETL_EVENT_STREAM_BACKFILL", "perhaps"),
             ("NOETL_SERVER_MACHINE_ID", "1024"),
+            ("NOETL_OUTBOX_MAX_ATTEMPTS", "0"),
         ]);
         let ConfigError(problems) = wrong.check(RequiredSettings::Servers).unwrap_err();
         for name in [
@@ -199,6 +206,7 @@ mod tests {
             "NOETL_SHARDS",
             "NOETL_EVENT_STREAM_BACKFILL",
             "NOETL_SERVER_MACHINE_ID",
+            "NOETL_OUTBOX_MAX_ATTEMPTS",
             "NOETL_CLUSTER_DSN",
             "NOETL_NATS_URL",
         ] {
@@ -224,7 +232,7 @@ mod tests {
                     .unwrap()
                     .outbox_relay
         );
-        assert_eq!(config.housekeeping.outbox_retention, Duration::from_hours(24));
+        assert_eq!(config.outbox, OutboxPolicy { max_attempts: 20, retention: None });
         let stream = config.event_stream.unwrap();
         assert!(stream.backfill);
         assert_eq!((stream.batch, stream.poll), (500, Duration::from_millis(500)));

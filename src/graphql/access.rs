@@ -42,7 +42,7 @@ pub const CHANGE_SUBSCRIPTION: RequiredCapability =
 pub const LIFECYCLE: RequiredCapability = RequiredCapability(&[Capability::Lifecycle]);
 /// Cancelling executions.
 pub const CANCEL: RequiredCapability = RequiredCapability(&[Capability::Cancel]);
-/// Retrying failed outbox rows.
+/// Retrying failed and DEAD outbox rows, and discarding DEAD ones.
 pub const RETRY: RequiredCapability = RequiredCapability(&[Capability::Retry]);
 /// Registering catalog entries.
 pub const CATALOG: RequiredCapability = RequiredCapability(&[Capability::Catalog]);

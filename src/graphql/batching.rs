@@ -1,7 +1,8 @@
 //! Runs operations so that a loader collects its batch until the operation can't continue, not for a fixed time.
 //!
 //! A loader's fetch starts when the operation can't continue without it. By then, every row has requested the objects
-//! that it refers to. The fetches run within the task of the operation, and end with it.
+//! that it refers to. The fetches run within the task of the operation, and end with it. In a live subscription, they end
+//! with the item that requested them: an item that reached its deadline leaves no fetch.
 //!
 //! Each operation, and each item of a subscription, has a budget. A query that exceeds a limit ends at once: its
 //! statements are cancelled, and the rows that it has read are freed. A mutation continues, because its response
@@ -25,7 +26,7 @@ use tracing::Instrument;
 
 use super::context::Services;
 use super::errors::limit_exceeded;
-use super::loaders::{BatchLoader, Loaders};
+use super::loaders::{BatchLoader, CurrentItem, ItemLoaders, Loaders};
 use super::selection::Selection;
 use noetl_storage::budget::{Budget, Exceeded};
 
@@ -49,7 +50,8 @@ impl<E: Executor> BatchingExecutor<E> {
         let spawn = move |fetch: BoxFuture<'static, ()>| {
             requested.lock().unwrap_or_else(PoisonError::into_inner).push(fetch.in_current_span().boxed());
         };
-        let loader: BatchLoader = DataLoader::new(Loaders(Arc::clone(&self.services)), spawn).delay(Duration::ZERO);
+        let loaders = ItemLoaders { loaders: Loaders(Arc::clone(&self.services)), item: fetches.item.clone() };
+        let loader: BatchLoader = DataLoader::new(loaders, spawn).delay(Duration::ZERO);
         (request.data(loader), fetches)
     }
 
@@ -105,6 +107,8 @@ fn limit_response(exceeded: Exceeded) -> Response {
 struct Fetches {
     requested: Arc<Mutex<Vec<BoxFuture<'static, ()>>>>,
     running: FuturesUnordered<BoxFuture<'static, ()>>,
+    /// Item that requests them.
+    item: CurrentItem,
 }
 
 /// Wakes the task, and records whether the operation woke itself. A long list does so, because it is polled in
@@ -150,6 +154,7 @@ impl Stream for RunningOperation<'_> {
             self.operation_waker.woken.store(false, Ordering::Release);
             if let Poll::Ready(response) = self.poll_operation(&mut Context::from_waker(&waker)) {
                 self.budget.renew();
+                self.fetches.end_item(cx);
                 return Poll::Ready(response);
             }
             let this = &mut *self;
@@ -171,5 +176,11 @@ impl Fetches {
             Poll::Ready(Some(())) => Poll::Ready(()),
             Poll::Ready(None) | Poll::Pending => Poll::Pending,
         }
+    }
+
+    /// Ends the fetches of the item. They are polled here, because the operation may not be polled again for long.
+    fn end_item(&mut self, cx: &mut Context<'_>) {
+        self.item.end();
+        while let Poll::Ready(Some(())) = self.running.poll_next_unpin(cx) {}
     }
 }

@@ -10,7 +10,7 @@ use noetl_storage::budget::Exceeded;
 use noetl_storage::error::DatabaseName;
 
 /// A rejection of a request or of one of its items, or the failure of a shard or of one item. Unless the code is
-/// `SHARD_UNAVAILABLE`, nothing was written for it.
+/// `SHARD_UNAVAILABLE` or `TIMEOUT`, nothing was written for it.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct UserError {
     /// Code of the error.
@@ -33,15 +33,15 @@ impl From<Rejection> for UserError {
 
 /// Converts the failure of a mutation to a user error for its payload, or a fault to an error of the field.
 pub fn user_error(error: ServiceError) -> Result<UserError, Error> {
-    match (error.unavailable(), error) {
-        (Some(database), _) => Ok(UserError {
-            code: RejectionCode::ShardUnavailable,
-            message: unavailable(database),
-            field: None,
-            retryable: true,
-        }),
-        (None, ServiceError::Rejected(rejection)) => Ok(rejection.into()),
-        (None, error) => Err(field_error(error)),
+    if let Some(database) = error.unavailable() {
+        return Ok(Rejection::new(RejectionCode::ShardUnavailable, "", unavailable(database)).into());
+    }
+    if let Some(database) = error.timed_out() {
+        return Ok(Rejection::new(RejectionCode::Timeout, "", too_slow(database)).into());
+    }
+    match error {
+        ServiceError::Rejected(rejection) => Ok(rejection.into()),
+        error => Err(field_error(error)),
     }
 }
 
@@ -66,6 +66,10 @@ pub fn field_error(error: impl Into<ServiceError>) -> Error {
     if let Some(database) = error.unavailable() {
         tracing::warn!(%database, "returned SHARD_UNAVAILABLE");
         return error_with_code("SHARD_UNAVAILABLE", unavailable(database));
+    }
+    if let Some(database) = error.timed_out() {
+        tracing::warn!(%database, "returned TIMEOUT");
+        return error_with_code("TIMEOUT", too_slow(database));
     }
     if let ServiceError::NotOwner(_) = error {
         return error_with_code("FORBIDDEN", error.to_string());
@@ -119,6 +123,10 @@ fn unavailable(database: DatabaseName) -> String {
     format!("{database} can't be reached or is too busy; it is unknown whether anything was written; try again shortly")
 }
 
+fn too_slow(database: DatabaseName) -> String {
+    format!("{database} did not answer in time; it is unknown whether anything was written; try again, or ask for less")
+}
+
 /// Code of an entry of `errors[]`, for docs/errors.md. Entries can also have the codes of [`RejectionCode`].
 #[derive(Debug, Clone, Copy)]
 pub struct FieldErrorCode {
@@ -134,7 +142,7 @@ pub struct FieldErrorCode {
 
 /// Every code of `errors[]` that is not a code of a user error. A test compares this list with the sources of this
 /// module and of the transport.
-pub const FIELD_ERROR_CODES: [FieldErrorCode; 12] = [
+pub const FIELD_ERROR_CODES: [FieldErrorCode; 11] = [
     FieldErrorCode {
         name: "BAD_REQUEST",
         meaning: "The HTTP request is not a GraphQL request that this server accepts.",
@@ -188,12 +196,6 @@ pub const FIELD_ERROR_CODES: [FieldErrorCode; 12] = [
         meaning: "A resource of the server, or the caller's share of it, is used up.",
         retryable: true,
         advice: "Send the request again after the time in `Retry-After`.",
-    },
-    FieldErrorCode {
-        name: "TIMEOUT",
-        meaning: "The operation exceeded the maximum run time. A mutation may have written.",
-        retryable: true,
-        advice: "Read the state first, then send the request again.",
     },
     FieldErrorCode {
         name: "SHUTTING_DOWN",

@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use async_graphql::dataloader::DataLoader;
+use async_graphql::dataloader::{DataLoader, Loader};
+use tokio_util::sync::CancellationToken;
 
 use super::context::Services;
 use crate::service::error::ServiceError;
@@ -17,7 +18,47 @@ use noetl_domain::shard::ShardIndex;
 pub struct Loaders(pub Arc<Services>);
 
 /// Loader of one operation.
-pub type BatchLoader = DataLoader<Loaders>;
+pub type BatchLoader = DataLoader<ItemLoaders>;
+
+/// The current item of an operation. A query or mutation has one item; a live subscription has many, one after the
+/// other.
+#[derive(Debug, Clone, Default)]
+pub struct CurrentItem(Arc<Mutex<CancellationToken>>);
+
+impl CurrentItem {
+    /// Ends the fetches of the item, and begins the next item. An item that timed out may have left fetches.
+    pub fn end(&self) {
+        let ended = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        ended.cancel();
+    }
+
+    fn token(&self) -> CancellationToken {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Loaders whose fetches end with the item that requested them.
+#[derive(Debug)]
+pub struct ItemLoaders {
+    /// Fetches the objects.
+    pub loaders: Loaders,
+    /// Item that requests them.
+    pub item: CurrentItem,
+}
+
+impl<K> Loader<K> for ItemLoaders
+where
+    K: Send + Sync + Hash + Eq + Clone + 'static,
+    Loaders: Loader<K, Error = ServiceError>,
+{
+    type Value = <Loaders as Loader<K>>::Value;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[K]) -> Result<HashMap<K, Self::Value>, ServiceError> {
+        let item = self.item.token();
+        item.run_until_cancelled(self.loaders.load(keys)).await.unwrap_or(Err(ServiceError::Abandoned))
+    }
+}
 
 impl Loaders {
     /// Returns the rows, and an error for each key whose shard could not be read.

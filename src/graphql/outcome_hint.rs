@@ -20,10 +20,13 @@ pub fn outcome_hint(field: &str) -> Option<&'static str> {
         }
         "cancelExecution" => "Query execution for its status.",
         "advanceProjections" => "Send advanceProjections again: repeating it is harmless.",
-        "projectEvents" => "Send projectEvents again with the same event ids: known events are skipped.",
+        "projectEvents" | "projectEventDocuments" => {
+            "Send projectEvents again with the same event ids: known events are skipped."
+        }
         "claimOutbox" => "Claim again: rows claimed without a response become claimable when their lease expires.",
         "markOutboxPublished" => "Send markOutboxPublished again with the same lease: repeating it is harmless.",
         "markOutboxFailed" | "retryOutbox" => "Query outbox for the status of the rows.",
+        "discardOutbox" => "Query outbox for the DEAD rows that remain.",
         _ => return None,
     })
 }

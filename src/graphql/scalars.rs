@@ -76,11 +76,13 @@ impl ScalarType for Seconds {
     }
 }
 
-/// Time as an RFC 3339 string, in the years 1 to 9999. Null and an empty string count as absent.
+/// Time as an RFC 3339 string, in the years 1 to 9999. A time without an offset is UTC. Null and an empty string count as
+/// absent.
 #[derive(Debug, Clone)]
 pub struct Timestamp(pub serde_json::Value);
 
-/// Time as an RFC 3339 string, in the years 1 to 9999. Null and an empty string count as absent.
+/// Time as an RFC 3339 string, in the years 1 to 9999. A time without an offset is UTC. Null and an empty string count as
+/// absent.
 ///
 /// The scalar accepts any value, so that a malformed value fails only its own item of a batch.
 #[Scalar]

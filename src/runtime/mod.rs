@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod crash_point;
+pub mod stalls;
 pub mod supervisor;
 pub mod telemetry;
 pub mod wake;

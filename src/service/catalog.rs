@@ -65,7 +65,7 @@ impl Catalog {
     /// Stores the next version of a path.
     #[tracing::instrument(level = "debug", name = "catalog.register", skip_all, fields(path = registration.path))]
     pub async fn register(&self, registration: Registration) -> Result<Arc<CatalogEntry>, ServiceError> {
-        let entry = self.parse(registration)?;
+        let entry = self.parse(registration).await?;
         let registered = catalog::register(&self.cluster, &entry).await?;
         let registered = registered
             .ok_or_else(|| Rejection::invalid("path", "this path has 32767 versions, which is the maximum"))?;
@@ -74,7 +74,7 @@ impl Catalog {
         Ok(registered)
     }
 
-    fn parse(&self, registration: Registration) -> Result<NewEntry, ServiceError> {
+    async fn parse(&self, registration: Registration) -> Result<NewEntry, ServiceError> {
         let Registration { path, kind, content, meta } = registration;
         path.as_deref().map_or(Ok(()), check_path)?;
         if content.len() > MAX_CONTENT_BYTES {
@@ -89,7 +89,7 @@ impl Catalog {
             document.subscription().map_err(invalid_field)?;
         }
         meta.as_ref().map_or(Ok(()), |meta| check_json("meta", meta, MAX_META_BYTES))?;
-        Ok(NewEntry { catalog_id: self.ids.next()?, path, kind, content, document, meta })
+        Ok(NewEntry { catalog_id: self.ids.next().await?, path, kind, content, document, meta })
     }
 
     /// Returns the entries with these ids, without unknown ids.

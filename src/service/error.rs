@@ -32,6 +32,8 @@ pub enum RejectionCode {
     PayloadTooLarge,
     /// A database can't be reached, so it is unknown whether anything was written. The same request may succeed later.
     ShardUnavailable,
+    /// The operation, or a statement of it in a database, did not end in time. A mutation may have written.
+    Timeout,
     /// The server failed to process one item of several. The server's log contains the cause.
     Internal,
 }
@@ -52,7 +54,7 @@ impl RejectionCode {
     #[must_use]
     pub const fn is_retryable(self) -> bool {
         match self {
-            Self::ShardUnavailable => true,
+            Self::ShardUnavailable | Self::Timeout => true,
             Self::InvalidInput
             | Self::NotFound
             | Self::WrongKind
@@ -80,13 +82,14 @@ impl RejectionCode {
             Self::ShardUnavailable => {
                 "Send the same request again after a pause. Use a dedup key to start an execution at most once."
             }
+            Self::Timeout => "Read the state first, then send the request again.",
             Self::Internal => "Ask the operator to search the server's log for the cause.",
         }
     }
 }
 
-/// A refusal of a request, or of one item of several. Unless the code is [`RejectionCode::ShardUnavailable`], nothing
-/// was written for it.
+/// A refusal of a request, or of one item of several. Unless the code is [`RejectionCode::ShardUnavailable`] or
+/// [`RejectionCode::Timeout`], nothing was written for it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Rejection {
@@ -131,6 +134,9 @@ pub enum ServiceError {
     /// A database failed.
     #[error("storage failed")]
     Storage(#[source] Arc<StorageError>),
+    /// The item of a live subscription that needed this has ended.
+    #[error("the item that needed this has ended")]
+    Abandoned,
     /// No id can be made: this replica holds no machine-id lease, or no larger id than the given one exists.
     #[error("no id can be made")]
     IdGenerationError(#[from] NoIdReason),
@@ -172,7 +178,16 @@ impl ServiceError {
     pub fn exceeded(&self) -> Option<Exceeded> {
         match self {
             Self::Storage(error) => error.exceeded(),
-            Self::IdGenerationError(_) | Self::Rejected(_) | Self::NotOwner(_) => None,
+            Self::IdGenerationError(_) | Self::Rejected(_) | Self::NotOwner(_) | Self::Abandoned => None,
+        }
+    }
+
+    /// Returns the database that did not finish a statement in time, if that is the cause.
+    #[must_use]
+    pub fn timed_out(&self) -> Option<DatabaseName> {
+        match self {
+            Self::Storage(error) => error.timed_out(),
+            Self::IdGenerationError(_) | Self::Rejected(_) | Self::NotOwner(_) | Self::Abandoned => None,
         }
     }
 
@@ -181,9 +196,11 @@ impl ServiceError {
     pub fn unavailable(&self) -> Option<DatabaseName> {
         match self {
             Self::Storage(error) => error.unavailable(),
-            // Without the cluster database a lease can't be renewed.
-            Self::IdGenerationError(NoIdReason::LeaseLost) => Some(DatabaseName::Cluster),
-            Self::IdGenerationError(_) | Self::Rejected(_) | Self::NotOwner(_) => None,
+            // Without the cluster database a lease can't be renewed. At its ceiling, the next renewal raises it.
+            Self::IdGenerationError(
+                NoIdReason::LeaseLost | NoIdReason::Generator(IdGenerationError::CeilingReached { .. }),
+            ) => Some(DatabaseName::Cluster),
+            Self::IdGenerationError(_) | Self::Rejected(_) | Self::NotOwner(_) | Self::Abandoned => None,
         }
     }
 }

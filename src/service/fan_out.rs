@@ -15,11 +15,12 @@ use noetl_storage::pools::{Database, Databases};
 pub struct Listing<T> {
     /// Rows of the reachable shards.
     pub page: Page<T>,
-    /// Shards that could not be reached.
+    /// Shards that could not be reached, or were too slow.
     pub unavailable: Vec<ShardIndex>,
 }
 
-/// Reads a page over all shards, largest id first. An unreachable shard is reported; any other error fails the list.
+/// Reads a page over all shards, largest id first. A shard that is unreachable or too slow is reported; any other error
+/// fails the list.
 pub async fn newest_first<'a, T, Rows: Future<Output = Result<Vec<T>, StorageError>>>(
     databases: &'a Databases,
     request: &PageRequest<i64>,
@@ -62,7 +63,7 @@ async fn read_all_shards<'a, T, Rows: Future<Output = Result<Vec<T>, StorageErro
     for (index, answer) in (0..).zip(answers) {
         match answer {
             Ok(found) => rows.extend(found),
-            Err(StorageError::Unavailable { .. }) => unavailable.push(index),
+            Err(error) if error.is_temporary() => unavailable.push(index),
             Err(error) => return Err(error.into()),
         }
     }

@@ -50,16 +50,26 @@ impl Ids {
     }
 
     /// Returns the next id.
-    pub fn next(&self) -> Result<Id, ServiceError> {
-        Ok(self.make(Snowflakes::next)?)
+    pub async fn next(&self) -> Result<Id, ServiceError> {
+        self.make_in_range(0, Snowflakes::next).await
     }
 
     /// Returns an id larger than `floor`, regardless of the replicas' clocks.
     pub async fn next_after(&self, floor: Id) -> Result<Id, ServiceError> {
         let next = |snowflakes: &mut Snowflakes, now_ms| snowflakes.next_after(floor, now_ms);
-        match self.make(next) {
+        self.make_in_range(floor.millis(), next).await
+    }
+
+    /// Makes an id. If the range that the lease reserved is used up, first renews the lease so that it also reserves ids
+    /// after `floor_ms`.
+    async fn make_in_range(
+        &self,
+        floor_ms: u64,
+        next: impl Fn(&mut Snowflakes, u64) -> Result<Id, IdGenerationError>,
+    ) -> Result<Id, ServiceError> {
+        match self.make(&next) {
             Err(NoIdReason::Generator(IdGenerationError::CeilingReached { .. })) => {
-                self.renew_past(floor.millis()).await?;
+                self.renew_past(floor_ms).await?;
                 Ok(self.make(next)?)
             }
             made => Ok(made?),

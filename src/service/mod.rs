@@ -1,5 +1,6 @@
 //! Use cases. Each loads rows, decides with the rules of `domain`, and writes. Only this layer joins databases.
 
+mod bisection;
 pub mod bounds;
 pub mod catalog;
 pub mod error;
@@ -10,6 +11,7 @@ pub mod ids;
 pub mod ingest;
 pub mod outbox;
 pub mod projections;
+pub mod read_model;
 pub mod retention;
 pub mod shards;
 pub mod subscriptions;

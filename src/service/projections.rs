@@ -5,6 +5,7 @@
 //! event committed before the read, and an advance over the same events always stores the same state.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
 
 use futures::future::join_all;
 
@@ -24,6 +25,10 @@ use noetl_storage::snapshots::{self, Projected};
 pub const MAX_ADVANCE: usize = 1000;
 /// Number of states in memory at the same time, for each shard of a request.
 const AT_ONCE: usize = 100;
+
+/// Maximum time of one fold. It is longer than the deadline of an operation, for the long logs that the projector folds
+/// for the first time.
+const FOLD_LIMIT: Duration = Duration::from_mins(1);
 
 /// Maximum size in bytes of the states that one statement stores. A larger state is stored alone.
 const MAX_STORED_BYTES: usize = 4 << 20;
@@ -108,7 +113,7 @@ impl Projections {
 async fn read(shard: &Database, ids: &[i64]) -> Result<Vec<Projected>, StorageError> {
     let mut found = Vec::with_capacity(ids.len());
     for ids in ids.chunks(AT_ONCE) {
-        found.extend(snapshots::read(shard, ids).await?);
+        found.extend(snapshots::read(shard, ids, FOLD_LIMIT).await?);
     }
     found.iter().for_each(note_defect);
     Ok(found)

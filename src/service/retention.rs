@@ -2,7 +2,7 @@
 //!
 //! Whole partitions are dropped. A partition is dropped if all its events are older than the retention and published,
 //! and all its logs have ended. Then the rows derived from these events are deleted. If a partition is kept, the reason
-//! is logged and counted.
+//! is logged and counted, and the run continues with the next one.
 //!
 //! The work is idempotent and can be repeated after a crash between any two steps: derived rows without a log are found
 //! by the ranges of ids that no partition holds. Unsettled outbox rows are never deleted.
@@ -15,8 +15,9 @@ use tokio::time::sleep;
 
 use super::error::ServiceError;
 use noetl_storage::error::StorageError;
+use noetl_storage::partitions::Partition;
 use noetl_storage::pools::Database;
-use noetl_storage::retention::{self, KeepReason, Partition, Turn};
+use noetl_storage::retention::{self, KeepReason, Turn};
 
 /// Attempts to take the table lock before the partition is kept until the next run.
 const LOCK_ATTEMPTS: usize = 3;
@@ -70,14 +71,17 @@ impl Retention {
         for partition in turn.partitions().await?.into_iter().filter(|partition| partition.to <= cutoff) {
             let name = partition.name.clone();
             if let Some(reason) = drop_or_keep(&mut turn, partition, cutoff).await? {
-                tracing::info!(database = %shard.name(), partition = name, %reason, "kept an old event partition");
-                metrics::counter!("noetl_event_partitions_kept_total", "reason" => reason.label()).increment(1);
                 kept.push((name, reason));
             } else {
                 tracing::info!(database = %shard.name(), partition = name, "dropped an event partition");
                 metrics::counter!("noetl_event_partitions_dropped_total").increment(1);
                 dropped.push(name);
             }
+        }
+        kept.extend(turn.old_default(cutoff).await?.map(|name| (name, KeepReason::DefaultPartition)));
+        for (partition, reason) in &kept {
+            tracing::info!(database = %shard.name(), partition, %reason, "kept an old event partition");
+            metrics::counter!("noetl_event_partitions_kept_total", "reason" => reason.label()).increment(1);
         }
         let executions = purge(shard, &uncovered(&turn.partitions().await?, cutoff)).await?;
         metrics::counter!("noetl_retention_executions_purged_total").increment(executions);

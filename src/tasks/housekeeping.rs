@@ -14,6 +14,7 @@ use super::partitions::{self, Partitions};
 use crate::service::error::ServiceError;
 use crate::service::executions::Executions;
 use crate::service::outbox::Outbox;
+use crate::service::read_model::ReadModel;
 use crate::service::retention::Retention;
 use crate::service::subscriptions::Subscriptions;
 use noetl_domain::shard::ShardIndex;
@@ -21,7 +22,7 @@ use noetl_storage::error::DatabaseName;
 use noetl_storage::pools::Databases;
 
 /// Every housekeeping task.
-pub const TASKS: [Task; 6] = [
+pub const TASKS: [Task; 7] = [
     Task {
         name: "partitions",
         period: Duration::from_hours(6),
@@ -33,9 +34,19 @@ pub const TASKS: [Task; 6] = [
         run: Run::OnEachShard(|services, shard| services.enforce_retention(shard).boxed()),
     },
     Task {
+        name: "execution list",
+        period: Duration::from_mins(1),
+        run: Run::OnEachShard(|services, shard| services.fill_execution_list(shard).boxed()),
+    },
+    Task {
         name: "outbox purge",
         period: Duration::from_mins(1),
         run: Run::OnEachShard(|services, shard| services.purge_outbox(shard).boxed()),
+    },
+    Task {
+        name: "outbox dead rows",
+        period: Duration::from_mins(1),
+        run: Run::OnEachShard(|services, shard| services.report_dead_rows(shard).boxed()),
     },
     Task {
         name: "dedup claims",
@@ -79,9 +90,9 @@ pub enum HousekeepingError {
     Service(#[from] ServiceError),
     /// An operator must first move rows out of the default partition.
     #[error(
-        "can't create {blocked}, because noetl.event_default holds events of their time (made {made}). Such ids often \
-         come from a clock that was far ahead. In one transaction, move the rows of that range out of \
-         noetl.event_default, create the partition, and insert the rows again; or delete them if they are not needed"
+        "can't create {blocked}, because the default partition of noetl.event holds events of their time (made {made}). \
+         Such ids often come from a clock that was far ahead. In one transaction, move the rows of that range out of \
+         the default partition, create the partition, and insert the rows again; or delete them if they are not needed"
     )]
     Blocked {
         /// Names of the partitions that can't be created.
@@ -89,6 +100,9 @@ pub enum HousekeepingError {
         /// Names of the partitions that were created.
         made: String,
     },
+    /// A long transaction holds a lock on the event table.
+    #[error("can't create {0} now, because the event table is in use by a long transaction")]
+    Busy(String),
 }
 
 /// Result of a housekeeping task on one database.
@@ -115,6 +129,8 @@ pub struct Housekeeping {
     pub outbox: Outbox,
     /// Retention of events.
     pub retention: Retention,
+    /// Fill of the executions' list.
+    pub read_model: ReadModel,
 }
 
 impl Housekeeping {
@@ -161,20 +177,34 @@ impl Housekeeping {
 
     async fn create_partitions(&self, shard: ShardIndex) -> Result<String, HousekeepingError> {
         let ensured = partitions::ensure(&self.databases.shards()[usize::from(shard)]).await;
-        let Partitions { made, blocked } = ensured.map_err(ServiceError::from)?;
-        if blocked.is_empty() {
-            let made = if made.is_empty() { "none, because all exist".to_owned() } else { list(&made) };
-            return Ok(format!("made {made}"));
+        let Partitions { made, blocked, in_default, busy } = ensured.map_err(ServiceError::from)?;
+        if !blocked.is_empty() {
+            return Err(HousekeepingError::Blocked { blocked: list(&blocked), made: list(&made) });
         }
-        Err(HousekeepingError::Blocked { blocked: list(&blocked), made: list(&made) })
+        if !busy.is_empty() {
+            return Err(HousekeepingError::Busy(list(&busy)));
+        }
+        Ok(match (made.is_empty(), in_default.is_empty()) {
+            (true, true) => "made none, because all exist".to_owned(),
+            (_, true) => format!("made {}", list(&made)),
+            (..) => format!("made {}; the events of {} stay in the default partition", list(&made), list(&in_default)),
+        })
     }
 
     async fn enforce_retention(&self, shard: ShardIndex) -> Result<String, HousekeepingError> {
         Ok(self.retention.enforce(&self.databases.shards()[usize::from(shard)]).await?.to_string())
     }
 
+    async fn fill_execution_list(&self, shard: ShardIndex) -> Result<String, HousekeepingError> {
+        Ok(self.read_model.fill(&self.databases.shards()[usize::from(shard)]).await?.to_string())
+    }
+
     async fn purge_outbox(&self, shard: ShardIndex) -> Result<String, HousekeepingError> {
-        Ok(format!("purged {} delivered", self.outbox.purge(shard).await?))
+        Ok(self.outbox.purge(shard).await?.to_string())
+    }
+
+    async fn report_dead_rows(&self, shard: ShardIndex) -> Result<String, HousekeepingError> {
+        Ok(format!("counted {} DEAD", self.outbox.report_dead(shard).await?))
     }
 
     async fn finish_dedup_claims(&self) -> Result<String, HousekeepingError> {

@@ -3,40 +3,61 @@
 use crate::runtime::clock;
 use noetl_domain::quarter::Quarter;
 use noetl_storage::error::StorageError;
-use noetl_storage::partitions::{self, EnsuredPartition};
+use noetl_storage::partitions::{self, EnsuredPartition, Outcome};
 use noetl_storage::pools::Database;
 
 /// Number of quarters whose partitions must exist.
 const QUARTERS: usize = 3;
 
-/// Names of the partitions that were created in one database, and of those that could not be.
+/// Names of the partitions that were missing in one database.
 #[derive(Debug, Default)]
 pub struct Partitions {
-    /// Partitions that were missing and were created.
+    /// Partitions that were created.
     pub made: Vec<String>,
-    /// Partitions that can't be created, because the default partition holds rows of their range.
+    /// Partitions of later quarters that can't be created, because the default partition holds rows of their range.
     pub blocked: Vec<String>,
+    /// Partitions of this quarter whose events are in the default partition, as in a database of NoETL's own server that
+    /// had no partition for the quarter.
+    pub in_default: Vec<String>,
+    /// Partitions that can't be created now, because a long transaction uses the event table.
+    pub busy: Vec<String>,
 }
 
 /// Creates the missing partitions in one database, and warns of those that can't be created.
 pub async fn ensure(database: &Database) -> Result<Partitions, StorageError> {
     let (mut quarter, mut done) = (Quarter::of(clock::now()), Partitions::default());
-    for _ in 0..QUARTERS {
-        let (partition, name) = (quarter.partition_name(), database.name());
-        match partitions::ensure(database, quarter).await? {
-            EnsuredPartition::Present => {}
-            EnsuredPartition::Made => {
-                tracing::info!(database = %name, partition, "created an event partition");
-                metrics::counter!("noetl_event_partitions_made_total").increment(1);
-                done.made.push(partition);
-            }
-            EnsuredPartition::Blocked => {
-                tracing::warn!(database = %name, partition, "rows in noetl.event_default block an event partition");
-                metrics::counter!("noetl_event_partitions_blocked_total").increment(1);
-                done.blocked.push(partition);
-            }
+    for number in 0..QUARTERS {
+        for ensured in partitions::ensure(database, quarter).await? {
+            done.note(database, ensured, number == 0);
         }
         quarter = quarter.next();
     }
     Ok(done)
+}
+
+impl Partitions {
+    /// Notes the result for a partition. `begun`: its quarter has begun, so its range is in use.
+    fn note(&mut self, database: &Database, ensured: EnsuredPartition, begun: bool) {
+        let (EnsuredPartition { partition, outcome }, database) = (ensured, database.name());
+        match outcome {
+            Outcome::Made => {
+                tracing::info!(%database, partition, "created an event partition");
+                metrics::counter!("noetl_event_partitions_made_total").increment(1);
+                self.made.push(partition);
+            }
+            Outcome::Blocked if begun => {
+                tracing::info!(%database, partition, "the events of this quarter are in the default event partition");
+                self.in_default.push(partition);
+            }
+            Outcome::Blocked => {
+                tracing::warn!(%database, partition, "rows in the default event partition block another partition");
+                metrics::counter!("noetl_event_partitions_blocked_total").increment(1);
+                self.blocked.push(partition);
+            }
+            Outcome::Busy => {
+                tracing::warn!(%database, partition, "a long transaction blocks an event partition");
+                self.busy.push(partition);
+            }
+        }
+    }
 }

@@ -1,4 +1,5 @@
-//! Routes for orchestrators, metric scrapers and autoscalers: `/livez`, `/readyz`, `/metrics`, `/scaler/outbox`.
+//! Routes for orchestrators, metric scrapers and autoscalers: `/livez`, `/readyz`, `/metrics`,
+//! `/scaler/outbox`, `/scaler/subscriptions`.
 
 use std::sync::Arc;
 
@@ -38,6 +39,34 @@ pub struct OutboxBacklog {
     pub unavailable_shards: Vec<u16>,
 }
 
+/// Active source subscriptions and their backlog, for an autoscaler.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SubscriptionBacklog {
+    /// Number of active subscriptions on the reachable shards, up to 1000 per shard.
+    pub active: usize,
+    /// Number of executions that the active subscriptions started and that have not ended. Up to 100,000 executions are
+    /// counted per shard.
+    pub backlog: i64,
+    /// The active subscriptions, ordered by path.
+    pub subscriptions: Vec<ActiveSubscription>,
+    /// Shards that could not be reached.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unavailable_shards: Vec<u16>,
+}
+
+/// An active source subscription and its backlog.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ActiveSubscription {
+    /// Id of the subscription.
+    pub id: String,
+    /// Catalog path.
+    pub path: String,
+    /// Number of executions that it started and that have not ended.
+    pub backlog: i64,
+}
+
 /// The backlog could not be read, because no shard is available.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error("no shard is available")]
@@ -52,6 +81,8 @@ pub struct Probes {
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
     /// Returns the outbox backlog.
     pub outbox: Arc<dyn Fn() -> BoxFuture<'static, Result<OutboxBacklog, NoShardAvailable>> + Send + Sync>,
+    /// Returns the active source subscriptions and their backlog.
+    pub subscriptions: Arc<dyn Fn() -> BoxFuture<'static, Result<SubscriptionBacklog, NoShardAvailable>> + Send + Sync>,
 }
 
 /// Conditions under which a listener serves the health routes.
@@ -59,13 +90,15 @@ pub struct Probes {
 pub struct Terms {
     /// Host names that are served.
     pub sites: Sites,
-    /// Admits callers of `/metrics` and `/scaler/outbox`; `None` admits every caller. `/livez` and `/readyz` are open.
+    /// Admits callers of `/metrics` and of the routes for autoscalers; `None` admits every caller. `/livez` and `/readyz`
+    /// are open.
     pub admit: Option<Admit>,
 }
 
 /// Returns the health routes of a listener.
 pub fn routes(probes: Probes, terms: &Terms) -> Router {
-    let measured = Router::new().route("/metrics", get(metrics)).route("/scaler/outbox", get(outbox));
+    let measured = Router::new().route("/metrics", get(metrics));
+    let measured = measured.route("/scaler/outbox", get(outbox)).route("/scaler/subscriptions", get(subscriptions));
     let measured = measured.with_state(probes.clone());
     let measured = match &terms.admit {
         Some(admit) => measured.layer(from_fn_with_state(Arc::clone(admit), admitted)),
@@ -96,9 +129,17 @@ async fn metrics(State(probes): State<Probes>) -> Response {
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], (probes.metrics)()).into_response()
 }
 
-/// Returns the backlog of the reachable shards, or 503 if no shard is reachable, so that an autoscaler keeps its scale.
 async fn outbox(State(probes): State<Probes>) -> Response {
-    match (probes.outbox)().await {
+    backlog((probes.outbox)().await)
+}
+
+async fn subscriptions(State(probes): State<Probes>) -> Response {
+    backlog((probes.subscriptions)().await)
+}
+
+/// Returns the backlog of the reachable shards, or 503 if no shard is reachable, so that an autoscaler keeps its scale.
+fn backlog(read: Result<impl Serialize, NoShardAvailable>) -> Response {
+    match read {
         Ok(backlog) => Json(backlog).into_response(),
         Err(error) => (StatusCode::SERVICE_UNAVAILABLE, Json(json!({ "error": error.to_string() }))).into_response(),
     }

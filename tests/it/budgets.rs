@@ -152,6 +152,36 @@ async fn the_row_limit_applies_to_all_statements_of_an_operation_together() {
 }
 
 #[tokio::test]
+async fn a_batch_of_executions_with_a_large_default_workload_uses_bounded_memory() {
+    let deployment = Deployment::start(2).await;
+    let patient = [("NOETL_OPERATION_DEADLINE_SECS", "50")];
+    let server = deployment.replica_with(&[&QUIET[..], &patient].concat()).await;
+    let workload = json!({ "text": "x".repeat(1 << 20) });
+    server.register_entry("big", &json!({ "kind": "playbook", "workload": workload })).await;
+    server.execute(json!({ "path": "big" })).await;
+    let before = peak(&server);
+    let request = |n: usize| {
+        if n.is_multiple_of(2) {
+            json!({ "path": "big" })
+        } else {
+            json!({ "path": "big", "dedup": { "key": format!("m-{n}") } })
+        }
+    };
+    let query = "mutation($input: ExecuteBatchInput!) { executeBatch(input: $input) {
+        results { outcome userErrors { code message } } } }";
+    let requests: Vec<Value> = (0..150).map(request).collect();
+    let response = server.send(query, json!({ "input": { "requests": requests } })).await.unwrap();
+    assert_eq!(response.get("errors"), None, "{response:.300}");
+    let results = response["data"]["executeBatch"]["results"].as_array().unwrap();
+    let started = results.iter().filter(|result| result["outcome"] == "STARTED").count();
+    assert_eq!(started, 150, "{:.300}", results[1]);
+    let large = "SELECT count(*) FROM noetl.event WHERE octet_length(context::text) > 1 << 20";
+    assert_eq!(deployment.sum_over_shards(large).await, 151);
+    let grown = peak(&server).saturating_sub(before);
+    assert!(grown < 200 * MIB, "the process grew by {} MiB", grown / MIB);
+}
+
+#[tokio::test]
 async fn the_server_info_shows_the_limits() {
     let deployment = Deployment::start(0).await;
     let server = deployment.replica().await;

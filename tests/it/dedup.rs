@@ -133,30 +133,66 @@ async fn a_key_is_scoped_to_its_parent_execution() {
     );
 }
 
+/// Returns requests with the same key as `message(…, "m-1")` and another content.
+fn different(parent: &str) -> Vec<Value> {
+    let changes = [("workload", json!({ "n": 2 })), ("executionPool", json!("gpu")), ("path", json!("other"))];
+    let different = |(field, value): (&str, Value)| {
+        let mut request = message(Some(parent), "m-1");
+        request[field] = value;
+        request
+    };
+    changes.map(different).into()
+}
+
 #[tokio::test]
-async fn a_different_request_with_the_same_key_is_a_conflict() {
+async fn only_the_key_identifies_a_duplicate() {
     let deployment = Deployment::start(2).await;
     let (server, inbox) = with_subscription(&deployment, &json!({ "kind": "subscription" })).await;
+    server.register_entry("other", &json!({ "kind": "playbook" })).await;
     let first = server.execute(message(Some(&inbox), "m-1")).await;
-    let mut others = Vec::new();
-    for (field, value) in [("workload", json!({ "n": 2 })), ("executionPool", json!("gpu"))] {
-        let mut other = message(Some(&inbox), "m-1");
-        other[field] = value;
-        others.push(other);
+    assert_eq!((&first["outcome"], &first["differs"]), (&json!("STARTED"), &Value::Null));
+    let outcome = async |request: Value| {
+        let answer = server.execute(request).await;
+        assert_eq!((id(&answer), &answer["userErrors"]), (id(&first), &json!([])), "{answer}");
+        assert_eq!(answer["executionId"], first["execution"]["id"], "{answer}");
+        json!([answer["outcome"], answer["differs"]])
+    };
+    for request in different(&inbox) {
+        assert_eq!(outcome(request).await, json!(["DUPLICATE", true]));
     }
-    for other in others {
-        let answer = server.execute(other).await;
+    // Another order of JSON keys or a newer version of the playbook does not make the request different.
+    server.register_entry("process", &json!({ "kind": "playbook", "workload": { "x": 1 } })).await;
+    assert_eq!(outcome(message(Some(&inbox), "m-1")).await, json!(["DUPLICATE", false]));
+    assert_executions(&deployment, 1).await;
+    let differing = "SELECT count(*) FROM noetl.event
+                     WHERE event_type = 'subscription.message.deduplicated' AND context @> '{\"differs\": true}'";
+    assert_eq!(deployment.sum_over_shards(differing).await, 3);
+    assert_eq!(deployment.sum_over_shards(DEDUPLICATED).await, 4);
+}
+
+#[tokio::test]
+async fn a_different_request_is_a_conflict_if_it_asks_for_strictness() {
+    let deployment = Deployment::start(2).await;
+    let (server, inbox) = with_subscription(&deployment, &json!({ "kind": "subscription" })).await;
+    server.register_entry("other", &json!({ "kind": "playbook" })).await;
+    let strict = |mut request: Value| {
+        request["dedup"]["rejectDifferent"] = true.into();
+        request
+    };
+    // The first request of a key may ask for it too; it is compared with itself only.
+    let first = server.execute(strict(message(Some(&inbox), "m-1"))).await;
+    assert_eq!(first["outcome"], "STARTED", "{first}");
+    for request in different(&inbox) {
+        let answer = server.execute(strict(request)).await;
         let error = &answer["userErrors"][0];
         assert_eq!(error["code"], "IDEMPOTENCY_MISMATCH", "{answer}");
         assert_eq!(error["field"], json!(["dedup", "key"]));
         assert_eq!(error["retryable"], false);
         assert!(error["message"].as_str().unwrap().contains(id(&first)), "{error}");
-        assert_eq!(answer["execution"], Value::Null);
+        assert_eq!(json!([answer["execution"], answer["outcome"], answer["differs"]]), json!([null, null, null]));
     }
-    // Another order of JSON keys or a newer version of the playbook does not make the request different.
-    server.register_entry("process", &json!({ "kind": "playbook", "workload": { "x": 1 } })).await;
-    let again = server.execute(message(Some(&inbox), "m-1")).await;
-    assert_eq!((id(&again), &again["outcome"]), (id(&first), &json!("DUPLICATE")));
+    let again = server.execute(strict(message(Some(&inbox), "m-1"))).await;
+    assert_eq!((id(&again), &again["outcome"], &again["differs"]), (id(&first), &json!("DUPLICATE"), &json!(false)));
     assert_executions(&deployment, 1).await;
 }
 
@@ -185,7 +221,8 @@ async fn an_invalid_request_does_not_claim_the_key() {
 
 async fn execute_batch(server: &Server, requests: Vec<Value>) -> Value {
     let query = "mutation($input: ExecuteBatchInput!) { executeBatch(input: $input) {
-        results { execution { id path workload } outcome userErrors { code field } } userErrors { code field message } } }";
+        results { execution { id path workload } outcome differs userErrors { code field } }
+        userErrors { code field message } } }";
     server.data(query, json!({ "input": { "requests": requests } })).await["executeBatch"].clone()
 }
 
@@ -193,8 +230,8 @@ async fn execute_batch(server: &Server, requests: Vec<Value>) -> Value {
 async fn batch_results_are_in_the_order_of_the_requests() {
     let deployment = Deployment::start(3).await;
     let (server, inbox) = with_subscription(&deployment, &json!({ "kind": "subscription" })).await;
-    // Each group of ten requests has five new keys, two duplicates of the first, one different request with a used key,
-    // one request without a key, and one invalid request of one of three kinds.
+    // Each group of ten requests has five new keys, two duplicates of the first, one different request with a used key
+    // that is rejected in every second group, one request without a key, and one invalid request of one of three kinds.
     let request = |n: usize| {
         let decade = n / 10 * 10;
         let plain = |n: usize| json!({ "path": "process", "parentExecutionId": inbox, "workload": { "n": n } });
@@ -205,7 +242,11 @@ async fn batch_results_are_in_the_order_of_the_requests() {
         };
         match n % 10 {
             5 | 6 => keyed(decade, decade),
-            7 => keyed(n, decade + 1),
+            7 => {
+                let mut request = keyed(n, decade + 1);
+                request["dedup"]["rejectDifferent"] = (decade / 10).is_multiple_of(2).into();
+                request
+            }
             8 => plain(n),
             9 => match decade / 10 % 3 {
                 0 => json!({ "path": "nowhere" }),
@@ -223,10 +264,22 @@ async fn batch_results_are_in_the_order_of_the_requests() {
         let (started, error) = (&results[n / 10 * 10], &result["userErrors"][0]);
         match n % 10 {
             5 | 6 => {
-                assert_eq!(result["outcome"], "DUPLICATE", "{n}: {result}");
+                assert_eq!(
+                    (&result["outcome"], &result["differs"]),
+                    (&json!("DUPLICATE"), &json!(false)),
+                    "{n}: {result}"
+                );
                 assert_eq!(id(result), id(started), "{n}");
             }
-            7 => assert_eq!(error["code"], "IDEMPOTENCY_MISMATCH", "{n}: {result}"),
+            7 if n / 10 % 2 == 0 => assert_eq!(error["code"], "IDEMPOTENCY_MISMATCH", "{n}: {result}"),
+            7 => {
+                assert_eq!(
+                    (&result["outcome"], &result["differs"]),
+                    (&json!("DUPLICATE"), &json!(true)),
+                    "{n}: {result}"
+                );
+                assert_eq!(id(result), id(&results[n / 10 * 10 + 1]), "{n}");
+            }
             9 => {
                 let (code, field) =
                     [("NOT_FOUND", "path"), ("INVALID_INPUT", "catalogId"), ("INVALID_INPUT", "path")][n / 10 % 3];
@@ -239,7 +292,7 @@ async fn batch_results_are_in_the_order_of_the_requests() {
         }
     }
     assert_executions(&deployment, 600).await;
-    assert_eq!(deployment.sum_over_shards(DEDUPLICATED).await, 200);
+    assert_eq!(deployment.sum_over_shards(DEDUPLICATED).await, 250);
 
     let again = execute_batch(&server, (0..5).map(request).collect()).await;
     for (first, second) in results.iter().zip(again["results"].as_array().unwrap()) {

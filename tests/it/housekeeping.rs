@@ -83,7 +83,8 @@ async fn ended_execution(shard: &mut PgConnection, id: i64) {
     let rows = format!(
         "INSERT INTO noetl.execution (execution_id, catalog_id, status) VALUES ({id}, 0, 'RUNNING');
          INSERT INTO noetl.projection_snapshot (aggregate_id, aggregate_type, version, snapshot, checksum)
-             VALUES ('{id}', 'orchestrator_workflow_state', 2, '{{}}', 'x');
+             VALUES ('{id}', 'noetl_graphql_workflow_state', 2, '{{}}', 'x'),
+                    ('{id}', 'orchestrator_workflow_state', 2, '{{\"by\": \"NoETL\"}}', 'x');
          INSERT INTO noetl.outbox (execution_id, event_id, subject, payload, status)
              VALUES ({id}, 1, 's', '{{}}', 'PUBLISHED'), ({id}, 2, 's', '{{}}', 'FAILED');"
     );
@@ -94,7 +95,7 @@ async fn derived_rows(deployment: &Deployment, id: i64) -> [i64; 3] {
     let mut counts = [0; 3];
     let tables = [
         "execution WHERE execution_id =",
-        "projection_snapshot WHERE aggregate_id::bigint =",
+        "projection_snapshot WHERE aggregate_type <> 'orchestrator_workflow_state' AND aggregate_id::bigint =",
         "outbox WHERE execution_id =",
     ];
     for (count, table) in counts.iter_mut().zip(tables) {
@@ -126,6 +127,9 @@ async fn an_unneeded_partition_is_dropped_while_feed_and_reads_continue() {
     // Unsettled outbox rows stay until they are sent or an operator handles them.
     assert_eq!(derived_rows(&deployment, old).await, [0, 0, 1]);
     assert_eq!(derived_rows(&deployment, foreign).await, [1, 1, 2]);
+    let of_noetl = "SELECT count(*) FROM noetl.projection_snapshot
+                    WHERE aggregate_type = 'orchestrator_workflow_state' AND snapshot = '{\"by\": \"NoETL\"}'";
+    assert_eq!(deployment.sum_over_shards(of_noetl).await, 2, "snapshots of NoETL stay unchanged");
 
     let key: Key = (first(1) + 6, 1);
     insert(&mut shard, key).await;
@@ -337,15 +341,15 @@ async fn expired_dedup_claims_are_deleted_and_reserved_or_unexpired_ones_are_kep
          FROM generate_series(1, 2500) AS n
          UNION ALL SELECT -2, 'reserved', 9001, 0, '{}'::jsonb, now() - interval '1 hour', now() - interval '1 hour'
          UNION ALL SELECT -2, 'unexpired', 9002, 1, NULL, now() - interval '1 hour', now() + interval '1 hour'
-         UNION ALL SELECT -2, 'older server, expired', 9003, 1, NULL, now() - interval '301 seconds', NULL
-         UNION ALL SELECT -2, 'older server, unexpired', 9004, 1, NULL, now() - interval '200 seconds', NULL",
+         UNION ALL SELECT -2, 'noetl, longer ago than any window', 9003, 1, NULL, now() - interval '721 hours', NULL
+         UNION ALL SELECT -2, 'noetl, within the longest window', 9004, 1, NULL, now() - interval '719 hours', NULL",
     )
     .await;
     let (output, said) = maintain_with(&deployment, &[]).await;
     assert!(output.status.success(), "{said}");
     let keys = "SELECT dedup_key FROM noetl.subscription_dedup ORDER BY dedup_key";
     let keys: Vec<String> = sqlx::query_scalar(keys).fetch_all(&mut deployment.cluster().await).await.unwrap();
-    assert_eq!(keys, ["mine", "older server, unexpired", "reserved", "unexpired"], "{said}");
+    assert_eq!(keys, ["mine", "noetl, within the longest window", "reserved", "unexpired"], "{said}");
     assert_eq!(server.execute(input).await["outcome"], "DUPLICATE");
 }
 

@@ -45,6 +45,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "noetl_domain",
             "noetl_storage::budget",
             "noetl_storage::catalog",
+            "noetl_storage::dedup",
             "noetl_storage::error",
             "noetl_storage::events",
             "noetl_storage::executions",

@@ -2,12 +2,18 @@
 //! lease.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 
 use futures::future::join_all;
 use nix::sys::signal::Signal;
+use noetl_domain::ids::Id;
+use noetl_graphql::service::ids::Ids;
+use noetl_storage::error::DatabaseName;
+use noetl_storage::pools::Database;
 use noetl_testkit::{Deployment, Server, WAIT_TIMEOUT, eventually};
 use serde_json::json;
 use tokio::io::AsyncReadExt;
+use uuid::Uuid;
 
 async fn machine_id(server: &Server) -> u16 {
     let data = server.data("{ server { machineId } }", json!({})).await;
@@ -224,4 +230,20 @@ async fn ids_stay_increasing_after_a_log_entry_with_an_id_from_the_future() {
             assert!(answer["data"]["execute"]["execution"]["id"].is_string(), "round {round}: {answer}");
         }
     }
+}
+
+#[tokio::test]
+async fn ids_at_the_ceiling_of_the_lease_are_generated_after_a_renewal() {
+    let deployment = Deployment::start(1).await;
+    let options = deployment.cluster_dsn.parse().unwrap();
+    let cluster = Arc::new(Database::new(DatabaseName::Cluster, options, 2));
+    let ids = Ids::lease(cluster, Uuid::new_v4(), Some(9)).await.unwrap().unwrap();
+    let ceiling = deployment.in_cluster("SELECT ceiling_ms FROM noetl.machine_lease WHERE machine_id = 9").await;
+    // A log whose last id is at the end of the reserved range.
+    let mut made = vec![ids.next_after(Id::first_of(ceiling.cast_unsigned() - 1)).await.unwrap()];
+    for _ in 0..5_000 {
+        made.push(ids.next().await.unwrap());
+    }
+    assert!(made.windows(2).all(|pair| pair[0] < pair[1]));
+    assert!(made[5_000].millis() > ceiling.cast_unsigned());
 }

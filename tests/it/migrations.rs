@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::join_all;
 use noetl_testkit::feed::{Reader, run};
-use noetl_testkit::{Deployment, Server};
+use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, PgConnection};
 
@@ -206,4 +206,30 @@ async fn a_partition_that_is_created_later_has_all_indexes() {
     assert_eq!(unsound_indexes(&mut database).await, [""; 0]);
     let ours = "SELECT relname::text FROM pg_class WHERE relname LIKE 'event\\_%q_' AND relkind = 'r'";
     assert_eq!(rows(&mut database, ours).await.len(), 3);
+}
+
+#[tokio::test]
+async fn migrate_waits_for_a_long_transaction_without_blocking_writers() {
+    let deployment = existing().await;
+    let (mut holder, mut writer) = tokio::join!(deployment.cluster(), deployment.cluster());
+    let mut observer = deployment.cluster().await;
+    run(&mut holder, "BEGIN; SELECT count(*) FROM noetl.event").await;
+    run(&mut writer, "SET lock_timeout = '5s'").await;
+    let waits = "SELECT count(*) FROM pg_stat_activity
+                 WHERE datname = current_database() AND wait_event_type = 'Lock' AND application_name = 'noetl-graphql'";
+    let writes = async {
+        eventually("a migration waits for the table", async || {
+            let waiting: i64 = sqlx::query_scalar(waits).fetch_one(&mut observer).await.unwrap();
+            (waiting == 1).then_some(())
+        })
+        .await;
+        for event in 1..4 {
+            // The insert fails if it waits longer than its lock timeout.
+            let row = format!("INSERT INTO noetl.event (execution_id, event_id, catalog_id) VALUES (1, {event}, 1)");
+            run(&mut writer, &row).await;
+        }
+        run(&mut holder, "COMMIT").await;
+    };
+    tokio::join!(deployment.migrate(), writes);
+    assert_eq!(unsound_indexes(&mut observer).await, [""; 0]);
 }

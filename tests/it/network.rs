@@ -25,6 +25,7 @@ fn requests(url: &str) -> Vec<(&'static str, RequestBuilder)> {
         ("multipart", parts.header(ACCEPT, "multipart/mixed;subscriptionSpec=1.0")),
         ("metrics", get("/metrics")),
         ("scaler", get("/scaler/outbox")),
+        ("scaler of subscriptions", get("/scaler/subscriptions")),
         ("livez", get("/livez")),
         ("readyz", get("/readyz")),
         ("console", get("/")),
@@ -66,7 +67,7 @@ async fn an_unauthenticated_server_serves_only_loopback_host_names() {
         &["rebound.example", "localhost.rebound.example", "127.0.0.1.rebound.example", "0.0.0.0", "localhost."],
     )
     .await;
-    for path in ["/metrics", "/scaler/outbox", "/livez", "/readyz"] {
+    for path in ["/metrics", "/scaler/outbox", "/scaler/subscriptions", "/livez", "/readyz"] {
         let response = server.get(path).await.unwrap();
         assert_eq!(response.status(), StatusCode::OK, "{path}");
         assert_eq!(response.headers()[CACHE_CONTROL], "no-store", "{path}");
@@ -126,7 +127,7 @@ async fn an_authenticated_server_serves_any_host_and_its_schema_to_admins_only()
         let request = if token.is_empty() { request } else { request.bearer_auth(token) };
         async { request.send().await.unwrap().status() }
     };
-    for path in ["/metrics", "/scaler/outbox"] {
+    for path in ["/metrics", "/scaler/outbox", "/scaler/subscriptions"] {
         for (token, expected) in [
             ("", StatusCode::UNAUTHORIZED),
             ("wrong", StatusCode::UNAUTHORIZED),
@@ -160,7 +161,7 @@ async fn health_probes_use_their_own_listener_if_one_is_configured() {
     let mut command = deployment.command("serve");
     command.env(name, &path).env("NOETL_HEALTH_LISTEN", free.to_string()).env("NOETL_PORT", port.port().to_string());
     let _serving = command.stdout(Stdio::null()).spawn().unwrap();
-    for path in ["/livez", "/readyz", "/metrics", "/scaler/outbox"] {
+    for path in ["/livez", "/readyz", "/metrics", "/scaler/outbox", "/scaler/subscriptions"] {
         let probe = eventually("the probe gets a response", async || {
             let probe = Client::new().get(format!("http://{free}{path}")).header(HOST, "pod.example");
             probe.send().await.ok().filter(|probe| probe.status() == StatusCode::OK)

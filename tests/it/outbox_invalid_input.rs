@@ -6,11 +6,12 @@ use noetl_testkit::outbox::{NO_RELAY, ids, references};
 use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::{Value, json};
 
-const MUTATIONS: [(&str, &str); 4] = [
+const MUTATIONS: [(&str, &str); 5] = [
     ("claimOutbox", "ClaimOutboxInput"),
     ("markOutboxPublished", "MarkOutboxPublishedInput"),
     ("markOutboxFailed", "MarkOutboxFailedInput"),
     ("retryOutbox", "RetryOutboxInput"),
+    ("discardOutbox", "DiscardOutboxInput"),
 ];
 
 async fn refused(server: &Server, mutation: &str, input: &Value) -> Option<Value> {
@@ -29,6 +30,9 @@ fn cases() -> Vec<(&'static str, Value, &'static str)> {
     }
     for seconds in [0, -1, 3601, 86_400, i32::MAX] {
         cases.push(("claimOutbox", json!({ "leaseSeconds": seconds }), "leaseSeconds"));
+    }
+    for attempts in [0, -1, 1001, i32::MAX] {
+        cases.push(("claimOutbox", json!({ "maxAttempts": attempts }), "maxAttempts"));
     }
     for shard in [-1, 2, 65_536, i32::MAX] {
         cases.push(("claimOutbox", json!({ "shard": shard }), "shard"));
@@ -52,7 +56,10 @@ fn cases() -> Vec<(&'static str, Value, &'static str)> {
     }
     let many: Vec<Value> = (0..1001).map(|n| json!({ "id": format!("0-{n}"), "lease": "1" })).collect();
     cases.push(("markOutboxPublished", json!({ "claims": many }), "claims"));
-    cases.push(("retryOutbox", json!({ "filter": { "executionId": "x" } }), "filter.executionId"));
+    for bulk in ["retryOutbox", "discardOutbox"] {
+        cases.push((bulk, json!({ "filter": { "executionId": "x" } }), "filter.executionId"));
+        cases.push((bulk, json!({ "filter": {} }), "filter"));
+    }
     cases
 }
 
@@ -114,7 +121,7 @@ async fn a_shard_that_is_down_is_named_and_does_not_delay_the_others() {
     let there = references(&claimed).into_iter().find(|claim| claim["id"].as_str().unwrap().starts_with("1-")).unwrap();
     let failed = server.failed(&there, "no", None).await;
     assert_eq!(failed["userErrors"][0]["code"], "SHARD_UNAVAILABLE", "{failed}");
-    assert_eq!(server.retry(json!({}), false).await["unavailableShards"], json!([1]));
+    assert_eq!(server.retry(json!({ "statuses": ["FAILED"] }), false).await["unavailableShards"], json!([1]));
     let query = "{ outbox { pendingCount stats { unavailableShards } entries { unavailableShards nodes { id } } } }";
     let outbox = server.data(query, Value::Null).await["outbox"].clone();
     assert_eq!(outbox["pendingCount"], 0);

@@ -70,7 +70,7 @@ async fn entries_are_filtered_and_counted() {
     let claimed = references(&server.claim(json!({ "limit": 3 })).await);
     server.published(&claimed[..1]).await;
     server.failed(&claimed[1], "broken", Some(600)).await;
-    server.retry(json!({}), false).await;
+    server.retry(json!({ "statuses": ["FAILED"] }), false).await;
     deployment
         .on_shard(0, "UPDATE noetl.outbox SET available_at = now() + interval '1 hour' WHERE outbox_id = 4")
         .await;

@@ -56,7 +56,7 @@ async fn a_published_row_stays_published_and_is_counted_once() {
     );
     let published = deployment.outbox(0).await;
     assert_eq!(code(&server.failed(&claimed[0], "no", None).await), "STALE_LEASE");
-    assert_eq!(server.retry(json!({}), false).await["matched"], 0);
+    assert_eq!(server.retry(json!({ "statuses": ["FAILED"] }), false).await["matched"], 0);
     assert_eq!(server.claim(json!({})).await["claims"], json!([]));
     assert_eq!((deployment.outbox(0).await, published[0].status.as_str()), (published.clone(), "PUBLISHED"));
 }
@@ -79,10 +79,10 @@ async fn a_failed_row_backs_off_1_2_4_to_256_seconds_on_the_database_clock() {
         let claimed = server.claim(json!({})).await;
         assert_eq!(claimed["claims"][0]["attempts"], attempts + 1);
         let failed = server.failed(&references(&claimed)[0], "no", None).await;
-        assert_eq!(failed, json!({ "retryInSeconds": seconds, "userErrors": [] }));
+        assert_eq!(failed, json!({ "retryInSeconds": seconds, "dead": false, "userErrors": [] }));
         let row = &deployment.outbox(0).await[0];
         assert_eq!((row.status.as_str(), row.delay_micros), ("FAILED", seconds * 1_000_000));
-        assert_eq!(server.retry(json!({}), false).await["retried"], 1);
+        assert_eq!(server.retry(json!({ "statuses": ["FAILED"] }), false).await["retried"], 1);
     }
     for (most, seconds) in [(5, 5), (86_400, 256), (1, 1)] {
         let claimed = server.claim(json!({})).await;
@@ -90,7 +90,7 @@ async fn a_failed_row_backs_off_1_2_4_to_256_seconds_on_the_database_clock() {
         assert_eq!(failed["retryInSeconds"], seconds);
         assert_eq!(deployment.outbox(0).await[0].delay_micros, seconds * 1_000_000);
         if most > 1 {
-            server.retry(json!({}), false).await;
+            server.retry(json!({ "statuses": ["FAILED"] }), false).await;
         }
     }
     // The last failure backs off for one second. Then the row is claimable without a retry.
@@ -106,7 +106,7 @@ async fn a_stored_error_is_truncated_to_2000_characters() {
     // 9.9 MB: 3.3 million characters of three bytes each.
     server.failed(&claim().await, &"€".repeat(3_300_000), None).await;
     assert_eq!(deployment.outbox(0).await[0].last_error, Some("€".repeat(2000)));
-    server.retry(json!({}), false).await;
+    server.retry(json!({ "statuses": ["FAILED"] }), false).await;
     assert_eq!(server.failed(&claim().await, "a\0b", None).await["userErrors"], json!([]));
     assert_eq!(deployment.outbox(0).await[0].last_error, Some("a\u{fffd}b".to_owned()));
 }
@@ -129,7 +129,7 @@ async fn a_retry_makes_the_rows_that_match_its_filter_due() {
     for shard in 0..2 {
         deployment.on_shard(shard, "UPDATE noetl.outbox SET available_at = now() + interval '1 hour'").await;
     }
-    assert_eq!(server.retry(json!({}), true).await, retried(4, 0));
+    assert_eq!(server.retry(json!({ "statuses": ["FAILED"] }), true).await, retried(4, 0));
     assert_eq!(server.retry(json!({ "minAttempts": 2 }), false).await, retried(0, 0));
     assert_eq!(server.retry(json!({ "statuses": ["PENDING"] }), false).await, retried(0, 0));
     assert_eq!(server.retry(json!({ "executionId": here[0].to_string() }), false).await, retried(1, 1));

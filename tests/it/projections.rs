@@ -9,7 +9,7 @@ use noetl_storage::error::DatabaseName;
 use noetl_storage::pools::Database;
 use noetl_storage::snapshots;
 use noetl_testkit::projections::{ADVANCE_PROJECTIONS, NO_PROJECTOR_NO_STREAM, insert_step_event};
-use noetl_testkit::{Deployment, Server, eventually};
+use noetl_testkit::{Deployment, Server, WAIT_TIMEOUT, eventually};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
@@ -103,6 +103,28 @@ async fn a_worker_reads_its_own_writes_before_and_after_they_are_advanced() {
     assert!(after["endedAt"].is_string());
     let advanced = it.advance().await;
     assert_eq!((&advanced["appliedCount"], &advanced["folded"]), (&json!("8"), &json!("3")));
+}
+
+/// NoETL keeps its own snapshot of an execution in the same table, with another shape.
+#[tokio::test]
+async fn a_snapshot_of_noetl_is_neither_read_nor_changed() {
+    let mut it = setup().await;
+    let theirs = "SELECT version, snapshot::text, checksum, updated_at::text FROM noetl.projection_snapshot
+                  WHERE aggregate_type = 'orchestrator_workflow_state'";
+    let insert = format!(
+        r#"INSERT INTO noetl.projection_snapshot (aggregate_id, aggregate_type, version, snapshot, checksum)
+           VALUES ('{}', 'orchestrator_workflow_state', 9000000000000000000, '{{"status": "FAILED"}}', 'x')"#,
+        it.id,
+    );
+    run(&mut it.shard, &insert).await;
+    let stored: (i64, String, String, String) = sqlx::query_as(theirs).fetch_one(&mut it.shard).await.unwrap();
+    assert_eq!((&it.state().await["status"], it.ignored("shape").await), (&json!("RUNNING"), 0.0));
+    insert_step_event(&mut it.shard, it.id, 5, "playbook.completed", "{}", "{}").await;
+    it.advance().await;
+    let state = it.state().await;
+    assert_eq!((&state["status"], &state["snapshot"]["behindBy"]), (&json!("COMPLETED"), &json!("0")));
+    let kept: (i64, String, String, String) = sqlx::query_as(theirs).fetch_one(&mut it.shard).await.unwrap();
+    assert_eq!(kept, stored);
 }
 
 #[tokio::test]
@@ -225,7 +247,7 @@ async fn an_older_snapshot_never_overwrites_a_newer_one() {
     let options = it.deployment.shard_dsns[0].parse().unwrap();
     let slow = Database::new(DatabaseName::Cluster, options, 2);
     write_loop(&mut it.shard, it.id, 1).await;
-    let older = snapshots::read(&slow, &[it.id]).await.unwrap();
+    let older = snapshots::read(&slow, &[it.id], WAIT_TIMEOUT).await.unwrap();
     // The stored snapshot has the same version but is from a later moment.
     insert_step_event(&mut it.shard, it.id, 50, "ctx.updated", "{}", r#"{"values": {"page": 1}}"#).await;
     it.advance().await;
@@ -234,7 +256,7 @@ async fn an_older_snapshot_never_overwrites_a_newer_one() {
     assert_eq!(it.state().await, standing);
 
     // The older snapshot does not include a cancellation. Saving it must not change the list's status back.
-    let older = snapshots::read(&slow, &[it.id]).await.unwrap();
+    let older = snapshots::read(&slow, &[it.id], WAIT_TIMEOUT).await.unwrap();
     let cancel = "mutation($id: ID!) { cancelExecution(input: {id: $id}) { userErrors { message } } }";
     it.server.data(cancel, json!({ "id": it.id.to_string() })).await;
     snapshots::save(&slow, &older).await.unwrap();
@@ -359,4 +381,36 @@ async fn a_process_killed_during_an_advance_leaves_an_exact_state() {
     let mut stored = it.state().await;
     stored.as_object_mut().unwrap().remove("snapshot");
     assert_eq!(stored, it.rebuilt().await);
+}
+
+#[tokio::test]
+async fn a_snapshot_has_the_routing_of_the_execution() {
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    server.register_entry("run", &json!({ "kind": "playbook" })).await;
+    let trace = json!({ "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "none": null });
+    let started = server.execute(json!({ "path": "run", "executionPool": "gpu", "trace": trace })).await;
+    let id: i64 = started["execution"]["id"].as_str().unwrap().parse().unwrap();
+    let mut shard = deployment.shard(0).await;
+    let meta = "SELECT meta FROM noetl.event WHERE event_type = 'playbook_started'";
+    let meta: Value = sqlx::query_scalar(meta).fetch_one(&mut shard).await.unwrap();
+    assert_eq!((&meta["execution_pool"], &meta["trace"]), (&json!("gpu"), &trace));
+    let routing = "SELECT meta -> 'routing_meta' FROM noetl.projection_snapshot WHERE aggregate_id = $1";
+    for offset in [100, 200] {
+        server.advance_projections(&[id]).await;
+        let stored: Value = sqlx::query_scalar(routing).bind(id.to_string()).fetch_one(&mut shard).await.unwrap();
+        assert_eq!(stored, meta);
+        insert_step_event(&mut shard, id, offset, "step.enter", "{}", "{}").await;
+    }
+    // An execution whose start is not in the log yet.
+    insert_step_event(&mut shard, 77, 1, "step.enter", "{}", "{}").await;
+    server.advance_projections(&[77]).await;
+    let stored: Option<Value> = sqlx::query_scalar(routing).bind("77").fetch_one(&mut shard).await.unwrap();
+    assert_eq!(stored, None);
+    let start = "INSERT INTO noetl.event (execution_id, event_id, event_type, meta)
+                 VALUES (77, 70, 'playbook_started', '{\"execution_pool\": \"cpu\"}')";
+    run(&mut shard, start).await;
+    server.advance_projections(&[77]).await;
+    let stored: Option<Value> = sqlx::query_scalar(routing).bind("77").fetch_one(&mut shard).await.unwrap();
+    assert_eq!(stored, Some(json!({ "execution_pool": "cpu" })));
 }

@@ -4,12 +4,15 @@
 use std::time::Duration;
 
 use async_nats::jetstream;
-use async_nats::jetstream::consumer::PullConsumer;
+use async_nats::jetstream::consumer::{AckPolicy, Config, DeliverPolicy, PullConsumer, pull};
+use async_nats::jetstream::stream::Stream;
+use futures::StreamExt;
 use futures::future::join_all;
 use noetl_testkit::projections::insert_step_event;
 use noetl_testkit::{Deployment, Server, WAIT_TIMEOUT, eventually, sleep_in_scenario};
 use serde_json::{Value, json};
 
+const CONSUMER: &str = "noetl_graphql_projector";
 const CHANGES: &str =
     "subscription($id: ID!) { executionChanges(id: $id) { id status context steps { name status } } }";
 
@@ -49,7 +52,7 @@ async fn assert_all_acknowledged(deployment: &Deployment) {
         let name = if shard == 0 { "noetl_events".to_owned() } else { format!("noetl_events_{shard}") };
         let stream = jetstream::new(client.clone()).get_stream(name).await.unwrap();
         eventually("every message is acknowledged", async || {
-            let mut consumer: PullConsumer = stream.get_consumer("noetl_projector").await.ok()?;
+            let mut consumer: PullConsumer = stream.get_consumer(CONSUMER).await.ok()?;
             let info = consumer.info().await.ok()?;
             (info.num_pending == 0 && info.num_ack_pending == 0).then_some(())
         })
@@ -180,4 +183,89 @@ async fn execution_changes_of_an_unknown_or_invalid_id_are_an_error() {
         let errors = live.errors().await;
         assert_eq!(errors[0]["extensions"]["code"], json!(code), "{errors}");
     }
+}
+
+async fn stream_of_shard_0(deployment: &Deployment) -> Stream {
+    let client = async_nats::connect(deployment.nats.url()).await.unwrap();
+    jetstream::new(client).get_stream("noetl_events").await.unwrap()
+}
+
+#[tokio::test]
+async fn settings_of_the_consumer_that_another_program_changed_are_corrected() {
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    let id = server.start_execution().await;
+    current(&server, id, 1).await;
+    let stream = stream_of_shard_0(&deployment).await;
+    let consumer: PullConsumer = stream.get_consumer(CONSUMER).await.unwrap();
+    let settings = consumer.get_info().await.unwrap().config;
+
+    // A filter that excludes every event, and an acknowledgement of all earlier messages, which can't be updated.
+    let filtered = pull::Config { filter_subject: "noetl.events.nothing".to_owned(), ..config() };
+    stream.create_consumer(filtered).await.unwrap();
+    corrected(&stream, &settings).await;
+    let mut shard = deployment.shard(0).await;
+    insert_step_event(&mut shard, id, 5, "step.enter", "{}", "{}").await;
+    current(&server, id, 2).await;
+
+    stream.delete_consumer(CONSUMER).await.unwrap();
+    stream.create_consumer(pull::Config { deliver_policy: DeliverPolicy::New, ..config() }).await.unwrap();
+    insert_step_event(&mut shard, id, 6, "step.exit", "{}", "{}").await;
+    corrected(&stream, &settings).await;
+    current(&server, id, 3).await;
+}
+
+fn config() -> pull::Config {
+    pull::Config { durable_name: Some(CONSUMER.to_owned()), ack_policy: AckPolicy::Explicit, ..pull::Config::default() }
+}
+
+async fn corrected(stream: &Stream, settings: &Config) {
+    eventually("the settings are corrected", async || {
+        let consumer: PullConsumer = stream.get_consumer(CONSUMER).await.ok()?;
+        (consumer.cached_info().config == *settings).then_some(())
+    })
+    .await;
+}
+
+/// Another program takes messages and acknowledges none, so the broker delivers no more.
+#[tokio::test]
+async fn a_projector_that_receives_nothing_while_the_stream_grows_is_not_ready() {
+    const EVENTS: i64 = 60_000;
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica_with(&[("NOETL_PROJECTOR", "false")]).await;
+    deployment.feeds_begun().await;
+    deployment.commit(7, 1..=EVENTS).await;
+    deployment.until_published(usize::try_from(EVENTS).unwrap()).await;
+    assert!(server.stop().await.success());
+
+    let stream = stream_of_shard_0(&deployment).await;
+    let server = deployment.replica().await;
+    let thief = async {
+        let consumer =
+            eventually("the consumer exists", async || stream.get_consumer::<pull::Config>(CONSUMER).await.ok()).await;
+        let mut taken = consumer.stream().max_messages_per_batch(10_000).messages().await.unwrap();
+        while taken.next().await.is_some() {}
+    };
+    let writer = async {
+        for id in EVENTS + 1.. {
+            deployment.commit(7, id..=id).await;
+            sleep_in_scenario(Duration::from_millis(300)).await;
+        }
+    };
+    let reason = eventually("the replica is not ready", async || {
+        let response = server.get("/readyz").await.ok()?;
+        let (status, body) = (response.status(), response.text().await.ok()?);
+        (status == 503 && body.contains("delivers nothing although the stream grows")).then_some(body)
+    });
+    let reason = tokio::select! {
+        () = thief => unreachable!("the consumer does not end"),
+        () = writer => unreachable!("the events do not end"),
+        reason = reason => reason,
+    };
+    assert!(reason.contains("projector of shard 0"), "{reason}");
+    eventually("the replica is ready again", async || {
+        (server.get("/readyz").await.ok()?.status() == 200).then_some(())
+    })
+    .await;
 }

@@ -56,12 +56,43 @@ async fn a_5_mb_event_is_published_without_its_large_fields_and_delays_no_other(
     assert!(reader.until_seen(committed.clone()).await, "the feed ended");
     reader.assert_saw_exactly(&committed);
     let messages = deployment.messages().await;
-    let omitted: Vec<_> =
-        messages.iter().filter(|message| message.payload.ends_with(b"\"payload_omitted\":true}")).collect();
+    let omitted: Vec<_> = messages.iter().filter(|message| is_reduced(&message.payload)).collect();
     assert_eq!(omitted.iter().map(|message| message.key).collect::<Vec<_>>(), [Some((7, 500))]);
     assert!(omitted[0].payload.len() < 1_000);
     let metrics = server.get("/metrics").await.unwrap().text().await.unwrap();
     assert!(metrics.contains("noetl_stream_oversize_events_total{shard=\"0\"} 1\n"));
+}
+
+fn is_reduced(payload: &[u8]) -> bool {
+    serde_json::from_slice::<Value>(payload).unwrap()["payload_omitted"] == json!(true)
+}
+
+/// NoETL's table has more columns than ours. Readers of the stream get every column, as `to_jsonb` returns it.
+#[tokio::test]
+async fn the_payload_is_the_row_with_every_column_of_the_table() {
+    let deployment = Deployment::start(1).await;
+    let mut shard = deployment.shard(0).await;
+    let rows = r#"
+        ALTER TABLE noetl.event ADD COLUMN worker_id VARCHAR, ADD COLUMN current_index INTEGER,
+            ADD COLUMN trace_component JSONB, ADD COLUMN event_time TIMESTAMPTZ NOT NULL DEFAULT now();
+        INSERT INTO noetl.event (execution_id, event_id, event_type, created_at, worker_id, current_index, trace_component,
+                                 event_time, duration, context, error)
+        VALUES (7, 1, 'call.done', '2026-11-21 22:07:25.72705', 'worker-1', 3, '{"a": [1]}',
+                '2026-11-21 23:07:25.727172+01', 1.5, '{"x": {"traceparent": 1}}', E'two\nlines "ß"'),
+               (7, 2, 'playbook.completed', '2026-11-21', NULL, NULL, NULL, now(), NULL, NULL, NULL)"#;
+    run(&mut shard, rows).await;
+    let _server = deployment.replica_with(&[("NOETL_EVENT_STREAM_BACKFILL", "true")]).await;
+    deployment.until_published(2).await;
+    let rows = sqlx::query_scalar("SELECT to_jsonb(event) FROM noetl.event ORDER BY event_id");
+    let stored: Vec<Value> = rows.fetch_all(&mut shard).await.unwrap();
+    let messages = deployment.messages().await;
+    let published: Vec<Value> =
+        messages.iter().map(|message| serde_json::from_slice(&message.payload).unwrap()).collect();
+    assert_eq!(published, stored);
+    assert_eq!(
+        (&published[0]["created_at"], &published[0]["worker_id"]),
+        (&json!("2026-11-21T22:07:25.72705"), &json!("worker-1"))
+    );
 }
 
 /// Names have no maximum length in the table, but a message has a maximum size.

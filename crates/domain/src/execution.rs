@@ -178,9 +178,30 @@ impl Creation {
         Value::Object(command)
     }
 
+    /// Returns the approximate memory of the request in bytes.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        memory_of_map(&self.workload) + self.trace.as_ref().map_or(0, memory)
+    }
+
     fn pool(&self) -> &str {
         self.pool.as_deref().unwrap_or(DEFAULT_POOL)
     }
+}
+
+/// Returns the approximate memory of a value in bytes.
+fn memory(value: &Value) -> usize {
+    let parts = match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(memory).sum(),
+        Value::Object(map) => memory_of_map(map),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    };
+    size_of::<Value>() + parts
+}
+
+fn memory_of_map(map: &Map<String, Value>) -> usize {
+    map.iter().map(|(key, value)| size_of::<String>() + key.len() + memory(value)).sum()
 }
 
 fn insert_present(map: &mut Map<String, Value>, key: &str, value: Option<Value>) {

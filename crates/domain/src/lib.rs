@@ -12,6 +12,7 @@ pub mod execution;
 pub mod ids;
 pub mod lifecycle;
 pub mod outbox;
+pub mod outbox_message;
 pub mod page;
 pub mod projection;
 pub mod quarter;

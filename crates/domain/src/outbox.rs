@@ -1,7 +1,8 @@
-//! Outbox rows: their ids, their statuses, and the subjects that they can be published to.
+//! Outbox rows: their ids, their statuses and the policy for them.
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
@@ -10,8 +11,20 @@ use super::shard::ShardIndex;
 
 /// Maximum number of characters of a stored error.
 pub const MAX_ERROR_CHARS: usize = 2000;
-/// Maximum size of a subject in bytes. The broker closes a connection that sends a line of more than 4 KiB.
-const MAX_SUBJECT_BYTES: usize = 1024;
+/// Number of claims after which a row that was not delivered is dead, if none is set. With the backoff, the last one is
+/// about 50 minutes after the first.
+pub const DEFAULT_MAX_ATTEMPTS: i32 = 20;
+/// Largest number of claims that can be set.
+pub const MAX_ATTEMPTS: i32 = 1000;
+
+/// Policy for the rows of a deployment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutboxPolicy {
+    /// Number of claims after which a row that was not delivered is dead, unless its claim sets another number.
+    pub max_attempts: i32,
+    /// Time for which delivered rows are kept; `None`: it is not set.
+    pub retention: Option<Duration>,
+}
 
 /// Id of a row over all shards; in the API `<shard>-<number>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,13 +68,18 @@ pub enum OutboxStatus {
     Published,
     /// The last attempt failed; the row is claimable again after a backoff.
     Failed,
+    /// No longer tried: the last of its attempts failed, or it can't be delivered as it is.
+    Dead,
+    /// Stored under a name that is not known.
+    Unknown,
 }
 
 impl OutboxStatus {
     /// Every status.
-    pub const ALL: [Self; 4] = [Self::Pending, Self::InFlight, Self::Published, Self::Failed];
+    pub const ALL: [Self; 6] =
+        [Self::Pending, Self::InFlight, Self::Published, Self::Failed, Self::Dead, Self::Unknown];
 
-    /// Returns the name as stored in rows.
+    /// Returns the name.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -69,13 +87,15 @@ impl OutboxStatus {
             Self::InFlight => "IN_FLIGHT",
             Self::Published => "PUBLISHED",
             Self::Failed => "FAILED",
+            Self::Dead => "DEAD",
+            Self::Unknown => "UNKNOWN",
         }
     }
 
-    /// Returns the status with a stored name. The table allows no other names than these.
+    /// Returns the status with a name. Another text is unknown.
     #[must_use]
-    pub fn from_stored(name: &str) -> Self {
-        Self::ALL.into_iter().find(|status| status.as_str() == name).unwrap_or(Self::Failed)
+    pub fn named(name: &str) -> Self {
+        Self::ALL.into_iter().find(|status| status.as_str() == name).unwrap_or(Self::Unknown)
     }
 }
 
@@ -93,17 +113,6 @@ pub struct OutboxPosition {
 #[must_use]
 pub fn truncated_error(text: &str) -> String {
     text.chars().take(MAX_ERROR_CHARS).map(|c| if c == '\0' { char::REPLACEMENT_CHARACTER } else { c }).collect()
-}
-
-/// Returns whether a message can be published to a subject. A subject consists of dot-separated tokens without white
-/// space, control characters and wildcards. The broker's own subjects, which begin with `$` or `_INBOX.`, are not
-/// allowed.
-#[must_use]
-pub fn is_publishable(subject: &str) -> bool {
-    let plain = |c: char| !c.is_whitespace() && !c.is_control() && !"*>".contains(c);
-    let foreign = ["$", "_INBOX."].iter().any(|prefix| subject.starts_with(prefix));
-    let token = |part: &str| !part.is_empty() && part.chars().all(plain);
-    subject.len() <= MAX_SUBJECT_BYTES && !foreign && subject.split('.').all(token)
 }
 
 #[cfg(test)]
@@ -128,19 +137,12 @@ mod tests {
     }
 
     #[test]
-    fn only_plain_subjects_are_publishable() {
-        assert!(is_publishable("noetl.executions.shared.1"));
-        for subject in
-            ["", ".", "a..b", "a.", "a b", "a.*", "a.>", "a\r\nb", "$JS.API.INFO", "_INBOX.x", &"a".repeat(2000)]
-        {
-            assert!(!is_publishable(subject), "{subject:?}");
+    fn a_name_that_no_status_has_is_unknown() {
+        for status in OutboxStatus::ALL {
+            assert_eq!(OutboxStatus::named(status.as_str()), status);
         }
-    }
-
-    #[test]
-    fn statuses_have_the_names_of_noetls_table() {
-        let stored = ["PENDING", "IN_FLIGHT", "PUBLISHED", "FAILED"];
-        assert_eq!(OutboxStatus::ALL.map(OutboxStatus::as_str), stored);
-        assert_eq!(stored.map(OutboxStatus::from_stored), OutboxStatus::ALL);
+        for name in ["", "PARKED", "failed", "FAILED "] {
+            assert_eq!(OutboxStatus::named(name), OutboxStatus::Unknown, "{name:?}");
+        }
     }
 }

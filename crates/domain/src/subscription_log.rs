@@ -42,12 +42,16 @@ impl SubscriptionLog<'_> {
         self.lifecycle(event_id, action.event_type(), state, reason, at)
     }
 
-    /// Returns the audit event of a duplicate of the message that `execution` runs.
+    /// Returns the audit event of a duplicate of the message that `execution` runs. `differs`: whether it is known that
+    /// the duplicate has other content.
     #[must_use]
-    pub fn deduplicated(&self, event_id: Id, key: &str, execution: Id, at: DateTime<Utc>) -> Event {
+    pub fn deduplicated(&self, event_id: Id, key: &str, execution: Id, differs: bool, at: DateTime<Utc>) -> Event {
         let mut context = self.context();
         context.insert("dedup_key".to_owned(), key.into());
         context.insert("execution_id".to_owned(), execution.to_string().into());
+        if differs {
+            context.insert("differs".to_owned(), true.into());
+        }
         self.event(event_id, DEDUPLICATED, "DUPLICATE", context, emitted(at, self.by), at)
     }
 

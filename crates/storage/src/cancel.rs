@@ -8,6 +8,9 @@ use sqlx::Connection as _;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use tokio::sync::Mutex;
 
+/// Time between two checks of a backend whether its client still exists.
+const CLIENT_CHECK: &str = "1s";
+
 /// The server process of one connection. Process ids are reused, so the start time is part of its identity.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Backend {
@@ -16,11 +19,16 @@ pub(super) struct Backend {
 }
 
 impl Backend {
-    /// Returns the process that serves `connection`.
+    /// Returns the process that serves `connection`, and lets it check every second, also within a statement, whether
+    /// its client still exists. PostgreSQL 13 does not have this check.
     pub(super) async fn of(connection: &mut PgConnection) -> sqlx::Result<Self> {
         sqlx::query_as!(
             Self,
-            r#"SELECT pid AS "pid!", backend_start AS "started!" FROM pg_stat_activity WHERE pid = pg_backend_pid()"#,
+            r#"SELECT pid AS "pid!", backend_start AS "started!" FROM pg_stat_activity
+               WHERE pid = pg_backend_pid()
+                 AND CASE WHEN current_setting('client_connection_check_interval', true) IS NULL THEN true
+                          ELSE set_config('client_connection_check_interval', $1, false) IS NOT NULL END"#,
+            CLIENT_CHECK,
         )
         .fetch_one(connection)
         .await

@@ -3,7 +3,12 @@
 //! A claim is reserved until its execution is created. A reserved claim never expires and carries the request, so any
 //! server can finish it. The key of a created claim is free again when its window has passed. Correctness does not
 //! depend on the purge of expired rows.
+//!
+//! NoETL's own server writes rows without a window, and checks all rows against the window of its request. So a row of
+//! NoETL's is compared with the window of the request here too. NoETL also deletes rows by that window; a trigger keeps
+//! the claims of this server until their own window has passed.
 
+use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use super::error::StorageError;
@@ -23,6 +28,8 @@ pub struct NewClaim<'a> {
     pub request_hash: [u8; 32],
     /// Dedup window in seconds, from the database's time of the claim.
     pub window_seconds: i32,
+    /// Number of further requests with the same key in the batch.
+    pub repeated: i64,
     /// Request; its execution id is the claim's.
     pub creation: &'a Creation,
 }
@@ -38,11 +45,12 @@ pub struct CurrentClaim {
     pub execution_id: Id,
     /// Hash of its request; `None` on rows that NoETL's own server wrote.
     pub request_hash: Option<Vec<u8>>,
-    /// Request of a reserved claim; `None` if the execution is created.
-    pub reserved: Option<Creation>,
+    /// Whether the claim is reserved: its execution may not exist yet.
+    pub reserved: bool,
 }
 
-/// Claims distinct keys in one statement, and returns for each key the claim that holds it, in no order.
+/// Claims distinct keys in one statement, and returns for each key the claim that holds it, in no order. Counts the
+/// requests that do not get a key as its duplicates.
 #[tracing::instrument(
     level = "debug", name = "sql.dedup.claim", skip_all,
     fields(database = %cluster.name(), count = claims.len())
@@ -54,43 +62,76 @@ pub async fn claim(cluster: &Database, claims: &[NewClaim<'_>]) -> Result<Vec<Cu
     let hashes: Vec<Vec<u8>> = claims.iter().map(|claim| claim.request_hash.to_vec()).collect();
     let windows: Vec<i32> = claims.iter().map(|claim| claim.window_seconds).collect();
     let requests: Vec<Value> = claims.iter().map(|claim| serde_json::json!(claim.creation)).collect();
+    let repeated: Vec<i64> = claims.iter().map(|claim| claim.repeated).collect();
     let statement = sqlx::query!(
         r#"INSERT INTO noetl.subscription_dedup AS standing
-             (subscription_id, dedup_key, execution_id, request_hash, state, request, seen_at, expires_at)
-         SELECT scope, key, execution_id, request_hash, 0, request, now(), now() + make_interval(secs => window_seconds)
-         FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bytea[], $5::integer[], $6::jsonb[])
-             AS t (scope, key, execution_id, request_hash, window_seconds, request)
+             (subscription_id, dedup_key, execution_id, request_hash, state, request, seen_at, expires_at, duplicates)
+         SELECT scope, key, execution_id, request_hash, 0, request, now(), now() + make_interval(secs => window_seconds),
+                repeated
+         FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bytea[], $5::integer[], $6::jsonb[], $7::bigint[])
+             AS t (scope, key, execution_id, request_hash, window_seconds, request, repeated)
          ORDER BY scope, key
          ON CONFLICT (subscription_id, dedup_key) DO UPDATE
-         SET (execution_id, request_hash, state, request, seen_at, expires_at) = (
-             SELECT c.execution_id, c.request_hash, c.state, c.request, c.seen_at, c.expires_at
+         SET (execution_id, request_hash, state, request, seen_at, expires_at, duplicates) = (
+             SELECT c.execution_id, c.request_hash, c.state, c.request, c.seen_at, c.expires_at, c.duplicates
              FROM (VALUES
                  (true, EXCLUDED.execution_id, EXCLUDED.request_hash, EXCLUDED.state, EXCLUDED.request,
-                  EXCLUDED.seen_at, EXCLUDED.expires_at),
+                  EXCLUDED.seen_at, EXCLUDED.expires_at, EXCLUDED.duplicates),
                  (false, standing.execution_id, standing.request_hash, standing.state, standing.request,
-                  standing.seen_at, standing.expires_at)
-             ) AS c (fresh, execution_id, request_hash, state, request, seen_at, expires_at)
-             WHERE c.fresh = (standing.state = 1
-                 AND coalesce(standing.expires_at, standing.seen_at + interval '300 seconds') <= now()))
-         RETURNING subscription_id, dedup_key, execution_id, request_hash, request::text AS request"#,
+                  standing.seen_at, standing.expires_at, standing.duplicates + EXCLUDED.duplicates + 1)
+             ) AS c (fresh, execution_id, request_hash, state, request, seen_at, expires_at, duplicates)
+             WHERE c.fresh = (standing.state = 1 AND CASE
+                 WHEN standing.expires_at IS NULL
+                 THEN now() - standing.seen_at >= EXCLUDED.expires_at - EXCLUDED.seen_at
+                 ELSE standing.expires_at <= now()
+             END))
+         RETURNING subscription_id, dedup_key, execution_id, request_hash, state = 0 AS "reserved!""#,
         &scopes,
         &keys,
         &executions,
         &hashes,
         &windows,
         &requests,
+        &repeated,
     );
     let rows = cluster.run(statement.fetch_all(cluster.pool())).await?;
-    let standing = rows.into_iter().map(|row| {
-        Ok(CurrentClaim {
-            scope: row.subscription_id,
-            key: row.dedup_key,
-            execution_id: Id::new(row.execution_id),
-            request_hash: row.request_hash,
-            reserved: row.request.map(|request| parse(cluster, row.execution_id, &request)).transpose()?,
-        })
+    let standing = rows.into_iter().map(|row| CurrentClaim {
+        scope: row.subscription_id,
+        key: row.dedup_key,
+        execution_id: Id::new(row.execution_id),
+        request_hash: row.request_hash,
+        reserved: row.reserved,
     });
-    standing.collect()
+    Ok(standing.collect())
+}
+
+/// Claim of a key, as an operator sees it.
+#[derive(Debug, Clone)]
+pub struct ClaimRow {
+    /// Execution that owns the key.
+    pub execution_id: i64,
+    /// Time of the first request.
+    pub first_seen_at: DateTime<Utc>,
+    /// End of the window; `None` on rows that NoETL's own server wrote.
+    pub expires_at: Option<DateTime<Utc>>,
+    /// Number of later requests with the key.
+    pub duplicates: i64,
+}
+
+/// Returns the claim of a key, expired or not. `Ok(None)`: there is none.
+#[tracing::instrument(level = "debug", name = "sql.dedup.find", skip_all, fields(database = %cluster.name(), scope))]
+pub async fn find(cluster: &Database, scope: i64, key: &str) -> Result<Option<ClaimRow>, StorageError> {
+    let row = sqlx::query_as!(
+        ClaimRow,
+        r#"SELECT execution_id, greatest(least(seen_at, '9999-12-31'), '0001-01-01') AS "first_seen_at!",
+                  CASE WHEN expires_at IS NOT NULL
+                       THEN greatest(least(expires_at, '9999-12-31'), '0001-01-01') END AS expires_at,
+                  duplicates
+           FROM noetl.subscription_dedup WHERE subscription_id = $1 AND dedup_key = $2"#,
+        scope,
+        key,
+    );
+    cluster.run(row.fetch_optional(cluster.pool())).await
 }
 
 /// Marks the reserved claims of these executions as created. Rows are locked in the same order as by [`claim`], to
@@ -115,29 +156,66 @@ pub async fn settle(cluster: &Database, executions: &[i64]) -> Result<(), Storag
     Ok(())
 }
 
-/// A reserved claim that a crashed server left.
+/// A reserved claim with its request.
 #[derive(Debug)]
-pub struct StaleClaim {
+pub struct ReservedClaim {
     /// Execution of the claim.
     pub execution_id: Id,
     /// The request, or the reason that it can't be read.
     pub creation: Result<Creation, StorageError>,
 }
 
-/// Returns up to `limit` reserved claims that are older than `age_seconds`, which crashed servers left, for executions
-/// after `after`, in the order of the execution ids. A request that can't be read is returned as an error.
+/// Reserved claims of the first executions of a list.
+#[derive(Debug)]
+pub struct ReservedPage {
+    /// The claims. Executions without a reserved claim are left out.
+    pub claims: Vec<ReservedClaim>,
+    /// Number of executions whose claims were looked up, at least 1.
+    pub looked_up: usize,
+}
+
+/// Looks up the reserved claims of these executions one by one, until their requests have `max_bytes`. So a page has at
+/// most one request more than `max_bytes` allows. `executions` must not be empty.
+#[tracing::instrument(
+    level = "debug", name = "sql.dedup.reserved", skip_all,
+    fields(database = %cluster.name(), count = executions.len(), first = executions.first())
+)]
+pub async fn reserved(cluster: &Database, executions: &[i64], max_bytes: i64) -> Result<ReservedPage, StorageError> {
+    let rows = sqlx::query!(
+        "WITH RECURSIVE page AS (
+             SELECT 0 AS position, NULL::bigint AS execution_id, NULL::text AS request, 0::bigint AS bytes
+             UNION ALL
+             SELECT page.position + 1, claim.execution_id, claim.request,
+                    page.bytes + coalesce(octet_length(claim.request), 0)
+             FROM page LEFT JOIN LATERAL (
+                 SELECT execution_id, request::text AS request FROM noetl.subscription_dedup
+                 WHERE state = 0 AND execution_id = ($1::bigint[])[page.position + 1] LIMIT 1
+             ) AS claim ON true
+             WHERE page.position < cardinality($1) AND page.bytes < $2
+         )
+         SELECT execution_id, request FROM page WHERE position > 0",
+        executions,
+        max_bytes,
+    );
+    let rows = cluster.run(rows.fetch_all(cluster.pool())).await?;
+    let looked_up = rows.len();
+    let claims = rows.into_iter().filter_map(|row| {
+        let execution = row.execution_id?;
+        let creation = parse(cluster, execution, &row.request.unwrap_or_default());
+        Some(ReservedClaim { execution_id: Id::new(execution), creation })
+    });
+    Ok(ReservedPage { claims: claims.collect(), looked_up })
+}
+
+/// Returns the executions of up to `limit` reserved claims that are older than `age_seconds`, which crashed servers
+/// left, for executions after `after`, in the order of the execution ids.
 #[tracing::instrument(
     level = "debug", name = "sql.dedup.stale", skip_all,
     fields(database = %cluster.name(), after = %after)
 )]
-pub async fn stale(
-    cluster: &Database,
-    age_seconds: f64,
-    after: Id,
-    limit: i64,
-) -> Result<Vec<StaleClaim>, StorageError> {
-    let rows = sqlx::query!(
-        "SELECT execution_id, request::text AS request FROM noetl.subscription_dedup
+pub async fn stale(cluster: &Database, age_seconds: f64, after: Id, limit: i64) -> Result<Vec<Id>, StorageError> {
+    let rows = sqlx::query_scalar!(
+        "SELECT execution_id FROM noetl.subscription_dedup
          WHERE state = 0 AND seen_at < now() - make_interval(secs => $1) AND execution_id > $2
          ORDER BY execution_id LIMIT $3",
         age_seconds,
@@ -145,29 +223,28 @@ pub async fn stale(
         limit,
     );
     let rows = cluster.run(rows.fetch_all(cluster.pool())).await?;
-    let claims = rows.into_iter().map(|row| StaleClaim {
-        execution_id: Id::new(row.execution_id),
-        creation: parse(cluster, row.execution_id, &row.request.unwrap_or_default()),
-    });
-    Ok(claims.collect())
+    Ok(rows.into_iter().map(Id::new).collect())
 }
 
-/// Deletes up to `limit` created claims whose window has passed, and returns their number. Reserved claims are never
-/// deleted, and rows that another transaction has locked are skipped.
+/// Deletes up to `limit` created claims whose window has passed, and returns their number. Rows of NoETL's own server
+/// have no window; they are deleted after `longest_window_seconds`. Reserved claims are never deleted, and rows that
+/// another transaction has locked are skipped.
 #[tracing::instrument(
     level = "debug", name = "sql.dedup.purge_expired", skip_all,
     fields(database = %cluster.name())
 )]
-pub async fn purge_expired(cluster: &Database, limit: i64) -> Result<u64, StorageError> {
+pub async fn purge_expired(cluster: &Database, longest_window_seconds: i64, limit: i64) -> Result<u64, StorageError> {
     let delete = sqlx::query!(
         "DELETE FROM noetl.subscription_dedup AS expired
          USING (
              SELECT subscription_id, dedup_key FROM noetl.subscription_dedup
              WHERE state = 1
-               AND (expires_at <= now() OR (expires_at IS NULL AND seen_at <= now() - interval '300 seconds'))
-             LIMIT $1 FOR UPDATE SKIP LOCKED
+               AND (expires_at <= now()
+                    OR (expires_at IS NULL AND seen_at <= now() - make_interval(secs => $1::bigint)))
+             LIMIT $2 FOR UPDATE SKIP LOCKED
          ) AS batch
          WHERE expired.subscription_id = batch.subscription_id AND expired.dedup_key = batch.dedup_key",
+        longest_window_seconds,
         limit,
     );
     Ok(cluster.run(delete.execute(cluster.pool())).await?.rows_affected())

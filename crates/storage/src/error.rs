@@ -38,6 +38,15 @@ pub enum StorageError {
         /// Reason, for the log and not for users.
         reason: String,
     },
+    /// The database is up, but did not finish a statement in time. A write may have taken place. A later attempt may
+    /// succeed.
+    #[error("{database} did not finish a statement in time: {reason}")]
+    TimedOut {
+        /// The database.
+        database: DatabaseName,
+        /// Reason, for the log and not for users.
+        reason: String,
+    },
     /// Stored data that this server can't read.
     #[error("{database} holds {what}")]
     Corrupt {
@@ -71,6 +80,8 @@ impl StorageError {
     pub(super) fn classify(database: DatabaseName, source: sqlx::Error) -> Self {
         if let Some(exceeded) = exceeded(&source) {
             Self::LimitExceeded(exceeded)
+        } else if is_timeout(&source) {
+            Self::TimedOut { database, reason: source.to_string() }
         } else if is_unavailability(&source) {
             Self::Unavailable { database, reason: source.to_string() }
         } else if is_unstorable(&source) {
@@ -87,7 +98,7 @@ impl StorageError {
         match self {
             Self::Unstorable { .. } => Some("a value can't be stored".to_owned()),
             Self::Refused { source, .. } => refused_values(source.as_database_error()?),
-            Self::Unavailable { .. } | Self::Corrupt { .. } | Self::LimitExceeded(_) => None,
+            Self::Unavailable { .. } | Self::TimedOut { .. } | Self::Corrupt { .. } | Self::LimitExceeded(_) => None,
         }
     }
 
@@ -108,6 +119,26 @@ impl StorageError {
             _ => None,
         }
     }
+
+    /// Returns the database that did not finish a statement in time, if that is the error.
+    #[must_use]
+    pub fn timed_out(&self) -> Option<DatabaseName> {
+        match self {
+            Self::TimedOut { database, .. } => Some(*database),
+            _ => None,
+        }
+    }
+
+    /// Returns whether a later attempt may succeed: the database is unavailable, or was too slow.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, Self::Unavailable { .. } | Self::TimedOut { .. })
+    }
+}
+
+/// Returns whether the database ended the statement because it took too long: SQLSTATE `query_canceled`.
+fn is_timeout(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(DatabaseError::code).is_some_and(|code| code == "57014")
 }
 
 /// Returns the exceeded limit that ended a statement early (see [`super::metered`]).
@@ -154,10 +185,10 @@ fn is_unavailability(error: &sqlx::Error) -> bool {
 }
 
 /// Returns whether the SQLSTATE means that the database is unavailable (PostgreSQL manual, appendix A): connection
-/// exceptions, too many connections, a server that is starting or stopping, a full disk, a read-only standby, a lock or
-/// statement timeout, a deadlock, a serialization failure.
+/// exceptions, too many connections, a server that is starting or stopping, a full disk, a read-only standby, a lock
+/// timeout, a deadlock, a serialization failure.
 fn is_unavailable_state(code: &str) -> bool {
     code.starts_with("08")
         || code.starts_with("57P")
-        || ["53100", "53300", "25006", "25P03", "55P03", "57014", "40P01", "40001"].contains(&code)
+        || ["53100", "53300", "25006", "25P03", "55P03", "40P01", "40001"].contains(&code)
 }

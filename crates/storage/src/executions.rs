@@ -146,6 +146,30 @@ pub async fn errors(shard: &Database, ids: &[i64]) -> Result<Vec<(i64, String)>,
     Ok(rows.into_iter().map(|row| (row.execution_id, row.error)).collect())
 }
 
+/// Number of executions of a parent that have not ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenChildren {
+    /// The subscription or execution that started them.
+    pub parent: i64,
+    /// Their number.
+    pub open: i64,
+}
+
+/// Returns the numbers of executions that have not ended, for each parent. Of the executions that have not ended, up to
+/// 100,000 are read.
+#[tracing::instrument(level = "debug", name = "sql.executions.open_by_parent", skip_all, fields(database = %shard.name()))]
+pub async fn open_by_parent(shard: &Database) -> Result<Vec<OpenChildren>, StorageError> {
+    let open = stored_names(&[Status::Pending, Status::Running]);
+    let rows = sqlx::query_as!(
+        OpenChildren,
+        r#"SELECT parent_execution_id AS "parent!", count(*) AS "open!" FROM (
+               SELECT parent_execution_id FROM noetl.execution WHERE upper(status) = ANY($1) LIMIT 100000
+           ) AS open WHERE parent_execution_id IS NOT NULL GROUP BY parent_execution_id"#,
+        &open,
+    );
+    shard.run(rows.fetch_all(shard.pool())).await
+}
+
 /// Returns the candidates of a page, in the range's direction.
 #[tracing::instrument(level = "debug", name = "sql.executions.list", skip_all, fields(database = %shard.name()))]
 pub async fn list(
@@ -273,7 +297,7 @@ impl LockedLog<'_> {
             .map(|row| row.ended_by.as_deref().and_then(ended_by).unwrap_or_else(|| Status::from_stored(&row.status))))
     }
 
-    /// Updates the read model after the cancellation `event` was appended.
+    /// Updates the read model after the cancellation `event` was appended. The end has the event's time.
     #[tracing::instrument(
         level = "debug", name = "sql.executions.mark_cancelled", skip_all,
         fields(database = %self.shard.name(), execution = %self.execution, event = %event)
@@ -281,7 +305,9 @@ impl LockedLog<'_> {
     pub async fn mark_cancelled(&mut self, event: Id, reason: Option<&str>) -> Result<(), StorageError> {
         let update = sqlx::query!(
             "UPDATE noetl.execution
-             SET status = 'CANCELLED', last_event_type = 'playbook.cancelled', last_event_id = $2, end_time = now(),
+             SET status = 'CANCELLED', last_event_type = 'playbook.cancelled', last_event_id = $2,
+                 end_time = (SELECT created_at AT TIME ZONE 'UTC' FROM noetl.event
+                             WHERE execution_id = $1 AND event_id = $2),
                  error = coalesce($3, error)
              WHERE execution_id = $1",
             self.execution.get(),

@@ -8,6 +8,7 @@
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::error::StorageError;
+use super::lock_wait::{self, SHORT_WAIT};
 use super::pools::Database;
 
 /// Indexes on plain tables: name, table, and the rest of the definition.
@@ -19,6 +20,7 @@ const PLAIN: &[(&str, &str, &str)] = &[
     ),
     ("execution_status_idx", "noetl.execution", "(upper(status), execution_id)"),
     ("subscription_dedup_expiry_idx", "noetl.subscription_dedup", "(expires_at) WHERE state = 1"),
+    ("subscription_dedup_noetl_idx", "noetl.subscription_dedup", "(seen_at) WHERE state = 1 AND expires_at IS NULL"),
     ("subscription_dedup_reserved_idx", "noetl.subscription_dedup", "(execution_id) WHERE state = 0"),
     // Claimable rows by status, over all executions and per execution. `attempts >= 0` and `execution_id IS NOT NULL`
     // exclude no row that their queries want. They bind each query to one of the two indexes: while few rows have a
@@ -41,23 +43,26 @@ const PLAIN: &[(&str, &str, &str)] = &[
         "noetl.outbox",
         "(execution_id, lease_until) WHERE status = 'IN_FLIGHT' AND execution_id IS NOT NULL",
     ),
-    // For the purge, and for the lists of the API. The collation keeps the planner from using the list indexes for a
-    // claim: it may estimate few rows with a status although the index holds many entries of settled rows.
+    // For the purge, and for the lists of the API. The planner can't use the list indexes for a claim, because their
+    // first column is another expression than `status`. It would estimate few rows with a status although such an index
+    // holds many entries of settled rows.
     ("outbox_published_idx", "noetl.outbox", "(published_at) WHERE status = 'PUBLISHED'"),
-    ("outbox_newest_idx", "noetl.outbox", "(status COLLATE \"C\", created_at, outbox_id)"),
-    ("outbox_retried_idx", "noetl.outbox", "(status COLLATE \"C\", created_at, outbox_id) WHERE attempts > 1"),
+    ("outbox_state_idx", "noetl.outbox", "(noetl.outbox_state(status, available_at), created_at, outbox_id)"),
+    (
+        "outbox_retried_state_idx",
+        "noetl.outbox",
+        "(noetl.outbox_state(status, available_at), created_at, outbox_id) WHERE attempts > 1",
+    ),
 ];
 
 /// Indexes of the event table; the migrations define them.
 const EVENT: [&str; 5] =
     ["event_tx_idx", "event_landmarks_idx", "event_registered_idx", "event_log_tx_idx", "event_registered_path_idx"];
 
-/// Indexes of the event table that those in [`EVENT`] replace.
-const REPLACED: [&str; 1] = ["event_landmark_idx"];
-/// Time for which the removal of a replaced index waits for a lock on the event table. Writers wait behind it.
-const LOCK_TIMEOUT: &str = "2s";
-/// PostgreSQL's error code of a statement that reached its lock timeout.
-const LOCK_NOT_AVAILABLE: &str = "55P03";
+/// Indexes that others in [`PLAIN`] and [`EVENT`] replace.
+const REPLACED: [&str; 3] = ["event_landmark_idx", "outbox_newest_idx", "outbox_retried_idx"];
+/// Attempts to attach the index of a partition, whose queries wait behind each attempt.
+const ATTACH_ATTEMPTS: u32 = 300;
 
 /// Builds the missing indexes without blocking writers. The duration grows with the size of the tables.
 pub async fn build(database: &Database) -> Result<(), StorageError> {
@@ -109,17 +114,26 @@ async fn build_on_partitions(connection: &mut PgConnection, parent: &str) -> sql
         drop_invalid(connection, &name).await?;
         let table = format!("noetl.\"{}\"", row.partition);
         run(connection, format!("CREATE INDEX CONCURRENTLY IF NOT EXISTS \"{name}\" ON {table} {definition}")).await?;
-        run(connection, format!("ALTER INDEX noetl.{parent} ATTACH PARTITION noetl.\"{name}\"")).await?;
+        attach(connection, parent, &name).await?;
     }
     Ok(())
+}
+
+/// Attaches the index of a partition to the parent's. Only this statement has a lock timeout: a concurrent build waits
+/// for other transactions without blocking them.
+async fn attach(connection: &mut PgConnection, parent: &str, name: &str) -> sqlx::Result<()> {
+    let attach = format!("ALTER INDEX noetl.{parent} ATTACH PARTITION noetl.\"{name}\"");
+    run(connection, SHORT_WAIT.to_owned()).await?;
+    lock_wait::run(connection, &attach, ATTACH_ATTEMPTS).await?;
+    run(connection, "RESET lock_timeout".to_owned()).await
 }
 
 /// Drops an index and those of its partitions. If a long transaction holds the table, the index stays until the next
 /// time.
 async fn drop_replaced(connection: &mut PgConnection, name: &str) -> sqlx::Result<()> {
-    run(connection, format!("SET lock_timeout = '{LOCK_TIMEOUT}'")).await?;
+    run(connection, SHORT_WAIT.to_owned()).await?;
     match run(connection, format!("DROP INDEX IF EXISTS noetl.{name}")).await {
-        Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some(LOCK_NOT_AVAILABLE) => {
+        Err(error) if lock_wait::is_busy(&error) => {
             tracing::warn!(index = name, "an index that is no longer used could not be dropped; run `migrate` again");
         }
         outcome => outcome?,

@@ -21,6 +21,7 @@ pub mod indexes;
 pub mod ingest;
 #[cfg(test)]
 mod listed_types;
+mod lock_wait;
 pub mod log;
 pub mod machines;
 mod metered;
@@ -28,6 +29,7 @@ pub mod migrate;
 pub mod outbox;
 pub mod partitions;
 pub mod pools;
+pub mod read_model;
 pub mod registry;
 pub mod retention;
 pub mod shard_map;

@@ -49,7 +49,8 @@ impl<'a> LockedLog<'a> {
         Ok(self.shard.run(last.fetch_optional(&mut *self.tx)).await?.map(Id::new))
     }
 
-    /// Appends events to this log. The database sets their time; `created_at` of the arguments is ignored.
+    /// Appends events to this log. The database sets their time; `created_at` of the arguments is ignored. The time is
+    /// taken here and not at the start of the transaction, which may have waited for the lock while others wrote.
     #[tracing::instrument(
         level = "debug", name = "sql.log.append", skip_all,
         fields(database = %self.shard.name(), execution = %self.execution, count = events.len())
@@ -64,8 +65,9 @@ impl<'a> LockedLog<'a> {
         let types: Vec<String> = events.iter().map(|event| event.event_type.clone()).collect();
         let insert = sqlx::query!(
             "INSERT INTO noetl.event (execution_id, event_id, catalog_id, parent_execution_id, event_type, node_id,
-                                      node_name, node_type, status, context, meta)
-             SELECT $1, event_id, catalog_id, parent, event_type, node_id, node_name, node_type, status, context, meta
+                                      node_name, node_type, status, context, meta, created_at)
+             SELECT $1, event_id, catalog_id, parent, event_type, node_id, node_name, node_type, status, context, meta,
+                    clock_timestamp() AT TIME ZONE 'UTC'
              FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::text[],
                          $9::text[], $10::jsonb[], $11::jsonb[])
                  AS t (event_id, catalog_id, parent, event_type, node_id, node_name, node_type, status, context, meta)",

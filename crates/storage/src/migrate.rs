@@ -1,5 +1,8 @@
 //! Migration of databases to the schema that this server needs. Migrations only add to an existing schema, can be
 //! repeated, and can be run by several replicas at once.
+//!
+//! A migration that needs a lock on a table waits for a short time only, because writers queue behind it. It is rolled
+//! back and repeated until the lock is available.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -9,6 +12,7 @@ use sqlx::migrate::{MigrateError, Migrator};
 use tokio::time::sleep;
 
 use super::error::StorageError;
+use super::lock_wait::{self, SHORT_WAIT};
 use super::pools::Database;
 use super::registry::ForeignSubscription;
 use super::{indexes, registry};
@@ -23,6 +27,10 @@ static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
 });
 /// Pause between two attempts to take the migration lock.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// Pause after a migration that did not get a lock.
+const LOCK_PAUSE: Duration = Duration::from_secs(1);
+/// Attempts to apply the migrations while locks are not available: about 20 minutes.
+const LOCK_ATTEMPTS: usize = 600;
 
 /// A failed migration.
 #[derive(Debug, thiserror::Error)]
@@ -46,9 +54,29 @@ pub async fn apply(database: &Database) -> Result<(), MigrationError> {
     let failed = |source| MigrationError::Migration { database: database.name(), source };
     let mut connection = database.connect().await.map_err(|error| database.failed(error))?;
     lock(&mut connection).await.map_err(|error| database.failed(error))?;
-    MIGRATIONS.run(&mut connection).await.map_err(failed)?;
+    sqlx::raw_sql(SHORT_WAIT).execute(&mut connection).await.map_err(|error| database.failed(error))?;
+    for attempt in 1.. {
+        match MIGRATIONS.run(&mut connection).await {
+            Err(error) if attempt < LOCK_ATTEMPTS && is_busy(&error) => {
+                tracing::warn!(database = %database.name(), attempt, "a migration waits for a lock on a table in use");
+                sleep(LOCK_PAUSE).await;
+            }
+            outcome => {
+                outcome.map_err(failed)?;
+                break;
+            }
+        }
+    }
     indexes::build(database).await?;
     Ok(())
+}
+
+/// Returns whether a migration did not get a lock in time. Its transaction was rolled back.
+fn is_busy(error: &MigrateError) -> bool {
+    match error {
+        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => lock_wait::is_busy(error),
+        _ => false,
+    }
 }
 
 /// Waits until no other process migrates this database, and takes the migration lock. The connection holds it until it

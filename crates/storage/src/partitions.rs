@@ -1,58 +1,276 @@
-//! Partitions of the event table, created in advance: one per quarter.
+//! Partitions of the event table: those that exist, with any names and bounds, and the creation of missing ones.
+//!
+//! A partition is attached under a lock on the parent that blocks no reader or writer, and an exclusive lock on the
+//! default partition. Under this lock, PostgreSQL scans the default partition, unless a valid check shows that it has no
+//! row of the range. So a large default partition first gets such a check: it is added without a scan, and validated
+//! under a lock that blocks no reader or writer. Until the partition is attached, the check refuses events of the range.
+//! A small default partition is scanned under the lock, so that no event is refused.
 
-use sqlx::AssertSqlSafe;
+use std::ops::Range;
+use std::time::Duration;
+
+use sqlx::error::DatabaseError;
+use sqlx::{AssertSqlSafe, Connection, PgConnection, PgExecutor};
+use tokio::time::sleep;
 
 use super::error::StorageError;
+use super::lock_wait::{self, SHORT_WAIT};
 use super::pools::Database;
 use noetl_domain::quarter::Quarter;
 
-/// Result of ensuring a quarter's partition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EnsuredPartition {
-    /// The partition was created.
-    Made,
-    /// An existing partition covers some of its range: the quarter's own, or one that NoETL's server created.
-    Present,
-    /// The default partition holds rows of its range, so it can't be created.
-    Blocked,
+/// Size of the default partition, in bytes, up to which it may be scanned under an exclusive lock.
+const SMALL: i64 = 8 << 20;
+/// Attempts to get the locks for one partition.
+const ATTEMPTS: u32 = 4;
+/// Attempts to remove the check from the default partition. It must not stay, because it refuses events.
+const REMOVAL_ATTEMPTS: u32 = 300;
+/// Pause between two attempts to take the lock on the creation of partitions.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// Name of the check on the default partition.
+const CHECK: &str = "noetl_partition_range";
+
+/// A partition of the event table with bounds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Partition {
+    /// Quoted names of schema and table.
+    pub name: String,
+    /// Inclusive lower bound of its execution ids.
+    pub from: i64,
+    /// Exclusive upper bound of its execution ids.
+    pub to: i64,
 }
 
-/// Creates the partition of a quarter, unless an existing partition covers some of its range.
-pub async fn ensure(database: &Database, quarter: Quarter) -> Result<EnsuredPartition, StorageError> {
-    let (from, to) = (quarter.first_id(), quarter.next().first_id());
-    let work = async {
-        let mut tx = database.pool().begin().await?;
-        sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('noetl.partitions', 0))").execute(&mut *tx).await?;
-        let range = sqlx::query!(
-            r#"SELECT EXISTS (
-                   SELECT 1 FROM pg_inherits AS part
-                   JOIN pg_class ON pg_class.oid = part.inhrelid
-                   CROSS JOIN LATERAL regexp_match(pg_get_expr(relpartbound, pg_class.oid),
-                       'FROM \((MINVALUE|''?-?\d+''?)\) TO \((MAXVALUE|''?-?\d+''?)\)') AS bound
-                   WHERE part.inhparent = 'noetl.event'::regclass AND bound IS NOT NULL
-                     AND (bound[1] = 'MINVALUE' OR trim(bound[1], '''')::bigint < $2)
-                     AND (bound[2] = 'MAXVALUE' OR trim(bound[2], '''')::bigint > $1)
-               ) AS "taken!", EXISTS (
-                   SELECT 1 FROM noetl.event_default WHERE execution_id >= $1 AND execution_id < $2
-               ) AS "blocked!""#,
-            from.get(),
-            to.get(),
-        )
-        .fetch_one(&mut *tx)
-        .await?;
-        let ensured = match (range.taken, range.blocked) {
-            (true, _) => EnsuredPartition::Present,
-            (false, true) => EnsuredPartition::Blocked,
-            (false, false) => EnsuredPartition::Made,
-        };
-        if ensured == EnsuredPartition::Made {
-            let name = quarter.partition_name();
-            let statement =
-                format!("CREATE TABLE noetl.{name} PARTITION OF noetl.event FOR VALUES FROM ({from}) TO ({to})");
-            sqlx::query(AssertSqlSafe(statement)).execute(&mut *tx).await?;
-        }
-        tx.commit().await?;
-        Ok(ensured)
+/// A range of ids that had no partition, and the result of the attempt to create one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EnsuredPartition {
+    /// Name of the partition.
+    pub partition: String,
+    /// Result.
+    pub outcome: Outcome,
+}
+
+/// Result of the attempt to create a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The partition was created.
+    Made,
+    /// The default partition holds rows of the range, so the partition can't be created.
+    Blocked,
+    /// A long transaction uses the event table, so the locks were not available.
+    Busy,
+}
+
+/// The default partition.
+#[derive(Debug, Clone)]
+struct DefaultPartition {
+    name: String,
+    bytes: i64,
+}
+
+/// Creates the partitions that a quarter lacks. Other partitions may cover the quarter or parts of it. Returns the ranges
+/// that were not covered.
+pub async fn ensure(database: &Database, quarter: Quarter) -> Result<Vec<EnsuredPartition>, StorageError> {
+    let range = quarter.first_id().get()..quarter.next().first_id().get();
+    if gaps(&range, &database.run(bounded(database.pool())).await?).is_empty() {
+        return Ok(Vec::new());
+    }
+    create_missing(database, quarter, &range).await.map_err(|error| database.failed(error))
+}
+
+/// Returns the name of the default partition if it holds a row with an id from 0 up to `to`.
+pub(super) async fn default_with_rows_below(connection: &mut PgConnection, to: i64) -> sqlx::Result<Option<String>> {
+    let Some(default) = default_partition(&mut *connection).await? else { return Ok(None) };
+    Ok(holds(connection, &default, &(0..to)).await?.then_some(default.name))
+}
+
+/// Returns all partitions with bounds, in the order of their bounds. It takes no lock on a partition: with the table as
+/// its argument, `pg_get_expr` would wait for one.
+pub(super) async fn bounded(connection: impl PgExecutor<'_>) -> sqlx::Result<Vec<Partition>> {
+    let rows = sqlx::query!(
+        r#"SELECT format('%I.%I', nspname, relname) AS "name!", trim(bound[1], '''') AS "from!",
+                  trim(bound[2], '''') AS "to!"
+           FROM pg_inherits AS part
+           JOIN pg_class ON pg_class.oid = part.inhrelid
+           JOIN pg_namespace ON pg_namespace.oid = relnamespace
+           CROSS JOIN LATERAL regexp_match(pg_get_expr(relpartbound, 0),
+               'FROM \((MINVALUE|''?-?\d+''?)\) TO \((MAXVALUE|''?-?\d+''?)\)') AS bound
+           WHERE part.inhparent = 'noetl.event'::regclass AND bound IS NOT NULL"#,
+    );
+    let rows = rows.fetch_all(connection).await?;
+    let partition = |(name, from, to): (String, String, String)| Partition {
+        name,
+        from: from.parse().unwrap_or(i64::MIN),
+        to: to.parse().unwrap_or(i64::MAX),
     };
-    database.run(work).await
+    let mut partitions: Vec<_> = rows.into_iter().map(|row| partition((row.name, row.from, row.to))).collect();
+    partitions.sort_unstable_by_key(|partition| partition.from);
+    Ok(partitions)
+}
+
+/// Returns the parts of a range that no partition covers. The partitions are in the order of their bounds.
+fn gaps(range: &Range<i64>, partitions: &[Partition]) -> Vec<Range<i64>> {
+    let (mut gaps, mut covered) = (Vec::new(), range.start);
+    for partition in partitions.iter().filter(|partition| partition.to > range.start && partition.from < range.end) {
+        gaps.push(covered..partition.from);
+        covered = covered.max(partition.to);
+    }
+    gaps.push(covered..range.end);
+    gaps.retain(|gap| !gap.is_empty());
+    gaps
+}
+
+/// Creates the partitions of the gaps on a connection of its own, while no other process does.
+async fn create_missing(
+    database: &Database,
+    quarter: Quarter,
+    range: &Range<i64>,
+) -> sqlx::Result<Vec<EnsuredPartition>> {
+    let mut connection = database.connect().await?;
+    lock(&mut connection).await?;
+    sqlx::raw_sql(SHORT_WAIT).execute(&mut connection).await?;
+    let mut ensured = Vec::new();
+    for gap in gaps(range, &bounded(&mut connection).await?) {
+        let partition = free_name(&mut connection, quarter, range, &gap).await?;
+        let outcome = create(&mut connection, &partition, &gap).await?;
+        ensured.push(EnsuredPartition { partition, outcome });
+    }
+    connection.close().await?;
+    Ok(ensured)
+}
+
+/// Waits until no other process creates partitions. The connection holds the lock until it is closed. It polls, because a
+/// waiting statement would hold a snapshot, for which a concurrent build of an index waits.
+async fn lock(connection: &mut PgConnection) -> sqlx::Result<()> {
+    let ask = "SELECT pg_try_advisory_lock(hashtextextended('noetl.partitions', 0))";
+    while !sqlx::query_scalar::<_, bool>(ask).fetch_one(&mut *connection).await? {
+        sleep(ASK_AGAIN).await;
+    }
+    Ok(())
+}
+
+/// Returns the quarter's name for the partition of the whole quarter, unless another table has it. The names of other
+/// partitions also contain their first id.
+async fn free_name(
+    connection: &mut PgConnection,
+    quarter: Quarter,
+    range: &Range<i64>,
+    gap: &Range<i64>,
+) -> sqlx::Result<String> {
+    let name = quarter.partition_name();
+    let taken = sqlx::query_scalar!(r#"SELECT to_regclass('noetl.' || $1) IS NOT NULL AS "taken!""#, name);
+    let taken = taken.fetch_one(connection).await?;
+    Ok(if gap == range && !taken { name } else { format!("{name}_{}", gap.start) })
+}
+
+async fn create(connection: &mut PgConnection, name: &str, range: &Range<i64>) -> sqlx::Result<Outcome> {
+    let Some(default) = default_partition(connection).await? else {
+        return attach(connection, name, range, None).await;
+    };
+    remove_check(connection, &default).await?;
+    if holds(connection, &default, range).await? {
+        return Ok(Outcome::Blocked);
+    }
+    if default.bytes <= SMALL {
+        return attach(connection, name, range, None).await;
+    }
+    let outcome = match add_check(connection, &default, range).await {
+        Ok(()) => attach(connection, name, range, Some(&default)).await,
+        Err(error) => outcome_of(error),
+    };
+    if !matches!(outcome, Ok(Outcome::Made)) {
+        remove_check(connection, &default).await?;
+    }
+    outcome
+}
+
+/// Returns the outcome that an error means, or the error.
+fn outcome_of(error: sqlx::Error) -> sqlx::Result<Outcome> {
+    match error.as_database_error().and_then(DatabaseError::code).as_deref() {
+        // `check_violation`: a row of the range was written meanwhile.
+        Some("23514") => Ok(Outcome::Blocked),
+        Some("55P03") => Ok(Outcome::Busy),
+        _ => Err(error),
+    }
+}
+
+async fn default_partition(connection: &mut PgConnection) -> sqlx::Result<Option<DefaultPartition>> {
+    sqlx::query_as!(
+        DefaultPartition,
+        r#"SELECT format('%I.%I', nspname, relname) AS "name!",
+                  (SELECT sum(pg_relation_size(relid)) FROM pg_partition_tree(pg_class.oid))::bigint AS "bytes!"
+           FROM pg_partitioned_table
+           JOIN pg_class ON pg_class.oid = partdefid
+           JOIN pg_namespace ON pg_namespace.oid = relnamespace
+           WHERE partrelid = 'noetl.event'::regclass"#,
+    )
+    .fetch_optional(connection)
+    .await
+}
+
+/// Returns whether the default partition holds a row of a range: one lookup in the index of its key.
+async fn holds(connection: &mut PgConnection, default: &DefaultPartition, range: &Range<i64>) -> sqlx::Result<bool> {
+    let query =
+        format!("SELECT EXISTS (SELECT 1 FROM {} WHERE execution_id >= $1 AND execution_id < $2)", default.name);
+    sqlx::query_scalar(AssertSqlSafe(query)).bind(range.start).bind(range.end).fetch_one(connection).await
+}
+
+/// Adds the check that the default partition has no row of a range, and validates it.
+async fn add_check(connection: &mut PgConnection, default: &DefaultPartition, range: &Range<i64>) -> sqlx::Result<()> {
+    let (table, from, to) = (&default.name, range.start, range.end);
+    let condition = format!("execution_id < {from} OR execution_id >= {to}");
+    let add = format!("ALTER TABLE {table} ADD CONSTRAINT {CHECK} CHECK ({condition}) NOT VALID");
+    lock_wait::run(connection, &add, ATTEMPTS).await?;
+    lock_wait::run(connection, &format!("ALTER TABLE {table} VALIDATE CONSTRAINT {CHECK}"), ATTEMPTS).await
+}
+
+/// Removes the check, also one that a crashed process left.
+async fn remove_check(connection: &mut PgConnection, default: &DefaultPartition) -> sqlx::Result<()> {
+    let left = sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT 1 FROM pg_constraint WHERE conrelid = $1::text::regclass AND conname = $2) AS "left!""#,
+        default.name,
+        CHECK,
+    );
+    if !left.fetch_one(&mut *connection).await? {
+        return Ok(());
+    }
+    lock_wait::run(connection, &removal(default), REMOVAL_ATTEMPTS).await
+}
+
+fn removal(default: &DefaultPartition) -> String {
+    format!("ALTER TABLE {} DROP CONSTRAINT {CHECK}", default.name)
+}
+
+/// Creates the table and attaches it, in one transaction. Removes the check from `checked`.
+async fn attach(
+    connection: &mut PgConnection,
+    name: &str,
+    range: &Range<i64>,
+    checked: Option<&DefaultPartition>,
+) -> sqlx::Result<Outcome> {
+    let (from, to) = (range.start, range.end);
+    let mut statements = format!(
+        "CREATE TABLE noetl.{name}
+             (LIKE noetl.event INCLUDING ALL EXCLUDING INDEXES EXCLUDING IDENTITY EXCLUDING STATISTICS);
+         ALTER TABLE noetl.event ATTACH PARTITION noetl.{name} FOR VALUES FROM ({from}) TO ({to});"
+    );
+    statements.extend(checked.map(removal));
+    match lock_wait::run(connection, &statements, ATTEMPTS).await {
+        Ok(()) => Ok(Outcome::Made),
+        Err(error) => outcome_of(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_the_parts_of_a_range_that_no_partition_covers() {
+        let partition = |from, to| Partition { name: String::new(), from, to };
+        assert_eq!(gaps(&(10..20), &[]), [10..20]);
+        assert_eq!(gaps(&(10..20), &[partition(i64::MIN, 10), partition(20, i64::MAX)]), [10..20]);
+        assert_eq!(gaps(&(10..20), &[partition(0, 12), partition(14, 15), partition(18, 30)]), [12..14, 15..18]);
+        assert!(gaps(&(10..20), &[partition(0, 15), partition(15, 20)]).is_empty());
+        assert!(gaps(&(10..20), &[partition(i64::MIN, i64::MAX)]).is_empty());
+    }
 }

@@ -141,6 +141,11 @@ impl Database {
         error
     }
 
+    /// Creates the error of an operation that exceeded its own time limit.
+    pub(super) fn timed_out(&self, limit: Duration) -> StorageError {
+        StorageError::TimedOut { database: self.name, reason: format!("it took longer than {limit:?}") }
+    }
+
     pub(super) fn corrupt(&self, what: impl Into<String>) -> StorageError {
         StorageError::Corrupt { database: self.name, what: what.into() }
     }

@@ -6,10 +6,13 @@
 //! partition. So the result of the check is still valid when the partition is dropped: a later event would be a row
 //! that the snapshot does not see.
 
+use sqlx::error::DatabaseError;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::error::StorageError;
+use super::partitions::{self, Partition};
 use super::pools::Database;
+use super::snapshots::AGGREGATE;
 use noetl_domain::ids::{EPOCH_UNIX_MS, Id};
 use noetl_domain::tx_snapshot::TxSnapshot;
 
@@ -17,22 +20,14 @@ use noetl_domain::tx_snapshot::TxSnapshot;
 const PAGE: i64 = 500;
 /// Bounds on the time that writers wait: while the lock is requested, and while it is held.
 const PATIENCE: &str = "SET LOCAL lock_timeout = '250ms'; SET LOCAL statement_timeout = '1s'";
-/// Settings of the connection. A check may take long. Each statement is planned for its own parameters: a generic plan
-/// would search the whole partition for rows that do not exist.
-const SETTINGS: &str = "SET statement_timeout = '5min'; SET plan_cache_mode = force_custom_plan";
+/// Settings of the connection. A check may take long, but not forever: then the partition is kept. Each statement is
+/// planned for its own parameters: a generic plan would search the whole partition for rows that do not exist.
+const SETTINGS: &str =
+    "SET statement_timeout = '5min'; SET lock_timeout = '5s'; SET plan_cache_mode = force_custom_plan";
 /// SQLSTATEs of a busy table: `lock_not_available` and `query_canceled`.
 const BUSY: [&str; 2] = ["55P03", "57014"];
-
-/// A partition of the event table with bounds on both sides.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Partition {
-    /// Quoted names of schema and table.
-    pub name: String,
-    /// Inclusive lower bound of its execution ids.
-    pub from: i64,
-    /// Exclusive upper bound of its execution ids.
-    pub to: i64,
-}
+/// SQLSTATEs of a table that this server may not drop: `insufficient_privilege` and `dependent_objects_still_exist`.
+const REFUSED: [&str; 2] = ["42501", "2BP01"];
 
 /// Reason that a partition is kept.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -61,6 +56,15 @@ pub enum KeepReason {
     /// The table's lock was not available in time.
     #[error("the event table is in use by a long transaction")]
     Busy,
+    /// The check took too long, or a statement with a lock on the partition delayed it.
+    #[error("its check did not end in time")]
+    SlowCheck,
+    /// The database does not let this server drop it.
+    #[error("the database refused to drop it: {0}")]
+    Refused(String),
+    /// It is the default partition, which has no bounds.
+    #[error("it is the default partition, and holds events that are older; move these into a partition with bounds")]
+    DefaultPartition,
 }
 
 impl KeepReason {
@@ -76,6 +80,9 @@ impl KeepReason {
             Self::YoungEvent(_) => "young_event",
             Self::JustWritten => "just_written",
             Self::Busy => "busy",
+            Self::SlowCheck => "slow_check",
+            Self::Refused(_) => "refused",
+            Self::DefaultPartition => "default_partition",
         }
     }
 }
@@ -139,25 +146,17 @@ impl<'a> Turn<'a> {
         fields(database = %self.shard.name())
     )]
     pub async fn partitions(&mut self) -> Result<Vec<Partition>, StorageError> {
-        let rows = sqlx::query!(
-            r#"SELECT format('%I.%I', nspname, relname) AS "name!", trim(bound[1], '''') AS "from!",
-                      trim(bound[2], '''') AS "to!"
-               FROM pg_inherits AS part
-               JOIN pg_class ON pg_class.oid = part.inhrelid
-               JOIN pg_namespace ON pg_namespace.oid = relnamespace
-               CROSS JOIN LATERAL regexp_match(pg_get_expr(relpartbound, pg_class.oid),
-                   'FROM \((MINVALUE|''?-?\d+''?)\) TO \((MAXVALUE|''?-?\d+''?)\)') AS bound
-               WHERE part.inhparent = 'noetl.event'::regclass AND bound IS NOT NULL"#,
-        );
-        let rows = rows.fetch_all(&mut self.connection).await.map_err(|error| self.shard.failed(error))?;
-        let partition = |(name, from, to): (String, String, String)| Partition {
-            name,
-            from: from.parse().unwrap_or(i64::MIN),
-            to: to.parse().unwrap_or(i64::MAX),
-        };
-        let mut partitions: Vec<_> = rows.into_iter().map(|row| partition((row.name, row.from, row.to))).collect();
-        partitions.sort_unstable_by_key(|partition| partition.from);
-        Ok(partitions)
+        partitions::bounded(&mut self.connection).await.map_err(|error| self.shard.failed(error))
+    }
+
+    /// Returns the name of the default partition if it holds logs that are older than the retention.
+    #[tracing::instrument(
+        level = "debug", name = "sql.retention.old_default", skip_all,
+        fields(database = %self.shard.name())
+    )]
+    pub async fn old_default(&mut self, cutoff: i64) -> Result<Option<String>, StorageError> {
+        let found = partitions::default_with_rows_below(&mut self.connection, cutoff).await;
+        found.map_err(|error| self.shard.failed(error))
     }
 
     /// Checks whether a partition may be dropped. Events with an id from `cutoff` on are younger than the retention.
@@ -190,7 +189,10 @@ impl<'a> Turn<'a> {
             Ok(Ok(DroppablePartition { partition, snapshot }))
         };
         let verdict: sqlx::Result<_> = work.await;
-        verdict.map_err(|error| self.shard.failed(error))
+        match verdict {
+            Err(error) if has_code(&error, &BUSY) => Ok(Err(KeepReason::SlowCheck)),
+            verdict => verdict.map_err(|error| self.shard.failed(error)),
+        }
     }
 
     /// Drops a partition, unless an event was written to it since the check or the table's lock is not available in
@@ -201,8 +203,9 @@ impl<'a> Turn<'a> {
     )]
     pub async fn drop_partition(&mut self, judged: &DroppablePartition) -> Result<Option<KeepReason>, StorageError> {
         match drop_partition(&mut self.connection, judged).await {
-            Err(sqlx::Error::Database(refusal)) if refusal.code().is_some_and(|code| BUSY.contains(&code.as_ref())) => {
-                Ok(Some(KeepReason::Busy))
+            Err(error) if has_code(&error, &BUSY) => Ok(Some(KeepReason::Busy)),
+            Err(sqlx::Error::Database(refusal)) if REFUSED.contains(&refusal.code().unwrap_or_default().as_ref()) => {
+                Ok(Some(KeepReason::Refused(refusal.message().to_owned())))
             }
             outcome => outcome.map_err(|error| self.shard.failed(error)),
         }
@@ -279,6 +282,10 @@ async fn holds_unseen(
     )
     .fetch_one(connection)
     .await
+}
+
+fn has_code(error: &sqlx::Error, codes: &[&str]) -> bool {
+    error.as_database_error().and_then(DatabaseError::code).is_some_and(|code| codes.contains(&code.as_ref()))
 }
 
 fn parse(snapshot: &str) -> sqlx::Result<TxSnapshot> {
@@ -358,7 +365,7 @@ pub async fn purge_derived(shard: &Database, from: i64, to: i64) -> Result<Purge
            ), snapshots AS (
                DELETE FROM noetl.projection_snapshot USING gone
                WHERE tenant_id = 'default' AND organization_id = 'default'
-                 AND aggregate_type = 'orchestrator_workflow_state' AND aggregate_id = gone.execution_id::text
+                 AND aggregate_type = $4 AND aggregate_id = gone.execution_id::text
            ), settled AS (
                DELETE FROM noetl.outbox USING gone
                WHERE outbox.execution_id = gone.execution_id AND outbox.status = 'PUBLISHED'
@@ -370,6 +377,7 @@ pub async fn purge_derived(shard: &Database, from: i64, to: i64) -> Result<Purge
         from,
         to,
         PAGE,
+        AGGREGATE,
     );
     shard.run(statement.fetch_one(shard.pool())).await
 }

@@ -43,6 +43,17 @@ impl SubscriptionRow {
     }
 }
 
+/// A lifecycle event of a subscription.
+#[derive(Debug, Clone, Copy)]
+pub struct LifecycleChange {
+    /// Id of the event.
+    pub event_id: Id,
+    /// Time of the event.
+    pub at: DateTime<Utc>,
+    /// Whether the event registered or activated the subscription.
+    pub made_live: bool,
+}
+
 /// Conditions of a list; a subscription must meet all that are set.
 #[derive(Debug, Clone, Default)]
 pub struct SubscriptionFilter {
@@ -206,22 +217,24 @@ impl LockedLog<'_> {
         Ok(found.flatten().map(Actor::from))
     }
 
-    /// Returns the id and the time of the first event after `after` that made the subscription live, even if a later
-    /// event deactivated it.
+    /// Returns the first lifecycle event after the event `after`, which decides about an intent that follows `after`.
     #[tracing::instrument(
-        level = "debug", name = "sql.subscriptions.made_live_after", skip_all,
+        level = "debug", name = "sql.subscriptions.change_after", skip_all,
         fields(database = %self.shard.name(), execution = %self.execution, after = %after)
     )]
-    pub async fn made_live_after(&mut self, after: Id) -> Result<Option<(Id, DateTime<Utc>)>, StorageError> {
+    pub async fn change_after(&mut self, after: Id) -> Result<Option<LifecycleChange>, StorageError> {
         let found = sqlx::query!(
-            r#"SELECT event_id, created_at AT TIME ZONE 'UTC' AS "created_at!" FROM noetl.event
-               WHERE execution_id = $1 AND event_id > $2
-                 AND event_type IN ('subscription.registered', 'subscription.activated')
+            r#"SELECT event_id, created_at AT TIME ZONE 'UTC' AS "at!",
+                      event_type IN ('subscription.registered', 'subscription.activated') AS "made_live!"
+               FROM noetl.event
+               WHERE execution_id = $1 AND event_id > $2 AND event_type IN (
+                   'subscription.registered', 'subscription.activated', 'subscription.paused', 'subscription.resumed',
+                   'subscription.draining', 'subscription.deactivated')
                ORDER BY event_id LIMIT 1"#,
             self.execution.get(),
             after.get(),
         );
         let found = self.shard.run(found.fetch_optional(&mut *self.tx)).await?;
-        Ok(found.map(|event| (Id::new(event.event_id), event.created_at)))
+        Ok(found.map(|row| LifecycleChange { event_id: Id::new(row.event_id), at: row.at, made_live: row.made_live }))
     }
 }

@@ -13,6 +13,9 @@ use super::error::StorageError;
 use super::pools::Database;
 use noetl_domain::tx_snapshot::TxSnapshot;
 
+/// Name of NoETL's tailer in `noetl.stream_cursor`.
+const NOETL_TAILER: &str = "event_stream_tailer";
+
 /// A cursor whose lease was just taken.
 #[derive(Debug, Clone)]
 pub struct TailCursor {
@@ -68,20 +71,42 @@ pub struct TailStatus {
     pub oldest_open_transaction_seconds: Option<f64>,
 }
 
-/// Creates the cursor if the shard has none. With `backfill` the feed starts before the first event, else it starts
-/// with the next commits.
+/// Creates the cursor if the shard has none. With `backfill` the feed starts before the first event. Without, it starts
+/// with the next commits; if NoETL's tailer has published from this database, it starts after that tailer's position.
+///
+/// The rows after NoETL's position get the id of this transaction, as if they had been committed now. The feed's origin
+/// does not see this transaction, so they are in the first batch.
 #[tracing::instrument(level = "debug", name = "sql.tail.begin", skip_all, fields(database = %shard.name()))]
 pub async fn begin(shard: &Database, backfill: bool) -> Result<(), StorageError> {
-    let insert = sqlx::query!(
-        "INSERT INTO noetl.tail_cursor (origin, done, system_identifier, timeline)
-         SELECT start, start, system_identifier,
-                ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer
-         FROM (SELECT CASE WHEN $1 THEN '3:3:'::pg_snapshot ELSE pg_current_snapshot() END AS start) AS origin,
-              pg_control_system()
-         ON CONFLICT DO NOTHING",
-        backfill,
-    );
-    shard.run(insert.execute(shard.pool())).await?;
+    let begun = sqlx::query_scalar!("SELECT EXISTS (SELECT FROM noetl.tail_cursor) AS \"begun!\"");
+    if shard.run(begun.fetch_one(shard.pool())).await? {
+        return Ok(());
+    }
+    let work = async {
+        // The table may be large, and nothing can be published before the cursor exists: no deadline applies.
+        let mut connection = shard.connect().await?;
+        let insert = sqlx::query!(
+            "WITH begun AS (
+                 INSERT INTO noetl.tail_cursor (origin, done, system_identifier, timeline)
+                 SELECT start, start, system_identifier,
+                        ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer
+                 FROM (SELECT CASE WHEN $1 THEN '3:3:'::pg_snapshot ELSE pg_current_snapshot() END AS start) AS origin,
+                      pg_control_system()
+                 ON CONFLICT DO NOTHING
+                 RETURNING origin
+             )
+             UPDATE noetl.event SET tx_id = pg_current_xact_id()
+             FROM begun, noetl.stream_cursor
+             WHERE NOT $1 AND stream_cursor.name = $2 AND event.event_id > stream_cursor.position",
+            backfill,
+            NOETL_TAILER,
+        );
+        insert.execute(&mut connection).await
+    };
+    let resumed = work.await.map_err(|error| shard.failed(error))?.rows_affected();
+    if resumed > 0 {
+        tracing::info!(database = %shard.name(), events = resumed, "the feed continues from the position of NoETL's tailer");
+    }
     Ok(())
 }
 

@@ -24,52 +24,31 @@ const SETTINGS: [(&str, &str); 6] = [
     ("jit", "off"),
     ("enable_seqscan", "off"),
     ("work_mem", "32MB"),
-    ("datestyle", "ISO"),
+    ("timezone", "UTC"),
     ("lock_timeout", "3500ms"),
     ("synchronous_commit", "on"),
 ];
 
-/// Row of an event, with JSON and time in the text form of PostgreSQL, which can represent every stored value.
+/// Maximum size in bytes of a row's JSON that is reduced by leaving out only its large columns.
+const MAX_REDUCED: i32 = 100 << 20;
+/// Maximum length in characters of each name in a payload without all columns of variable size.
+const NAME_CHARACTERS: i32 = 256;
+
+/// An event as it is published: the JSON text of its row, which PostgreSQL writes.
 #[derive(Debug, Clone, Default)]
-pub struct EventText {
+pub struct EventPayload {
     /// Execution to whose log the event belongs.
     pub execution_id: i64,
     /// Event id, ascending in the log.
     pub event_id: i64,
-    /// The catalog entry.
-    pub catalog_id: i64,
-    /// The event that caused this one.
-    pub parent_event_id: Option<i64>,
-    /// The execution that started this one.
-    pub parent_execution_id: Option<i64>,
-    /// Time of the event in UTC: ISO form, or `infinity`.
-    pub created_at: String,
     /// Type of the event, such as `playbook_started`.
     pub event_type: String,
-    /// Id of the node at which it occurred.
-    pub node_id: Option<String>,
-    /// Name of the node.
-    pub node_name: Option<String>,
-    /// Type of the node.
-    pub node_type: Option<String>,
-    /// Status after the event.
-    pub status: Option<String>,
-    /// Duration in seconds.
-    pub duration: Option<f64>,
-    /// Input, as JSON.
-    pub context: Option<String>,
-    /// Output, as JSON.
-    pub result: Option<String>,
-    /// Metadata of the event, as JSON.
-    pub meta: Option<String>,
-    /// Error message.
-    pub error: Option<String>,
-    /// Stack trace of the error.
-    pub stack_trace: Option<String>,
-    /// Tenant of the event.
-    pub tenant_id: String,
-    /// Organization of the event.
-    pub organization_id: String,
+    /// W3C trace context in the event's meta.
+    pub traceparent: Option<String>,
+    /// The row as a JSON object, with every column of the table.
+    pub json: String,
+    /// True if `json` leaves out columns, because the whole row is larger than the limit.
+    pub omitted: bool,
 }
 
 /// A leader's connection to its shard.
@@ -138,26 +117,37 @@ impl TailSession {
         self.shard.run(update.fetch_optional(&mut self.connection)).await
     }
 
-    /// Returns the events of a batch in the order of their keys, only those after `behind` if it is set.
+    /// Returns the events of a batch in the order of their keys, only those after `behind` if it is set. A row whose
+    /// JSON has more than `limit` bytes comes without its large columns; if that is not enough, without all JSON
+    /// columns and errors, and with the beginnings of its names.
     ///
     /// The inner query sorts, so the JSON texts are made row by row as rows are fetched, and not all before the first
-    /// row.
+    /// row. A row of more than [`MAX_REDUCED`] bytes is not reduced as jsonb, which can't hold 256 MiB.
     pub fn read_batch<'a>(
         &'a mut self,
         done: &'a TxSnapshot,
         target: &'a TxSnapshot,
         behind: Option<EventKey>,
-    ) -> BoxStream<'a, Result<EventText, StorageError>> {
+        limit: i32,
+    ) -> BoxStream<'a, Result<EventPayload, StorageError>> {
         let (shard, connection) = (&self.shard, &mut self.connection);
         let behind = behind.unwrap_or(EventKey { event_id: i64::MIN, execution_id: i64::MIN });
         let rows = try_stream! {
             let mut rows = sqlx::query_as!(
-            EventText,
-            r#"SELECT execution_id AS "execution_id!", event_id AS "event_id!", catalog_id AS "catalog_id!",
-                      parent_event_id, parent_execution_id, created_at::text AS "created_at!",
-                      coalesce(event_type, '') AS "event_type!", node_id, node_name, node_type, status, duration,
-                      context::text, result::text, meta::text, error, stack_trace, tenant_id AS "tenant_id!",
-                      organization_id AS "organization_id!"
+            EventPayload,
+            r#"SELECT execution_id AS "execution_id!", event_id AS "event_id!", coalesce(event_type, '') AS "event_type!",
+                      coalesce(meta #>> '{trace,traceparent}', meta ->> 'traceparent') AS traceparent,
+                      CASE WHEN octet_length(whole.json) <= $7 THEN whole.json
+                           WHEN octet_length(reduced.json) <= $7 THEN reduced.json
+                           ELSE jsonb_build_object(
+                               'execution_id', execution_id, 'event_id', event_id, 'catalog_id', catalog_id,
+                               'parent_event_id', parent_event_id, 'parent_execution_id', parent_execution_id,
+                               'created_at', created_at, 'event_type', left(event_type, $9), 'node_id', left(node_id, $9),
+                               'node_name', left(node_name, $9), 'node_type', left(node_type, $9),
+                               'status', left(status, $9), 'duration', duration, 'tenant_id', left(tenant_id, $9),
+                               'organization_id', left(organization_id, $9), 'payload_omitted', true)::text
+                      END AS "json!",
+                      octet_length(whole.json) > $7 AS "omitted!"
                FROM (
                    SELECT * FROM (
                        SELECT * FROM noetl.event WHERE tx_id >= $1::text::xid8 AND tx_id < $2::text::xid8
@@ -168,6 +158,12 @@ impl TailSession {
                      AND (event_id, execution_id) > ($5::bigint, $6::bigint)
                    ORDER BY event_id, execution_id
                ) AS event
+               CROSS JOIN LATERAL (SELECT row_to_json(event)::text AS json OFFSET 0) AS whole
+               CROSS JOIN LATERAL (
+                   SELECT CASE WHEN octet_length(whole.json) > $7 AND octet_length(whole.json) <= $8
+                          THEN (to_jsonb(event) - ARRAY['context', 'result', 'stack_trace']
+                                || '{"payload_omitted": true}')::text END AS json OFFSET 0
+               ) AS reduced
                ORDER BY event_id, execution_id"#,
             done.xmax().to_string(),
             target.xmax().to_string(),
@@ -175,6 +171,9 @@ impl TailSession {
             target.to_string(),
             behind.event_id,
             behind.execution_id,
+            limit,
+            MAX_REDUCED,
+            NAME_CHARACTERS,
             )
             .fetch(connection);
             while let Some(row) = rows.try_next().await? {

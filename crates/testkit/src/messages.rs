@@ -4,6 +4,7 @@ use async_nats::jetstream::consumer::pull::OrderedConfig;
 use async_nats::jetstream::stream::Stream;
 use async_nats::jetstream::{self, Context};
 use futures::StreamExt;
+use noetl_domain::event::EventKey;
 use noetl_graphql::feed::wire::envelope::Mark;
 
 use super::feed::Key;
@@ -34,7 +35,7 @@ impl Deployment {
         let consumer = stream.create_consumer(OrderedConfig::default()).await.unwrap();
         let messages = consumer.messages().await.unwrap().take(count).map(|message| {
             let message = message.unwrap();
-            let key = noetl_graphql::feed::publish::payload::key(&message.payload).ok();
+            let key = plain_json::parse::<EventKey>(&message.payload).ok();
             Message {
                 mark: message.headers.as_ref().and_then(Mark::read),
                 key: key.map(|key| (key.execution_id, key.event_id)),

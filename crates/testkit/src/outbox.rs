@@ -88,7 +88,7 @@ impl Server {
     /// Marks a claim as failed and returns the payload.
     pub async fn failed(&self, claim: &Value, error: &str, max_delay: Option<i64>) -> Value {
         let query = "mutation($input: MarkOutboxFailedInput!) { markOutboxFailed(input: $input) {
-            retryInSeconds userErrors { code message field retryable } } }";
+            retryInSeconds dead userErrors { code message field retryable } } }";
         let mut input = json!({ "id": claim["id"], "lease": claim["lease"], "error": error });
         if let Some(max_delay) = max_delay {
             input["maxDelaySeconds"] = max_delay.into();
@@ -101,5 +101,12 @@ impl Server {
         let query = "mutation($input: RetryOutboxInput!) { retryOutbox(input: $input) {
             matched retried unavailableShards userErrors { code message field retryable } } }";
         self.data(query, json!({ "input": { "filter": filter, "dryRun": dry_run } })).await["retryOutbox"].clone()
+    }
+
+    /// Discards DEAD rows and returns the payload.
+    pub async fn discard(&self, filter: Value, dry_run: bool) -> Value {
+        let query = "mutation($input: DiscardOutboxInput!) { discardOutbox(input: $input) {
+            matched discarded unavailableShards userErrors { code message field retryable } } }";
+        self.data(query, json!({ "input": { "filter": filter, "dryRun": dry_run } })).await["discardOutbox"].clone()
     }
 }

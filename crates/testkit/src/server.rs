@@ -150,7 +150,7 @@ impl Server {
     /// Starts an execution and returns the payload.
     pub async fn execute(&self, input: Value) -> Value {
         let query = "mutation($input: ExecuteInput!) { execute(input: $input) {
-            execution { id status path shard } outcome userErrors { code message field retryable } } }";
+            execution { id status path shard } executionId outcome differs userErrors { code message field retryable } } }";
         self.data(query, json!({ "input": input })).await["execute"].clone()
     }
 }

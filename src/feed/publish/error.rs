@@ -18,9 +18,6 @@ pub enum PublishError {
     /// The batch could not be read.
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// An event can't be written as JSON.
-    #[error("an event can't be written as JSON")]
-    Unserialisable(#[from] serde_json::Error),
     /// A message of the stream has a tailer's headers, but is malformed.
     #[error("message {sequence} of the event stream is broken: {reason}; publishing stops until it is deleted")]
     Broken {

@@ -5,7 +5,7 @@ mod acks;
 pub mod error;
 mod idle;
 mod notice;
-pub mod payload;
+mod published;
 pub mod publisher;
 mod recovery;
 pub mod tailer;

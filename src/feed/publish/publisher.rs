@@ -15,7 +15,7 @@ use futures::{Stream as EventSource, StreamExt};
 
 use crate::feed::publish::acks::Acks;
 use crate::feed::publish::error::{PublishError, broker};
-use crate::feed::publish::payload;
+use crate::feed::publish::published::Published;
 use crate::feed::publish::trace_links::TraceLinks;
 use crate::feed::wire::envelope::{MalformedMark, Mark};
 use crate::feed::wire::names;
@@ -23,7 +23,11 @@ use noetl_domain::event::EventKey;
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tx_snapshot::TxSnapshot;
 use noetl_storage::error::StorageError;
-use noetl_storage::tail_session::EventText;
+use noetl_storage::tail_session::EventPayload;
+use plain_json as json;
+
+/// Bytes of the broker's limit that are reserved for headers and protocol.
+const HEADER_ROOM: usize = 4096;
 
 /// Settings of streams that are created; an existing stream is left unchanged.
 #[derive(Debug, Clone, Copy)]
@@ -158,12 +162,18 @@ impl Publisher {
             let broken = |reason| PublishError::Broken { sequence, reason };
             let mark = Mark::parse(&message.headers).map_err(|error: MalformedMark| broken(error.to_string()))?;
             if let Some(mark) = mark {
-                let key = payload::key(&message.payload).map_err(|error| broken(error.to_string()))?;
+                let key = json::parse::<EventKey>(&message.payload).map_err(|error| broken(error.to_string()))?;
                 return Ok((Some(Stored { sequence, mark, key }), foreign));
             }
             foreign += 1;
         }
         Ok((None, foreign))
+    }
+
+    /// Returns the maximum size in bytes of an event's JSON: the broker's limit without the room for headers.
+    #[must_use]
+    pub fn payload_limit(&self) -> i32 {
+        i32::try_from(self.client.server_info().max_payload.saturating_sub(HEADER_ROOM)).unwrap_or(i32::MAX)
     }
 
     /// Appends a batch's events and returns the last sequence. The span is linked to the events' traces.
@@ -174,19 +184,18 @@ impl Publisher {
     pub async fn append(
         &mut self,
         batch: &Batch,
-        events: impl EventSource<Item = Result<EventText, StorageError>> + Send,
+        events: impl EventSource<Item = Result<EventPayload, StorageError>> + Send,
         from: Resume,
     ) -> Result<u64, PublishError> {
-        let max_payload = self.client.server_info().max_payload;
         let mut events = std::pin::pin!(events.peekable());
         let (mut index, mut sequence) = (from.index, from.after);
         let mut previous: Option<String> = None;
         let mut subject = TypeSubject::of(self.shard, "");
-        let mut links = TraceLinks::of_current_span();
+        let (mut links, mut published) = (TraceLinks::of_current_span(), Published::default());
         self.acks.begin();
         while let Some(event) = events.next().await {
             let event = event?;
-            links.add(event.meta.as_deref());
+            links.add(event.traceparent.as_deref());
             let mut headers = mark(batch, index).headers();
             headers.insert(NATS_EXPECTED_LAST_SEQUENCE, sequence.to_string());
             if let Some(previous) = previous.take() {
@@ -195,8 +204,7 @@ impl Publisher {
             let id = message_id(&event, batch.epoch, from.distinct.is_some_and(|first| sequence + 1 >= first));
             headers.insert(NATS_MESSAGE_ID, id.clone());
             previous = Some(id);
-            let (payload, omitted) = payload::encode(&event, max_payload)?;
-            if omitted {
+            if event.omitted {
                 metrics::counter!("noetl_stream_oversize_events_total", "shard" => self.shard.to_string()).increment(1);
             }
             let last = events.as_mut().peek().await.is_none();
@@ -204,9 +212,11 @@ impl Publisher {
             if subject.event_type != event.event_type {
                 subject = TypeSubject::of(self.shard, &event.event_type);
             }
-            self.acks.publish(subject.subject.clone(), headers, payload, sequence, last).await?;
+            self.acks.publish(subject.subject.clone(), headers, event.json.into(), sequence, last).await?;
+            published.add(&event.event_type, event.event_id);
         }
         self.acks.finish().await?;
+        published.count(self.shard);
         Ok(sequence)
     }
 }
@@ -228,6 +238,6 @@ fn mark(batch: &Batch, index: u64) -> Mark {
     Mark { epoch: batch.epoch, batch: batch.number, index, span }
 }
 
-fn message_id(event: &EventText, epoch: i32, distinct: bool) -> String {
+fn message_id(event: &EventPayload, epoch: i32, distinct: bool) -> String {
     if distinct { format!("{}.{}.{epoch}", event.event_id, event.execution_id) } else { event.event_id.to_string() }
 }

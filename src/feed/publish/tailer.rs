@@ -246,7 +246,7 @@ impl Tailer {
         loop {
             turn.foreign.found(self.shard, end.foreign);
             let BatchProgress { index, behind, gone } = BatchProgress::of(&end, number);
-            let events = turn.session.read_batch(&batch.done, &batch.target, behind);
+            let events = turn.session.read_batch(&batch.done, &batch.target, behind, turn.publisher.payload_limit());
             let events = events.skip(usize::try_from(gone).unwrap_or(usize::MAX));
             let from = Resume { index, after: end.sequence, distinct };
             match turn.publisher.append(&batch, events, from).await {

@@ -12,10 +12,8 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 /// Maximum number of links of one span.
 const MAX_LINKS: usize = 64;
-/// Key of the trace context in an event's meta.
+/// Header of the trace context (W3C Trace Context, section 3.2).
 const TRACEPARENT: &str = "traceparent";
-/// Length in bytes of a trace context of version 00 (W3C Trace Context, section 3.2).
-const LENGTH: usize = 55;
 
 /// Links of one span.
 pub(super) struct TraceLinks {
@@ -33,11 +31,8 @@ impl TraceLinks {
     }
 
     /// Adds the trace of an event, unless it is the trace that was added last.
-    pub(super) fn add(&mut self, meta: Option<&str>) {
-        if self.left == 0 {
-            return;
-        }
-        let Some(parent) = meta.and_then(traceparent) else { return };
+    pub(super) fn add(&mut self, traceparent: Option<&str>) {
+        let Some(parent) = traceparent.filter(|_| self.left > 0) else { return };
         let context = TraceContextPropagator::new().extract_with_context(&Context::new(), &Parent(parent));
         let linked = context.span().span_context().clone();
         if linked.is_valid() && linked.trace_id() != self.last {
@@ -46,12 +41,6 @@ impl TraceLinks {
             self.span.add_link(linked);
         }
     }
-}
-
-/// Returns the trace context after the first key `traceparent` of an event's meta.
-fn traceparent(meta: &str) -> Option<&str> {
-    let (_, rest) = meta.split_once("\"traceparent\"")?;
-    rest.trim_start_matches([':', ' ']).strip_prefix('"')?.get(..LENGTH)
 }
 
 struct Parent<'a>(&'a str);
@@ -63,20 +52,5 @@ impl Extractor for Parent<'_> {
 
     fn keys(&self) -> Vec<&str> {
         vec![TRACEPARENT]
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn trace_is_found_in_an_event_s_meta() {
-        let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        let meta = format!(r#"{{"emitter": "control_plane", "trace": {{"traceparent": "{parent}"}}}}"#);
-        assert_eq!(traceparent(&meta), Some(parent));
-        for other in ["{}", r#"{"traceparent": 1}"#, r#"{"traceparent": "00-4b"}"#, r#"{"traceparent"#] {
-            assert_eq!(traceparent(other), None, "{other}");
-        }
     }
 }

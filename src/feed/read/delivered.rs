@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use async_nats::jetstream::Message;
-use chrono::{DateTime, Utc};
-use serde::Deserialize;
+use chrono::{DateTime, NaiveDateTime, Utc};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::feed::read::error::ReadError;
@@ -130,7 +131,7 @@ impl Payload {
         let mut partial = self.omitted;
         let mut value = |text: Option<Box<RawValue>>| carried(text.as_deref(), &mut partial);
         let (context, result, meta) = (value(self.context), value(self.result), value(self.meta));
-        let created_at = shown(self.created_at.as_deref(), &mut partial).unwrap_or(published);
+        let created_at = shown::<Time>(self.created_at.as_deref(), &mut partial).map_or(published, |time| time.0);
         let duration = shown(self.duration.as_deref(), &mut partial);
         let event = Event {
             execution_id: self.execution_id,
@@ -174,6 +175,19 @@ fn shown<T: Typed>(text: Option<&RawValue>, partial: &mut bool) -> Option<T> {
     parsed.ok().flatten()
 }
 
+/// Time of an event: without an offset, as PostgreSQL writes it in UTC, or with one.
+struct Time(DateTime<Utc>);
+
+impl Typed for Time {}
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let naive = text.parse::<NaiveDateTime>().map(|naive| naive.and_utc());
+        naive.or_else(|_| text.parse()).map(Self).map_err(D::Error::custom)
+    }
+}
+
 /// Returns the approximate size of an event's parts in memory in bytes.
 fn weight(event: &Event<Text>) -> usize {
     let texts = [&event.node_id, &event.node_name, &event.node_type, &event.status, &event.error, &event.stack_trace];
@@ -204,6 +218,11 @@ mod tests {
             (Some(true), Some("OK"))
         );
         assert!(parse(b"{\"event_id\":1}").is_none());
+        for time in ["2026-11-21T06:06:19.4734", "2026-11-21T06:06:19.4734Z", "2026-11-21T07:06:19.4734+01:00"] {
+            let text = format!(r#"{{"execution_id":1,"event_id":2,"created_at":"{time}"}}"#);
+            let LiveEvent { event, partial } = parse(text.as_bytes()).unwrap().into_event(DateTime::UNIX_EPOCH);
+            assert_eq!((event.created_at.to_rfc3339().as_str(), partial), ("2026-11-21T06:06:19.473400+00:00", false));
+        }
         let plain = parse(br#"{"execution_id":1,"event_id":2,"context":null}"#).unwrap();
         assert!(!plain.into_event(DateTime::UNIX_EPOCH).partial);
     }

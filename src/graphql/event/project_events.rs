@@ -8,7 +8,7 @@ use crate::graphql::audit::AuditedPayload;
 use crate::graphql::errors::{UserError, item_error, result_or_user_error};
 use crate::graphql::scalars::{Json, Seconds, Timestamp};
 use crate::service::error::{RejectionCode, ServiceError};
-use crate::service::ingest::{EventDraft, IngestOutcome};
+use crate::service::ingest::{Draft, EventDraft, IngestOutcome};
 
 /// Batch of events of workers.
 #[derive(Debug, InputObject)]
@@ -62,10 +62,25 @@ pub(super) struct EventInput {
     error: Option<String>,
     /// Stack trace of the error.
     stack_trace: Option<String>,
-    /// Additional value, stored as `meta.extra.trace_component`.
+    /// Additional value, stored as if it was `trace_component` of `extra`.
     trace_component: Option<Json>,
-    /// Map of additional values, stored under `meta.extra`.
+    /// Map of additional values. A value whose name is a column of the table is stored there (NoETL's tables have
+    /// columns such as `worker_id`), the others under `meta.extra`.
     extra: Option<Json>,
+    /// Tenant of the event (default: `default`).
+    tenant_id: Option<String>,
+    /// Organization of the event (default: `default`).
+    organization_id: Option<String>,
+}
+
+/// Batch of events as JSON documents.
+#[derive(Debug, InputObject)]
+pub(super) struct ProjectEventDocumentsInput {
+    /// Events of any executions (1 to 5000). Each is a map with the columns of NoETL's event table as keys, such as
+    /// `event_id`, `execution_id` and `event_type`; messages of the event stream have this form. Ids and numbers can be
+    /// texts, and times without an offset are UTC. Values of unknown keys are stored under `meta.extra`. Each event is
+    /// stored or refused independently.
+    pub(super) events: Vec<Json>,
 }
 
 impl From<EventInput> for EventDraft {
@@ -94,6 +109,8 @@ impl From<EventInput> for EventDraft {
             stack_trace: input.stack_trace,
             trace_component: json(input.trace_component),
             extra: json(input.extra),
+            tenant_id: input.tenant_id,
+            organization_id: input.organization_id,
         }
     }
 }
@@ -146,14 +163,26 @@ impl AuditedPayload for ProjectEventsPayload {
 }
 
 impl ProjectEventsInput {
-    /// Returns the execution ids of the events, each id once.
-    pub(super) fn executions(&self) -> BTreeSet<String> {
-        self.events.iter().filter_map(|event| event.execution_id.as_ref().map(|id| id.0.clone())).collect()
+    /// Returns the events, without a check.
+    pub(super) fn into_drafts(self) -> Vec<Draft> {
+        self.events.into_iter().map(|event| Ok(event.into())).collect()
     }
+}
 
-    /// Returns the event ids as the caller gave them, and the events.
-    pub(super) fn into_parts(self) -> (Vec<Option<ID>>, Vec<EventDraft>) {
-        let ids = self.events.iter().map(|event| event.event_id.clone()).collect();
-        (ids, self.events.into_iter().map(EventDraft::from).collect())
+impl ProjectEventDocumentsInput {
+    /// Returns the events, without a check.
+    pub(super) fn into_drafts(self) -> Vec<Draft> {
+        self.events.into_iter().map(|Json(document)| EventDraft::of_document(document)).collect()
     }
+}
+
+/// Returns the execution ids of the events as the caller gave them, each id once.
+pub(super) fn executions(drafts: &[Draft]) -> BTreeSet<String> {
+    drafts.iter().flatten().filter_map(|draft| draft.execution_id.clone()).collect()
+}
+
+/// Returns the event ids as the caller gave them.
+pub(super) fn event_ids(drafts: &[Draft]) -> Vec<Option<ID>> {
+    let id = |draft: &Draft| draft.as_ref().ok()?.event_id.clone().map(ID);
+    drafts.iter().map(id).collect()
 }

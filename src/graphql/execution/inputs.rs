@@ -66,7 +66,7 @@ pub struct ExecuteInput {
 }
 
 /// Dedup window. The first request with a key starts an execution. Later requests with the same key return that
-/// execution until the window expires.
+/// execution until the window expires, even if their content differs.
 #[derive(Debug, InputObject)]
 pub struct DedupInput {
     /// Key that identifies a message among the requests with the same parent (1 to 1024 bytes).
@@ -75,6 +75,11 @@ pub struct DedupInput {
     /// 300).
     // 64-bit, so that a number beyond GraphQL's `Int` is refused with an error that names this field.
     window_seconds: Option<i64>,
+    /// Whether this request is rejected with `IDEMPOTENCY_MISMATCH` if it differs from the request that started the
+    /// execution of the key (default false: it returns `DUPLICATE` with `differs: true`). Compared are the path or the
+    /// catalog id, the workload and the pool.
+    #[graphql(default = false)]
+    reject_different: bool,
 }
 
 impl ExecuteInput {
@@ -86,7 +91,11 @@ impl ExecuteInput {
 
     /// Converts the input to a request of the service and parses its ids.
     pub fn parse(self) -> Result<ExecuteRequest, Rejection> {
-        let dedup = self.dedup.map(|dedup| Dedup { key: dedup.key, window_seconds: dedup.window_seconds });
+        let dedup = self.dedup.map(|DedupInput { key, window_seconds, reject_different }| Dedup {
+            key,
+            window_seconds,
+            reject_different,
+        });
         Ok(ExecuteRequest {
             path: self.path,
             catalog_id: self.catalog_id.map(|id| parse_id("catalogId", &id)).transpose()?,

@@ -2,6 +2,7 @@
 
 mod advance;
 pub mod changes;
+pub mod dedup;
 pub mod inputs;
 pub mod live;
 pub mod loaders;

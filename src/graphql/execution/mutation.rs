@@ -47,8 +47,8 @@ impl ExecutionMutation {
             let requests = input.requests.into_iter().map(ExecuteInput::parse).collect();
             let answers = ctx.data::<Services>()?.executions.execute_batch(requests, actor(ctx)?.as_ref()).await;
             let (answers, user_errors) = result_or_user_error(answers)?;
-            let payloads = answers.unwrap_or_default().into_iter().map(|answer| ExecutePayload::new(ctx, answer));
-            let results = futures::future::try_join_all(payloads).await?;
+            let payloads = answers.unwrap_or_default().into_iter().map(|answer| ExecutePayload::of_batch(ctx, answer));
+            let results = futures::future::join_all(payloads).await;
             Ok(ExecuteBatchPayload { results, user_errors })
         })
         .await

@@ -1,10 +1,11 @@
 //! Payloads of the mutations that start and cancel executions.
 
-use async_graphql::{Context, Enum, Result, SimpleObject};
+use async_graphql::{Context, Enum, ID, Result, SimpleObject};
 
 use super::types::Execution;
 use crate::graphql::audit::AuditedPayload;
-use crate::graphql::errors::{UserError, result_or_user_error, user_error};
+use crate::graphql::errors::{UserError, item_error, user_error};
+use crate::graphql::scalars::show_id;
 use crate::service::error::ServiceError;
 use crate::service::executions::{Executed, Outcome};
 
@@ -19,28 +20,49 @@ pub(super) enum ExecuteOutcome {
 }
 
 /// Result of a request to execute.
-#[derive(Debug, SimpleObject)]
+#[derive(Debug, Default, SimpleObject)]
 pub(super) struct ExecutePayload {
-    /// Execution that was started by this request, or by an earlier request with the same dedup key.
-    pub(super) execution: Option<Execution>,
+    /// Id of the execution; null if the request was refused. It is set even if the execution could not be read.
+    execution_id: Option<ID>,
+    /// Execution that was started by this request, or by an earlier request with the same dedup key. Null if the request
+    /// was refused, if the execution could not be read, and if NoETL's own server claimed the key but has not started
+    /// the execution.
+    execution: Option<Execution>,
     /// Whether this request started the execution; null if the request was refused.
     outcome: Option<ExecuteOutcome>,
+    /// Whether a duplicate differs from the request that started the execution: in its path or catalog id, its workload
+    /// or its pool. Null if the request is not a duplicate, and if NoETL's own server started the execution.
+    differs: Option<bool>,
     /// Reasons the request was refused. If `outcome` is set: the reason the execution could not be read.
-    pub(super) user_errors: Vec<UserError>,
+    user_errors: Vec<UserError>,
 }
 
 impl ExecutePayload {
+    /// Creates the payload of a single request. A fault becomes an error of the field.
     pub(super) async fn new(ctx: &Context<'_>, executed: std::result::Result<Executed, ServiceError>) -> Result<Self> {
-        let (executed, user_errors) = result_or_user_error(executed)?;
-        let outcome = executed.map(|executed| executed.outcome.into());
-        let Some(executed) = executed else {
-            return Ok(Self { execution: None, outcome, user_errors });
-        };
-        // The execution exists even if it can't be read back, so the outcome is returned in both cases.
-        match Execution::read(ctx, executed.execution_id).await {
-            Ok(execution) => Ok(Self { execution, outcome, user_errors }),
-            Err(error) => Ok(Self { execution: None, outcome, user_errors: vec![user_error(error)?] }),
+        match executed {
+            Ok(executed) => Ok(Self::executed(ctx, executed).await),
+            Err(error) => Ok(Self { user_errors: vec![user_error(error)?], ..Self::default() }),
         }
+    }
+
+    /// Creates the payload of one request of a batch. A fault becomes a user error, so that it does not hide the results
+    /// of the others.
+    pub(super) async fn of_batch(ctx: &Context<'_>, executed: std::result::Result<Executed, ServiceError>) -> Self {
+        match executed {
+            Ok(executed) => Self::executed(ctx, executed).await,
+            Err(error) => Self { user_errors: vec![item_error(error)], ..Self::default() },
+        }
+    }
+
+    /// The execution exists even if it can't be read back, so the outcome is returned in both cases.
+    async fn executed(ctx: &Context<'_>, executed: Executed) -> Self {
+        let (execution, user_errors) = match Execution::read(ctx, executed.execution_id).await {
+            Ok(execution) => (execution, Vec::new()),
+            Err(error) => (None, vec![item_error(error)]),
+        };
+        let (execution_id, outcome) = (Some(show_id(executed.execution_id)), Some(executed.outcome.into()));
+        Self { execution_id, execution, outcome, differs: executed.differs, user_errors }
     }
 }
 
@@ -68,7 +90,7 @@ impl AuditedPayload for ExecutePayload {
     }
 
     fn ids(&self) -> Vec<String> {
-        self.execution.iter().map(|execution| execution.0.execution_id.to_string()).collect()
+        self.execution_id.iter().map(|id| id.0.clone()).collect()
     }
 }
 

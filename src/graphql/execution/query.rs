@@ -2,6 +2,7 @@
 
 use async_graphql::{Context, ID, Object, Result};
 
+use super::dedup::DedupClaim;
 use super::inputs::ExecutionFilter;
 use super::types::{Execution, ExecutionConnection, executions};
 use crate::graphql::access::READ;
@@ -25,6 +26,25 @@ impl ExecutionQuery {
         #[graphql(desc = "Id of the execution.")] id: ID,
     ) -> Result<Option<Execution>> {
         Execution::load(ctx, parse_id("id", &id).map_err(field_error)?).await
+    }
+
+    /// Claim of a dedup key, which tells what became of the message with this key. Null if no request had the key. A
+    /// claim is deleted at most one minute after its window has expired, if a server runs.
+    #[graphql(guard = "READ")]
+    async fn dedup_claim(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(
+            desc = "Id of the source subscription or execution that the requests name as their parent (default: the key \
+                    belongs to requests without a parent)."
+        )]
+        parent_execution_id: Option<ID>,
+        #[graphql(desc = "Dedup key (1 to 1024 bytes).")] key: String,
+    ) -> Result<Option<DedupClaim>> {
+        let parent =
+            parent_execution_id.map(|id| parse_id("parentExecutionId", &id)).transpose().map_err(field_error)?;
+        let claim = ctx.data::<Services>()?.executions.dedup_claim(parent, &key).await.map_err(field_error)?;
+        Ok(claim.map(DedupClaim))
     }
 
     /// Executions, newest first.

@@ -48,11 +48,19 @@ pub struct ClaimOutboxInput {
     lease_seconds: i64,
     /// Index of the only shard to claim from (default: all shards, in equal shares).
     shard: Option<i64>,
+    /// Number of claims after which a row that is not delivered is `DEAD`, this claim included (1 to 1000; default: the
+    /// server's setting `NOETL_OUTBOX_MAX_ATTEMPTS`).
+    max_attempts: Option<i64>,
 }
 
 impl From<ClaimOutboxInput> for Claim {
     fn from(input: ClaimOutboxInput) -> Self {
-        Self { limit: input.limit, lease_seconds: input.lease_seconds, shard: input.shard }
+        Self {
+            limit: input.limit,
+            lease_seconds: input.lease_seconds,
+            shard: input.shard,
+            max_attempts: input.max_attempts,
+        }
     }
 }
 
@@ -107,10 +115,21 @@ impl MarkOutboxFailedInput {
     }
 }
 
-/// Failed rows to make claimable immediately.
+/// Failed and `DEAD` rows to make claimable immediately.
 #[derive(Debug, InputObject)]
 pub struct RetryOutboxInput {
-    /// Filter for the rows. Of the matching rows, only failed rows that are not due yet are retried.
+    /// Filter for the rows, with at least one condition. Of the matching rows, only failed rows that are not due yet and
+    /// `DEAD` rows are retried.
+    pub filter: OutboxFilter,
+    /// Whether to change nothing and only count the rows (default false).
+    #[graphql(default = false)]
+    pub dry_run: bool,
+}
+
+/// `DEAD` rows to delete.
+#[derive(Debug, InputObject)]
+pub struct DiscardOutboxInput {
+    /// Filter for the rows, with at least one condition. Of the matching rows, only `DEAD` rows are discarded.
     pub filter: OutboxFilter,
     /// Whether to change nothing and only count the rows (default false).
     #[graphql(default = false)]

@@ -2,8 +2,12 @@
 
 use async_graphql::{Context, Object, Result};
 
-use super::inputs::{ClaimOutboxInput, MarkOutboxFailedInput, MarkOutboxPublishedInput, RetryOutboxInput};
-use super::payloads::{ClaimOutboxPayload, MarkOutboxFailedPayload, MarkOutboxPublishedPayload, RetryOutboxPayload};
+use super::inputs::{
+    ClaimOutboxInput, DiscardOutboxInput, MarkOutboxFailedInput, MarkOutboxPublishedInput, RetryOutboxInput,
+};
+use super::payloads::{
+    ClaimOutboxPayload, DiscardOutboxPayload, MarkOutboxFailedPayload, MarkOutboxPublishedPayload, RetryOutboxPayload,
+};
 use super::types::OutboxClaim;
 use crate::graphql::access::{OUTBOX, RETRY};
 use crate::graphql::audit::audited;
@@ -39,7 +43,7 @@ impl OutboxMutation {
     }
 
     /// Marks a claimed row as not delivered. The row is claimable again after 1, 2, 4, … 256 seconds; the delay doubles
-    /// with each attempt, up to `maxDelaySeconds`.
+    /// with each attempt, up to `maxDelaySeconds`. After the last attempt that its claim allowed, the row is `DEAD`.
     #[graphql(guard = "OUTBOX")]
     async fn mark_outbox_failed(
         &self,
@@ -49,7 +53,8 @@ impl OutboxMutation {
         audited(ctx, [input.id.to_string()], mark_failed(ctx, input)).await
     }
 
-    /// Makes failed rows that are not due yet claimable immediately.
+    /// Makes failed rows that are not due yet, and `DEAD` rows, claimable immediately. The attempts of a `DEAD` row count
+    /// from 0 again.
     #[graphql(guard = "RETRY")]
     async fn retry_outbox(
         &self,
@@ -57,6 +62,16 @@ impl OutboxMutation {
         #[graphql(desc = "Filter for the rows.")] input: RetryOutboxInput,
     ) -> Result<RetryOutboxPayload> {
         audited(ctx, None::<String>, retry(ctx, input)).await
+    }
+
+    /// Deletes `DEAD` rows. Their messages are never delivered.
+    #[graphql(guard = "RETRY")]
+    async fn discard_outbox(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Filter for the rows.")] input: DiscardOutboxInput,
+    ) -> Result<DiscardOutboxPayload> {
+        audited(ctx, None::<String>, discard(ctx, input)).await
     }
 }
 
@@ -85,8 +100,10 @@ async fn mark_failed(ctx: &Context<'_>, input: MarkOutboxFailedInput) -> Result<
         Ok(claim) => outbox.mark_failed(claim, &input.error, input.max_delay_seconds).await,
         Err(rejection) => Err(rejection.into()),
     };
-    let (retry_in_seconds, user_errors) = result_or_user_error(marked)?;
-    Ok(MarkOutboxFailedPayload { retry_in_seconds, user_errors })
+    let (row, user_errors) = result_or_user_error(marked)?;
+    let retry_in_seconds = row.and_then(|row| row.retry_in);
+    let dead = row.is_some_and(|row| row.retry_in.is_none());
+    Ok(MarkOutboxFailedPayload { retry_in_seconds, dead, user_errors })
 }
 
 async fn retry(ctx: &Context<'_>, input: RetryOutboxInput) -> Result<RetryOutboxPayload> {
@@ -98,7 +115,22 @@ async fn retry(ctx: &Context<'_>, input: RetryOutboxInput) -> Result<RetryOutbox
     let outcome = outcome.unwrap_or_default();
     Ok(RetryOutboxPayload {
         matched: to_graphql_int(outcome.matched),
-        retried: to_graphql_int(outcome.retried),
+        retried: to_graphql_int(outcome.changed),
+        unavailable_shards: outcome.unavailable,
+        user_errors,
+    })
+}
+
+async fn discard(ctx: &Context<'_>, input: DiscardOutboxInput) -> Result<DiscardOutboxPayload> {
+    let discarded = match input.filter.parse("filter") {
+        Ok(filter) => ctx.data::<Services>()?.outbox.discard(&filter, input.dry_run).await,
+        Err(rejection) => Err(rejection.into()),
+    };
+    let (outcome, user_errors) = result_or_user_error(discarded)?;
+    let outcome = outcome.unwrap_or_default();
+    Ok(DiscardOutboxPayload {
+        matched: to_graphql_int(outcome.matched),
+        discarded: to_graphql_int(outcome.changed),
         unavailable_shards: outcome.unavailable,
         user_errors,
     })

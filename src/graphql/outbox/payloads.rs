@@ -34,19 +34,34 @@ pub(super) struct MarkOutboxPublishedPayload {
 /// Result of marking a row as not delivered.
 #[derive(Debug, SimpleObject)]
 pub(super) struct MarkOutboxFailedPayload {
-    /// Delay in seconds before the row is claimable again; null if the request was refused.
+    /// Delay in seconds before the row is claimable again; null if the row is `DEAD` or the request was refused.
     pub(super) retry_in_seconds: Option<i32>,
+    /// Whether the row is `DEAD`, because this was the last of its attempts.
+    pub(super) dead: bool,
     /// Reasons the request was refused; empty if it was carried out.
     pub(super) user_errors: Vec<UserError>,
 }
 
-/// Result of retrying failed rows.
+/// Result of retrying failed and `DEAD` rows.
 #[derive(Debug, SimpleObject)]
 pub(super) struct RetryOutboxPayload {
-    /// Number of matching failed rows that were not due yet.
+    /// Number of matching failed rows that were not due yet, and of matching `DEAD` rows.
     pub(super) matched: i32,
     /// Number of these rows that are claimable now: at most 100,000 on each shard, and 0 in a dry run.
     pub(super) retried: i32,
+    /// Shards that could not be reached. Their rows were not matched.
+    pub(super) unavailable_shards: Vec<u16>,
+    /// Reasons the request was refused; empty if it was carried out.
+    pub(super) user_errors: Vec<UserError>,
+}
+
+/// Result of discarding `DEAD` rows.
+#[derive(Debug, SimpleObject)]
+pub(super) struct DiscardOutboxPayload {
+    /// Number of matching `DEAD` rows.
+    pub(super) matched: i32,
+    /// Number of these rows that were deleted: at most 100,000 on each shard, and 0 in a dry run.
+    pub(super) discarded: i32,
     /// Shards that could not be reached. Their rows were not matched.
     pub(super) unavailable_shards: Vec<u16>,
     /// Reasons the request was refused; empty if it was carried out.
@@ -76,6 +91,12 @@ impl AuditedPayload for MarkOutboxFailedPayload {
 }
 
 impl AuditedPayload for RetryOutboxPayload {
+    fn user_errors(&self) -> &[UserError] {
+        &self.user_errors
+    }
+}
+
+impl AuditedPayload for DiscardOutboxPayload {
     fn user_errors(&self) -> &[UserError] {
         &self.user_errors
     }

@@ -15,8 +15,10 @@ pub struct OutboxStats {
     pending: i32,
     /// Number of rows that are claimed and not settled, including rows whose lease has expired.
     in_flight: i32,
-    /// Number of rows whose last delivery attempt failed, including rows that are due again.
+    /// Number of rows whose last delivery attempt failed and that are tried again, including rows that are due.
     failed: i32,
+    /// Number of rows that are no longer tried.
+    dead: i32,
     /// Age in seconds of the oldest claimable row that was counted; null if there is none.
     oldest_pending_age_seconds: Option<f64>,
     /// The same numbers for each shard.
@@ -44,6 +46,7 @@ impl OutboxStats {
             pending: sum(|shard| shard.pending),
             in_flight: sum(|shard| shard.in_flight),
             failed: sum(|shard| shard.failed),
+            dead: sum(|shard| shard.dead),
             oldest_pending_age_seconds: ages.reduce(f64::max),
             by_shard,
             unavailable_shards,
@@ -60,8 +63,10 @@ pub struct OutboxShardStats {
     pending: i32,
     /// Number of rows that are claimed and not settled, including rows whose lease has expired.
     in_flight: i32,
-    /// Number of rows whose last delivery attempt failed, including rows that are due again.
+    /// Number of rows whose last delivery attempt failed and that are tried again, including rows that are due.
     failed: i32,
+    /// Number of rows that are no longer tried.
+    dead: i32,
     /// Age in seconds of the oldest claimable row that was counted; null if there is none.
     oldest_pending_age_seconds: Option<f64>,
 }
@@ -73,6 +78,7 @@ impl OutboxShardStats {
             pending: to_graphql_int(backlog.pending),
             in_flight: to_graphql_int(counts.in_flight),
             failed: to_graphql_int(counts.failed),
+            dead: to_graphql_int(counts.dead),
             oldest_pending_age_seconds: backlog.oldest_seconds,
         }
     }

@@ -16,4 +16,9 @@ pub enum OutboxStatus {
     Published,
     /// Not delivered at the last attempt. The row is claimable again from `availableAt`.
     Failed,
+    /// No longer tried: the last of its attempts failed, or its payload can't be delivered. The row is claimable only
+    /// after `retryOutbox`, and no other row waits for it.
+    Dead,
+    /// Stored under a name that this server does not know; `statusText` contains the name. The row is never claimed.
+    Unknown,
 }

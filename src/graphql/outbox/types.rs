@@ -1,6 +1,8 @@
 //! The outbox, its rows and claims of them.
 
 use async_graphql::{Context, ID, Object, Result};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, Utc};
 
 use super::inputs::OutboxFilter;
@@ -15,6 +17,7 @@ use crate::service::outbox::{ClaimedRow, ListedRow};
 use noetl_domain::cursor::{CursorKind, encode};
 use noetl_domain::ids::Id;
 use noetl_domain::outbox::{OutboxId, OutboxPosition, OutboxStatus as Status};
+use noetl_storage::outbox::Message;
 
 /// The outbox over all shards.
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +33,7 @@ impl Outbox {
         Ok(total(stats.shards.iter().map(|(_, backlog)| to_graphql_int(backlog.pending))))
     }
 
-    /// Numbers of claimable, in-flight and failed rows.
+    /// Numbers of claimable, in-flight, failed and DEAD rows.
     async fn stats(&self, ctx: &Context<'_>) -> Result<OutboxStats> {
         OutboxStats::read(ctx.data::<Services>()?).await.map_err(field_error)
     }
@@ -98,26 +101,33 @@ impl OutboxEntry {
         self.0.row.execution_id.map(|id| show_id(Id::new(id)))
     }
 
-    /// NATS subject to which the message is published.
+    /// NATS subject to which the message is published; null if none is stored. Such a message is published to NoETL's
+    /// subject for its event, `noetl.events.<tenant>.<organization>.<execution id>.0`.
     async fn subject(&self) -> Option<&str> {
         self.0.row.subject.as_deref()
     }
 
-    /// Message; null if the row has no JSON. Unreadable JSON (nested more than 104 levels deep, or with a number
+    /// Message as JSON; null if the row has no JSON. Unreadable JSON (nested more than 104 levels deep, or with a number
     /// outside the 64-bit float range) is replaced by `{"error": {"code": "UNREADABLE", "message": …}}`.
     #[graphql(guard = "READ")]
     async fn payload(&self) -> Option<JsonText> {
         self.0.row.payload.clone().filter(|payload| !payload.is_null()).map(JsonText)
     }
 
-    /// Encoding of the message, such as `json`.
+    /// Encoding of the message, such as `json` or `arrow-feather`.
     async fn payload_codec(&self) -> &str {
         &self.0.row.payload_codec
     }
 
     /// Current status.
     async fn status(&self) -> OutboxStatus {
-        Status::from_stored(&self.0.row.status).into()
+        Status::named(&self.0.row.state).into()
+    }
+
+    /// Name of the status as stored. It differs from `status` if that is `DEAD`, which is stored as `FAILED` so that
+    /// NoETL's own server accepts it, or `UNKNOWN`.
+    async fn status_text(&self) -> &str {
+        &self.0.row.status
     }
 
     /// Number of times that the row was claimed.
@@ -125,21 +135,20 @@ impl OutboxEntry {
         self.0.row.attempts
     }
 
-    /// Time from which the row is claimable. For a row in flight, the time at which its lease expires. For a dead
-    /// letter, the end of the year 9999.
+    /// Time from which the row is claimable. For a row in flight, the time at which its lease expires. For a DEAD
+    /// row, the end of the year 9999.
     async fn available_at(&self) -> DateTime<Utc> {
         let row = &self.0.row;
-        if row.status == Status::InFlight.as_str() {
+        if row.state == Status::InFlight.as_str() {
             row.lease_until.unwrap_or(row.available_at)
         } else {
             row.available_at
         }
     }
 
-    /// Whether the row is a dead letter, because its payload can't be read. A dead letter is claimable only after a
-    /// retry. The other rows of its execution do not wait for it.
+    /// Whether `status` is `DEAD`.
     async fn dead(&self) -> bool {
-        self.0.row.dead
+        self.0.row.state == Status::Dead.as_str()
     }
 
     /// Error of the last failed delivery attempt.
@@ -191,18 +200,34 @@ impl OutboxClaim {
         self.0.row.execution_id.map(|id| show_id(Id::new(id)))
     }
 
-    /// NATS subject to which the message is published.
-    async fn subject(&self) -> Option<&str> {
-        self.0.row.subject.as_deref()
+    /// NATS subject to which the message is published: the stored one, else NoETL's subject for the event.
+    async fn subject(&self) -> Option<String> {
+        Some(self.0.row.target().into_owned())
     }
 
-    /// Message; null if the row has no JSON.
+    /// Payload as JSON; null if the row has no JSON. It is the message if `payloadBase64` is null.
     #[graphql(guard = "OUTBOX")]
     async fn payload(&self) -> Option<JsonText> {
         Some(self.0.row.payload.shown()).filter(|payload| !payload.is_null()).map(JsonText)
     }
 
-    /// Encoding of the message, such as `json`.
+    /// Message as base64 (RFC 4648, with padding) if it is not JSON; else null. Publish these bytes unchanged, with the
+    /// media type `contentType`.
+    #[graphql(guard = "OUTBOX")]
+    async fn payload_base64(&self) -> Option<String> {
+        match self.0.row.message() {
+            Ok(Some(Message::Bytes(bytes))) => Some(STANDARD.encode(bytes)),
+            _ => None,
+        }
+    }
+
+    /// Media type of the message, such as `application/json`, or `application/vnd.apache.arrow.file` for
+    /// `arrow-feather`.
+    async fn content_type(&self) -> String {
+        self.0.row.content_type().into_owned()
+    }
+
+    /// Encoding of the message, such as `json` or `arrow-feather`.
     async fn payload_codec(&self) -> &str {
         &self.0.row.payload_codec
     }

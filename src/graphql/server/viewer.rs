@@ -63,7 +63,7 @@ pub enum Capability {
     Lifecycle,
     /// `cancelExecution`.
     Cancel,
-    /// `retryOutbox`.
+    /// `retryOutbox` and `discardOutbox`.
     Retry,
     /// `registerCatalogEntry`.
     Catalog,

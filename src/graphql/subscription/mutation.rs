@@ -122,6 +122,6 @@ async fn transition_all(ctx: &Context<'_>, input: BulkTransitionInput) -> Result
     let Some(bulk) = bulk else {
         return Ok(BulkTransitionPayload { results: Vec::new(), unavailable_shards: Vec::new(), user_errors });
     };
-    let results = bulk.items.into_iter().map(BulkTransitionResult::new).collect::<Result<_>>()?;
+    let results = bulk.items.into_iter().map(BulkTransitionResult::new).collect();
     Ok(BulkTransitionPayload { results, unavailable_shards: bulk.unavailable, user_errors })
 }

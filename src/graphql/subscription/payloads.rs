@@ -1,10 +1,10 @@
 //! Payloads of the mutations of source subscriptions.
 
-use async_graphql::{Result, SimpleObject};
+use async_graphql::SimpleObject;
 
 use super::types::SourceSubscription;
 use crate::graphql::audit::AuditedPayload;
-use crate::graphql::errors::{UserError, result_or_user_error};
+use crate::graphql::errors::{UserError, item_error};
 use crate::service::subscriptions::BulkItem;
 
 /// Result of registering a source subscription or changing its state.
@@ -39,10 +39,14 @@ pub(super) struct BulkTransitionResult {
 }
 
 impl BulkTransitionResult {
-    pub(super) fn new(item: BulkItem) -> Result<Self> {
-        let (changed, user_errors) = result_or_user_error(item.outcome)?;
-        let applied = changed.is_some();
-        Ok(Self { subscription: changed.unwrap_or(item.matched).into(), applied, user_errors })
+    /// Creates the result. A fault becomes a user error, so that it does not hide the results of the others.
+    pub(super) fn new(item: BulkItem) -> Self {
+        match item.outcome {
+            Ok(changed) => Self { subscription: changed.into(), applied: true, user_errors: Vec::new() },
+            Err(error) => {
+                Self { subscription: item.matched.into(), applied: false, user_errors: vec![item_error(error)] }
+            }
+        }
     }
 }
 

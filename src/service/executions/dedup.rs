@@ -1,4 +1,4 @@
-//! Dedup keys of executions: claiming them, settling the claims, and auditing the duplicates.
+//! Dedup keys of executions: claiming them, settling the claims, auditing the duplicates, and reading a claim.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::Executions;
+use super::request::check_key;
 use super::start::{DedupKey, Results, Start};
 use crate::runtime::clock;
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
 use noetl_domain::actor::Actor;
 use noetl_domain::execution::Creation;
 use noetl_domain::ids::Id;
-use noetl_domain::shard::ShardIndex;
-use noetl_storage::dedup::{self, CurrentClaim, NewClaim};
+use noetl_storage::dedup::{self, ClaimRow, CurrentClaim, NewClaim};
 use noetl_storage::log::LockedLog;
 
 /// Maximum time for writing the audit events of one subscription.
@@ -23,14 +23,24 @@ const AUDIT_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct ClaimedExecution {
     pub(super) execution_id: Id,
-    /// The execution to create. Another claimant may have created it already. `None`: it is known to exist.
+    /// The execution to create; `None`: it belongs to another call.
     pub(super) creation: Option<Creation>,
+    /// Whether another call reserved the key, so that the execution may not exist yet.
+    pub(super) reserved: bool,
     /// Position of the request that starts the execution; `None`: a request of another call starts it.
     pub(super) starter: Option<usize>,
-    /// Positions of the duplicate requests.
-    pub(super) duplicates: Vec<usize>,
+    /// The duplicate requests.
+    pub(super) duplicates: Vec<Duplicate>,
     /// Key under which the execution was claimed.
     key: Option<DedupKey>,
+}
+
+/// A request whose dedup key belongs to the execution of another request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Duplicate {
+    pub(super) position: usize,
+    /// Whether it differs from the request that started the execution; `None`: that request is unknown.
+    pub(super) differs: Option<bool>,
 }
 
 impl Executions {
@@ -44,6 +54,7 @@ impl Executions {
                 None => claimed.push(ClaimedExecution {
                     execution_id: start.creation.execution_id,
                     creation: Some(start.creation),
+                    reserved: false,
                     starter: Some(start.position),
                     duplicates: Vec::new(),
                     key: None,
@@ -76,7 +87,8 @@ impl Executions {
         for (DedupKey { scope, key }, group) in groups {
             if let Some(Start { creation, window_seconds, request_hash, .. }) = group.first() {
                 let (window_seconds, request_hash) = (*window_seconds, *request_hash);
-                claims.push(NewClaim { scope: *scope, key, request_hash, window_seconds, creation });
+                let repeated = i64::try_from(group.len() - 1).unwrap_or(i64::MAX);
+                claims.push(NewClaim { scope: *scope, key, request_hash, window_seconds, repeated, creation });
             }
         }
         let current = dedup::claim(self.databases.cluster(), &claims).await?;
@@ -85,10 +97,9 @@ impl Executions {
     }
 
     /// Settles the claims whose executions are created. If that fails, the next duplicate or the sweeper settles them.
-    pub(super) async fn settle(&self, claimed: &[ClaimedExecution], failed: &BTreeMap<ShardIndex, ServiceError>) {
-        let reserved = claimed.iter().filter(|one| one.key.is_some() && one.creation.is_some());
-        let created = reserved.map(|one| one.execution_id);
-        let created = created.filter(|id| !failed.contains_key(&self.databases.index_of(*id)));
+    pub(super) async fn settle(&self, claimed: &[ClaimedExecution], failed: &HashMap<Id, ServiceError>) {
+        let own = claimed.iter().filter(|one| one.key.is_some() && one.creation.is_some());
+        let created = own.map(|one| one.execution_id).filter(|id| !failed.contains_key(id));
         self.settle_ids(&created.map(Id::get).collect::<Vec<i64>>()).await;
     }
 
@@ -133,9 +144,10 @@ impl Executions {
         let mut events = Vec::new();
         for one in duplicates {
             let key = one.key.as_ref().map_or("", |key| &key.key);
-            for _ in &one.duplicates {
+            for duplicate in &one.duplicates {
                 last = self.ids.next_after(last).await?;
-                events.push(row.log(by).deduplicated(last, key, one.execution_id, clock::now()));
+                let differs = duplicate.differs == Some(true);
+                events.push(row.log(by).deduplicated(last, key, one.execution_id, differs, clock::now()));
             }
         }
         log.append(&events).await?;
@@ -143,18 +155,35 @@ impl Executions {
         self.wake_ups.wake_feed(self.databases.index_of(subscription));
         Ok(())
     }
+
+    /// Returns the claim of a dedup key, expired or not. `Ok(None)`: there is none.
+    #[tracing::instrument(
+        level = "debug", name = "executions.dedup_claim", skip_all,
+        fields(parent = parent.map(tracing::field::display))
+    )]
+    pub async fn dedup_claim(&self, parent: Option<Id>, key: &str) -> Result<Option<ClaimRow>, ServiceError> {
+        check_key("key", key)?;
+        Ok(dedup::find(self.databases.cluster(), parent.map_or(0, Id::get), key).await?)
+    }
 }
 
 /// Compares the requests under one key with the claim that holds the key: one may start the execution, the others are
-/// duplicates. A different request under the same key fails.
+/// duplicates. A different request fails if it asks for that.
 fn classify_requests(key: DedupKey, group: Vec<Start>, claim: CurrentClaim, results: &mut Results) -> ClaimedExecution {
     let execution_id = claim.execution_id;
-    let (same, other): (Vec<Start>, Vec<Start>) =
-        group.into_iter().partition(|one| claim.request_hash.as_ref().is_none_or(|hash| *hash == one.request_hash));
-    fail(&other, &mismatch(&key, execution_id).into(), results);
-    let starter = same.iter().find(|one| one.creation.execution_id == execution_id).map(|one| one.position);
-    let duplicates = same.iter().map(|one| one.position).filter(|position| Some(*position) != starter).collect();
-    ClaimedExecution { execution_id, creation: claim.reserved, starter, duplicates, key: Some(key) }
+    let (mut creation, mut starter, mut duplicates) = (None, None, Vec::new());
+    for start in group {
+        let differs = claim.request_hash.as_ref().map(|hash| *hash != start.request_hash);
+        if start.creation.execution_id == execution_id {
+            (creation, starter) = (Some(start.creation), Some(start.position));
+        } else if start.rejects_different && differs == Some(true) {
+            results.insert(start.position, Err(mismatch(&key, execution_id).into()));
+        } else {
+            duplicates.push(Duplicate { position: start.position, differs });
+        }
+    }
+    let reserved = claim.reserved && creation.is_none();
+    ClaimedExecution { execution_id, creation, reserved, starter, duplicates, key: Some(key) }
 }
 
 fn fail(group: &[Start], error: &ServiceError, results: &mut Results) {

@@ -1,7 +1,9 @@
 //! Starting executions, one or a batch. Result i belongs to request i.
 //!
 //! The steps of [`Executions::execute_batch`]: check the requests, load what they name, decide what each starts, claim
-//! the dedup keys, create the executions, settle the claims. An invalid request never uses up a key.
+//! the dedup keys, create the executions, settle the claims. An invalid request never uses up a key. From the fourth
+//! step on, a batch is carried out in groups, so that the workloads in memory are bounded: a small request can start an
+//! execution with a large default workload.
 //!
 //! A claim is reserved in the cluster database under the future execution's id, the execution is created idempotently
 //! on its shard under that id, and then the claim is settled. If the process dies between two steps, the next duplicate
@@ -10,7 +12,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use futures::future::join_all;
 use serde_json::Value;
 
 use super::Executions;
@@ -22,7 +23,6 @@ use crate::runtime::clock;
 use crate::runtime::crash_point;
 use crate::service::bounds::check_json;
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
-use crate::service::shards::by_shard;
 use crate::service::trace;
 use noetl_domain::actor::Actor;
 use noetl_domain::execution::{Creation, DEFAULT_WINDOW_SECONDS, EXECUTABLE_KINDS, overlay};
@@ -30,10 +30,11 @@ use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::REGISTERED;
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::catalog::CatalogEntry;
-use noetl_storage::error::StorageError;
 use noetl_storage::events::FirstEvent;
-use noetl_storage::executions;
-use plain_json::Text;
+use plain_json::{ParsedOnce, Text};
+
+/// Memory in bytes of the workloads of a group, from which the group is carried out.
+const GROUP_BYTES: usize = 16 << 20;
 
 /// Catalog entries and parents that a batch of requests names.
 #[derive(Debug)]
@@ -79,24 +80,39 @@ impl Executions {
             }
         }
         let references = self.load_references(valid.values()).await?;
+        let mut weight = 0;
         for (position, request) in valid {
-            match self.start(position, request, &references, by) {
-                Ok(start) => starts.push(start),
+            match self.start(position, request, &references, by).await {
+                Ok(start) => {
+                    weight += start.creation.weight();
+                    starts.push(start);
+                }
                 Err(error) => drop(results.insert(position, Err(error))),
             }
+            if weight >= GROUP_BYTES {
+                self.carry_out(std::mem::take(&mut starts), &mut results, by).await;
+                weight = 0;
+            }
         }
+        self.carry_out(starts, &mut results, by).await;
+        Ok(results.into_values().collect())
+    }
+
+    /// Claims the keys of these requests, creates the executions, and settles the claims.
+    async fn carry_out(&self, starts: Vec<Start>, results: &mut Results, by: Option<&Actor>) {
         crash_point::reach("execute.validated");
-        let claimed = self.claim(starts, &mut results).await;
+        let claimed = self.claim(starts, results).await;
         crash_point::reach("execute.claimed");
-        let failed = self.create(claimed.iter().filter_map(|one| one.creation.as_ref())).await;
+        let mut failed = self.create(claimed.iter().filter_map(|one| one.creation.as_ref())).await;
+        let reserved = claimed.iter().filter(|one| one.reserved).map(|one| one.execution_id);
+        failed.extend(self.finish(&reserved.collect::<Vec<Id>>()).await);
         crash_point::reach("execute.created");
         self.settle(&claimed, &failed).await;
         crash_point::reach("execute.settled");
         for one in &claimed {
-            results.extend(one.results(failed.get(&self.databases.index_of(one.execution_id))));
+            results.extend(one.results(failed.get(&one.execution_id)));
         }
         self.audit_duplicates(&claimed, by).await;
-        Ok(results.into_values().collect())
     }
 
     /// Reads the catalog entries and parents of all requests: one query for paths, one for ids, one per shard for
@@ -120,7 +136,7 @@ impl Executions {
     }
 
     /// Returns what a request starts, under new ids, or the reason that it can't run.
-    fn start(
+    async fn start(
         &self,
         position: usize,
         request: ExecuteRequest,
@@ -140,8 +156,8 @@ impl Executions {
         };
         let of_parent = || trace_of_parent(parent.as_ref()?.trace.as_ref()?);
         let creation = Creation {
-            execution_id: self.ids.next()?,
-            event_id: self.ids.next()?,
+            execution_id: self.ids.next().await?,
+            event_id: self.ids.next().await?,
             parent_execution_id: request.parent_execution_id,
             catalog_id: Id::new(entry.catalog_id),
             path: entry.path.clone(),
@@ -154,6 +170,7 @@ impl Executions {
         Ok(Start {
             position,
             creation,
+            rejects_different: request.dedup.as_ref().is_some_and(|dedup| dedup.reject_different),
             key: request.dedup.map(|dedup| DedupKey { scope, key: dedup.key }),
             window_seconds: i32::try_from(window).unwrap_or(i32::MAX),
             request_hash,
@@ -169,26 +186,6 @@ impl Executions {
             Rejection::not_found("parentExecutionId", message).into()
         };
         Err(references.failed.get(&self.databases.index_of(id)).cloned().unwrap_or_else(unknown))
-    }
-
-    /// Creates executions with one statement per shard, in parallel. Returns the error of each shard that failed.
-    pub(super) async fn create<'a>(
-        &self,
-        creations: impl Iterator<Item = &'a Creation>,
-    ) -> BTreeMap<ShardIndex, ServiceError> {
-        let mut groups = by_shard(&self.databases, creations, |creation| creation.execution_id);
-        // All callers use the same order, so two calls that create the same executions can't deadlock.
-        for group in groups.values_mut() {
-            group.sort_by_key(|creation| creation.execution_id);
-        }
-        let outcomes = groups.iter().map(async |(shard, group)| {
-            let outcome = executions::create(&self.databases.shards()[usize::from(*shard)], group).await;
-            self.wake_ups.wake_feed(*shard);
-            self.wake_ups.wake_outbox(*shard);
-            (*shard, outcome)
-        });
-        let failed = |(shard, outcome): (_, Result<(), StorageError>)| Some((shard, outcome.err()?.into()));
-        join_all(outcomes).await.into_iter().filter_map(failed).collect()
     }
 }
 
@@ -230,12 +227,12 @@ fn trace_of_parent(trace: &Text) -> Option<Value> {
 impl ClaimedExecution {
     /// Returns the results of all requests for this execution.
     fn results(&self, failed: Option<&ServiceError>) -> Results {
-        let started = self.starter.map(|position| (position, Outcome::Started));
-        let duplicates = self.duplicates.iter().map(|position| (*position, Outcome::Duplicate));
-        let result = |outcome| match failed {
-            Some(error) => Err(error.clone()),
-            None => Ok(Executed { execution_id: self.execution_id, outcome }),
+        let started = self.starter.map(|position| (position, Outcome::Started, None));
+        let duplicates = self.duplicates.iter().map(|one| (one.position, Outcome::Duplicate, one.differs));
+        let result = |(position, outcome, differs)| match failed {
+            Some(error) => (position, Err(error.clone())),
+            None => (position, Ok(Executed { execution_id: self.execution_id, outcome, differs })),
         };
-        started.into_iter().chain(duplicates).map(|(position, outcome)| (position, result(outcome))).collect()
+        started.into_iter().chain(duplicates).map(result).collect()
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! A start reads from top to bottom in [`execute`]; [`request`] has the request and its validation, and [`dedup`] the
 //! steps for requests with a dedup key; [`defaults`] has the values from catalog documents; [`start`] has what a request
-//! starts. [`sweep`] finishes the claims of crashed callers.
+//! starts, and [`create`] creates it. [`sweep`] finishes the claims of crashed callers.
 
 mod cancel;
+mod create;
 mod dedup;
 mod defaults;
 mod execute;

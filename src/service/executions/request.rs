@@ -15,7 +15,7 @@ pub const MAX_WORKLOAD_BYTES: usize = 4 << 20;
 /// Maximum size of a dedup key in bytes.
 const MAX_KEY_BYTES: usize = 1024;
 /// Longest dedup window in seconds: 30 days.
-const MAX_WINDOW_SECONDS: i64 = 30 * 24 * 3600;
+pub(super) const MAX_WINDOW_SECONDS: i64 = 30 * 24 * 3600;
 
 /// A request to start an execution.
 #[derive(Debug, Clone, Default)]
@@ -44,6 +44,8 @@ pub struct Dedup {
     /// Time in seconds for which the key is kept (1 to 2592000, default: the subscription's `dedup.window_secs`, else
     /// 300).
     pub window_seconds: Option<i64>,
+    /// Whether a request that differs from the first one with this key is rejected. Otherwise it is a duplicate.
+    pub reject_different: bool,
 }
 
 impl ExecuteRequest {
@@ -88,11 +90,7 @@ impl ExecuteRequest {
 }
 
 fn check_dedup(dedup: &Dedup) -> Result<(), Rejection> {
-    if dedup.key.is_empty() || dedup.key.len() > MAX_KEY_BYTES {
-        let message = format!("a dedup key has 1 to {MAX_KEY_BYTES} bytes, this one has {}", dedup.key.len());
-        return Err(Rejection::invalid("dedup.key", message));
-    }
-    check_text("dedup.key", &dedup.key)?;
+    check_key("dedup.key", &dedup.key)?;
     match dedup.window_seconds {
         Some(seconds) if !(1..=MAX_WINDOW_SECONDS).contains(&seconds) => {
             let message = format!("a dedup window has 1 to {MAX_WINDOW_SECONDS} seconds, not {seconds}");
@@ -100,4 +98,13 @@ fn check_dedup(dedup: &Dedup) -> Result<(), Rejection> {
         }
         _ => Ok(()),
     }
+}
+
+/// Checks a dedup key.
+pub(super) fn check_key(field: &str, key: &str) -> Result<(), Rejection> {
+    if key.is_empty() || key.len() > MAX_KEY_BYTES {
+        let message = format!("a dedup key has 1 to {MAX_KEY_BYTES} bytes, this one has {}", key.len());
+        return Err(Rejection::invalid(field, message));
+    }
+    check_text(field, key)
 }

@@ -13,6 +13,9 @@ pub struct Executed {
     pub execution_id: Id,
     /// Whether this request started it.
     pub outcome: Outcome,
+    /// Whether a duplicate differs from the request that started the execution. `None`: the request is not a duplicate,
+    /// or the first one is unknown because NoETL's own server started the execution.
+    pub differs: Option<bool>,
 }
 
 /// Outcome of a request.
@@ -35,6 +38,7 @@ pub(super) struct Start {
     pub(super) key: Option<DedupKey>,
     pub(super) window_seconds: i32,
     pub(super) request_hash: [u8; 32],
+    pub(super) rejects_different: bool,
 }
 
 /// A dedup key within its scope.

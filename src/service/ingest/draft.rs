@@ -1,11 +1,14 @@
 //! Events as workers send them, and their validation.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use super::values::{id, known_id, seconds, text, time};
 use crate::service::bounds::json_text;
 use crate::service::error::{Rejection, RejectionCode};
 use noetl_domain::actor::{Actor, META_KEY};
+use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::is_lifecycle;
 use noetl_storage::ingest::NewEvent;
 
@@ -60,15 +63,25 @@ pub struct EventDraft {
     pub error: Option<String>,
     /// Stack trace of the error.
     pub stack_trace: Option<String>,
-    /// Stored as `meta.extra.trace_component`.
+    /// Stored like a value of `extra` with this name.
     pub trace_component: Option<Value>,
-    /// Map, stored under `meta.extra`.
+    /// Map of additional values. A value whose name is a column of the table is stored there, the others under
+    /// `meta.extra`.
     pub extra: Option<Value>,
+    /// Tenant; absent: `default`.
+    pub tenant_id: Option<String>,
+    /// Organization; absent: `default`.
+    pub organization_id: Option<String>,
 }
 
 impl EventDraft {
-    /// Validates the event and adds the caller to its meta.
-    pub(super) fn read(self, by: Option<&Actor>) -> Result<NewEvent, Rejection> {
+    /// Validates the event and adds the caller to its meta. `columns_of` returns the names of the columns that the table
+    /// of an execution's shard has in addition.
+    pub(super) fn read<'a>(
+        self,
+        by: Option<&Actor>,
+        columns_of: impl Fn(Id) -> &'a BTreeSet<String>,
+    ) -> Result<NewEvent, Rejection> {
         // A new field does not compile until it is read below.
         let Self {
             event_id,
@@ -91,12 +104,16 @@ impl EventDraft {
             stack_trace,
             trace_component,
             extra,
+            tenant_id,
+            organization_id,
         } = self;
         let execution_id = id("executionId", execution_id)?.ok_or_else(|| missing("executionId"))?;
         let event_id = id("eventId", event_id)?.ok_or_else(|| missing("eventId"))?;
         if !event_id.can_be_followed() {
             return Err(Rejection::invalid("eventId", "eventId is too large: no id of a later event could follow it"));
         }
+        let mut unknown = unknown_fields(extra, trace_component)?;
+        let others = take_columns(&mut unknown, columns_of(execution_id));
         let mut event = NewEvent {
             execution_id,
             event_id,
@@ -112,9 +129,12 @@ impl EventDraft {
             duration: seconds("duration", duration)?,
             context: json("context", context)?,
             result: json("result", result)?,
-            meta: json("meta", whole_meta(meta, extra, trace_component, by.is_some())?)?,
+            meta: json("meta", whole_meta(meta, unknown, by.is_some()))?,
             error: text("error", error)?,
             stack_trace: text("stackTrace", stack_trace)?,
+            tenant_id: text("tenantId", tenant_id)?.filter(|tenant| !tenant.is_empty()),
+            organization_id: text("organizationId", organization_id)?.filter(|organization| !organization.is_empty()),
+            others: json("extra", (!others.is_empty()).then(|| others.into()))?,
         };
         check_size(&event)?;
         if let Some(actor) = by {
@@ -145,13 +165,8 @@ fn json(field: &str, value: Option<Value>) -> Result<Option<String>, Rejection> 
     value.filter(|value| !value.is_null()).map(|value| json_text(field, &value, MAX_EVENT_BYTES)).transpose()
 }
 
-/// Returns `meta` with the fields that the table has no column for. No value of the worker is lost.
-fn whole_meta(
-    meta: Option<Value>,
-    extra: Option<Value>,
-    trace_component: Option<Value>,
-    signed: bool,
-) -> Result<Option<Value>, Rejection> {
+/// Returns the fields that the input has no field for.
+fn unknown_fields(extra: Option<Value>, trace_component: Option<Value>) -> Result<Map<String, Value>, Rejection> {
     let mut unknown = match extra.unwrap_or_default() {
         Value::Null => Map::new(),
         Value::Object(extra) => extra,
@@ -160,8 +175,24 @@ fn whole_meta(
     if let Some(component) = trace_component.filter(|component| !component.is_null()) {
         unknown.insert("trace_component".to_owned(), component);
     }
+    Ok(unknown)
+}
+
+/// Moves the values of the table's other columns out of the unknown fields. A null counts as absent.
+fn take_columns(unknown: &mut Map<String, Value>, columns: &BTreeSet<String>) -> Map<String, Value> {
+    if columns.is_empty() {
+        return Map::new();
+    }
+    let (others, rest) = std::mem::take(unknown).into_iter().partition(|(name, _)| columns.contains(name));
+    *unknown = rest;
+    let others: Map<String, Value> = others;
+    others.into_iter().filter(|(_, value)| !value.is_null()).collect()
+}
+
+/// Returns `meta` with the fields that the table has no column for. No value of the worker is lost.
+fn whole_meta(meta: Option<Value>, mut unknown: Map<String, Value>, signed: bool) -> Option<Value> {
     if unknown.is_empty() && meta.as_ref().is_none_or(Value::is_null) {
-        return Ok(None);
+        return None;
     }
     let mut meta = as_map(meta);
     if signed && let Some(sent) = meta.remove(META_KEY) {
@@ -172,7 +203,7 @@ fn whole_meta(
         kept.extend(unknown);
         meta.insert(EXTRA.to_owned(), kept.into());
     }
-    Ok(Some(meta.into()))
+    Some(meta.into())
 }
 
 fn as_map(value: Option<Value>) -> Map<String, Value> {
@@ -184,8 +215,9 @@ fn as_map(value: Option<Value>) -> Map<String, Value> {
 }
 
 fn check_size(event: &NewEvent) -> Result<(), Rejection> {
-    let names = [&event.node_id, &event.node_name, &event.node_type, &event.status];
-    let texts = [&event.context, &event.result, &event.meta, &event.error, &event.stack_trace];
+    let names =
+        [&event.node_id, &event.node_name, &event.node_type, &event.status, &event.tenant_id, &event.organization_id];
+    let texts = [&event.context, &event.result, &event.meta, &event.error, &event.stack_trace, &event.others];
     let bytes: usize = names.into_iter().chain(texts).flatten().map(String::len).sum();
     if bytes <= MAX_EVENT_BYTES {
         return Ok(());

@@ -1,20 +1,10 @@
-//! Inserting events of one shard: one statement, unless the database refuses values of some events.
-//!
-//! The table of an existing NoETL database can have additional constraints. The events of a refused statement are split
-//! in halves until each refused event is alone, and the others are inserted. The work is bounded: after a maximum
-//! number of statements or a maximum time, the remaining events are reported as not tried.
+//! Inserting events of one shard. Events that the database refuses are reported, and the others are inserted.
 
-use std::ops::Range;
-use std::time::{Duration, Instant};
-
-use crate::service::error::{Rejection, RejectionCode, ServiceError};
-use noetl_storage::ingest::{self, NewEvent};
+use crate::service::bisection::{Bisection, Cause, not_tried};
+use crate::service::error::{Rejection, ServiceError};
+use noetl_storage::error::StorageError;
+use noetl_storage::ingest::{self, NewEvent, OtherColumns};
 use noetl_storage::pools::Database;
-
-/// Maximum number of statements for one shard's events. It is enough to find any 60 refused events among 5000.
-const MAX_STATEMENTS: usize = 1000;
-/// Time after which no further statement is tried.
-const TIME_LIMIT: Duration = Duration::from_secs(6);
 
 /// Result of inserting one shard's events.
 #[derive(Debug, Default)]
@@ -27,51 +17,28 @@ pub(super) struct InsertOutcome {
 
 impl InsertOutcome {
     /// Inserts events, which must all belong to `shard`.
-    pub(super) async fn of(shard: &Database, events: &[NewEvent]) -> Self {
-        let (mut insert, begun) = (Self::default(), Instant::now());
-        // A stack: the last part is tried next.
-        let mut parts: Vec<Range<usize>> = std::iter::once(0..events.len()).collect();
-        for _ in 0..MAX_STATEMENTS {
-            let Some(part) = parts.pop() else {
-                return insert;
-            };
-            match ingest::insert(shard, &events[part.clone()]).await {
-                Ok(inserted) => insert.inserted += usize::try_from(inserted).unwrap_or(usize::MAX),
-                Err(error) => match (error.refused_values(), part.len()) {
-                    (None, _) => {
-                        parts.push(part);
-                        insert.refuse(parts, &error.into());
-                        return insert;
-                    }
-                    (Some(why), 1) => insert.refuse([part], &refusal(&why)),
-                    (Some(_), length) => {
-                        let middle = part.start + length / 2;
-                        parts.extend([middle..part.end, part.start..middle]);
-                    }
-                },
-            }
-            if begun.elapsed() > TIME_LIMIT {
-                break;
-            }
+    pub(super) async fn of(shard: &Database, events: &[NewEvent], columns: &OtherColumns) -> Self {
+        let (mut insert, mut search) = (Self::default(), Bisection::of(events.len()));
+        while let Some(part) = search.next_part() {
+            let inserted = ingest::insert(shard, &events[part.clone()], columns).await;
+            let inserted = inserted.map(|inserted| insert.inserted += usize::try_from(inserted).unwrap_or(usize::MAX));
+            search.record(part, inserted);
         }
-        tracing::warn!(database = %shard.name(), found = insert.refused.len(), "stopped searching for refused events");
-        insert.refuse(parts, &not_tried(shard));
+        for unwritten in search.unwritten(shard) {
+            let error = match unwritten.cause {
+                Cause::Refused(error) => refusal(error),
+                Cause::Failed(error) => error.into(),
+                Cause::NotTried => not_tried(shard),
+            };
+            insert.refused.extend(unwritten.positions.into_iter().map(|position| (position, error.clone())));
+        }
         insert
     }
+}
 
-    fn refuse(&mut self, parts: impl IntoIterator<Item = Range<usize>>, error: &ServiceError) {
-        self.refused.extend(parts.into_iter().flatten().map(|position| (position, error.clone())));
+fn refusal(error: StorageError) -> ServiceError {
+    match error.refused_values() {
+        Some(why) => Rejection::invalid("", format!("{why}; the event can't be stored")).into(),
+        None => error.into(),
     }
-}
-
-fn refusal(why: &str) -> ServiceError {
-    Rejection::invalid("", format!("{why}; the event can't be stored")).into()
-}
-
-fn not_tried(shard: &Database) -> ServiceError {
-    let message = format!(
-        "{} refused so many events of this batch that this one was not tried; send it again without the refused ones",
-        shard.name()
-    );
-    Rejection::new(RejectionCode::ShardUnavailable, "", message).into()
 }

@@ -5,17 +5,20 @@
 //! stored. Events are not checked against their log, because workers can report them in any order. Lifecycle events of
 //! source subscriptions are refused: only transitions write them.
 
+mod columns;
+mod document;
 mod draft;
 mod insert;
 mod values;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::join_all;
 
 use super::error::{Rejection, ServiceError};
 use super::shards::by_shard;
 use crate::runtime::wake::WakeUps;
+use columns::Columns;
 use insert::InsertOutcome;
 use noetl_domain::actor::Actor;
 use noetl_domain::ids::Id;
@@ -32,7 +35,11 @@ pub const MAX_EVENTS: usize = 5000;
 pub struct Ingest {
     databases: Databases,
     wake_ups: WakeUps,
+    columns: Columns,
 }
+
+/// An event of a batch, or the reason why it could not be read.
+pub type Draft = Result<EventDraft, Rejection>;
 
 /// Result of a batch. Every event is counted once.
 #[derive(Debug, Default)]
@@ -55,23 +62,26 @@ impl Ingest {
     /// Creates the use case.
     #[must_use]
     pub fn new(databases: Databases, wake_ups: WakeUps) -> Self {
-        Self { databases, wake_ups }
+        Self { databases, wake_ups, columns: Columns::default() }
     }
 
     /// Stores a batch. The stored events name the caller if it is identified.
     #[tracing::instrument(level = "debug", name = "ingest.project", skip_all, fields(count = drafts.len()))]
-    pub async fn project(&self, drafts: Vec<EventDraft>, by: Option<&Actor>) -> Result<IngestOutcome, ServiceError> {
+    pub async fn project(&self, drafts: Vec<Draft>, by: Option<&Actor>) -> Result<IngestOutcome, ServiceError> {
         if drafts.is_empty() || drafts.len() > MAX_EVENTS {
             let message = format!("a batch has 1 to {MAX_EVENTS} events, not {}", drafts.len());
             return Err(Rejection::invalid("events", message).into());
         }
         let count = drafts.len();
-        let (entries, rejected) = read(drafts, by);
+        let columns = self.columns.of_each_shard(&self.databases).await;
+        let columns_of = |execution| &columns[usize::from(self.databases.index_of(execution))].names;
+        let (entries, rejected) = read(drafts, by, columns_of);
         let mut outcome = IngestOutcome { rejected, ..IngestOutcome::default() };
         let shards = by_shard(&self.databases, entries, |entry| entry.event.execution_id).into_iter();
         let landings = shards.map(async |(index, entries)| {
             let (events, indexes): (Vec<_>, Vec<_>) = entries.into_iter().map(|one| (one.event, one.indexes)).unzip();
-            let insert = InsertOutcome::of(&self.databases.shards()[usize::from(index)], &events).await;
+            let place = usize::from(index);
+            let insert = InsertOutcome::of(&self.databases.shards()[place], &events, &columns[place]).await;
             (index, insert, indexes)
         });
         for (shard, insert, indexes) in join_all(landings).await {
@@ -98,10 +108,14 @@ impl IngestOutcome {
 }
 
 /// Validates the events. Returns the valid ones, each id once, and the errors of the others by index.
-fn read(drafts: Vec<EventDraft>, by: Option<&Actor>) -> (Vec<Entry>, BTreeMap<usize, ServiceError>) {
+fn read<'a>(
+    drafts: Vec<Draft>,
+    by: Option<&Actor>,
+    columns_of: impl Fn(Id) -> &'a BTreeSet<String>,
+) -> (Vec<Entry>, BTreeMap<usize, ServiceError>) {
     let (mut entries, mut rejected) = (BTreeMap::<(Id, Id), Entry>::new(), BTreeMap::new());
     for (index, draft) in drafts.into_iter().enumerate() {
-        match draft.read(by) {
+        match draft.and_then(|draft| draft.read(by, &columns_of)) {
             Ok(event) => {
                 let key = (event.execution_id, event.event_id);
                 entries.entry(key).or_insert_with(|| Entry { event, indexes: Vec::new() }).indexes.push(index);

@@ -1,7 +1,7 @@
 //! Parsing of values that workers write in more than one form. An empty text counts as absent for ids, durations and
 //! times.
 
-use chrono::{DateTime, Datelike, Utc};
+use chrono::{DateTime, Datelike, NaiveDateTime, Utc};
 use serde_json::Value;
 
 use crate::service::bounds::check_text;
@@ -49,12 +49,22 @@ pub(super) fn seconds(field: &str, given: Option<Value>) -> Result<Option<f64>, 
     finite.map(Some).ok_or_else(refusal)
 }
 
-/// Parses a time as RFC 3339 text.
+/// Parses RFC 3339 text; the offset may be missing, as in the times that PostgreSQL writes.
+fn parse_time(text: &str) -> Option<DateTime<Utc>> {
+    let naive = || {
+        let forms = ["%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f"];
+        forms.iter().find_map(|form| NaiveDateTime::parse_from_str(text, form).ok())
+    };
+    let exact = DateTime::parse_from_rfc3339(text).ok().map(|time| time.to_utc());
+    exact.or_else(|| naive().map(|naive| naive.and_utc()))
+}
+
+/// Parses a time as RFC 3339 text. A time without an offset is UTC.
 pub(super) fn time(field: &str, given: Option<Value>) -> Result<Option<DateTime<Utc>>, Rejection> {
     let read = match given.unwrap_or_default() {
         Value::Null => return Ok(None),
         Value::String(text) if text.is_empty() => return Ok(None),
-        Value::String(text) => DateTime::parse_from_rfc3339(&text).ok().map(|time| time.to_utc()),
+        Value::String(text) => parse_time(text.trim()),
         _ => None,
     };
     let message = || {

@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering;
 
 use futures::future::join_all;
 
+use super::dead::NewlyDead;
 use super::failures::Failures;
 use super::{MAX_ROWS, Outbox};
 use crate::service::error::{Rejection, ServiceError};
-use noetl_domain::outbox::{OutboxId, truncated_error};
+use noetl_domain::outbox::{MAX_ATTEMPTS, OutboxId, truncated_error};
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::error::StorageError;
 use noetl_storage::outbox::{self, Claimed, Failure, MAX_PAYLOAD_BYTES, Ref};
@@ -18,7 +19,7 @@ use noetl_storage::outbox::{self, Claimed, Failure, MAX_PAYLOAD_BYTES, Ref};
 const MAX_LEASE_SECONDS: i32 = 3600;
 /// One row in this many is reserved for rows that were tried before, even if untried rows wait.
 const RETRIED: usize = 4;
-/// Bytes of the payloads of one claim, as JSON text. They fit into one response.
+/// Bytes of the payloads of one claim, as text. They fit into one response.
 const PAYLOAD_BYTES: usize = MAX_PAYLOAD_BYTES / 2 * 3;
 
 /// Request to claim rows.
@@ -30,6 +31,8 @@ pub struct Claim {
     pub lease_seconds: i64,
     /// Index of the only shard to claim from; `None`: all shards.
     pub shard: Option<i64>,
+    /// Number of claims after which a row that is not delivered is dead (1 to 1000); `None`: as the deployment sets it.
+    pub max_attempts: Option<i64>,
 }
 
 /// A claimed row with its id over all shards.
@@ -57,6 +60,7 @@ impl Outbox {
         let limit = within("limit", claim.limit, 1, MAX_ROWS)?;
         let lease = within("leaseSeconds", claim.lease_seconds, 1, MAX_LEASE_SECONDS.unsigned_abs() as usize)?;
         let lease_seconds = i32::try_from(lease).unwrap_or(MAX_LEASE_SECONDS);
+        let max_attempts = self.max_attempts(claim.max_attempts)?;
         let mut open: Vec<ShardIndex> = match claim.shard {
             Some(index) => vec![self.shard_named("shard", index)?],
             None => self.shards().collect(),
@@ -72,7 +76,7 @@ impl Outbox {
             let rounds = shares.iter().enumerate().map(|(place, (shard, share))| {
                 let (limit, retried) = (count(*share), count(retried(*share, round)));
                 let payload_bytes = byte_share(bytes, place, shares.len());
-                self.claim_from(*shard, outbox::Claim { limit, retried, lease_seconds, payload_bytes })
+                self.claim_from(*shard, outbox::Claim { limit, retried, lease_seconds, max_attempts, payload_bytes })
             });
             for ((shard, share), answer) in shares.iter().zip(join_all(rounds).await) {
                 match answer {
@@ -83,7 +87,7 @@ impl Outbox {
                         }
                         let leased =
                             |row: Claimed| ClaimedRow { id: OutboxId { shard: *shard, number: row.outbox_id }, row };
-                        let used: usize = rows.iter().map(Claimed::payload_bytes).sum();
+                        let used: usize = rows.iter().map(Claimed::size).sum();
                         bytes = bytes.saturating_sub(used);
                         claims.rows.extend(rows.into_iter().map(leased));
                     }
@@ -99,6 +103,15 @@ impl Outbox {
         Ok(claims)
     }
 
+    /// Returns the number of attempts that a claim sets.
+    fn max_attempts(&self, given: Option<i64>) -> Result<i32, Rejection> {
+        let Some(given) = given else {
+            return Ok(self.policy.max_attempts);
+        };
+        let most = within("maxAttempts", given, 1, MAX_ATTEMPTS.unsigned_abs() as usize)?;
+        Ok(i32::try_from(most).unwrap_or(MAX_ATTEMPTS))
+    }
+
     async fn claim_from(&self, shard: ShardIndex, claim: outbox::Claim) -> Result<Vec<Claimed>, StorageError> {
         let database = self.database(shard);
         let query = |from| async move { outbox::probe(database, &from).await };
@@ -110,7 +123,7 @@ impl Outbox {
         let mut rows: Vec<Claimed> = Vec::new();
         loop {
             let limit = claim.limit - count(rows.len());
-            let used: usize = rows.iter().map(Claimed::payload_bytes).sum();
+            let used: usize = rows.iter().map(Claimed::size).sum();
             let payload_bytes = claim.payload_bytes.saturating_sub(used);
             let claimed =
                 outbox::claim(database, &outbox::Claim { limit, payload_bytes, ..claim }, &probe.low_watermarks)
@@ -130,8 +143,8 @@ impl Outbox {
         Ok(rows)
     }
 
-    /// Marks claimed rows that can't be delivered as dead letters. Returns `false` if that failed: the rows are
-    /// claimable again after their leases expire.
+    /// Marks claimed rows that can't be delivered as DEAD. Returns `false` if that failed: the rows are claimable again
+    /// after their leases expire.
     async fn mark_dead(&self, shard: ShardIndex, rows: &[Claimed]) -> bool {
         let failure = |row: &Claimed| {
             let error = row.undeliverable()?;
@@ -139,18 +152,19 @@ impl Outbox {
             Some(Failure { row: reference, error: truncated_error(&error) })
         };
         let failures: Vec<Failure> = rows.iter().filter_map(failure).collect();
-        for Failure { row, error } in &failures {
-            tracing::warn!(
-                shard,
-                outbox_id = row.outbox_id,
-                error,
-                "an outbox row can't be delivered and becomes a dead letter"
-            );
+        let marked = match outbox::mark_dead(self.database(shard), &failures).await {
+            Ok(marked) => marked,
+            Err(error) => {
+                tracing::warn!(shard, %error, "could not mark outbox rows as DEAD");
+                return false;
+            }
+        };
+        let mut newly_dead = NewlyDead::default();
+        for Failure { row, error } in failures.iter().filter(|failure| marked.contains(&failure.row.outbox_id)) {
+            newly_dead.add(row.outbox_id, error);
         }
-        let buried = outbox::mark_dead(self.database(shard), &failures).await;
-        let labels = [("shard", shard.to_string())];
-        metrics::counter!("noetl_outbox_dead_total", &labels).increment(buried.as_ref().map_or(0, Vec::len) as u64);
-        buried.inspect_err(|error| tracing::warn!(shard, %error, "could not store dead letters")).is_ok()
+        newly_dead.report(shard);
+        true
     }
 
     pub(super) fn shard_named(&self, field: &str, index: i64) -> Result<ShardIndex, Rejection> {

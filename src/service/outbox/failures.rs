@@ -36,7 +36,7 @@ impl Failures {
 }
 
 fn is_unavailability(error: &StorageError) -> bool {
-    matches!(error, StorageError::Unavailable { .. })
+    error.is_temporary()
 }
 
 #[cfg(test)]

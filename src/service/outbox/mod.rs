@@ -1,30 +1,39 @@
-//! The outbox over all shards: claim, settle, retry, list, purge. Workers use it through the API and the built-in relay
+//! The outbox over all shards: claim, settle, retry, discard, list, purge. Workers use it through the API and the built-in relay
 //! directly, with the same guarantees.
 //!
 //! A claim is a lease. Until it expires, no other caller can claim the rows, and only its token settles them. Rows
 //! claimed by a crashed worker become claimable when their lease expires. Rows are delivered at least once: if a worker
 //! delivers a row and does not settle it in time, the row is delivered again under the same id.
+//!
+//! A row that can't be delivered becomes DEAD after its last attempt. It then waits for an operator, and no other row
+//! waits for it.
 
+mod bulk;
 mod claim;
+mod dead;
 mod failures;
+mod purge;
 mod rate_limit;
 mod read;
 mod settle;
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::runtime::wake::WakeUps;
+use noetl_domain::outbox::OutboxPolicy;
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::error::StorageError;
 use noetl_storage::outbox::LowWatermarks;
 use noetl_storage::pools::{Database, Databases};
 use rate_limit::RateLimit;
 
+pub use bulk::BulkChange;
 pub use claim::{Claim, ClaimedRow, Claims};
+pub use purge::OutboxPurge;
 pub use read::{ListedRow, Stats};
-pub use settle::{ClaimRef, FailedDelivery, Published, Retried};
+pub use settle::{ClaimRef, FailedDelivery, FailedRow, Published};
 
 /// Maximum number of rows in one claim and in one settlement.
 pub const MAX_ROWS: usize = 1000;
@@ -34,14 +43,14 @@ pub const MAX_ROWS: usize = 1000;
 pub struct Outbox {
     databases: Databases,
     wake_ups: WakeUps,
-    retention: Duration,
+    policy: OutboxPolicy,
     /// By shard.
     open_rows: Arc<[Mutex<OpenRows>]>,
     /// Number of claims so far. It rotates the shard that gets the larger share.
     turn: Arc<AtomicUsize>,
 }
 
-/// Low watermarks of a shard's open rows, as this replica last saw them, and the limits of reads below them.
+/// Open and DEAD rows of a shard, as this replica last saw them, and the limits of reads below the low watermarks.
 #[derive(Debug)]
 struct OpenRows {
     low_watermarks: LowWatermarks,
@@ -49,20 +58,26 @@ struct OpenRows {
     full_probes: RateLimit,
     /// Limit of counts of claimable rows that read from the start.
     full_counts: RateLimit,
+    /// Number of DEAD rows at the last count.
+    known_dead: i64,
 }
 
 impl OpenRows {
     /// State of a replica that has read nothing.
-    const UNKNOWN: Self =
-        Self { low_watermarks: LowWatermarks::START, full_probes: RateLimit::UNUSED, full_counts: RateLimit::UNUSED };
+    const UNKNOWN: Self = Self {
+        low_watermarks: LowWatermarks::START,
+        full_probes: RateLimit::UNUSED,
+        full_counts: RateLimit::UNUSED,
+        known_dead: 0,
+    };
 }
 
 impl Outbox {
-    /// Creates the use cases. Published rows are kept for `retention`.
+    /// Creates the use cases.
     #[must_use]
-    pub fn new(databases: Databases, wake_ups: WakeUps, retention: Duration) -> Self {
+    pub fn new(databases: Databases, wake_ups: WakeUps, policy: OutboxPolicy) -> Self {
         let open_rows = databases.shards().iter().map(|_| Mutex::new(OpenRows::UNKNOWN)).collect();
-        Self { databases, wake_ups, retention, open_rows, turn: Arc::default() }
+        Self { databases, wake_ups, policy, open_rows, turn: Arc::default() }
     }
 
     /// Returns the indexes of all shards.
@@ -91,9 +106,7 @@ impl Outbox {
         let result = read(LowWatermarks::START).await;
         limit_of(&mut self.open_rows(shard)).note(begun, Instant::now());
         match result {
-            Err(StorageError::Unavailable { .. }) if low_watermarks != LowWatermarks::START => {
-                read(low_watermarks).await
-            }
+            Err(error) if error.is_temporary() && low_watermarks != LowWatermarks::START => read(low_watermarks).await,
             result => result,
         }
     }
@@ -120,7 +133,7 @@ mod tests {
         let database = DatabaseName::Shard(0);
         let shard = Arc::new(Database::new(database, "postgres://127.0.0.1".parse().unwrap(), 1));
         let databases = Databases::new(Arc::clone(&shard), vec![shard], ShardMap::even(1));
-        let outbox = Outbox::new(databases, WakeUps::new(1), Duration::ZERO);
+        let outbox = Outbox::new(databases, WakeUps::new(1), OutboxPolicy { max_attempts: 1, retention: None });
         let read = async |from: LowWatermarks| {
             let late = StorageError::Unavailable { database, reason: "it took too long".to_owned() };
             if from == LowWatermarks::START { Err(late) } else { Ok(from) }

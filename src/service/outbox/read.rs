@@ -45,7 +45,7 @@ impl Outbox {
         Ok(stats)
     }
 
-    /// Returns the backlog, and the numbers of rows in flight and failed. Fails only if no shard could be read.
+    /// Returns the backlog, and the numbers of rows in flight, FAILED and DEAD. Fails only if no shard could be read.
     #[tracing::instrument(level = "debug", name = "outbox.stats", skip_all)]
     pub async fn stats(&self) -> Result<Stats<(Backlog, StatusCounts)>, ServiceError> {
         let both = |shard: ShardIndex| async move {

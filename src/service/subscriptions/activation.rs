@@ -4,6 +4,9 @@
 //! lock, settle it. A caller that finds an unsettled intent fulfils it first. So after a crash between any two steps,
 //! the next caller or the sweeper finishes the work.
 //!
+//! An intent names the lifecycle event that it follows. If another lifecycle event follows that one, such as a
+//! deactivation, the intent is void: it is settled, and nothing is written for it.
+//!
 //! NoETL's server registers subscriptions without these steps. Before an intent is fulfilled, its holder searches the
 //! logs: a live subscription of the path that another server registered is adopted ([`super::foreign`]), and the intent
 //! is dropped. NoETL takes no lock, so it can still register the path between this search and the commit of the event.
@@ -12,6 +15,7 @@
 
 use std::sync::Arc;
 
+use super::change_log::log_change;
 use crate::runtime::wake::WakeUps;
 use crate::runtime::{clock, crash_point};
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
@@ -33,6 +37,16 @@ pub(super) enum LiveTarget<'a> {
     Any,
     /// This deactivated subscription, if the expected event is still its latest one.
     This { id: Id, expected: Option<Id>, reason: Option<&'a str> },
+}
+
+impl LiveTarget<'_> {
+    /// Returns the reason that the caller gives.
+    fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Any => None,
+            Self::This { reason, .. } => *reason,
+        }
+    }
 }
 
 /// Result of [`Activator::make_live`].
@@ -127,16 +141,17 @@ impl Activator {
         Ok(lock.settle().await?)
     }
 
-    /// Returns a subscription in its state right after the first activation that follows the event `after`.
+    /// Returns a subscription in its state right after the event that fulfilled the intent to activate it after the
+    /// event `after`; `None` if the intent was void.
     async fn activated(&self, id: Id, after: Id) -> Result<Option<SubscriptionRow>, ServiceError> {
         let mut log = LockedLog::lock(self.databases.shard_of(id), id).await?;
-        let (made, current) = (log.made_live_after(after).await?, log.subscription().await?);
-        Ok(made.zip(current).map(|((event, at), current)| SubscriptionRow {
+        let (next, current) = (log.change_after(after).await?, log.subscription().await?);
+        Ok(next.filter(|change| change.made_live).zip(current).map(|(change, current)| SubscriptionRow {
             state: State::Active,
             state_text: State::Active.as_str().to_owned(),
-            last_event_id: event,
+            last_event_id: change.event_id,
             last_event_type: Action::Activate.event_type().to_owned(),
-            updated_at: at,
+            updated_at: change.at,
             ..current
         }))
     }
@@ -152,15 +167,15 @@ impl Activator {
 
     async fn first_intent(&self, wanted: LiveTarget<'_>) -> Result<(Id, Id), ServiceError> {
         let LiveTarget::This { id, expected, .. } = wanted else {
-            return Ok((self.ids.next()?, Id::new(0)));
+            return Ok((self.ids.next().await?, Id::new(0)));
         };
         let current = self.get(id).await?.ok_or_else(|| unknown(id))?;
         check_expected(&current, expected)?;
         Ok((id, current.last_event_id))
     }
 
-    /// Writes the event that an intent asks for, unless it is already written. Returns `None` if the subscription that
-    /// the intent made live has ended since.
+    /// Writes the event that an intent asks for, unless it is already written or the intent is void. Returns `None` if
+    /// the intent is void, or if the subscription that it made live has ended since.
     async fn fulfil(
         &self,
         entry: &CatalogEntry,
@@ -170,8 +185,9 @@ impl Activator {
     ) -> Result<Option<SubscriptionRow>, ServiceError> {
         let (id, by) = (row.subscription_id, row.intent_actor.as_ref());
         let mut log = LockedLog::lock(self.databases.shard_of(id), id).await?;
-        if log.made_live_after(after).await?.is_some() {
-            return Ok(log.subscription().await?.filter(|made| made.state.is_live()));
+        if let Some(next) = log.change_after(after).await? {
+            let current = log.subscription().await?;
+            return Ok(current.filter(|current| next.made_live && current.state.is_live()));
         }
         let event = match log.subscription().await? {
             None => {
@@ -181,14 +197,16 @@ impl Activator {
             Some(ended) => {
                 let last = log.last_event_id().await?.unwrap_or(ended.last_event_id);
                 let event_id = self.ids.next_after(last).await?;
-                let reason = if let LiveTarget::This { reason, .. } = wanted { reason } else { None };
-                ended.log(by).transitioned(event_id, Action::Activate, State::Active, reason, clock::now())
+                ended.log(by).transitioned(event_id, Action::Activate, State::Active, wanted.reason(), clock::now())
             }
         };
         log.append(&[event]).await?;
         let made = log.subscription().await?;
         log.commit().await?;
         self.wake_ups.wake_feed(self.databases.index_of(id));
+        if let Some(made) = &made {
+            log_change(made, wanted.reason(), by);
+        }
         Ok(made)
     }
 }

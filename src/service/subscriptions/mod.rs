@@ -4,7 +4,9 @@
 //! follows. A call that makes a subscription live goes through [`activation`].
 
 mod activation;
+mod backlog;
 mod bulk;
+mod change_log;
 mod foreign;
 mod read;
 mod register;
@@ -21,6 +23,7 @@ use activation::Activator;
 use noetl_storage::catalog::CatalogEntry;
 use noetl_storage::pools::Databases;
 
+pub use backlog::{ActiveSubscription, ActiveSubscriptions};
 pub use bulk::{Bulk, BulkItem};
 pub use transition::Transition;
 

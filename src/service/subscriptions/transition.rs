@@ -2,6 +2,7 @@
 
 use super::Subscriptions;
 use super::activation::{LiveTarget, Outcome, check_expected, unknown};
+use super::change_log::log_change;
 use crate::runtime::clock;
 use crate::service::bounds::check_reason;
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
@@ -80,6 +81,7 @@ impl Subscriptions {
         let row = log.subscription().await?.ok_or_else(|| unknown(current.id))?;
         log.commit().await?;
         self.wake_ups.wake_feed(self.databases.index_of(current.id));
+        log_change(&row, request.reason.as_deref(), request.by.as_ref());
         Ok(row)
     }
 }

@@ -5,7 +5,7 @@
 //! duplicate for as long as it remembers ids.
 //!
 //! Rows of one execution are published one after the other, and a refused row holds back the rows after it; executions
-//! don't wait for each other. A refused row waits for its backoff. While the broker can't be reached, nothing is
+//! don't wait for each other. A refused row waits for its backoff, and is DEAD after its last attempt. While the broker can't be reached, nothing is
 //! claimed. Every replica runs a relay, and no two relays hold the same claim.
 
 mod publisher;
@@ -94,7 +94,12 @@ impl Relay {
     /// Claims, publishes and settles a batch. Returns its number of rows.
     async fn turn(&mut self, stop: &CancellationToken) -> Result<usize, PauseReason> {
         self.publisher.ready().await?;
-        let claim = Claim { limit: BATCH, lease_seconds: DEFAULT_LEASE_SECONDS.into(), shard: Some(self.shard.into()) };
+        let claim = Claim {
+            limit: BATCH,
+            lease_seconds: DEFAULT_LEASE_SECONDS.into(),
+            shard: Some(self.shard.into()),
+            max_attempts: None,
+        };
         let claims = self.outbox.claim(claim).await.map_err(PauseReason::Claim)?;
         if !claims.unavailable.is_empty() {
             return Err(PauseReason::ShardUnavailable);

@@ -1,4 +1,7 @@
 //! Publishes outbox rows; a stream acknowledges each of them.
+//!
+//! A row without a subject is published to NoETL's subject for its event, and a payload in another codec than JSON as
+//! the stored bytes with their media type.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,11 +17,13 @@ use async_nats::jetstream::{self, Context};
 use bytes::Bytes;
 
 use crate::service::outbox::ClaimedRow;
-use noetl_domain::outbox::is_publishable;
+use noetl_domain::outbox_message::is_publishable;
 
 /// Time to wait for an acknowledgement. It is short enough to settle a batch within its lease and within the grace
 /// period of a shutdown.
 const ACK_TIMEOUT: Duration = Duration::from_secs(2);
+/// Header with the media type of a message.
+const CONTENT_TYPE: &str = "Content-Type";
 /// Stream of the workers' notifications. It is created if no stream captures their subjects; an existing one is left
 /// unchanged. Workers that only listen remove no messages, so messages expire by age.
 const STREAM: &str = "noetl_executions";
@@ -42,14 +47,12 @@ pub(super) enum NotReady {
 /// Reason why a row was not published.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PublishRefusal {
-    #[error("the row has no subject")]
-    NoSubject,
     #[error("subject {0:?} can't be published to")]
     Subject(String),
     #[error("{0}")]
     Unreadable(String),
-    #[error("the payload is not JSON; its codec is {0:?}")]
-    Codec(String),
+    #[error("the row has no payload")]
+    NoPayload,
     #[error("no stream captures {0}; create one")]
     NoStream(String),
     #[error("no stream acknowledged {0} in time")]
@@ -117,24 +120,24 @@ impl Publisher {
     /// Publishes a row and waits until a stream has acknowledged it.
     pub(super) async fn publish(&self, leased: &ClaimedRow) -> Result<(), PublishRefusal> {
         let row = &leased.row;
-        let subject = row.subject.as_deref().ok_or(PublishRefusal::NoSubject)?;
-        if !is_publishable(subject) {
-            return Err(PublishRefusal::Subject(subject.to_owned()));
+        let subject = row.target();
+        if !is_publishable(&subject) {
+            return Err(PublishRefusal::Subject(subject.into_owned()));
         }
-        let payload = row.payload.0.as_ref().map_err(|error| PublishRefusal::Unreadable(error.to_string()))?;
-        if row.payload_codec != "json" || payload.is_null() {
-            return Err(PublishRefusal::Codec(row.payload_codec.clone()));
-        }
-        let payload = Bytes::copy_from_slice(payload.as_str().as_bytes());
+        let content = row.message().map_err(|error| PublishRefusal::Unreadable(error.to_string()))?;
+        let payload = Bytes::copy_from_slice(content.ok_or(PublishRefusal::NoPayload)?.as_bytes());
         let max_payload = self.client.server_info().max_payload;
-        let message = PublishMessage::build().message_id(leased.id.to_string()).payload(payload);
+        let message = PublishMessage::build()
+            .message_id(leased.id.to_string())
+            .header(CONTENT_TYPE, &*row.content_type())
+            .payload(payload);
         let refusal = |error: PublishError| match error.kind() {
-            PublishErrorKind::StreamNotFound => PublishRefusal::NoStream(subject.to_owned()),
-            PublishErrorKind::TimedOut => PublishRefusal::TimedOut(subject.to_owned()),
+            PublishErrorKind::StreamNotFound => PublishRefusal::NoStream(subject.to_string()),
+            PublishErrorKind::TimedOut => PublishRefusal::TimedOut(subject.to_string()),
             PublishErrorKind::MaxPayloadExceeded => PublishRefusal::TooLarge(max_payload),
             _ => PublishRefusal::Broker(error),
         };
-        let sent = self.context.send_publish(subject.to_owned(), message).await;
+        let sent = self.context.send_publish(subject.to_string(), message).await;
         let ack = sent.map_err(refusal)?;
         // A duplicate counts as published, too.
         ack.await.map_err(refusal)?;

@@ -12,12 +12,14 @@ use noetl_domain::outbox::OutboxId;
 use noetl_domain::workflow::WorkflowState;
 use noetl_graphql::graphql::catalog::types::CatalogEntry;
 use noetl_graphql::graphql::event::types::Event;
+use noetl_graphql::graphql::execution::dedup::DedupClaim;
 use noetl_graphql::graphql::execution::state::{Step, steps};
 use noetl_graphql::graphql::execution::types::Execution;
 use noetl_graphql::graphql::outbox::types::{Outbox, OutboxClaim, OutboxEntry};
 use noetl_graphql::graphql::subscription::types::SourceSubscription;
 use noetl_graphql::service::outbox::{ClaimedRow, ListedRow};
 use noetl_storage::catalog;
+use noetl_storage::dedup::ClaimRow;
 use noetl_storage::executions::ExecutionRow;
 use noetl_storage::outbox::{Claimed, OutboxRow};
 use noetl_storage::subscriptions::SubscriptionRow;
@@ -47,6 +49,11 @@ impl Samples {
             start_time: Some(AT),
             end_time: Some(AT),
         })
+    }
+
+    #[graphql(name = "sampleDedupClaim")]
+    async fn dedup_claim(&self) -> DedupClaim {
+        DedupClaim(ClaimRow { execution_id: 1, first_seen_at: AT, expires_at: Some(AT), duplicates: 0 })
     }
 
     #[graphql(name = "sampleSourceSubscription")]
@@ -106,7 +113,7 @@ impl Samples {
                 subject: None,
                 payload: None,
                 payload_codec: "json".to_owned(),
-                dead: false,
+                state: "FAILED".to_owned(),
                 status: "FAILED".to_owned(),
                 attempts: 1,
                 available_at: AT,
@@ -129,8 +136,12 @@ impl Samples {
             subject: None,
             payload: Received(Text::new("{}")),
             payload_codec: "json".to_owned(),
+            bytes: None,
+            tenant_id: None,
+            organization_id: None,
             attempts: 1,
             retaken: false,
+            exhausted: false,
         };
         OutboxClaim(ClaimedRow { id: OUTBOX_ID, row })
     }

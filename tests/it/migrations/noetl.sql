@@ -60,12 +60,12 @@ CREATE TABLE noetl.execution (
 );
 CREATE TABLE noetl.outbox (
     outbox_id BIGSERIAL PRIMARY KEY,
-    execution_id BIGINT NOT NULL,
+    execution_id BIGINT,
     event_id BIGINT NOT NULL,
-    subject TEXT NOT NULL,
-    payload JSONB,
+    subject TEXT,
+    payload JSONB NOT NULL,
     payload_bytes BYTEA,
-    payload_codec TEXT NOT NULL DEFAULT 'json',
+    payload_codec TEXT NOT NULL DEFAULT 'arrow-feather',
     status TEXT NOT NULL DEFAULT 'PENDING' CHECK (status IN ('PENDING', 'IN_FLIGHT', 'PUBLISHED', 'FAILED')),
     attempts INTEGER NOT NULL DEFAULT 0,
     available_at TIMESTAMPTZ NOT NULL DEFAULT now(),
@@ -76,6 +76,8 @@ CREATE TABLE noetl.outbox (
     updated_at TIMESTAMPTZ NOT NULL DEFAULT now(),
     UNIQUE (execution_id, event_id)
 );
+CREATE INDEX idx_outbox_ready ON noetl.outbox (status, available_at, outbox_id) WHERE status IN ('PENDING', 'FAILED');
+CREATE INDEX idx_outbox_execution_event ON noetl.outbox (execution_id, event_id);
 CREATE TABLE noetl.subscription_dedup (
     subscription_id BIGINT NOT NULL,
     dedup_key TEXT NOT NULL,

@@ -31,8 +31,8 @@ INSERT INTO noetl.execution (execution_id, catalog_id, status, last_event_id, st
     (316000000000000001, 1, 'COMPLETED', 410000000000000003, '2026-02-01Z', '2026-02-02Z', '{"a": 1}'),
     (320000000000000002, 1, 'RUNNING', 410000000000000004, '2026-02-03Z', NULL, NULL);
 INSERT INTO noetl.outbox (execution_id, event_id, subject, payload, payload_bytes) VALUES
-    (316000000000000001, 410000000000000001, 'noetl.commands.shared.1', '{}', NULL),
-    (320000000000000002, 410000000000000004, 'noetl.commands.shared.2', NULL, '\x01');
+    (316000000000000001, 410000000000000001, 'noetl.commands.shared.1', '{"n": 1}', NULL),
+    (320000000000000002, 410000000000000004, 'noetl.commands.shared.2', '{"n": 2}', '\x01');
 INSERT INTO noetl.subscription_dedup VALUES (310000000000000001, 'key', 316000000000000001, '2026-02-01Z');
 INSERT INTO noetl.projection_snapshot (aggregate_id, aggregate_type, version, snapshot, checksum)
     VALUES ('316000000000000001', 'orchestrator_workflow_state', 410000000000000003, '{}', 'x');

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use noetl_testkit::{Deployment, eventually};
+use noetl_testkit::{Deployment, TokenFile, eventually};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use sqlx::Connection;
@@ -43,4 +43,50 @@ async fn a_slow_operation_is_logged_without_its_variables_and_without_colours() 
     }
     let log = fs::read_to_string(log.path()).unwrap();
     assert!(!log.contains("secret/path") && !log.contains('\u{1b}'), "{log}");
+}
+
+#[tokio::test]
+async fn each_lifecycle_change_writes_an_info_line() {
+    let deployment = Deployment::start(2).await;
+    let (server, log) = logging_replica(&deployment, &[]).await;
+    server.register_entry("orders/in", &json!({ "kind": "subscription" })).await;
+    let id = server.register("orders/in").await["subscription"]["id"].as_str().unwrap().to_owned();
+    server.register("orders/in").await;
+    for action in ["activate", "pause", "resume", "drain", "deactivate", "activate"] {
+        server.transition(action, &id, None).await;
+    }
+    let refused = server.transition("resume", "1", None).await;
+    assert_eq!(refused["userErrors"][0]["code"], "NOT_FOUND", "{refused}");
+    let all =
+        "mutation { transitionSubscriptions(input: { action: PAUSE, filter: {}, reason: \"night\", dryRun: false }) {
+        results { applied } } }";
+    server.data(all, json!({})).await;
+
+    let log = fs::read_to_string(log.path()).unwrap();
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("source subscription changed")).collect();
+    let events = ["registered", "activated", "paused", "resumed", "draining", "deactivated", "activated", "paused"];
+    let states = ["REGISTERED", "ACTIVE", "PAUSED", "ACTIVE", "DRAINING", "DEACTIVATED", "ACTIVE", "PAUSED"];
+    assert_eq!(lines.len(), events.len(), "{lines:#?}");
+    for ((line, event), state) in lines.iter().zip(events).zip(states) {
+        for part in [" INFO ", "orders/in", &id, &format!("subscription.{event}"), &format!("state={state}")] {
+            assert!(line.contains(part), "no {part} in {line}");
+        }
+    }
+    assert!(lines[7].contains("reason=\"night\""), "{}", lines[7]);
+}
+
+#[tokio::test]
+async fn the_line_of_a_lifecycle_change_names_the_caller() {
+    let deployment = Deployment::start(0).await;
+    let file = TokenFile::new();
+    let token = file.add(&["--role", "admin", "--subject", "ann"]);
+    let (name, path) = file.setting();
+    let (server, log) = logging_replica(&deployment, &[(name, path.as_str())]).await;
+    let query = "mutation { registerCatalogEntry(input: { path: \"orders/in\", content: \"kind: subscription\" }) {
+        userErrors { message } } registerSubscription(input: { path: \"orders/in\" }) { userErrors { message } } }";
+    let answer = server.send_as(&token, query, json!({})).await;
+    assert_eq!(answer["data"]["registerSubscription"]["userErrors"], json!([]), "{answer}");
+    let log = fs::read_to_string(log.path()).unwrap();
+    let line = log.lines().find(|line| line.contains("source subscription changed"));
+    assert!(line.is_some_and(|line| line.contains("actor=\"ann\"")), "{line:?}");
 }

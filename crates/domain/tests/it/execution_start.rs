@@ -3,7 +3,7 @@
 use noetl_domain::actor::Actor;
 use noetl_domain::execution::Creation;
 use noetl_domain::ids::Id;
-use noetl_domain::outbox::is_publishable;
+use noetl_domain::outbox_message::is_publishable;
 use serde_json::{Map, Value, json};
 
 /// A request that names no pool, no trace and no caller.
@@ -72,4 +72,19 @@ fn subject_of_the_message_ends_with_the_pool_and_the_execution() {
         assert!(subject.ends_with(end), "{subject}");
         assert!(is_publishable(&subject), "{subject}");
     }
+}
+
+#[test]
+fn weight_covers_texts_keys_and_the_memory_of_small_values() {
+    let weight = |workload: Value, trace: Option<Value>| {
+        let workload = workload.as_object().cloned().unwrap();
+        Creation { workload, trace, ..plain() }.weight()
+    };
+    let large = "x".repeat(1000);
+    assert_eq!(weight(json!({}), None), 0);
+    for workload in [json!({ "a": { "b": [large] } }), json!({ &large: 1 }), json!({ "a": vec![0; 1000] })] {
+        assert!((1000..100_000).contains(&weight(workload.clone(), None)), "{workload}");
+    }
+    assert!(weight(json!({ "a": vec![0; 1000] }), None) >= 1000 * size_of::<Value>());
+    assert!(weight(json!({}), Some(json!({ "traceparent": large }))) >= 1000);
 }

@@ -67,5 +67,8 @@ fn the_audit_event_of_a_duplicate_names_the_key_and_the_execution_and_is_no_life
         meta: Some(json!({ "emitted_at": "2026-11-21T02:00:00.000000Z", "emitter": "control_plane" })),
         ..event(30, "subscription.message.deduplicated")
     };
-    assert_eq!(LOG.deduplicated(Id::new(30), "order-17", Id::new(99), at()), expected);
+    assert_eq!(LOG.deduplicated(Id::new(30), "order-17", Id::new(99), false, at()), expected);
+    let mut changed = expected;
+    changed.context.as_mut().unwrap()["differs"] = true.into();
+    assert_eq!(LOG.deduplicated(Id::new(30), "order-17", Id::new(99), true, at()), changed);
 }

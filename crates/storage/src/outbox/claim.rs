@@ -11,12 +11,14 @@
 //! The locks are on 2048 buckets of executions, so that claims of many executions can't fill the server's lock table
 //! (about 7000 locks by default). While a claim holds a bucket, other claims skip all executions of that bucket.
 //!
-//! Rows without an execution have no order; each is locked on its own. Dead letters are not claimed and delay no other
-//! row.
+//! Rows without an execution have no order; each is locked on its own. DEAD rows are not claimed and delay no other row.
+//!
+//! A claim writes the number of attempts after which the row is dead. If the lease of the last attempt expires, the row
+//! is *exhausted*: the next claim takes it once more, without counting, so that the caller can mark it as dead.
 
-use chrono::{DateTime, Utc};
 use futures::TryStreamExt;
 
+use super::message::Claimed;
 use super::{DEFAULT_LEASE_SECONDS, LowWatermarks};
 use crate::budget::uncharged;
 use crate::connections::Transaction;
@@ -34,59 +36,10 @@ pub struct Claim {
     pub retried: i64,
     /// Duration of the lease in seconds.
     pub lease_seconds: i32,
-    /// Maximum number of bytes of their payloads, as JSON text.
+    /// Number of claims after which a row that is not delivered is dead.
+    pub max_attempts: i32,
+    /// Maximum number of bytes of their payloads, as text.
     pub payload_bytes: usize,
-}
-
-/// Largest payload that can be delivered, in bytes of its JSON text: two of them fit into one response.
-pub const MAX_PAYLOAD_BYTES: usize = 16 << 20;
-
-/// A claimed row.
-#[derive(Debug, Clone)]
-pub struct Claimed {
-    /// Id of the row in its shard.
-    pub outbox_id: i64,
-    /// Token that settles the row.
-    pub lease_token: i64,
-    /// Time at which the lease expires.
-    pub lease_until: DateTime<Utc>,
-    /// Execution of the event; `None` on rows without an order.
-    pub execution_id: Option<i64>,
-    /// Event that the message is about.
-    pub event_id: i64,
-    /// Subject to publish to.
-    pub subject: Option<String>,
-    /// The message, or its error if it can't be read.
-    pub payload: Received,
-    /// Codec in which the payload is published.
-    pub payload_codec: String,
-    /// Number of claims of the row, this one included.
-    pub attempts: i32,
-    /// Whether the row was in flight under an expired lease before this claim.
-    pub retaken: bool,
-}
-
-impl Claimed {
-    /// Returns the reason that the row can't be delivered as it is, if there is one.
-    #[must_use]
-    pub fn undeliverable(&self) -> Option<String> {
-        match &self.payload.0 {
-            Err(unreadable) => Some(unreadable.to_string()),
-            Ok(text) if text.as_str().len() > MAX_PAYLOAD_BYTES => {
-                Some(format!("the payload has {} bytes; the maximum is {MAX_PAYLOAD_BYTES}", text.as_str().len()))
-            }
-            Ok(_) => None,
-        }
-    }
-
-    /// Bytes of the payload that are delivered.
-    #[must_use]
-    pub fn payload_bytes(&self) -> usize {
-        match &self.payload.0 {
-            Ok(text) if text.as_str().len() <= MAX_PAYLOAD_BYTES => text.as_str().len(),
-            _ => 0,
-        }
-    }
 }
 
 /// Candidates of a claim, whose locks it holds: executions, and rows without an execution.
@@ -258,9 +211,11 @@ async fn take(tx: &mut Transaction, claim: &Claim, held: &LockedCandidates) -> s
                SELECT execution_id, outbox_id FROM prefix
                UNION ALL SELECT NULL, outbox_id FROM unnest($2::bigint[]) AS loose (outbox_id)
            ), locked AS MATERIALIZED (
-               SELECT candidate.execution_id, candidate.outbox_id, row.outbox_id IS NOT NULL AS held, row.retaken
+               SELECT candidate.execution_id, candidate.outbox_id, row.outbox_id IS NOT NULL AS held, row.retaken, row.exhausted
                FROM candidate LEFT JOIN LATERAL (
-                   SELECT outbox_id, status = 'IN_FLIGHT' AS retaken FROM noetl.outbox
+                   SELECT outbox_id, status = 'IN_FLIGHT' AS retaken,
+                          coalesce(status = 'IN_FLIGHT' AND lease_until IS NOT NULL AND attempts >= max_attempts, false) AS exhausted
+                   FROM noetl.outbox
                    WHERE outbox_id = candidate.outbox_id
                      AND (status IN ('PENDING', 'FAILED') AND available_at <= now()
                           OR status = 'IN_FLIGHT' AND CASE WHEN lease_until IS NULL
@@ -268,7 +223,7 @@ async fn take(tx: &mut Transaction, claim: &Claim, held: &LockedCandidates) -> s
                    FOR UPDATE SKIP LOCKED
                ) AS row ON true
            ), mine AS MATERIALIZED (
-               SELECT outbox_id, retaken
+               SELECT outbox_id, retaken, exhausted
                FROM (SELECT *, bool_and(held) OVER (
                          PARTITION BY execution_id, CASE WHEN execution_id IS NULL THEN outbox_id END
                          ORDER BY outbox_id) AS whole
@@ -278,15 +233,18 @@ async fn take(tx: &mut Transaction, claim: &Claim, held: &LockedCandidates) -> s
                SELECT nextval('noetl.outbox_lease_token') AS token
            ), claimed AS (
                UPDATE noetl.outbox
-               SET status = 'IN_FLIGHT', attempts = attempts + 1, locked_at = now(), updated_at = now(),
+               SET status = 'IN_FLIGHT', locked_at = now(), updated_at = now(),
+                   attempts = attempts + (outbox_id <> ALL (ARRAY(SELECT outbox_id FROM mine WHERE exhausted)))::int,
+                   max_attempts = $6,
                    lease_until = now() + make_interval(secs => $4), lease_token = (SELECT token FROM token)
                WHERE outbox_id = ANY (ARRAY(SELECT outbox_id FROM mine))
                RETURNING *
            )
            SELECT claimed.outbox_id, claimed.lease_token AS "lease_token!", claimed.lease_until AS "lease_until!",
                   claimed.execution_id, claimed.event_id, claimed.subject,
-                  coalesce(claimed.payload, 'null')::text AS "payload!: Received", claimed.payload_codec, claimed.attempts,
-                  mine.retaken AS "retaken!"
+                  coalesce(claimed.payload, 'null')::text AS "payload!: Received", claimed.payload_codec,
+                  claimed.payload_bytes AS bytes, claimed.attempts, mine.retaken AS "retaken!", mine.exhausted AS "exhausted!",
+                  claimed.payload ->> 'tenant_id' AS tenant_id, claimed.payload ->> 'organization_id' AS organization_id
            FROM claimed JOIN mine USING (outbox_id)
            ORDER BY claimed.outbox_id"#,
         &held.executions,
@@ -294,11 +252,12 @@ async fn take(tx: &mut Transaction, claim: &Claim, held: &LockedCandidates) -> s
         claim.limit,
         f64::from(claim.lease_seconds),
         f64::from(DEFAULT_LEASE_SECONDS),
+        claim.max_attempts,
     );
     let mut claimed = claimed.fetch(&mut **tx);
     let (mut rows, mut bytes, mut fitting) = (Vec::new(), 0, 0);
     while let Some(row) = claimed.try_next().await? {
-        bytes += row.payload_bytes();
+        bytes += row.size();
         if bytes > claim.payload_bytes {
             return Ok(Taken::TooMany { fitting });
         }

@@ -19,6 +19,14 @@ pub struct OutboxFilter {
     pub min_attempts: Option<i32>,
 }
 
+impl OutboxFilter {
+    /// Returns whether the filter has no condition.
+    #[must_use]
+    pub fn matches_everything(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// A row of the outbox.
 #[derive(Debug, Clone)]
 pub struct OutboxRow {
@@ -34,14 +42,14 @@ pub struct OutboxRow {
     pub payload: Option<Text>,
     /// Codec in which the payload is published.
     pub payload_codec: String,
+    /// Status.
+    pub state: String,
     /// Status, as stored.
     pub status: String,
     /// Number of claims of the row.
     pub attempts: i32,
     /// Time from which the row is claimable, unless it is in flight.
     pub available_at: DateTime<Utc>,
-    /// Whether the row is a dead letter.
-    pub dead: bool,
     /// Time at which the lease of the last claim expires.
     pub lease_until: Option<DateTime<Utc>>,
     /// Error of the last failed delivery.
@@ -77,23 +85,22 @@ pub async fn list(
 ) -> Result<Vec<OutboxRow>, StorageError> {
     let OutboxFilter { statuses, execution_id, min_attempts } = filter;
     let wanted = statuses.as_deref().unwrap_or(&OutboxStatus::ALL);
-    let statuses: Vec<String> = wanted.iter().map(|status| status.as_str().to_owned()).collect();
+    let states: Vec<String> = wanted.iter().map(|status| status.as_str().to_owned()).collect();
     macro_rules! listed {
         ($source:literal, $order:literal) => {
             sqlx::query_as!(
                 OutboxRow,
                 r#"SELECT outbox_id AS "outbox_id!", execution_id, event_id AS "event_id!", subject,
                           CASE WHEN $9 THEN payload::text END AS "payload: Text", payload_codec AS "payload_codec!",
-                          status AS "status!", attempts AS "attempts!",
+                          noetl.outbox_state(status, available_at) AS "state!", status AS "status!", attempts AS "attempts!",
                           greatest(least(available_at, '9999-12-31'), '0001-01-01') AS "available_at!",
-                          status = 'FAILED' AND available_at = 'infinity' AS "dead!",
                           CASE WHEN lease_until IS NOT NULL THEN greatest(least(lease_until, '9999-12-31'), '0001-01-01') END AS lease_until, last_error,
                           created_at AS "created_at!",
                           CASE WHEN published_at IS NOT NULL THEN greatest(least(published_at, '9999-12-31'), '0001-01-01') END AS published_at
-                   FROM unnest($1::text[]) AS wanted (wanted_status) CROSS JOIN LATERAL (
+                   FROM unnest($1::text[]) AS wanted (state) CROSS JOIN LATERAL (
                        SELECT * FROM noetl.outbox
                        WHERE (created_at, outbox_id) > ($2, $3) AND (created_at, outbox_id) < ($4, $5)
-                         AND status COLLATE "C" = wanted_status AND ($6::bigint IS NULL OR execution_id = $6)
+                         AND noetl.outbox_state(status, available_at) = wanted.state AND ($6::bigint IS NULL OR execution_id = $6)
                          AND ($7::integer IS NULL OR attempts >= $7) "#
                     + $source
                     + " ORDER BY "
@@ -101,7 +108,7 @@ pub async fn list(
                     + " LIMIT $8) AS page ORDER BY "
                     + $order
                     + " LIMIT $8",
-                &statuses,
+                &states,
                 page.above.0,
                 page.above.1,
                 page.below.0,

@@ -5,26 +5,33 @@
 //! its lease has expired. A row that was claimed without a lease, by NoETL's own server, has an implied lease of
 //! [`DEFAULT_LEASE_SECONDS`] from `locked_at`. All times are on the database's clock.
 //!
-//! A *dead letter* is FAILED with an `available_at` of infinity: it can't be delivered, and is claimed again only after
-//! a retry. The other rows of its execution don't wait for it.
+//! A row is DEAD after the last of its attempts failed, or if it can't be delivered as it is. It is claimed again only
+//! after a retry, and the other rows of its execution don't wait for it. It is stored as FAILED with an `available_at`
+//! of infinity: NoETL's table allows no other statuses than its four, and NoETL's own publisher claims FAILED rows whose
+//! `available_at` has passed. The function `noetl.outbox_state` returns the status that the API shows; a stored status
+//! that is none of the four is UNKNOWN, and such a row is never claimed.
 //!
 //! Each status has its own partial indexes: PENDING in outbox order, FAILED and `IN_FLIGHT` by the time at which the
 //! row becomes claimable, and each by execution. While a long transaction is open, the index entries of settled rows
 //! can't be cleaned up, and a reader scans all of them. [`LowWatermarks`] are low watermarks below which no open row was seen.
 //! Claims read from there, so their cost does not grow with the number of rows settled before.
 
+mod bulk;
 mod claim;
 mod list;
+mod message;
+mod purge;
 mod settle;
 mod watch;
 
 use chrono::{DateTime, Utc};
 
-pub use claim::{Claim, Claimed, MAX_PAYLOAD_BYTES, claim};
+pub use bulk::{discard, discardable, retry, retryable};
+pub use claim::{Claim, claim};
 pub use list::{Bounds, OutboxFilter, OutboxRow, list};
-pub use settle::{
-    Failure, Purged, Ref, mark_dead, mark_failed, mark_published, published_under, purge, release, retry, retryable,
-};
+pub use message::{Claimed, MAX_PAYLOAD_BYTES, Message};
+pub use purge::{Purged, is_adopted, purge};
+pub use settle::{Failed, Failure, Ref, mark_dead, mark_failed, mark_published, published_under, release};
 pub use watch::{Backlog, MAX_COUNT, Probe, StatusCounts, backlog, counts, probe};
 
 /// Default lease in seconds; also the implied lease of rows that were claimed without one.

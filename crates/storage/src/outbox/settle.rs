@@ -1,4 +1,4 @@
-//! Settlement of claimed rows; retry of failed rows and purge of published ones.
+//! Settlement of claimed rows.
 //!
 //! A row is settled with the token of its last claim, while it is in flight. An expired lease can still be settled as
 //! long as no other claim has taken the row. Rows are locked in the order of their ids, so concurrent settlements of
@@ -7,13 +7,8 @@
 //! The lease of a row is removed when the row becomes claimable again. NoETL's own server sets no lease when it claims
 //! a row, so a lease of an earlier claim would be taken for the lease of that server.
 
-use chrono::{DateTime, Utc};
-
-use super::OutboxFilter;
 use crate::error::StorageError;
 use crate::pools::Database;
-use noetl_domain::ids::Id;
-use noetl_domain::outbox::OutboxStatus;
 
 /// Reference to a claimed row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,46 +78,52 @@ pub async fn published_under(shard: &Database, refs: &[Ref]) -> Result<Vec<i64>,
     shard.run(settled.fetch_all(shard.pool())).await
 }
 
-/// Marks the rows that are in flight under these tokens as failed, and returns their ids and delays in seconds. The
-/// delay of a row is the entry of `delays` at its number of attempts, or the last entry.
+/// A row that was marked as failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failed {
+    /// Id of the row in its shard.
+    pub outbox_id: i64,
+    /// Delay in seconds before the row is claimable again; `None`: the row is DEAD.
+    pub delay: Option<i32>,
+}
+
+/// Marks the rows that are in flight under these tokens as failed, and returns them. The delay of a row is the entry of
+/// `delays` at its number of attempts, or the last entry. After the last attempt that its claim allowed, a row is DEAD.
 #[tracing::instrument(
     level = "debug", name = "sql.outbox.mark_failed", skip_all,
     fields(database = %shard.name(), count = failures.len(), count = delays.len())
 )]
-pub async fn mark_failed(
-    shard: &Database,
-    failures: &[Failure],
-    delays: &[i32],
-) -> Result<Vec<(i64, i32)>, StorageError> {
+pub async fn mark_failed(shard: &Database, failures: &[Failure], delays: &[i32]) -> Result<Vec<Failed>, StorageError> {
     let (ids, tokens) = columns(failures.iter().map(|failure| failure.row));
     let errors: Vec<String> = failures.iter().map(|failure| failure.error.clone()).collect();
-    let changed = sqlx::query!(
+    let changed = sqlx::query_as!(
+        Failed,
         r#"WITH held AS MATERIALIZED (
                SELECT row.outbox_id, ref.error,
-                      ($4::int[])[least(greatest(row.attempts, 1), cardinality($4::int[]))] AS delay
+                      CASE WHEN row.attempts >= row.max_attempts THEN NULL
+                           ELSE ($4::int[])[least(greatest(row.attempts, 1), cardinality($4::int[]))] END AS delay
                FROM (SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS ref (outbox_id, token, error)
                      ORDER BY outbox_id) AS ref
                CROSS JOIN LATERAL (
-                   SELECT outbox_id, attempts FROM noetl.outbox
+                   SELECT outbox_id, attempts, max_attempts FROM noetl.outbox
                    WHERE outbox_id = ref.outbox_id AND lease_token = ref.token AND status = 'IN_FLIGHT'
                    FOR UPDATE
                ) AS row)
            UPDATE noetl.outbox AS row
-           SET status = 'FAILED', last_error = held.error, available_at = now() + make_interval(secs => held.delay),
-               updated_at = now(), lease_until = NULL, lease_token = NULL
+           SET status = 'FAILED', last_error = held.error,
+               available_at = coalesce(now() + make_interval(secs => held.delay), 'infinity'), updated_at = now(), lease_until = NULL, lease_token = NULL
            FROM held
            WHERE row.outbox_id = held.outbox_id AND row.outbox_id = ANY (ARRAY(SELECT outbox_id FROM held))
-           RETURNING row.outbox_id, held.delay AS "delay!""#,
+           RETURNING row.outbox_id, held.delay"#,
         &ids,
         &tokens,
         &errors,
         delays,
     );
-    let changed = shard.run(changed.fetch_all(shard.pool())).await?;
-    Ok(changed.into_iter().map(|row| (row.outbox_id, row.delay)).collect())
+    shard.run(changed.fetch_all(shard.pool())).await
 }
 
-/// Turns the rows that are in flight under these tokens into dead letters, and returns their ids.
+/// Marks the rows that are in flight under these tokens as DEAD, and returns their ids.
 pub async fn mark_dead(shard: &Database, failures: &[Failure]) -> Result<Vec<i64>, StorageError> {
     let (ids, tokens) = columns(failures.iter().map(|failure| failure.row));
     let errors: Vec<String> = failures.iter().map(|failure| failure.error.clone()).collect();
@@ -174,91 +175,4 @@ pub async fn release(shard: &Database, refs: &[Ref]) -> Result<(), StorageError>
     );
     shard.run(update.execute(shard.pool())).await?;
     Ok(())
-}
-
-/// Conditions of a filter on failed rows, as SQL parameters.
-struct FailedRows {
-    execution_id: Option<i64>,
-    min_attempts: Option<i32>,
-}
-
-impl FailedRows {
-    /// Returns the conditions of a filter; `None`: it matches no failed row. A new condition of the filter does not
-    /// compile until it is added here.
-    fn matching(filter: &OutboxFilter) -> Option<Self> {
-        let OutboxFilter { statuses, execution_id, min_attempts } = filter;
-        let wanted = statuses.as_ref().is_none_or(|wanted| wanted.contains(&OutboxStatus::Failed));
-        wanted.then(|| Self { execution_id: execution_id.map(Id::get), min_attempts: *min_attempts })
-    }
-}
-
-/// Returns the number of matching rows that wait for their next attempt, dead letters included.
-#[tracing::instrument(level = "debug", name = "sql.outbox.retryable", skip_all, fields(database = %shard.name()))]
-pub async fn retryable(shard: &Database, filter: &OutboxFilter) -> Result<i64, StorageError> {
-    let Some(FailedRows { execution_id, min_attempts }) = FailedRows::matching(filter) else {
-        return Ok(0);
-    };
-    let count = sqlx::query_scalar!(
-        r#"SELECT count(*) AS "count!" FROM noetl.outbox
-           WHERE status = 'FAILED' AND attempts >= 0 AND available_at > now()
-             AND ($1::bigint IS NULL OR execution_id = $1) AND ($2::integer IS NULL OR attempts >= $2)"#,
-        execution_id,
-        min_attempts,
-    );
-    shard.run(count.fetch_one(shard.pool())).await
-}
-
-/// Makes up to `limit` matching rows that wait for their next attempt claimable at once, dead letters included. Returns
-/// their number.
-#[tracing::instrument(level = "debug", name = "sql.outbox.retry", skip_all, fields(database = %shard.name()))]
-pub async fn retry(shard: &Database, filter: &OutboxFilter, limit: i64) -> Result<u64, StorageError> {
-    let Some(FailedRows { execution_id, min_attempts }) = FailedRows::matching(filter) else {
-        return Ok(0);
-    };
-    let update = sqlx::query!(
-        "UPDATE noetl.outbox SET available_at = now(), updated_at = now()
-         WHERE outbox_id = ANY (ARRAY(
-             SELECT outbox_id FROM noetl.outbox
-             WHERE status = 'FAILED' AND attempts >= 0 AND available_at > now()
-               AND ($1::bigint IS NULL OR execution_id = $1) AND ($2::integer IS NULL OR attempts >= $2)
-             ORDER BY available_at LIMIT $3 FOR UPDATE SKIP LOCKED))",
-        execution_id,
-        min_attempts,
-        limit,
-    );
-    Ok(shard.run(update.execute(shard.pool())).await?.rows_affected())
-}
-
-/// Result of a purge.
-#[derive(Debug, Clone, Copy)]
-pub struct Purged {
-    /// Number of deleted rows.
-    pub rows: i64,
-    /// Time at which the last of them was published, where the next batch starts; `None` if no row was deleted.
-    pub up_to: Option<DateTime<Utc>>,
-}
-
-/// Deletes up to `limit` rows that were published at or after `from` and more than `age_seconds` ago.
-#[tracing::instrument(level = "debug", name = "sql.outbox.purge", skip_all, fields(database = %shard.name()))]
-pub async fn purge(
-    shard: &Database,
-    age_seconds: f64,
-    from: DateTime<Utc>,
-    limit: i64,
-) -> Result<Purged, StorageError> {
-    let deleted = sqlx::query_as!(
-        Purged,
-        r#"WITH deleted AS (
-               DELETE FROM noetl.outbox
-               WHERE outbox_id = ANY (ARRAY(
-                   SELECT outbox_id FROM noetl.outbox
-                   WHERE status = 'PUBLISHED' AND published_at >= $2 AND published_at < now() - make_interval(secs => $1)
-                   ORDER BY published_at LIMIT $3 FOR UPDATE SKIP LOCKED))
-               RETURNING published_at)
-           SELECT count(*) AS "rows!", max(published_at) AS up_to FROM deleted"#,
-        age_seconds,
-        from,
-        limit,
-    );
-    shard.run(deleted.fetch_one(shard.pool())).await
 }

@@ -27,13 +27,15 @@ pub struct Backlog {
     pub oldest_seconds: Option<f64>,
 }
 
-/// Numbers of rows in flight and of failed rows, up to [`MAX_COUNT`] of each.
+/// Numbers of rows in flight, of FAILED rows and of DEAD rows, up to [`MAX_COUNT`] of each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StatusCounts {
     /// Number of claimed rows that are not settled, including those with an expired lease.
     pub in_flight: i64,
-    /// Number of rows that failed at their last attempt, including those that are claimable again.
+    /// Number of rows that failed at their last attempt and are tried again, including those that are claimable.
     pub failed: i64,
+    /// Number of rows that are no longer tried.
+    pub dead: i64,
 }
 
 /// Probes for the first open rows from `from` on. Ids and times are assigned before a row commits, so rows may still
@@ -102,7 +104,7 @@ pub async fn backlog(shard: &Database, from: &LowWatermarks) -> Result<Backlog, 
     shard.run(row.fetch_one(shard.pool())).await
 }
 
-/// Counts the rows in flight and the failed rows.
+/// Counts the rows in flight, the FAILED rows and the DEAD rows.
 #[tracing::instrument(level = "debug", name = "sql.outbox.counts", skip_all, fields(database = %shard.name()))]
 pub async fn counts(shard: &Database) -> Result<StatusCounts, StorageError> {
     let row = sqlx::query_as!(
@@ -110,7 +112,11 @@ pub async fn counts(shard: &Database) -> Result<StatusCounts, StorageError> {
         r#"SELECT (SELECT count(*) FROM (SELECT FROM noetl.outbox
                                          WHERE status = 'IN_FLIGHT' AND attempts >= 0 LIMIT $1) AS row) AS "in_flight!",
                   (SELECT count(*) FROM (SELECT FROM noetl.outbox
-                                         WHERE status = 'FAILED' AND attempts >= 0 LIMIT $1) AS row) AS "failed!""#,
+                                         WHERE status = 'FAILED' AND attempts >= 0 AND available_at < 'infinity'
+                                         LIMIT $1) AS row) AS "failed!",
+                  (SELECT count(*) FROM (SELECT FROM noetl.outbox
+                                         WHERE status = 'FAILED' AND attempts >= 0 AND available_at = 'infinity'
+                                         LIMIT $1) AS row) AS "dead!""#,
         MAX_COUNT,
     );
     shard.run(row.fetch_one(shard.pool())).await

@@ -1,10 +1,12 @@
 //! Loads snapshots and folds the events that are not in them.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use futures::TryStreamExt;
 use serde_json::Value;
+use tokio::time::timeout;
 
 use super::{AGGREGATE, Defect, Projected, SnapshotInfo};
 use crate::budget::{Budget, Exceeded, uncharged};
@@ -19,16 +21,17 @@ use noetl_domain::workflow::known_types;
 use plain_json as json;
 
 /// Returns the state of each of these logs, in no order. Memory is bounded by the size of the states and not by the
-/// length of the logs. There is no deadline.
+/// length of the logs. The fold takes at most `limit`; the database ends it too, so that a fold whose reader does not
+/// continue frees its connection.
 #[tracing::instrument(
     level = "debug", name = "sql.snapshots.read", skip_all,
     fields(database = %shard.name(), count = ids.len(), first = ids.first())
 )]
-pub async fn read(shard: &Database, ids: &[i64]) -> Result<Vec<Projected>, StorageError> {
+pub async fn read(shard: &Database, ids: &[i64], limit: Duration) -> Result<Vec<Projected>, StorageError> {
     let _permit = shard.may_take_long().await;
     let begin = async {
         let mut tx = shard.pool().begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").await?;
-        let moment = moment(&mut tx).await?;
+        let moment = moment(&mut tx, limit).await?;
         let stored = stored(&mut tx, ids).await?;
         Ok((tx, moment, stored))
     };
@@ -37,7 +40,8 @@ pub async fn read(shard: &Database, ids: &[i64]) -> Result<Vec<Projected>, Stora
     let mut projections: HashMap<i64, Projected> = ids.iter().map(start).collect();
     // The state of a long log must be readable, so the states are charged and not the rows, which are dropped when
     // folded.
-    uncharged(fold(&mut tx, &mut projections)).await.map_err(|error| shard.failed(error))?;
+    let folded = timeout(limit, uncharged(fold(&mut tx, &mut projections))).await;
+    folded.map_err(|_| shard.timed_out(limit))?.map_err(|error| shard.failed(error))?;
     charge(&projections).map_err(StorageError::LimitExceeded)?;
     shard.run(tx.commit()).await?;
     Ok(projections.into_values().collect())
@@ -49,12 +53,13 @@ struct ReadSnapshot {
     system: String,
 }
 
-/// Returns the moment of a transaction, and removes the transaction's statement timeout.
-async fn moment(tx: &mut Transaction) -> sqlx::Result<ReadSnapshot> {
+/// Returns the moment of a transaction, and sets the transaction's statement timeout to `limit`.
+async fn moment(tx: &mut Transaction, limit: Duration) -> sqlx::Result<ReadSnapshot> {
     sqlx::query_as!(
         ReadSnapshot,
         r#"SELECT pg_current_snapshot()::text AS "snapshot!", system_identifier::text AS "system!"
-           FROM pg_control_system(), set_config('statement_timeout', '0', true)"#,
+           FROM pg_control_system(), set_config('statement_timeout', $1, true)"#,
+        limit.as_millis().max(1).to_string(),
     )
     .fetch_one(&mut **tx)
     .await

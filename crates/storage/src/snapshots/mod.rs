@@ -18,8 +18,9 @@ use noetl_domain::projection::Projection;
 pub use load::read;
 pub use save::save;
 
-/// Aggregate type under which the states of executions are stored.
-const AGGREGATE: &str = "orchestrator_workflow_state";
+/// Aggregate type under which the states of executions are stored. It differs from that of NoETL's own snapshots,
+/// `orchestrator_workflow_state`, which have another shape and stay unchanged.
+pub(crate) const AGGREGATE: &str = "noetl_graphql_workflow_state";
 
 /// A valid stored snapshot.
 #[derive(Debug, Clone)]

@@ -117,11 +117,22 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>) -> sqlx::Result<()> 
              SELECT id::text, $17, version, snapshot, checksum,
                     jsonb_strip_nulls(jsonb_build_object('applied_count', applied_count, 'as_of', as_of,
                                       'schema', $18::integer, 'system', system, 'unusable', unusable))
-             FROM input ORDER BY id
+                    || coalesce(routing.meta, '{}')
+             FROM input LEFT JOIN LATERAL (
+                 -- As NoETL stores it: the meta of the event that started the execution, with its pool and trace.
+                 SELECT jsonb_build_object('routing_meta', meta) AS meta FROM noetl.event
+                 WHERE execution_id = input.id AND event_type IN ('playbook_started', 'playbook.initialized')
+                   AND meta IS NOT NULL
+                 ORDER BY event_id LIMIT 1
+             ) AS routing ON true
+             ORDER BY id
              ON CONFLICT (tenant_id, organization_id, aggregate_type, aggregate_id) DO UPDATE
              SET version = EXCLUDED.version, snapshot = EXCLUDED.snapshot, checksum = EXCLUDED.checksum,
-                 -- What others keep in there (routing_meta) stays.
-                 meta = standing.meta || (EXCLUDED.meta - 'unusable'), updated_at = now()
+                 -- Keys that other servers store stay.
+                 meta = standing.meta || (EXCLUDED.meta - 'unusable')
+                     || CASE jsonb_typeof(standing.meta -> 'routing_meta') WHEN 'object'
+                        THEN jsonb_build_object('routing_meta', standing.meta -> 'routing_meta') ELSE '{}' END,
+                 updated_at = now()
              WHERE CASE
                  -- What can't be used says nothing of its moment that could be compared with.
                  WHEN standing.checksum = EXCLUDED.meta ->> 'unusable' THEN true

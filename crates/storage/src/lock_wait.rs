@@ -1,0 +1,30 @@
+//! Waits for locks on tables that writers use. Writers queue behind a statement that waits for a lock on their table. So
+//! such a statement waits for a short time, and is repeated after a pause in which the writers continue.
+
+use std::time::Duration;
+
+use sqlx::error::DatabaseError;
+use sqlx::{AssertSqlSafe, PgConnection};
+use tokio::time::sleep;
+
+/// Statement that sets the longest wait of a session for a lock.
+pub(super) const SHORT_WAIT: &str = "SET lock_timeout = '1s'";
+/// Pause between two attempts.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Returns whether a lock was not available in time: SQLSTATE `lock_not_available`.
+pub(super) fn is_busy(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(DatabaseError::code).is_some_and(|code| code == "55P03")
+}
+
+/// Runs statements as one transaction, in a session with [`SHORT_WAIT`]. Repeats them up to `attempts` times while a lock
+/// is not available. The text must consist of constants, numbers and quoted names from PostgreSQL's catalog.
+pub(super) async fn run(connection: &mut PgConnection, statements: &str, attempts: u32) -> sqlx::Result<()> {
+    for _ in 1..attempts {
+        match sqlx::raw_sql(AssertSqlSafe(statements)).execute(&mut *connection).await {
+            Err(error) if is_busy(&error) => sleep(PAUSE).await,
+            outcome => return outcome.map(drop),
+        }
+    }
+    sqlx::raw_sql(AssertSqlSafe(statements)).execute(connection).await.map(drop)
+}

@@ -1,0 +1,156 @@
+//! Progress of the fill of the executions' list, `noetl.execution`, from the logs of a shard.
+//!
+//! One process at a time fills the list of a shard. It holds an advisory lock until its connection is closed.
+
+use sqlx::{Connection, PgConnection};
+
+use super::error::StorageError;
+use super::pools::Database;
+
+/// Settings of the connection. The pages are found by indexes, also if the planner has no statistics.
+const SETTINGS: &str = "SET statement_timeout = '1min'; SET lock_timeout = '5s'; SET enable_seqscan = off";
+/// Largest number of remaining executions that is counted.
+const COUNT_LIMIT: i64 = 100_000;
+
+/// The exclusive right to fill the list of one shard.
+#[derive(Debug)]
+pub struct Fill<'a> {
+    shard: &'a Database,
+    connection: PgConnection,
+}
+
+/// Progress of a pass over all logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FillProgress {
+    /// Execution id of the last log that was checked; -1 at the start.
+    pub position: i64,
+    /// Number of logs that were checked.
+    pub checked: i64,
+    /// Number of list rows that were created.
+    pub filled: i64,
+}
+
+/// A log of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FillLog {
+    /// Its execution id.
+    pub execution_id: i64,
+    /// Whether the list lacks it, and it is not the log of a source subscription.
+    pub unlisted: bool,
+}
+
+impl<'a> Fill<'a> {
+    /// Takes the lock. `Ok(None)`: another process fills the list.
+    #[tracing::instrument(level = "debug", name = "sql.read_model.take", skip_all, fields(database = %shard.name()))]
+    pub async fn take(shard: &'a Database) -> Result<Option<Self>, StorageError> {
+        let work = async {
+            let mut connection = shard.connect().await?;
+            sqlx::raw_sql(SETTINGS).execute(&mut connection).await?;
+            let taken = sqlx::query_scalar!(
+                r#"SELECT pg_try_advisory_lock(hashtextextended('noetl.read_model_fill', 0)) AS "taken!""#
+            );
+            Ok(taken.fetch_one(&mut connection).await?.then_some(connection))
+        };
+        Ok(shard.run(work).await?.map(|connection| Self { shard, connection }))
+    }
+
+    /// Returns the pass that is due: one that was interrupted, or a new one. A pass that began before the feed is
+    /// repeated when the feed has begun, and without a feed every `repeat_seconds`. `Ok(None)`: none is due.
+    #[tracing::instrument(
+        level = "debug", name = "sql.read_model.begin", skip_all,
+        fields(database = %self.shard.name())
+    )]
+    pub async fn begin(&mut self, repeat_seconds: f64) -> Result<Option<FillProgress>, StorageError> {
+        let due = sqlx::query_as!(
+            FillProgress,
+            "INSERT INTO noetl.read_model_fill AS pass (after_feed)
+             SELECT EXISTS (SELECT 1 FROM noetl.tail_cursor)
+             ON CONFLICT (singleton) DO UPDATE
+             SET position = CASE WHEN pass.ended_at IS NULL THEN pass.position ELSE -1 END,
+                 checked = CASE WHEN pass.ended_at IS NULL THEN pass.checked ELSE 0 END,
+                 filled = CASE WHEN pass.ended_at IS NULL THEN pass.filled ELSE 0 END,
+                 after_feed = CASE WHEN pass.ended_at IS NULL THEN pass.after_feed ELSE EXCLUDED.after_feed END,
+                 began_at = CASE WHEN pass.ended_at IS NULL THEN pass.began_at ELSE now() END,
+                 ended_at = NULL
+             WHERE pass.ended_at IS NULL
+                OR (NOT pass.after_feed
+                    AND (EXCLUDED.after_feed OR pass.ended_at < now() - make_interval(secs => $1)))
+             RETURNING position, checked, filled",
+            repeat_seconds,
+        );
+        due.fetch_optional(&mut self.connection).await.map_err(|error| self.shard.failed(error))
+    }
+
+    /// Returns the next logs after a position, in the order of their ids.
+    #[tracing::instrument(
+        level = "debug", name = "sql.read_model.page", skip_all,
+        fields(database = %self.shard.name(), after)
+    )]
+    pub async fn page(&mut self, after: i64, limit: i64) -> Result<Vec<FillLog>, StorageError> {
+        let page = sqlx::query_as!(
+            FillLog,
+            r#"WITH RECURSIVE log AS (
+                   (SELECT execution_id FROM noetl.event WHERE execution_id > $1 ORDER BY execution_id LIMIT 1)
+                   UNION ALL
+                   SELECT next.execution_id FROM log CROSS JOIN LATERAL (
+                       SELECT execution_id FROM noetl.event
+                       WHERE execution_id > log.execution_id ORDER BY execution_id LIMIT 1
+                   ) AS next
+               )
+               SELECT execution_id AS "execution_id!",
+                      -- Not as NOT EXISTS, for which the planner may read whole tables into a hash.
+                      ((SELECT 1 FROM noetl.execution WHERE execution_id = page.execution_id) IS NULL
+                       AND (SELECT 1 FROM noetl.event
+                            WHERE execution_id = page.execution_id AND event_type = 'subscription.registered'
+                            LIMIT 1) IS NULL) AS "unlisted!"
+               FROM (SELECT execution_id FROM log LIMIT $2) AS page"#,
+            after,
+            limit,
+        );
+        page.fetch_all(&mut self.connection).await.map_err(|error| self.shard.failed(error))
+    }
+
+    /// Stores the progress of the pass.
+    #[tracing::instrument(
+        level = "debug", name = "sql.read_model.store", skip_all,
+        fields(database = %self.shard.name(), position = progress.position)
+    )]
+    pub async fn store(&mut self, progress: FillProgress) -> Result<(), StorageError> {
+        let update = sqlx::query!(
+            "UPDATE noetl.read_model_fill SET position = $1, checked = $2, filled = $3",
+            progress.position,
+            progress.checked,
+            progress.filled,
+        );
+        update.execute(&mut self.connection).await.map_err(|error| self.shard.failed(error))?;
+        Ok(())
+    }
+
+    /// Returns the number of executions that the pass has not checked, counted up to 100,000.
+    #[tracing::instrument(
+        level = "debug", name = "sql.read_model.remaining", skip_all,
+        fields(database = %self.shard.name())
+    )]
+    pub async fn remaining(&mut self, position: i64) -> Result<i64, StorageError> {
+        let count = sqlx::query_scalar!(
+            r#"SELECT count(*) AS "count!" FROM (
+                   SELECT 1 FROM noetl.event
+                   WHERE execution_id > $1 AND event_type IN ('playbook_started', 'playbook.initialized') LIMIT $2
+               ) AS remaining"#,
+            position,
+            COUNT_LIMIT,
+        );
+        count.fetch_one(&mut self.connection).await.map_err(|error| self.shard.failed(error))
+    }
+
+    /// Ends the pass, and releases the lock.
+    #[tracing::instrument(level = "debug", name = "sql.read_model.end", skip_all, fields(database = %self.shard.name()))]
+    pub async fn end(mut self) -> Result<(), StorageError> {
+        let work = async {
+            sqlx::query!("UPDATE noetl.read_model_fill SET ended_at = now()").execute(&mut self.connection).await?;
+            self.connection.close().await
+        };
+        let ended: sqlx::Result<_> = work.await;
+        ended.map_err(|error| self.shard.failed(error))
+    }
+}

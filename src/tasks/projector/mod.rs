@@ -1,0 +1,184 @@
+//! Keeps executions' snapshots and the list of executions current: for every event of a shard's stream it advances the
+//! execution, then acknowledges the message.
+//!
+//! A message only names an execution whose log has grown; the events are read from the shard. So a message does no harm
+//! if it is a duplicate, late, or delivered to two replicas, or if the process crashes before it acknowledges. If an
+//! execution could not be advanced, its messages are returned to the broker and delivered again later.
+//!
+//! The consumer belongs to this product. If another program changes its settings, they are corrected. If the consumer
+//! delivers nothing although the stream grows, the replica is reported as not ready.
+
+mod consumer;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::PullConsumer;
+use async_nats::jetstream::message::Acker;
+use async_nats::jetstream::{self, AckKind, Message};
+use futures::{StreamExt, TryStreamExt};
+use serde::Deserialize;
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::feed::wire::names;
+use crate::runtime::crash_point;
+use crate::runtime::stalls::Stalls;
+use crate::service::projections::{Advances, Projections};
+use consumer::Receipts;
+use noetl_domain::ids::Id;
+use noetl_domain::shard::ShardIndex;
+use plain_json::{self as json, Typed};
+
+/// Maximum number of messages in a batch.
+const BATCH: usize = 1000;
+/// Maximum bytes of messages that are requested at a time.
+const MAX_BYTES: usize = 4 << 20;
+/// Shortest time from one batch to the next. It prevents that the state of an execution is stored for each event if its
+/// events arrive one by one.
+const MIN_BATCH_INTERVAL: Duration = Duration::from_millis(50);
+/// Time for which the broker holds a request for messages; it sends ten heartbeats in this time.
+const PULL_EXPIRY: Duration = Duration::from_secs(20);
+/// Number of deliveries after which a message is given up if its execution can't be stored although the databases are
+/// available.
+const MAX_DELIVERIES: u32 = 8;
+const RETRY: Duration = Duration::from_secs(1);
+const MAX_RETRY: Duration = Duration::from_mins(5);
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Projector of one shard.
+#[derive(Debug, Clone)]
+pub struct Projector {
+    /// Shard whose stream the projector reads.
+    pub shard: ShardIndex,
+    /// Connection to the broker.
+    pub client: async_nats::Client,
+    /// Service that advances executions.
+    pub projections: Projections,
+    /// Record of the tasks that make no progress.
+    pub stalls: Stalls,
+}
+
+/// Part of a message that the projector reads.
+#[derive(Debug, Deserialize)]
+struct EventExecution {
+    execution_id: Id,
+}
+
+impl Typed for EventExecution {}
+
+/// Message without its payload, which may be large.
+struct Notification {
+    /// Execution whose log has grown; `None` if the message is not an event.
+    execution: Option<Id>,
+    /// Number of times that the message was delivered.
+    delivered: u32,
+    /// Number of messages after it in the stream.
+    pending: u64,
+    acker: Acker,
+}
+
+impl Notification {
+    fn of(message: Message) -> Self {
+        let event = json::parse::<EventExecution>(&message.payload).ok();
+        if event.is_none() {
+            metrics::counter!("noetl_projector_foreign_messages_total").increment(1);
+        }
+        let info = message.info().map(|info| (u32::try_from(info.delivered).unwrap_or(1), info.pending));
+        let (delivered, pending) = info.unwrap_or((1, 0));
+        Self { execution: event.map(|event| event.execution_id), delivered, pending, acker: message.split().1 }
+    }
+
+    /// Returns the acknowledgement: positive unless the execution could not be advanced for a reason that may be
+    /// temporary.
+    fn acknowledgement(&self, advances: &Advances) -> AckKind {
+        match self.execution.and_then(|id| advances.get(&id)) {
+            // Reads still return the exact state, from the log. A later event tries again.
+            Some(Err(error)) if error.unavailable().is_none() && self.delivered >= MAX_DELIVERIES => {
+                metrics::counter!("noetl_projector_given_up_messages_total").increment(1);
+                AckKind::Ack
+            }
+            Some(Err(error)) if !error.is_rejection() => {
+                metrics::counter!("noetl_projector_deferred_messages_total").increment(1);
+                tracing::warn!(%error, delivered = self.delivered, "an execution can't be advanced now");
+                let doublings = self.delivered.clamp(1, 16) - 1;
+                AckKind::Nak(Some(RETRY.saturating_mul(1 << doublings).min(MAX_RETRY)))
+            }
+            _ => {
+                metrics::counter!("noetl_projector_messages_total").increment(1);
+                AckKind::Ack
+            }
+        }
+    }
+}
+
+impl Projector {
+    /// Projects until `stop`.
+    pub async fn run(self, stop: CancellationToken) {
+        let mut logged = None;
+        while let Some(ended) = stop.run_until_cancelled(self.consume()).await {
+            let reason = ended.err().map(|error| error.to_string());
+            if reason.is_some() && reason != logged {
+                tracing::info!(shard = self.shard, reason, "the projector can't read its stream now");
+            }
+            logged = reason;
+            stop.run_until_cancelled(sleep(RETRY)).await;
+        }
+    }
+
+    /// Processes messages until the consumer ends or fails, or another program changes its settings.
+    async fn consume(&self) -> Result<(), BoxError> {
+        let stream = jetstream::new(self.client.clone()).get_stream_no_info(names::stream(self.shard)).await?;
+        let consumer = consumer::open(&stream).await?;
+        let receipts = Receipts::default();
+        tokio::select! {
+            ended = self.process(&consumer, &receipts) => ended,
+            Err(error) = consumer::watch(&stream, &consumer, &receipts, |reason| self.report(reason)) => Err(error),
+        }
+    }
+
+    /// Records or removes the reason why the projector makes no progress.
+    fn report(&self, reason: Option<String>) {
+        let task = format!("projector of shard {}", self.shard);
+        if let Some(reason) = reason {
+            if self.stalls.begin(&task, reason.clone()) {
+                tracing::error!(shard = self.shard, reason, "the projector is stalled");
+            }
+        } else if self.stalls.end(&task) {
+            tracing::info!(shard = self.shard, "the projector receives messages again");
+        }
+    }
+
+    async fn process(&self, consumer: &PullConsumer, receipts: &Receipts) -> Result<(), BoxError> {
+        // A message larger than the request would never be delivered.
+        let bytes = MAX_BYTES.max(2 * self.client.server_info().max_payload);
+        let pulled = consumer.stream().max_messages_per_batch(BATCH).max_bytes_per_batch(bytes);
+        let messages = pulled.expires(PULL_EXPIRY).heartbeat(PULL_EXPIRY / 10).messages().await?;
+        let mut batches = messages.map_ok(Notification::of).ready_chunks(BATCH);
+        while let Some(batch) = batches.next().await {
+            let next = Instant::now() + MIN_BATCH_INTERVAL;
+            receipts.begin(batch.len());
+            self.project(batch.into_iter().collect::<Result<_, _>>()?).await?;
+            receipts.end();
+            sleep_until(next).await;
+        }
+        Ok(())
+    }
+
+    async fn project(&self, notifications: Vec<Notification>) -> Result<(), BoxError> {
+        let ids: BTreeSet<Id> = notifications.iter().filter_map(|one| one.execution).collect();
+        crash_point::reach("projector.taken");
+        let advances = if ids.is_empty() { Advances::new() } else { self.projections.advance(ids).await? };
+        crash_point::reach("projector.advanced");
+        if let Some(last) = notifications.last() {
+            let shard = self.shard.to_string();
+            #[expect(clippy::cast_precision_loss, reason = "a gauge")]
+            metrics::gauge!("noetl_projector_pending_messages", "shard" => shard).set(last.pending as f64);
+        }
+        for one in &notifications {
+            one.acker.ack_with(one.acknowledgement(&advances)).await?;
+        }
+        Ok(())
+    }
+}

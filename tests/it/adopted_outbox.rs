@@ -1,0 +1,131 @@
+//! The outbox of a database whose tables NoETL's own server made: its rows are delivered as NoETL delivers them, DEAD
+//! rows fit into its table, and its delivered rows stay until an operator asks for the purge.
+
+use std::collections::BTreeMap;
+
+use async_nats::jetstream::consumer::pull::OrderedConfig;
+use futures::StreamExt;
+use noetl_testkit::outbox::{NO_RELAY, references};
+use noetl_testkit::{Deployment, WAIT_TIMEOUT, eventually};
+use serde_json::{Value, json};
+
+/// The tables of an existing NoETL server.
+const NOETL: &str = include_str!("migrations/noetl.sql");
+const FEATHER: &str = "application/vnd.apache.arrow.file";
+
+/// Creates a deployment on a database of an existing NoETL server, with the given outbox rows.
+async fn adopted(rows: &str) -> Deployment {
+    let deployment = Deployment::unmigrated(0).await;
+    deployment.on_shard(0, NOETL).await;
+    deployment.on_shard(0, rows).await;
+    deployment.migrate().await;
+    deployment
+}
+
+/// Returns the messages that the relay published to the stream of events: subject, content type and payload by id.
+async fn relayed(deployment: &Deployment) -> BTreeMap<String, (String, String, Vec<u8>)> {
+    let (_, stream) = deployment.stream(0).await;
+    let count = usize::try_from(stream.get_info().await.unwrap().state.messages).unwrap();
+    let consumer = stream.create_consumer(OrderedConfig::default()).await.unwrap();
+    let messages = consumer.messages().await.unwrap().take(count).map(|message| {
+        let message = message.unwrap();
+        let header = |name: &str| {
+            let headers = message.headers.as_ref().unwrap();
+            headers.get(name).map(ToString::to_string).unwrap_or_default()
+        };
+        let (id, content_type) = (header("Nats-Msg-Id"), header("Content-Type"));
+        (id, (message.subject.to_string(), content_type, message.payload.to_vec()))
+    });
+    tokio::time::timeout(WAIT_TIMEOUT, messages.collect()).await.unwrap()
+}
+
+/// NoETL publishes an event without a subject to `noetl.events.<tenant>.<organization>.<execution>.0`.
+#[tokio::test]
+async fn rows_without_subject_and_rows_in_other_codecs_are_delivered() {
+    let rows = r#"INSERT INTO noetl.outbox (execution_id, event_id, subject, payload, payload_bytes, payload_codec) VALUES
+        (7, 1, NULL, '{"n": 1}', NULL, 'json'),
+        (7, 2, NULL, '{"n": 2, "tenant_id": "a b.c", "organization_id": ""}', '\x4152524f573100ff', 'arrow-feather'),
+        (NULL, 3, NULL, '{"n": 3}', NULL, 'arrow-feather'),
+        (8, 4, 'noetl.events.theirs', '{"n": 4}', '\x00', 'msgpack'),
+        (8, 5, 'noetl.events.theirs', '{"n": 5}', '\x00', 'json')"#;
+    let deployment = adopted(rows).await;
+    let _server = deployment.replica().await;
+    eventually("every row is delivered", async || {
+        (deployment.outbox_rows("status = 'PUBLISHED'").await == 5).then_some(())
+    })
+    .await;
+    let messages = relayed(&deployment).await;
+    let message = |id: &str| {
+        let (subject, content_type, payload) = messages.get(id).unwrap_or_else(|| panic!("{messages:?}"));
+        (subject.as_str(), content_type.as_str(), payload.as_slice())
+    };
+    assert_eq!(message("0-1"), ("noetl.events.default.default.7.0", "application/json", br#"{"n": 1}"#.as_slice()));
+    assert_eq!(message("0-2"), ("noetl.events.a-b-c.default.7.0", FEATHER, b"ARROW1\x00\xff".as_slice()));
+    assert_eq!(message("0-3"), ("noetl.events.default.default.none.0", "application/json", br#"{"n": 3}"#.as_slice()));
+    assert_eq!(message("0-4"), ("noetl.events.theirs", "application/x-msgpack", b"\x00".as_slice()));
+    assert_eq!(message("0-5"), ("noetl.events.theirs", "application/json", br#"{"n": 5}"#.as_slice()));
+}
+
+const CLAIM: &str = "mutation { claimOutbox(input: {}) { claims {
+    subject payload payloadCodec payloadBase64 contentType } userErrors { message } } }";
+
+#[tokio::test]
+async fn a_worker_receives_the_same_message_as_the_relay_publishes() {
+    let rows = r#"INSERT INTO noetl.outbox (execution_id, event_id, subject, payload, payload_bytes, payload_codec) VALUES
+        (7, 1, NULL, '{"n": 1}', NULL, 'json'),
+        (8, 2, 'a.b', '{"n": 2}', '\x4152524f5731', 'arrow-feather')"#;
+    let deployment = adopted(rows).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    let claims = server.data(CLAIM, Value::Null).await["claimOutbox"]["claims"].clone();
+    let expected = json!([
+        { "subject": "noetl.events.default.default.7.0", "payload": { "n": 1 }, "payloadCodec": "json",
+          "payloadBase64": null, "contentType": "application/json" },
+        { "subject": "a.b", "payload": { "n": 2 }, "payloadCodec": "arrow-feather",
+          "payloadBase64": "QVJST1cx", "contentType": FEATHER },
+    ]);
+    assert_eq!(claims, expected);
+}
+
+/// The rows that NoETL's publisher would claim: PENDING and FAILED rows whose `available_at` has passed.
+const NOETL_CLAIMS: &str = "status IN ('PENDING', 'FAILED') AND available_at <= now()";
+
+#[tokio::test]
+async fn noetls_table_accepts_a_dead_row_and_noetls_publisher_does_not_claim_it() {
+    let rows = "INSERT INTO noetl.outbox (execution_id, event_id, subject, payload) VALUES (7, 1, 'a', '{}')";
+    let deployment = adopted(rows).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    let claimed = references(&server.claim(json!({ "maxAttempts": 1 })).await);
+    server.failed(&claimed[0], "no", None).await;
+    let entries = "{ outbox { entries(filter: { statuses: [DEAD] }) { nodes { id status } } } }";
+    let entries = server.data(entries, Value::Null).await;
+    assert_eq!(entries["outbox"]["entries"]["nodes"], json!([{ "id": "0-1", "status": "DEAD" }]));
+    assert_eq!(deployment.outbox_rows(NOETL_CLAIMS).await, 0);
+}
+
+/// Two rows that were delivered long ago: one from before the adoption, one from after it.
+const DELIVERED: [&str; 2] = [
+    "INSERT INTO noetl.outbox (execution_id, event_id, payload, status, published_at)
+     VALUES (1, 1, '{}', 'PUBLISHED', now() - interval '9 days')",
+    "INSERT INTO noetl.outbox (execution_id, event_id, payload, status, published_at)
+     VALUES (1, 2, '{}', 'PUBLISHED', now() - interval '9 days')",
+];
+
+async fn maintain(deployment: &Deployment, settings: &[(&str, &str)]) -> String {
+    let output = deployment.command("maintain").envs(settings.iter().copied()).output().await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[tokio::test]
+async fn delivered_rows_of_an_adopted_database_are_purged_only_if_a_retention_is_set() {
+    let (theirs, ours) = tokio::join!(adopted(DELIVERED[0]), Deployment::start(0));
+    theirs.on_shard(0, DELIVERED[1]).await;
+    ours.on_shard(0, DELIVERED[0]).await;
+    let said = maintain(&theirs, &[]).await;
+    assert!(said.contains("NOETL_OUTBOX_RETENTION_SECS"), "{said}");
+    maintain(&ours, &[]).await;
+    assert_eq!((theirs.outbox_rows("true").await, ours.outbox_rows("true").await), (2, 0));
+    let said = maintain(&theirs, &[("NOETL_OUTBOX_RETENTION_SECS", "86400")]).await;
+    assert!(said.contains("purged 2 delivered"), "{said}");
+    assert_eq!(theirs.outbox_rows("true").await, 0);
+}

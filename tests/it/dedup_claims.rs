@@ -1,0 +1,122 @@
+//! An operator finds out what became of a message: the execution of its dedup key, and its redeliveries.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use noetl_testkit::{Deployment, Server, sleep_in_scenario};
+use serde_json::{Value, json};
+
+async fn with_subscription(deployment: &Deployment) -> (Server, String) {
+    let server = deployment.replica().await;
+    server.register_entry("process", &json!({ "kind": "playbook" })).await;
+    server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
+    let id = server.register("inbox").await["subscription"]["id"].as_str().unwrap().to_owned();
+    (server, id)
+}
+
+async fn deliver(server: &Server, parent: Option<&str>, window: u32, order: u32) -> Value {
+    let input = json!({
+        "path": "process", "parentExecutionId": parent, "workload": { "order": order },
+        "dedup": { "key": "order-17", "windowSeconds": window },
+    });
+    server.execute(input).await
+}
+
+async fn claim(server: &Server, parent: Option<&str>, key: &str) -> Value {
+    let query = "query($parent: ID, $key: String!) { dedupClaim(parentExecutionId: $parent, key: $key) {
+        executionId execution { id status path parent { __typename } } firstSeenAt expiresAt duplicates } }";
+    server.data(query, json!({ "parent": parent, "key": key })).await["dedupClaim"].clone()
+}
+
+fn time(value: &Value) -> DateTime<Utc> {
+    serde_json::from_value(value.clone()).unwrap_or_else(|_| panic!("no time: {value}"))
+}
+
+#[tokio::test]
+async fn a_claim_shows_the_execution_the_window_and_the_duplicates_of_a_key() {
+    let deployment = Deployment::start(2).await;
+    let (server, inbox) = with_subscription(&deployment).await;
+    assert_eq!(claim(&server, Some(&inbox), "order-17").await, Value::Null);
+    let before = Utc::now();
+    let first = deliver(&server, Some(&inbox), 600, 1).await;
+    let execution = json!({
+        "id": first["execution"]["id"], "status": "RUNNING", "path": "process",
+        "parent": { "__typename": "SourceSubscription" },
+    });
+    let found = claim(&server, Some(&inbox), "order-17").await;
+    assert_eq!((&found["execution"], &found["duplicates"]), (&execution, &json!(0)), "{found}");
+    assert_eq!(found["executionId"], execution["id"]);
+    let (seen, expires) = (time(&found["firstSeenAt"]), time(&found["expiresAt"]));
+    assert!((before..=Utc::now()).contains(&seen), "{seen}");
+    assert_eq!(expires - seen, chrono::Duration::seconds(600));
+
+    // A repeated and a changed delivery, and two in one batch.
+    deliver(&server, Some(&inbox), 600, 1).await;
+    deliver(&server, Some(&inbox), 900, 2).await;
+    let request = json!({ "path": "process", "parentExecutionId": inbox, "dedup": { "key": "order-17" } });
+    let query = "mutation($input: ExecuteBatchInput!) { executeBatch(input: $input) { results { outcome } } }";
+    server.data(query, json!({ "input": { "requests": [request, request] } })).await;
+    let found = claim(&server, Some(&inbox), "order-17").await;
+    assert_eq!((&found["execution"], &found["duplicates"]), (&execution, &json!(4)), "{found}");
+    assert_eq!((time(&found["firstSeenAt"]), time(&found["expiresAt"])), (seen, expires));
+
+    // The key belongs to the subscription.
+    assert_eq!(claim(&server, None, "order-17").await, Value::Null);
+    assert_eq!(claim(&server, Some(&inbox), "order-18").await, Value::Null);
+}
+
+#[tokio::test]
+async fn a_key_that_counts_as_new_has_another_execution_and_no_duplicates() {
+    let deployment = Deployment::start(1).await;
+    let (server, _) = with_subscription(&deployment).await;
+    let first = deliver(&server, None, 1, 1).await;
+    deliver(&server, None, 1, 1).await;
+    let expired = claim(&server, None, "order-17").await;
+    sleep_in_scenario(Duration::from_millis(1100)).await;
+    let second = deliver(&server, None, 60, 1).await;
+    let found = claim(&server, None, "order-17").await;
+    assert_eq!((&expired["executionId"], &expired["duplicates"]), (&first["execution"]["id"], &json!(1)));
+    assert_eq!((&found["executionId"], &found["duplicates"]), (&second["execution"]["id"], &json!(0)), "{found}");
+    assert!(time(&found["firstSeenAt"]) > time(&expired["firstSeenAt"]), "{found}");
+}
+
+#[tokio::test]
+async fn the_duplicates_of_a_first_batch_are_counted() {
+    let deployment = Deployment::start(1).await;
+    let (server, _) = with_subscription(&deployment).await;
+    let request = json!({ "path": "process", "dedup": { "key": "order-17" } });
+    let query = "mutation($input: ExecuteBatchInput!) { executeBatch(input: $input) { results { outcome } } }";
+    server.data(query, json!({ "input": { "requests": [request, request, request] } })).await;
+    assert_eq!(claim(&server, None, "order-17").await["duplicates"], 2);
+}
+
+#[tokio::test]
+async fn a_claim_of_noetl_has_no_expiry_of_its_own() {
+    let deployment = Deployment::start(1).await;
+    let (server, _) = with_subscription(&deployment).await;
+    let insert =
+        "INSERT INTO noetl.subscription_dedup (subscription_id, dedup_key, execution_id) VALUES (7, 'order-17', 9)";
+    sqlx::query(insert).execute(&mut deployment.cluster().await).await.unwrap();
+    let found = claim(&server, Some("7"), "order-17").await;
+    assert_eq!((&found["executionId"], &found["duplicates"]), (&json!("9"), &json!(0)), "{found}");
+    assert_eq!((&found["execution"], &found["expiresAt"]), (&Value::Null, &Value::Null), "{found}");
+    assert!(Utc::now() - time(&found["firstSeenAt"]) < chrono::Duration::minutes(1), "{found}");
+}
+
+#[tokio::test]
+async fn an_invalid_key_or_parent_is_refused_with_its_field() {
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica().await;
+    let query =
+        "query($parent: ID, $key: String!) { dedupClaim(parentExecutionId: $parent, key: $key) { executionId } }";
+    for (variables, field) in [
+        (json!({ "key": "" }), "key"),
+        (json!({ "key": "x".repeat(1025) }), "key"),
+        (json!({ "key": "a\u{0}b" }), "key"),
+        (json!({ "key": "k", "parent": "no number" }), "parentExecutionId"),
+    ] {
+        let response = server.send(query, variables).await.unwrap();
+        let extensions = &response["errors"][0]["extensions"];
+        assert_eq!((&extensions["code"], &extensions["field"]), (&json!("INVALID_INPUT"), &json!(field)), "{response}");
+    }
+}
