@@ -54,7 +54,7 @@ impl Catalog {
     #[must_use]
     pub fn new(cluster: Arc<Database>, ids: Arc<Ids>) -> Self {
         let weight = |_: &i64, entry: &Arc<CatalogEntry>| {
-            let content = entry.content.as_ref().map_or(0, |content| content.text().len());
+            let content = entry.text().map_or(0, str::len);
             // The text, the parsed document, and the parts of it in the other columns.
             u32::try_from(content * 5 + 512).unwrap_or(u32::MAX)
         };

@@ -119,7 +119,7 @@ async fn the_default_workload_comes_from_the_document_of_either_product() {
     let workload = json!({ "currency": "EUR", "order": { "id": "unknown" } });
     let theirs = insert(&deployment, "theirs", "playbook", FLOW, Some(workload.clone())).await;
     // An entry that an earlier version of this server stored: the payload is the whole document.
-    insert(&deployment, "earlier", "Playbook", FLOW, Some(json!({ "kind": "Playbook", "workload": workload }))).await;
+    insert(&deployment, "earlier", "playbook", FLOW, Some(json!({ "kind": "Playbook", "workload": workload }))).await;
     registered(&server, FLOW).await;
     for path in ["work/flow", "theirs", "earlier"] {
         let id = server.execute(json!({ "path": path, "workload": { "order": { "id": "o-1" } } })).await;
@@ -173,7 +173,7 @@ const SPEC: &str = "query($id: ID!) { subscription(by: {id: $id}) { catalogId ex
     source mode activation ingress { gatewayPath verify { type header secret audience serviceAccount } }
     dispatch { playbook executionPool batchDispatch batchMax } dedup { enabled windowSeconds }
     limits { maxInFlight maxDispatchPerSecond } directives { header controls allowed }
-    spool { mode backend bucket path ordering } document } } }";
+    spool { mode backend bucket path ordering } } } }";
 
 async fn subscription(server: &Server, path: &str) -> Value {
     let id = server.register(path).await["subscription"]["id"].clone();
@@ -195,10 +195,8 @@ async fn the_document_of_a_subscription_is_typed() {
         "directives": [{ "header": "x-noetl-pool", "controls": "dispatch.execution_pool", "allowed": ["orders", "bulk"] }],
         "spool": { "mode": "BUFFER_AND_ACK", "backend": "NATS_OBJECT", "bucket": "overflow", "path": null,
                    "ordering": "PER_KEY" },
-        "document": entry["document"]["spec"],
     });
     assert_eq!(found["spec"], expected);
-    assert_eq!(found["spec"]["document"]["stream"], "ORDERS");
 
     let push = "kind: Subscription\nmetadata: { name: hooks }\nspec:\n  source: webhook\n  mode: push\n  \
                 ingress: { gateway_path: /in/hooks, verify: { type: bearer, secret: hook_token } }\n  \
@@ -226,10 +224,7 @@ async fn the_short_form_of_a_subscription_is_typed_too() {
     assert_eq!((&spec["source"], &spec["mode"]), (&json!("NATS"), &Value::Null));
     assert_eq!((&spec["dispatch"]["playbook"], &spec["dedup"]["windowSeconds"]), (&json!("work/flow"), &json!(9)));
     let spec = subscription(&server, "bare").await["spec"].clone();
-    assert_eq!(
-        (&spec["source"], &spec["dispatch"]["playbook"], &spec["document"]),
-        (&Value::Null, &Value::Null, &Value::Null)
-    );
+    assert_eq!((&spec["source"], &spec["dispatch"]["playbook"]), (&Value::Null, &Value::Null));
 }
 
 #[tokio::test]

@@ -114,6 +114,12 @@ pub async fn register(cluster: &Database, entry: &NewEntry) -> Result<Option<Cat
 }
 
 impl CatalogEntry {
+    /// Returns the text of the document. `None`: the entry is an outline, or has no content.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        self.content.as_ref().map(Content::text)
+    }
+
     /// Returns the document, or the reason that it can't be read. `None`: the entry is an outline, or has no content.
     #[must_use]
     pub fn document(&self) -> Option<Result<&Document, &DocumentError>> {

@@ -14,7 +14,6 @@ use crate::graphql::scalars::{Json, JsonText};
 use noetl_domain::document::Document;
 use noetl_domain::ids::Id;
 use noetl_storage::catalog as storage;
-use noetl_storage::content::Content;
 
 /// Fields of an entry that are read only if they are selected.
 pub(super) const LARGE_FIELDS: [&str; 5] = ["content", "document", "payload", "layout", "meta"];
@@ -72,7 +71,7 @@ impl CatalogEntry {
     /// Document as it was registered, in YAML or JSON.
     #[graphql(guard = "READ")]
     async fn content(&self) -> Option<&str> {
-        self.0.content.as_ref().map(Content::text)
+        self.0.text()
     }
 
     /// Document, parsed into JSON; null if another program stored a text that is no document.

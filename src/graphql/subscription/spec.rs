@@ -2,7 +2,6 @@
 
 use async_graphql::{Enum, SimpleObject};
 
-use crate::graphql::scalars::Json;
 use noetl_domain::document::Document;
 use noetl_domain::document::ingress::{Ingress, Verification};
 use noetl_domain::document::spool::{self, Spool};
@@ -42,7 +41,8 @@ pub(super) enum SubscriptionActivation {
     Scheduled,
 }
 
-/// Settings in the document of a source subscription.
+/// Settings in the document of a source subscription. The settings of the source itself, such as a stream, are in
+/// `catalogEntry { document }`.
 #[derive(Debug, SimpleObject)]
 pub(super) struct SubscriptionSpec {
     /// Source of the messages; null if a document in the short form names none of the known sources.
@@ -63,8 +63,6 @@ pub(super) struct SubscriptionSpec {
     directives: Vec<HeaderDirective>,
     /// Store for messages that can't be dispatched; null if there is none.
     spool: Option<SubscriptionSpool>,
-    /// The whole `spec` of the document, with the settings of the source; null in the short form.
-    document: Option<Json>,
 }
 
 /// Start of the executions of a source subscription.
@@ -218,7 +216,6 @@ impl SubscriptionSpec {
             },
             directives: spec.directives.into_iter().map(Into::into).collect(),
             spool: spec.spool.map(Into::into),
-            document: document.spec().cloned().map(Json),
         })
     }
 

@@ -114,7 +114,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("UserError", Open, "code field message retryable"),
     ("Viewer", Open, "authenticated capabilities expiresAt name permissions roles subject tenant"),
     // Settings of a source subscription. The guard of the field `spec` protects them.
-    ("SubscriptionSpec", Open, "activation dedup directives dispatch document ingress limits mode source spool"),
+    ("SubscriptionSpec", Open, "activation dedup directives dispatch ingress limits mode source spool"),
     ("SubscriptionDispatch", Open, "batchDispatch batchMax executionPool playbook"),
     ("SubscriptionDedup", Open, "enabled windowSeconds"),
     ("SubscriptionLimits", Open, "maxDispatchPerSecond maxInFlight"),

@@ -87,12 +87,6 @@ impl Document {
         if spec.is_present() { SubscriptionSpec::read(&spec) } else { Ok(SubscriptionSpec::short(&self.0)) }
     }
 
-    /// Returns `spec`, the settings of a source subscription.
-    #[must_use]
-    pub fn spec(&self) -> Option<&Value> {
-        self.0.get("spec")
-    }
-
     fn metadata(&self, name: &str) -> Option<&Value> {
         self.0.get("metadata")?.get(name)
     }
@@ -115,7 +109,7 @@ mod tests {
         let read = document(text);
         assert_eq!((read.kind(), read.name(), read.path()), (Some("Playbook"), Some("a"), Some("b/c")));
         assert_eq!((read.labels(), read.workload()), (Some(&json!({ "d": 1 })), Some(&json!({ "e": 2 }))));
-        assert_eq!((read.workflow(), read.spec()), (Some(&json!([])), None));
+        assert_eq!(read.workflow(), Some(&json!([])));
         let other = document("kind: 5\nmetadata: { name: 5, path: }\nworkload:");
         assert_eq!((other.kind(), other.name(), other.path()), (None, None, None));
         assert_eq!(other.workload(), Some(&Value::Null));
@@ -124,9 +118,8 @@ mod tests {
 
     #[test]
     fn scalars_have_the_types_that_noetl_gives_them() {
-        let read = document("a: off\nb: yes\nc: true\nd: 0x1F\ne: 1.5\nf: ~\ng: 012\nh: 2024-01-01\non: 1");
-        let expected = json!({ "a": "off", "b": "yes", "c": true, "d": 31, "e": 1.5, "f": null, "g": "012",
-                               "h": "2024-01-01", "on": 1 });
+        let read = document("a: off\nb: yes\nc: true\nd: 0x1F\ne: 1.5\nf: ~\ng: 2024-01-01\non: 1");
+        let expected = json!({ "a": "off", "b": "yes", "c": true, "d": 31, "e": 1.5, "f": null,                                "g": "2024-01-01", "on": 1 });
         assert_eq!(read.value(), &expected);
     }
 
