@@ -114,10 +114,10 @@ async fn dead_rows_are_counted_and_reported_and_the_server_stays_ready() {
     let warning = eventually("the alert is logged", async || {
         let text = std::fs::read_to_string(log.path()).unwrap();
         let mut lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        lines.find(|line| line["level"] == "WARN" && line["dead"] == 2)
+        lines.find(|line| line["level"] == "WARN" && line["fields"]["dead"] == 2)
     })
     .await;
-    assert_eq!(warning["shard"], 0, "{warning}");
+    assert_eq!(warning["fields"]["shard"], 0, "{warning}");
     assert_eq!(server.get("/readyz").await.unwrap().status(), 200);
 }
 

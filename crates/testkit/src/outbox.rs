@@ -21,7 +21,7 @@ pub struct Row {
     pub attempts: i32,
     /// Error of the last failed attempt.
     pub last_error: Option<String>,
-    /// Microseconds from the last update until the row is due.
+    /// Microseconds from the last update until the row is due; the largest number if it is never due.
     pub delay_micros: i64,
 }
 
@@ -38,7 +38,9 @@ impl Deployment {
     /// Returns the rows of a shard, in outbox order.
     pub async fn outbox(&self, shard: usize) -> Vec<Row> {
         let query = "SELECT outbox_id, execution_id, status, attempts, last_error,
-                            (extract(epoch FROM available_at - updated_at) * 1000000)::bigint AS delay_micros
+                            CASE WHEN isfinite(available_at)
+                                 THEN (extract(epoch FROM available_at - updated_at) * 1000000)::bigint
+                                 ELSE 9223372036854775807 END AS delay_micros
                      FROM noetl.outbox ORDER BY outbox_id";
         sqlx::query_as(query).fetch_all(&mut self.shard(shard).await).await.unwrap()
     }
