@@ -120,6 +120,16 @@ mod tests {
     }
 
     #[test]
+    fn comments_and_strings_end_where_the_specification_says() {
+        assert_eq!(tokens("a # { \n{ # ( \r}"), b"a{}");
+        assert_eq!(tokens("abc \"\"\" { \"\"\" }"), b"a\"}");
+        assert_eq!(tokens(r#""a\"" }"#), b"\"}", "an escaped quote does not end a string");
+        let block = r#""""\\""" { """ }"#;
+        assert_eq!(tokens(block), b"\"}", "a backslash is a plain character in a block string");
+        assert_eq!(tokens(r#""""\a""" }"#), b"\"}", "only three quotes can be escaped in a block string");
+    }
+
+    #[test]
     fn unterminated_string_ends_with_its_line() {
         assert_eq!(tokens("\"abc { \n a"), b"\"a");
         assert_eq!(tokens("\"abc\\"), b"\"");

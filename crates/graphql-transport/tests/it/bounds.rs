@@ -35,7 +35,8 @@ async fn an_endless_body_is_refused_at_the_limit() {
     let head =
         "POST /graphql HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
-    let chunk = format!("3e8\r\n{}\r\n", " ".repeat(1_000));
+    // No number of these chunks has exactly the limit.
+    let chunk = format!("3e7\r\n{}\r\n", " ".repeat(999));
     for _ in 0..=100 {
         stream.write_all(chunk.as_bytes()).await.unwrap();
     }
@@ -43,6 +44,21 @@ async fn an_endless_body_is_refused_at_the_limit() {
     let mut status = [0; 12];
     soon(stream.read_exact(&mut status)).await.unwrap();
     assert_eq!(status, *b"HTTP/1.1 413");
+}
+
+#[tokio::test]
+async fn a_body_of_exactly_the_limit_is_accepted() {
+    let server = Server::limited(Limits { body_bytes: 1_000, ..Limits::default() }).await;
+    for (bytes, expected) in [(1_000, "HTTP/1.1 200"), (1_001, "HTTP/1.1 413")] {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let body = format!("{:bytes$}", r#"{"query": "{ hello }"}"#);
+        let head = "POST /graphql HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nconnection: close";
+        let request = format!("{head}\r\ncontent-length: {bytes}\r\n\r\n{body}");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut status = [0; 12];
+        soon(stream.read_exact(&mut status)).await.unwrap();
+        assert_eq!(status, *expected.as_bytes(), "{bytes} bytes");
+    }
 }
 
 #[tokio::test]
@@ -61,9 +77,10 @@ async fn a_body_that_does_not_arrive_gets_a_timeout() {
 async fn a_body_with_too_many_values_is_refused() {
     let server = Server::limited(Limits { json_values: 1_000, ..Limits::default() }).await;
     let rich = |count: usize| json!({ "query": "{ hello }", "variables": { "unused": vec![1; count] } });
-    let (status, refused) = answer(server.request(&rich(1_001))).await;
+    // The rest of the body has 6 values and keys.
+    let (status, refused) = answer(server.request(&rich(995))).await;
     assert_eq!((status, code(&refused)), (StatusCode::PAYLOAD_TOO_LARGE, "LIMIT_EXCEEDED"));
-    let (status, _) = answer(server.request(&rich(900))).await;
+    let (status, _) = answer(server.request(&rich(994))).await;
     assert_eq!(status, StatusCode::OK);
 }
 
