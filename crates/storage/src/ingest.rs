@@ -94,11 +94,15 @@ pub async fn other_columns(shard: &Database) -> Result<OtherColumns, StorageErro
     level = "debug", name = "sql.ingest.insert", skip_all,
     fields(database = %shard.name(), count = events.len())
 )]
-pub async fn insert(shard: &Database, events: &[NewEvent], columns: &OtherColumns) -> Result<u64, StorageError> {
+pub async fn insert(
+    shard: &Database,
+    events: &[NewEvent],
+    columns: Option<&OtherColumns>,
+) -> Result<u64, StorageError> {
     let with_others: Vec<&NewEvent> = events.iter().filter(|event| event.others.is_some()).collect();
-    if with_others.is_empty() {
+    let Some(columns) = columns.filter(|_| !with_others.is_empty()) else {
         return shard.run(insert_rows(shard.pool(), events)).await;
-    }
+    };
     let work = async {
         let mut tx = shard.pool().begin().await?;
         let inserted = insert_rows(&mut *tx, events).await?;

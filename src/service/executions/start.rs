@@ -1,4 +1,4 @@
-//! What a valid request starts, and its outcome.
+//! Execution that a valid request starts, and the outcome of the request.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,5 @@
 //! Events as workers send them, and their validation.
 
-use std::collections::BTreeSet;
-
 use serde_json::{Map, Value};
 
 use super::values::{id, known_id, seconds, text, time};
@@ -10,7 +8,7 @@ use crate::service::error::{Rejection, RejectionCode};
 use noetl_domain::actor::{Actor, META_KEY};
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::is_lifecycle;
-use noetl_storage::ingest::NewEvent;
+use noetl_storage::ingest::{NewEvent, OtherColumns};
 
 /// Maximum total size in bytes of one event's JSON values and texts.
 pub const MAX_EVENT_BYTES: usize = 8 << 20;
@@ -75,12 +73,18 @@ pub struct EventDraft {
 }
 
 impl EventDraft {
-    /// Validates the event and adds the caller to its meta. `columns_of` returns the names of the columns that the table
-    /// of an execution's shard has in addition.
+    /// Returns the execution if the event has additional values, which may belong in columns of its table.
+    pub(super) fn execution_of_extra(&self) -> Option<Id> {
+        let has_extra = self.extra.is_some() || self.trace_component.is_some();
+        self.execution_id.as_ref().filter(|_| has_extra)?.parse().ok()
+    }
+
+    /// Validates the event and adds the caller to its meta. `columns_of` returns the columns that the table of an
+    /// execution's shard has in addition.
     pub(super) fn read<'a>(
         self,
         by: Option<&Actor>,
-        columns_of: impl Fn(Id) -> &'a BTreeSet<String>,
+        columns_of: impl Fn(Id) -> Option<&'a OtherColumns>,
     ) -> Result<NewEvent, Rejection> {
         // A new field does not compile until it is read below.
         let Self {
@@ -179,11 +183,9 @@ fn unknown_fields(extra: Option<Value>, trace_component: Option<Value>) -> Resul
 }
 
 /// Moves the values of the table's other columns out of the unknown fields. A null counts as absent.
-fn take_columns(unknown: &mut Map<String, Value>, columns: &BTreeSet<String>) -> Map<String, Value> {
-    if columns.is_empty() {
-        return Map::new();
-    }
-    let (others, rest) = std::mem::take(unknown).into_iter().partition(|(name, _)| columns.contains(name));
+fn take_columns(unknown: &mut Map<String, Value>, columns: Option<&OtherColumns>) -> Map<String, Value> {
+    let Some(columns) = columns else { return Map::new() };
+    let (others, rest) = std::mem::take(unknown).into_iter().partition(|(name, _)| columns.names.contains(name));
     *unknown = rest;
     let others: Map<String, Value> = others;
     others.into_iter().filter(|(_, value)| !value.is_null()).collect()

@@ -17,7 +17,7 @@ pub(super) struct InsertOutcome {
 
 impl InsertOutcome {
     /// Inserts events, which must all belong to `shard`.
-    pub(super) async fn of(shard: &Database, events: &[NewEvent], columns: &OtherColumns) -> Self {
+    pub(super) async fn of(shard: &Database, events: &[NewEvent], columns: Option<&OtherColumns>) -> Self {
         let (mut insert, mut search) = (Self::default(), Bisection::of(events.len()));
         while let Some(part) = search.next_part() {
             let inserted = ingest::insert(shard, &events[part.clone()], columns).await;

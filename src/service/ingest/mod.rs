@@ -11,7 +11,8 @@ mod draft;
 mod insert;
 mod values;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use futures::future::join_all;
 
@@ -22,7 +23,7 @@ use columns::Columns;
 use insert::InsertOutcome;
 use noetl_domain::actor::Actor;
 use noetl_domain::ids::Id;
-use noetl_storage::ingest::NewEvent;
+use noetl_storage::ingest::{NewEvent, OtherColumns};
 use noetl_storage::pools::Databases;
 
 pub use draft::{EventDraft, MAX_EVENT_BYTES};
@@ -73,15 +74,17 @@ impl Ingest {
             return Err(Rejection::invalid("events", message).into());
         }
         let count = drafts.len();
-        let columns = self.columns.of_each_shard(&self.databases).await;
-        let columns_of = |execution| &columns[usize::from(self.databases.index_of(execution))].names;
+        let with_extra = drafts.iter().flatten().filter_map(EventDraft::execution_of_extra);
+        let shards = with_extra.map(|execution| self.databases.index_of(execution)).collect();
+        let columns = self.columns.of(&self.databases, shards).await;
+        let columns_of = |execution| columns.get(&self.databases.index_of(execution)).map(Arc::as_ref);
         let (entries, rejected) = read(drafts, by, columns_of);
         let mut outcome = IngestOutcome { rejected, ..IngestOutcome::default() };
         let shards = by_shard(&self.databases, entries, |entry| entry.event.execution_id).into_iter();
         let landings = shards.map(async |(index, entries)| {
             let (events, indexes): (Vec<_>, Vec<_>) = entries.into_iter().map(|one| (one.event, one.indexes)).unzip();
-            let place = usize::from(index);
-            let insert = InsertOutcome::of(&self.databases.shards()[place], &events, &columns[place]).await;
+            let columns = columns.get(&index).map(Arc::as_ref);
+            let insert = InsertOutcome::of(&self.databases.shards()[usize::from(index)], &events, columns).await;
             (index, insert, indexes)
         });
         for (shard, insert, indexes) in join_all(landings).await {
@@ -111,7 +114,7 @@ impl IngestOutcome {
 fn read<'a>(
     drafts: Vec<Draft>,
     by: Option<&Actor>,
-    columns_of: impl Fn(Id) -> &'a BTreeSet<String>,
+    columns_of: impl Fn(Id) -> Option<&'a OtherColumns>,
 ) -> (Vec<Entry>, BTreeMap<usize, ServiceError>) {
     let (mut entries, mut rejected) = (BTreeMap::<(Id, Id), Entry>::new(), BTreeMap::new());
     for (index, draft) in drafts.into_iter().enumerate() {
