@@ -5,6 +5,7 @@ use std::pin::pin;
 
 use noetl_domain::cursor::{CursorKind, encode};
 use noetl_domain::page::IdRange;
+use noetl_domain::tenant::Scope;
 use noetl_storage::budget::{Budget, BudgetLimits, Resource};
 use noetl_storage::error::{DatabaseName, StorageError};
 use noetl_storage::executions::{self, ExecutionFilter};
@@ -141,7 +142,7 @@ async fn the_row_limit_applies_to_all_statements_of_an_operation_together() {
     let range = IdRange { above: 0, below: None, descending: false, limit: 100 };
     let list = async || {
         let filter = ExecutionFilter::default();
-        let mut listed = pin!(executions::list(&shard, &filter, range));
+        let mut listed = pin!(executions::list(&shard, &Scope::Unrestricted, &filter, range));
         poll_fn(|cx| budget.enter(|| listed.as_mut().poll(cx))).await
     };
     assert_eq!(list().await.unwrap().len(), 100);

@@ -82,6 +82,7 @@ mod subscription_backlog;
 mod sweeper;
 mod system_status;
 mod tail_gap_free;
+mod tenants;
 mod transitions;
 mod undecodable_messages;
 mod unselected_columns;

@@ -18,5 +18,6 @@ pub mod projection;
 pub mod quarter;
 pub mod shard;
 pub mod subscription_log;
+pub mod tenant;
 pub mod tx_snapshot;
 pub mod workflow;

@@ -10,6 +10,7 @@ use super::snapshots::Projected;
 use noetl_domain::execution::{Creation, Status, ended_by};
 use noetl_domain::ids::Id;
 use noetl_domain::page::IdRange;
+use noetl_domain::tenant::Scope;
 
 /// Row of the read model for lists.
 #[derive(Debug, Clone)]
@@ -28,6 +29,10 @@ pub struct ExecutionRow {
     pub start_time: Option<DateTime<Utc>>,
     /// End time; `None` while it is running.
     pub end_time: Option<DateTime<Utc>>,
+    /// Tenant.
+    pub tenant_id: String,
+    /// Organization.
+    pub organization_id: String,
 }
 
 impl ExecutionRow {
@@ -46,6 +51,8 @@ impl ExecutionRow {
                 path: started.and_then(|start| start.path.clone()),
                 start_time: started.map(|start| start.at),
                 end_time: state.end().map(|end| end.at),
+                tenant_id: projected.tenancy.tenant_id.clone(),
+                organization_id: projected.tenancy.organization_id.clone(),
             }
         })
     }
@@ -64,6 +71,10 @@ pub struct ExecutionFilter {
     pub started_after: Option<DateTime<Utc>>,
     /// Exclusive upper bound of the start time.
     pub started_before: Option<DateTime<Utc>>,
+    /// Tenant.
+    pub tenant_id: Option<String>,
+    /// Organization.
+    pub organization_id: Option<String>,
 }
 
 /// Creates executions of one shard in one statement: for each the execution row, the started event and the outbox row.
@@ -83,27 +94,32 @@ pub async fn create(shard: &Database, creations: &[&Creation]) -> Result<(), Sto
     let metas: Vec<Value> = creations.iter().map(|one| one.meta()).collect();
     let subjects: Vec<String> = creations.iter().map(|one| one.notification_subject()).collect();
     let commands: Vec<Value> = creations.iter().map(|one| one.command()).collect();
+    let tenants: Vec<String> = creations.iter().map(|one| one.tenancy.tenant_id.clone()).collect();
+    let organizations: Vec<String> = creations.iter().map(|one| one.tenancy.organization_id.clone()).collect();
     let statement = sqlx::query!(
         "WITH input AS (
              SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::jsonb[],
-                                  $7::jsonb[], $8::text[], $9::jsonb[]) WITH ORDINALITY
-                 AS t (execution_id, event_id, catalog_id, parent, path, context, meta, subject, command, position)
+                                  $7::jsonb[], $8::text[], $9::jsonb[], $10::text[], $11::text[]) WITH ORDINALITY
+                 AS t (execution_id, event_id, catalog_id, parent, path, context, meta, subject, command, tenant_id,
+                       organization_id, position)
          ), created AS (
              INSERT INTO noetl.execution (execution_id, catalog_id, parent_execution_id, status, path,
-                                          last_event_type, last_node_name, last_event_id, start_time)
-             SELECT execution_id, catalog_id, parent, 'RUNNING', path, 'playbook_started', path, event_id, now()
+                                          last_event_type, last_node_name, last_event_id, start_time, tenant_id,
+                                          organization_id)
+             SELECT execution_id, catalog_id, parent, 'RUNNING', path, 'playbook_started', path, event_id, now(),
+                    tenant_id, organization_id
              FROM input
              ON CONFLICT (execution_id) DO NOTHING
              RETURNING execution_id
          ), started AS (
              INSERT INTO noetl.event (execution_id, event_id, catalog_id, parent_execution_id, event_type, node_id,
-                                      node_name, node_type, status, context, meta)
+                                      node_name, node_type, status, context, meta, tenant_id, organization_id)
              SELECT execution_id, event_id, catalog_id, parent, 'playbook_started', 'playbook', path, 'execution',
-                    'STARTED', context, meta
+                    'STARTED', context, meta, tenant_id, organization_id
              FROM input JOIN created USING (execution_id)
          )
-         INSERT INTO noetl.outbox (execution_id, event_id, subject, payload, payload_codec)
-         SELECT execution_id, event_id, subject, command, 'json'
+         INSERT INTO noetl.outbox (execution_id, event_id, subject, payload, payload_codec, tenant_id, organization_id)
+         SELECT execution_id, event_id, subject, command, 'json', tenant_id, organization_id
          FROM input JOIN created USING (execution_id) ORDER BY position",
         &ids,
         &event_ids,
@@ -114,33 +130,38 @@ pub async fn create(shard: &Database, creations: &[&Creation]) -> Result<(), Sto
         &metas,
         &subjects,
         &commands,
+        &tenants,
+        &organizations,
     );
     shard.run(statement.execute(shard.pool())).await?;
     Ok(())
 }
 
-/// Returns the executions with these ids, in no order.
+/// Returns the executions in the scope with these ids, in no order.
 #[tracing::instrument(
     level = "debug", name = "sql.executions.by_ids", skip_all,
     fields(database = %shard.name(), count = ids.len(), first = ids.first())
 )]
-pub async fn by_ids(shard: &Database, ids: &[i64]) -> Result<Vec<ExecutionRow>, StorageError> {
+pub async fn by_ids(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<ExecutionRow>, StorageError> {
     let rows = sqlx::query_as!(
         ExecutionRow,
-        "SELECT execution_id, catalog_id, parent_execution_id, status, path,
+        "SELECT execution_id, catalog_id, parent_execution_id, status, path, tenant_id, organization_id,
                   CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
                   CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time
-         FROM noetl.execution WHERE execution_id = ANY($1)",
+         FROM noetl.execution WHERE execution_id = ANY($1) AND ($2::text IS NULL OR tenant_id = $2)",
         ids,
+        scope.tenant(),
     );
     shard.run(rows.fetch_all(shard.pool())).await
 }
 
-/// Returns the reasons of those executions that failed or were cancelled, in no order.
-pub async fn errors(shard: &Database, ids: &[i64]) -> Result<Vec<(i64, String)>, StorageError> {
+/// Returns the reasons of those executions in the scope that failed or were cancelled, in no order.
+pub async fn errors(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<(i64, String)>, StorageError> {
     let rows = sqlx::query!(
-        r#"SELECT execution_id, error AS "error!" FROM noetl.execution WHERE execution_id = ANY($1) AND error IS NOT NULL"#,
+        r#"SELECT execution_id, error AS "error!" FROM noetl.execution
+           WHERE execution_id = ANY($1) AND ($2::text IS NULL OR tenant_id = $2) AND error IS NOT NULL"#,
         ids,
+        scope.tenant(),
     );
     let rows = shard.run(rows.fetch_all(shard.pool())).await?;
     Ok(rows.into_iter().map(|row| (row.execution_id, row.error)).collect())
@@ -170,10 +191,11 @@ pub async fn open_by_parent(shard: &Database) -> Result<Vec<OpenChildren>, Stora
     shard.run(rows.fetch_all(shard.pool())).await
 }
 
-/// Returns the candidates of a page, in the range's direction.
+/// Returns the candidates of a page in the scope, in the range's direction.
 #[tracing::instrument(level = "debug", name = "sql.executions.list", skip_all, fields(database = %shard.name()))]
 pub async fn list(
     shard: &Database,
+    scope: &Scope,
     filter: &ExecutionFilter,
     range: IdRange,
 ) -> Result<Vec<ExecutionRow>, StorageError> {
@@ -182,7 +204,7 @@ pub async fn list(
         ($order:literal) => {
             sqlx::query_as!(
                 ExecutionRow,
-                "SELECT execution_id, catalog_id, parent_execution_id, status, path,
+                "SELECT execution_id, catalog_id, parent_execution_id, status, path, tenant_id, organization_id,
                   CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
                   CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time
                  FROM noetl.execution
@@ -192,6 +214,8 @@ pub async fn list(
                    AND ($5::bigint IS NULL OR parent_execution_id = $5)
                    AND ($6::timestamptz IS NULL OR start_time > $6)
                    AND ($7::timestamptz IS NULL OR start_time < $7)
+                   AND ($9::text IS NULL OR tenant_id = $9)
+                   AND ($10::text IS NULL OR tenant_id = $10) AND ($11::text IS NULL OR organization_id = $11)
                  ORDER BY "
                     + $order
                     + " LIMIT $8",
@@ -203,6 +227,9 @@ pub async fn list(
                 filter.started_after,
                 filter.started_before,
                 range.limit,
+                scope.tenant(),
+                filter.tenant_id,
+                filter.organization_id,
             )
             .fetch_all(shard.pool())
         };
@@ -214,7 +241,7 @@ pub async fn list(
     }
 }
 
-/// Returns the candidates of a page for the children of each of these parents, in the range's direction, grouped by
+/// Returns the candidates of a page for the children of each of these parents in the scope, in the range's direction, grouped by
 /// parent. A parent that the filter excludes has none.
 #[tracing::instrument(
     level = "debug", name = "sql.executions.children", skip_all,
@@ -222,6 +249,7 @@ pub async fn list(
 )]
 pub async fn children(
     shard: &Database,
+    scope: &Scope,
     parents: &[i64],
     filter: &ExecutionFilter,
     range: IdRange,
@@ -233,7 +261,7 @@ pub async fn children(
         ($order:literal) => {
             sqlx::query_as!(
                 ExecutionRow,
-                "SELECT execution_id, catalog_id, parent_execution_id, status, path,
+                "SELECT execution_id, catalog_id, parent_execution_id, status, path, tenant_id, organization_id,
                   CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
                   CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time
                  FROM unnest($1::bigint[]) AS parent (id)
@@ -245,6 +273,8 @@ pub async fn children(
                        AND ($5::text IS NULL OR starts_with(path, $5))
                        AND ($6::timestamptz IS NULL OR start_time > $6)
                        AND ($7::timestamptz IS NULL OR start_time < $7)
+                       AND ($9::text IS NULL OR tenant_id = $9)
+                       AND ($10::text IS NULL OR tenant_id = $10) AND ($11::text IS NULL OR organization_id = $11)
                      ORDER BY "
                     + $order
                     + " LIMIT $8
@@ -259,6 +289,9 @@ pub async fn children(
                 filter.started_after,
                 filter.started_before,
                 range.limit,
+                scope.tenant(),
+                filter.tenant_id,
+                filter.organization_id,
             )
             .fetch_all(shard.pool())
         };

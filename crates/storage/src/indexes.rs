@@ -19,6 +19,8 @@ const PLAIN: &[(&str, &str, &str)] = &[
         "(parent_execution_id, execution_id) WHERE parent_execution_id IS NOT NULL",
     ),
     ("execution_status_idx", "noetl.execution", "(upper(status), execution_id)"),
+    // For lists of a tenant. It is empty in a deployment without tenants.
+    ("execution_tenant_idx", "noetl.execution", "(tenant_id, execution_id) WHERE tenant_id <> 'default'"),
     ("subscription_dedup_expiry_idx", "noetl.subscription_dedup", "(expires_at) WHERE state = 1"),
     ("subscription_dedup_noetl_idx", "noetl.subscription_dedup", "(seen_at) WHERE state = 1 AND expires_at IS NULL"),
     ("subscription_dedup_reserved_idx", "noetl.subscription_dedup", "(execution_id) WHERE state = 0"),

@@ -35,7 +35,7 @@ pub struct FillProgress {
 pub struct FillLog {
     /// Its execution id.
     pub execution_id: i64,
-    /// Whether the list lacks it, and it is not the log of a source subscription.
+    /// Whether the list lacks it or has it without its tenant, and it is not the log of a source subscription.
     pub unlisted: bool,
 }
 
@@ -99,7 +99,10 @@ impl<'a> Fill<'a> {
                )
                SELECT execution_id AS "execution_id!",
                       -- Not as NOT EXISTS, for which the planner may read whole tables into a hash.
-                      ((SELECT 1 FROM noetl.execution WHERE execution_id = page.execution_id) IS NULL
+                      ((SELECT (listed.tenant_id, listed.organization_id) <> ('default', 'default')
+                               OR (SELECT (owner.tenant_id, owner.organization_id) = ('default', 'default')
+                                   FROM noetl.log_owner(page.execution_id) AS owner)
+                        FROM noetl.execution AS listed WHERE listed.execution_id = page.execution_id) IS NOT TRUE
                        AND (SELECT 1 FROM noetl.event
                             WHERE execution_id = page.execution_id AND event_type = 'subscription.registered'
                             LIMIT 1) IS NULL) AS "unlisted!"

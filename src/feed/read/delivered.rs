@@ -17,6 +17,7 @@ use crate::feed::wire::envelope::Mark;
 use noetl_domain::event::Event;
 use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
+use noetl_domain::tenant::{DEFAULT, Scope};
 use noetl_storage::budget::uncharged;
 use noetl_storage::events;
 use noetl_storage::pools::Databases;
@@ -114,8 +115,8 @@ async fn complete(databases: &Databases, payload: Payload, published: DateTime<U
         return live;
     }
     let (execution, event) = (live.event.execution_id, live.event.event_id);
-    // Not charged to an operation: a reader may skip any number of large events before one that matches its filter.
-    match uncharged(events::get(databases.shard_of(execution), execution, event)).await {
+    // Readers compare the tenant of the event with their scope. Not charged to an operation: a reader may skip any number of large events before one that matches its filter.
+    match uncharged(events::get(databases.shard_of(execution), &Scope::Unrestricted, execution, event)).await {
         Ok(Some(whole)) => LiveEvent { event: Arc::new(whole), partial: false },
         Ok(None) => live,
         Err(error) => {
@@ -151,8 +152,8 @@ impl Payload {
             meta,
             error: self.error,
             stack_trace: self.stack_trace,
-            tenant_id: self.tenant_id.unwrap_or_default(),
-            organization_id: self.organization_id.unwrap_or_default(),
+            tenant_id: self.tenant_id.unwrap_or_else(|| DEFAULT.to_owned()),
+            organization_id: self.organization_id.unwrap_or_else(|| DEFAULT.to_owned()),
         };
         LiveEvent { event: Arc::new(event), partial }
     }

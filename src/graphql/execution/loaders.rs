@@ -66,7 +66,7 @@ impl Loader<WorkloadKey> for Loaders {
 
     async fn load(&self, keys: &[WorkloadKey]) -> Result<HashMap<WorkloadKey, Self::Value>, ServiceError> {
         let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
-        let (workloads, failed) = self.0.executions.workloads(&ids).await;
+        let (workloads, failed) = self.services.executions.workloads(&ids, &self.scope).await;
         Ok(self.with_failures(keys, |key| key.0, workloads, &failed))
     }
 }
@@ -77,7 +77,7 @@ impl Loader<ErrorKey> for Loaders {
 
     async fn load(&self, keys: &[ErrorKey]) -> Result<HashMap<ErrorKey, Self::Value>, ServiceError> {
         let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
-        let (errors, failed) = self.0.executions.errors(&ids).await;
+        let (errors, failed) = self.services.executions.errors(&ids, &self.scope).await;
         Ok(self.with_failures(keys, |key| key.0, errors, &failed))
     }
 }
@@ -88,12 +88,12 @@ impl Loader<ExecutionKey> for Loaders {
 
     async fn load(&self, keys: &[ExecutionKey]) -> Result<HashMap<ExecutionKey, Self::Value>, ServiceError> {
         let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
-        let (rows, failed) = self.0.executions.by_ids(&ids).await;
+        let (rows, failed) = self.services.executions.by_ids(&ids, &self.scope).await;
         let mut found = self.with_failures(keys, |key| key.0, rows, &failed);
         let missing: Vec<ExecutionKey> = keys.iter().filter(|key| !found.contains_key(key)).copied().collect();
         if !missing.is_empty() {
             let ids: Vec<Id> = missing.iter().map(|key| key.0).collect();
-            let (unlisted, failed) = self.0.projections.unlisted(&ids).await;
+            let (unlisted, failed) = self.services.projections.unlisted(&ids, &self.scope).await;
             found.extend(self.with_failures(&missing, |key| key.0, unlisted, &failed));
         }
         Ok(found)
@@ -109,7 +109,7 @@ impl Loader<EndKey> for Loaders {
         for (reason, group) in group_by_kind(keys, |key| key.reason) {
             let group: Vec<EndKey> = group.into_iter().copied().collect();
             let ids: Vec<Id> = group.iter().map(|key| key.id).collect();
-            let (ends, failed) = self.0.projections.ends(&ids, reason).await;
+            let (ends, failed) = self.services.projections.ends(&ids, reason, &self.scope).await;
             found.extend(self.with_failures(&group, |key| key.id, ends, &failed));
         }
         Ok(found)
@@ -122,7 +122,7 @@ impl Loader<StateKey> for Loaders {
 
     async fn load(&self, keys: &[StateKey]) -> Result<HashMap<StateKey, Self::Value>, ServiceError> {
         let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
-        let (states, failed) = self.0.projections.read(&ids).await;
+        let (states, failed) = self.services.projections.read(&ids, &self.scope).await;
         let states = states.into_iter().map(|(id, state)| (id, Arc::new(state))).collect();
         Ok(self.with_failures(keys, |key| key.0, states, &failed))
     }
@@ -136,7 +136,8 @@ impl Loader<ChildrenKey> for Loaders {
         let mut pages = HashMap::new();
         for ((filter, request), group) in group_by_kind(keys, |key| (key.filter.clone(), key.request.clone())) {
             let parents: Vec<Id> = group.iter().map(|key| key.parent).collect();
-            let (mut found, unavailable) = self.0.executions.children(&parents, &filter, &request).await?;
+            let (mut found, unavailable) =
+                self.services.executions.children(&parents, &filter, &request, &self.scope).await?;
             for key in group {
                 let page = found.remove(&key.parent.get()).unwrap_or_else(|| request.cut(Vec::new()));
                 pages.insert(key.clone(), ChildrenPage { page: Arc::new(page), unavailable: unavailable.clone() });

@@ -6,7 +6,7 @@ use super::advance::AdvanceProjectionsPayload;
 use super::inputs::{AdvanceProjectionsInput, CancelExecutionInput, ExecuteBatchInput, ExecuteInput};
 use super::payloads::{CancelExecutionPayload, ExecuteBatchPayload, ExecutePayload};
 use super::types::Execution;
-use crate::graphql::access::{ADVANCE, CANCEL, EXECUTE, actor};
+use crate::graphql::access::{ADVANCE, CANCEL, EXECUTE, caller, scope};
 use crate::graphql::audit::audited;
 use crate::graphql::context::Services;
 use crate::graphql::errors::result_or_user_error;
@@ -28,7 +28,7 @@ impl ExecutionMutation {
         let target = input.target_name().map(str::to_owned);
         audited(ctx, target, async {
             let executed = match input.parse() {
-                Ok(request) => ctx.data::<Services>()?.executions.execute(request, actor(ctx)?.as_ref()).await,
+                Ok(request) => ctx.data::<Services>()?.executions.execute(request, &caller(ctx)?).await,
                 Err(rejection) => Err(rejection.into()),
             };
             ExecutePayload::new(ctx, executed).await
@@ -45,7 +45,7 @@ impl ExecutionMutation {
     ) -> Result<ExecuteBatchPayload> {
         audited(ctx, None::<String>, async {
             let requests = input.requests.into_iter().map(ExecuteInput::parse).collect();
-            let answers = ctx.data::<Services>()?.executions.execute_batch(requests, actor(ctx)?.as_ref()).await;
+            let answers = ctx.data::<Services>()?.executions.execute_batch(requests, &caller(ctx)?).await;
             let (answers, user_errors) = result_or_user_error(answers)?;
             let payloads = answers.unwrap_or_default().into_iter().map(|answer| ExecutePayload::of_batch(ctx, answer));
             let results = futures::future::join_all(payloads).await;
@@ -75,7 +75,7 @@ impl ExecutionMutation {
         let ids: Vec<String> = input.execution_ids.iter().map(|id| id.0.clone()).collect();
         audited(ctx, ids, async {
             let advances = match parse_ids("executionIds", &input.execution_ids) {
-                Ok(ids) => ctx.data::<Services>()?.projections.advance(ids).await,
+                Ok(ids) => ctx.data::<Services>()?.projections.advance(ids, &scope(ctx)?).await,
                 Err(rejection) => Err(rejection.into()),
             };
             let (advances, user_errors) = result_or_user_error(advances)?;
@@ -87,7 +87,7 @@ impl ExecutionMutation {
 
 async fn cancel(ctx: &Context<'_>, input: CancelExecutionInput) -> Result<CancelExecutionPayload> {
     let cancelled = match parse_id("id", &input.id) {
-        Ok(id) => ctx.data::<Services>()?.executions.cancel(id, input.reason, actor(ctx)?.as_ref()).await.map(|()| id),
+        Ok(id) => ctx.data::<Services>()?.executions.cancel(id, input.reason, &caller(ctx)?).await.map(|()| id),
         Err(rejection) => Err(rejection.into()),
     };
     let (id, user_errors) = result_or_user_error(cancelled)?;

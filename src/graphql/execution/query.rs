@@ -5,7 +5,7 @@ use async_graphql::{Context, ID, Object, Result};
 use super::dedup::DedupClaim;
 use super::inputs::ExecutionFilter;
 use super::types::{Execution, ExecutionConnection, executions};
-use crate::graphql::access::READ;
+use crate::graphql::access::{READ, scope};
 use crate::graphql::connection::PageArguments;
 use crate::graphql::context::Services;
 use crate::graphql::errors::field_error;
@@ -36,14 +36,15 @@ impl ExecutionQuery {
         ctx: &Context<'_>,
         #[graphql(
             desc = "Id of the source subscription or execution that the requests name as their parent (default: the key \
-                    belongs to requests without a parent)."
+                    belongs to requests without a parent, of the caller's tenant or the tenant `default`)."
         )]
         parent_execution_id: Option<ID>,
         #[graphql(desc = "Dedup key (1 to 1024 bytes).")] key: String,
     ) -> Result<Option<DedupClaim>> {
         let parent =
             parent_execution_id.map(|id| parse_id("parentExecutionId", &id)).transpose().map_err(field_error)?;
-        let claim = ctx.data::<Services>()?.executions.dedup_claim(parent, &key).await.map_err(field_error)?;
+        let executions = &ctx.data::<Services>()?.executions;
+        let claim = executions.dedup_claim(parent, &key, &scope(ctx)?).await.map_err(field_error)?;
         Ok(claim.map(DedupClaim))
     }
 
@@ -62,7 +63,8 @@ impl ExecutionQuery {
         let page = PageArguments { first, after, last, before };
         let request = page.by_id(CursorKind::Execution).map_err(field_error)?;
         let filter = filter.unwrap_or_default().parse().map_err(field_error)?;
-        let listing = ctx.data::<Services>()?.executions.list(&filter, &request).await.map_err(field_error)?;
+        let found = ctx.data::<Services>()?.executions.list(&filter, &request, &scope(ctx)?).await;
+        let listing = found.map_err(field_error)?;
         Ok(executions(listing.page, listing.unavailable))
     }
 }

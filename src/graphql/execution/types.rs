@@ -135,6 +135,16 @@ impl Execution {
         error.transpose().map_err(field_error)
     }
 
+    /// Tenant of the execution.
+    async fn tenant_id(&self) -> &str {
+        &self.0.tenant_id
+    }
+
+    /// Organization of the execution.
+    async fn organization_id(&self) -> &str {
+        &self.0.organization_id
+    }
+
     /// Index of the shard that stores the execution.
     async fn shard(&self, ctx: &Context<'_>) -> Result<u16> {
         Ok(ctx.data::<Services>()?.databases.index_of(self.key()))
@@ -157,7 +167,8 @@ impl Execution {
         CatalogEntry::load(ctx, Id::new(self.0.catalog_id)).await
     }
 
-    /// Execution or source subscription that started this execution; null if there is none.
+    /// Execution or source subscription that started this execution; null if there is none, or if it belongs to another
+    /// tenant than the caller.
     #[graphql(guard = "READ")]
     async fn parent(&self, ctx: &Context<'_>) -> Result<Option<ExecutionParent>> {
         let Some(parent) = self.0.parent_execution_id.map(Id::new) else {

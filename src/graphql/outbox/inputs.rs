@@ -4,6 +4,7 @@
 use async_graphql::{ID, InputObject};
 
 use super::status::OutboxStatus;
+use crate::graphql::filters::check_owner;
 use crate::graphql::scalars::parse_id;
 use crate::service::error::Rejection;
 use crate::service::outbox::{Claim, ClaimRef};
@@ -20,6 +21,10 @@ pub struct OutboxFilter {
     execution_id: Option<ID>,
     /// Only rows that were claimed at least this many times.
     min_attempts: Option<i32>,
+    /// Only rows of this tenant.
+    tenant_id: Option<String>,
+    /// Only rows of this organization.
+    organization_id: Option<String>,
 }
 
 impl OutboxFilter {
@@ -33,7 +38,13 @@ impl OutboxFilter {
             statuses.dedup();
             statuses
         });
-        Ok(storage::OutboxFilter { statuses, execution_id: execution, min_attempts: self.min_attempts })
+        Ok(storage::OutboxFilter {
+            statuses,
+            execution_id: execution,
+            min_attempts: self.min_attempts,
+            tenant_id: check_owner(&format!("{field}.tenantId"), self.tenant_id)?,
+            organization_id: check_owner(&format!("{field}.organizationId"), self.organization_id)?,
+        })
     }
 }
 

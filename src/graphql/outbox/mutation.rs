@@ -9,7 +9,7 @@ use super::payloads::{
     ClaimOutboxPayload, DiscardOutboxPayload, MarkOutboxFailedPayload, MarkOutboxPublishedPayload, RetryOutboxPayload,
 };
 use super::types::OutboxClaim;
-use crate::graphql::access::{OUTBOX, RETRY};
+use crate::graphql::access::{OUTBOX, RETRY, scope};
 use crate::graphql::audit::audited;
 use crate::graphql::context::Services;
 use crate::graphql::errors::{item_error, result_or_user_error};
@@ -76,7 +76,8 @@ impl OutboxMutation {
 }
 
 async fn claim(ctx: &Context<'_>, input: ClaimOutboxInput) -> Result<ClaimOutboxPayload> {
-    let (claimed, user_errors) = result_or_user_error(ctx.data::<Services>()?.outbox.claim(input.into()).await)?;
+    let claimed = ctx.data::<Services>()?.outbox.claim(input.into(), &scope(ctx)?).await;
+    let (claimed, user_errors) = result_or_user_error(claimed)?;
     let claimed = claimed.unwrap_or_default();
     let claims = claimed.rows.into_iter().map(OutboxClaim).collect();
     Ok(ClaimOutboxPayload { claims, unavailable_shards: claimed.unavailable, user_errors })
@@ -84,7 +85,7 @@ async fn claim(ctx: &Context<'_>, input: ClaimOutboxInput) -> Result<ClaimOutbox
 
 async fn mark_published(ctx: &Context<'_>, input: MarkOutboxPublishedInput) -> Result<MarkOutboxPublishedPayload> {
     let marked = match input.parse() {
-        Ok(claims) => ctx.data::<Services>()?.outbox.mark_published(&claims).await,
+        Ok(claims) => ctx.data::<Services>()?.outbox.mark_published(&claims, &scope(ctx)?).await,
         Err(rejection) => Err(rejection.into()),
     };
     let (outcome, mut user_errors) = result_or_user_error(marked)?;
@@ -97,7 +98,7 @@ async fn mark_published(ctx: &Context<'_>, input: MarkOutboxPublishedInput) -> R
 async fn mark_failed(ctx: &Context<'_>, input: MarkOutboxFailedInput) -> Result<MarkOutboxFailedPayload> {
     let outbox = &ctx.data::<Services>()?.outbox;
     let marked = match input.claim() {
-        Ok(claim) => outbox.mark_failed(claim, &input.error, input.max_delay_seconds).await,
+        Ok(claim) => outbox.mark_failed(claim, &input.error, input.max_delay_seconds, &scope(ctx)?).await,
         Err(rejection) => Err(rejection.into()),
     };
     let (row, user_errors) = result_or_user_error(marked)?;
@@ -108,7 +109,7 @@ async fn mark_failed(ctx: &Context<'_>, input: MarkOutboxFailedInput) -> Result<
 
 async fn retry(ctx: &Context<'_>, input: RetryOutboxInput) -> Result<RetryOutboxPayload> {
     let retried = match input.filter.parse("filter") {
-        Ok(filter) => ctx.data::<Services>()?.outbox.retry(&filter, input.dry_run).await,
+        Ok(filter) => ctx.data::<Services>()?.outbox.retry(&filter, input.dry_run, &scope(ctx)?).await,
         Err(rejection) => Err(rejection.into()),
     };
     let (outcome, user_errors) = result_or_user_error(retried)?;
@@ -123,7 +124,7 @@ async fn retry(ctx: &Context<'_>, input: RetryOutboxInput) -> Result<RetryOutbox
 
 async fn discard(ctx: &Context<'_>, input: DiscardOutboxInput) -> Result<DiscardOutboxPayload> {
     let discarded = match input.filter.parse("filter") {
-        Ok(filter) => ctx.data::<Services>()?.outbox.discard(&filter, input.dry_run).await,
+        Ok(filter) => ctx.data::<Services>()?.outbox.discard(&filter, input.dry_run, &scope(ctx)?).await,
         Err(rejection) => Err(rejection.into()),
     };
     let (outcome, user_errors) = result_or_user_error(discarded)?;

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use super::inputs::OutboxFilter;
 use super::stats::{OutboxStats, total};
 use super::status::OutboxStatus;
-use crate::graphql::access::{OUTBOX, READ};
+use crate::graphql::access::{OUTBOX, READ, scope};
 use crate::graphql::connection::{PageArguments, connection, selects_item_field};
 use crate::graphql::context::Services;
 use crate::graphql::errors::field_error;
@@ -29,13 +29,13 @@ impl Outbox {
     /// Number of rows that are claimable now: pending or failed rows that are due, and rows in flight whose lease has
     /// expired. Counts up to 100,000 rows on each shard that can be reached.
     async fn pending_count(&self, ctx: &Context<'_>) -> Result<i32> {
-        let stats = ctx.data::<Services>()?.outbox.backlog().await.map_err(field_error)?;
+        let stats = ctx.data::<Services>()?.outbox.backlog(&scope(ctx)?).await.map_err(field_error)?;
         Ok(total(stats.shards.iter().map(|(_, backlog)| to_graphql_int(backlog.pending))))
     }
 
     /// Numbers of claimable, in-flight, failed and DEAD rows.
     async fn stats(&self, ctx: &Context<'_>) -> Result<OutboxStats> {
-        OutboxStats::read(ctx.data::<Services>()?).await.map_err(field_error)
+        OutboxStats::read(ctx.data::<Services>()?, &scope(ctx)?).await.map_err(field_error)
     }
 
     /// Rows, newest first.
@@ -56,7 +56,7 @@ impl Outbox {
         let listing = ctx
             .data::<Services>()?
             .outbox
-            .list(&filter, selects_item_field(ctx, "payload"), &request)
+            .list(&filter, selects_item_field(ctx, "payload"), &request, &scope(ctx)?)
             .await
             .map_err(field_error)?;
         Ok(OutboxEntryConnection::new(listing.page, listing.unavailable, OutboxEntry, cursor))
@@ -99,6 +99,16 @@ impl OutboxEntry {
     /// Id of the execution that the row belongs to.
     async fn execution_id(&self) -> Option<ID> {
         self.0.row.execution_id.map(|id| show_id(Id::new(id)))
+    }
+
+    /// Tenant of the row.
+    async fn tenant_id(&self) -> &str {
+        &self.0.row.tenant_id
+    }
+
+    /// Organization of the row.
+    async fn organization_id(&self) -> &str {
+        &self.0.row.organization_id
     }
 
     /// NATS subject to which the message is published; null if none is stored. Such a message is published to NoETL's
@@ -198,6 +208,16 @@ impl OutboxClaim {
     /// Id of the execution that the row belongs to.
     async fn execution_id(&self) -> Option<ID> {
         self.0.row.execution_id.map(|id| show_id(Id::new(id)))
+    }
+
+    /// Tenant of the row.
+    async fn tenant_id(&self) -> &str {
+        &self.0.row.tenant_id
+    }
+
+    /// Organization of the row.
+    async fn organization_id(&self) -> &str {
+        &self.0.row.organization_id
     }
 
     /// NATS subject to which the message is published: the stored one, else NoETL's subject for the event.

@@ -111,6 +111,16 @@ impl OwnFields {
         self.0.updated_at
     }
 
+    /// Tenant of the subscription.
+    async fn tenant_id(&self) -> &str {
+        &self.0.tenancy.tenant_id
+    }
+
+    /// Organization of the subscription.
+    async fn organization_id(&self) -> &str {
+        &self.0.tenancy.organization_id
+    }
+
     /// Index of the shard that stores the log.
     async fn shard(&self, ctx: &Context<'_>) -> Result<u16> {
         Ok(ctx.data::<Services>()?.databases.index_of(self.0.id))

@@ -48,7 +48,8 @@ impl Executions {
         let weight = |_: &Id, head: &Arc<FirstEvent>| {
             let trace = head.trace.as_ref().map_or(0, |trace| trace.as_str().len());
             let pool = head.execution_pool.as_ref().map_or(0, String::len);
-            u32::try_from(trace + pool + 256).unwrap_or(u32::MAX)
+            let owner = head.tenant_id.len() + head.organization_id.len();
+            u32::try_from(trace + pool + owner + 256).unwrap_or(u32::MAX)
         };
         let heads = Cache::builder().max_capacity(CACHED_HEADS_BYTES).weigher(weight).build();
         Self { databases, ids, catalog, wake_ups, heads }

@@ -6,6 +6,7 @@ use crate::error::StorageError;
 use crate::pools::Database;
 use noetl_domain::ids::Id;
 use noetl_domain::outbox::OutboxStatus;
+use noetl_domain::tenant::Scope;
 use plain_json::Text;
 
 /// Conditions of a list; a row must meet all that are set.
@@ -17,6 +18,10 @@ pub struct OutboxFilter {
     pub execution_id: Option<Id>,
     /// Minimum number of claims of a row.
     pub min_attempts: Option<i32>,
+    /// Tenant.
+    pub tenant_id: Option<String>,
+    /// Organization.
+    pub organization_id: Option<String>,
 }
 
 impl OutboxFilter {
@@ -58,6 +63,10 @@ pub struct OutboxRow {
     pub created_at: DateTime<Utc>,
     /// Time at which the row was delivered.
     pub published_at: Option<DateTime<Utc>>,
+    /// Tenant: the stored one, or the one that the payload names.
+    pub tenant_id: String,
+    /// Organization: the stored one, or the one that the payload names.
+    pub organization_id: String,
 }
 
 /// Bounds of a page for one shard.
@@ -73,17 +82,18 @@ pub struct Bounds {
     pub limit: i64,
 }
 
-/// Returns the candidates of a page, in the direction of its bounds. Payloads are read only if `payloads` is set.
+/// Returns the candidates of a page in the scope, in the direction of its bounds. Payloads are read only if `payloads` is set.
 ///
 /// One page is read per status. A filter on an execution, or on a minimum above one claim, uses an index of its own.
 #[tracing::instrument(level = "debug", name = "sql.outbox.list", skip_all, fields(database = %shard.name()))]
 pub async fn list(
     shard: &Database,
+    scope: &Scope,
     filter: &OutboxFilter,
     payloads: bool,
     page: Bounds,
 ) -> Result<Vec<OutboxRow>, StorageError> {
-    let OutboxFilter { statuses, execution_id, min_attempts } = filter;
+    let OutboxFilter { statuses, execution_id, min_attempts, tenant_id, organization_id } = filter;
     let wanted = statuses.as_deref().unwrap_or(&OutboxStatus::ALL);
     let states: Vec<String> = wanted.iter().map(|status| status.as_str().to_owned()).collect();
     macro_rules! listed {
@@ -96,12 +106,17 @@ pub async fn list(
                           greatest(least(available_at, '9999-12-31'), '0001-01-01') AS "available_at!",
                           CASE WHEN lease_until IS NOT NULL THEN greatest(least(lease_until, '9999-12-31'), '0001-01-01') END AS lease_until, last_error,
                           created_at AS "created_at!",
-                          CASE WHEN published_at IS NOT NULL THEN greatest(least(published_at, '9999-12-31'), '0001-01-01') END AS published_at
+                          CASE WHEN published_at IS NOT NULL THEN greatest(least(published_at, '9999-12-31'), '0001-01-01') END AS published_at,
+                          noetl.outbox_owner(tenant_id, payload, 'tenant_id') AS "tenant_id!",
+                          noetl.outbox_owner(organization_id, payload, 'organization_id') AS "organization_id!"
                    FROM unnest($1::text[]) AS wanted (state) CROSS JOIN LATERAL (
                        SELECT * FROM noetl.outbox
                        WHERE (created_at, outbox_id) > ($2, $3) AND (created_at, outbox_id) < ($4, $5)
                          AND noetl.outbox_state(status, available_at) = wanted.state AND ($6::bigint IS NULL OR execution_id = $6)
-                         AND ($7::integer IS NULL OR attempts >= $7) "#
+                         AND ($7::integer IS NULL OR attempts >= $7)
+                         AND ($10::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $10)
+                         AND ($11::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $11)
+                         AND ($12::text IS NULL OR noetl.outbox_owner(organization_id, payload, 'organization_id') = $12) "#
                     + $source
                     + " ORDER BY "
                     + $order
@@ -117,6 +132,9 @@ pub async fn list(
                 *min_attempts,
                 page.limit,
                 payloads,
+                scope.tenant(),
+                tenant_id.as_deref(),
+                organization_id.as_deref(),
             )
             .fetch_all(shard.pool())
         };
