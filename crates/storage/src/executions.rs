@@ -136,14 +136,20 @@ pub async fn by_ids(shard: &Database, ids: &[i64]) -> Result<Vec<ExecutionRow>, 
     shard.run(rows.fetch_all(shard.pool())).await
 }
 
-/// Returns the reasons of those executions that failed or were cancelled, in no order.
-pub async fn errors(shard: &Database, ids: &[i64]) -> Result<Vec<(i64, String)>, StorageError> {
-    let rows = sqlx::query!(
-        r#"SELECT execution_id, error AS "error!" FROM noetl.execution WHERE execution_id = ANY($1) AND error IS NOT NULL"#,
-        ids,
-    );
-    let rows = shard.run(rows.fetch_all(shard.pool())).await?;
-    Ok(rows.into_iter().map(|row| (row.execution_id, row.error)).collect())
+/// Reason that an execution failed or was cancelled.
+#[derive(Debug)]
+pub struct Reason {
+    /// The execution.
+    pub execution_id: i64,
+    /// The reason; `None` if there is none.
+    pub error: Option<String>,
+}
+
+/// Returns the reason of each of these executions that is in the list, in no order.
+pub async fn errors(shard: &Database, ids: &[i64]) -> Result<Vec<Reason>, StorageError> {
+    let rows =
+        sqlx::query_as!(Reason, "SELECT execution_id, error FROM noetl.execution WHERE execution_id = ANY($1)", ids,);
+    shard.run(rows.fetch_all(shard.pool())).await
 }
 
 /// Number of executions of a parent that have not ended.
