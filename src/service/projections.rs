@@ -13,6 +13,7 @@ use super::error::{Rejection, ServiceError};
 use super::shards::{by_shard, rows_by_ids};
 use crate::runtime::crash_point;
 use noetl_domain::ids::Id;
+use noetl_domain::projection::Moment;
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_domain::workflow::End;
@@ -74,6 +75,15 @@ impl Projections {
         let query = |shard, ids: Vec<i64>| async move { read(shard, scope, &ids).await };
         let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
         (found.into_iter().map(|projected| (projected.execution_id, projected)).collect(), failed)
+    }
+
+    /// Returns the state of an execution in the scope at a moment of its history; `Ok(None)`: it had no event yet.
+    #[tracing::instrument(level = "debug", name = "projections.at", skip_all, fields(execution = %id))]
+    pub async fn at(&self, id: Id, moment: Moment, scope: &Scope) -> Result<Option<Projected>, ServiceError> {
+        let shard = self.databases.shard_of(id);
+        let projected = snapshots::read_at(shard, scope, id.get(), moment, FOLD_LIMIT).await?;
+        projected.iter().for_each(note_defect);
+        Ok(projected.filter(|projected| projected.projection.is_execution()))
     }
 
     /// Returns the list rows of executions in the scope that the list lacks, because another server started them and no advance has

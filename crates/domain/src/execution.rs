@@ -135,6 +135,9 @@ pub struct Creation {
     /// Tenant and organization of the execution.
     #[serde(default)]
     pub tenancy: Tenancy,
+    /// Execution of which this one is a rerun.
+    #[serde(default)]
+    pub rerun_of: Option<Id>,
 }
 
 impl Typed for Creation {}
@@ -157,6 +160,7 @@ impl Creation {
         let mut meta = emitted(self.emitted_at, self.actor.as_ref());
         insert_present(&mut meta, "execution_pool", self.pool.clone().map(Value::from));
         insert_present(&mut meta, "trace", self.trace.clone());
+        insert_present(&mut meta, "rerun_of", self.rerun_of.map(|id| id.to_string().into()));
         Value::Object(meta)
     }
 

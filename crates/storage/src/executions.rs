@@ -155,16 +155,25 @@ pub async fn by_ids(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<
     shard.run(rows.fetch_all(shard.pool())).await
 }
 
-/// Returns the reasons of those executions in the scope that failed or were cancelled, in no order.
-pub async fn errors(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<(i64, String)>, StorageError> {
-    let rows = sqlx::query!(
-        r#"SELECT execution_id, error AS "error!" FROM noetl.execution
-           WHERE execution_id = ANY($1) AND ($2::text IS NULL OR tenant_id = $2) AND error IS NOT NULL"#,
+/// Reason that an execution failed or was cancelled.
+#[derive(Debug)]
+pub struct Reason {
+    /// The execution.
+    pub execution_id: i64,
+    /// The reason; `None` if there is none.
+    pub error: Option<String>,
+}
+
+/// Returns the reason of each of these executions in the scope that is in the list, in no order.
+pub async fn errors(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<Reason>, StorageError> {
+    let rows = sqlx::query_as!(
+        Reason,
+        "SELECT execution_id, error FROM noetl.execution
+         WHERE execution_id = ANY($1) AND ($2::text IS NULL OR tenant_id = $2)",
         ids,
         scope.tenant(),
     );
-    let rows = shard.run(rows.fetch_all(shard.pool())).await?;
-    Ok(rows.into_iter().map(|row| (row.execution_id, row.error)).collect())
+    shard.run(rows.fetch_all(shard.pool())).await
 }
 
 /// Number of executions of a parent that have not ended.

@@ -72,13 +72,22 @@ impl Loader<WorkloadKey> for Loaders {
 }
 
 impl Loader<ErrorKey> for Loaders {
-    type Value = Result<String, ServiceError>;
+    type Value = Result<Option<String>, ServiceError>;
     type Error = ServiceError;
 
     async fn load(&self, keys: &[ErrorKey]) -> Result<HashMap<ErrorKey, Self::Value>, ServiceError> {
         let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
         let (errors, failed) = self.services.executions.errors(&ids, &self.scope).await;
-        Ok(self.with_failures(keys, |key| key.0, errors, &failed))
+        let mut found = self.with_failures(keys, |key| key.0, errors, &failed);
+        let unlisted: Vec<ErrorKey> = keys.iter().filter(|key| !found.contains_key(key)).copied().collect();
+        if !unlisted.is_empty() {
+            let ids: Vec<Id> = unlisted.iter().map(|key| key.0).collect();
+            let (states, failed) = self.services.projections.read(&ids, &self.scope).await;
+            let error = |state: Projected| state.projection.state.end().and_then(|end| end.error);
+            let errors = states.into_iter().map(|(id, state)| (id, error(state))).collect();
+            found.extend(self.with_failures(&unlisted, |key| key.0, errors, &failed));
+        }
+        Ok(found)
     }
 }
 

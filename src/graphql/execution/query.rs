@@ -3,7 +3,7 @@
 use async_graphql::{Context, ID, Object, Result};
 
 use super::dedup::DedupClaim;
-use super::inputs::ExecutionFilter;
+use super::inputs::{ExecutionFilter, ExecutionMoment};
 use super::types::{Execution, ExecutionConnection, executions};
 use crate::graphql::access::{READ, scope};
 use crate::graphql::connection::PageArguments;
@@ -24,8 +24,21 @@ impl ExecutionQuery {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Id of the execution.")] id: ID,
+        #[graphql(
+            desc = "Moment in the history of the execution (default: now). The fields `status`, `statusText`, `endedAt`, \
+                    `error`, `steps`, `context` and `snapshot` show the state at this moment, the other fields the \
+                    current state. The execution is null if it had not started."
+        )]
+        at: Option<ExecutionMoment>,
     ) -> Result<Option<Execution>> {
-        Execution::load(ctx, parse_id("id", &id).map_err(field_error)?).await
+        let id = parse_id("id", &id).map_err(field_error)?;
+        let moment = at.map(ExecutionMoment::parse).transpose().map_err(field_error)?;
+        let (execution, moment) = match (Execution::load(ctx, id).await?, moment) {
+            (Some(execution), Some(moment)) => (execution, moment),
+            (execution, _) => return Ok(execution),
+        };
+        let past = ctx.data::<Services>()?.projections.at(id, moment, &scope(ctx)?).await.map_err(field_error)?;
+        Ok(past.map(|past| execution.in_state(past)))
     }
 
     /// Claim of a dedup key, which tells what became of the message with this key. Null if no request had the key. A

@@ -171,6 +171,7 @@ impl Executions {
             emitted_at: clock::now(),
             actor: caller.actor.clone(),
             tenancy,
+            rerun_of: request.rerun_of,
         };
         Ok(Start {
             position,

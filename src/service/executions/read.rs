@@ -151,11 +151,15 @@ impl Executions {
         (found.into_iter().map(|(id, workload)| (Id::new(id), workload)).collect(), failed)
     }
 
-    /// Returns the error or cancellation reason of each execution in the scope that has one, and the error of each shard that could
-    /// not be read.
-    pub async fn errors(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, String>, BTreeMap<ShardIndex, ServiceError>) {
+    /// Returns the error or cancellation reason, if any, of each execution in the scope that is in the list, and the error
+    /// of each shard that could not be read.
+    pub async fn errors(
+        &self,
+        ids: &[Id],
+        scope: &Scope,
+    ) -> (HashMap<Id, Option<String>>, BTreeMap<ShardIndex, ServiceError>) {
         let query = |shard, ids: Vec<i64>| async move { executions::errors(shard, scope, &ids).await };
         let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
-        (found.into_iter().map(|(id, error)| (Id::new(id), error)).collect(), failed)
+        (found.into_iter().map(|reason| (Id::new(reason.execution_id), reason.error)).collect(), failed)
     }
 }

@@ -38,6 +38,8 @@ pub struct ExecuteRequest {
     pub dedup: Option<Dedup>,
     /// Tenant and organization of the execution; absent: the parent's, else the caller's.
     pub tenancy: NamedTenancy,
+    /// Execution of which the new one is a rerun.
+    pub rerun_of: Option<Id>,
 }
 
 /// A dedup key with its window.

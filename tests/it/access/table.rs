@@ -37,7 +37,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
          deactivateSubscription",
     ),
     ("Mutation", Any(&[Lifecycle]), "transitionSubscriptions"),
-    ("Mutation", Any(&[Execute]), "execute executeBatch"),
+    ("Mutation", Any(&[Execute]), "execute executeBatch rerunExecution"),
     ("Mutation", Any(&[Cancel]), "cancelExecution"),
     ("Mutation", Any(&[Advance]), "advanceProjections"),
     ("Mutation", Any(&[Project]), "projectEventDocuments"),
@@ -56,7 +56,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     (
         "Execution",
         READ,
-        "catalogEntry children context error events executionPool parent snapshot steps trace workload",
+        "catalogEntry children context error events executionPool parent rerunOf snapshot steps trace workload",
     ),
     ("Execution", Open, "catalogId endedAt id organizationId path shard startedAt status statusText tenantId"),
     ("SourceSubscription", READ, "catalogEntry executionPool executions history spec"),

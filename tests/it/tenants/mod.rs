@@ -48,6 +48,7 @@ const ROOT_FIELDS: &[(&str, &[&str], Check)] = &[
     ("Mutation", &["registerCatalogEntry"], check!(mutations::register_catalog_entry)),
     ("Mutation", &["execute"], check!(mutations::execute)),
     ("Mutation", &["executeBatch"], check!(mutations::execute_batch)),
+    ("Mutation", &["rerunExecution"], check!(mutations::rerun_execution)),
     ("Mutation", &["cancelExecution"], check!(mutations::cancel_execution)),
     ("Mutation", &["advanceProjections"], check!(mutations::advance_projections)),
     ("Mutation", &["projectEvents"], check!(mutations::project_events)),

@@ -60,6 +60,21 @@ pub(super) async fn execute_batch(world: &World, own: &Side, other: &Side) {
     assert_eq!(owned(world, other).await, theirs);
 }
 
+pub(super) async fn rerun_execution(world: &World, own: &Side, other: &Side) {
+    let rerun = |id: &str| format!("rerunExecution(input: {{ id: \"{id}\" }})");
+    let theirs = owned(world, other).await;
+    assert_eq!(world.outcome(own, &rerun(&other.executions[0])).await, "NOT_FOUND");
+    let query = format!(
+        "mutation {{ {} {{ execution {{ tenantId organizationId rerunOf {{ id }} }} userErrors {{ code }} }} }}",
+        rerun(&own.executions[0])
+    );
+    let payload = world.data(own, &query).await["rerunExecution"].take();
+    let origin = json!({ "id": own.executions[0] });
+    let expected = json!({ "tenantId": own.tenant, "organizationId": "default", "rerunOf": origin });
+    assert_eq!(payload["execution"], expected);
+    assert_eq!(owned(world, other).await, theirs);
+}
+
 pub(super) async fn cancel_execution(world: &World, own: &Side, other: &Side) {
     let id = &own.executions[1];
     let cancel = format!("cancelExecution(input: {{ id: \"{id}\" }})");

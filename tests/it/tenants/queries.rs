@@ -81,6 +81,9 @@ pub(super) async fn execution(world: &World, own: &Side, other: &Side) {
         let tenants = texts(&found["events"]["nodes"], "tenantId");
         assert!(!tenants.is_empty() && tenants.iter().all(|tenant| tenant == own.tenant), "{tenants:?}");
         assert_eq!(world.data(other, &query(id)).await, json!({ "execution": null }));
+        let past = format!("{{ execution(id: \"{id}\", at: {{ time: \"2999-01-01T00:00:00Z\" }}) {{ tenantId }} }}");
+        assert_eq!(world.data(own, &past).await, json!({ "execution": { "tenantId": own.tenant } }));
+        assert_eq!(world.data(other, &past).await, json!({ "execution": null }));
     }
     // The other tenant's listed executions have this parent too.
     let children = world.data(own, &query(&own.executions[0])).await["execution"]["children"]["nodes"].take();

@@ -16,7 +16,7 @@ use noetl_domain::ids::Id;
 use noetl_domain::projection::Projection;
 use noetl_domain::tenant::Tenancy;
 
-pub use load::read;
+pub use load::{read, read_at};
 pub use save::save;
 
 /// Aggregate type under which the states of executions are stored. It differs from that of NoETL's own snapshots,
@@ -45,9 +45,9 @@ pub struct Projected {
     pub execution_id: Id,
     /// Tenant and organization of the execution.
     pub tenancy: Tenancy,
-    /// Fold of all committed events of its log.
+    /// Fold of all committed events of its log, or of those up to a moment.
     pub projection: Projection,
-    /// Stored snapshot at which the fold started; `None` if the whole log was read.
+    /// Stored snapshot at which the fold started; `None` if the fold started at the beginning.
     pub snapshot: Option<SnapshotInfo>,
     /// Number of events that were not in the snapshot.
     pub folded: i64,
