@@ -72,7 +72,8 @@ pub fn principal<'a>(ctx: &Context<'a>) -> Result<&'a Arc<Principal>> {
         .ok_or_else(|| error_with_code("UNAUTHENTICATED", "authenticate with a valid token".to_owned()))
 }
 
-/// Returns the caller of an operation, as use cases need it. The actor is `None` if the server does not identify callers.
+/// Returns the caller of an operation, as use cases need it. The actor is `None` if the server does not identify
+/// callers.
 pub fn caller(ctx: &Context<'_>) -> Result<Caller> {
     let principal = principal(ctx)?;
     let actor = principal.authenticated.then(|| Actor::new(Arc::clone(&principal.subject)));

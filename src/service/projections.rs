@@ -86,8 +86,8 @@ impl Projections {
         Ok(projected.filter(|projected| projected.projection.is_execution()))
     }
 
-    /// Returns the list rows of executions in the scope that the list lacks, because another server started them and no advance has
-    /// stored them yet, and the error of each shard that could not be read.
+    /// Returns the list rows of executions in the scope that the list lacks, because another server started them and no
+    /// advance has stored them yet, and the error of each shard that could not be read.
     pub async fn unlisted(
         &self,
         ids: &[Id],
@@ -97,8 +97,8 @@ impl Projections {
         (states.into_iter().filter_map(|(id, state)| Some((id, ExecutionRow::of(&state)?))).collect(), failed)
     }
 
-    /// Returns the ends of the executions in the scope that ended, and the error of each shard that could not be read. Reads the
-    /// reasons only if `reasons` is set.
+    /// Returns the ends of the executions in the scope that ended, and the error of each shard that could not be read.
+    /// Reads the reasons only if `reasons` is set.
     #[tracing::instrument(
         level = "debug", name = "projections.ends", skip_all,
         fields(count = ids.len(), first = ids.first().map(tracing::field::display))
@@ -114,7 +114,8 @@ impl Projections {
         (found.iter().map(|event| (event.execution_id, End::of(event))).collect(), failed)
     }
 
-    /// Advances 1 to [`MAX_ADVANCE`] distinct executions. One that is not in the scope is not found. One failure does not stop the others.
+    /// Advances 1 to [`MAX_ADVANCE`] distinct executions. One that is not in the scope is not found. One failure does
+    /// not stop the others.
     #[tracing::instrument(level = "debug", name = "projections.advance", skip_all)]
     pub async fn advance(&self, ids: impl IntoIterator<Item = Id>, scope: &Scope) -> Result<Advances, ServiceError> {
         let ids: BTreeSet<Id> = ids.into_iter().collect();

@@ -245,9 +245,9 @@ pub fn request_hash(request: &Value) -> [u8; 32] {
     Sha256::digest(request.to_string()).into()
 }
 
-/// Returns the scope in which a dedup key is unique: the parent, or without a parent the tenant. The tenant `default` has
-/// the scope 0, as in NoETL. Another tenant has a negative number, the start of the SHA-256 hash of its name; no id is
-/// negative.
+/// Returns the scope in which a dedup key is unique: the parent, or without a parent the tenant. The tenant `default`
+/// has the scope 0, as in NoETL. Another tenant has a negative number, the start of the SHA-256 hash of its name; no id
+/// is negative.
 #[must_use]
 pub fn dedup_scope(parent: Option<Id>, tenant: &str) -> i64 {
     match parent {

@@ -101,8 +101,8 @@ impl LargeColumns {
     }
 }
 
-/// Returns the candidates of a page in the scope for each of these logs, in the range's direction, grouped by log. Large columns
-/// that are not in `columns` are absent.
+/// Returns the candidates of a page in the scope for each of these logs, in the range's direction, grouped by log.
+/// Large columns that are not in `columns` are absent.
 #[tracing::instrument(
     level = "debug", name = "sql.events.list", skip_all,
     fields(database = %shard.name(), count = executions.len(), first = executions.first())
@@ -228,8 +228,8 @@ pub async fn heads(shard: &Database, scope: &Scope, executions: &[i64]) -> Resul
     shard.run(rows.fetch_all(shard.pool())).await
 }
 
-/// Returns the workloads in the first registered or started event of these logs in the scope, in no order. A log without
-/// a workload is left out.
+/// Returns the workloads in the first registered or started event of these logs in the scope, in no order. A log
+/// without a workload is left out.
 #[tracing::instrument(
     level = "debug", name = "sql.events.workloads", skip_all,
     fields(database = %shard.name(), count = executions.len(), first = executions.first())
@@ -249,8 +249,8 @@ pub async fn workloads(shard: &Database, scope: &Scope, executions: &[i64]) -> R
     Ok(rows.into_iter().filter_map(|row| Some((row.execution_id, row.workload?))).collect())
 }
 
-/// Returns the latest ending event in the scope of each of these logs, in no order. A log without one is left out. With `reasons`,
-/// the events include the error and the JSON fields that contain the reason; without, no error and no JSON.
+/// Returns the latest ending event in the scope of each of these logs, in no order. A log without one is left out. With
+/// `reasons`, the events include the error and the JSON fields that contain the reason; without, no error and no JSON.
 #[tracing::instrument(
     level = "debug", name = "sql.events.ends", skip_all,
     fields(database = %shard.name(), count = executions.len(), first = executions.first())

@@ -250,8 +250,8 @@ pub async fn list(
     }
 }
 
-/// Returns the candidates of a page for the children of each of these parents in the scope, in the range's direction, grouped by
-/// parent. A parent that the filter excludes has none.
+/// Returns the candidates of a page for the children of each of these parents in the scope, in the range's direction,
+/// grouped by parent. A parent that the filter excludes has none.
 #[tracing::instrument(
     level = "debug", name = "sql.executions.children", skip_all,
     fields(database = %shard.name(), count = parents.len(), first = parents.first())

@@ -115,7 +115,8 @@ async fn complete(databases: &Databases, payload: Payload, published: DateTime<U
         return live;
     }
     let (execution, event) = (live.event.execution_id, live.event.event_id);
-    // Readers compare the tenant of the event with their scope. Not charged to an operation: a reader may skip any number of large events before one that matches its filter.
+    // Readers compare the tenant of the event with their scope. Not charged to an operation: a reader may skip any
+    // number of large events before one that matches its filter.
     match uncharged(events::get(databases.shard_of(execution), &Scope::Unrestricted, execution, event)).await {
         Ok(Some(whole)) => LiveEvent { event: Arc::new(whole), partial: false },
         Ok(None) => live,

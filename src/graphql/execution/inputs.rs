@@ -101,8 +101,8 @@ pub struct ExecuteInput {
 /// execution until the window expires, even if their content differs.
 #[derive(Debug, InputObject)]
 pub struct DedupInput {
-    /// Key that identifies a message among the requests with the same parent (1 to 1024 bytes). Requests without a parent
-    /// are those of one tenant.
+    /// Key that identifies a message among the requests with the same parent (1 to 1024 bytes). Requests without a
+    /// parent are those of one tenant.
     key: String,
     /// Length of the window in seconds (1 to 2592000; default: `dedup.window_secs` of the parent's catalog entry, else
     /// 300).

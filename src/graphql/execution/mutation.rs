@@ -58,7 +58,8 @@ impl ExecutionMutation {
 
     /// Runs an execution again: starts a new one with its catalog entry and workload, which the request can change. The
     /// new execution has the field `rerunOf`. If the execution runs a message of a source subscription, the new one
-    /// belongs to this subscription too. Otherwise it has no parent.
+    /// belongs to this subscription too. Otherwise it has no parent. It has the tenant and the organization of the
+    /// execution.
     #[graphql(guard = "EXECUTE")]
     async fn rerun_execution(
         &self,

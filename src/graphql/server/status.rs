@@ -1,5 +1,5 @@
-//! Health of the system for dashboards. A replica reads it about once a second at most, for any number of readers with the
-//! same tenant.
+//! Health of the system for dashboards. A replica reads it about once a second at most, for any number of readers with
+//! the same tenant.
 
 use std::time::Duration;
 

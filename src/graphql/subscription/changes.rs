@@ -25,8 +25,9 @@ use noetl_domain::tenant::Scope;
 use noetl_storage::subscriptions::{SubscriptionFilter, SubscriptionRow};
 
 /// Returns the subscriptions in the scope that match now, and then each one again after a change. An event of a log can
-/// have another tenant than the subscription, so all events are received and only the subscription must be in the scope. If a shard can't be reached, the
-/// stream ends with `SHARD_UNAVAILABLE`, because an item can't report that the subscriptions of the shard are missing.
+/// have another tenant than the subscription, so all events are received and only the subscription must be in the
+/// scope. If a shard can't be reached, the stream ends with `SHARD_UNAVAILABLE`, because an item can't report that the
+/// subscriptions of the shard are missing.
 pub(super) fn changes(
     hub: Hub,
     subscriptions: Subscriptions,

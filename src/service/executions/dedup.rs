@@ -162,8 +162,8 @@ impl Executions {
         Ok(())
     }
 
-    /// Returns the claim of a dedup key, expired or not. `Ok(None)`: there is none in the scope. Without a parent, the key
-    /// is one of the scope's tenant, or of the tenant `default` if the scope is not restricted.
+    /// Returns the claim of a dedup key, expired or not. `Ok(None)`: there is none in the scope. Without a parent, the
+    /// key is one of the scope's tenant, or of the tenant `default` if the scope is not restricted.
     #[tracing::instrument(
         level = "debug", name = "executions.dedup_claim", skip_all,
         fields(parent = parent.map(tracing::field::display))

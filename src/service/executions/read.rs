@@ -59,7 +59,8 @@ impl Executions {
         Ok(events::get(self.databases.shard_of(execution), scope, execution, event).await?)
     }
 
-    /// Returns a page of the child executions of each parent in the scope, newest first, and the shards whose rows may be missing.
+    /// Returns a page of the child executions of each parent in the scope, newest first, and the shards whose rows may
+    /// be missing.
     #[tracing::instrument(
         level = "debug", name = "executions.children", skip_all,
         fields(count = parents.len(), first = parents.first().map(tracing::field::display))
@@ -77,8 +78,8 @@ impl Executions {
         fan_out::newest_first_grouped(&self.databases, request, |row| row.execution_id, parent, query).await
     }
 
-    /// Returns a page of events in the scope of each log, oldest first and with these large columns, and the error of each shard
-    /// that could not be read.
+    /// Returns a page of events in the scope of each log, oldest first and with these large columns, and the error of
+    /// each shard that could not be read.
     #[tracing::instrument(
         level = "debug", name = "executions.events", skip_all,
         fields(count = executions.len(), first = executions.first().map(tracing::field::display))
@@ -115,8 +116,8 @@ impl Executions {
         self.heads(ids.iter().copied(), scope).await
     }
 
-    /// Returns the heads of these logs in the scope, and the error of each shard that could not be read. A head never changes, so
-    /// heads are cached.
+    /// Returns the heads of these logs in the scope, and the error of each shard that could not be read. A head never
+    /// changes, so heads are cached.
     pub(super) async fn heads(
         &self,
         ids: impl IntoIterator<Item = Id>,
@@ -151,8 +152,8 @@ impl Executions {
         (found.into_iter().map(|(id, workload)| (Id::new(id), workload)).collect(), failed)
     }
 
-    /// Returns the error or cancellation reason, if any, of each execution in the scope that is in the list, and the error
-    /// of each shard that could not be read.
+    /// Returns the error or cancellation reason, if any, of each execution in the scope that is in the list, and the
+    /// error of each shard that could not be read.
     pub async fn errors(
         &self,
         ids: &[Id],

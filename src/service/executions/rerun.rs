@@ -32,9 +32,9 @@ pub struct RerunRequest {
 }
 
 impl Executions {
-    /// Starts an execution with the catalog entry, the workload and the tenant of another one, which its started event names. The
-    /// new execution belongs to the source subscription of the origin. It is not a child of the execution that started
-    /// the origin, because this would take it for a call of its own.
+    /// Starts an execution with the catalog entry, the workload and the tenant of another one, which its started event
+    /// names. The new execution belongs to the source subscription of the origin. It is not a child of the execution
+    /// that started the origin, because this would take it for a call of its own.
     #[tracing::instrument(level = "debug", name = "executions.rerun", skip_all, fields(origin = %request.id))]
     pub async fn rerun(&self, request: RerunRequest, caller: &Caller) -> Result<Executed, ServiceError> {
         let scope = &caller.scope;

@@ -67,8 +67,8 @@ impl Ingest {
         Self { databases, wake_ups, columns: Columns::default() }
     }
 
-    /// Stores a batch. The stored events name the caller if it is identified. An event that is not in the caller's scope is
-    /// rejected.
+    /// Stores a batch. The stored events name the caller if it is identified. An event that is not in the caller's
+    /// scope is rejected.
     #[tracing::instrument(level = "debug", name = "ingest.project", skip_all, fields(count = drafts.len()))]
     pub async fn project(&self, drafts: Vec<Draft>, caller: &Caller) -> Result<IngestOutcome, ServiceError> {
         if drafts.is_empty() || drafts.len() > MAX_EVENTS {

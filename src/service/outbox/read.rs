@@ -47,7 +47,8 @@ impl Outbox {
         Ok(stats)
     }
 
-    /// Returns the backlog, and the numbers of rows in flight, FAILED and DEAD, in the scope. Fails only if no shard could be read.
+    /// Returns the backlog, and the numbers of rows in flight, FAILED and DEAD, in the scope. Fails only if no shard
+    /// could be read.
     #[tracing::instrument(level = "debug", name = "outbox.stats", skip_all)]
     pub async fn stats(&self, scope: &Scope) -> Result<Stats<(Backlog, StatusCounts)>, ServiceError> {
         let both = |shard: ShardIndex| async move {
@@ -57,8 +58,8 @@ impl Outbox {
         self.read_shards(both).await
     }
 
-    /// Counts the claimable rows of a shard in the scope. As for claims, the count reads from the start while that is cheap, else
-    /// mostly from the low watermarks.
+    /// Counts the claimable rows of a shard in the scope. As for claims, the count reads from the start while that is
+    /// cheap, else mostly from the low watermarks.
     async fn backlog_of(&self, shard: ShardIndex, scope: &Scope) -> Result<Backlog, StorageError> {
         let database = self.database(shard);
         let count = |from| async move { outbox::backlog(database, scope, &from).await };
@@ -86,7 +87,8 @@ impl Outbox {
         Ok(Stats { shards, unavailable: failures.shards(true)? })
     }
 
-    /// Returns a page in the scope over all shards, newest first: by time, then shard, then number. Reads payloads only if
+    /// Returns a page in the scope over all shards, newest first: by time, then shard, then number. Reads payloads only
+    /// if
     /// `payloads` is set.
     #[tracing::instrument(level = "debug", name = "outbox.list", skip_all)]
     pub async fn list(

@@ -72,8 +72,8 @@ impl Activator {
         Self { databases, ids, wake_ups }
     }
 
-    /// Makes a subscription of the path of `entry` live. The subscription that is returned may belong to another tenant than
-    /// the caller.
+    /// Makes a subscription of the path of `entry` live. The subscription that is returned may belong to another tenant
+    /// than the caller.
     pub(super) async fn make_live(
         &self,
         entry: &CatalogEntry,

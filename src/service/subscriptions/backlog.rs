@@ -46,8 +46,9 @@ struct ShardBacklog {
 }
 
 impl Subscriptions {
-    /// Returns the active subscriptions of all tenants, up to 1000 per shard, with the number of their executions that have not ended.
-    /// A subscription and its executions may be in different shards. Fails only if no shard could be read.
+    /// Returns the active subscriptions of all tenants, up to 1000 per shard, with the number of their executions that
+    /// have not ended. A subscription and its executions may be in different shards. Fails only if no shard could be
+    /// read.
     #[tracing::instrument(level = "debug", name = "subscriptions.backlog", skip_all)]
     pub async fn backlog(&self) -> Result<ActiveSubscriptions, ServiceError> {
         let read = join_all(self.databases.shards().iter().map(|shard| backlog_of(shard))).await;

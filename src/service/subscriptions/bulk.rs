@@ -39,7 +39,8 @@ pub struct Bulk {
 }
 
 impl Subscriptions {
-    /// Carries out an action on all matching subscriptions in the caller's scope. With `dry_run`, only checks whether the action is allowed.
+    /// Carries out an action on all matching subscriptions in the caller's scope. With `dry_run`, only checks whether
+    /// the action is allowed.
     #[tracing::instrument(level = "debug", name = "subscriptions.transition_all", skip_all, fields(action = ?action))]
     pub async fn transition_all(
         &self,

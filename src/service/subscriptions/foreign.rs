@@ -11,8 +11,9 @@ use noetl_storage::registry::{self, ForeignSubscription, PathLock};
 use noetl_storage::subscriptions::{self, SubscriptionRow};
 
 impl Activator {
-    /// Returns a path's subscription in the scope according to the logs of all shards: of the live ones, else of the ended ones, the
-    /// one with the latest lifecycle event. Fails if a shard can't be read, because the shard may have a live one.
+    /// Returns a path's subscription in the scope according to the logs of all shards: of the live ones, else of the
+    /// ended ones, the one with the latest lifecycle event. Fails if a shard can't be read, because the shard may have
+    /// a live one.
     async fn in_logs(&self, path: &str, scope: &Scope) -> Result<Option<SubscriptionRow>, ServiceError> {
         let found = self.databases.shards().iter().map(|shard| subscriptions::of_path(shard, scope, path));
         let found = try_join_all(found).await?.into_iter().flatten();
@@ -29,8 +30,8 @@ impl Activator {
         Ok(found.filter(|found| found.state.is_live() && found.id != registered))
     }
 
-    /// Returns the path's subscription in the scope: the live one, else the one that was live last. Adopts a live one that
-    /// the registry does not have.
+    /// Returns the path's subscription in the scope: the live one, else the one that was live last. Adopts a live one
+    /// that the registry does not have.
     pub(super) async fn of_path(&self, path: &str, scope: &Scope) -> Result<Option<SubscriptionRow>, ServiceError> {
         let registered = match registry::find(self.cluster(), path).await? {
             Some(id) => self.get(id, scope).await?,

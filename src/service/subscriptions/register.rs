@@ -8,8 +8,8 @@ use noetl_domain::tenant::{Caller, NamedTenancy};
 use noetl_storage::subscriptions::SubscriptionRow;
 
 impl Subscriptions {
-    /// Returns the path's live subscription. Registers the path's newest catalog entry if none is live. If the live one has
-    /// another tenant or organization than the named one, or than the caller's, the request is rejected.
+    /// Returns the path's live subscription. Registers the path's newest catalog entry if none is live. If the live one
+    /// has another tenant or organization than the named one, or than the caller's, the request is rejected.
     #[tracing::instrument(level = "debug", name = "subscriptions.register", skip_all, fields(path))]
     pub async fn register(
         &self,

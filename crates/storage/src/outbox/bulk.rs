@@ -60,8 +60,8 @@ pub async fn retryable(shard: &Database, scope: &Scope, filter: &OutboxFilter) -
     shard.run(count.fetch_one(shard.pool())).await
 }
 
-/// Makes up to `limit` matching FAILED and DEAD rows in the scope claimable at once, and returns their number. A DEAD row starts
-/// again at no attempts.
+/// Makes up to `limit` matching FAILED and DEAD rows in the scope claimable at once, and returns their number. A DEAD
+/// row starts again at no attempts.
 #[tracing::instrument(level = "debug", name = "sql.outbox.retry", skip_all, fields(database = %shard.name()))]
 pub async fn retry(shard: &Database, scope: &Scope, filter: &OutboxFilter, limit: i64) -> Result<u64, StorageError> {
     let Conditions { failed, dead, execution_id, min_attempts, own, tenant_id, organization_id } =

@@ -82,7 +82,8 @@ pub struct Bounds {
     pub limit: i64,
 }
 
-/// Returns the candidates of a page in the scope, in the direction of its bounds. Payloads are read only if `payloads` is set.
+/// Returns the candidates of a page in the scope, in the direction of its bounds. Payloads are read only if `payloads`
+/// is set.
 ///
 /// One page is read per status. A filter on an execution, or on a minimum above one claim, uses an index of its own.
 #[tracing::instrument(level = "debug", name = "sql.outbox.list", skip_all, fields(database = %shard.name()))]

@@ -75,7 +75,8 @@ pub async fn probe(shard: &Database, from: &LowWatermarks) -> Result<Probe, Stor
     })
 }
 
-/// Counts the claimable rows in the scope from the low watermarks on: first the PENDING rows, in the order of their ids.
+/// Counts the claimable rows in the scope from the low watermarks on: first the PENDING rows, in the order of their
+/// ids.
 #[tracing::instrument(level = "debug", name = "sql.outbox.backlog", skip_all, fields(database = %shard.name()))]
 pub async fn backlog(shard: &Database, scope: &Scope, from: &LowWatermarks) -> Result<Backlog, StorageError> {
     let row = sqlx::query_as!(

@@ -21,9 +21,9 @@ use noetl_domain::tx_snapshot::TxSnapshot;
 use noetl_domain::workflow::known_types;
 use plain_json as json;
 
-/// Returns the current state of each of these logs in the scope, in no order. Memory is bounded by the size of the states
-/// and not by the length of the logs. The fold takes at most `limit`; the database ends it too, so that a fold whose
-/// reader does not continue frees its connection.
+/// Returns the current state of each of these logs in the scope, in no order. Memory is bounded by the size of the
+/// states and not by the length of the logs. The fold takes at most `limit`; the database ends it too, so that a fold
+/// whose reader does not continue frees its connection.
 pub async fn read(
     shard: &Database,
     scope: &Scope,
@@ -33,8 +33,8 @@ pub async fn read(
     read_until(shard, scope, ids, None, limit).await
 }
 
-/// Returns the state of a log at a moment of its history. `Ok(None)`: the log is not in the scope. The fold starts at the
-/// stored snapshot if this contains no later event, else at the beginning. It takes at most `limit`.
+/// Returns the state of a log at a moment of its history. `Ok(None)`: the log is not in the scope. The fold starts at
+/// the stored snapshot if this contains no later event, else at the beginning. It takes at most `limit`.
 pub async fn read_at(
     shard: &Database,
     scope: &Scope,
@@ -122,8 +122,8 @@ struct Stored {
 
 /// Returns the tenant and the snapshot of each log in the scope.
 ///
-/// The tenant is that of the row in the list. A row with the default tenant may have been written before rows had one, or
-/// by another server, so then it is that of the log.
+/// The tenant is that of the row in the list. A row with the default tenant may have been written before rows had one,
+/// or by another server, so then it is that of the log.
 async fn starts(tx: &mut Transaction, scope: &Scope, ids: &[i64]) -> sqlx::Result<Vec<StartRow>> {
     let rows = sqlx::query_as!(
         StartRow,
