@@ -87,7 +87,7 @@ pub(super) async fn execution(world: &World, own: &Side, other: &Side) {
     }
     // The other tenant's listed executions have this parent too.
     let children = world.data(own, &query(&own.executions[0])).await["execution"]["children"]["nodes"].take();
-    assert_eq!(texts(&children, "id"), [own.child.clone()]);
+    assert_eq!(texts(&children, "id"), std::slice::from_ref(&own.child));
 }
 
 pub(super) async fn executions(world: &World, own: &Side, other: &Side) {
