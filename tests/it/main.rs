@@ -84,6 +84,7 @@ mod subscription_backlog;
 mod sweeper;
 mod system_status;
 mod tail_gap_free;
+mod total_counts;
 mod transitions;
 mod undecodable_messages;
 mod unselected_columns;

@@ -4,7 +4,7 @@ use async_graphql::{Context, ID, Object, Result};
 
 use super::dedup::DedupClaim;
 use super::inputs::{ExecutionFilter, ExecutionMoment};
-use super::types::{Execution, ExecutionConnection, executions};
+use super::types::{Execution, ExecutionConnection, ExecutionList, executions};
 use crate::graphql::access::READ;
 use crate::graphql::connection::PageArguments;
 use crate::graphql::context::Services;
@@ -76,6 +76,6 @@ impl ExecutionQuery {
         let request = page.by_id(CursorKind::Execution).map_err(field_error)?;
         let filter = filter.unwrap_or_default().parse().map_err(field_error)?;
         let listing = ctx.data::<Services>()?.executions.list(&filter, &request).await.map_err(field_error)?;
-        Ok(executions(listing.page, listing.unavailable))
+        Ok(executions(ExecutionList { parent: None, filter }, listing.page, listing.unavailable))
     }
 }

@@ -138,3 +138,24 @@ pub async fn list(
         directed!("")
     }
 }
+
+/// Counts rows, up to `limit`.
+#[tracing::instrument(level = "debug", name = "sql.outbox.count", skip_all, fields(database = %shard.name()))]
+pub async fn count(shard: &Database, filter: &OutboxFilter, limit: i64) -> Result<i64, StorageError> {
+    let OutboxFilter { statuses, execution_id, min_attempts } = filter;
+    let wanted = statuses.as_deref().unwrap_or(&OutboxStatus::ALL);
+    let states: Vec<String> = wanted.iter().map(|status| status.as_str().to_owned()).collect();
+    let count = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "count!" FROM (
+               SELECT 1 FROM noetl.outbox
+               WHERE noetl.outbox_state(status, available_at) = ANY($1) AND ($2::bigint IS NULL OR execution_id = $2)
+                 AND ($3::integer IS NULL OR attempts >= $3)
+               LIMIT $4
+           ) AS counted"#,
+        &states,
+        execution_id.map(Id::get),
+        *min_attempts,
+        limit,
+    );
+    shard.run(count.fetch_one(shard.pool())).await
+}
