@@ -85,6 +85,7 @@ mod sweeper;
 mod system_status;
 mod tail_gap_free;
 mod tenants;
+mod total_counts;
 mod transitions;
 mod undecodable_messages;
 mod unselected_columns;

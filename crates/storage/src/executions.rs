@@ -263,8 +263,7 @@ pub async fn children(
     filter: &ExecutionFilter,
     range: IdRange,
 ) -> Result<Vec<ExecutionRow>, StorageError> {
-    let wanted = |id: &&i64| filter.parent_execution_id.is_none_or(|parent| parent.get() == **id);
-    let parents: Vec<i64> = parents.iter().filter(wanted).copied().collect();
+    let parents = wanted_parents(parents, filter);
     let statuses: Option<Vec<String>> = filter.statuses.as_ref().map(|wanted| stored_names(wanted));
     macro_rules! listed {
         ($order:literal) => {
@@ -310,6 +309,93 @@ pub async fn children(
     } else {
         shard.run(listed!("execution_id")).await
     }
+}
+
+/// Counts executions in the scope, up to `limit`.
+#[tracing::instrument(level = "debug", name = "sql.executions.count", skip_all, fields(database = %shard.name()))]
+pub async fn count(shard: &Database, scope: &Scope, filter: &ExecutionFilter, limit: i64) -> Result<i64, StorageError> {
+    let statuses: Option<Vec<String>> = filter.statuses.as_ref().map(|wanted| stored_names(wanted));
+    let count = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "count!" FROM (
+               SELECT 1 FROM noetl.execution
+               WHERE ($1::text[] IS NULL OR upper(status) = ANY($1))
+                 AND ($2::text IS NULL OR starts_with(path, $2))
+                 AND ($3::bigint IS NULL OR parent_execution_id = $3)
+                 AND ($4::timestamptz IS NULL OR start_time > $4)
+                 AND ($5::timestamptz IS NULL OR start_time < $5)
+                 AND ($7::text IS NULL OR tenant_id = $7)
+                 AND ($8::text IS NULL OR tenant_id = $8) AND ($9::text IS NULL OR organization_id = $9)
+               LIMIT $6
+           ) AS counted"#,
+        statuses.as_deref(),
+        filter.path_prefix,
+        filter.parent_execution_id.map(Id::get),
+        filter.started_after,
+        filter.started_before,
+        limit,
+        scope.tenant(),
+        filter.tenant_id,
+        filter.organization_id,
+    );
+    shard.run(count.fetch_one(shard.pool())).await
+}
+
+/// Number of children of an execution or subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChildCount {
+    /// The subscription or execution that started them.
+    pub parent: i64,
+    /// Their number.
+    pub count: i64,
+}
+
+/// Counts the children of each of these parents in the scope, up to `limit` for each. A parent that the filter excludes is left out.
+#[tracing::instrument(
+    level = "debug", name = "sql.executions.count_children", skip_all,
+    fields(database = %shard.name(), count = parents.len(), first = parents.first())
+)]
+pub async fn count_children(
+    shard: &Database,
+    scope: &Scope,
+    parents: &[i64],
+    filter: &ExecutionFilter,
+    limit: i64,
+) -> Result<Vec<ChildCount>, StorageError> {
+    let statuses: Option<Vec<String>> = filter.statuses.as_ref().map(|wanted| stored_names(wanted));
+    let counts = sqlx::query_as!(
+        ChildCount,
+        r#"SELECT parent.id AS "parent!", children.count AS "count!"
+           FROM unnest($1::bigint[]) AS parent (id)
+           CROSS JOIN LATERAL (
+               SELECT count(*) AS count FROM (
+                   SELECT 1 FROM noetl.execution
+                   WHERE parent_execution_id = parent.id
+                     AND ($2::text[] IS NULL OR upper(status) = ANY($2))
+                     AND ($3::text IS NULL OR starts_with(path, $3))
+                     AND ($4::timestamptz IS NULL OR start_time > $4)
+                     AND ($5::timestamptz IS NULL OR start_time < $5)
+                     AND ($7::text IS NULL OR tenant_id = $7)
+                     AND ($8::text IS NULL OR tenant_id = $8) AND ($9::text IS NULL OR organization_id = $9)
+                   LIMIT $6
+               ) AS counted
+           ) AS children"#,
+        &wanted_parents(parents, filter),
+        statuses.as_deref(),
+        filter.path_prefix,
+        filter.started_after,
+        filter.started_before,
+        limit,
+        scope.tenant(),
+        filter.tenant_id,
+        filter.organization_id,
+    );
+    shard.run(counts.fetch_all(shard.pool())).await
+}
+
+/// Returns the parents that the filter does not exclude.
+fn wanted_parents(parents: &[i64], filter: &ExecutionFilter) -> Vec<i64> {
+    let wanted = |id: &&i64| filter.parent_execution_id.is_none_or(|parent| parent.get() == **id);
+    parents.iter().filter(wanted).copied().collect()
 }
 
 fn stored_names(wanted: &[Status]) -> Vec<String> {

@@ -8,7 +8,7 @@ use async_graphql::dataloader::Loader;
 use crate::graphql::loaders::{Loaders, group_by_kind};
 use crate::service::error::ServiceError;
 use noetl_domain::ids::Id;
-use noetl_domain::page::{Page, PageRequest};
+use noetl_domain::page::{Page, PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::workflow::End;
 use noetl_storage::executions::{ExecutionFilter, ExecutionRow};
@@ -49,6 +49,17 @@ pub struct ChildrenKey {
     pub filter: ExecutionFilter,
     /// Requested page.
     pub request: PageRequest<i64>,
+}
+
+/// Key of the number of executions that a source subscription or execution started.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ChildrenTotalKey {
+    /// Id of the parent.
+    pub parent: Id,
+    /// Filter for the executions.
+    pub filter: ExecutionFilter,
+    /// Number up to which executions are counted.
+    pub limit: i64,
 }
 
 /// Page of the executions that a source subscription or execution started.
@@ -153,5 +164,20 @@ impl Loader<ChildrenKey> for Loaders {
             }
         }
         Ok(pages)
+    }
+}
+
+impl Loader<ChildrenTotalKey> for Loaders {
+    type Value = Total;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[ChildrenTotalKey]) -> Result<HashMap<ChildrenTotalKey, Self::Value>, ServiceError> {
+        let mut totals = HashMap::new();
+        for ((filter, limit), group) in group_by_kind(keys, |key| (key.filter.clone(), key.limit)) {
+            let parents: Vec<Id> = group.iter().map(|key| key.parent).collect();
+            let found = self.services.executions.children_totals(&parents, &filter, limit, &self.scope).await?;
+            totals.extend(group.into_iter().filter_map(|key| Some((key.clone(), *found.get(&key.parent)?))));
+        }
+        Ok(totals)
     }
 }

@@ -4,7 +4,7 @@ use async_graphql::{Context, ID, Object, Result};
 
 use super::dedup::DedupClaim;
 use super::inputs::{ExecutionFilter, ExecutionMoment};
-use super::types::{Execution, ExecutionConnection, executions};
+use super::types::{Execution, ExecutionConnection, ExecutionList, executions};
 use crate::graphql::access::{READ, scope};
 use crate::graphql::connection::PageArguments;
 use crate::graphql::context::Services;
@@ -76,8 +76,9 @@ impl ExecutionQuery {
         let page = PageArguments { first, after, last, before };
         let request = page.by_id(CursorKind::Execution).map_err(field_error)?;
         let filter = filter.unwrap_or_default().parse().map_err(field_error)?;
-        let found = ctx.data::<Services>()?.executions.list(&filter, &request, &scope(ctx)?).await;
+        let scope = scope(ctx)?;
+        let found = ctx.data::<Services>()?.executions.list(&filter, &request, &scope).await;
         let listing = found.map_err(field_error)?;
-        Ok(executions(listing.page, listing.unavailable))
+        Ok(executions(ExecutionList { parent: None, filter, scope }, listing.page, listing.unavailable))
     }
 }

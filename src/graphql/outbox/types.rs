@@ -9,15 +9,18 @@ use super::inputs::OutboxFilter;
 use super::stats::{OutboxStats, total};
 use super::status::OutboxStatus;
 use crate::graphql::access::{OUTBOX, READ, scope};
-use crate::graphql::connection::{PageArguments, connection, selects_item_field};
+use crate::graphql::connection::{Countable, PageArguments, connection, selects_item_field};
 use crate::graphql::context::Services;
 use crate::graphql::errors::field_error;
 use crate::graphql::scalars::{JsonText, show_id, to_graphql_int};
+use crate::service::error::ServiceError;
 use crate::service::outbox::{ClaimedRow, ListedRow};
 use noetl_domain::cursor::{CursorKind, encode};
 use noetl_domain::ids::Id;
 use noetl_domain::outbox::{OutboxId, OutboxPosition, OutboxStatus as Status};
-use noetl_storage::outbox::Message;
+use noetl_domain::page::Total;
+use noetl_domain::tenant::Scope;
+use noetl_storage::outbox::{self, Message};
 
 /// The outbox over all shards.
 #[derive(Debug, Clone, Copy)]
@@ -53,13 +56,11 @@ impl Outbox {
         let page = PageArguments { first, after, last, before };
         let request = page.request(CursorKind::Outbox, decode_position).map_err(field_error)?;
         let filter = filter.unwrap_or_default().parse("filter").map_err(field_error)?;
-        let listing = ctx
-            .data::<Services>()?
-            .outbox
-            .list(&filter, selects_item_field(ctx, "payload"), &request, &scope(ctx)?)
-            .await
-            .map_err(field_error)?;
-        Ok(OutboxEntryConnection::new(listing.page, listing.unavailable, OutboxEntry, cursor))
+        let (outbox, scope) = (&ctx.data::<Services>()?.outbox, scope(ctx)?);
+        let found = outbox.list(&filter, selects_item_field(ctx, "payload"), &request, &scope).await;
+        let listing = found.map_err(field_error)?;
+        let (page, unavailable) = (listing.page, listing.unavailable);
+        Ok(OutboxEntryConnection::new(OutboxList { filter, scope }, page, unavailable, OutboxEntry, cursor))
     }
 }
 
@@ -258,4 +259,17 @@ impl OutboxClaim {
     }
 }
 
-connection!(OutboxEntryConnection, OutboxEntryEdge, OutboxEntry);
+/// A list of outbox rows.
+#[derive(Debug)]
+pub struct OutboxList {
+    filter: outbox::OutboxFilter,
+    scope: Scope,
+}
+
+impl Countable for OutboxList {
+    async fn total(&self, ctx: &Context<'_>, limit: i64) -> std::result::Result<Total, ServiceError> {
+        ctx.data_unchecked::<Services>().outbox.total(&self.filter, limit, &self.scope).await
+    }
+}
+
+connection!(OutboxEntryConnection, OutboxEntryEdge, OutboxEntry, OutboxList);

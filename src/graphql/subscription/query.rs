@@ -3,7 +3,7 @@
 use async_graphql::{Context, Object, Result};
 
 use super::inputs::{SubscriptionFilter, SubscriptionKey};
-use super::types::{SourceSubscription, SourceSubscriptionConnection};
+use super::types::{SourceSubscription, SourceSubscriptionConnection, SubscriptionList};
 use crate::graphql::access::{READ, scope};
 use crate::graphql::connection::{PageArguments, id_cursor};
 use crate::graphql::context::Services;
@@ -51,9 +51,12 @@ impl SourceSubscriptionQuery {
         let page = PageArguments { first, after, last, before };
         let request = page.by_id(CursorKind::Subscription).map_err(field_error)?;
         let filter = filter.unwrap_or_default().parse().map_err(field_error)?;
-        let found = ctx.data::<Services>()?.subscriptions.list(&filter, &request, &scope(ctx)?).await;
+        let scope = scope(ctx)?;
+        let found = ctx.data::<Services>()?.subscriptions.list(&filter, &request, &scope).await;
         let listing = found.map_err(field_error)?;
         let cursor = |item: &SourceSubscription| id_cursor(CursorKind::Subscription, item.key().get());
-        Ok(SourceSubscriptionConnection::new(listing.page, listing.unavailable, SourceSubscription::from, cursor))
+        let (page, unavailable) = (listing.page, listing.unavailable);
+        let all = SubscriptionList { filter, scope };
+        Ok(SourceSubscriptionConnection::new(all, page, unavailable, SourceSubscription::from, cursor))
     }
 }

@@ -12,7 +12,7 @@ use super::loaders::SubscriptionRowKey;
 use super::spec::SubscriptionSpec;
 use crate::graphql::access::READ;
 use crate::graphql::catalog::types::CatalogEntry;
-use crate::graphql::connection::{PageArguments, connection};
+use crate::graphql::connection::{Countable, PageArguments, connection};
 use crate::graphql::context::Services;
 use crate::graphql::errors::field_error;
 use crate::graphql::event::inputs::EventFilter;
@@ -20,8 +20,11 @@ use crate::graphql::event::log::log;
 use crate::graphql::event::types::EventConnection;
 use crate::graphql::loaders::BatchLoader;
 use crate::graphql::scalars::show_id;
+use crate::service::error::ServiceError;
 use noetl_domain::ids::Id;
-use noetl_storage::subscriptions::SubscriptionRow;
+use noetl_domain::page::Total;
+use noetl_domain::tenant::Scope;
+use noetl_storage::subscriptions::{SubscriptionFilter, SubscriptionRow};
 
 /// A long-lived resource that receives messages and runs an execution for each message. Its state is the status of its
 /// latest lifecycle event.
@@ -166,4 +169,19 @@ impl OwnFields {
     }
 }
 
-connection!(SourceSubscriptionConnection, SourceSubscriptionEdge, SourceSubscription);
+/// A list of source subscriptions.
+#[derive(Debug)]
+pub struct SubscriptionList {
+    /// Conditions of the list.
+    pub filter: SubscriptionFilter,
+    /// Data that the caller may read.
+    pub scope: Scope,
+}
+
+impl Countable for SubscriptionList {
+    async fn total(&self, ctx: &Context<'_>, limit: i64) -> std::result::Result<Total, ServiceError> {
+        ctx.data_unchecked::<Services>().subscriptions.total(&self.filter, limit, &self.scope).await
+    }
+}
+
+connection!(SourceSubscriptionConnection, SourceSubscriptionEdge, SourceSubscription, SubscriptionList);

@@ -9,11 +9,11 @@ use crate::service::fan_out::{self, Listing};
 use crate::service::shards::rows_by_ids;
 use noetl_domain::event::{Event, EventFilter};
 use noetl_domain::ids::Id;
-use noetl_domain::page::{Page, PageRequest};
+use noetl_domain::page::{Page, PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_storage::events::{self, FirstEvent, LargeColumns};
-use noetl_storage::executions::{self, ExecutionFilter, ExecutionRow};
+use noetl_storage::executions::{self, ChildCount, ExecutionFilter, ExecutionRow};
 use plain_json::Text;
 
 /// A page for each parent, and the shards whose rows may be missing from the pages.
@@ -48,6 +48,34 @@ impl Executions {
     ) -> Result<Listing<ExecutionRow>, ServiceError> {
         let query = |shard, range| executions::list(shard, scope, filter, range);
         fan_out::newest_first(&self.databases, request, |row: &ExecutionRow| row.execution_id, query).await
+    }
+
+    /// Counts executions in the scope over all shards, up to `limit`.
+    #[tracing::instrument(level = "debug", name = "executions.total", skip_all)]
+    pub async fn total(&self, filter: &ExecutionFilter, limit: i64, scope: &Scope) -> Result<Total, ServiceError> {
+        fan_out::total(&self.databases, limit, |shard, limit| executions::count(shard, scope, filter, limit)).await
+    }
+
+    /// Counts the child executions of each parent in the scope over all shards, up to `limit` for each parent.
+    #[tracing::instrument(
+        level = "debug", name = "executions.children_totals", skip_all,
+        fields(count = parents.len(), first = parents.first().map(tracing::field::display))
+    )]
+    pub async fn children_totals(
+        &self,
+        parents: &[Id],
+        filter: &ExecutionFilter,
+        limit: i64,
+        scope: &Scope,
+    ) -> Result<HashMap<Id, Total>, ServiceError> {
+        let parents: Vec<i64> = parents.iter().map(|id| id.get()).collect();
+        let query = |shard| executions::count_children(shard, scope, &parents, filter, limit + 1);
+        let (counts, _) = fan_out::answers(&self.databases, query).await?;
+        let mut sums: HashMap<i64, i64> = HashMap::new();
+        for ChildCount { parent, count } in counts.into_iter().flatten() {
+            *sums.entry(parent).or_default() += count;
+        }
+        Ok(sums.into_iter().map(|(parent, sum)| (Id::new(parent), Total::of(sum, limit))).collect())
     }
 
     /// Returns one event. `Ok(None)`: it does not exist in the scope.

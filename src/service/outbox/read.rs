@@ -8,9 +8,9 @@ use futures::future::join_all;
 use super::Outbox;
 use super::failures::Failures;
 use crate::service::error::ServiceError;
-use crate::service::fan_out::Listing;
+use crate::service::fan_out::{self, Listing};
 use noetl_domain::outbox::{OutboxId, OutboxPosition};
-use noetl_domain::page::PageRequest;
+use noetl_domain::page::{PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_storage::error::StorageError;
@@ -117,6 +117,14 @@ impl Outbox {
             rows.reverse();
         }
         Ok(Listing { page: request.cut(rows), unavailable: failures.shards(answered)? })
+    }
+}
+
+impl Outbox {
+    /// Counts rows in the scope over all shards, up to `limit`.
+    #[tracing::instrument(level = "debug", name = "outbox.total", skip_all)]
+    pub async fn total(&self, filter: &OutboxFilter, limit: i64, scope: &Scope) -> Result<Total, ServiceError> {
+        fan_out::total(&self.databases, limit, |shard, limit| outbox::count(shard, scope, filter, limit)).await
     }
 }
 

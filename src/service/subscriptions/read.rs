@@ -7,7 +7,7 @@ use crate::service::error::ServiceError;
 use crate::service::fan_out::{self, Listing};
 use crate::service::shards::rows_by_ids;
 use noetl_domain::ids::Id;
-use noetl_domain::page::PageRequest;
+use noetl_domain::page::{PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_storage::subscriptions::{self, SubscriptionFilter, SubscriptionRow};
@@ -50,5 +50,11 @@ impl Subscriptions {
     ) -> Result<Listing<SubscriptionRow>, ServiceError> {
         let query = |shard, range| subscriptions::list(shard, scope, filter, range);
         fan_out::newest_first(&self.databases, request, |row: &SubscriptionRow| row.id.get(), query).await
+    }
+
+    /// Counts subscriptions in the scope over all shards, up to `limit`.
+    #[tracing::instrument(level = "debug", name = "subscriptions.total", skip_all)]
+    pub async fn total(&self, filter: &SubscriptionFilter, limit: i64, scope: &Scope) -> Result<Total, ServiceError> {
+        fan_out::total(&self.databases, limit, |shard, limit| subscriptions::count(shard, scope, filter, limit)).await
     }
 }

@@ -70,7 +70,7 @@ pub(super) async fn execution(world: &World, own: &Side, other: &Side) {
         format!(
             "{{ execution(id: \"{id}\") {{ id tenantId organizationId status workload error executionPool steps {{ name }}
                 snapshot {{ version }} parent {{ __typename }} events {{ nodes {{ tenantId }} }}
-                children {{ nodes {{ id tenantId }} }} }} }}"
+                children {{ nodes {{ id tenantId }} totalCount {{ value }} }} }} }}"
         )
     };
     for id in own.all().iter().chain(&own.logs) {
@@ -86,16 +86,21 @@ pub(super) async fn execution(world: &World, own: &Side, other: &Side) {
         assert_eq!(world.data(other, &past).await, json!({ "execution": null }));
     }
     // The other tenant's listed executions have this parent too.
-    let children = world.data(own, &query(&own.executions[0])).await["execution"]["children"]["nodes"].take();
-    assert_eq!(texts(&children, "id"), std::slice::from_ref(&own.child));
+    let children = world.data(own, &query(&own.executions[0])).await["execution"]["children"].take();
+    assert_eq!(texts(&children["nodes"], "id"), std::slice::from_ref(&own.child));
+    assert_eq!(children["totalCount"]["value"], 1);
 }
 
 pub(super) async fn executions(world: &World, own: &Side, other: &Side) {
     let query = |filter: &str| {
-        format!("{{ executions(first: 100, filter: {{ {filter} }}) {{ nodes {{ id tenantId }} unavailableShards }} }}")
+        format!(
+            "{{ executions(first: 100, filter: {{ {filter} }}) {{
+                nodes {{ id tenantId }} unavailableShards totalCount {{ value }} }} }}"
+        )
     };
-    let found = world.data(own, &query("")).await["executions"]["nodes"].take();
-    let (ids, tenants) = (texts(&found, "id"), texts(&found, "tenantId"));
+    let all = world.data(own, &query("")).await["executions"].take();
+    let (ids, tenants) = (texts(&all["nodes"], "id"), texts(&all["nodes"], "tenantId"));
+    assert_eq!(all["totalCount"]["value"], ids.len());
     assert!(tenants.iter().all(|tenant| tenant == own.tenant), "{tenants:?}");
     assert!(own.all().iter().all(|id| ids.contains(id)), "{ids:?}");
     let none = world.data(own, &query(&format!("tenantId: \"{}\"", other.tenant))).await;
@@ -112,7 +117,8 @@ pub(super) async fn outbox(world: &World, own: &Side, other: &Side) {
     let query = |filter: &str| {
         format!(
             "{{ outbox {{ pendingCount stats {{ pending inFlight failed dead }}
-                entries(first: 100, filter: {{ {filter} }}) {{ nodes {{ executionId tenantId organizationId }} }} }} }}"
+                entries(first: 100, filter: {{ {filter} }}) {{ nodes {{ executionId tenantId organizationId }}
+                    totalCount {{ value }} }} }} }}"
         )
     };
     let found = world.data(own, &query("")).await["outbox"].take();
@@ -121,6 +127,7 @@ pub(super) async fn outbox(world: &World, own: &Side, other: &Side) {
     assert_eq!((&found["pendingCount"], &found["stats"]["pending"]), (&json!(pending), &json!(pending)));
     let tenants = texts(&found["entries"]["nodes"], "tenantId");
     assert!(tenants.iter().all(|tenant| tenant == own.tenant), "{tenants:?}");
+    assert_eq!(found["entries"]["totalCount"]["value"], tenants.len());
     let executions = texts(&found["entries"]["nodes"], "executionId");
     assert!(own.all().iter().all(|id| executions.contains(id)), "{executions:?}");
     for foreign in [format!("tenantId: \"{}\"", other.tenant), format!("executionId: \"{}\"", other.listed[0])] {
@@ -152,11 +159,15 @@ pub(super) async fn subscription(world: &World, own: &Side, other: &Side) {
 }
 
 pub(super) async fn subscriptions(world: &World, own: &Side, other: &Side) {
-    let query =
-        |filter: &str| format!("{{ subscriptions(first: 100, filter: {{ {filter} }}) {{ nodes {{ id tenantId }} }} }}");
-    let found = world.data(own, &query("")).await["subscriptions"]["nodes"].take();
-    assert!(texts(&found, "id").contains(&own.subscription));
-    assert!(texts(&found, "tenantId").iter().all(|tenant| tenant == own.tenant));
+    let query = |filter: &str| {
+        format!(
+            "{{ subscriptions(first: 100, filter: {{ {filter} }}) {{ nodes {{ id tenantId }} totalCount {{ value }} }} }}"
+        )
+    };
+    let all = world.data(own, &query("")).await["subscriptions"].take();
+    assert_eq!(texts(&all["nodes"], "id"), std::slice::from_ref(&own.subscription));
+    assert_eq!(all["totalCount"]["value"], 1);
+    assert!(texts(&all["nodes"], "tenantId").iter().all(|tenant| tenant == own.tenant));
     let foreign = list(std::slice::from_ref(&other.subscription));
     for filter in [format!("ids: {foreign}"), format!("tenantId: \"{}\"", other.tenant)] {
         assert_eq!(world.data(own, &query(&filter)).await["subscriptions"]["nodes"], Value::Array(Vec::new()));

@@ -157,3 +157,30 @@ pub async fn list(
         directed!("")
     }
 }
+
+/// Counts rows in the scope, up to `limit`.
+#[tracing::instrument(level = "debug", name = "sql.outbox.count", skip_all, fields(database = %shard.name()))]
+pub async fn count(shard: &Database, scope: &Scope, filter: &OutboxFilter, limit: i64) -> Result<i64, StorageError> {
+    let OutboxFilter { statuses, execution_id, min_attempts, tenant_id, organization_id } = filter;
+    let wanted = statuses.as_deref().unwrap_or(&OutboxStatus::ALL);
+    let states: Vec<String> = wanted.iter().map(|status| status.as_str().to_owned()).collect();
+    let count = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "count!" FROM (
+               SELECT 1 FROM noetl.outbox
+               WHERE noetl.outbox_state(status, available_at) = ANY($1) AND ($2::bigint IS NULL OR execution_id = $2)
+                 AND ($3::integer IS NULL OR attempts >= $3)
+                 AND ($5::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $5)
+                 AND ($6::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $6)
+                 AND ($7::text IS NULL OR noetl.outbox_owner(organization_id, payload, 'organization_id') = $7)
+               LIMIT $4
+           ) AS counted"#,
+        &states,
+        execution_id.map(Id::get),
+        *min_attempts,
+        limit,
+        scope.tenant(),
+        tenant_id.as_deref(),
+        organization_id.as_deref(),
+    );
+    shard.run(count.fetch_one(shard.pool())).await
+}
