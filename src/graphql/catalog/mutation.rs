@@ -17,8 +17,7 @@ pub struct CatalogMutation;
 #[Object]
 impl CatalogMutation {
     /// Adds the next version of a catalog path. All tenants share the catalog, so a caller with a tenant is refused
-    /// with
-    /// `FOREIGN_TENANT`.
+    /// with `FOREIGN_TENANT`.
     #[graphql(guard = "CATALOG")]
     async fn register_catalog_entry(
         &self,

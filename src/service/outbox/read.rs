@@ -88,8 +88,7 @@ impl Outbox {
     }
 
     /// Returns a page in the scope over all shards, newest first: by time, then shard, then number. Reads payloads only
-    /// if
-    /// `payloads` is set.
+    /// if `payloads` is set.
     #[tracing::instrument(level = "debug", name = "outbox.list", skip_all)]
     pub async fn list(
         &self,

@@ -93,8 +93,8 @@ pub struct Failed {
 }
 
 /// Marks the rows in the scope that are in flight under these tokens as failed, and returns them. The delay of a row is
-/// the entry of
-/// `delays` at its number of attempts, or the last entry. After the last attempt that its claim allowed, a row is DEAD.
+/// the entry of `delays` at its number of attempts, or the last entry. After the last attempt that its claim allowed, a
+/// row is DEAD.
 #[tracing::instrument(
     level = "debug", name = "sql.outbox.mark_failed", skip_all,
     fields(database = %shard.name(), count = failures.len(), count = delays.len())
