@@ -9,7 +9,7 @@ use super::pools::Database;
 use super::snapshots::Projected;
 use noetl_domain::execution::{Creation, Status, ended_by};
 use noetl_domain::ids::Id;
-use noetl_domain::page::IdRange;
+use noetl_domain::list_position::{ListPosition, PositionRange};
 
 /// Row of the read model for lists.
 #[derive(Debug, Clone)]
@@ -31,6 +31,12 @@ pub struct ExecutionRow {
 }
 
 impl ExecutionRow {
+    /// Returns the position in lists.
+    #[must_use]
+    pub fn position(&self) -> ListPosition {
+        ListPosition::new(self.start_time, self.execution_id)
+    }
+
     /// Returns the row of an execution whose log was folded, as an advance would store it. `None` if the log is empty
     /// or not an execution's.
     #[must_use]
@@ -64,6 +70,19 @@ pub struct ExecutionFilter {
     pub started_after: Option<DateTime<Utc>>,
     /// Exclusive upper bound of the start time.
     pub started_before: Option<DateTime<Utc>>,
+}
+
+impl ExecutionFilter {
+    /// Returns the part of a range in which executions that meet the conditions can be.
+    fn within(&self, range: PositionRange) -> PositionRange {
+        let after = self.started_after.map(|at| ListPosition { at, id: i64::MAX });
+        let before = self.started_before.map(|at| ListPosition { at, id: i64::MIN });
+        PositionRange {
+            above: after.map_or(range.above, |bound| bound.max(range.above)),
+            below: before.map_or(range.below, |bound| bound.min(range.below)),
+            ..range
+        }
+    }
 }
 
 /// Creates executions of one shard in one statement: for each the execution row, the started event and the outbox row.
@@ -136,14 +155,23 @@ pub async fn by_ids(shard: &Database, ids: &[i64]) -> Result<Vec<ExecutionRow>, 
     shard.run(rows.fetch_all(shard.pool())).await
 }
 
-/// Returns the reasons of those executions that failed or were cancelled, in no order.
-pub async fn errors(shard: &Database, ids: &[i64]) -> Result<Vec<(i64, String)>, StorageError> {
-    let rows = sqlx::query!(
-        r#"SELECT execution_id, error AS "error!" FROM noetl.execution WHERE execution_id = ANY($1) AND error IS NOT NULL"#,
+/// Reason for the failure or the cancellation of an execution.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExecutionError {
+    /// Execution id.
+    pub execution_id: i64,
+    /// The reason, if there is one.
+    pub error: Option<String>,
+}
+
+/// Returns the reasons of the executions with these ids, in no order. Executions without a row are left out.
+pub async fn errors(shard: &Database, ids: &[i64]) -> Result<Vec<ExecutionError>, StorageError> {
+    let rows = sqlx::query_as!(
+        ExecutionError,
+        "SELECT execution_id, error FROM noetl.execution WHERE execution_id = ANY($1)",
         ids,
     );
-    let rows = shard.run(rows.fetch_all(shard.pool())).await?;
-    Ok(rows.into_iter().map(|row| (row.execution_id, row.error)).collect())
+    shard.run(rows.fetch_all(shard.pool())).await
 }
 
 /// Number of executions of a parent that have not ended.
@@ -170,14 +198,15 @@ pub async fn open_by_parent(shard: &Database) -> Result<Vec<OpenChildren>, Stora
     shard.run(rows.fetch_all(shard.pool())).await
 }
 
-/// Returns the candidates of a page, in the range's direction.
+/// Returns the candidates of a page, in the range's direction. A list is ordered by start time, then by id.
 #[tracing::instrument(level = "debug", name = "sql.executions.list", skip_all, fields(database = %shard.name()))]
 pub async fn list(
     shard: &Database,
     filter: &ExecutionFilter,
-    range: IdRange,
+    range: PositionRange,
 ) -> Result<Vec<ExecutionRow>, StorageError> {
     let statuses: Option<Vec<String>> = filter.statuses.as_ref().map(|wanted| stored_names(wanted));
+    let range = filter.within(range);
     macro_rules! listed {
         ($order:literal) => {
             sqlx::query_as!(
@@ -186,17 +215,20 @@ pub async fn list(
                   CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
                   CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time
                  FROM noetl.execution
-                 WHERE execution_id > $1 AND ($2::bigint IS NULL OR execution_id < $2)
-                   AND ($3::text[] IS NULL OR upper(status) = ANY($3))
-                   AND ($4::text IS NULL OR starts_with(path, $4))
-                   AND ($5::bigint IS NULL OR parent_execution_id = $5)
-                   AND ($6::timestamptz IS NULL OR start_time > $6)
-                   AND ($7::timestamptz IS NULL OR start_time < $7)
+                 WHERE (noetl.list_time(start_time), execution_id) > ($1, $2)
+                   AND (noetl.list_time(start_time), execution_id) < ($3, $4)
+                   AND ($5::text[] IS NULL OR upper(status) = ANY($5))
+                   AND ($6::text IS NULL OR starts_with(path, $6))
+                   AND ($7::bigint IS NULL OR parent_execution_id = $7)
+                   AND ($8::timestamptz IS NULL OR start_time > $8)
+                   AND ($9::timestamptz IS NULL OR start_time < $9)
                  ORDER BY "
                     + $order
-                    + " LIMIT $8",
-                range.above,
-                range.below,
+                    + " LIMIT $10",
+                range.above.at,
+                range.above.id,
+                range.below.at,
+                range.below.id,
                 statuses.as_deref(),
                 filter.path_prefix,
                 filter.parent_execution_id.map(Id::get),
@@ -208,9 +240,9 @@ pub async fn list(
         };
     }
     if range.descending {
-        shard.run(listed!("execution_id DESC")).await
+        shard.run(listed!("noetl.list_time(start_time) DESC, execution_id DESC")).await
     } else {
-        shard.run(listed!("execution_id")).await
+        shard.run(listed!("noetl.list_time(start_time), execution_id")).await
     }
 }
 
@@ -224,11 +256,12 @@ pub async fn children(
     shard: &Database,
     parents: &[i64],
     filter: &ExecutionFilter,
-    range: IdRange,
+    range: PositionRange,
 ) -> Result<Vec<ExecutionRow>, StorageError> {
     let wanted = |id: &&i64| filter.parent_execution_id.is_none_or(|parent| parent.get() == **id);
     let parents: Vec<i64> = parents.iter().filter(wanted).copied().collect();
     let statuses: Option<Vec<String>> = filter.statuses.as_ref().map(|wanted| stored_names(wanted));
+    let range = filter.within(range);
     macro_rules! listed {
         ($order:literal) => {
             sqlx::query_as!(
@@ -240,20 +273,23 @@ pub async fn children(
                  CROSS JOIN LATERAL (
                      SELECT * FROM noetl.execution
                      WHERE parent_execution_id = parent.id
-                       AND execution_id > $2 AND ($3::bigint IS NULL OR execution_id < $3)
-                       AND ($4::text[] IS NULL OR upper(status) = ANY($4))
-                       AND ($5::text IS NULL OR starts_with(path, $5))
-                       AND ($6::timestamptz IS NULL OR start_time > $6)
-                       AND ($7::timestamptz IS NULL OR start_time < $7)
+                       AND (noetl.list_time(start_time), execution_id) > ($2, $3)
+                       AND (noetl.list_time(start_time), execution_id) < ($4, $5)
+                       AND ($6::text[] IS NULL OR upper(status) = ANY($6))
+                       AND ($7::text IS NULL OR starts_with(path, $7))
+                       AND ($8::timestamptz IS NULL OR start_time > $8)
+                       AND ($9::timestamptz IS NULL OR start_time < $9)
                      ORDER BY "
                     + $order
-                    + " LIMIT $8
+                    + " LIMIT $10
                  ) AS page
                  ORDER BY parent_execution_id, "
                     + $order,
                 &parents,
-                range.above,
-                range.below,
+                range.above.at,
+                range.above.id,
+                range.below.at,
+                range.below.id,
                 statuses.as_deref(),
                 filter.path_prefix,
                 filter.started_after,
@@ -264,9 +300,9 @@ pub async fn children(
         };
     }
     if range.descending {
-        shard.run(listed!("execution_id DESC")).await
+        shard.run(listed!("noetl.list_time(start_time) DESC, execution_id DESC")).await
     } else {
-        shard.run(listed!("execution_id")).await
+        shard.run(listed!("noetl.list_time(start_time), execution_id")).await
     }
 }
 

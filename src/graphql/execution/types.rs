@@ -12,7 +12,7 @@ use super::state::{ProjectionSnapshot, Step, steps};
 use super::status::ExecutionStatus;
 use crate::graphql::access::READ;
 use crate::graphql::catalog::types::CatalogEntry;
-use crate::graphql::connection::{PageArguments, connection, id_cursor};
+use crate::graphql::connection::{PageArguments, connection, time_cursor};
 use crate::graphql::context::Services;
 use crate::graphql::errors::field_error;
 use crate::graphql::event::inputs::EventFilter;
@@ -132,7 +132,7 @@ impl Execution {
             return Ok(end.error);
         }
         let error = ctx.data::<BatchLoader>()?.load_one(ErrorKey(self.key())).await.map_err(field_error)?;
-        error.transpose().map_err(field_error)
+        Ok(error.transpose().map_err(field_error)?.flatten())
     }
 
     /// Index of the shard that stores the execution.
@@ -171,7 +171,8 @@ impl Execution {
         Ok(Execution::load(ctx, parent).await?.map(ExecutionParent::Execution))
     }
 
-    /// Executions that this execution started, newest first.
+    /// Executions that this execution started, newest first: ordered by `startedAt`, then by id. Executions without
+    /// `startedAt` are last.
     #[graphql(guard = "READ")]
     async fn children(
         &self,
@@ -245,7 +246,7 @@ pub async fn children(
     filter: Option<ExecutionFilter>,
     page: &PageArguments,
 ) -> Result<ExecutionConnection> {
-    let request = page.by_id(CursorKind::Execution).map_err(field_error)?;
+    let request = page.by_time(CursorKind::Execution).map_err(field_error)?;
     let filter = filter.unwrap_or_default().parse().map_err(field_error)?;
     let key = ChildrenKey { parent, filter, request };
     let found = ctx.data::<BatchLoader>()?.load_one(key).await.map_err(field_error)?;
@@ -256,7 +257,7 @@ pub async fn children(
 /// Returns the connection for a page of executions.
 #[must_use]
 pub fn executions(page: Page<ExecutionRow>, unavailable: Vec<ShardIndex>) -> ExecutionConnection {
-    let cursor = |execution: &Execution| id_cursor(CursorKind::Execution, execution.0.execution_id);
+    let cursor = |execution: &Execution| time_cursor(CursorKind::Execution, execution.0.position());
     ExecutionConnection::new(page, unavailable, Execution, cursor)
 }
 

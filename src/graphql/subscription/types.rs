@@ -21,6 +21,7 @@ use crate::graphql::event::types::EventConnection;
 use crate::graphql::loaders::BatchLoader;
 use crate::graphql::scalars::show_id;
 use noetl_domain::ids::Id;
+use noetl_domain::list_position::ListPosition;
 use noetl_storage::subscriptions::SubscriptionRow;
 
 /// A long-lived resource that receives messages and runs an execution for each message. Its state is the status of its
@@ -43,6 +44,14 @@ impl SourceSubscription {
     #[must_use]
     pub fn key(&self) -> Id {
         self.own.0.id
+    }
+}
+
+impl SourceSubscription {
+    /// Returns the position in lists.
+    #[must_use]
+    pub fn position(&self) -> ListPosition {
+        self.own.0.position()
     }
 }
 

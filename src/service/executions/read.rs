@@ -9,10 +9,12 @@ use crate::service::fan_out::{self, Listing};
 use crate::service::shards::rows_by_ids;
 use noetl_domain::event::{Event, EventFilter};
 use noetl_domain::ids::Id;
+use noetl_domain::list_position::{CursorPosition, ListPosition};
 use noetl_domain::page::{Page, PageRequest};
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::events::{self, FirstEvent, LargeColumns};
 use noetl_storage::executions::{self, ExecutionFilter, ExecutionRow};
+use noetl_storage::snapshots::Projected;
 use plain_json::Text;
 
 /// A page for each parent, and the shards whose rows may be missing from the pages.
@@ -22,26 +24,49 @@ type PagesByParent = (HashMap<i64, Page<ExecutionRow>>, Vec<ShardIndex>);
 type PagesByLog = HashMap<Id, Page<Event<Text>>>;
 
 impl Executions {
-    /// Returns the executions with these ids, and the error of each shard that could not be read.
+    /// Returns the executions with these ids, and the error of each shard that could not be read. An execution that the
+    /// list lacks is read from its log.
     #[tracing::instrument(
         level = "debug", name = "executions.by_ids", skip_all,
         fields(count = ids.len(), first = ids.first().map(tracing::field::display))
     )]
     pub async fn by_ids(&self, ids: &[Id]) -> (HashMap<Id, ExecutionRow>, BTreeMap<ShardIndex, ServiceError>) {
         let query = |shard, ids: Vec<i64>| async move { executions::by_ids(shard, &ids).await };
-        let (rows, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
-        (rows.into_iter().map(|row| (Id::new(row.execution_id), row)).collect(), failed)
+        let (rows, mut failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
+        let mut found: HashMap<Id, ExecutionRow> =
+            rows.into_iter().map(|row| (Id::new(row.execution_id), row)).collect();
+        let was_read = |id: &Id| !failed.contains_key(&self.databases.index_of(*id));
+        let unlisted: Vec<Id> = ids.iter().copied().filter(|id| !found.contains_key(id) && was_read(id)).collect();
+        if !unlisted.is_empty() {
+            let (from_logs, failures) = self.projections.unlisted(&unlisted).await;
+            found.extend(from_logs);
+            failed.extend(failures);
+        }
+        (found, failed)
     }
 
-    /// Returns a page over all shards, newest first.
+    /// Returns a page over all shards, newest first: by start time, then by id.
     #[tracing::instrument(level = "debug", name = "executions.list", skip_all)]
     pub async fn list(
         &self,
         filter: &ExecutionFilter,
-        request: &PageRequest<i64>,
+        request: &PageRequest<CursorPosition>,
     ) -> Result<Listing<ExecutionRow>, ServiceError> {
+        let request = self.positioned(request).await?;
         let query = |shard, range| executions::list(shard, filter, range);
-        fan_out::newest_first(&self.databases, request, |row: &ExecutionRow| row.execution_id, query).await
+        fan_out::newest_first(&self.databases, &request, ExecutionRow::position, query).await
+    }
+
+    /// Returns the request with the positions of its cursors.
+    async fn positioned(
+        &self,
+        request: &PageRequest<CursorPosition>,
+    ) -> Result<PageRequest<ListPosition>, ServiceError> {
+        let position = |id: Id| async move {
+            let rows = executions::by_ids(self.databases.shard_of(id), &[id.get()]).await?;
+            Ok(rows.first().map(ExecutionRow::position))
+        };
+        fan_out::positioned(request, position).await
     }
 
     /// Returns one event.
@@ -62,12 +87,13 @@ impl Executions {
         &self,
         parents: &[Id],
         filter: &ExecutionFilter,
-        request: &PageRequest<i64>,
+        request: &PageRequest<CursorPosition>,
     ) -> Result<PagesByParent, ServiceError> {
         let parents: Vec<i64> = parents.iter().map(|id| id.get()).collect();
         let query = |shard, range| executions::children(shard, &parents, filter, range);
         let parent = |row: &ExecutionRow| row.parent_execution_id.unwrap_or_default();
-        fan_out::newest_first_grouped(&self.databases, request, |row| row.execution_id, parent, query).await
+        let request = self.positioned(request).await?;
+        fan_out::newest_first_grouped(&self.databases, &request, ExecutionRow::position, parent, query).await
     }
 
     /// Returns a page of events of each log, oldest first and with these large columns, and the error of each shard
@@ -132,11 +158,21 @@ impl Executions {
         (found.into_iter().map(|(id, workload)| (Id::new(id), workload)).collect(), failed)
     }
 
-    /// Returns the error or cancellation reason of each execution that has one, and the error of each shard that could
-    /// not be read.
-    pub async fn errors(&self, ids: &[Id]) -> (HashMap<Id, String>, BTreeMap<ShardIndex, ServiceError>) {
+    /// Returns the error or cancellation reason, if any, of each execution, and the error of each shard that could not be
+    /// read. That of an execution that the list lacks is read from its log.
+    pub async fn errors(&self, ids: &[Id]) -> (HashMap<Id, Option<String>>, BTreeMap<ShardIndex, ServiceError>) {
         let query = |shard, ids: Vec<i64>| async move { executions::errors(shard, &ids).await };
-        let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
-        (found.into_iter().map(|(id, error)| (Id::new(id), error)).collect(), failed)
+        let (rows, mut failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
+        let mut found: HashMap<Id, Option<String>> =
+            rows.into_iter().map(|row| (Id::new(row.execution_id), row.error)).collect();
+        let was_read = |id: &Id| !failed.contains_key(&self.databases.index_of(*id));
+        let unlisted: Vec<Id> = ids.iter().copied().filter(|id| !found.contains_key(id) && was_read(id)).collect();
+        if !unlisted.is_empty() {
+            let (states, failures) = self.projections.read(&unlisted).await;
+            let error = |projected: Projected| projected.projection.state.end().and_then(|end| end.error);
+            found.extend(states.into_iter().map(|(id, projected)| (id, error(projected))));
+            failed.extend(failures);
+        }
+        (found, failed)
     }
 }

@@ -7,6 +7,7 @@ use crate::service::error::ServiceError;
 use crate::service::fan_out::{self, Listing};
 use crate::service::shards::rows_by_ids;
 use noetl_domain::ids::Id;
+use noetl_domain::list_position::CursorPosition;
 use noetl_domain::page::PageRequest;
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::subscriptions::{self, SubscriptionFilter, SubscriptionRow};
@@ -35,14 +36,16 @@ impl Subscriptions {
         self.activator.of_path(path).await
     }
 
-    /// Returns a page, newest first.
+    /// Returns a page, newest first: by the time of the registration, then by id.
     #[tracing::instrument(level = "debug", name = "subscriptions.list", skip_all)]
     pub async fn list(
         &self,
         filter: &SubscriptionFilter,
-        request: &PageRequest<i64>,
+        request: &PageRequest<CursorPosition>,
     ) -> Result<Listing<SubscriptionRow>, ServiceError> {
+        let position = |id| async move { Ok(self.get(id).await?.map(|row| row.position())) };
+        let request = fan_out::positioned(request, position).await?;
         let query = |shard, range| subscriptions::list(shard, filter, range);
-        fan_out::newest_first(&self.databases, request, |row: &SubscriptionRow| row.id.get(), query).await
+        fan_out::newest_first(&self.databases, &request, SubscriptionRow::position, query).await
     }
 }
