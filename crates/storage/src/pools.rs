@@ -113,6 +113,23 @@ impl Database {
         PgConnection::connect_with(&self.options.clone().options(settings)).await
     }
 
+    /// Opens a separate connection that runs `settings` and holds the advisory lock with this name until it is closed.
+    /// `Ok(None)`: another connection holds the lock.
+    pub(super) async fn exclusive_connection(
+        &self,
+        lock: &str,
+        settings: &'static str,
+    ) -> Result<Option<PgConnection>, StorageError> {
+        let work = async {
+            let mut connection = self.connect().await?;
+            sqlx::raw_sql(settings).execute(&mut connection).await?;
+            let taken =
+                sqlx::query_scalar!(r#"SELECT pg_try_advisory_lock(hashtextextended($1, 0)) AS "taken!""#, lock);
+            Ok(taken.fetch_one(&mut connection).await?.then_some(connection))
+        };
+        self.run(work).await
+    }
+
     /// Returns the number of open connections in the pool and the number of idle ones.
     #[must_use]
     pub fn pool_size(&self) -> (u32, usize) {

@@ -95,7 +95,7 @@ impl Outbox {
     ) -> Result<Listing<ListedRow>, ServiceError> {
         let pages = self
             .shards()
-            .map(async |shard| outbox::list(self.database(shard), filter, payloads, bounds(shard, request)).await);
+            .map(async |shard| outbox::list(self.database(shard), &filter.on(shard), payloads, bounds(shard, request)).await);
         let (mut rows, mut failures, mut answered) = (Vec::new(), Failures::default(), false);
         for (shard, page) in self.shards().zip(join_all(pages).await) {
             match page {

@@ -12,18 +12,20 @@ struct Conditions {
     dead: bool,
     execution_id: Option<i64>,
     min_attempts: Option<i32>,
+    numbers: Option<Vec<i64>>,
 }
 
 impl Conditions {
     /// Returns the conditions of a filter. A new condition of the filter does not compile until it is added here.
     fn of(filter: &OutboxFilter) -> Self {
-        let OutboxFilter { statuses, execution_id, min_attempts } = filter;
+        let OutboxFilter { statuses, execution_id, min_attempts, ids: _ } = filter;
         let wanted = |status| statuses.as_ref().is_none_or(|wanted| wanted.contains(&status));
         Self {
             failed: wanted(OutboxStatus::Failed),
             dead: wanted(OutboxStatus::Dead),
             execution_id: execution_id.map(Id::get),
             min_attempts: *min_attempts,
+            numbers: filter.numbers(),
         }
     }
 }
@@ -31,16 +33,18 @@ impl Conditions {
 /// Returns the number of matching rows that a retry changes: FAILED rows that are not due, and DEAD rows.
 #[tracing::instrument(level = "debug", name = "sql.outbox.retryable", skip_all, fields(database = %shard.name()))]
 pub async fn retryable(shard: &Database, filter: &OutboxFilter) -> Result<i64, StorageError> {
-    let Conditions { failed, dead, execution_id, min_attempts } = Conditions::of(filter);
+    let Conditions { failed, dead, execution_id, min_attempts, numbers } = Conditions::of(filter);
     let count = sqlx::query_scalar!(
         r#"SELECT count(*) AS "count!" FROM noetl.outbox
            WHERE status = 'FAILED' AND attempts >= 0 AND available_at > now()
              AND CASE WHEN available_at = 'infinity' THEN $2::boolean ELSE $1::boolean END
-             AND ($3::bigint IS NULL OR execution_id = $3) AND ($4::integer IS NULL OR attempts >= $4)"#,
+             AND ($3::bigint IS NULL OR execution_id = $3) AND ($4::integer IS NULL OR attempts >= $4)
+             AND ($5::bigint[] IS NULL OR outbox_id = ANY($5))"#,
         failed,
         dead,
         execution_id,
         min_attempts,
+        numbers.as_deref(),
     );
     shard.run(count.fetch_one(shard.pool())).await
 }
@@ -49,7 +53,7 @@ pub async fn retryable(shard: &Database, filter: &OutboxFilter) -> Result<i64, S
 /// again at no attempts.
 #[tracing::instrument(level = "debug", name = "sql.outbox.retry", skip_all, fields(database = %shard.name()))]
 pub async fn retry(shard: &Database, filter: &OutboxFilter, limit: i64) -> Result<u64, StorageError> {
-    let Conditions { failed, dead, execution_id, min_attempts } = Conditions::of(filter);
+    let Conditions { failed, dead, execution_id, min_attempts, numbers } = Conditions::of(filter);
     let update = sqlx::query!(
         "UPDATE noetl.outbox
          SET attempts = CASE WHEN available_at = 'infinity' THEN 0 ELSE attempts END, available_at = now(),
@@ -59,11 +63,13 @@ pub async fn retry(shard: &Database, filter: &OutboxFilter, limit: i64) -> Resul
              WHERE status = 'FAILED' AND attempts >= 0 AND available_at > now()
                AND CASE WHEN available_at = 'infinity' THEN $2::boolean ELSE $1::boolean END
                AND ($3::bigint IS NULL OR execution_id = $3) AND ($4::integer IS NULL OR attempts >= $4)
-             ORDER BY available_at LIMIT $5 FOR UPDATE SKIP LOCKED))",
+               AND ($5::bigint[] IS NULL OR outbox_id = ANY($5))
+             ORDER BY available_at LIMIT $6 FOR UPDATE SKIP LOCKED))",
         failed,
         dead,
         execution_id,
         min_attempts,
+        numbers.as_deref(),
         limit,
     );
     Ok(shard.run(update.execute(shard.pool())).await?.rows_affected())
@@ -72,14 +78,16 @@ pub async fn retry(shard: &Database, filter: &OutboxFilter, limit: i64) -> Resul
 /// Returns the number of matching DEAD rows.
 #[tracing::instrument(level = "debug", name = "sql.outbox.discardable", skip_all, fields(database = %shard.name()))]
 pub async fn discardable(shard: &Database, filter: &OutboxFilter) -> Result<i64, StorageError> {
-    let Conditions { failed: _, dead, execution_id, min_attempts } = Conditions::of(filter);
+    let Conditions { failed: _, dead, execution_id, min_attempts, numbers } = Conditions::of(filter);
     let count = sqlx::query_scalar!(
         r#"SELECT count(*) AS "count!" FROM noetl.outbox
            WHERE status = 'FAILED' AND attempts >= 0 AND available_at = 'infinity' AND $1::boolean
-             AND ($2::bigint IS NULL OR execution_id = $2) AND ($3::integer IS NULL OR attempts >= $3)"#,
+             AND ($2::bigint IS NULL OR execution_id = $2) AND ($3::integer IS NULL OR attempts >= $3)
+             AND ($4::bigint[] IS NULL OR outbox_id = ANY($4))"#,
         dead,
         execution_id,
         min_attempts,
+        numbers.as_deref(),
     );
     shard.run(count.fetch_one(shard.pool())).await
 }
@@ -87,17 +95,19 @@ pub async fn discardable(shard: &Database, filter: &OutboxFilter) -> Result<i64,
 /// Deletes up to `limit` matching DEAD rows, and returns their number.
 #[tracing::instrument(level = "debug", name = "sql.outbox.discard", skip_all, fields(database = %shard.name()))]
 pub async fn discard(shard: &Database, filter: &OutboxFilter, limit: i64) -> Result<u64, StorageError> {
-    let Conditions { failed: _, dead, execution_id, min_attempts } = Conditions::of(filter);
+    let Conditions { failed: _, dead, execution_id, min_attempts, numbers } = Conditions::of(filter);
     let delete = sqlx::query!(
         "DELETE FROM noetl.outbox
          WHERE outbox_id = ANY (ARRAY(
              SELECT outbox_id FROM noetl.outbox
              WHERE status = 'FAILED' AND attempts >= 0 AND available_at = 'infinity' AND $1::boolean
                AND ($2::bigint IS NULL OR execution_id = $2) AND ($3::integer IS NULL OR attempts >= $3)
-             LIMIT $4 FOR UPDATE SKIP LOCKED))",
+               AND ($4::bigint[] IS NULL OR outbox_id = ANY($4))
+             LIMIT $5 FOR UPDATE SKIP LOCKED))",
         dead,
         execution_id,
         min_attempts,
+        numbers.as_deref(),
         limit,
     );
     Ok(shard.run(delete.execute(shard.pool())).await?.rows_affected())

@@ -5,7 +5,8 @@ use chrono::{DateTime, Utc};
 use crate::error::StorageError;
 use crate::pools::Database;
 use noetl_domain::ids::Id;
-use noetl_domain::outbox::OutboxStatus;
+use noetl_domain::outbox::{OutboxId, OutboxStatus};
+use noetl_domain::shard::ShardIndex;
 use plain_json::Text;
 
 /// Conditions of a list; a row must meet all that are set.
@@ -17,6 +18,8 @@ pub struct OutboxFilter {
     pub execution_id: Option<Id>,
     /// Minimum number of claims of a row.
     pub min_attempts: Option<i32>,
+    /// Rows to include; default: all. A statement on a shard takes the ids of that shard ([`Self::on`]).
+    pub ids: Option<Vec<OutboxId>>,
 }
 
 impl OutboxFilter {
@@ -24,6 +27,21 @@ impl OutboxFilter {
     #[must_use]
     pub fn matches_everything(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Returns the filter for the rows of one shard.
+    #[must_use]
+    pub fn on(&self, shard: ShardIndex) -> Self {
+        let mut own = self.clone();
+        if let Some(ids) = &mut own.ids {
+            ids.retain(|id| id.shard == shard);
+        }
+        own
+    }
+
+    /// Returns the numbers of the rows to include.
+    pub(super) fn numbers(&self) -> Option<Vec<i64>> {
+        self.ids.as_ref().map(|ids| ids.iter().map(|id| id.number).collect())
     }
 }
 
@@ -75,7 +93,8 @@ pub struct Bounds {
 
 /// Returns the candidates of a page, in the direction of its bounds. Payloads are read only if `payloads` is set.
 ///
-/// One page is read per status. A filter on an execution, or on a minimum above one claim, uses an index of its own.
+/// One page is read per status. A filter on ids, on an execution, or on a minimum above one claim uses an index of its
+/// own.
 #[tracing::instrument(level = "debug", name = "sql.outbox.list", skip_all, fields(database = %shard.name()))]
 pub async fn list(
     shard: &Database,
@@ -83,7 +102,8 @@ pub async fn list(
     payloads: bool,
     page: Bounds,
 ) -> Result<Vec<OutboxRow>, StorageError> {
-    let OutboxFilter { statuses, execution_id, min_attempts } = filter;
+    let OutboxFilter { statuses, execution_id, min_attempts, ids: _ } = filter;
+    let numbers = filter.numbers();
     let wanted = statuses.as_deref().unwrap_or(&OutboxStatus::ALL);
     let states: Vec<String> = wanted.iter().map(|status| status.as_str().to_owned()).collect();
     macro_rules! listed {
@@ -101,7 +121,8 @@ pub async fn list(
                        SELECT * FROM noetl.outbox
                        WHERE (created_at, outbox_id) > ($2, $3) AND (created_at, outbox_id) < ($4, $5)
                          AND noetl.outbox_state(status, available_at) = wanted.state AND ($6::bigint IS NULL OR execution_id = $6)
-                         AND ($7::integer IS NULL OR attempts >= $7) "#
+                         AND ($7::integer IS NULL OR attempts >= $7)
+                         AND ($10::bigint[] IS NULL OR outbox_id = ANY($10)) "#
                     + $source
                     + " ORDER BY "
                     + $order
@@ -117,6 +138,7 @@ pub async fn list(
                 *min_attempts,
                 page.limit,
                 payloads,
+                numbers.as_deref(),
             )
             .fetch_all(shard.pool())
         };
@@ -130,7 +152,9 @@ pub async fn list(
             }
         };
     }
-    if execution_id.is_some() {
+    if numbers.is_some() {
+        directed!("AND outbox_id = ANY($10)")
+    } else if execution_id.is_some() {
         directed!("AND execution_id = $6")
     } else if min_attempts.is_some_and(|least| least > 1) {
         directed!("AND attempts > 1")
