@@ -8,7 +8,7 @@ use futures::future::join_all;
 use super::error::ServiceError;
 use noetl_domain::ids::Id;
 use noetl_domain::list_position::{CursorPosition, ListPosition, PositionRange};
-use noetl_domain::page::{Page, PageRequest};
+use noetl_domain::page::{Page, PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::error::StorageError;
 use noetl_storage::pools::{Database, Databases};
@@ -79,22 +79,42 @@ pub async fn newest_first_grouped<'a, T, Rows: Future<Output = Result<Vec<T>, St
     Ok((groups.into_iter().map(page).collect(), unavailable))
 }
 
+/// Counts the items of a list over all shards, up to `limit`. `query` counts those of one shard, up to its argument. The
+/// items of a shard that is unreachable or too slow are not counted; any other error fails the count.
+pub async fn total<'a, Count: Future<Output = Result<i64, StorageError>>>(
+    databases: &'a Databases,
+    limit: i64,
+    query: impl Fn(&'a Database, i64) -> Count,
+) -> Result<Total, ServiceError> {
+    let (counts, _) = answers(databases, |shard| query(shard, limit + 1)).await?;
+    Ok(Total::of(counts.iter().sum(), limit))
+}
+
+/// Queries all shards, and returns the answers and the shards that are unreachable or too slow. Any other error fails
+/// the query.
+pub async fn answers<'a, T, Answer: Future<Output = Result<T, StorageError>>>(
+    databases: &'a Databases,
+    query: impl Fn(&'a Database) -> Answer,
+) -> Result<(Vec<T>, Vec<ShardIndex>), ServiceError> {
+    let (mut found, mut unavailable) = (Vec::new(), Vec::new());
+    for (index, answer) in (0..).zip(join_all(databases.shards().iter().map(|shard| query(shard))).await) {
+        match answer {
+            Ok(answer) => found.push(answer),
+            Err(error) if error.is_temporary() => unavailable.push(index),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok((found, unavailable))
+}
+
 async fn read_all_shards<'a, T, Rows: Future<Output = Result<Vec<T>, StorageError>>>(
     databases: &'a Databases,
     request: &PageRequest<ListPosition>,
     query: impl Fn(&'a Database, PositionRange) -> Rows,
 ) -> Result<(Vec<T>, Vec<ShardIndex>), ServiceError> {
     let range = request.newest_first();
-    let answers = join_all(databases.shards().iter().map(|shard| query(shard, range))).await;
-    let (mut rows, mut unavailable) = (Vec::new(), Vec::new());
-    for (index, answer) in (0..).zip(answers) {
-        match answer {
-            Ok(found) => rows.extend(found),
-            Err(error) if error.is_temporary() => unavailable.push(index),
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok((rows, unavailable))
+    let (rows, unavailable) = answers(databases, |shard| query(shard, range)).await?;
+    Ok((rows.into_iter().flatten().collect(), unavailable))
 }
 
 /// Sorts rows by position, in the direction in which the request reads.

@@ -13,6 +13,7 @@ use super::error::{Rejection, ServiceError};
 use super::shards::{by_shard, rows_by_ids};
 use crate::runtime::crash_point;
 use noetl_domain::ids::Id;
+use noetl_domain::projection::Moment;
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::workflow::End;
 use noetl_storage::error::StorageError;
@@ -69,6 +70,14 @@ impl Projections {
         let query = |shard, ids: Vec<i64>| async move { read(shard, &ids).await };
         let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
         (found.into_iter().map(|projected| (projected.execution_id, projected)).collect(), failed)
+    }
+
+    /// Returns the state of an execution at a moment of its history; `Ok(None)`: it had no event yet.
+    #[tracing::instrument(level = "debug", name = "projections.at", skip_all, fields(execution = %id))]
+    pub async fn at(&self, id: Id, moment: Moment) -> Result<Option<Projected>, ServiceError> {
+        let projected = snapshots::read_at(self.databases.shard_of(id), id.get(), moment, FOLD_LIMIT).await?;
+        note_defect(&projected);
+        Ok(projected.projection.is_execution().then_some(projected))
     }
 
     /// Returns the list rows of executions that the list lacks, because another server started them and no advance has

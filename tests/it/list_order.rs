@@ -235,11 +235,11 @@ async fn a_page_of_100_000_executions_or_of_many_subscriptions_reads_an_index() 
     let fill = "INSERT INTO noetl.execution (execution_id, catalog_id, parent_execution_id, status, path, start_time)
                 SELECT CASE WHEN n % 2 = 0 THEN n << 22 ELSE (n << 23) + n END, 0, n % 2, 'COMPLETED', 'listed',
                        now() - n * interval '1 s'
-                FROM generate_series(1, 100000) AS n;
+                FROM generate_series(1::bigint, 100000) AS n;
                 INSERT INTO noetl.event (execution_id, event_id, event_type, node_name, status, created_at)
                 SELECT CASE WHEN n % 2 = 0 THEN n << 22 ELSE (n << 23) + n END, n,
                        'subscription.registered', 'inbox/' || n, 'ACTIVE', now() - n * interval '1 s'
-                FROM generate_series(1, 20000) AS n";
+                FROM generate_series(1::bigint, 20000) AS n";
     run(&mut shard, fill).await;
     run(&mut shard, "VACUUM ANALYZE noetl.execution").await;
     run(&mut shard, "VACUUM ANALYZE noetl.event").await;

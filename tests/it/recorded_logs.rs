@@ -2,12 +2,11 @@
 //! has a row in the list.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
 
+use noetl_testkit::projections::fill_has_ended;
+use noetl_testkit::recordings::{Recording, insert_row, recordings};
 use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
-use sqlx::{AssertSqlSafe, PgConnection};
 
 /// Step fields in which the result differs from NoETL's: file, step, field. docs/design/noetl-results.md has the
 /// reasons.
@@ -15,45 +14,6 @@ const EXCEPTIONS: [(&str, &str, &str); 2] = [("big_result", "start", "result"), 
 
 const QUERY: &str = "query($id: ID!) { execution(id: $id) {
     id path status workload steps { name status error result } events(first: 100) { nodes { id } } } }";
-
-/// A recorded execution.
-struct Recording {
-    name: String,
-    rows: Vec<Value>,
-    /// Result that NoETL gives.
-    noetl: Value,
-}
-
-fn recordings() -> Vec<Recording> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/domain/tests/golden");
-    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
-    let read = |path: std::path::PathBuf| {
-        let recorded: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
-        Recording {
-            name: path.file_stem().unwrap().to_str().unwrap().to_owned(),
-            rows: recorded["events"].as_array().unwrap().clone(),
-            noetl: recorded["noetl"].clone(),
-        }
-    };
-    files.map(read).collect()
-}
-
-/// Inserts a row with the columns that this database has. Its transaction id is assigned here.
-async fn insert(database: &mut PgConnection, row: &Value) {
-    let columns: Vec<String> = sqlx::query_scalar(
-        "SELECT attname::text FROM pg_attribute
-         WHERE attrelid = 'noetl.event'::regclass AND attnum > 0 AND NOT attisdropped AND attname <> 'tx_id'",
-    )
-    .fetch_all(&mut *database)
-    .await
-    .unwrap();
-    let given: Vec<String> = columns.into_iter().filter(|column| row.get(column).is_some()).collect();
-    let given = given.join(", ");
-    let insert =
-        format!("INSERT INTO noetl.event ({given}) SELECT {given} FROM jsonb_populate_record(NULL::noetl.event, $1)");
-    sqlx::query(AssertSqlSafe(insert)).bind(row).execute(database).await.unwrap();
-}
 
 /// Returns the steps of NoETL's result by name: state, error, result.
 fn steps_of_noetl(noetl: &Value) -> BTreeMap<String, Value> {
@@ -87,10 +47,11 @@ async fn a_log_that_noetl_wrote_gives_noetls_result_without_a_projection() {
     let recordings = recordings();
     assert!(recordings.len() >= 22, "{} recordings", recordings.len());
     let mut database = deployment.cluster().await;
+    fill_has_ended(&mut database).await;
     for recording in &recordings {
         // The order of the rows must not matter.
         for row in recording.rows.iter().rev() {
-            insert(&mut database, row).await;
+            insert_row(&mut database, row).await;
         }
     }
 

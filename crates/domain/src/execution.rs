@@ -131,6 +131,9 @@ pub struct Creation {
     /// Caller of the request; `None`: it was not identified.
     #[serde(default)]
     pub actor: Option<Actor>,
+    /// Execution of which this one is a rerun.
+    #[serde(default)]
+    pub rerun_of: Option<Id>,
 }
 
 impl Typed for Creation {}
@@ -153,6 +156,7 @@ impl Creation {
         let mut meta = emitted(self.emitted_at, self.actor.as_ref());
         insert_present(&mut meta, "execution_pool", self.pool.clone().map(Value::from));
         insert_present(&mut meta, "trace", self.trace.clone());
+        insert_present(&mut meta, "rerun_of", self.rerun_of.map(|id| id.to_string().into()));
         Value::Object(meta)
     }
 

@@ -63,6 +63,23 @@ impl<K> PageRequest<K> {
     }
 }
 
+/// Number of items of a list, counted up to a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Total {
+    /// Number of items; the limit if the list has more.
+    pub value: i64,
+    /// Whether the list has more items.
+    pub capped: bool,
+}
+
+impl Total {
+    /// Returns the total for a count that may go beyond the limit.
+    #[must_use]
+    pub fn of(counted: i64, limit: i64) -> Self {
+        Self { value: counted.min(limit), capped: counted > limit }
+    }
+}
+
 /// Range of ids and reading direction of a page, as SQL parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdRange {
@@ -102,6 +119,13 @@ mod tests {
         }
         found.truncate(usize::try_from(range.limit).unwrap());
         found
+    }
+
+    #[test]
+    fn a_total_beyond_the_limit_is_the_limit_and_capped() {
+        for (counted, value, capped) in [(0, 0, false), (9, 9, false), (10, 10, false), (11, 10, true)] {
+            assert_eq!(Total::of(counted, 10), Total { value, capped });
+        }
     }
 
     proptest! {

@@ -1,5 +1,6 @@
 //! Projections: a folded log with its watermark, and the checksum of the stored form.
 
+use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -9,11 +10,20 @@ use super::workflow::{WorkflowState, shape};
 
 /// Version of the fold's rules and of the stored form of [`WorkflowState`]. Raise it when either changes. The test
 /// `a_change_of_the_rules_or_of_the_stored_form_has_a_version_of_its_own` then needs the digest of the new states.
-pub const RULES: u32 = 2;
+pub const RULES: u32 = 3;
 
 /// Version of a stored state. It is derived from [`RULES`] and from the event types that the fold knows, so it changes
 /// when a type is added. Snapshots with another version are ignored, and the log is folded instead.
 pub const SHAPE: i32 = shape(RULES);
+
+/// A moment in the history of an execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// After the event with this id, and after all events with smaller ids.
+    Event(Id),
+    /// After all events of this time and of earlier times.
+    Time(DateTime<Utc>),
+}
 
 /// State of an execution, with its watermark.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -32,6 +42,15 @@ impl Projection {
         self.state.fold(event);
         self.version = self.version.max(Some(event.event_id));
         self.applied_count += 1;
+    }
+
+    /// Returns whether every folded event belongs to the state at this moment.
+    #[must_use]
+    pub fn is_within(&self, moment: Moment) -> bool {
+        match moment {
+            Moment::Event(id) => self.version <= Some(id),
+            Moment::Time(time) => self.state.latest_at <= Some(time),
+        }
     }
 
     /// Returns whether the log is an execution's, not a source subscription's.
@@ -97,6 +116,17 @@ mod tests {
         assert_eq!(folded.state.status(), Status::Completed);
         let empty = projection(&[]);
         assert_eq!((empty.version, empty.applied_count), (None, 0));
+    }
+
+    #[test]
+    fn a_projection_is_within_a_moment_that_none_of_its_events_exceeds() {
+        let seconds = |seconds| DateTime::from_timestamp(seconds, 0).unwrap();
+        let late = Event { created_at: seconds(9), ..event(10, "playbook_started") };
+        let folded = projection(&[late, Event { created_at: seconds(5), ..event(30, "playbook_completed") }]);
+        assert!(folded.is_within(Moment::Event(Id::new(30))) && !folded.is_within(Moment::Event(Id::new(29))));
+        assert!(folded.is_within(Moment::Time(seconds(9))) && !folded.is_within(Moment::Time(seconds(8))));
+        let empty = projection(&[]);
+        assert!(empty.is_within(Moment::Event(Id::new(1))) && empty.is_within(Moment::Time(seconds(0))));
     }
 
     #[test]

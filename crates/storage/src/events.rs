@@ -167,10 +167,14 @@ pub struct FirstEvent {
     pub event_type: String,
     /// Catalog entry of the execution or subscription.
     pub catalog_id: i64,
+    /// The subscription or execution that started it.
+    pub parent_execution_id: Option<i64>,
     /// W3C trace context in the event's meta.
     pub trace: Option<Text>,
     /// Pool of the workers in the event's meta.
     pub execution_pool: Option<String>,
+    /// Execution of which it is a rerun, in the event's meta.
+    pub rerun_of: Option<i64>,
 }
 
 /// Returns the heads of these logs, in no order. A log without a registered or started event is left out.
@@ -182,7 +186,9 @@ pub async fn heads(shard: &Database, executions: &[i64]) -> Result<Vec<FirstEven
     let rows = sqlx::query_as!(
         FirstEvent,
         r#"SELECT DISTINCT ON (execution_id) execution_id, event_type AS "event_type!", catalog_id,
-                  (meta -> 'trace')::text AS "trace: Text", meta ->> 'execution_pool' AS execution_pool
+                  parent_execution_id, (meta -> 'trace')::text AS "trace: Text",
+                  meta ->> 'execution_pool' AS execution_pool,
+                  CASE WHEN meta ->> 'rerun_of' ~ '^\d{1,18}$' THEN (meta ->> 'rerun_of')::bigint END AS rerun_of
            FROM noetl.event
            WHERE execution_id = ANY($1) AND event_type IN (
                'subscription.registered', 'playbook_started', 'playbook.initialized')

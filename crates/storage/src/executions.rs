@@ -155,22 +155,19 @@ pub async fn by_ids(shard: &Database, ids: &[i64]) -> Result<Vec<ExecutionRow>, 
     shard.run(rows.fetch_all(shard.pool())).await
 }
 
-/// Reason for the failure or the cancellation of an execution.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExecutionError {
-    /// Execution id.
+/// Reason that an execution failed or was cancelled.
+#[derive(Debug)]
+pub struct Reason {
+    /// The execution.
     pub execution_id: i64,
-    /// The reason, if there is one.
+    /// The reason; `None` if there is none.
     pub error: Option<String>,
 }
 
-/// Returns the reasons of the executions with these ids, in no order. Executions without a row are left out.
-pub async fn errors(shard: &Database, ids: &[i64]) -> Result<Vec<ExecutionError>, StorageError> {
-    let rows = sqlx::query_as!(
-        ExecutionError,
-        "SELECT execution_id, error FROM noetl.execution WHERE execution_id = ANY($1)",
-        ids,
-    );
+/// Returns the reason of each of these executions that is in the list, in no order.
+pub async fn errors(shard: &Database, ids: &[i64]) -> Result<Vec<Reason>, StorageError> {
+    let rows =
+        sqlx::query_as!(Reason, "SELECT execution_id, error FROM noetl.execution WHERE execution_id = ANY($1)", ids,);
     shard.run(rows.fetch_all(shard.pool())).await
 }
 
@@ -258,8 +255,7 @@ pub async fn children(
     filter: &ExecutionFilter,
     range: PositionRange,
 ) -> Result<Vec<ExecutionRow>, StorageError> {
-    let wanted = |id: &&i64| filter.parent_execution_id.is_none_or(|parent| parent.get() == **id);
-    let parents: Vec<i64> = parents.iter().filter(wanted).copied().collect();
+    let parents = wanted_parents(parents, filter);
     let statuses: Option<Vec<String>> = filter.statuses.as_ref().map(|wanted| stored_names(wanted));
     let range = filter.within(range);
     macro_rules! listed {
@@ -304,6 +300,82 @@ pub async fn children(
     } else {
         shard.run(listed!("noetl.list_time(start_time), execution_id")).await
     }
+}
+
+/// Counts executions, up to `limit`.
+#[tracing::instrument(level = "debug", name = "sql.executions.count", skip_all, fields(database = %shard.name()))]
+pub async fn count(shard: &Database, filter: &ExecutionFilter, limit: i64) -> Result<i64, StorageError> {
+    let statuses: Option<Vec<String>> = filter.statuses.as_ref().map(|wanted| stored_names(wanted));
+    let count = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "count!" FROM (
+               SELECT 1 FROM noetl.execution
+               WHERE ($1::text[] IS NULL OR upper(status) = ANY($1))
+                 AND ($2::text IS NULL OR starts_with(path, $2))
+                 AND ($3::bigint IS NULL OR parent_execution_id = $3)
+                 AND ($4::timestamptz IS NULL OR start_time > $4)
+                 AND ($5::timestamptz IS NULL OR start_time < $5)
+               LIMIT $6
+           ) AS counted"#,
+        statuses.as_deref(),
+        filter.path_prefix,
+        filter.parent_execution_id.map(Id::get),
+        filter.started_after,
+        filter.started_before,
+        limit,
+    );
+    shard.run(count.fetch_one(shard.pool())).await
+}
+
+/// Number of children of an execution or subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChildCount {
+    /// The subscription or execution that started them.
+    pub parent: i64,
+    /// Their number.
+    pub count: i64,
+}
+
+/// Counts the children of each of these parents, up to `limit` for each. A parent that the filter excludes is left out.
+#[tracing::instrument(
+    level = "debug", name = "sql.executions.count_children", skip_all,
+    fields(database = %shard.name(), count = parents.len(), first = parents.first())
+)]
+pub async fn count_children(
+    shard: &Database,
+    parents: &[i64],
+    filter: &ExecutionFilter,
+    limit: i64,
+) -> Result<Vec<ChildCount>, StorageError> {
+    let statuses: Option<Vec<String>> = filter.statuses.as_ref().map(|wanted| stored_names(wanted));
+    let counts = sqlx::query_as!(
+        ChildCount,
+        r#"SELECT parent.id AS "parent!", children.count AS "count!"
+           FROM unnest($1::bigint[]) AS parent (id)
+           CROSS JOIN LATERAL (
+               SELECT count(*) AS count FROM (
+                   SELECT 1 FROM noetl.execution
+                   WHERE parent_execution_id = parent.id
+                     AND ($2::text[] IS NULL OR upper(status) = ANY($2))
+                     AND ($3::text IS NULL OR starts_with(path, $3))
+                     AND ($4::timestamptz IS NULL OR start_time > $4)
+                     AND ($5::timestamptz IS NULL OR start_time < $5)
+                   LIMIT $6
+               ) AS counted
+           ) AS children"#,
+        &wanted_parents(parents, filter),
+        statuses.as_deref(),
+        filter.path_prefix,
+        filter.started_after,
+        filter.started_before,
+        limit,
+    );
+    shard.run(counts.fetch_all(shard.pool())).await
+}
+
+/// Returns the parents that the filter does not exclude.
+fn wanted_parents(parents: &[i64], filter: &ExecutionFilter) -> Vec<i64> {
+    let wanted = |id: &&i64| filter.parent_execution_id.is_none_or(|parent| parent.get() == **id);
+    parents.iter().filter(wanted).copied().collect()
 }
 
 fn stored_names(wanted: &[Status]) -> Vec<String> {

@@ -100,6 +100,14 @@ impl Database {
         self.long.acquire().await.ok()
     }
 
+    /// Returns the index of the shard. A cluster database that is the only shard is shard 0.
+    pub(super) fn shard_index(&self) -> ShardIndex {
+        match self.name {
+            DatabaseName::Cluster => 0,
+            DatabaseName::Shard(index) => index,
+        }
+    }
+
     /// Opens a separate connection, without the pool and its timeouts, for work that may take long.
     pub(super) async fn connect(&self) -> sqlx::Result<PgConnection> {
         PgConnection::connect_with(&self.options).await

@@ -199,6 +199,27 @@ pub async fn list(
     Ok(rows.into_iter().map(SubscriptionRow::from).collect())
 }
 
+/// Counts subscriptions, up to `limit`.
+#[tracing::instrument(level = "debug", name = "sql.subscriptions.count", skip_all, fields(database = %shard.name()))]
+pub async fn count(shard: &Database, filter: &SubscriptionFilter, limit: i64) -> Result<i64, StorageError> {
+    let states: Option<Vec<String>> = filter.states.as_ref().map(|all| all.iter().map(ToString::to_string).collect());
+    let ids: Option<Vec<i64>> = filter.ids.as_ref().map(|all| all.iter().map(|id| id.get()).collect());
+    let count = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "count!" FROM (
+               SELECT 1 FROM noetl.source_subscription
+               WHERE ($1::text[] IS NULL OR state = ANY($1))
+                 AND ($2::text IS NULL OR starts_with(path, $2))
+                 AND ($3::bigint[] IS NULL OR id = ANY($3))
+               LIMIT $4
+           ) AS counted"#,
+        states.as_deref(),
+        filter.path_prefix,
+        ids.as_deref(),
+        limit,
+    );
+    shard.run(count.fetch_one(shard.pool())).await
+}
+
 impl LockedLog<'_> {
     /// Returns the subscription of this log, read under the lock. `Ok(None)`: the log has no registered event.
     #[tracing::instrument(

@@ -21,6 +21,7 @@ pub mod outbox;
 mod postgres;
 pub mod projections;
 pub mod proxy;
+pub mod recordings;
 mod server;
 mod tokens;
 pub mod worker;

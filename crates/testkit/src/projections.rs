@@ -1,9 +1,9 @@
 //! Executions, their events, and the states that are projected from these.
 
 use serde_json::{Value, json};
-use sqlx::{Executor, Postgres};
+use sqlx::{Executor, PgConnection, Postgres};
 
-use super::Server;
+use super::{Server, eventually};
 
 /// Settings that turn the projector and the event stream off, so that only the test advances projections.
 pub const NO_PROJECTOR_NO_STREAM: [(&str, &str); 2] =
@@ -40,6 +40,16 @@ impl Server {
         let ids: Vec<String> = ids.iter().map(i64::to_string).collect();
         self.data(ADVANCE_PROJECTIONS, json!({ "ids": ids })).await["advanceProjections"].clone()
     }
+}
+
+/// Waits until the fill of the executions' list has ended, so that it stores no row of a log that is written later.
+pub async fn fill_has_ended(database: &mut PgConnection) {
+    eventually("the fill of the list has ended", async || {
+        let ended = sqlx::query_scalar("SELECT ended_at IS NOT NULL FROM noetl.read_model_fill");
+        let ended: Option<bool> = ended.fetch_optional(&mut *database).await.unwrap();
+        (ended == Some(true)).then_some(())
+    })
+    .await;
 }
 
 /// Inserts an event of the step `a`, as another server does. The event id is the execution id plus `offset`; `meta` and

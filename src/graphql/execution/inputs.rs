@@ -1,13 +1,14 @@
 //! Inputs of executions.
 
-use async_graphql::{ID, InputObject};
+use async_graphql::{ID, InputObject, OneofObject};
 use chrono::{DateTime, Utc};
 
 use super::status::ExecutionStatus;
 use crate::graphql::filters::check_prefix;
 use crate::graphql::scalars::{Json, parse_id};
 use crate::service::error::Rejection;
-use crate::service::executions::{Dedup, ExecuteRequest};
+use crate::service::executions::{Dedup, ExecuteRequest, RerunRequest};
+use noetl_domain::projection::Moment;
 use noetl_storage::executions;
 
 /// Filter for executions. An omitted condition matches everything.
@@ -36,6 +37,25 @@ impl ExecutionFilter {
             started_after: self.started_after,
             started_before: self.started_before,
         })
+    }
+}
+
+/// Moment in the history of an execution.
+#[derive(Debug, OneofObject)]
+pub enum ExecutionMoment {
+    /// After the event with this id and all events of the execution with smaller ids.
+    Event(ID),
+    /// After all events of the execution whose time is not later than this time.
+    Time(DateTime<Utc>),
+}
+
+impl ExecutionMoment {
+    /// Converts the input and parses its id.
+    pub fn parse(self) -> Result<Moment, Rejection> {
+        match self {
+            Self::Event(id) => Ok(Moment::Event(parse_id("at.event", &id)?)),
+            Self::Time(time) => Ok(Moment::Time(time)),
+        }
     }
 }
 
@@ -91,11 +111,6 @@ impl ExecuteInput {
 
     /// Converts the input to a request of the service and parses its ids.
     pub fn parse(self) -> Result<ExecuteRequest, Rejection> {
-        let dedup = self.dedup.map(|DedupInput { key, window_seconds, reject_different }| Dedup {
-            key,
-            window_seconds,
-            reject_different,
-        });
         Ok(ExecuteRequest {
             path: self.path,
             catalog_id: self.catalog_id.map(|id| parse_id("catalogId", &id)).transpose()?,
@@ -103,7 +118,47 @@ impl ExecuteInput {
             parent_execution_id: self.parent_execution_id.map(|id| parse_id("parentExecutionId", &id)).transpose()?,
             execution_pool: self.execution_pool,
             trace: self.trace.map(|trace| trace.0),
-            dedup,
+            dedup: self.dedup.map(Dedup::from),
+            rerun_of: None,
+        })
+    }
+}
+
+impl From<DedupInput> for Dedup {
+    fn from(DedupInput { key, window_seconds, reject_different }: DedupInput) -> Self {
+        Self { key, window_seconds, reject_different }
+    }
+}
+
+/// Execution to run again.
+#[derive(Debug, InputObject)]
+pub struct RerunExecutionInput {
+    /// Id of the execution, which need not have ended.
+    pub id: ID,
+    /// Map that overlays the workload of the execution, key by key (at most 4 MiB as JSON; default: no change).
+    workload: Option<Json>,
+    /// Whether to run the newest version of the catalog path (default false: the version that the execution ran).
+    #[graphql(default = false)]
+    newest_version: bool,
+    /// Pool of workers that runs the new execution (1 to 64 letters, digits, `-` and `_`; default: the pool of the
+    /// execution).
+    execution_pool: Option<String>,
+    /// W3C trace context, a map such as `{"traceparent": "00-…"}` (default: that of this request).
+    trace: Option<Json>,
+    /// Dedup window. Without it, every request starts an execution.
+    dedup: Option<DedupInput>,
+}
+
+impl RerunExecutionInput {
+    /// Converts the input to a request of the service and parses its id.
+    pub fn parse(self) -> Result<RerunRequest, Rejection> {
+        Ok(RerunRequest {
+            id: parse_id("id", &self.id)?,
+            workload: self.workload.map(|workload| workload.0),
+            newest_version: self.newest_version,
+            execution_pool: self.execution_pool,
+            trace: self.trace.map(|trace| trace.0),
+            dedup: self.dedup.map(Dedup::from),
         })
     }
 }

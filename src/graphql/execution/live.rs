@@ -29,6 +29,6 @@ impl ExecutionSubscription {
         let id = parse_id("id", &id).map_err(field_error)?;
         let (executions, deadline) = (ctx.data::<Services>()?.executions.clone(), deadline(ctx)?);
         let rows = changes::changes(hub(ctx)?, executions, id, deadline);
-        Ok(rows.map_ok(move |row| WithDeadline::new(Execution(row), deadline)))
+        Ok(rows.map_ok(move |row| WithDeadline::new(Execution::current(row), deadline)))
     }
 }

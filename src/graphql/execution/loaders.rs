@@ -9,7 +9,7 @@ use crate::graphql::loaders::{Loaders, group_by_kind};
 use crate::service::error::ServiceError;
 use noetl_domain::ids::Id;
 use noetl_domain::list_position::CursorPosition;
-use noetl_domain::page::{Page, PageRequest};
+use noetl_domain::page::{Page, PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::workflow::End;
 use noetl_storage::executions::{ExecutionFilter, ExecutionRow};
@@ -52,6 +52,17 @@ pub struct ChildrenKey {
     pub request: PageRequest<CursorPosition>,
 }
 
+/// Key of the number of executions that a source subscription or execution started.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ChildrenTotalKey {
+    /// Id of the parent.
+    pub parent: Id,
+    /// Filter for the executions.
+    pub filter: ExecutionFilter,
+    /// Number up to which executions are counted.
+    pub limit: i64,
+}
+
 /// Page of the executions that a source subscription or execution started.
 #[derive(Debug, Clone, Default)]
 pub struct ChildrenPage {
@@ -79,7 +90,16 @@ impl Loader<ErrorKey> for Loaders {
     async fn load(&self, keys: &[ErrorKey]) -> Result<HashMap<ErrorKey, Self::Value>, ServiceError> {
         let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
         let (errors, failed) = self.0.executions.errors(&ids).await;
-        Ok(self.with_failures(keys, |key| key.0, errors, &failed))
+        let mut found = self.with_failures(keys, |key| key.0, errors, &failed);
+        let unlisted: Vec<ErrorKey> = keys.iter().filter(|key| !found.contains_key(key)).copied().collect();
+        if !unlisted.is_empty() {
+            let ids: Vec<Id> = unlisted.iter().map(|key| key.0).collect();
+            let (states, failed) = self.0.projections.read(&ids).await;
+            let error = |state: Projected| state.projection.state.end().and_then(|end| end.error);
+            let errors = states.into_iter().map(|(id, state)| (id, error(state))).collect();
+            found.extend(self.with_failures(&unlisted, |key| key.0, errors, &failed));
+        }
+        Ok(found)
     }
 }
 
@@ -137,5 +157,20 @@ impl Loader<ChildrenKey> for Loaders {
             }
         }
         Ok(pages)
+    }
+}
+
+impl Loader<ChildrenTotalKey> for Loaders {
+    type Value = Total;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[ChildrenTotalKey]) -> Result<HashMap<ChildrenTotalKey, Self::Value>, ServiceError> {
+        let mut totals = HashMap::new();
+        for ((filter, limit), group) in group_by_kind(keys, |key| (key.filter.clone(), key.limit)) {
+            let parents: Vec<Id> = group.iter().map(|key| key.parent).collect();
+            let found = self.0.executions.children_totals(&parents, &filter, limit).await?;
+            totals.extend(group.into_iter().filter_map(|key| Some((key.clone(), *found.get(&key.parent)?))));
+        }
+        Ok(totals)
     }
 }

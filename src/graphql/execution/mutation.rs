@@ -3,7 +3,9 @@
 use async_graphql::{Context, Object, Result};
 
 use super::advance::AdvanceProjectionsPayload;
-use super::inputs::{AdvanceProjectionsInput, CancelExecutionInput, ExecuteBatchInput, ExecuteInput};
+use super::inputs::{
+    AdvanceProjectionsInput, CancelExecutionInput, ExecuteBatchInput, ExecuteInput, RerunExecutionInput,
+};
 use super::payloads::{CancelExecutionPayload, ExecuteBatchPayload, ExecutePayload};
 use super::types::Execution;
 use crate::graphql::access::{ADVANCE, CANCEL, EXECUTE, actor};
@@ -50,6 +52,25 @@ impl ExecutionMutation {
             let payloads = answers.unwrap_or_default().into_iter().map(|answer| ExecutePayload::of_batch(ctx, answer));
             let results = futures::future::join_all(payloads).await;
             Ok(ExecuteBatchPayload { results, user_errors })
+        })
+        .await
+    }
+
+    /// Runs an execution again: starts a new one with its catalog entry and workload, which the request can change. The
+    /// new execution has the field `rerunOf`. If the execution runs a message of a source subscription, the new one
+    /// belongs to this subscription too. Otherwise it has no parent.
+    #[graphql(guard = "EXECUTE")]
+    async fn rerun_execution(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Execution to run again.")] input: RerunExecutionInput,
+    ) -> Result<ExecutePayload> {
+        audited(ctx, [input.id.0.clone()], async {
+            let executed = match input.parse() {
+                Ok(request) => ctx.data::<Services>()?.executions.rerun(request, actor(ctx)?.as_ref()).await,
+                Err(rejection) => Err(rejection.into()),
+            };
+            ExecutePayload::new(ctx, executed).await
         })
         .await
     }

@@ -3,8 +3,8 @@
 use async_graphql::{Context, ID, Object, Result};
 
 use super::dedup::DedupClaim;
-use super::inputs::ExecutionFilter;
-use super::types::{Execution, ExecutionConnection, executions};
+use super::inputs::{ExecutionFilter, ExecutionMoment};
+use super::types::{Execution, ExecutionConnection, ExecutionList, executions};
 use crate::graphql::access::READ;
 use crate::graphql::connection::PageArguments;
 use crate::graphql::context::Services;
@@ -24,8 +24,21 @@ impl ExecutionQuery {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Id of the execution.")] id: ID,
+        #[graphql(
+            desc = "Moment in the history of the execution (default: now). The fields `status`, `statusText`, `endedAt`, \
+                    `error`, `steps`, `context` and `snapshot` show the state at this moment, the other fields the \
+                    current state. The execution is null if it had not started."
+        )]
+        at: Option<ExecutionMoment>,
     ) -> Result<Option<Execution>> {
-        Execution::load(ctx, parse_id("id", &id).map_err(field_error)?).await
+        let id = parse_id("id", &id).map_err(field_error)?;
+        let moment = at.map(ExecutionMoment::parse).transpose().map_err(field_error)?;
+        let (execution, moment) = match (Execution::load(ctx, id).await?, moment) {
+            (Some(execution), Some(moment)) => (execution, moment),
+            (execution, _) => return Ok(execution),
+        };
+        let past = ctx.data::<Services>()?.projections.at(id, moment).await.map_err(field_error)?;
+        Ok(past.map(|past| execution.in_state(past)))
     }
 
     /// Claim of a dedup key, which tells what became of the message with this key. Null if no request had the key. A
@@ -63,6 +76,6 @@ impl ExecutionQuery {
         let request = page.by_time(CursorKind::Execution).map_err(field_error)?;
         let filter = filter.unwrap_or_default().parse().map_err(field_error)?;
         let listing = ctx.data::<Services>()?.executions.list(&filter, &request).await.map_err(field_error)?;
-        Ok(executions(listing.page, listing.unavailable))
+        Ok(executions(ExecutionList { parent: None, filter }, listing.page, listing.unavailable))
     }
 }

@@ -7,12 +7,14 @@ use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 
 use super::inputs::ExecutionFilter;
-use super::loaders::{ChildrenKey, ChildrenPage, EndKey, ErrorKey, ExecutionKey, StateKey, WorkloadKey};
+use super::loaders::{
+    ChildrenKey, ChildrenPage, ChildrenTotalKey, EndKey, ErrorKey, ExecutionKey, StateKey, WorkloadKey,
+};
 use super::state::{ProjectionSnapshot, Step, steps};
 use super::status::ExecutionStatus;
 use crate::graphql::access::READ;
 use crate::graphql::catalog::types::CatalogEntry;
-use crate::graphql::connection::{PageArguments, connection, time_cursor};
+use crate::graphql::connection::{Countable, PageArguments, connection, time_cursor};
 use crate::graphql::context::Services;
 use crate::graphql::errors::field_error;
 use crate::graphql::event::inputs::EventFilter;
@@ -27,11 +29,11 @@ use noetl_domain::cursor::CursorKind;
 use noetl_domain::execution::Status;
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::REGISTERED;
-use noetl_domain::page::Page;
+use noetl_domain::page::{Page, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::workflow::End;
 use noetl_storage::events::FirstEvent;
-use noetl_storage::executions::ExecutionRow;
+use noetl_storage::executions::{self, ExecutionRow};
 use noetl_storage::snapshots::Projected;
 
 /// Parent of an execution: the object that started it.
@@ -45,34 +47,55 @@ pub enum ExecutionParent {
 
 /// One run of a catalog entry.
 #[derive(Debug, Clone)]
-pub struct Execution(pub ExecutionRow);
+pub struct Execution {
+    row: ExecutionRow,
+    /// State at a moment in the past; `None`: the execution is shown in its current state.
+    past: Option<Arc<Projected>>,
+}
 
 impl Execution {
+    /// Returns an execution in its current state.
+    #[must_use]
+    pub const fn current(row: ExecutionRow) -> Self {
+        Self { row, past: None }
+    }
+
+    /// Returns the execution in a state of the past.
+    #[must_use]
+    pub fn in_state(self, past: Projected) -> Self {
+        let state = &past.projection.state;
+        let (status, end_time) = (state.status().as_str().to_owned(), state.end().map(|end| end.at));
+        Self { row: ExecutionRow { status, end_time, ..self.row }, past: Some(Arc::new(past)) }
+    }
+
     /// Returns the execution with this id through the batch loader.
     pub async fn load(ctx: &Context<'_>, id: Id) -> Result<Option<Self>> {
         let row = ctx.data::<BatchLoader>()?.load_one(ExecutionKey(id)).await.map_err(field_error)?;
-        Ok(row.transpose().map_err(field_error)?.map(Self))
+        Ok(row.transpose().map_err(field_error)?.map(Self::current))
     }
 
     /// Returns the execution with this id through the batch loader, or the services' error.
     pub async fn read(ctx: &Context<'_>, id: Id) -> std::result::Result<Option<Self>, ServiceError> {
         let row = ctx.data_unchecked::<BatchLoader>().load_one(ExecutionKey(id)).await?;
-        Ok(row.transpose()?.map(Self))
+        Ok(row.transpose()?.map(Self::current))
     }
 
     fn key(&self) -> Id {
-        Id::new(self.0.execution_id)
+        Id::new(self.row.execution_id)
     }
 
-    /// Returns the current state.
+    /// Returns the state, which is the current one unless the execution is shown in the past.
     async fn projected(&self, ctx: &Context<'_>) -> Result<Option<Arc<Projected>>> {
+        if self.past.is_some() {
+            return Ok(self.past.clone());
+        }
         let state = ctx.data::<BatchLoader>()?.load_one(StateKey(self.key())).await.map_err(field_error)?;
         state.transpose().map_err(field_error)
     }
 
     /// Returns the end of an execution whose list row does not show it yet. With `reason`, it includes the error.
     async fn end_not_in_list(&self, ctx: &Context<'_>, reason: bool) -> Result<Option<End>> {
-        if Status::from_stored(&self.0.status).is_terminal() {
+        if self.past.is_some() || Status::from_stored(&self.row.status).is_terminal() {
             return Ok(None);
         }
         let end = ctx.data::<BatchLoader>()?.load_one(EndKey { id: self.key(), reason }).await.map_err(field_error)?;
@@ -95,16 +118,16 @@ impl Execution {
 
     /// Catalog path of the entry that the execution runs.
     async fn path(&self, ctx: &Context<'_>) -> Result<Option<String>> {
-        if self.0.path.is_some() {
-            return Ok(self.0.path.clone());
+        if self.row.path.is_some() {
+            return Ok(self.row.path.clone());
         }
-        let entry = CatalogEntry::load(ctx, Id::new(self.0.catalog_id)).await?;
+        let entry = CatalogEntry::load(ctx, Id::new(self.row.catalog_id)).await?;
         Ok(entry.map(|entry| entry.0.path.clone()))
     }
 
     /// Current status.
     async fn status(&self, ctx: &Context<'_>) -> Result<ExecutionStatus> {
-        let listed = Status::from_stored(&self.0.status);
+        let listed = Status::from_stored(&self.row.status);
         Ok(self.end_not_in_list(ctx, false).await?.map_or(listed, |end| end.status()).into())
     }
 
@@ -112,17 +135,17 @@ impl Execution {
     /// does not know.
     async fn status_text(&self, ctx: &Context<'_>) -> Result<String> {
         let end = self.end_not_in_list(ctx, false).await?;
-        Ok(end.map_or_else(|| self.0.status.clone(), |end| end.status().as_str().to_owned()))
+        Ok(end.map_or_else(|| self.row.status.clone(), |end| end.status().as_str().to_owned()))
     }
 
     /// Start time.
     async fn started_at(&self) -> Option<DateTime<Utc>> {
-        self.0.start_time
+        self.row.start_time
     }
 
     /// End time; null until the execution ends.
     async fn ended_at(&self, ctx: &Context<'_>) -> Result<Option<DateTime<Utc>>> {
-        Ok(self.end_not_in_list(ctx, false).await?.map_or(self.0.end_time, |end| Some(end.at)))
+        Ok(self.end_not_in_list(ctx, false).await?.map_or(self.row.end_time, |end| Some(end.at)))
     }
 
     /// Reason for the failure or the cancellation.
@@ -130,6 +153,9 @@ impl Execution {
     async fn error(&self, ctx: &Context<'_>) -> Result<Option<String>> {
         if let Some(end) = self.end_not_in_list(ctx, true).await? {
             return Ok(end.error);
+        }
+        if let Some(past) = &self.past {
+            return Ok(past.projection.state.end().and_then(|end| end.error));
         }
         let error = ctx.data::<BatchLoader>()?.load_one(ErrorKey(self.key())).await.map_err(field_error)?;
         Ok(error.transpose().map_err(field_error)?.flatten())
@@ -142,7 +168,7 @@ impl Execution {
 
     /// Id of the catalog entry that the execution runs; null if the log does not name it.
     async fn catalog_id(&self) -> Option<ID> {
-        (self.0.catalog_id != 0).then(|| show_id(Id::new(self.0.catalog_id)))
+        (self.row.catalog_id != 0).then(|| show_id(Id::new(self.row.catalog_id)))
     }
 
     /// Pool of the workers that the request or the document of the source subscription named; null: the default pool.
@@ -154,13 +180,13 @@ impl Execution {
     /// Catalog entry that the execution runs.
     #[graphql(guard = "READ")]
     async fn catalog_entry(&self, ctx: &Context<'_>) -> Result<Option<CatalogEntry>> {
-        CatalogEntry::load(ctx, Id::new(self.0.catalog_id)).await
+        CatalogEntry::load(ctx, Id::new(self.row.catalog_id)).await
     }
 
     /// Execution or source subscription that started this execution; null if there is none.
     #[graphql(guard = "READ")]
     async fn parent(&self, ctx: &Context<'_>) -> Result<Option<ExecutionParent>> {
-        let Some(parent) = self.0.parent_execution_id.map(Id::new) else {
+        let Some(parent) = self.row.parent_execution_id.map(Id::new) else {
             return Ok(None);
         };
         let head = ctx.data::<BatchLoader>()?.load_one(HeadKey(parent)).await.map_err(field_error)?;
@@ -169,6 +195,15 @@ impl Execution {
             return Ok(SourceSubscription::load(ctx, parent).await?.map(ExecutionParent::SourceSubscription));
         }
         Ok(Execution::load(ctx, parent).await?.map(ExecutionParent::Execution))
+    }
+
+    /// Execution of which this one is a rerun; null if it is not a rerun, or if that execution does not exist any more.
+    #[graphql(guard = "READ")]
+    async fn rerun_of(&self, ctx: &Context<'_>) -> Result<Option<Self>> {
+        match self.head(ctx).await?.and_then(|head| head.rerun_of) {
+            Some(origin) => Self::load(ctx, Id::new(origin)).await,
+            None => Ok(None),
+        }
     }
 
     /// Executions that this execution started, newest first: ordered by `startedAt`, then by id. Executions without
@@ -248,17 +283,39 @@ pub async fn children(
 ) -> Result<ExecutionConnection> {
     let request = page.by_time(CursorKind::Execution).map_err(field_error)?;
     let filter = filter.unwrap_or_default().parse().map_err(field_error)?;
+    let list = ExecutionList { parent: Some(parent), filter: filter.clone() };
     let key = ChildrenKey { parent, filter, request };
     let found = ctx.data::<BatchLoader>()?.load_one(key).await.map_err(field_error)?;
     let ChildrenPage { page, unavailable } = found.unwrap_or_default();
-    Ok(executions(Arc::unwrap_or_clone(page), unavailable))
+    Ok(executions(list, Arc::unwrap_or_clone(page), unavailable))
 }
 
 /// Returns the connection for a page of executions.
 #[must_use]
-pub fn executions(page: Page<ExecutionRow>, unavailable: Vec<ShardIndex>) -> ExecutionConnection {
-    let cursor = |execution: &Execution| time_cursor(CursorKind::Execution, execution.0.position());
-    ExecutionConnection::new(page, unavailable, Execution, cursor)
+pub fn executions(list: ExecutionList, page: Page<ExecutionRow>, unavailable: Vec<ShardIndex>) -> ExecutionConnection {
+    let cursor = |execution: &Execution| time_cursor(CursorKind::Execution, execution.row.position());
+    ExecutionConnection::new(list, page, unavailable, Execution::current, cursor)
 }
 
-connection!(ExecutionConnection, ExecutionEdge, Execution);
+/// A list of executions.
+#[derive(Debug)]
+pub struct ExecutionList {
+    /// Parent of the executions; `None`: the list has executions of all parents and without a parent.
+    pub parent: Option<Id>,
+    /// Conditions of the list.
+    pub filter: executions::ExecutionFilter,
+}
+
+impl Countable for ExecutionList {
+    async fn total(&self, ctx: &Context<'_>, limit: i64) -> std::result::Result<Total, ServiceError> {
+        match self.parent {
+            Some(parent) => {
+                let key = ChildrenTotalKey { parent, filter: self.filter.clone(), limit };
+                Ok(ctx.data_unchecked::<BatchLoader>().load_one(key).await?.unwrap_or(Total::of(0, limit)))
+            }
+            None => ctx.data_unchecked::<Services>().executions.total(&self.filter, limit).await,
+        }
+    }
+}
+
+connection!(ExecutionConnection, ExecutionEdge, Execution, ExecutionList);

@@ -9,15 +9,17 @@ use super::inputs::OutboxFilter;
 use super::stats::{OutboxStats, total};
 use super::status::OutboxStatus;
 use crate::graphql::access::{OUTBOX, READ};
-use crate::graphql::connection::{PageArguments, connection, selects_item_field};
+use crate::graphql::connection::{Countable, PageArguments, connection, selects_item_field};
 use crate::graphql::context::Services;
 use crate::graphql::errors::field_error;
 use crate::graphql::scalars::{JsonText, show_id, to_graphql_int};
+use crate::service::error::ServiceError;
 use crate::service::outbox::{ClaimedRow, ListedRow};
 use noetl_domain::cursor::{CursorKind, encode};
 use noetl_domain::ids::Id;
 use noetl_domain::outbox::{OutboxId, OutboxPosition, OutboxStatus as Status};
-use noetl_storage::outbox::Message;
+use noetl_domain::page::Total;
+use noetl_storage::outbox::{self, Message};
 
 /// The outbox over all shards.
 #[derive(Debug, Clone, Copy)]
@@ -59,7 +61,8 @@ impl Outbox {
             .list(&filter, selects_item_field(ctx, "payload"), &request)
             .await
             .map_err(field_error)?;
-        Ok(OutboxEntryConnection::new(listing.page, listing.unavailable, OutboxEntry, cursor))
+        let (page, unavailable) = (listing.page, listing.unavailable);
+        Ok(OutboxEntryConnection::new(OutboxList(filter), page, unavailable, OutboxEntry, cursor))
     }
 }
 
@@ -238,4 +241,14 @@ impl OutboxClaim {
     }
 }
 
-connection!(OutboxEntryConnection, OutboxEntryEdge, OutboxEntry);
+/// A list of outbox rows.
+#[derive(Debug)]
+pub struct OutboxList(outbox::OutboxFilter);
+
+impl Countable for OutboxList {
+    async fn total(&self, ctx: &Context<'_>, limit: i64) -> std::result::Result<Total, ServiceError> {
+        ctx.data_unchecked::<Services>().outbox.total(&self.0, limit).await
+    }
+}
+
+connection!(OutboxEntryConnection, OutboxEntryEdge, OutboxEntry, OutboxList);

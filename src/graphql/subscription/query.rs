@@ -3,7 +3,7 @@
 use async_graphql::{Context, Object, Result};
 
 use super::inputs::{SubscriptionFilter, SubscriptionKey};
-use super::types::{SourceSubscription, SourceSubscriptionConnection};
+use super::types::{SourceSubscription, SourceSubscriptionConnection, SubscriptionList};
 use crate::graphql::access::READ;
 use crate::graphql::connection::{PageArguments, time_cursor};
 use crate::graphql::context::Services;
@@ -53,6 +53,8 @@ impl SourceSubscriptionQuery {
         let filter = filter.unwrap_or_default().parse().map_err(field_error)?;
         let listing = ctx.data::<Services>()?.subscriptions.list(&filter, &request).await.map_err(field_error)?;
         let cursor = |item: &SourceSubscription| time_cursor(CursorKind::Subscription, item.position());
-        Ok(SourceSubscriptionConnection::new(listing.page, listing.unavailable, SourceSubscription::from, cursor))
+        let (page, unavailable) = (listing.page, listing.unavailable);
+        let all = SubscriptionList(filter);
+        Ok(SourceSubscriptionConnection::new(all, page, unavailable, SourceSubscription::from, cursor))
     }
 }

@@ -12,7 +12,7 @@ use super::loaders::SubscriptionRowKey;
 use super::spec::SubscriptionSpec;
 use crate::graphql::access::READ;
 use crate::graphql::catalog::types::CatalogEntry;
-use crate::graphql::connection::{PageArguments, connection};
+use crate::graphql::connection::{Countable, PageArguments, connection};
 use crate::graphql::context::Services;
 use crate::graphql::errors::field_error;
 use crate::graphql::event::inputs::EventFilter;
@@ -20,9 +20,11 @@ use crate::graphql::event::log::log;
 use crate::graphql::event::types::EventConnection;
 use crate::graphql::loaders::BatchLoader;
 use crate::graphql::scalars::show_id;
+use crate::service::error::ServiceError;
 use noetl_domain::ids::Id;
 use noetl_domain::list_position::ListPosition;
-use noetl_storage::subscriptions::SubscriptionRow;
+use noetl_domain::page::Total;
+use noetl_storage::subscriptions::{SubscriptionFilter, SubscriptionRow};
 
 /// A long-lived resource that receives messages and runs an execution for each message. Its state is the status of its
 /// latest lifecycle event.
@@ -165,4 +167,14 @@ impl OwnFields {
     }
 }
 
-connection!(SourceSubscriptionConnection, SourceSubscriptionEdge, SourceSubscription);
+/// A list of source subscriptions.
+#[derive(Debug)]
+pub struct SubscriptionList(pub SubscriptionFilter);
+
+impl Countable for SubscriptionList {
+    async fn total(&self, ctx: &Context<'_>, limit: i64) -> std::result::Result<Total, ServiceError> {
+        ctx.data_unchecked::<Services>().subscriptions.total(&self.0, limit).await
+    }
+}
+
+connection!(SourceSubscriptionConnection, SourceSubscriptionEdge, SourceSubscription, SubscriptionList);

@@ -166,6 +166,7 @@ impl Executions {
             trace: request.trace.or_else(of_parent).or_else(trace::current),
             emitted_at: clock::now(),
             actor: by.cloned(),
+            rerun_of: request.rerun_of,
         };
         Ok(Start {
             position,

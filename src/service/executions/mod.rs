@@ -2,7 +2,7 @@
 //!
 //! A start reads from top to bottom in [`execute`]; [`request`] has the request and its validation, and [`dedup`] the
 //! steps for requests with a dedup key; [`defaults`] has the values from catalog documents; [`start`] has what a request
-//! starts, and [`create`] creates it. [`sweep`] finishes the claims of crashed callers.
+//! starts, and [`create`] creates it. [`rerun`] makes such a request from an earlier execution. [`sweep`] finishes the claims of crashed callers.
 
 mod cancel;
 mod create;
@@ -11,6 +11,7 @@ mod defaults;
 mod execute;
 mod read;
 mod request;
+mod rerun;
 mod start;
 mod sweep;
 
@@ -27,6 +28,7 @@ use noetl_storage::events::FirstEvent;
 use noetl_storage::pools::Databases;
 
 pub use request::{Dedup, ExecuteRequest, MAX_BATCH, MAX_WORKLOAD_BYTES};
+pub use rerun::RerunRequest;
 pub use start::{Executed, Outcome};
 
 /// Capacity in bytes of the cache of log heads. All messages of a subscription share the head of their parent's log.

@@ -10,11 +10,10 @@ use crate::service::shards::rows_by_ids;
 use noetl_domain::event::{Event, EventFilter};
 use noetl_domain::ids::Id;
 use noetl_domain::list_position::{CursorPosition, ListPosition};
-use noetl_domain::page::{Page, PageRequest};
+use noetl_domain::page::{Page, PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::events::{self, FirstEvent, LargeColumns};
-use noetl_storage::executions::{self, ExecutionFilter, ExecutionRow};
-use noetl_storage::snapshots::Projected;
+use noetl_storage::executions::{self, ChildCount, ExecutionFilter, ExecutionRow};
 use plain_json::Text;
 
 /// A page for each parent, and the shards whose rows may be missing from the pages.
@@ -67,6 +66,33 @@ impl Executions {
             Ok(rows.first().map(ExecutionRow::position))
         };
         fan_out::positioned(request, position).await
+    }
+
+    /// Counts executions over all shards, up to `limit`.
+    #[tracing::instrument(level = "debug", name = "executions.total", skip_all)]
+    pub async fn total(&self, filter: &ExecutionFilter, limit: i64) -> Result<Total, ServiceError> {
+        fan_out::total(&self.databases, limit, |shard, limit| executions::count(shard, filter, limit)).await
+    }
+
+    /// Counts the child executions of each parent over all shards, up to `limit` for each parent.
+    #[tracing::instrument(
+        level = "debug", name = "executions.children_totals", skip_all,
+        fields(count = parents.len(), first = parents.first().map(tracing::field::display))
+    )]
+    pub async fn children_totals(
+        &self,
+        parents: &[Id],
+        filter: &ExecutionFilter,
+        limit: i64,
+    ) -> Result<HashMap<Id, Total>, ServiceError> {
+        let parents: Vec<i64> = parents.iter().map(|id| id.get()).collect();
+        let query = |shard| executions::count_children(shard, &parents, filter, limit + 1);
+        let (counts, _) = fan_out::answers(&self.databases, query).await?;
+        let mut sums: HashMap<i64, i64> = HashMap::new();
+        for ChildCount { parent, count } in counts.into_iter().flatten() {
+            *sums.entry(parent).or_default() += count;
+        }
+        Ok(sums.into_iter().map(|(parent, sum)| (Id::new(parent), Total::of(sum, limit))).collect())
     }
 
     /// Returns one event.
@@ -158,21 +184,11 @@ impl Executions {
         (found.into_iter().map(|(id, workload)| (Id::new(id), workload)).collect(), failed)
     }
 
-    /// Returns the error or cancellation reason, if any, of each execution, and the error of each shard that could not be
-    /// read. That of an execution that the list lacks is read from its log.
+    /// Returns the error or cancellation reason, if any, of each execution that is in the list, and the error of each
+    /// shard that could not be read.
     pub async fn errors(&self, ids: &[Id]) -> (HashMap<Id, Option<String>>, BTreeMap<ShardIndex, ServiceError>) {
         let query = |shard, ids: Vec<i64>| async move { executions::errors(shard, &ids).await };
-        let (rows, mut failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
-        let mut found: HashMap<Id, Option<String>> =
-            rows.into_iter().map(|row| (Id::new(row.execution_id), row.error)).collect();
-        let was_read = |id: &Id| !failed.contains_key(&self.databases.index_of(*id));
-        let unlisted: Vec<Id> = ids.iter().copied().filter(|id| !found.contains_key(id) && was_read(id)).collect();
-        if !unlisted.is_empty() {
-            let (states, failures) = self.projections.read(&unlisted).await;
-            let error = |projected: Projected| projected.projection.state.end().and_then(|end| end.error);
-            found.extend(states.into_iter().map(|(id, projected)| (id, error(projected))));
-            failed.extend(failures);
-        }
-        (found, failed)
+        let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
+        (found.into_iter().map(|reason| (Id::new(reason.execution_id), reason.error)).collect(), failed)
     }
 }

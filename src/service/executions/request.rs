@@ -34,6 +34,8 @@ pub struct ExecuteRequest {
     pub trace: Option<Value>,
     /// Dedup key and window; absent: no deduplication.
     pub dedup: Option<Dedup>,
+    /// Execution of which the new one is a rerun.
+    pub rerun_of: Option<Id>,
 }
 
 /// A dedup key with its window.

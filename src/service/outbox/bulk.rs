@@ -38,7 +38,7 @@ impl Outbox {
     #[tracing::instrument(level = "debug", name = "outbox.retry", skip_all)]
     pub async fn retry(&self, filter: &OutboxFilter, dry_run: bool) -> Result<BulkChange, ServiceError> {
         let retry = |shard: ShardIndex| async move {
-            let (database, filter) = (self.database(shard), &filter.on(shard));
+            let database = self.database(shard);
             let matched = outbox::retryable(database, filter).await?;
             let changed = if dry_run { 0 } else { in_batches(|limit| outbox::retry(database, filter, limit)).await? };
             if changed > 0 {
@@ -53,7 +53,7 @@ impl Outbox {
     #[tracing::instrument(level = "debug", name = "outbox.discard", skip_all)]
     pub async fn discard(&self, filter: &OutboxFilter, dry_run: bool) -> Result<BulkChange, ServiceError> {
         let discard = |shard: ShardIndex| async move {
-            let (database, filter) = (self.database(shard), &filter.on(shard));
+            let database = self.database(shard);
             let matched = outbox::discardable(database, filter).await?;
             let changed =
                 if dry_run { 0 } else { in_batches(|limit| outbox::discard(database, filter, limit)).await? };

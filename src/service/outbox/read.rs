@@ -8,9 +8,9 @@ use futures::future::join_all;
 use super::Outbox;
 use super::failures::Failures;
 use crate::service::error::ServiceError;
-use crate::service::fan_out::Listing;
+use crate::service::fan_out::{self, Listing};
 use noetl_domain::outbox::{OutboxId, OutboxPosition};
-use noetl_domain::page::PageRequest;
+use noetl_domain::page::{PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::error::StorageError;
 use noetl_storage::outbox::{self, Backlog, Bounds, OutboxFilter, OutboxRow, StatusCounts};
@@ -93,9 +93,9 @@ impl Outbox {
         payloads: bool,
         request: &PageRequest<OutboxPosition>,
     ) -> Result<Listing<ListedRow>, ServiceError> {
-        let pages = self
-            .shards()
-            .map(async |shard| outbox::list(self.database(shard), &filter.on(shard), payloads, bounds(shard, request)).await);
+        let pages = self.shards().map(async |shard| {
+            outbox::list(self.database(shard), filter, payloads, bounds(shard, request)).await
+        });
         let (mut rows, mut failures, mut answered) = (Vec::new(), Failures::default(), false);
         for (shard, page) in self.shards().zip(join_all(pages).await) {
             match page {
@@ -112,6 +112,14 @@ impl Outbox {
             rows.reverse();
         }
         Ok(Listing { page: request.cut(rows), unavailable: failures.shards(answered)? })
+    }
+}
+
+impl Outbox {
+    /// Counts rows over all shards, up to `limit`.
+    #[tracing::instrument(level = "debug", name = "outbox.total", skip_all)]
+    pub async fn total(&self, filter: &OutboxFilter, limit: i64) -> Result<Total, ServiceError> {
+        fan_out::total(&self.databases, limit, |shard, limit| outbox::count(shard, filter, limit)).await
     }
 }
 

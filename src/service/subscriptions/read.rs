@@ -8,7 +8,7 @@ use crate::service::fan_out::{self, Listing};
 use crate::service::shards::rows_by_ids;
 use noetl_domain::ids::Id;
 use noetl_domain::list_position::CursorPosition;
-use noetl_domain::page::PageRequest;
+use noetl_domain::page::{PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::subscriptions::{self, SubscriptionFilter, SubscriptionRow};
 
@@ -47,5 +47,11 @@ impl Subscriptions {
         let request = fan_out::positioned(request, position).await?;
         let query = |shard, range| subscriptions::list(shard, filter, range);
         fan_out::newest_first(&self.databases, &request, SubscriptionRow::position, query).await
+    }
+
+    /// Counts subscriptions over all shards, up to `limit`.
+    #[tracing::instrument(level = "debug", name = "subscriptions.total", skip_all)]
+    pub async fn total(&self, filter: &SubscriptionFilter, limit: i64) -> Result<Total, ServiceError> {
+        fan_out::total(&self.databases, limit, |shard, limit| subscriptions::count(shard, filter, limit)).await
     }
 }

@@ -40,7 +40,7 @@ impl Samples {
 
     #[graphql(name = "sampleExecution")]
     async fn execution(&self) -> Execution {
-        Execution(ExecutionRow {
+        Execution::current(ExecutionRow {
             execution_id: 1,
             catalog_id: 3,
             parent_execution_id: Some(4),

@@ -98,6 +98,9 @@ pub struct WorkflowState {
     /// Last event, of any type.
     #[serde(default, skip_serializing_if = "Register::is_empty")]
     pub last: Register<Last>,
+    /// Latest time of an event, of any type; `None`: no event is folded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latest_at: Option<DateTime<Utc>>,
     /// Durable variables, without their `ctx.` prefix.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     ctx: BTreeMap<String, Register<AnyJson>>,
@@ -114,6 +117,7 @@ impl WorkflowState {
         if self.last.event() < Some(event.event_id) {
             self.last.set(event.event_id, last());
         }
+        self.latest_at = self.latest_at.max(Some(event.created_at));
         match fact::kind(&event.event_type) {
             Some(Kind::Started) => self.started.set(event.event_id, start(event)),
             Some(Kind::Ended) => self.ended.set(event.event_id, End::of(event)),

@@ -19,6 +19,7 @@ fn plain() -> Creation {
         trace: None,
         emitted_at: "2026-11-21T02:00:00.123456789Z".parse().unwrap(),
         actor: None,
+        rerun_of: None,
     }
 }
 
@@ -38,14 +39,16 @@ fn started_event_has_the_ids_as_texts_and_the_workload() {
 }
 
 #[test]
-fn started_event_names_the_pool_the_trace_and_the_caller_only_if_they_are_known() {
+fn started_event_names_the_pool_the_trace_the_caller_and_the_origin_only_if_they_are_known() {
     let common = json!({ "emitted_at": "2026-11-21T02:00:00.123456Z", "emitter": "control_plane" });
     assert_eq!(plain().meta(), common);
     let full = Creation { pool: Some("gpu".into()), trace: Some(trace()), actor: Some(Actor::new("ann")), ..plain() };
+    let full = Creation { rerun_of: Some(Id::new(17)), ..full };
     let mut expected = common;
     expected["execution_pool"] = "gpu".into();
     expected["trace"] = trace();
     expected["actor"] = "ann".into();
+    expected["rerun_of"] = "17".into();
     assert_eq!(full.meta(), expected);
 }
 

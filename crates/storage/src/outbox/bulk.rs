@@ -16,8 +16,8 @@ struct Conditions {
 }
 
 impl Conditions {
-    /// Returns the conditions of a filter. A new condition of the filter does not compile until it is added here.
-    fn of(filter: &OutboxFilter) -> Self {
+    /// Returns the conditions of a filter on a shard. A new condition of the filter does not compile until it is added here.
+    fn of(filter: &OutboxFilter, shard: &Database) -> Self {
         let OutboxFilter { statuses, execution_id, min_attempts, ids: _ } = filter;
         let wanted = |status| statuses.as_ref().is_none_or(|wanted| wanted.contains(&status));
         Self {
@@ -25,7 +25,7 @@ impl Conditions {
             dead: wanted(OutboxStatus::Dead),
             execution_id: execution_id.map(Id::get),
             min_attempts: *min_attempts,
-            numbers: filter.numbers(),
+            numbers: filter.numbers(shard),
         }
     }
 }
@@ -33,7 +33,7 @@ impl Conditions {
 /// Returns the number of matching rows that a retry changes: FAILED rows that are not due, and DEAD rows.
 #[tracing::instrument(level = "debug", name = "sql.outbox.retryable", skip_all, fields(database = %shard.name()))]
 pub async fn retryable(shard: &Database, filter: &OutboxFilter) -> Result<i64, StorageError> {
-    let Conditions { failed, dead, execution_id, min_attempts, numbers } = Conditions::of(filter);
+    let Conditions { failed, dead, execution_id, min_attempts, numbers } = Conditions::of(filter, shard);
     let count = sqlx::query_scalar!(
         r#"SELECT count(*) AS "count!" FROM noetl.outbox
            WHERE status = 'FAILED' AND attempts >= 0 AND available_at > now()
@@ -53,7 +53,7 @@ pub async fn retryable(shard: &Database, filter: &OutboxFilter) -> Result<i64, S
 /// again at no attempts.
 #[tracing::instrument(level = "debug", name = "sql.outbox.retry", skip_all, fields(database = %shard.name()))]
 pub async fn retry(shard: &Database, filter: &OutboxFilter, limit: i64) -> Result<u64, StorageError> {
-    let Conditions { failed, dead, execution_id, min_attempts, numbers } = Conditions::of(filter);
+    let Conditions { failed, dead, execution_id, min_attempts, numbers } = Conditions::of(filter, shard);
     let update = sqlx::query!(
         "UPDATE noetl.outbox
          SET attempts = CASE WHEN available_at = 'infinity' THEN 0 ELSE attempts END, available_at = now(),
@@ -78,7 +78,7 @@ pub async fn retry(shard: &Database, filter: &OutboxFilter, limit: i64) -> Resul
 /// Returns the number of matching DEAD rows.
 #[tracing::instrument(level = "debug", name = "sql.outbox.discardable", skip_all, fields(database = %shard.name()))]
 pub async fn discardable(shard: &Database, filter: &OutboxFilter) -> Result<i64, StorageError> {
-    let Conditions { failed: _, dead, execution_id, min_attempts, numbers } = Conditions::of(filter);
+    let Conditions { failed: _, dead, execution_id, min_attempts, numbers } = Conditions::of(filter, shard);
     let count = sqlx::query_scalar!(
         r#"SELECT count(*) AS "count!" FROM noetl.outbox
            WHERE status = 'FAILED' AND attempts >= 0 AND available_at = 'infinity' AND $1::boolean
@@ -95,7 +95,7 @@ pub async fn discardable(shard: &Database, filter: &OutboxFilter) -> Result<i64,
 /// Deletes up to `limit` matching DEAD rows, and returns their number.
 #[tracing::instrument(level = "debug", name = "sql.outbox.discard", skip_all, fields(database = %shard.name()))]
 pub async fn discard(shard: &Database, filter: &OutboxFilter, limit: i64) -> Result<u64, StorageError> {
-    let Conditions { failed: _, dead, execution_id, min_attempts, numbers } = Conditions::of(filter);
+    let Conditions { failed: _, dead, execution_id, min_attempts, numbers } = Conditions::of(filter, shard);
     let delete = sqlx::query!(
         "DELETE FROM noetl.outbox
          WHERE outbox_id = ANY (ARRAY(

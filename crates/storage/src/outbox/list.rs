@@ -6,7 +6,6 @@ use crate::error::StorageError;
 use crate::pools::Database;
 use noetl_domain::ids::Id;
 use noetl_domain::outbox::{OutboxId, OutboxStatus};
-use noetl_domain::shard::ShardIndex;
 use plain_json::Text;
 
 /// Conditions of a list; a row must meet all that are set.
@@ -18,7 +17,7 @@ pub struct OutboxFilter {
     pub execution_id: Option<Id>,
     /// Minimum number of claims of a row.
     pub min_attempts: Option<i32>,
-    /// Rows to include; default: all. A statement on a shard takes the ids of that shard ([`Self::on`]).
+    /// Rows to include; default: all.
     pub ids: Option<Vec<OutboxId>>,
 }
 
@@ -29,19 +28,12 @@ impl OutboxFilter {
         *self == Self::default()
     }
 
-    /// Returns the filter for the rows of one shard.
-    #[must_use]
-    pub fn on(&self, shard: ShardIndex) -> Self {
-        let mut own = self.clone();
-        if let Some(ids) = &mut own.ids {
-            ids.retain(|id| id.shard == shard);
-        }
-        own
-    }
-
-    /// Returns the numbers of the rows to include.
-    pub(super) fn numbers(&self) -> Option<Vec<i64>> {
-        self.ids.as_ref().map(|ids| ids.iter().map(|id| id.number).collect())
+    /// Returns the numbers of the shard's rows to include.
+    pub(super) fn numbers(&self, shard: &Database) -> Option<Vec<i64>> {
+        let own = |ids: &Vec<OutboxId>| {
+            ids.iter().filter(|id| id.shard == shard.shard_index()).map(|id| id.number).collect()
+        };
+        self.ids.as_ref().map(own)
     }
 }
 
@@ -103,7 +95,7 @@ pub async fn list(
     page: Bounds,
 ) -> Result<Vec<OutboxRow>, StorageError> {
     let OutboxFilter { statuses, execution_id, min_attempts, ids: _ } = filter;
-    let numbers = filter.numbers();
+    let numbers = filter.numbers(shard);
     let wanted = statuses.as_deref().unwrap_or(&OutboxStatus::ALL);
     let states: Vec<String> = wanted.iter().map(|status| status.as_str().to_owned()).collect();
     macro_rules! listed {
@@ -161,4 +153,27 @@ pub async fn list(
     } else {
         directed!("")
     }
+}
+
+/// Counts rows, up to `limit`.
+#[tracing::instrument(level = "debug", name = "sql.outbox.count", skip_all, fields(database = %shard.name()))]
+pub async fn count(shard: &Database, filter: &OutboxFilter, limit: i64) -> Result<i64, StorageError> {
+    let OutboxFilter { statuses, execution_id, min_attempts, ids: _ } = filter;
+    let numbers = filter.numbers(shard);
+    let wanted = statuses.as_deref().unwrap_or(&OutboxStatus::ALL);
+    let states: Vec<String> = wanted.iter().map(|status| status.as_str().to_owned()).collect();
+    let count = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "count!" FROM (
+               SELECT 1 FROM noetl.outbox
+               WHERE noetl.outbox_state(status, available_at) = ANY($1) AND ($2::bigint IS NULL OR execution_id = $2)
+                 AND ($3::integer IS NULL OR attempts >= $3) AND ($4::bigint[] IS NULL OR outbox_id = ANY($4))
+               LIMIT $5
+           ) AS counted"#,
+        &states,
+        execution_id.map(Id::get),
+        *min_attempts,
+        numbers.as_deref(),
+        limit,
+    );
+    shard.run(count.fetch_one(shard.pool())).await
 }

@@ -15,19 +15,35 @@ use crate::error::StorageError;
 use crate::pools::Database;
 use noetl_domain::event::Event;
 use noetl_domain::ids::Id;
-use noetl_domain::projection::{Projection, SHAPE, Watermark, checksum};
+use noetl_domain::projection::{Moment, Projection, SHAPE, Watermark, checksum};
 use noetl_domain::tx_snapshot::TxSnapshot;
 use noetl_domain::workflow::known_types;
 use plain_json as json;
 
-/// Returns the state of each of these logs, in no order. Memory is bounded by the size of the states and not by the
-/// length of the logs. The fold takes at most `limit`; the database ends it too, so that a fold whose reader does not
-/// continue frees its connection.
+/// Returns the current state of each of these logs, in no order. Memory is bounded by the size of the states and not by
+/// the length of the logs. The fold takes at most `limit`; the database ends it too, so that a fold whose reader does
+/// not continue frees its connection.
+pub async fn read(shard: &Database, ids: &[i64], limit: Duration) -> Result<Vec<Projected>, StorageError> {
+    read_until(shard, ids, None, limit).await
+}
+
+/// Returns the state of a log at a moment of its history. The fold starts at the stored snapshot if this contains no
+/// later event, else at the beginning. It takes at most `limit`.
+pub async fn read_at(shard: &Database, id: i64, moment: Moment, limit: Duration) -> Result<Projected, StorageError> {
+    let mut found = read_until(shard, &[id], Some(moment), limit).await?;
+    found.pop().ok_or_else(|| shard.corrupt(format!("no state of {id}")))
+}
+
 #[tracing::instrument(
     level = "debug", name = "sql.snapshots.read", skip_all,
-    fields(database = %shard.name(), count = ids.len(), first = ids.first())
+    fields(database = %shard.name(), count = ids.len(), first = ids.first(), until = until.map(tracing::field::debug))
 )]
-pub async fn read(shard: &Database, ids: &[i64], limit: Duration) -> Result<Vec<Projected>, StorageError> {
+async fn read_until(
+    shard: &Database,
+    ids: &[i64],
+    until: Option<Moment>,
+    limit: Duration,
+) -> Result<Vec<Projected>, StorageError> {
     let _permit = shard.may_take_long().await;
     let begin = async {
         let mut tx = shard.pool().begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").await?;
@@ -36,11 +52,11 @@ pub async fn read(shard: &Database, ids: &[i64], limit: Duration) -> Result<Vec<
         Ok((tx, moment, stored))
     };
     let (mut tx, moment, mut stored) = shard.run(begin).await?;
-    let start = |id: &i64| (*id, Projected::start(Id::new(*id), stored.remove(&id.to_string()), &moment));
+    let start = |id: &i64| (*id, Projected::start(Id::new(*id), stored.remove(&id.to_string()), &moment, until));
     let mut projections: HashMap<i64, Projected> = ids.iter().map(start).collect();
     // The state of a long log must be readable, so the states are charged and not the rows, which are dropped when
     // folded.
-    let folded = timeout(limit, uncharged(fold(&mut tx, &mut projections))).await;
+    let folded = timeout(limit, uncharged(fold(&mut tx, &mut projections, until))).await;
     folded.map_err(|_| shard.timed_out(limit))?.map_err(|error| shard.failed(error))?;
     charge(&projections).map_err(StorageError::LimitExceeded)?;
     shard.run(tx.commit()).await?;
@@ -98,8 +114,9 @@ async fn stored(tx: &mut Transaction, ids: &[i64]) -> sqlx::Result<HashMap<Strin
 }
 
 impl Projected {
-    /// Returns the start of the fold: the stored snapshot if it is valid, else the empty state.
-    fn start(execution_id: Id, stored: Option<Stored>, moment: &ReadSnapshot) -> Self {
+    /// Returns the start of the fold: the stored snapshot if it is valid and has no event after `until`, else the empty
+    /// state.
+    fn start(execution_id: Id, stored: Option<Stored>, moment: &ReadSnapshot, until: Option<Moment>) -> Self {
         let mut projected = Self {
             execution_id,
             projection: Projection::default(),
@@ -112,6 +129,7 @@ impl Projected {
             unusable: None,
         };
         match stored.as_ref().map(|stored| stored.open(&moment.system)) {
+            Some(Ok((projection, ..))) if until.is_some_and(|until| !projection.is_within(until)) => {}
             Some(Ok((projection, snapshot, base))) => {
                 (projected.projection, projected.snapshot, projected.base) = (projection, Some(snapshot), base);
             }
@@ -167,12 +185,21 @@ struct Row {
     error: Option<String>,
 }
 
-/// Folds the events that the snapshots do not see. The fold does not depend on the order, so the query does not sort.
+/// Folds the events up to `until` that the snapshots do not see. The fold does not depend on the order, so the query does not sort.
 ///
 /// The query uses ranges in place of equalities, because the planner expects few rows from a range. Where one log, or
 /// one transaction, makes up most of the table, the planner would not use the index on a log's transactions for an
 /// equality, and would read the whole log for a few events.
-async fn fold(tx: &mut Transaction, projections: &mut HashMap<i64, Projected>) -> sqlx::Result<()> {
+async fn fold(
+    tx: &mut Transaction,
+    projections: &mut HashMap<i64, Projected>,
+    until: Option<Moment>,
+) -> sqlx::Result<()> {
+    let (last, latest) = match until {
+        None => (Id::new(i64::MAX), None),
+        Some(Moment::Event(id)) => (id, None),
+        Some(Moment::Time(time)) => (Id::new(i64::MAX), Some(time)),
+    };
     let (ids, bases): (Vec<i64>, Vec<String>) =
         projections.iter().map(|(id, projected)| (*id, projected.base.clone())).unzip();
     let known: Vec<String> = known_types().map(str::to_owned).collect();
@@ -196,10 +223,13 @@ async fn fold(tx: &mut Transaction, projections: &mut HashMap<i64, Projected>) -
                CROSS JOIN LATERAL (
                    SELECT * FROM noetl.event WHERE execution_id = base.id AND tx_id >= late AND tx_id <= late OFFSET 0
                ) AS event
-           ) AS unseen"#,
+           ) AS unseen
+           WHERE event_id <= $4 AND ($5::timestamptz IS NULL OR created_at <= $5 AT TIME ZONE 'UTC')"#,
         &ids,
         &bases,
         &known,
+        last.get(),
+        latest,
     )
     .fetch(&mut **tx);
     while let Some(row) = rows.try_next().await? {

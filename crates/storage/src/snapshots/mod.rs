@@ -15,7 +15,7 @@ use chrono::{DateTime, Utc};
 use noetl_domain::ids::Id;
 use noetl_domain::projection::Projection;
 
-pub use load::read;
+pub use load::{read, read_at};
 pub use save::save;
 
 /// Aggregate type under which the states of executions are stored. It differs from that of NoETL's own snapshots,
@@ -42,9 +42,9 @@ pub struct SnapshotInfo {
 pub struct Projected {
     /// Execution of the state.
     pub execution_id: Id,
-    /// Fold of all committed events of its log.
+    /// Fold of all committed events of its log, or of those up to a moment.
     pub projection: Projection,
-    /// Stored snapshot at which the fold started; `None` if the whole log was read.
+    /// Stored snapshot at which the fold started; `None` if the fold started at the beginning.
     pub snapshot: Option<SnapshotInfo>,
     /// Number of events that were not in the snapshot.
     pub folded: i64,

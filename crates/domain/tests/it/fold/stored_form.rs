@@ -6,7 +6,10 @@ use sha2::{Digest, Sha256};
 use super::recorded::{Log, fold};
 
 /// Digests of the states of all recorded logs, by the version of the rules.
-const DIGESTS: [(u32, &str); 1] = [(2, "35a3a2122c37f050d9eea259e54d89bce4174ffef0c7e6f45cc73a3111dd60ce")];
+const DIGESTS: [(u32, &str); 2] = [
+    (2, "35a3a2122c37f050d9eea259e54d89bce4174ffef0c7e6f45cc73a3111dd60ce"),
+    (3, "0b24bddb5d985a1a87572edef4ddbb826f6a49727d1181f007be2c6ff3679849"),
+];
 
 #[test]
 fn a_change_of_the_rules_or_of_the_stored_form_has_a_version_of_its_own() {

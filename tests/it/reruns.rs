@@ -1,0 +1,130 @@
+//! An execution can be run again, with changes of its workload.
+
+use noetl_testkit::recordings::{insert_row, recordings};
+use noetl_testkit::{Deployment, Server};
+use serde_json::{Value, json};
+
+const FIELDS: &str = "id status path workload executionPool catalogId rerunOf { id }
+    parent { __typename ... on SourceSubscription { id } }";
+
+async fn rerun(server: &Server, input: Value) -> Value {
+    let query = format!(
+        "mutation($input: RerunExecutionInput!) {{ rerunExecution(input: $input) {{
+            execution {{ {FIELDS} }} executionId outcome differs userErrors {{ code field message }} }} }}"
+    );
+    server.data(&query, json!({ "input": input })).await["rerunExecution"].clone()
+}
+
+async fn start(server: &Server, input: Value) -> String {
+    let payload = server.execute(input).await;
+    payload["executionId"].as_str().unwrap_or_else(|| panic!("{payload}")).to_owned()
+}
+
+fn playbook(workload: &Value) -> Value {
+    json!({ "kind": "playbook", "workload": workload })
+}
+
+#[tokio::test]
+async fn a_rerun_has_the_entry_workload_pool_and_subscription_of_its_origin() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica().await;
+    server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
+    let inbox = server.register("inbox").await["subscription"]["id"].clone();
+    let version_1 = server.register_entry("flow", &playbook(&json!({ "a": 1 }))).await;
+    let input =
+        json!({ "path": "flow", "parentExecutionId": inbox, "workload": { "b": { "c": 2 } }, "executionPool": "gpu" });
+    let origin = start(&server, input).await;
+    let version_2 = server.register_entry("flow", &playbook(&json!({ "a": 9, "new": true }))).await;
+
+    let same = rerun(&server, json!({ "id": origin })).await;
+    assert_eq!((&same["outcome"], &same["userErrors"]), (&json!("STARTED"), &json!([])));
+    let id = same["executionId"].clone();
+    assert_ne!(id, json!(origin));
+    let expected = json!({ "id": id, "status": "RUNNING", "path": "flow", "workload": { "a": 1, "b": { "c": 2 } },
+        "executionPool": "gpu", "catalogId": version_1, "rerunOf": { "id": origin },
+        "parent": { "__typename": "SourceSubscription", "id": inbox } });
+    assert_eq!(same["execution"], expected);
+
+    let changed =
+        rerun(&server, json!({ "id": id, "workload": { "b": 3 }, "newestVersion": true, "executionPool": "cpu" }));
+    let changed = changed.await["execution"].clone();
+    let workload = json!({ "a": 1, "b": 3, "new": true });
+    assert_eq!((&changed["workload"], &changed["executionPool"]), (&workload, &json!("cpu")));
+    assert_eq!((&changed["catalogId"], &changed["rerunOf"]["id"]), (&json!(version_2), &id));
+}
+
+#[tokio::test]
+async fn a_rerun_of_a_child_execution_has_no_parent() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica().await;
+    server.register_entry("flow", &playbook(&json!({}))).await;
+    let parent = start(&server, json!({ "path": "flow" })).await;
+    let child = start(&server, json!({ "path": "flow", "parentExecutionId": parent })).await;
+    let again = rerun(&server, json!({ "id": child })).await["execution"].clone();
+    assert_eq!((&again["parent"], &again["rerunOf"]["id"]), (&Value::Null, &json!(child)));
+    let rerun_of =
+        server.data("query($id: ID!) { execution(id: $id) { rerunOf { id } } }", json!({ "id": child })).await;
+    assert_eq!(rerun_of["execution"]["rerunOf"], Value::Null);
+}
+
+#[tokio::test]
+async fn reruns_with_one_dedup_key_start_one_execution() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica().await;
+    server.register_entry("flow", &playbook(&json!({ "a": 1 }))).await;
+    let origin = start(&server, json!({ "path": "flow" })).await;
+    let input = json!({ "id": origin, "dedup": { "key": "again" } });
+    let (first, second) = (rerun(&server, input.clone()).await, rerun(&server, input).await);
+    assert_eq!((&first["outcome"], &second["outcome"]), (&json!("STARTED"), &json!("DUPLICATE")));
+    assert_eq!(first["executionId"], second["executionId"]);
+    assert_eq!(second["differs"], false);
+}
+
+#[tokio::test]
+async fn an_execution_of_noetl_can_be_run_again_if_the_catalog_has_its_entry() {
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica().await;
+    let recording = recordings().into_iter().find(|one| one.noetl["execution"]["workload"].is_object()).unwrap();
+    let mut database = deployment.cluster().await;
+    for row in &recording.rows {
+        insert_row(&mut database, row).await;
+    }
+    let refused = rerun(&server, json!({ "id": recording.execution_id() })).await;
+    assert_eq!(
+        (&refused["userErrors"][0]["code"], &refused["userErrors"][0]["field"]),
+        (&json!("NOT_FOUND"), &json!(["id"]))
+    );
+
+    let entry: i64 = recording.rows[0]["catalog_id"].as_i64().unwrap();
+    server.register_entry("flow", &playbook(&json!({}))).await;
+    sqlx::query("UPDATE noetl.catalog SET catalog_id = $1").bind(entry).execute(&mut database).await.unwrap();
+    let again = rerun(&server, json!({ "id": recording.execution_id() })).await["execution"].clone();
+    assert_eq!(again["workload"], recording.noetl["execution"]["workload"]);
+    assert_eq!(again["rerunOf"]["id"], recording.execution_id());
+}
+
+#[tokio::test]
+async fn an_invalid_rerun_starts_nothing() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica().await;
+    server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
+    let inbox = server.register("inbox").await["subscription"]["id"].clone();
+    server.register_entry("flow", &playbook(&json!({}))).await;
+    let origin = start(&server, json!({ "path": "flow" })).await;
+    for (input, code, field) in [
+        (json!({ "id": "17" }), "NOT_FOUND", "id"),
+        (json!({ "id": inbox }), "NOT_FOUND", "id"),
+        (json!({ "id": "x" }), "INVALID_INPUT", "id"),
+        (json!({ "id": origin, "workload": [1] }), "INVALID_INPUT", "workload"),
+        (json!({ "id": origin, "trace": "00" }), "INVALID_INPUT", "trace"),
+        (json!({ "id": origin, "executionPool": "a.b" }), "INVALID_INPUT", "executionPool"),
+        (json!({ "id": origin, "dedup": { "key": "" } }), "INVALID_INPUT", "dedup.key"),
+    ] {
+        let refused = rerun(&server, input.clone()).await;
+        let error = &refused["userErrors"][0];
+        let field: Vec<&str> = field.split('.').collect();
+        assert_eq!((&error["code"], &error["field"]), (&json!(code), &json!(field)), "{input}: {refused}");
+        assert_eq!((&refused["execution"], &refused["outcome"]), (&Value::Null, &Value::Null));
+    }
+    assert_eq!(deployment.sum_over_shards("SELECT count(*) FROM noetl.execution").await, 1);
+}
