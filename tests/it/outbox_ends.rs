@@ -173,7 +173,8 @@ async fn single_rows_are_listed_retried_and_discarded_by_id() {
     let count = "query($filter: OutboxFilter) { outbox { entries(filter: $filter) { totalCount } } }";
     let count = server.data(count, json!({ "filter": { "ids": [first, "7-1"] } })).await;
     assert_eq!(count["outbox"]["entries"]["totalCount"], 1, "{count}");
-    let discarded = |count: i64| json!({ "matched": count, "discarded": count, "unavailableShards": [], "userErrors": [] });
+    let discarded =
+        |count: i64| json!({ "matched": count, "discarded": count, "unavailableShards": [], "userErrors": [] });
     assert_eq!(server.discard(json!({ "ids": [first] }), false).await, discarded(1));
     assert_eq!(server.discard(json!({ "ids": [first] }), false).await, discarded(0));
     let retried = server.retry(json!({ "ids": [last] }), false).await;

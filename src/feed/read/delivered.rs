@@ -89,8 +89,12 @@ pub(super) async fn decode(
     let mark = message.headers.as_ref().and_then(Mark::read);
     // A message without a mark belongs to the epoch of the message before it.
     let epoch = mark.as_ref().map_or(at.epoch, |mark| mark.epoch.cast_unsigned());
+    let of_a_tailer = mark.is_some();
     let payload = mark.and_then(|_| parse(&message.payload));
-    if payload.is_none() {
+    if !of_a_tailer {
+        // The leader reports foreign messages. Where NoETL's tailer publishes too, each event has one.
+        tracing::debug!(shard, sequence, subject = %message.subject, "skipped a foreign message in the event stream");
+    } else if payload.is_none() {
         tracing::warn!(shard, sequence, subject = %message.subject, "a message in the event stream is not an event");
         metrics::counter!("noetl_stream_foreign_messages_total", "shard" => shard.to_string()).increment(1);
     }

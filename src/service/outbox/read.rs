@@ -93,9 +93,9 @@ impl Outbox {
         payloads: bool,
         request: &PageRequest<OutboxPosition>,
     ) -> Result<Listing<ListedRow>, ServiceError> {
-        let pages = self.shards().map(async |shard| {
-            outbox::list(self.database(shard), filter, payloads, bounds(shard, request)).await
-        });
+        let pages = self
+            .shards()
+            .map(async |shard| outbox::list(self.database(shard), filter, payloads, bounds(shard, request)).await);
         let (mut rows, mut failures, mut answered) = (Vec::new(), Failures::default(), false);
         for (shard, page) in self.shards().zip(join_all(pages).await) {
             match page {

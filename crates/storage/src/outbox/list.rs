@@ -30,9 +30,8 @@ impl OutboxFilter {
 
     /// Returns the numbers of the shard's rows to include.
     pub(super) fn numbers(&self, shard: &Database) -> Option<Vec<i64>> {
-        let own = |ids: &Vec<OutboxId>| {
-            ids.iter().filter(|id| id.shard == shard.shard_index()).map(|id| id.number).collect()
-        };
+        let own =
+            |ids: &Vec<OutboxId>| ids.iter().filter(|id| id.shard == shard.shard_index()).map(|id| id.number).collect();
         self.ids.as_ref().map(own)
     }
 }
