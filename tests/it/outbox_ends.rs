@@ -170,9 +170,9 @@ async fn single_rows_are_listed_retried_and_discarded_by_id() {
     assert_eq!(listed(&server, json!({ "ids": [last, first] })).await, [first.clone(), last.clone()]);
     assert_eq!(listed(&server, json!({ "ids": [first], "statuses": ["PENDING"] })).await, Vec::<String>::new());
     assert_eq!(listed(&server, json!({ "ids": [] })).await, Vec::<String>::new());
-    let count = "query($filter: OutboxFilter) { outbox { entries(filter: $filter) { totalCount } } }";
+    let count = "query($filter: OutboxFilter) { outbox { entries(filter: $filter) { totalCount { value } } } }";
     let count = server.data(count, json!({ "filter": { "ids": [first, "7-1"] } })).await;
-    assert_eq!(count["outbox"]["entries"]["totalCount"], 1, "{count}");
+    assert_eq!(count["outbox"]["entries"]["totalCount"]["value"], 1, "{count}");
     let discarded =
         |count: i64| json!({ "matched": count, "discarded": count, "unavailableShards": [], "userErrors": [] });
     assert_eq!(server.discard(json!({ "ids": [first] }), false).await, discarded(1));

@@ -113,22 +113,22 @@ async fn mark_failed(ctx: &Context<'_>, input: MarkOutboxFailedInput) -> Result<
 async fn retry(ctx: &Context<'_>, input: RetryOutboxInput) -> Result<RetryOutboxPayload> {
     let outbox = &ctx.data::<Services>()?.outbox;
     let retry = async |filter| outbox.retry(&filter, input.dry_run).await;
-    let Changed { matched, changed: retried, unavailable_shards, user_errors } = change(input.filter, retry).await?;
+    let BulkResult { matched, rows: retried, unavailable_shards, user_errors } = change(input.filter, retry).await?;
     Ok(RetryOutboxPayload { matched, retried, unavailable_shards, user_errors })
 }
 
 async fn discard(ctx: &Context<'_>, input: DiscardOutboxInput) -> Result<DiscardOutboxPayload> {
     let outbox = &ctx.data::<Services>()?.outbox;
     let discard = async |filter| outbox.discard(&filter, input.dry_run).await;
-    let Changed { matched, changed: discarded, unavailable_shards, user_errors } =
+    let BulkResult { matched, rows: discarded, unavailable_shards, user_errors } =
         change(input.filter, discard).await?;
     Ok(DiscardOutboxPayload { matched, discarded, unavailable_shards, user_errors })
 }
 
 /// Result of a change of the rows that match a filter.
-struct Changed {
+struct BulkResult {
     matched: i32,
-    changed: i32,
+    rows: i32,
     unavailable_shards: Vec<u16>,
     user_errors: Vec<UserError>,
 }
@@ -137,16 +137,16 @@ struct Changed {
 async fn change(
     filter: OutboxFilter,
     apply: impl AsyncFnOnce(storage::OutboxFilter) -> Result<BulkChange, ServiceError>,
-) -> Result<Changed> {
+) -> Result<BulkResult> {
     let changed = match filter.parse("filter") {
         Ok(filter) => apply(filter).await,
         Err(rejection) => Err(rejection.into()),
     };
     let (outcome, user_errors) = result_or_user_error(changed)?;
     let BulkChange { matched, changed, unavailable } = outcome.unwrap_or_default();
-    Ok(Changed {
+    Ok(BulkResult {
         matched: to_graphql_int(matched),
-        changed: to_graphql_int(changed),
+        rows: to_graphql_int(changed),
         unavailable_shards: unavailable,
         user_errors,
     })
