@@ -6,6 +6,7 @@ use super::errors::field_error;
 use super::scalars::to_graphql_int;
 use crate::service::error::{Rejection, ServiceError};
 use noetl_domain::cursor::{CursorKind, decode, encode};
+use noetl_domain::list_position::{CursorPosition, ListPosition};
 use noetl_domain::page::{DEFAULT_PAGE, MAX_PAGE, PageRequest, Total};
 
 /// Position of a page in its list.
@@ -155,6 +156,11 @@ impl PageArguments {
         self.request(kind, |position| position.try_into().ok().map(i64::from_be_bytes))
     }
 
+    /// Returns the page request for a list that is ordered by time, then by id.
+    pub fn by_time(&self, kind: CursorKind) -> Result<PageRequest<CursorPosition>, Rejection> {
+        self.request(kind, CursorPosition::read)
+    }
+
     /// Returns the page request for a list. `read` decodes the position in a cursor.
     pub fn request<K>(&self, kind: CursorKind, read: impl Fn(&[u8]) -> Option<K>) -> Result<PageRequest<K>, Rejection> {
         let bound = |field: &str, text: &Option<String>| {
@@ -178,6 +184,12 @@ fn page_size(field: &str, size: i32) -> Result<u32, Rejection> {
         Ok(size @ 1..=MAX_PAGE) => Ok(size),
         _ => Err(Rejection::invalid(field, format!("{field} must be 1 to {MAX_PAGE}, not {size}"))),
     }
+}
+
+/// Returns the cursor of an item in a list that is ordered by time, then by id.
+#[must_use]
+pub fn time_cursor(kind: CursorKind, position: ListPosition) -> String {
+    encode(kind, &position.to_bytes())
 }
 
 /// Returns the cursor of an item in a list that is ordered by id.

@@ -11,6 +11,7 @@ pub mod event;
 pub mod execution;
 pub mod ids;
 pub mod lifecycle;
+pub mod list_position;
 pub mod outbox;
 pub mod outbox_message;
 pub mod page;

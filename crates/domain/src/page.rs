@@ -42,6 +42,12 @@ impl<K> PageRequest<K> {
         i64::from(self.limit) + 1
     }
 
+    /// Returns the request with other keys.
+    #[must_use]
+    pub fn between<L>(&self, after: Option<L>, before: Option<L>) -> PageRequest<L> {
+        PageRequest { limit: self.limit, backwards: self.backwards, after, before }
+    }
+
     /// Returns the page from candidate rows, which must be read between the request's keys and in its direction: in the
     /// list's order, or in reverse order if `backwards` is set.
     #[must_use]
@@ -98,17 +104,6 @@ impl PageRequest<i64> {
             limit: self.rows_to_read(),
         }
     }
-
-    /// Returns the range for a list with the largest id first.
-    #[must_use]
-    pub fn newest_first(&self) -> IdRange {
-        IdRange {
-            above: self.before.unwrap_or(-1),
-            below: self.after,
-            descending: !self.backwards,
-            limit: self.rows_to_read(),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -139,18 +134,12 @@ mod tests {
             count in 0i64..50,
             limit in 1u32..7,
             backwards: bool,
-            newest_first: bool,
         ) {
-            let ids: Vec<i64> = (0..count).collect();
-            let mut list = ids.clone();
-            if newest_first {
-                list.reverse();
-            }
-            let range = if newest_first { PageRequest::newest_first } else { PageRequest::oldest_first };
+            let list: Vec<i64> = (0..count).collect();
             let mut request = PageRequest { limit, backwards, after: None, before: None };
             let mut seen = Vec::new();
             loop {
-                let page = request.cut(read(&ids, range(&request)));
+                let page = request.cut(read(&list, request.oldest_first()));
                 let more = if backwards { page.has_previous } else { page.has_next };
                 if backwards {
                     seen.splice(0..0, page.items.iter().copied());

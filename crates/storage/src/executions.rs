@@ -9,7 +9,7 @@ use super::pools::Database;
 use super::snapshots::Projected;
 use noetl_domain::execution::{Creation, Status, ended_by};
 use noetl_domain::ids::Id;
-use noetl_domain::page::IdRange;
+use noetl_domain::list_position::{ListPosition, PositionRange};
 use noetl_domain::tenant::Scope;
 
 /// Row of the read model for lists.
@@ -36,6 +36,12 @@ pub struct ExecutionRow {
 }
 
 impl ExecutionRow {
+    /// Returns the position in lists.
+    #[must_use]
+    pub fn position(&self) -> ListPosition {
+        ListPosition::new(self.start_time, self.execution_id)
+    }
+
     /// Returns the row of an execution whose log was folded, as an advance would store it. `None` if the log is empty
     /// or not an execution's.
     #[must_use]
@@ -75,6 +81,19 @@ pub struct ExecutionFilter {
     pub tenant_id: Option<String>,
     /// Organization.
     pub organization_id: Option<String>,
+}
+
+impl ExecutionFilter {
+    /// Returns the part of a range in which executions that meet the conditions can be.
+    fn within(&self, range: PositionRange) -> PositionRange {
+        let after = self.started_after.map(|at| ListPosition { at, id: i64::MAX });
+        let before = self.started_before.map(|at| ListPosition { at, id: i64::MIN });
+        PositionRange {
+            above: after.map_or(range.above, |bound| bound.max(range.above)),
+            below: before.map_or(range.below, |bound| bound.min(range.below)),
+            ..range
+        }
+    }
 }
 
 /// Creates executions of one shard in one statement: for each the execution row, the started event and the outbox row.
@@ -200,15 +219,16 @@ pub async fn open_by_parent(shard: &Database) -> Result<Vec<OpenChildren>, Stora
     shard.run(rows.fetch_all(shard.pool())).await
 }
 
-/// Returns the candidates of a page in the scope, in the range's direction.
+/// Returns the candidates of a page in the scope, in the range's direction. A list is ordered by start time, then by id.
 #[tracing::instrument(level = "debug", name = "sql.executions.list", skip_all, fields(database = %shard.name()))]
 pub async fn list(
     shard: &Database,
     scope: &Scope,
     filter: &ExecutionFilter,
-    range: IdRange,
+    range: PositionRange,
 ) -> Result<Vec<ExecutionRow>, StorageError> {
     let statuses: Option<Vec<String>> = filter.statuses.as_ref().map(|wanted| stored_names(wanted));
+    let range = filter.within(range);
     macro_rules! listed {
         ($order:literal) => {
             sqlx::query_as!(
@@ -217,19 +237,22 @@ pub async fn list(
                   CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
                   CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time
                  FROM noetl.execution
-                 WHERE execution_id > $1 AND ($2::bigint IS NULL OR execution_id < $2)
-                   AND ($3::text[] IS NULL OR upper(status) = ANY($3))
-                   AND ($4::text IS NULL OR starts_with(path, $4))
-                   AND ($5::bigint IS NULL OR parent_execution_id = $5)
-                   AND ($6::timestamptz IS NULL OR start_time > $6)
-                   AND ($7::timestamptz IS NULL OR start_time < $7)
-                   AND ($9::text IS NULL OR tenant_id = $9)
-                   AND ($10::text IS NULL OR tenant_id = $10) AND ($11::text IS NULL OR organization_id = $11)
+                 WHERE (noetl.list_time(start_time), execution_id) > ($1, $2)
+                   AND (noetl.list_time(start_time), execution_id) < ($3, $4)
+                   AND ($5::text[] IS NULL OR upper(status) = ANY($5))
+                   AND ($6::text IS NULL OR starts_with(path, $6))
+                   AND ($7::bigint IS NULL OR parent_execution_id = $7)
+                   AND ($8::timestamptz IS NULL OR start_time > $8)
+                   AND ($9::timestamptz IS NULL OR start_time < $9)
+                   AND ($11::text IS NULL OR tenant_id = $11)
+                   AND ($12::text IS NULL OR tenant_id = $12) AND ($13::text IS NULL OR organization_id = $13)
                  ORDER BY "
                     + $order
-                    + " LIMIT $8",
-                range.above,
-                range.below,
+                    + " LIMIT $10",
+                range.above.at,
+                range.above.id,
+                range.below.at,
+                range.below.id,
                 statuses.as_deref(),
                 filter.path_prefix,
                 filter.parent_execution_id.map(Id::get),
@@ -244,9 +267,9 @@ pub async fn list(
         };
     }
     if range.descending {
-        shard.run(listed!("execution_id DESC")).await
+        shard.run(listed!("noetl.list_time(start_time) DESC, execution_id DESC")).await
     } else {
-        shard.run(listed!("execution_id")).await
+        shard.run(listed!("noetl.list_time(start_time), execution_id")).await
     }
 }
 
@@ -261,10 +284,11 @@ pub async fn children(
     scope: &Scope,
     parents: &[i64],
     filter: &ExecutionFilter,
-    range: IdRange,
+    range: PositionRange,
 ) -> Result<Vec<ExecutionRow>, StorageError> {
     let parents = wanted_parents(parents, filter);
     let statuses: Option<Vec<String>> = filter.statuses.as_ref().map(|wanted| stored_names(wanted));
+    let range = filter.within(range);
     macro_rules! listed {
         ($order:literal) => {
             sqlx::query_as!(
@@ -276,22 +300,25 @@ pub async fn children(
                  CROSS JOIN LATERAL (
                      SELECT * FROM noetl.execution
                      WHERE parent_execution_id = parent.id
-                       AND execution_id > $2 AND ($3::bigint IS NULL OR execution_id < $3)
-                       AND ($4::text[] IS NULL OR upper(status) = ANY($4))
-                       AND ($5::text IS NULL OR starts_with(path, $5))
-                       AND ($6::timestamptz IS NULL OR start_time > $6)
-                       AND ($7::timestamptz IS NULL OR start_time < $7)
-                       AND ($9::text IS NULL OR tenant_id = $9)
-                       AND ($10::text IS NULL OR tenant_id = $10) AND ($11::text IS NULL OR organization_id = $11)
+                       AND (noetl.list_time(start_time), execution_id) > ($2, $3)
+                       AND (noetl.list_time(start_time), execution_id) < ($4, $5)
+                       AND ($6::text[] IS NULL OR upper(status) = ANY($6))
+                       AND ($7::text IS NULL OR starts_with(path, $7))
+                       AND ($8::timestamptz IS NULL OR start_time > $8)
+                       AND ($9::timestamptz IS NULL OR start_time < $9)
+                       AND ($11::text IS NULL OR tenant_id = $11)
+                       AND ($12::text IS NULL OR tenant_id = $12) AND ($13::text IS NULL OR organization_id = $13)
                      ORDER BY "
                     + $order
-                    + " LIMIT $8
+                    + " LIMIT $10
                  ) AS page
                  ORDER BY parent_execution_id, "
                     + $order,
                 &parents,
-                range.above,
-                range.below,
+                range.above.at,
+                range.above.id,
+                range.below.at,
+                range.below.id,
                 statuses.as_deref(),
                 filter.path_prefix,
                 filter.started_after,
@@ -305,9 +332,9 @@ pub async fn children(
         };
     }
     if range.descending {
-        shard.run(listed!("execution_id DESC")).await
+        shard.run(listed!("noetl.list_time(start_time) DESC, execution_id DESC")).await
     } else {
-        shard.run(listed!("execution_id")).await
+        shard.run(listed!("noetl.list_time(start_time), execution_id")).await
     }
 }
 

@@ -43,15 +43,8 @@ impl<'a> Fill<'a> {
     /// Takes the lock. `Ok(None)`: another process fills the list.
     #[tracing::instrument(level = "debug", name = "sql.read_model.take", skip_all, fields(database = %shard.name()))]
     pub async fn take(shard: &'a Database) -> Result<Option<Self>, StorageError> {
-        let work = async {
-            let mut connection = shard.connect().await?;
-            sqlx::raw_sql(SETTINGS).execute(&mut connection).await?;
-            let taken = sqlx::query_scalar!(
-                r#"SELECT pg_try_advisory_lock(hashtextextended('noetl.read_model_fill', 0)) AS "taken!""#
-            );
-            Ok(taken.fetch_one(&mut connection).await?.then_some(connection))
-        };
-        Ok(shard.run(work).await?.map(|connection| Self { shard, connection }))
+        let connection = shard.exclusive_connection("noetl.read_model_fill", SETTINGS).await?;
+        Ok(connection.map(|connection| Self { shard, connection }))
     }
 
     /// Returns the pass that is due: one that was interrupted, or a new one. A pass that began before the feed is

@@ -114,15 +114,8 @@ impl<'a> Turn<'a> {
     /// Takes the lock. `Ok(None)`: another process holds it.
     #[tracing::instrument(level = "debug", name = "sql.retention.take", skip_all, fields(database = %shard.name()))]
     pub async fn take(shard: &'a Database) -> Result<Option<Self>, StorageError> {
-        let work = async {
-            let mut connection = shard.connect().await?;
-            sqlx::raw_sql(SETTINGS).execute(&mut connection).await?;
-            let taken = sqlx::query_scalar!(
-                r#"SELECT pg_try_advisory_lock(hashtextextended('noetl.retention', 0)) AS "taken!""#
-            );
-            Ok(taken.fetch_one(&mut connection).await?.then_some(connection))
-        };
-        Ok(shard.run(work).await?.map(|connection| Self { shard, connection }))
+        let connection = shard.exclusive_connection("noetl.retention", SETTINGS).await?;
+        Ok(connection.map(|connection| Self { shard, connection }))
     }
 
     /// Returns the smallest id of the last `days` days, on the database's clock.

@@ -9,7 +9,7 @@ use super::pools::Database;
 use noetl_domain::actor::Actor;
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::State;
-use noetl_domain::page::IdRange;
+use noetl_domain::list_position::{ListPosition, PositionRange};
 use noetl_domain::subscription_log::SubscriptionLog;
 use noetl_domain::tenant::{Scope, Tenancy};
 
@@ -39,6 +39,12 @@ pub struct SubscriptionRow {
 }
 
 impl SubscriptionRow {
+    /// Returns the position in lists.
+    #[must_use]
+    pub fn position(&self) -> ListPosition {
+        ListPosition::new(Some(self.registered_at), self.id.get())
+    }
+
     /// Returns the subscription's log, for events that `by` causes.
     #[must_use]
     pub fn log<'a>(&'a self, by: Option<&'a Actor>) -> SubscriptionLog<'a> {
@@ -154,7 +160,7 @@ pub async fn of_path(shard: &Database, scope: &Scope, path: &str) -> Result<Opti
                SELECT * FROM noetl.source_subscription WHERE path = $1 AND ($3::text IS NULL OR tenant_id = $3)
                ORDER BY id DESC LIMIT $2
            ) AS newest
-           ORDER BY state IS NOT DISTINCT FROM 'DEACTIVATED', last_event_id DESC LIMIT 1"#,
+           ORDER BY state IS NOT DISTINCT FROM 'DEACTIVATED', updated_at DESC, last_event_id DESC LIMIT 1"#,
         path,
         MAX_OF_PATH,
         scope.tenant(),
@@ -163,13 +169,14 @@ pub async fn of_path(shard: &Database, scope: &Scope, path: &str) -> Result<Opti
     Ok(row.map(SubscriptionRow::from))
 }
 
-/// Returns the candidates of a page in the scope, in the range's direction.
+/// Returns the candidates of a page in the scope, in the range's direction. A list is ordered by the time of the
+/// registration, then by id.
 #[tracing::instrument(level = "debug", name = "sql.subscriptions.list", skip_all, fields(database = %shard.name()))]
 pub async fn list(
     shard: &Database,
     scope: &Scope,
     filter: &SubscriptionFilter,
-    range: IdRange,
+    range: PositionRange,
 ) -> Result<Vec<SubscriptionRow>, StorageError> {
     let states: Option<Vec<String>> = filter.states.as_ref().map(|all| all.iter().map(ToString::to_string).collect());
     let ids: Option<Vec<i64>> = filter.ids.as_ref().map(|all| all.iter().map(|id| id.get()).collect());
@@ -179,20 +186,24 @@ pub async fn list(
                 RawRow,
                 r#"SELECT id AS "id!", coalesce(path, '') AS "path!", catalog_id AS "catalog_id!",
                           coalesce(state, '') AS "state!", last_event_id AS "last_event_id!",
-                          last_event_type AS "last_event_type!", registered_at AS "registered_at!",
-                          updated_at AS "updated_at!", tenant_id AS "tenant_id!", organization_id AS "organization_id!"
+                          last_event_type AS "last_event_type!", noetl.list_time(registered_at) AS "registered_at!",
+                          noetl.list_time(updated_at) AS "updated_at!", tenant_id AS "tenant_id!",
+                          organization_id AS "organization_id!"
                    FROM noetl.source_subscription
-                   WHERE id > $1 AND ($2::bigint IS NULL OR id < $2)
-                     AND ($3::text[] IS NULL OR state = ANY($3))
-                     AND ($4::text IS NULL OR starts_with(path, $4))
-                     AND ($5::bigint[] IS NULL OR id = ANY($5))
-                     AND ($7::text IS NULL OR tenant_id = $7)
-                     AND ($8::text IS NULL OR tenant_id = $8) AND ($9::text IS NULL OR organization_id = $9)
+                   WHERE (noetl.list_time(registered_at), id) > ($1, $2)
+                     AND (noetl.list_time(registered_at), id) < ($3, $4)
+                     AND ($5::text[] IS NULL OR state = ANY($5))
+                     AND ($6::text IS NULL OR starts_with(path, $6))
+                     AND ($7::bigint[] IS NULL OR id = ANY($7))
+                     AND ($9::text IS NULL OR tenant_id = $9)
+                     AND ($10::text IS NULL OR tenant_id = $10) AND ($11::text IS NULL OR organization_id = $11)
                    ORDER BY "#
                     + $order
-                    + " LIMIT $6",
-                range.above,
-                range.below,
+                    + " LIMIT $8",
+                range.above.at,
+                range.above.id,
+                range.below.at,
+                range.below.id,
                 states.as_deref(),
                 filter.path_prefix,
                 ids.as_deref(),
@@ -204,7 +215,11 @@ pub async fn list(
             .fetch_all(shard.pool())
         };
     }
-    let rows = if range.descending { shard.run(listed!("id DESC")).await? } else { shard.run(listed!("id")).await? };
+    let rows = if range.descending {
+        shard.run(listed!("noetl.list_time(registered_at) DESC, id DESC")).await?
+    } else {
+        shard.run(listed!("noetl.list_time(registered_at), id")).await?
+    };
     Ok(rows.into_iter().map(SubscriptionRow::from).collect())
 }
 

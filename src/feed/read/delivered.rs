@@ -90,10 +90,10 @@ pub(super) async fn decode(
     let mark = message.headers.as_ref().and_then(Mark::read);
     // A message without a mark belongs to the epoch of the message before it.
     let epoch = mark.as_ref().map_or(at.epoch, |mark| mark.epoch.cast_unsigned());
+    let of_a_tailer = mark.is_some();
     let payload = mark.and_then(|_| parse(&message.payload));
     if payload.is_none() {
-        tracing::warn!(shard, sequence, subject = %message.subject, "a message in the event stream is not an event");
-        metrics::counter!("noetl_stream_foreign_messages_total", "shard" => shard.to_string()).increment(1);
+        note_foreign(shard, sequence, &message.subject, of_a_tailer);
     }
     let event = match payload {
         None => None,
@@ -102,6 +102,17 @@ pub(super) async fn decode(
     let bytes =
         event.as_ref().map_or(0, |live| weight(&live.event)) + size_of::<Delivered>() + size_of::<Event<Text>>();
     Ok(Delivered { shard, position: Position { epoch, sequence }, event, bytes })
+}
+
+/// Counts a message that is not an event. The leader reports messages that no tailer published; where NoETL's tailer
+/// publishes too, each event has one, so they are not logged one by one.
+fn note_foreign(shard: ShardIndex, sequence: u64, subject: &str, of_a_tailer: bool) {
+    metrics::counter!("noetl_stream_foreign_messages_total", "shard" => shard.to_string()).increment(1);
+    if of_a_tailer {
+        tracing::warn!(shard, sequence, subject, "a message in the event stream is not an event");
+    } else {
+        tracing::debug!(shard, sequence, subject, "skipped a foreign message in the event stream");
+    }
 }
 
 fn parse(payload: &[u8]) -> Option<Payload> {

@@ -8,6 +8,7 @@ use async_graphql::dataloader::Loader;
 use crate::graphql::loaders::{Loaders, group_by_kind};
 use crate::service::error::ServiceError;
 use noetl_domain::ids::Id;
+use noetl_domain::list_position::CursorPosition;
 use noetl_domain::page::{Page, PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::workflow::End;
@@ -19,7 +20,7 @@ use plain_json::Text;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WorkloadKey(pub Id);
 
-/// Key of the error of an execution in its list row.
+/// Key of the error of an execution that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ErrorKey(pub Id);
 
@@ -48,7 +49,7 @@ pub struct ChildrenKey {
     /// Filter for the executions.
     pub filter: ExecutionFilter,
     /// Requested page.
-    pub request: PageRequest<i64>,
+    pub request: PageRequest<CursorPosition>,
 }
 
 /// Key of the number of executions that a source subscription or execution started.
@@ -109,14 +110,7 @@ impl Loader<ExecutionKey> for Loaders {
     async fn load(&self, keys: &[ExecutionKey]) -> Result<HashMap<ExecutionKey, Self::Value>, ServiceError> {
         let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
         let (rows, failed) = self.services.executions.by_ids(&ids, &self.scope).await;
-        let mut found = self.with_failures(keys, |key| key.0, rows, &failed);
-        let missing: Vec<ExecutionKey> = keys.iter().filter(|key| !found.contains_key(key)).copied().collect();
-        if !missing.is_empty() {
-            let ids: Vec<Id> = missing.iter().map(|key| key.0).collect();
-            let (unlisted, failed) = self.services.projections.unlisted(&ids, &self.scope).await;
-            found.extend(self.with_failures(&missing, |key| key.0, unlisted, &failed));
-        }
-        Ok(found)
+        Ok(self.with_failures(keys, |key| key.0, rows, &failed))
     }
 }
 

@@ -61,7 +61,7 @@ impl ExecutionQuery {
         Ok(claim.map(DedupClaim))
     }
 
-    /// Executions, newest first.
+    /// Executions, newest first: ordered by `startedAt`, then by id. Executions without `startedAt` are last.
     #[graphql(guard = "READ")]
     async fn executions(
         &self,
@@ -74,7 +74,7 @@ impl ExecutionQuery {
         #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
     ) -> Result<ExecutionConnection> {
         let page = PageArguments { first, after, last, before };
-        let request = page.by_id(CursorKind::Execution).map_err(field_error)?;
+        let request = page.by_time(CursorKind::Execution).map_err(field_error)?;
         let filter = filter.unwrap_or_default().parse().map_err(field_error)?;
         let scope = scope(ctx)?;
         let found = ctx.data::<Services>()?.executions.list(&filter, &request, &scope).await;

@@ -14,7 +14,7 @@ use super::state::{ProjectionSnapshot, Step, steps};
 use super::status::ExecutionStatus;
 use crate::graphql::access::{READ, scope};
 use crate::graphql::catalog::types::CatalogEntry;
-use crate::graphql::connection::{Countable, PageArguments, connection, id_cursor};
+use crate::graphql::connection::{Countable, PageArguments, connection, time_cursor};
 use crate::graphql::context::Services;
 use crate::graphql::errors::field_error;
 use crate::graphql::event::inputs::EventFilter;
@@ -218,7 +218,8 @@ impl Execution {
         }
     }
 
-    /// Executions that this execution started, newest first.
+    /// Executions that this execution started, newest first: ordered by `startedAt`, then by id. Executions without
+    /// `startedAt` are last.
     #[graphql(guard = "READ")]
     async fn children(
         &self,
@@ -292,7 +293,7 @@ pub async fn children(
     filter: Option<ExecutionFilter>,
     page: &PageArguments,
 ) -> Result<ExecutionConnection> {
-    let request = page.by_id(CursorKind::Execution).map_err(field_error)?;
+    let request = page.by_time(CursorKind::Execution).map_err(field_error)?;
     let filter = filter.unwrap_or_default().parse().map_err(field_error)?;
     let list = ExecutionList { parent: Some(parent), filter: filter.clone(), scope: scope(ctx)? };
     let key = ChildrenKey { parent, filter, request };
@@ -304,7 +305,7 @@ pub async fn children(
 /// Returns the connection for a page of executions.
 #[must_use]
 pub fn executions(list: ExecutionList, page: Page<ExecutionRow>, unavailable: Vec<ShardIndex>) -> ExecutionConnection {
-    let cursor = |execution: &Execution| id_cursor(CursorKind::Execution, execution.row.execution_id);
+    let cursor = |execution: &Execution| time_cursor(CursorKind::Execution, execution.row.position());
     ExecutionConnection::new(list, page, unavailable, Execution::current, cursor)
 }
 

@@ -20,6 +20,7 @@ use crate::service::subscriptions::Subscriptions;
 use noetl_domain::event::{Event, EventFilter};
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::{Action, REGISTERED, State};
+use noetl_domain::list_position::CursorPosition;
 use noetl_domain::page::{MAX_PAGE, PageRequest};
 use noetl_domain::tenant::Scope;
 use noetl_storage::subscriptions::{SubscriptionFilter, SubscriptionRow};
@@ -77,7 +78,7 @@ fn list<'a>(
             if let Some(shard) = unavailable.first() {
                 Err(shard_unavailable(*shard))?;
             }
-            request.after = page.items.last().map(|row| row.id.get());
+            request.after = page.items.last().map(|row| CursorPosition::Exact(row.position()));
             for row in page.items {
                 yield row;
             }

@@ -22,6 +22,7 @@ use crate::graphql::loaders::BatchLoader;
 use crate::graphql::scalars::show_id;
 use crate::service::error::ServiceError;
 use noetl_domain::ids::Id;
+use noetl_domain::list_position::ListPosition;
 use noetl_domain::page::Total;
 use noetl_domain::tenant::Scope;
 use noetl_storage::subscriptions::{SubscriptionFilter, SubscriptionRow};
@@ -46,6 +47,14 @@ impl SourceSubscription {
     #[must_use]
     pub fn key(&self) -> Id {
         self.own.0.id
+    }
+}
+
+impl SourceSubscription {
+    /// Returns the position in lists.
+    #[must_use]
+    pub fn position(&self) -> ListPosition {
+        self.own.0.position()
     }
 }
 

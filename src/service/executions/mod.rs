@@ -21,6 +21,7 @@ use moka::future::Cache;
 
 use super::catalog::Catalog;
 use super::ids::Ids;
+use super::projections::Projections;
 use crate::runtime::wake::WakeUps;
 use noetl_domain::ids::Id;
 use noetl_storage::events::FirstEvent;
@@ -40,6 +41,7 @@ pub struct Executions {
     ids: Arc<Ids>,
     catalog: Catalog,
     wake_ups: WakeUps,
+    projections: Projections,
     heads: Cache<Id, Arc<FirstEvent>>,
 }
 
@@ -54,6 +56,7 @@ impl Executions {
             u32::try_from(trace + pool + owner + 256).unwrap_or(u32::MAX)
         };
         let heads = Cache::builder().max_capacity(CACHED_HEADS_BYTES).weigher(weight).build();
-        Self { databases, ids, catalog, wake_ups, heads }
+        let projections = Projections::new(databases.clone());
+        Self { databases, ids, catalog, wake_ups, projections, heads }
     }
 }

@@ -9,6 +9,7 @@ use crate::service::fan_out::{self, Listing};
 use crate::service::shards::rows_by_ids;
 use noetl_domain::event::{Event, EventFilter};
 use noetl_domain::ids::Id;
+use noetl_domain::list_position::{CursorPosition, ListPosition};
 use noetl_domain::page::{Page, PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
@@ -23,7 +24,8 @@ type PagesByParent = (HashMap<i64, Page<ExecutionRow>>, Vec<ShardIndex>);
 type PagesByLog = HashMap<Id, Page<Event<Text>>>;
 
 impl Executions {
-    /// Returns the executions in the scope with these ids, and the error of each shard that could not be read.
+    /// Returns the executions in the scope with these ids, and the error of each shard that could not be read. An
+    /// execution that the list lacks is read from its log.
     #[tracing::instrument(
         level = "debug", name = "executions.by_ids", skip_all,
         fields(count = ids.len(), first = ids.first().map(tracing::field::display))
@@ -34,20 +36,43 @@ impl Executions {
         scope: &Scope,
     ) -> (HashMap<Id, ExecutionRow>, BTreeMap<ShardIndex, ServiceError>) {
         let query = |shard, ids: Vec<i64>| async move { executions::by_ids(shard, scope, &ids).await };
-        let (rows, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
-        (rows.into_iter().map(|row| (Id::new(row.execution_id), row)).collect(), failed)
+        let (rows, mut failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
+        let mut found: HashMap<Id, ExecutionRow> =
+            rows.into_iter().map(|row| (Id::new(row.execution_id), row)).collect();
+        let was_read = |id: &Id| !failed.contains_key(&self.databases.index_of(*id));
+        let unlisted: Vec<Id> = ids.iter().copied().filter(|id| !found.contains_key(id) && was_read(id)).collect();
+        if !unlisted.is_empty() {
+            let (from_logs, failures) = self.projections.unlisted(&unlisted, scope).await;
+            found.extend(from_logs);
+            failed.extend(failures);
+        }
+        (found, failed)
     }
 
-    /// Returns a page in the scope over all shards, newest first.
+    /// Returns a page in the scope over all shards, newest first: by start time, then by id.
     #[tracing::instrument(level = "debug", name = "executions.list", skip_all)]
     pub async fn list(
         &self,
         filter: &ExecutionFilter,
-        request: &PageRequest<i64>,
+        request: &PageRequest<CursorPosition>,
         scope: &Scope,
     ) -> Result<Listing<ExecutionRow>, ServiceError> {
+        let request = self.positioned(request, scope).await?;
         let query = |shard, range| executions::list(shard, scope, filter, range);
-        fan_out::newest_first(&self.databases, request, |row: &ExecutionRow| row.execution_id, query).await
+        fan_out::newest_first(&self.databases, &request, ExecutionRow::position, query).await
+    }
+
+    /// Returns the request with the positions of its cursors.
+    async fn positioned(
+        &self,
+        request: &PageRequest<CursorPosition>,
+        scope: &Scope,
+    ) -> Result<PageRequest<ListPosition>, ServiceError> {
+        let position = |id: Id| async move {
+            let rows = executions::by_ids(self.databases.shard_of(id), scope, &[id.get()]).await?;
+            Ok(rows.first().map(ExecutionRow::position))
+        };
+        fan_out::positioned(request, position).await
     }
 
     /// Counts executions in the scope over all shards, up to `limit`.
@@ -97,13 +122,14 @@ impl Executions {
         &self,
         parents: &[Id],
         filter: &ExecutionFilter,
-        request: &PageRequest<i64>,
+        request: &PageRequest<CursorPosition>,
         scope: &Scope,
     ) -> Result<PagesByParent, ServiceError> {
         let parents: Vec<i64> = parents.iter().map(|id| id.get()).collect();
         let query = |shard, range| executions::children(shard, scope, &parents, filter, range);
         let parent = |row: &ExecutionRow| row.parent_execution_id.unwrap_or_default();
-        fan_out::newest_first_grouped(&self.databases, request, |row| row.execution_id, parent, query).await
+        let request = self.positioned(request, scope).await?;
+        fan_out::newest_first_grouped(&self.databases, &request, ExecutionRow::position, parent, query).await
     }
 
     /// Returns a page of events in the scope of each log, oldest first and with these large columns, and the error of

@@ -8,7 +8,7 @@ use super::Subscriptions;
 use crate::service::error::ServiceError;
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::State;
-use noetl_domain::page::IdRange;
+use noetl_domain::list_position::PositionRange;
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_storage::error::StorageError;
@@ -86,9 +86,8 @@ impl Subscriptions {
 
 async fn backlog_of(shard: &Database) -> Result<ShardBacklog, StorageError> {
     let filter = SubscriptionFilter { states: Some(vec![State::Active]), ..SubscriptionFilter::default() };
-    let newest = IdRange { above: -1, below: None, descending: true, limit: MAX_ACTIVE };
+    let (newest, all) = (PositionRange::newest(MAX_ACTIVE), Scope::Unrestricted);
     let (active, open) =
-        join(subscriptions::list(shard, &Scope::Unrestricted, &filter, newest), executions::open_by_parent(shard))
-            .await;
+        join(subscriptions::list(shard, &all, &filter, newest), executions::open_by_parent(shard)).await;
     Ok(ShardBacklog { active: active?, open: open? })
 }

@@ -10,6 +10,7 @@ use crate::service::bounds::check_reason;
 use crate::service::error::{Rejection, ServiceError};
 use crate::service::fan_out::Listing;
 use noetl_domain::lifecycle::Action;
+use noetl_domain::list_position::CursorPosition;
 use noetl_domain::page::{MAX_PAGE, PageRequest};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::{Caller, Scope};
@@ -84,7 +85,7 @@ impl Subscriptions {
             if !page.has_next {
                 return Ok((matched, missing.into_iter().collect()));
             }
-            request.after = matched.last().map(|row| row.id.get());
+            request.after = matched.last().map(|row| CursorPosition::Exact(row.position()));
         }
     }
 }

@@ -17,7 +17,7 @@ impl Activator {
     async fn in_logs(&self, path: &str, scope: &Scope) -> Result<Option<SubscriptionRow>, ServiceError> {
         let found = self.databases.shards().iter().map(|shard| subscriptions::of_path(shard, scope, path));
         let found = try_join_all(found).await?.into_iter().flatten();
-        Ok(found.max_by_key(|row| (row.state.is_live(), row.last_event_id)))
+        Ok(found.max_by_key(|row| (row.state.is_live(), row.updated_at, row.last_event_id)))
     }
 
     /// Returns a live subscription of the path that is not the registered one. Returns `None` if the registered one is

@@ -7,6 +7,7 @@ use crate::service::error::ServiceError;
 use crate::service::fan_out::{self, Listing};
 use crate::service::shards::rows_by_ids;
 use noetl_domain::ids::Id;
+use noetl_domain::list_position::CursorPosition;
 use noetl_domain::page::{PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
@@ -40,16 +41,18 @@ impl Subscriptions {
         self.activator.of_path(path, scope).await
     }
 
-    /// Returns a page in the scope, newest first.
+    /// Returns a page in the scope, newest first: by the time of the registration, then by id.
     #[tracing::instrument(level = "debug", name = "subscriptions.list", skip_all)]
     pub async fn list(
         &self,
         filter: &SubscriptionFilter,
-        request: &PageRequest<i64>,
+        request: &PageRequest<CursorPosition>,
         scope: &Scope,
     ) -> Result<Listing<SubscriptionRow>, ServiceError> {
+        let position = |id| async move { Ok(self.get(id, scope).await?.map(|row| row.position())) };
+        let request = fan_out::positioned(request, position).await?;
         let query = |shard, range| subscriptions::list(shard, scope, filter, range);
-        fan_out::newest_first(&self.databases, request, |row: &SubscriptionRow| row.id.get(), query).await
+        fan_out::newest_first(&self.databases, &request, SubscriptionRow::position, query).await
     }
 
     /// Counts subscriptions in the scope over all shards, up to `limit`.

@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use crate::error::StorageError;
 use crate::pools::Database;
 use noetl_domain::ids::Id;
-use noetl_domain::outbox::OutboxStatus;
+use noetl_domain::outbox::{OutboxId, OutboxStatus};
 use noetl_domain::tenant::Scope;
 use plain_json::Text;
 
@@ -18,6 +18,8 @@ pub struct OutboxFilter {
     pub execution_id: Option<Id>,
     /// Minimum number of claims of a row.
     pub min_attempts: Option<i32>,
+    /// Rows to include; default: all.
+    pub ids: Option<Vec<OutboxId>>,
     /// Tenant.
     pub tenant_id: Option<String>,
     /// Organization.
@@ -29,6 +31,13 @@ impl OutboxFilter {
     #[must_use]
     pub fn matches_everything(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Returns the numbers of the shard's rows to include.
+    pub(super) fn numbers(&self, shard: &Database) -> Option<Vec<i64>> {
+        let own =
+            |ids: &Vec<OutboxId>| ids.iter().filter(|id| id.shard == shard.shard_index()).map(|id| id.number).collect();
+        self.ids.as_ref().map(own)
     }
 }
 
@@ -85,7 +94,8 @@ pub struct Bounds {
 /// Returns the candidates of a page in the scope, in the direction of its bounds. Payloads are read only if `payloads`
 /// is set.
 ///
-/// One page is read per status. A filter on an execution, or on a minimum above one claim, uses an index of its own.
+/// One page is read per status. A filter on ids, on an execution, or on a minimum above one claim uses an index of its
+/// own.
 #[tracing::instrument(level = "debug", name = "sql.outbox.list", skip_all, fields(database = %shard.name()))]
 pub async fn list(
     shard: &Database,
@@ -94,7 +104,8 @@ pub async fn list(
     payloads: bool,
     page: Bounds,
 ) -> Result<Vec<OutboxRow>, StorageError> {
-    let OutboxFilter { statuses, execution_id, min_attempts, tenant_id, organization_id } = filter;
+    let OutboxFilter { statuses, execution_id, min_attempts, ids: _, tenant_id, organization_id } = filter;
+    let numbers = filter.numbers(shard);
     let wanted = statuses.as_deref().unwrap_or(&OutboxStatus::ALL);
     let states: Vec<String> = wanted.iter().map(|status| status.as_str().to_owned()).collect();
     macro_rules! listed {
@@ -115,9 +126,10 @@ pub async fn list(
                        WHERE (created_at, outbox_id) > ($2, $3) AND (created_at, outbox_id) < ($4, $5)
                          AND noetl.outbox_state(status, available_at) = wanted.state AND ($6::bigint IS NULL OR execution_id = $6)
                          AND ($7::integer IS NULL OR attempts >= $7)
-                         AND ($10::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $10)
+                         AND ($10::bigint[] IS NULL OR outbox_id = ANY($10))
                          AND ($11::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $11)
-                         AND ($12::text IS NULL OR noetl.outbox_owner(organization_id, payload, 'organization_id') = $12) "#
+                         AND ($12::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $12)
+                         AND ($13::text IS NULL OR noetl.outbox_owner(organization_id, payload, 'organization_id') = $13) "#
                     + $source
                     + " ORDER BY "
                     + $order
@@ -133,6 +145,7 @@ pub async fn list(
                 *min_attempts,
                 page.limit,
                 payloads,
+                numbers.as_deref(),
                 scope.tenant(),
                 tenant_id.as_deref(),
                 organization_id.as_deref(),
@@ -149,7 +162,9 @@ pub async fn list(
             }
         };
     }
-    if execution_id.is_some() {
+    if numbers.is_some() {
+        directed!("AND outbox_id = ANY($10)")
+    } else if execution_id.is_some() {
         directed!("AND execution_id = $6")
     } else if min_attempts.is_some_and(|least| least > 1) {
         directed!("AND attempts > 1")
@@ -161,22 +176,24 @@ pub async fn list(
 /// Counts rows in the scope, up to `limit`.
 #[tracing::instrument(level = "debug", name = "sql.outbox.count", skip_all, fields(database = %shard.name()))]
 pub async fn count(shard: &Database, scope: &Scope, filter: &OutboxFilter, limit: i64) -> Result<i64, StorageError> {
-    let OutboxFilter { statuses, execution_id, min_attempts, tenant_id, organization_id } = filter;
+    let OutboxFilter { statuses, execution_id, min_attempts, ids: _, tenant_id, organization_id } = filter;
+    let numbers = filter.numbers(shard);
     let wanted = statuses.as_deref().unwrap_or(&OutboxStatus::ALL);
     let states: Vec<String> = wanted.iter().map(|status| status.as_str().to_owned()).collect();
     let count = sqlx::query_scalar!(
         r#"SELECT count(*) AS "count!" FROM (
                SELECT 1 FROM noetl.outbox
                WHERE noetl.outbox_state(status, available_at) = ANY($1) AND ($2::bigint IS NULL OR execution_id = $2)
-                 AND ($3::integer IS NULL OR attempts >= $3)
-                 AND ($5::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $5)
+                 AND ($3::integer IS NULL OR attempts >= $3) AND ($4::bigint[] IS NULL OR outbox_id = ANY($4))
                  AND ($6::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $6)
-                 AND ($7::text IS NULL OR noetl.outbox_owner(organization_id, payload, 'organization_id') = $7)
-               LIMIT $4
+                 AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7)
+                 AND ($8::text IS NULL OR noetl.outbox_owner(organization_id, payload, 'organization_id') = $8)
+               LIMIT $5
            ) AS counted"#,
         &states,
         execution_id.map(Id::get),
         *min_attempts,
+        numbers.as_deref(),
         limit,
         scope.tenant(),
         tenant_id.as_deref(),

@@ -120,7 +120,8 @@ struct Stored {
     updated_at: DateTime<Utc>,
 }
 
-/// Returns the tenant and the snapshot of each log in the scope.
+/// Returns the tenant and the snapshot of each log in the scope. The columns of the snapshot are expressions, because the
+/// description of the statement in .sqlx would depend on the plan if they were columns of an outer join.
 ///
 /// The tenant is that of the row in the list. A row with the default tenant may have been written before rows had one,
 /// or by another server, so then it is that of the log.
@@ -128,12 +129,12 @@ async fn starts(tx: &mut Transaction, scope: &Scope, ids: &[i64]) -> sqlx::Resul
     let rows = sqlx::query_as!(
         StartRow,
         r#"SELECT log.id AS "id!", owner.tenant_id AS "tenant_id!", owner.organization_id AS "organization_id!",
-                  version AS "version?", snapshot::text AS snapshot, checksum AS "checksum?",
+                  coalesce(version) AS version, snapshot::text AS snapshot, coalesce(checksum) AS checksum,
                   CASE WHEN meta ->> 'schema' ~ '^\d{1,9}$' THEN (meta ->> 'schema')::integer END AS schema,
                   meta ->> 'as_of' AS as_of, meta ->> 'system' AS system,
                   CASE WHEN meta ->> 'applied_count' ~ '^\d{1,18}$' THEN (meta ->> 'applied_count')::bigint END
                       AS applied_count,
-                  stored.updated_at AS "updated_at?"
+                  coalesce(stored.updated_at) AS updated_at
            FROM unnest($1::bigint[]) AS log (id)
            LEFT JOIN noetl.execution AS listed
              ON listed.execution_id = log.id AND (listed.tenant_id, listed.organization_id) <> ('default', 'default')
