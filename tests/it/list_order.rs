@@ -3,6 +3,7 @@
 
 use noetl_domain::cursor::{CursorKind, encode};
 use noetl_domain::list_position::PositionRange;
+use noetl_domain::tenant::Scope;
 use noetl_storage::error::DatabaseName;
 use noetl_storage::executions::{self, ExecutionFilter};
 use noetl_storage::pools::Database;
@@ -222,7 +223,7 @@ async fn subscriptions_with_ids_of_both_servers_are_ordered_by_time() {
 /// publishes its counts at most once a second, with the next statement of the connection.
 async fn entries_read(deployment: &Deployment, reader: &Database, tables: &str) -> i64 {
     sleep_in_scenario(Duration::from_millis(1100)).await;
-    executions::by_ids(reader, &[]).await.unwrap();
+    executions::by_ids(reader, &Scope::Unrestricted, &[]).await.unwrap();
     let query = "SELECT ((SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname LIKE $1)
                        + (SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE relname LIKE $1))::bigint";
     sqlx::query_scalar(query).bind(tables).fetch_one(&mut deployment.shard(0).await).await.unwrap()
@@ -245,7 +246,10 @@ async fn a_page_of_100_000_executions_or_of_many_subscriptions_reads_an_index() 
     run(&mut shard, "VACUUM ANALYZE noetl.event").await;
     // A single connection, so that its plans are cached.
     let reader = Database::new(DatabaseName::Cluster, deployment.cluster_dsn.parse().unwrap(), 1);
-    let middle = executions::list(&reader, &ExecutionFilter::default(), PositionRange::newest(50_000)).await.unwrap();
+    let middle =
+        executions::list(&reader, &Scope::Unrestricted, &ExecutionFilter::default(), PositionRange::newest(50_000))
+            .await
+            .unwrap();
     let middle = middle.last().unwrap().position();
     let old = ExecutionFilter { started_before: Some(middle.at), ..ExecutionFilter::default() };
     for descending in [true, false] {
@@ -253,8 +257,14 @@ async fn a_page_of_100_000_executions_or_of_many_subscriptions_reads_an_index() 
         for range in [all, PositionRange { below: middle, ..all }, PositionRange { above: middle, ..all }] {
             let before = entries_read(&deployment, &reader, "execution%").await;
             for _ in 0..10 {
-                assert_eq!(executions::list(&reader, &ExecutionFilter::default(), range).await.unwrap().len(), 26);
-                assert_eq!(executions::list(&reader, &old, all).await.unwrap().len(), 26);
+                assert_eq!(
+                    executions::list(&reader, &Scope::Unrestricted, &ExecutionFilter::default(), range)
+                        .await
+                        .unwrap()
+                        .len(),
+                    26
+                );
+                assert_eq!(executions::list(&reader, &Scope::Unrestricted, &old, all).await.unwrap().len(), 26);
                 let children =
                     executions::children(&reader, &[0, 1], &ExecutionFilter::default(), range).await.unwrap();
                 assert_eq!(children.len(), 52);
@@ -264,7 +274,8 @@ async fn a_page_of_100_000_executions_or_of_many_subscriptions_reads_an_index() 
         }
         let before = entries_read(&deployment, &reader, "event%").await;
         for _ in 0..10 {
-            let page = subscriptions::list(&reader, &SubscriptionFilter::default(), all).await.unwrap();
+            let page =
+                subscriptions::list(&reader, &Scope::Unrestricted, &SubscriptionFilter::default(), all).await.unwrap();
             assert_eq!(page.len(), 26);
         }
         let read = entries_read(&deployment, &reader, "event%").await - before;
