@@ -266,7 +266,9 @@ async fn a_page_of_100_000_executions_or_of_many_subscriptions_reads_an_index() 
                 );
                 assert_eq!(executions::list(&reader, &Scope::Unrestricted, &old, all).await.unwrap().len(), 26);
                 let children =
-                    executions::children(&reader, &[0, 1], &ExecutionFilter::default(), range).await.unwrap();
+                    executions::children(&reader, &Scope::Unrestricted, &[0, 1], &ExecutionFilter::default(), range)
+                        .await
+                        .unwrap();
                 assert_eq!(children.len(), 52);
             }
             let read = entries_read(&deployment, &reader, "execution%").await - before;
