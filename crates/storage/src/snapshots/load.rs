@@ -120,7 +120,7 @@ struct Stored {
     updated_at: DateTime<Utc>,
 }
 
-/// Returns the tenant and the snapshot of each log in the scope. The columns of the snapshot are expressions, because the
+/// Returns the tenant and the snapshot of each log in the scope. The columns are expressions, because the
 /// description of the statement in .sqlx would depend on the plan if they were columns of an outer join.
 ///
 /// The tenant is that of the row in the list. A row with the default tenant may have been written before rows had one,
@@ -128,7 +128,7 @@ struct Stored {
 async fn starts(tx: &mut Transaction, scope: &Scope, ids: &[i64]) -> sqlx::Result<Vec<StartRow>> {
     let rows = sqlx::query_as!(
         StartRow,
-        r#"SELECT log.id AS "id!", owner.tenant_id AS "tenant_id!", owner.organization_id AS "organization_id!",
+        r#"SELECT coalesce(log.id) AS "id!", owner.tenant_id AS "tenant_id!", owner.organization_id AS "organization_id!",
                   coalesce(version) AS version, snapshot::text AS snapshot, coalesce(checksum) AS checksum,
                   CASE WHEN meta ->> 'schema' ~ '^\d{1,9}$' THEN (meta ->> 'schema')::integer END AS schema,
                   meta ->> 'as_of' AS as_of, meta ->> 'system' AS system,
