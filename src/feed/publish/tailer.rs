@@ -265,7 +265,10 @@ impl Tailer {
                 Err(PublishError::OutOfStep) => {
                     metrics::counter!("noetl_tailer_refused_total", "shard" => self.shard.to_string()).increment(1);
                 }
-                Err(PublishError::Duplicate(sequence)) => distinct = distinct.or(Some(sequence)),
+                // Earlier messages of this attempt may be duplicates too: not each has an acknowledgement of its own.
+                Err(PublishError::Duplicate(sequence)) => {
+                    distinct = Some(distinct.map_or(sequence, |first| first.min(sequence)));
+                }
                 Err(error) => return Err(error.into()),
             }
             if !tail::renew(&self.database, cursor.fence, LEASE.as_secs_f64()).await? {
