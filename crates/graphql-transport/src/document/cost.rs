@@ -352,6 +352,33 @@ mod tests {
     }
 
     #[test]
+    fn nesting_is_limited_in_used_and_unused_fragments() {
+        let limits = Limits { nesting: 10, ..Limits::default() };
+        let check = |document: &str| {
+            check(&parse(document), &Positions::new(document), &Variables::default(), &limits).map_err(|refused| {
+                let OperationError::LimitExceeded { limit, .. } = refused else { panic!("{refused}") };
+                limit
+            })
+        };
+        // Returns selection sets inside each other. The operation or fragment around them adds one level.
+        let nested = |open: &str, levels: usize| format!("{} a {}", open.repeat(levels - 1), "}".repeat(levels - 1));
+        for open in ["... {", "... on Q {", "b {"] {
+            let (fits, exceeds) = (nested(open, 11), nested(open, 12));
+            assert_eq!(check(&format!("{{ {fits} }}")), Ok(()));
+            assert_eq!(check(&format!("{{ {exceeds} }}")), Err(Limit::Nesting));
+            assert_eq!(check(&format!("{{ a }} fragment f on Q {{ {fits} }}")), Ok(()));
+            assert_eq!(check(&format!("{{ a }} fragment f on Q {{ {exceeds} }}")), Err(Limit::Nesting));
+            // A fragment that was weighed at its first spread counts at the second one as well.
+            let twice = |levels: usize| {
+                let fragment = nested(open, 6);
+                format!("{{ ...f {} }} fragment f on Q {{ {fragment} }}", nested(open, levels).replace('a', "...f"))
+            };
+            assert_eq!(check(&twice(5)), Ok(()));
+            assert_eq!(check(&twice(6)), Err(Limit::Nesting));
+        }
+    }
+
+    #[test]
     fn nested_introspection_lists_are_expensive() {
         let document =
             "{ __schema { types { fields { type { fields { type { fields { type { fields { name } } } } } } } } } }";
