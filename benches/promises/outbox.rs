@@ -4,6 +4,7 @@
 
 use std::time::Instant;
 
+use noetl_domain::tenant::Scope;
 use noetl_storage::error::DatabaseName;
 use noetl_storage::outbox::{self, Claim, LowWatermarks, Ref};
 use noetl_storage::pools::Database;
@@ -76,10 +77,10 @@ async fn bare_statements(deployment: &Deployment) -> f64 {
         marks = outbox::probe(&database, &marks).await.unwrap().low_watermarks;
         let limit = i64::try_from(BATCH).unwrap();
         let claim = Claim { limit, retried: limit / 4, lease_seconds: 30, max_attempts: 20, payload_bytes: 1 << 20 };
-        let rows = outbox::claim(&database, &claim, &marks).await.unwrap();
+        let rows = outbox::claim(&database, &Scope::Unrestricted, &claim, &marks).await.unwrap();
         let rows: Vec<Ref> =
             rows.iter().map(|row| Ref { outbox_id: row.outbox_id, lease_token: row.lease_token }).collect();
-        done += outbox::mark_published(&database, &rows).await.unwrap().len();
+        done += outbox::mark_published(&database, &Scope::Unrestricted, &rows).await.unwrap().len();
     }
     done as f64 / begun.elapsed().as_secs_f64()
 }

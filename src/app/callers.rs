@@ -79,7 +79,8 @@ fn permits(principal: &Principal) -> Permits {
     Permits {
         introspection: has(Capability::Introspect),
         any_document: has(Capability::AnyDocument),
-        metrics: has(Capability::Read) || has(Capability::Outbox),
+        // They count the data of all tenants.
+        metrics: principal.tenant.is_none() && (has(Capability::Read) || has(Capability::Outbox)),
     }
 }
 

@@ -49,6 +49,7 @@ use crate::web::health::{
 use databases::connect;
 use graphql_transport::listener::Listener;
 use graphql_transport::{Edge, Limits, Metric, Sites, TypeSystem, router, trace};
+use noetl_domain::tenant::Scope;
 use noetl_storage::budget::BudgetLimits;
 use noetl_storage::pools::{Database, Databases};
 
@@ -279,7 +280,7 @@ fn probes(services: &Services, draining: CancellationToken, stalls: Stalls, metr
 }
 
 async fn backlog(outbox: Outbox) -> Result<OutboxBacklog, NoShardAvailable> {
-    let stats = outbox.backlog().await.map_err(|error| {
+    let stats = outbox.backlog(&Scope::Unrestricted).await.map_err(|error| {
         tracing::warn!(%error, "could not count the outbox");
         NoShardAvailable
     })?;

@@ -13,6 +13,7 @@ use crate::runtime::supervisor::{EndedEarly, Interrupted, Signals};
 use crate::runtime::telemetry;
 use crate::service::catalog::Registration;
 use crate::service::error::ServiceError;
+use noetl_domain::tenant::Scope;
 use noetl_local::{LocalOptions, LocalServers};
 
 /// Path and content of the sample catalog.
@@ -108,7 +109,7 @@ async fn register_samples(app: &App) -> Result<(), ServiceError> {
         if app.services.catalog.find(path, None).await?.is_none() {
             let registration =
                 Registration { path: Some(path.to_owned()), kind: None, content: content.to_owned(), meta: None };
-            app.services.catalog.register(registration).await?;
+            app.services.catalog.register(registration, &Scope::Unrestricted).await?;
         }
     }
     Ok(())

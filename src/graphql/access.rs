@@ -12,6 +12,7 @@ use async_graphql::{Context, Guard, Result};
 use super::errors::error_with_code;
 use crate::auth::principal::{Capability, Principal};
 use noetl_domain::actor::Actor;
+use noetl_domain::tenant::{Caller, Scope};
 
 /// Guard that admits callers with at least one of these capabilities. An empty list admits every caller that has a
 /// principal.
@@ -71,10 +72,23 @@ pub fn principal<'a>(ctx: &Context<'a>) -> Result<&'a Arc<Principal>> {
         .ok_or_else(|| error_with_code("UNAUTHENTICATED", "authenticate with a valid token".to_owned()))
 }
 
-/// Returns the caller of an operation, as events record it; `None` if the server does not identify callers.
-pub fn actor(ctx: &Context<'_>) -> Result<Option<Actor>> {
+/// Returns the caller of an operation, as use cases need it. The actor is `None` if the server does not identify
+/// callers.
+pub fn caller(ctx: &Context<'_>) -> Result<Caller> {
     let principal = principal(ctx)?;
-    Ok(principal.authenticated.then(|| Actor::new(Arc::clone(&principal.subject))))
+    let actor = principal.authenticated.then(|| Actor::new(Arc::clone(&principal.subject)));
+    Ok(Caller { actor, scope: scope_of(principal) })
+}
+
+/// Returns the data that the caller of an operation may read and write.
+pub fn scope(ctx: &Context<'_>) -> Result<Scope> {
+    Ok(scope_of(principal(ctx)?))
+}
+
+/// Returns the data that a caller may read and write: those of its tenant, or all if it has none.
+#[must_use]
+pub fn scope_of(principal: &Principal) -> Scope {
+    principal.tenant.as_ref().map_or(Scope::Unrestricted, |tenant| Scope::Tenant(Arc::clone(tenant)))
 }
 
 /// Returns whether the caller may change only source subscriptions that it registered.

@@ -8,6 +8,7 @@
 //! statements are cancelled, and the rows that it has read are freed. A mutation continues, because its response
 //! reports the writes; only the fields that would read more fail.
 
+use std::any::TypeId;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,10 +25,12 @@ use futures::task::AtomicWaker;
 use futures::{FutureExt, Stream, StreamExt, stream};
 use tracing::Instrument;
 
+use super::access::scope_of;
 use super::context::Services;
 use super::errors::limit_exceeded;
 use super::loaders::{BatchLoader, CurrentItem, ItemLoaders, Loaders};
 use super::selection::Selection;
+use crate::auth::principal::Principal;
 use noetl_storage::budget::{Budget, Exceeded};
 
 /// Executor of a schema. Each operation has its own loaders.
@@ -50,7 +53,13 @@ impl<E: Executor> BatchingExecutor<E> {
         let spawn = move |fetch: BoxFuture<'static, ()>| {
             requested.lock().unwrap_or_else(PoisonError::into_inner).push(fetch.in_current_span().boxed());
         };
-        let loaders = ItemLoaders { loaders: Loaders(Arc::clone(&self.services)), item: fetches.item.clone() };
+        // Without a principal there is no loader. The guards refuse such an operation before.
+        let principal = request.data.get(&TypeId::of::<Arc<Principal>>());
+        let Some(principal) = principal.and_then(|principal| principal.downcast_ref::<Arc<Principal>>()) else {
+            return (request, fetches);
+        };
+        let loaders = Loaders { services: Arc::clone(&self.services), scope: scope_of(principal) };
+        let loaders = ItemLoaders { loaders, item: fetches.item.clone() };
         let loader: BatchLoader = DataLoader::new(loaders, spawn).delay(Duration::ZERO);
         (request.data(loader), fetches)
     }

@@ -2,9 +2,12 @@
 
 use async_graphql::{Context, SimpleObject};
 
-use crate::service::error::Rejection;
+use super::errors::field_error;
+use super::scalars::to_graphql_int;
+use crate::service::error::{Rejection, ServiceError};
 use noetl_domain::cursor::{CursorKind, decode, encode};
-use noetl_domain::page::{DEFAULT_PAGE, MAX_PAGE, PageRequest};
+use noetl_domain::list_position::{CursorPosition, ListPosition};
+use noetl_domain::page::{DEFAULT_PAGE, MAX_PAGE, PageRequest, Total};
 
 /// Position of a page in its list.
 #[derive(Debug, Clone, SimpleObject)]
@@ -19,9 +22,64 @@ pub struct PageInfo {
     pub end_cursor: Option<String>,
 }
 
-/// Defines the connection and edge types of a node type. GraphQL has no generic types, so each type is written out.
+/// Limit of a count if the caller sets none.
+const DEFAULT_COUNT: i32 = 10_000;
+/// Highest limit of a count.
+const MAX_COUNT: i32 = 100_000;
+
+/// Number of items of a list, counted up to a limit.
+#[derive(Debug, Clone, SimpleObject)]
+pub struct TotalCount {
+    /// Number of items; the limit if the list has more.
+    value: i32,
+    /// Whether the list has more items than `value`.
+    capped: bool,
+}
+
+/// A list whose items can be counted.
+pub trait Countable {
+    /// Counts the items, up to `limit`.
+    fn total(&self, ctx: &Context<'_>, limit: i64) -> impl Future<Output = Result<Total, ServiceError>> + Send;
+}
+
+/// Returns the value of `totalCount` for a list.
+pub async fn total_count(
+    ctx: &Context<'_>,
+    list: &impl Countable,
+    up_to: Option<i32>,
+) -> async_graphql::Result<TotalCount> {
+    let limit = up_to.unwrap_or(DEFAULT_COUNT);
+    if !(1..=MAX_COUNT).contains(&limit) {
+        let message = format!("upTo must be 1 to {MAX_COUNT}, not {limit}");
+        return Err(field_error(Rejection::invalid("upTo", message)));
+    }
+    let Total { value, capped } = list.total(ctx, limit.into()).await.map_err(field_error)?;
+    Ok(TotalCount { value: to_graphql_int(value), capped })
+}
+
+/// Defines the connection and edge types of a node type. GraphQL has no generic types, so each type is written out. If a
+/// type of list is given, its items can be counted.
 macro_rules! connection {
+    ($connection:ident, $edge:ident, $node:ty, $list:ty) => {
+        connection!(@types $connection, $edge, $node, #[graphql(complex)], list: $list);
+
+        #[async_graphql::ComplexObject]
+        impl $connection {
+            /// Number of items in the whole list, without those of `unavailableShards`. It can differ from what the
+            /// pages contain if items are added meanwhile.
+            async fn total_count(
+                &self,
+                ctx: &async_graphql::Context<'_>,
+                #[graphql(desc = "Number up to which items are counted (1 to 100000, default 10000).")] up_to: Option<i32>,
+            ) -> async_graphql::Result<Option<$crate::graphql::connection::TotalCount>> {
+                $crate::graphql::connection::total_count(ctx, &self.list, up_to).await.map(Some)
+            }
+        }
+    };
     ($connection:ident, $edge:ident, $node:ty) => {
+        connection!(@types $connection, $edge, $node,);
+    };
+    (@types $connection:ident, $edge:ident, $node:ty, $(#[$attribute:meta])? $(, $list:ident: $list_type:ty)?) => {
         /// One item of a list with its cursor.
         #[derive(Debug, Clone, async_graphql::SimpleObject)]
         pub struct $edge {
@@ -33,6 +91,7 @@ macro_rules! connection {
 
         /// A page of a list. The list has one order over all shards.
         #[derive(Debug, async_graphql::SimpleObject)]
+        $(#[$attribute])?
         pub struct $connection {
             /// Items of the page with their cursors.
             edges: Vec<$edge>,
@@ -42,11 +101,13 @@ macro_rules! connection {
             page_info: $crate::graphql::connection::PageInfo,
             /// Shards that could not be reached. Their items are missing.
             unavailable_shards: Vec<noetl_domain::shard::ShardIndex>,
+            $(#[graphql(skip)] $list: $list_type,)?
         }
 
         impl $connection {
             /// Creates the connection of a page. `node` converts a row, and `cursor` returns the cursor of an item.
             pub fn new<R>(
+                $($list: $list_type,)?
                 page: noetl_domain::page::Page<R>,
                 unavailable_shards: Vec<noetl_domain::shard::ShardIndex>,
                 node: impl Fn(R) -> $node,
@@ -61,7 +122,7 @@ macro_rules! connection {
                     end_cursor: edges.last().map(|edge| edge.cursor.clone()),
                 };
                 let nodes = edges.iter().map(|edge| edge.node.clone()).collect();
-                Self { edges, nodes, page_info, unavailable_shards }
+                Self { edges, nodes, page_info, unavailable_shards, $($list,)? }
             }
         }
     };
@@ -95,6 +156,11 @@ impl PageArguments {
         self.request(kind, |position| position.try_into().ok().map(i64::from_be_bytes))
     }
 
+    /// Returns the page request for a list that is ordered by time, then by id.
+    pub fn by_time(&self, kind: CursorKind) -> Result<PageRequest<CursorPosition>, Rejection> {
+        self.request(kind, CursorPosition::read)
+    }
+
     /// Returns the page request for a list. `read` decodes the position in a cursor.
     pub fn request<K>(&self, kind: CursorKind, read: impl Fn(&[u8]) -> Option<K>) -> Result<PageRequest<K>, Rejection> {
         let bound = |field: &str, text: &Option<String>| {
@@ -118,6 +184,12 @@ fn page_size(field: &str, size: i32) -> Result<u32, Rejection> {
         Ok(size @ 1..=MAX_PAGE) => Ok(size),
         _ => Err(Rejection::invalid(field, format!("{field} must be 1 to {MAX_PAGE}, not {size}"))),
     }
+}
+
+/// Returns the cursor of an item in a list that is ordered by time, then by id.
+#[must_use]
+pub fn time_cursor(kind: CursorKind, position: ListPosition) -> String {
+    encode(kind, &position.to_bytes())
 }
 
 /// Returns the cursor of an item in a list that is ordered by id.

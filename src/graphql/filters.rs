@@ -20,6 +20,11 @@ pub(super) fn check_texts(field: &str, list: &[String]) -> Result<(), Rejection>
     list.iter().try_for_each(|text| check_text(field, text))
 }
 
+/// Refuses a malformed name of a tenant or an organization.
+pub(super) fn check_owner(field: &str, name: Option<String>) -> Result<Option<String>, Rejection> {
+    name.map(|name| check_text(field, &name).map(|()| name)).transpose()
+}
+
 /// Refuses a malformed prefix of a path.
 pub(super) fn check_prefix(prefix: Option<String>) -> Result<Option<String>, Rejection> {
     prefix.map(|prefix| check_text("filter.pathPrefix", &prefix).map(|()| prefix)).transpose()

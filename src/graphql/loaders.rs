@@ -12,10 +12,16 @@ use super::context::Services;
 use crate::service::error::ServiceError;
 use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
+use noetl_domain::tenant::Scope;
 
 /// Fetches the objects that rows refer to.
 #[derive(Debug)]
-pub struct Loaders(pub Arc<Services>);
+pub struct Loaders {
+    /// Use cases that read the objects.
+    pub services: Arc<Services>,
+    /// Data that the caller may read. Other objects don't exist for it.
+    pub scope: Scope,
+}
 
 /// Loader of one operation.
 pub type BatchLoader = DataLoader<ItemLoaders>;
@@ -71,7 +77,7 @@ impl Loaders {
     ) -> HashMap<K, Result<R, ServiceError>> {
         let answer = |key: &K| {
             let id = id(key);
-            let error = failed.get(&self.0.databases.index_of(id)).cloned();
+            let error = failed.get(&self.services.databases.index_of(id)).cloned();
             Some((*key, error.map_or_else(|| rows.remove(&id).map(Ok), |error| Some(Err(error)))?))
         };
         keys.iter().filter_map(answer).collect()

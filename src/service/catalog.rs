@@ -13,6 +13,7 @@ use noetl_domain::document::Document;
 use noetl_domain::document::field::InvalidField;
 use noetl_domain::ids::Id;
 use noetl_domain::page::{Page, PageRequest};
+use noetl_domain::tenant::Scope;
 use noetl_storage::catalog::{self, CatalogEntry, CatalogFilter, CatalogKey, NewEntry};
 use noetl_storage::pools::Database;
 
@@ -62,9 +63,13 @@ impl Catalog {
         Self { cluster, ids, cached }
     }
 
-    /// Stores the next version of a path.
+    /// Stores the next version of a path. All tenants share the catalog, so only a caller without a tenant may do so.
     #[tracing::instrument(level = "debug", name = "catalog.register", skip_all, fields(path = registration.path))]
-    pub async fn register(&self, registration: Registration) -> Result<Arc<CatalogEntry>, ServiceError> {
+    pub async fn register(&self, registration: Registration, scope: &Scope) -> Result<Arc<CatalogEntry>, ServiceError> {
+        if *scope != Scope::Unrestricted {
+            let message = "all tenants share the catalog; only a caller without a tenant may register entries";
+            return Err(Rejection::new(RejectionCode::ForeignTenant, "", message).into());
+        }
         let entry = self.parse(registration).await?;
         let registered = catalog::register(&self.cluster, &entry).await?;
         let registered = registered

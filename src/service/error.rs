@@ -18,6 +18,8 @@ pub enum RejectionCode {
     InvalidInput,
     /// The object that a field names does not exist.
     NotFound,
+    /// The caller may only use the data of its own tenant, and the request names or needs another one.
+    ForeignTenant,
     /// The object that a field names is of the wrong kind.
     WrongKind,
     /// The current state does not allow the action.
@@ -57,6 +59,7 @@ impl RejectionCode {
             Self::ShardUnavailable | Self::Timeout => true,
             Self::InvalidInput
             | Self::NotFound
+            | Self::ForeignTenant
             | Self::WrongKind
             | Self::InvalidTransition
             | Self::StaleVersion
@@ -73,6 +76,9 @@ impl RejectionCode {
         match self {
             Self::InvalidInput => "Correct the field that `field` names. The message says what is allowed.",
             Self::NotFound => "Check the id or the path, or create the object first.",
+            Self::ForeignTenant => {
+                "Leave the tenant out, or use a token of that tenant. What all tenants share needs a token without a tenant."
+            }
             Self::WrongKind => "Name an object of the kind that the message asks for.",
             Self::InvalidTransition => "Read the object's state. Send an action that this state allows.",
             Self::StaleVersion => "Read the object again, decide again, and send the new version.",

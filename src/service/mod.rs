@@ -15,4 +15,5 @@ pub mod read_model;
 pub mod retention;
 pub mod shards;
 pub mod subscriptions;
+mod tenancy;
 mod trace;

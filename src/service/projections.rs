@@ -15,6 +15,7 @@ use crate::runtime::crash_point;
 use noetl_domain::ids::Id;
 use noetl_domain::projection::Moment;
 use noetl_domain::shard::ShardIndex;
+use noetl_domain::tenant::Scope;
 use noetl_domain::workflow::End;
 use noetl_storage::error::StorageError;
 use noetl_storage::events;
@@ -61,47 +62,62 @@ impl Projections {
         Self { databases }
     }
 
-    /// Returns the current states of these executions, and the error of each shard that could not be read.
+    /// Returns the current states of these executions in the scope, and the error of each shard that could not be read.
     #[tracing::instrument(
         level = "debug", name = "projections.read", skip_all,
         fields(count = ids.len(), first = ids.first().map(tracing::field::display))
     )]
-    pub async fn read(&self, ids: &[Id]) -> (HashMap<Id, Projected>, BTreeMap<ShardIndex, ServiceError>) {
-        let query = |shard, ids: Vec<i64>| async move { read(shard, &ids).await };
+    pub async fn read(
+        &self,
+        ids: &[Id],
+        scope: &Scope,
+    ) -> (HashMap<Id, Projected>, BTreeMap<ShardIndex, ServiceError>) {
+        let query = |shard, ids: Vec<i64>| async move { read(shard, scope, &ids).await };
         let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
         (found.into_iter().map(|projected| (projected.execution_id, projected)).collect(), failed)
     }
 
-    /// Returns the state of an execution at a moment of its history; `Ok(None)`: it had no event yet.
+    /// Returns the state of an execution in the scope at a moment of its history; `Ok(None)`: it had no event yet.
     #[tracing::instrument(level = "debug", name = "projections.at", skip_all, fields(execution = %id))]
-    pub async fn at(&self, id: Id, moment: Moment) -> Result<Option<Projected>, ServiceError> {
-        let projected = snapshots::read_at(self.databases.shard_of(id), id.get(), moment, FOLD_LIMIT).await?;
-        note_defect(&projected);
-        Ok(projected.projection.is_execution().then_some(projected))
+    pub async fn at(&self, id: Id, moment: Moment, scope: &Scope) -> Result<Option<Projected>, ServiceError> {
+        let shard = self.databases.shard_of(id);
+        let projected = snapshots::read_at(shard, scope, id.get(), moment, FOLD_LIMIT).await?;
+        projected.iter().for_each(note_defect);
+        Ok(projected.filter(|projected| projected.projection.is_execution()))
     }
 
-    /// Returns the list rows of executions that the list lacks, because another server started them and no advance has
-    /// stored them yet, and the error of each shard that could not be read.
-    pub async fn unlisted(&self, ids: &[Id]) -> (HashMap<Id, ExecutionRow>, BTreeMap<ShardIndex, ServiceError>) {
-        let (states, failed) = self.read(ids).await;
+    /// Returns the list rows of executions in the scope that the list lacks, because another server started them and no
+    /// advance has stored them yet, and the error of each shard that could not be read.
+    pub async fn unlisted(
+        &self,
+        ids: &[Id],
+        scope: &Scope,
+    ) -> (HashMap<Id, ExecutionRow>, BTreeMap<ShardIndex, ServiceError>) {
+        let (states, failed) = self.read(ids, scope).await;
         (states.into_iter().filter_map(|(id, state)| Some((id, ExecutionRow::of(&state)?))).collect(), failed)
     }
 
-    /// Returns the ends of the executions that ended, and the error of each shard that could not be read. Reads the
-    /// reasons only if `reasons` is set.
+    /// Returns the ends of the executions in the scope that ended, and the error of each shard that could not be read.
+    /// Reads the reasons only if `reasons` is set.
     #[tracing::instrument(
         level = "debug", name = "projections.ends", skip_all,
         fields(count = ids.len(), first = ids.first().map(tracing::field::display))
     )]
-    pub async fn ends(&self, ids: &[Id], reasons: bool) -> (HashMap<Id, End>, BTreeMap<ShardIndex, ServiceError>) {
-        let query = |shard, ids: Vec<i64>| async move { events::ends(shard, &ids, reasons).await };
+    pub async fn ends(
+        &self,
+        ids: &[Id],
+        reasons: bool,
+        scope: &Scope,
+    ) -> (HashMap<Id, End>, BTreeMap<ShardIndex, ServiceError>) {
+        let query = |shard, ids: Vec<i64>| async move { events::ends(shard, scope, &ids, reasons).await };
         let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
         (found.iter().map(|event| (event.execution_id, End::of(event))).collect(), failed)
     }
 
-    /// Advances 1 to [`MAX_ADVANCE`] distinct executions. One failure does not stop the others.
+    /// Advances 1 to [`MAX_ADVANCE`] distinct executions. One that is not in the scope is not found. One failure does
+    /// not stop the others.
     #[tracing::instrument(level = "debug", name = "projections.advance", skip_all)]
-    pub async fn advance(&self, ids: impl IntoIterator<Item = Id>) -> Result<Advances, ServiceError> {
+    pub async fn advance(&self, ids: impl IntoIterator<Item = Id>, scope: &Scope) -> Result<Advances, ServiceError> {
         let ids: BTreeSet<Id> = ids.into_iter().collect();
         if ids.is_empty() || ids.len() > MAX_ADVANCE {
             let message = format!("executionIds has {} ids; 1 to {MAX_ADVANCE} are allowed", ids.len());
@@ -111,7 +127,7 @@ impl Projections {
         let shards = groups.into_iter().map(async |(shard, ids)| {
             let (database, mut advances) = (&self.databases.shards()[usize::from(shard)], Advances::new());
             for ids in ids.chunks(AT_ONCE) {
-                advances.extend(advance_each(database, ids).await);
+                advances.extend(advance_each(database, scope, ids).await);
             }
             advances
         });
@@ -119,10 +135,10 @@ impl Projections {
     }
 }
 
-async fn read(shard: &Database, ids: &[i64]) -> Result<Vec<Projected>, StorageError> {
+async fn read(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<Projected>, StorageError> {
     let mut found = Vec::with_capacity(ids.len());
     for ids in ids.chunks(AT_ONCE) {
-        found.extend(snapshots::read(shard, ids, FOLD_LIMIT).await?);
+        found.extend(snapshots::read(shard, scope, ids, FOLD_LIMIT).await?);
     }
     found.iter().for_each(note_defect);
     Ok(found)
@@ -130,8 +146,8 @@ async fn read(shard: &Database, ids: &[i64]) -> Result<Vec<Projected>, StorageEr
 
 /// Advances executions of one shard together. If that fails, advances them one by one, so that one faulty execution
 /// does not fail the others.
-async fn advance_each(shard: &Database, ids: &[Id]) -> Advances {
-    let error = match advance(shard, ids).await {
+async fn advance_each(shard: &Database, scope: &Scope, ids: &[Id]) -> Advances {
+    let error = match advance(shard, scope, ids).await {
         Ok(advances) => return advances,
         Err(error) => error,
     };
@@ -141,17 +157,18 @@ async fn advance_each(shard: &Database, ids: &[Id]) -> Advances {
     }
     let mut advances = Advances::new();
     for id in ids {
-        let alone = advance(shard, &[*id]).await;
+        let alone = advance(shard, scope, &[*id]).await;
         advances.extend(alone.unwrap_or_else(|error| Advances::from([(*id, Err(error.into()))])));
     }
     advances
 }
 
-async fn advance(shard: &Database, ids: &[Id]) -> Result<Advances, StorageError> {
-    let ids: Vec<i64> = ids.iter().map(|id| id.get()).collect();
-    let found = read(shard, &ids).await?;
+async fn advance(shard: &Database, scope: &Scope, ids: &[Id]) -> Result<Advances, StorageError> {
+    let numbers: Vec<i64> = ids.iter().map(|id| id.get()).collect();
+    let found = read(shard, scope, &numbers).await?;
     crash_point::reach("advance.read");
-    let mut advances: Advances = found.iter().map(|one| (one.execution_id, outcome(one))).collect();
+    let mut advances: Advances = ids.iter().map(|id| (*id, Err(unknown(*id).into()))).collect();
+    advances.extend(found.iter().map(|one| (one.execution_id, outcome(one))));
     let stale = |one: &Projected| one.projection.is_execution() && (one.folded > 0 || one.snapshot.is_none());
     let stale: Vec<Projected> = found.into_iter().filter(stale).collect();
     for group in groups(stale) {
@@ -201,10 +218,13 @@ async fn save(shard: &Database, group: &[Projected]) -> Vec<(Id, StorageError)> 
 fn outcome(projected: &Projected) -> Result<Advanced, ServiceError> {
     let Projected { execution_id, projection, folded, .. } = projected;
     let version = projection.version.filter(|_| projection.is_execution());
-    let unknown = || Rejection::not_found("executionIds", format!("there is no execution {execution_id}"));
-    let version = version.ok_or_else(unknown)?;
+    let version = version.ok_or_else(|| unknown(*execution_id))?;
     metrics::counter!("noetl_projection_events_folded_total").increment(u64::try_from(*folded).unwrap_or_default());
     Ok(Advanced { version, applied_count: projection.applied_count, folded: *folded })
+}
+
+fn unknown(id: Id) -> Rejection {
+    Rejection::not_found("executionIds", format!("there is no execution {id}"))
 }
 
 fn note_defect(projected: &Projected) {

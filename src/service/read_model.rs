@@ -11,6 +11,7 @@ use super::error::ServiceError;
 use super::projections::Projections;
 use crate::runtime::crash_point;
 use noetl_domain::ids::Id;
+use noetl_domain::tenant::Scope;
 use noetl_storage::pools::Database;
 use noetl_storage::read_model::{Fill, FillLog, FillProgress};
 
@@ -84,7 +85,7 @@ impl ReadModel {
             return Ok(0);
         }
         let mut filled = 0;
-        for (id, outcome) in self.projections.advance(unlisted).await? {
+        for (id, outcome) in self.projections.advance(unlisted, &Scope::Unrestricted).await? {
             match outcome {
                 Ok(_) => filled += 1,
                 Err(error) if error.unavailable().is_some() => return Err(error),

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
+use noetl_domain::tenant::Scope;
 use noetl_storage::error::{DatabaseName, StorageError};
 use noetl_storage::pools::Database;
 use noetl_storage::snapshots;
@@ -143,12 +144,12 @@ async fn a_fold_ends_at_its_time_limit() {
     let database = Database::new(DatabaseName::Cluster, options, 1);
     let limit = Duration::from_millis(300);
     let begun = Instant::now();
-    let outcome = snapshots::read(&database, &[id], limit).await;
+    let outcome = snapshots::read(&database, &Scope::Unrestricted, &[id], limit).await;
     assert!(matches!(outcome, Err(StorageError::TimedOut { .. })), "{outcome:?}");
     assert!(begun.elapsed() < CANCEL_LIMIT, "{:?}", begun.elapsed());
     assert_abandoned_folds_end(&mut shard).await;
 
     // The only connection of the pool is usable again.
     quick_folds(&mut shard).await;
-    assert_eq!(snapshots::read(&database, &[id], CANCEL_LIMIT).await.unwrap().len(), 1);
+    assert_eq!(snapshots::read(&database, &Scope::Unrestricted, &[id], CANCEL_LIMIT).await.unwrap().len(), 1);
 }

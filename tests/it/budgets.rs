@@ -4,7 +4,8 @@ use std::future::poll_fn;
 use std::pin::pin;
 
 use noetl_domain::cursor::{CursorKind, encode};
-use noetl_domain::page::IdRange;
+use noetl_domain::list_position::PositionRange;
+use noetl_domain::tenant::Scope;
 use noetl_storage::budget::{Budget, BudgetLimits, Resource};
 use noetl_storage::error::{DatabaseName, StorageError};
 use noetl_storage::executions::{self, ExecutionFilter};
@@ -138,10 +139,10 @@ async fn the_row_limit_applies_to_all_statements_of_an_operation_together() {
     fill(&mut deployment.cluster().await).await;
     let shard = Database::new(DatabaseName::Shard(0), deployment.cluster_dsn.parse().unwrap(), 1);
     let budget = Budget::new(BudgetLimits { read_rows: 150, ..BudgetLimits::default() });
-    let range = IdRange { above: 0, below: None, descending: false, limit: 100 };
+    let range = PositionRange::newest(100);
     let list = async || {
         let filter = ExecutionFilter::default();
-        let mut listed = pin!(executions::list(&shard, &filter, range));
+        let mut listed = pin!(executions::list(&shard, &Scope::Unrestricted, &filter, range));
         poll_fn(|cx| budget.enter(|| listed.as_mut().poll(cx))).await
     };
     assert_eq!(list().await.unwrap().len(), 100);

@@ -93,7 +93,8 @@ async fn a_start_writes_the_specified_event_and_outbox_row_in_one_transaction() 
         let trace = pool.map(|_| json!({ "traceparent": TRACE }));
         let mut expected = json!({ "emitter": "control_plane" });
         let mut payload = json!({ "execution_id": id, "event_id": event.event_id.to_string(),
-            "catalog_id": catalog_id, "path": "process", "pool": pool.unwrap_or("shared") });
+            "catalog_id": catalog_id, "path": "process", "pool": pool.unwrap_or("shared"),
+            "tenant_id": "default", "organization_id": "default" });
         if let (Some(pool), Some(trace)) = (pool, trace) {
             expected["execution_pool"] = json!(pool);
             expected["trace"] = trace.clone();

@@ -15,7 +15,8 @@ const EXECUTIONS: &str = "query($prefix: String!) { executions(first: 100, filte
     id catalogEntry { path }
     parent { __typename ... on Execution { id catalogEntry { path } } ... on SourceSubscription { id } }
     workload
-    children(first: 2) { nodes { id } }
+    rerunOf { id }
+    children(first: 2) { nodes { id } totalCount { value } }
     events(first: 2) { nodes { id } }
 } } }";
 
@@ -23,7 +24,7 @@ const SUBSCRIPTIONS: &str =
     "query($prefix: String!) { subscriptions(first: 100, filter: {pathPrefix: $prefix}) { nodes {
     id catalogEntry { path }
     history(first: 2) { nodes { id } }
-    executions(first: 2) { nodes { id workload } }
+    executions(first: 2) { nodes { id workload } totalCount(upTo: 5) { value } }
 } } }";
 
 /// Writes rows with ids of its own to the shard of each execution.

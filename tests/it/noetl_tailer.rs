@@ -58,6 +58,35 @@ async fn events_that_noetl_s_tailer_published_first_reach_our_readers_once() {
     assert_eq!(reader.seen, all);
 }
 
+/// The position that NoETL's tailer stores before it publishes its first event.
+const NOETL_POSITION: &str = "INSERT INTO noetl.stream_cursor (name, position) VALUES ('event_stream_tailer', 1)";
+
+#[tokio::test]
+async fn an_event_that_noetl_s_tailer_puts_in_the_place_of_ours_reaches_our_readers() {
+    let deployment = deployment_with_a_stream().await;
+    let server = deployment.replica().await;
+    commit(&deployment, 1..=1).await;
+    let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+    assert!(reader.until_seen([(7, 1)]).await);
+    run(&mut deployment.shard(0).await, NOETL_POSITION).await;
+    // NoETL's messages take the sequences that ours are to get, with the ids of the same events.
+    for (first, count) in [(2, 2), (5, 1)] {
+        let (context, _) = deployment.broker().await;
+        for id in first..first + count {
+            let mut headers = HeaderMap::new();
+            headers.insert("Nats-Msg-Id", id.to_string());
+            let payload = format!("{{\"execution_id\": 7, \"event_id\": {id}}}");
+            let stored = context.publish_with_headers("noetl.events.call.done", headers, payload.into()).await.unwrap();
+            stored.await.unwrap();
+        }
+        // One batch: the events of NoETL's messages, and one more.
+        commit(&deployment, first..=first + count).await;
+        assert!(reader.until_seen((first..=first + count).map(|id| (7, id))).await);
+    }
+    let all: Vec<Key> = [1, 2, 3, 4, 5, 6].map(|id| (7, id)).to_vec();
+    assert_eq!(reader.seen, all);
+}
+
 #[tokio::test]
 async fn a_first_start_continues_from_the_position_of_noetl_s_tailer() {
     for (settings, expected) in [(vec![], 61..=101), (vec![BACKFILL], 1..=101)] {

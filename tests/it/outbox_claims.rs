@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use futures::future::join_all;
+use noetl_domain::tenant::Scope;
 use noetl_storage::error::DatabaseName;
 use noetl_storage::outbox::{self, Claim, Claimed, LowWatermarks, Ref};
 use noetl_storage::pools::Database;
@@ -212,7 +213,7 @@ async fn a_row_below_the_low_watermark_is_claimed_before_later_rows_of_its_execu
     let lease = chrono::DateTime::from_timestamp(4_000_000_000, 0).unwrap();
     let marks = LowWatermarks { pending: 3, lease, ..LowWatermarks::START };
     let claim = Claim { limit: 3, retried: 1, lease_seconds: 600, max_attempts: 20, payload_bytes: 1 << 20 };
-    let rows = outbox::claim(&database, &claim, &marks).await.unwrap();
+    let rows = outbox::claim(&database, &Scope::Unrestricted, &claim, &marks).await.unwrap();
     assert_eq!(rows.iter().map(|row| row.outbox_id).collect::<Vec<_>>(), [1, 2, 3]);
 }
 
@@ -327,14 +328,17 @@ async fn large_payloads_are_claimed_in_parts() {
     let claim = Claim { limit: 1000, retried: 250, lease_seconds: 600, max_attempts: 20, payload_bytes: MAX_BYTES };
     let mut parts = Vec::new();
     loop {
-        let rows = outbox::claim(&database, &claim, &LowWatermarks::START).await.unwrap();
+        let rows = outbox::claim(&database, &Scope::Unrestricted, &claim, &LowWatermarks::START).await.unwrap();
         if rows.is_empty() {
             break;
         }
         assert!(rows.iter().map(Claimed::size).sum::<usize>() <= MAX_BYTES);
         let references: Vec<Ref> =
             rows.iter().map(|row| Ref { outbox_id: row.outbox_id, lease_token: row.lease_token }).collect();
-        assert_eq!(outbox::mark_published(&database, &references).await.unwrap().len(), rows.len());
+        assert_eq!(
+            outbox::mark_published(&database, &Scope::Unrestricted, &references).await.unwrap().len(),
+            rows.len()
+        );
         parts.push(rows.len());
     }
     assert!(parts.len() > 3 && parts.iter().sum::<usize>() == 13, "{parts:?}");

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use noetl_domain::tenant::Scope;
 use noetl_storage::error::DatabaseName;
 use noetl_storage::outbox::{self, Claim, LowWatermarks, Ref};
 use noetl_storage::pools::Database;
@@ -29,12 +30,12 @@ impl Claimant {
         let probe = outbox::probe(&self.database, &self.marks).await.unwrap();
         self.marks = probe.low_watermarks;
         let claim = Claim { limit, retried: limit / 4, lease_seconds: 1, max_attempts: 20, payload_bytes: 1 << 20 };
-        let rows = outbox::claim(&self.database, &claim, &self.marks).await.unwrap();
+        let rows = outbox::claim(&self.database, &Scope::Unrestricted, &claim, &self.marks).await.unwrap();
         rows.iter().map(|row| Ref { outbox_id: row.outbox_id, lease_token: row.lease_token }).collect()
     }
 
     async fn settle(&self, rows: &[Ref]) {
-        assert_eq!(outbox::mark_published(&self.database, rows).await.unwrap().len(), rows.len());
+        assert_eq!(outbox::mark_published(&self.database, &Scope::Unrestricted, rows).await.unwrap().len(), rows.len());
     }
 
     /// Returns the number of rows and index entries that a claim of one batch reads. The database publishes its counts

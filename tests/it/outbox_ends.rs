@@ -156,6 +156,34 @@ async fn only_dead_rows_that_match_the_filter_are_discarded() {
     assert_eq!(listed(&server, json!({})).await, ["1-4", "1-3", "0-4", "0-3"]);
 }
 
+#[tokio::test]
+async fn single_rows_are_listed_retried_and_discarded_by_id() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    for shard in 0..2 {
+        deployment.fill_outbox(shard, &deployment.ids_on(shard, 1, 4), 1).await;
+        deployment.on_shard(shard, TWO_DEAD).await;
+    }
+    let dead = listed(&server, json!({ "statuses": ["DEAD"] })).await;
+    assert_eq!(dead.len(), 4, "{dead:?}");
+    let (first, last) = (&dead[0], &dead[3]);
+    assert_eq!(listed(&server, json!({ "ids": [last, first] })).await, [first.clone(), last.clone()]);
+    assert_eq!(listed(&server, json!({ "ids": [first], "statuses": ["PENDING"] })).await, Vec::<String>::new());
+    assert_eq!(listed(&server, json!({ "ids": [] })).await, Vec::<String>::new());
+    let count = "query($filter: OutboxFilter) { outbox { entries(filter: $filter) { totalCount { value } } } }";
+    let count = server.data(count, json!({ "filter": { "ids": [first, "7-1"] } })).await;
+    assert_eq!(count["outbox"]["entries"]["totalCount"]["value"], 1, "{count}");
+    let discarded =
+        |count: i64| json!({ "matched": count, "discarded": count, "unavailableShards": [], "userErrors": [] });
+    assert_eq!(server.discard(json!({ "ids": [first] }), false).await, discarded(1));
+    assert_eq!(server.discard(json!({ "ids": [first] }), false).await, discarded(0));
+    let retried = server.retry(json!({ "ids": [last] }), false).await;
+    assert_eq!((&retried["matched"], &retried["retried"]), (&json!(1), &json!(1)), "{retried}");
+    assert_eq!(listed(&server, json!({ "statuses": ["DEAD"] })).await, dead[1..3]);
+    let bad = server.discard(json!({ "ids": [first, "1"] }), false).await;
+    assert_eq!(bad["userErrors"][0]["code"], "INVALID_INPUT", "{bad}");
+}
+
 /// An empty filter would match every row.
 #[tokio::test]
 async fn bulk_changes_need_a_condition() {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use noetl_domain::projection::SHAPE;
+use noetl_domain::tenant::Scope;
 use noetl_storage::error::DatabaseName;
 use noetl_storage::pools::Database;
 use noetl_storage::snapshots;
@@ -247,7 +248,7 @@ async fn an_older_snapshot_never_overwrites_a_newer_one() {
     let options = it.deployment.shard_dsns[0].parse().unwrap();
     let slow = Database::new(DatabaseName::Cluster, options, 2);
     write_loop(&mut it.shard, it.id, 1).await;
-    let older = snapshots::read(&slow, &[it.id], WAIT_TIMEOUT).await.unwrap();
+    let older = snapshots::read(&slow, &Scope::Unrestricted, &[it.id], WAIT_TIMEOUT).await.unwrap();
     // The stored snapshot has the same version but is from a later moment.
     insert_step_event(&mut it.shard, it.id, 50, "ctx.updated", "{}", r#"{"values": {"page": 1}}"#).await;
     it.advance().await;
@@ -256,7 +257,7 @@ async fn an_older_snapshot_never_overwrites_a_newer_one() {
     assert_eq!(it.state().await, standing);
 
     // The older snapshot does not include a cancellation. Saving it must not change the list's status back.
-    let older = snapshots::read(&slow, &[it.id], WAIT_TIMEOUT).await.unwrap();
+    let older = snapshots::read(&slow, &Scope::Unrestricted, &[it.id], WAIT_TIMEOUT).await.unwrap();
     let cancel = "mutation($id: ID!) { cancelExecution(input: {id: $id}) { userErrors { message } } }";
     it.server.data(cancel, json!({ "id": it.id.to_string() })).await;
     snapshots::save(&slow, &older).await.unwrap();

@@ -126,8 +126,8 @@ fn every_field_named_id_has_the_type_id() {
         for field in fields(&definition) {
             let (name, of) = (field.name.node.as_str(), field.ty.node.to_string());
             let is_id = name == "id" || name.ends_with("Id");
-            // The machine id has only 10 bits, and a node's id is a name.
-            let plain = ["machineId", "nodeId"].contains(&name);
+            // The machine id has only 10 bits. The ids of nodes, tenants and organizations are names.
+            let plain = ["machineId", "nodeId", "tenantId", "organizationId"].contains(&name);
             assert!(!is_id || plain || of.starts_with("ID"), "{}.{name}: {of}", definition.name.node);
         }
     }

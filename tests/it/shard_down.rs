@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 use noetl_local::Postgres;
 use noetl_testkit::feed::{Reader, insert, run};
 use noetl_testkit::outbox::{NO_RELAY, references};
+use noetl_testkit::proxy::{ForwardingMode, Proxy};
 use noetl_testkit::worker::event;
 use noetl_testkit::{Deployment, NOT_DURABLE, Server, eventually, own_postgres};
 use serde_json::{Value, json};
+use sqlx::postgres::PgConnectOptions;
 
 /// Maximum time in which a mutation for a shard that is down fails.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -201,6 +203,50 @@ async fn worker_events_of_other_shards_are_stored_while_one_shard_is_down() {
     })
     .await;
     assert_eq!(setup.deployment.committed().await, keys.into_iter().collect());
+}
+
+#[tokio::test]
+async fn worker_events_of_other_shards_are_stored_while_the_columns_of_one_shard_are_read_from_a_shard_that_hangs() {
+    let mut deployment = Deployment::unmigrated(2).await;
+    let port = deployment.shard_dsns[1].parse::<PgConnectOptions>().unwrap().get_port();
+    let proxy = Proxy::start(port).await;
+    let through_proxy = deployment.shard_dsns[1].replace(&format!(":{port}/"), &format!(":{}/", proxy.port));
+    let shards = format!("{},{through_proxy}", deployment.shard_dsns[0]);
+    deployment.env.push(("NOETL_SHARDS".to_owned(), shards));
+    deployment.migrate().await;
+    let server = deployment.replica().await;
+    let (here, there) = (deployment.ids_on(0, 1, 1)[0], deployment.ids_on(1, 1, 1)[0]);
+    // Values that may belong in columns, so that the columns of both tables are read.
+    let with_extra = |execution: i64, number: i64| {
+        let mut event = event(execution, number);
+        event["extra"] = json!({ "worker_id": "w" });
+        event
+    };
+    assert_eq!(server.project(&[with_extra(here, 1)]).await["projected"], 1);
+    proxy.set(ForwardingMode::Stalled);
+    let begun = Instant::now();
+    let payload = server.project(&[with_extra(here, 2), with_extra(there, 1)]).await;
+    // The read of the columns and the insert each have a deadline of 4 s.
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert_eq!(payload["projected"], 1, "{payload}");
+    let rejected = payload["rejected"].as_array().unwrap();
+    assert_eq!(rejected.len(), 1, "{payload}");
+    assert_eq!((&rejected[0]["index"], &rejected[0]["retryable"]), (&json!(1), &json!(true)), "{payload}");
+    // Other batches of the healthy shard do not wait for the one that hangs.
+    let begun = Instant::now();
+    assert_eq!(server.project(&[with_extra(here, 3)]).await["projected"], 1);
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    proxy.set(ForwardingMode::Normal);
+    eventually("the rejected event is stored", async || {
+        (server.project(&[with_extra(there, 1)]).await["rejected"] == json!([])).then_some(())
+    })
+    .await;
+    let kept: Value = sqlx::query_scalar("SELECT meta FROM noetl.event WHERE execution_id = $1")
+        .bind(there)
+        .fetch_one(&mut deployment.shard(1).await)
+        .await
+        .unwrap();
+    assert_eq!(kept["extra"]["worker_id"], "w", "{kept}");
 }
 
 /// A worker holds rows of both shards. The shard that was killed still has the claim after its restart.

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use noetl_domain::tenant::Scope;
 use noetl_storage::error::DatabaseName;
 use noetl_storage::pools::Database;
 use noetl_storage::snapshots;
@@ -33,11 +34,11 @@ async fn read(deployment: &Deployment) -> i64 {
 /// next statement of the connection.
 async fn work(deployment: &Deployment, reader: &Database, id: i64) -> i64 {
     sleep_in_scenario(Duration::from_millis(1100)).await;
-    assert_eq!(snapshots::read(reader, &[], WAIT_TIMEOUT).await.unwrap().len(), 0);
+    assert_eq!(snapshots::read(reader, &Scope::Unrestricted, &[], WAIT_TIMEOUT).await.unwrap().len(), 0);
     let before = read(deployment).await;
-    assert_eq!(snapshots::read(reader, &[id], WAIT_TIMEOUT).await.unwrap()[0].folded, MORE);
+    assert_eq!(snapshots::read(reader, &Scope::Unrestricted, &[id], WAIT_TIMEOUT).await.unwrap()[0].folded, MORE);
     sleep_in_scenario(Duration::from_millis(1100)).await;
-    assert_eq!(snapshots::read(reader, &[], WAIT_TIMEOUT).await.unwrap().len(), 0);
+    assert_eq!(snapshots::read(reader, &Scope::Unrestricted, &[], WAIT_TIMEOUT).await.unwrap().len(), 0);
     read(deployment).await - before
 }
 
@@ -56,7 +57,7 @@ async fn reading_a_state_needs_the_same_work_for_a_long_log_as_for_a_short_one()
     // A single connection, whose plan is cached for the short log.
     let reader = Database::new(DatabaseName::Shard(0), deployment.shard_dsns[0].parse().unwrap(), 1);
     for _ in 0..8 {
-        snapshots::read(&reader, &[short], WAIT_TIMEOUT).await.unwrap();
+        snapshots::read(&reader, &Scope::Unrestricted, &[short], WAIT_TIMEOUT).await.unwrap();
     }
     let (of_short, of_long) = (work(&deployment, &reader, short).await, work(&deployment, &reader, long).await);
     assert!(

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::ids::Id;
+use super::tenant::{DEFAULT, Scope};
 use plain_json::Typed;
 
 /// Position of an event in a batch.
@@ -83,8 +84,8 @@ impl<J> Event<J> {
             meta: None,
             error: None,
             stack_trace: None,
-            tenant_id: "default".to_owned(),
-            organization_id: "default".to_owned(),
+            tenant_id: DEFAULT.to_owned(),
+            organization_id: DEFAULT.to_owned(),
         }
     }
 }
@@ -102,16 +103,24 @@ pub struct EventFilter {
     pub node_names: Option<Vec<String>>,
     /// Statuses.
     pub statuses: Option<Vec<String>>,
+    /// Tenant.
+    pub tenant_id: Option<String>,
+    /// Organization.
+    pub organization_id: Option<String>,
 }
 
 impl EventFilter {
-    /// Returns whether the event meets every condition.
+    /// Returns whether the event is in a caller's scope and meets every condition.
     #[must_use]
-    pub fn matches<J>(&self, event: &Event<J>) -> bool {
+    pub fn matches<J>(&self, event: &Event<J>, scope: &Scope) -> bool {
+        let is = |wanted: &Option<String>, value: &String| wanted.as_ref().is_none_or(|wanted| wanted == value);
         let wants = |listed: &Option<Vec<String>>, value: Option<&String>| {
             listed.as_ref().is_none_or(|listed| value.is_some_and(|value| listed.contains(value)))
         };
-        self.execution_ids.as_ref().is_none_or(|ids| ids.contains(&event.execution_id))
+        scope.admits(&event.tenant_id)
+            && is(&self.tenant_id, &event.tenant_id)
+            && is(&self.organization_id, &event.organization_id)
+            && self.execution_ids.as_ref().is_none_or(|ids| ids.contains(&event.execution_id))
             && self.parent_execution_id.is_none_or(|parent| event.parent_execution_id == Some(parent))
             && self
                 .types
@@ -155,6 +164,8 @@ mod tests {
             parent_execution_id: Some(Id::new(1)),
             node_name: Some("orders/in".into()),
             status: Some("PAUSED".into()),
+            tenant_id: "acme".into(),
+            organization_id: "west".into(),
             ..Event::bare(Id::new(2), Id::new(3), Id::new(4), "subscription.paused", DateTime::UNIX_EPOCH)
         }
     }
@@ -166,13 +177,18 @@ mod tests {
             types: Some(vec!["playbook_started".into(), "subscription.*".into()]),
             node_names: Some(vec!["other".into(), "orders/in".into()]),
             statuses: Some(vec!["ACTIVE".into(), "PAUSED".into()]),
+            tenant_id: Some("acme".into()),
+            organization_id: Some("west".into()),
         }
     }
 
     #[test]
     fn an_event_matches_if_it_meets_every_condition() {
-        assert!(EventFilter::default().matches(&paused()), "a filter without conditions matches every event");
-        assert!(filter_of_paused().matches(&paused()));
+        assert!(
+            EventFilter::default().matches(&paused(), &Scope::Unrestricted),
+            "a filter without conditions matches every event"
+        );
+        assert!(filter_of_paused().matches(&paused(), &Scope::Unrestricted));
         let others = [
             Event { execution_id: Id::new(9), ..paused() },
             Event { parent_execution_id: Some(Id::new(9)), ..paused() },
@@ -182,10 +198,20 @@ mod tests {
             Event { node_name: None, ..paused() },
             Event { status: Some("DRAINING".into()), ..paused() },
             Event { status: None, ..paused() },
+            Event { tenant_id: "globex".into(), ..paused() },
+            Event { organization_id: "east".into(), ..paused() },
         ];
         for event in others {
-            assert!(!filter_of_paused().matches(&event), "{event:?}");
+            assert!(!filter_of_paused().matches(&event, &Scope::Unrestricted), "{event:?}");
         }
+    }
+
+    #[test]
+    fn an_event_of_another_tenant_matches_no_filter() {
+        let any = EventFilter::default();
+        assert!(any.matches(&paused(), &Scope::Tenant("acme".into())));
+        assert!(!any.matches(&paused(), &Scope::Tenant("globex".into())));
+        assert!(!filter_of_paused().matches(&paused(), &Scope::Tenant("globex".into())));
     }
 
     #[test]
@@ -197,7 +223,7 @@ mod tests {
             EventFilter { node_names: Some(vec![]), ..none.clone() },
             EventFilter { statuses: Some(vec![]), ..none },
         ] {
-            assert!(!filter.matches(&paused()), "{filter:?}");
+            assert!(!filter.matches(&paused(), &Scope::Unrestricted), "{filter:?}");
         }
     }
 }

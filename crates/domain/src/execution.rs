@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::actor::{Actor, META_KEY};
 use super::ids::Id;
+use super::tenant::{DEFAULT, Tenancy};
 use plain_json::{self as json, Typed};
 
 /// Pool of the workers that run an execution if the request names none.
@@ -131,6 +132,9 @@ pub struct Creation {
     /// Caller of the request; `None`: it was not identified.
     #[serde(default)]
     pub actor: Option<Actor>,
+    /// Tenant and organization of the execution.
+    #[serde(default)]
+    pub tenancy: Tenancy,
     /// Execution of which this one is a rerun.
     #[serde(default)]
     pub rerun_of: Option<Id>,
@@ -175,6 +179,8 @@ impl Creation {
             "catalog_id": self.catalog_id.to_string(),
             "path": self.path,
             "pool": self.pool(),
+            "tenant_id": self.tenancy.tenant_id,
+            "organization_id": self.tenancy.organization_id,
         }) else {
             return Value::Null;
         };
@@ -239,6 +245,22 @@ pub fn request_hash(request: &Value) -> [u8; 32] {
     Sha256::digest(request.to_string()).into()
 }
 
+/// Returns the scope in which a dedup key is unique: the parent, or without a parent the tenant. The tenant `default`
+/// has the scope 0, as in NoETL. Another tenant has a negative number, the start of the SHA-256 hash of its name; no id
+/// is negative.
+#[must_use]
+pub fn dedup_scope(parent: Option<Id>, tenant: &str) -> i64 {
+    match parent {
+        Some(parent) => parent.get(),
+        None if tenant == DEFAULT => 0,
+        None => {
+            let hash: [u8; 32] = Sha256::digest(tenant).into();
+            let (start, _) = hash.split_first_chunk::<8>().unwrap_or((&[0; 8], &[]));
+            i64::from_be_bytes(*start) | i64::MIN
+        }
+    }
+}
+
 /// Returns whether a text is a pool name: 1 to 64 ASCII letters, digits, `-` and `_`. It becomes a token of a NATS
 /// subject.
 #[must_use]
@@ -301,6 +323,15 @@ mod tests {
         ] {
             assert_eq!(ended_by(event_type), status, "{event_type}");
         }
+    }
+
+    #[test]
+    fn dedup_keys_without_a_parent_are_unique_within_a_tenant() {
+        assert_eq!(dedup_scope(None, DEFAULT), 0);
+        assert_eq!((dedup_scope(Some(Id::new(7)), "acme"), dedup_scope(Some(Id::new(7)), DEFAULT)), (7, 7));
+        let (acme, globex) = (dedup_scope(None, "acme"), dedup_scope(None, "globex"));
+        assert!(acme < 0 && globex < 0 && acme != globex);
+        assert_eq!(acme, -9_067_096_604_380_411_744, "stored claims have this scope");
     }
 
     #[test]

@@ -10,6 +10,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 /// Milliseconds from the Unix epoch to 2024-01-01T00:00:00Z, the start of snowflake time.
@@ -52,6 +53,13 @@ impl Id {
     #[must_use]
     pub const fn can_be_followed(self) -> bool {
         self.millis() < MAX_MS
+    }
+
+    /// Returns the time that the id contains.
+    #[must_use]
+    pub fn time(self) -> DateTime<Utc> {
+        let unix_ms = (EPOCH_UNIX_MS + self.millis()).cast_signed();
+        DateTime::from_timestamp_millis(unix_ms).unwrap_or_default()
     }
 
     /// Returns the time at which the id was made, in milliseconds since 2024-01-01T00:00:00Z.
@@ -206,6 +214,7 @@ mod tests {
         let id = Snowflakes::new(5, 0, MAX_MS).next(1_000).unwrap();
         assert_eq!(id.get(), (1_000 << 22) | (5 << 12));
         assert_eq!(id.millis(), 1_000);
+        assert_eq!(id.time().to_rfc3339(), "2024-01-01T00:00:01+00:00");
     }
 
     #[test]

@@ -42,6 +42,12 @@ impl<K> PageRequest<K> {
         i64::from(self.limit) + 1
     }
 
+    /// Returns the request with other keys.
+    #[must_use]
+    pub fn between<L>(&self, after: Option<L>, before: Option<L>) -> PageRequest<L> {
+        PageRequest { limit: self.limit, backwards: self.backwards, after, before }
+    }
+
     /// Returns the page from candidate rows, which must be read between the request's keys and in its direction: in the
     /// list's order, or in reverse order if `backwards` is set.
     #[must_use]
@@ -54,6 +60,23 @@ impl<K> PageRequest<K> {
             return Page { items: candidates, has_previous: more, has_next: self.before.is_some() };
         }
         Page { items: candidates, has_next: more, has_previous: self.after.is_some() }
+    }
+}
+
+/// Number of items of a list, counted up to a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Total {
+    /// Number of items; the limit if the list has more.
+    pub value: i64,
+    /// Whether the list has more items.
+    pub capped: bool,
+}
+
+impl Total {
+    /// Returns the total for a count that may go beyond the limit.
+    #[must_use]
+    pub fn of(counted: i64, limit: i64) -> Self {
+        Self { value: counted.min(limit), capped: counted > limit }
     }
 }
 
@@ -81,17 +104,6 @@ impl PageRequest<i64> {
             limit: self.rows_to_read(),
         }
     }
-
-    /// Returns the range for a list with the largest id first.
-    #[must_use]
-    pub fn newest_first(&self) -> IdRange {
-        IdRange {
-            above: self.before.unwrap_or(-1),
-            below: self.after,
-            descending: !self.backwards,
-            limit: self.rows_to_read(),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -109,24 +121,25 @@ mod tests {
         found
     }
 
+    #[test]
+    fn a_total_beyond_the_limit_is_the_limit_and_capped() {
+        for (counted, value, capped) in [(0, 0, false), (9, 9, false), (10, 10, false), (11, 10, true)] {
+            assert_eq!(Total::of(counted, 10), Total { value, capped });
+        }
+    }
+
     proptest! {
         #[test]
         fn pages_in_either_direction_cover_the_list_once(
             count in 0i64..50,
             limit in 1u32..7,
             backwards: bool,
-            newest_first: bool,
         ) {
-            let ids: Vec<i64> = (0..count).collect();
-            let mut list = ids.clone();
-            if newest_first {
-                list.reverse();
-            }
-            let range = if newest_first { PageRequest::newest_first } else { PageRequest::oldest_first };
+            let list: Vec<i64> = (0..count).collect();
             let mut request = PageRequest { limit, backwards, after: None, before: None };
             let mut seen = Vec::new();
             loop {
-                let page = request.cut(read(&ids, range(&request)));
+                let page = request.cut(read(&list, request.oldest_first()));
                 let more = if backwards { page.has_previous } else { page.has_next };
                 if backwards {
                     seen.splice(0..0, page.items.iter().copied());

@@ -8,6 +8,7 @@ use super::event::Event;
 use super::execution::emitted;
 use super::ids::Id;
 use super::lifecycle::{Action, DEDUPLICATED, REGISTERED, State};
+use super::tenant::Tenancy;
 
 /// Log of a source subscription.
 #[derive(Debug, Clone, Copy)]
@@ -18,6 +19,8 @@ pub struct SubscriptionLog<'a> {
     pub path: &'a str,
     /// Id of the catalog entry with which the subscription was registered.
     pub catalog_id: Id,
+    /// Tenant and organization of the subscription.
+    pub tenancy: &'a Tenancy,
     /// Caller that causes the events; `None`: it is not identified.
     pub by: Option<&'a Actor>,
 }
@@ -96,6 +99,8 @@ impl SubscriptionLog<'_> {
             status: Some(status.to_owned()),
             context: Some(context.into()),
             meta: Some(meta.into()),
+            tenant_id: self.tenancy.tenant_id.clone(),
+            organization_id: self.tenancy.organization_id.clone(),
             ..Event::bare(self.id, event_id, self.catalog_id, event_type, at)
         }
     }

@@ -7,6 +7,7 @@ use super::pools::Database;
 use noetl_domain::event::{Event, EventFilter};
 use noetl_domain::ids::Id;
 use noetl_domain::page::IdRange;
+use noetl_domain::tenant::{Scope, Tenancy};
 use plain_json::Text;
 
 /// Row of an event as it is read, before it becomes an [`Event`].
@@ -58,12 +59,17 @@ impl From<EventRow> for Event<Text> {
     }
 }
 
-/// Returns one event. `Ok(None)`: it does not exist.
+/// Returns one event. `Ok(None)`: it does not exist in the scope.
 #[tracing::instrument(
     level = "debug", name = "sql.events.get", skip_all,
     fields(database = %shard.name(), execution = %execution, event = %event)
 )]
-pub async fn get(shard: &Database, execution: Id, event: Id) -> Result<Option<Event<Text>>, StorageError> {
+pub async fn get(
+    shard: &Database,
+    scope: &Scope,
+    execution: Id,
+    event: Id,
+) -> Result<Option<Event<Text>>, StorageError> {
     let row = sqlx::query_as!(
         EventRow,
         r#"SELECT execution_id, event_id, catalog_id, parent_event_id, parent_execution_id,
@@ -71,9 +77,10 @@ pub async fn get(shard: &Database, execution: Id, event: Id) -> Result<Option<Ev
                   coalesce(event_type, '') AS "event_type!", node_id, node_name, node_type, status, duration,
                   context::text AS "context: Text", result::text AS "result: Text", meta::text AS "meta: Text",
                   error, stack_trace, tenant_id, organization_id
-           FROM noetl.event WHERE execution_id = $1 AND event_id = $2"#,
+           FROM noetl.event WHERE execution_id = $1 AND event_id = $2 AND ($3::text IS NULL OR tenant_id = $3)"#,
         execution.get(),
         event.get(),
+        scope.tenant(),
     );
     let row = shard.run(row.fetch_optional(shard.pool())).await?;
     Ok(row.map(Event::from))
@@ -94,14 +101,15 @@ impl LargeColumns {
     }
 }
 
-/// Returns the candidates of a page for each of these logs, in the range's direction, grouped by log. Large columns
-/// that are not in `columns` are absent.
+/// Returns the candidates of a page in the scope for each of these logs, in the range's direction, grouped by log.
+/// Large columns that are not in `columns` are absent.
 #[tracing::instrument(
     level = "debug", name = "sql.events.list", skip_all,
     fields(database = %shard.name(), count = executions.len(), first = executions.first())
 )]
 pub async fn list(
     shard: &Database,
+    scope: &Scope,
     executions: &[i64],
     filter: &EventFilter,
     columns: &LargeColumns,
@@ -133,6 +141,8 @@ pub async fn list(
                              AND ($5::text[] IS NULL OR node_name = ANY($5))
                              AND ($6::text[] IS NULL OR status = ANY($6))
                              AND ($7::bigint IS NULL OR parent_execution_id = $7)
+                             AND ($10::text IS NULL OR tenant_id = $10)
+                             AND ($11::text IS NULL OR tenant_id = $11) AND ($12::text IS NULL OR organization_id = $12)
                            ORDER BY "# + $order + " LIMIT $8
                        ) AS page
                        ORDER BY execution_id, " + $order + " OFFSET 0
@@ -146,6 +156,9 @@ pub async fn list(
                 filter.parent_execution_id.map(Id::get),
                 range.limit,
                 &columns.0,
+                scope.tenant(),
+                filter.tenant_id,
+                filter.organization_id,
             )
             .fetch_all(shard.pool())
         };
@@ -175,56 +188,79 @@ pub struct FirstEvent {
     pub execution_pool: Option<String>,
     /// Execution of which it is a rerun, in the event's meta.
     pub rerun_of: Option<i64>,
+    /// Tenant of the event.
+    pub tenant_id: String,
+    /// Organization of the event.
+    pub organization_id: String,
 }
 
-/// Returns the heads of these logs, in no order. A log without a registered or started event is left out.
+impl FirstEvent {
+    /// Returns the tenant and the organization of the log.
+    #[must_use]
+    pub fn tenancy(&self) -> Tenancy {
+        Tenancy::new(&*self.tenant_id, &*self.organization_id)
+    }
+}
+
+/// Returns the heads of these logs, in no order. A log without a registered or started event is left out, and so is a
+/// log whose head is not in the scope.
 #[tracing::instrument(
     level = "debug", name = "sql.events.heads", skip_all,
     fields(database = %shard.name(), count = executions.len(), first = executions.first())
 )]
-pub async fn heads(shard: &Database, executions: &[i64]) -> Result<Vec<FirstEvent>, StorageError> {
+pub async fn heads(shard: &Database, scope: &Scope, executions: &[i64]) -> Result<Vec<FirstEvent>, StorageError> {
     let rows = sqlx::query_as!(
         FirstEvent,
-        r#"SELECT DISTINCT ON (execution_id) execution_id, event_type AS "event_type!", catalog_id,
-                  parent_execution_id, (meta -> 'trace')::text AS "trace: Text",
-                  meta ->> 'execution_pool' AS execution_pool,
-                  CASE WHEN meta ->> 'rerun_of' ~ '^\d{1,18}$' THEN (meta ->> 'rerun_of')::bigint END AS rerun_of
-           FROM noetl.event
-           WHERE execution_id = ANY($1) AND event_type IN (
-               'subscription.registered', 'playbook_started', 'playbook.initialized')
-           ORDER BY execution_id, event_id"#,
+        r#"SELECT * FROM (
+               SELECT DISTINCT ON (execution_id) execution_id, event_type AS "event_type!", catalog_id,
+                      parent_execution_id, (meta -> 'trace')::text AS "trace: Text",
+                      meta ->> 'execution_pool' AS execution_pool,
+                      CASE WHEN meta ->> 'rerun_of' ~ '^\d{1,18}$' THEN (meta ->> 'rerun_of')::bigint END AS rerun_of,
+                      tenant_id, organization_id
+               FROM noetl.event
+               WHERE execution_id = ANY($1) AND event_type IN (
+                   'subscription.registered', 'playbook_started', 'playbook.initialized')
+               ORDER BY execution_id, event_id
+           ) AS head WHERE $2::text IS NULL OR tenant_id = $2"#,
         executions,
+        scope.tenant(),
     );
     shard.run(rows.fetch_all(shard.pool())).await
 }
 
-/// Returns the workloads in the first registered or started event of these logs, in no order. A log without a workload
-/// is left out.
+/// Returns the workloads in the first registered or started event of these logs in the scope, in no order. A log
+/// without a workload is left out.
 #[tracing::instrument(
     level = "debug", name = "sql.events.workloads", skip_all,
     fields(database = %shard.name(), count = executions.len(), first = executions.first())
 )]
-pub async fn workloads(shard: &Database, executions: &[i64]) -> Result<Vec<(i64, Text)>, StorageError> {
+pub async fn workloads(shard: &Database, scope: &Scope, executions: &[i64]) -> Result<Vec<(i64, Text)>, StorageError> {
     let rows = sqlx::query!(
         r#"SELECT DISTINCT ON (execution_id) execution_id, coalesce(context -> 'workload', context -> 'result' -> 'workload', meta -> 'inline_workload')::text
                       AS "workload: Text"
            FROM noetl.event
-           WHERE execution_id = ANY($1) AND event_type IN (
+           WHERE execution_id = ANY($1) AND ($2::text IS NULL OR tenant_id = $2) AND event_type IN (
                'subscription.registered', 'playbook_started', 'playbook.initialized')
            ORDER BY execution_id, event_id"#,
         executions,
+        scope.tenant(),
     );
     let rows = shard.run(rows.fetch_all(shard.pool())).await?;
     Ok(rows.into_iter().filter_map(|row| Some((row.execution_id, row.workload?))).collect())
 }
 
-/// Returns the latest ending event of each of these logs, in no order. A log without one is left out. With `reasons`,
-/// the events include the error and the JSON fields that contain the reason; without, no error and no JSON.
+/// Returns the latest ending event in the scope of each of these logs, in no order. A log without one is left out. With
+/// `reasons`, the events include the error and the JSON fields that contain the reason; without, no error and no JSON.
 #[tracing::instrument(
     level = "debug", name = "sql.events.ends", skip_all,
     fields(database = %shard.name(), count = executions.len(), first = executions.first())
 )]
-pub async fn ends(shard: &Database, executions: &[i64], reasons: bool) -> Result<Vec<Event>, StorageError> {
+pub async fn ends(
+    shard: &Database,
+    scope: &Scope,
+    executions: &[i64],
+    reasons: bool,
+) -> Result<Vec<Event>, StorageError> {
     let rows = sqlx::query!(
         r#"SELECT DISTINCT ON (execution_id) execution_id, event_id, catalog_id,
                   greatest(least(created_at, '9999-12-31'), '0001-01-01') AT TIME ZONE 'UTC' AS "created_at!",
@@ -238,12 +274,13 @@ pub async fn ends(shard: &Database, executions: &[i64], reasons: bool) -> Result
                   END AS "result: Text",
                   CASE WHEN $2 THEN jsonb_build_object('error', meta -> 'error')::text END AS "meta: Text"
            FROM noetl.event
-           WHERE execution_id = ANY($1) AND event_type IN (
+           WHERE execution_id = ANY($1) AND ($3::text IS NULL OR tenant_id = $3) AND event_type IN (
                'playbook_completed', 'playbook.completed', 'workflow.completed', 'playbook_failed', 'playbook.failed',
                'workflow.failed', 'playbook.cancelled', 'playbook_cancelled', 'execution.cancelled')
            ORDER BY execution_id, event_id DESC"#,
         executions,
         reasons,
+        scope.tenant(),
     );
     let rows = shard.run(rows.fetch_all(shard.pool())).await?;
     Ok(rows

@@ -9,7 +9,8 @@ use super::pools::Database;
 use super::snapshots::Projected;
 use noetl_domain::execution::{Creation, Status, ended_by};
 use noetl_domain::ids::Id;
-use noetl_domain::page::IdRange;
+use noetl_domain::list_position::{ListPosition, PositionRange};
+use noetl_domain::tenant::Scope;
 
 /// Row of the read model for lists.
 #[derive(Debug, Clone)]
@@ -28,9 +29,19 @@ pub struct ExecutionRow {
     pub start_time: Option<DateTime<Utc>>,
     /// End time; `None` while it is running.
     pub end_time: Option<DateTime<Utc>>,
+    /// Tenant.
+    pub tenant_id: String,
+    /// Organization.
+    pub organization_id: String,
 }
 
 impl ExecutionRow {
+    /// Returns the position in lists.
+    #[must_use]
+    pub fn position(&self) -> ListPosition {
+        ListPosition::new(self.start_time, self.execution_id)
+    }
+
     /// Returns the row of an execution whose log was folded, as an advance would store it. `None` if the log is empty
     /// or not an execution's.
     #[must_use]
@@ -46,6 +57,8 @@ impl ExecutionRow {
                 path: started.and_then(|start| start.path.clone()),
                 start_time: started.map(|start| start.at),
                 end_time: state.end().map(|end| end.at),
+                tenant_id: projected.tenancy.tenant_id.clone(),
+                organization_id: projected.tenancy.organization_id.clone(),
             }
         })
     }
@@ -64,6 +77,23 @@ pub struct ExecutionFilter {
     pub started_after: Option<DateTime<Utc>>,
     /// Exclusive upper bound of the start time.
     pub started_before: Option<DateTime<Utc>>,
+    /// Tenant.
+    pub tenant_id: Option<String>,
+    /// Organization.
+    pub organization_id: Option<String>,
+}
+
+impl ExecutionFilter {
+    /// Returns the part of a range in which executions that meet the conditions can be.
+    fn within(&self, range: PositionRange) -> PositionRange {
+        let after = self.started_after.map(|at| ListPosition { at, id: i64::MAX });
+        let before = self.started_before.map(|at| ListPosition { at, id: i64::MIN });
+        PositionRange {
+            above: after.map_or(range.above, |bound| bound.max(range.above)),
+            below: before.map_or(range.below, |bound| bound.min(range.below)),
+            ..range
+        }
+    }
 }
 
 /// Creates executions of one shard in one statement: for each the execution row, the started event and the outbox row.
@@ -83,27 +113,32 @@ pub async fn create(shard: &Database, creations: &[&Creation]) -> Result<(), Sto
     let metas: Vec<Value> = creations.iter().map(|one| one.meta()).collect();
     let subjects: Vec<String> = creations.iter().map(|one| one.notification_subject()).collect();
     let commands: Vec<Value> = creations.iter().map(|one| one.command()).collect();
+    let tenants: Vec<String> = creations.iter().map(|one| one.tenancy.tenant_id.clone()).collect();
+    let organizations: Vec<String> = creations.iter().map(|one| one.tenancy.organization_id.clone()).collect();
     let statement = sqlx::query!(
         "WITH input AS (
              SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::jsonb[],
-                                  $7::jsonb[], $8::text[], $9::jsonb[]) WITH ORDINALITY
-                 AS t (execution_id, event_id, catalog_id, parent, path, context, meta, subject, command, position)
+                                  $7::jsonb[], $8::text[], $9::jsonb[], $10::text[], $11::text[]) WITH ORDINALITY
+                 AS t (execution_id, event_id, catalog_id, parent, path, context, meta, subject, command, tenant_id,
+                       organization_id, position)
          ), created AS (
              INSERT INTO noetl.execution (execution_id, catalog_id, parent_execution_id, status, path,
-                                          last_event_type, last_node_name, last_event_id, start_time)
-             SELECT execution_id, catalog_id, parent, 'RUNNING', path, 'playbook_started', path, event_id, now()
+                                          last_event_type, last_node_name, last_event_id, start_time, tenant_id,
+                                          organization_id)
+             SELECT execution_id, catalog_id, parent, 'RUNNING', path, 'playbook_started', path, event_id, now(),
+                    tenant_id, organization_id
              FROM input
              ON CONFLICT (execution_id) DO NOTHING
              RETURNING execution_id
          ), started AS (
              INSERT INTO noetl.event (execution_id, event_id, catalog_id, parent_execution_id, event_type, node_id,
-                                      node_name, node_type, status, context, meta)
+                                      node_name, node_type, status, context, meta, tenant_id, organization_id)
              SELECT execution_id, event_id, catalog_id, parent, 'playbook_started', 'playbook', path, 'execution',
-                    'STARTED', context, meta
+                    'STARTED', context, meta, tenant_id, organization_id
              FROM input JOIN created USING (execution_id)
          )
-         INSERT INTO noetl.outbox (execution_id, event_id, subject, payload, payload_codec)
-         SELECT execution_id, event_id, subject, command, 'json'
+         INSERT INTO noetl.outbox (execution_id, event_id, subject, payload, payload_codec, tenant_id, organization_id)
+         SELECT execution_id, event_id, subject, command, 'json', tenant_id, organization_id
          FROM input JOIN created USING (execution_id) ORDER BY position",
         &ids,
         &event_ids,
@@ -114,24 +149,27 @@ pub async fn create(shard: &Database, creations: &[&Creation]) -> Result<(), Sto
         &metas,
         &subjects,
         &commands,
+        &tenants,
+        &organizations,
     );
     shard.run(statement.execute(shard.pool())).await?;
     Ok(())
 }
 
-/// Returns the executions with these ids, in no order.
+/// Returns the executions in the scope with these ids, in no order.
 #[tracing::instrument(
     level = "debug", name = "sql.executions.by_ids", skip_all,
     fields(database = %shard.name(), count = ids.len(), first = ids.first())
 )]
-pub async fn by_ids(shard: &Database, ids: &[i64]) -> Result<Vec<ExecutionRow>, StorageError> {
+pub async fn by_ids(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<ExecutionRow>, StorageError> {
     let rows = sqlx::query_as!(
         ExecutionRow,
-        "SELECT execution_id, catalog_id, parent_execution_id, status, path,
+        "SELECT execution_id, catalog_id, parent_execution_id, status, path, tenant_id, organization_id,
                   CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
                   CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time
-         FROM noetl.execution WHERE execution_id = ANY($1)",
+         FROM noetl.execution WHERE execution_id = ANY($1) AND ($2::text IS NULL OR tenant_id = $2)",
         ids,
+        scope.tenant(),
     );
     shard.run(rows.fetch_all(shard.pool())).await
 }
@@ -145,10 +183,15 @@ pub struct Reason {
     pub error: Option<String>,
 }
 
-/// Returns the reason of each of these executions that is in the list, in no order.
-pub async fn errors(shard: &Database, ids: &[i64]) -> Result<Vec<Reason>, StorageError> {
-    let rows =
-        sqlx::query_as!(Reason, "SELECT execution_id, error FROM noetl.execution WHERE execution_id = ANY($1)", ids,);
+/// Returns the reason of each of these executions in the scope that is in the list, in no order.
+pub async fn errors(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<Reason>, StorageError> {
+    let rows = sqlx::query_as!(
+        Reason,
+        "SELECT execution_id, error FROM noetl.execution
+         WHERE execution_id = ANY($1) AND ($2::text IS NULL OR tenant_id = $2)",
+        ids,
+        scope.tenant(),
+    );
     shard.run(rows.fetch_all(shard.pool())).await
 }
 
@@ -176,104 +219,210 @@ pub async fn open_by_parent(shard: &Database) -> Result<Vec<OpenChildren>, Stora
     shard.run(rows.fetch_all(shard.pool())).await
 }
 
-/// Returns the candidates of a page, in the range's direction.
+/// Returns the candidates of a page in the scope, in the range's direction. A list is ordered by start time, then by id.
 #[tracing::instrument(level = "debug", name = "sql.executions.list", skip_all, fields(database = %shard.name()))]
 pub async fn list(
     shard: &Database,
+    scope: &Scope,
     filter: &ExecutionFilter,
-    range: IdRange,
+    range: PositionRange,
 ) -> Result<Vec<ExecutionRow>, StorageError> {
     let statuses: Option<Vec<String>> = filter.statuses.as_ref().map(|wanted| stored_names(wanted));
+    let range = filter.within(range);
     macro_rules! listed {
         ($order:literal) => {
             sqlx::query_as!(
                 ExecutionRow,
-                "SELECT execution_id, catalog_id, parent_execution_id, status, path,
+                "SELECT execution_id, catalog_id, parent_execution_id, status, path, tenant_id, organization_id,
                   CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
                   CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time
                  FROM noetl.execution
-                 WHERE execution_id > $1 AND ($2::bigint IS NULL OR execution_id < $2)
-                   AND ($3::text[] IS NULL OR upper(status) = ANY($3))
-                   AND ($4::text IS NULL OR starts_with(path, $4))
-                   AND ($5::bigint IS NULL OR parent_execution_id = $5)
-                   AND ($6::timestamptz IS NULL OR start_time > $6)
-                   AND ($7::timestamptz IS NULL OR start_time < $7)
+                 WHERE (noetl.list_time(start_time), execution_id) > ($1, $2)
+                   AND (noetl.list_time(start_time), execution_id) < ($3, $4)
+                   AND ($5::text[] IS NULL OR upper(status) = ANY($5))
+                   AND ($6::text IS NULL OR starts_with(path, $6))
+                   AND ($7::bigint IS NULL OR parent_execution_id = $7)
+                   AND ($8::timestamptz IS NULL OR start_time > $8)
+                   AND ($9::timestamptz IS NULL OR start_time < $9)
+                   AND ($11::text IS NULL OR tenant_id = $11)
+                   AND ($12::text IS NULL OR tenant_id = $12) AND ($13::text IS NULL OR organization_id = $13)
                  ORDER BY "
                     + $order
-                    + " LIMIT $8",
-                range.above,
-                range.below,
+                    + " LIMIT $10",
+                range.above.at,
+                range.above.id,
+                range.below.at,
+                range.below.id,
                 statuses.as_deref(),
                 filter.path_prefix,
                 filter.parent_execution_id.map(Id::get),
                 filter.started_after,
                 filter.started_before,
                 range.limit,
+                scope.tenant(),
+                filter.tenant_id,
+                filter.organization_id,
             )
             .fetch_all(shard.pool())
         };
     }
     if range.descending {
-        shard.run(listed!("execution_id DESC")).await
+        shard.run(listed!("noetl.list_time(start_time) DESC, execution_id DESC")).await
     } else {
-        shard.run(listed!("execution_id")).await
+        shard.run(listed!("noetl.list_time(start_time), execution_id")).await
     }
 }
 
-/// Returns the candidates of a page for the children of each of these parents, in the range's direction, grouped by
-/// parent. A parent that the filter excludes has none.
+/// Returns the candidates of a page for the children of each of these parents in the scope, in the range's direction,
+/// grouped by parent. A parent that the filter excludes has none.
 #[tracing::instrument(
     level = "debug", name = "sql.executions.children", skip_all,
     fields(database = %shard.name(), count = parents.len(), first = parents.first())
 )]
 pub async fn children(
     shard: &Database,
+    scope: &Scope,
     parents: &[i64],
     filter: &ExecutionFilter,
-    range: IdRange,
+    range: PositionRange,
 ) -> Result<Vec<ExecutionRow>, StorageError> {
-    let wanted = |id: &&i64| filter.parent_execution_id.is_none_or(|parent| parent.get() == **id);
-    let parents: Vec<i64> = parents.iter().filter(wanted).copied().collect();
+    let parents = wanted_parents(parents, filter);
     let statuses: Option<Vec<String>> = filter.statuses.as_ref().map(|wanted| stored_names(wanted));
+    let range = filter.within(range);
     macro_rules! listed {
         ($order:literal) => {
             sqlx::query_as!(
                 ExecutionRow,
-                "SELECT execution_id, catalog_id, parent_execution_id, status, path,
+                "SELECT execution_id, catalog_id, parent_execution_id, status, path, tenant_id, organization_id,
                   CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
                   CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time
                  FROM unnest($1::bigint[]) AS parent (id)
                  CROSS JOIN LATERAL (
                      SELECT * FROM noetl.execution
                      WHERE parent_execution_id = parent.id
-                       AND execution_id > $2 AND ($3::bigint IS NULL OR execution_id < $3)
-                       AND ($4::text[] IS NULL OR upper(status) = ANY($4))
-                       AND ($5::text IS NULL OR starts_with(path, $5))
-                       AND ($6::timestamptz IS NULL OR start_time > $6)
-                       AND ($7::timestamptz IS NULL OR start_time < $7)
+                       AND (noetl.list_time(start_time), execution_id) > ($2, $3)
+                       AND (noetl.list_time(start_time), execution_id) < ($4, $5)
+                       AND ($6::text[] IS NULL OR upper(status) = ANY($6))
+                       AND ($7::text IS NULL OR starts_with(path, $7))
+                       AND ($8::timestamptz IS NULL OR start_time > $8)
+                       AND ($9::timestamptz IS NULL OR start_time < $9)
+                       AND ($11::text IS NULL OR tenant_id = $11)
+                       AND ($12::text IS NULL OR tenant_id = $12) AND ($13::text IS NULL OR organization_id = $13)
                      ORDER BY "
                     + $order
-                    + " LIMIT $8
+                    + " LIMIT $10
                  ) AS page
                  ORDER BY parent_execution_id, "
                     + $order,
                 &parents,
-                range.above,
-                range.below,
+                range.above.at,
+                range.above.id,
+                range.below.at,
+                range.below.id,
                 statuses.as_deref(),
                 filter.path_prefix,
                 filter.started_after,
                 filter.started_before,
                 range.limit,
+                scope.tenant(),
+                filter.tenant_id,
+                filter.organization_id,
             )
             .fetch_all(shard.pool())
         };
     }
     if range.descending {
-        shard.run(listed!("execution_id DESC")).await
+        shard.run(listed!("noetl.list_time(start_time) DESC, execution_id DESC")).await
     } else {
-        shard.run(listed!("execution_id")).await
+        shard.run(listed!("noetl.list_time(start_time), execution_id")).await
     }
+}
+
+/// Counts executions in the scope, up to `limit`.
+#[tracing::instrument(level = "debug", name = "sql.executions.count", skip_all, fields(database = %shard.name()))]
+pub async fn count(shard: &Database, scope: &Scope, filter: &ExecutionFilter, limit: i64) -> Result<i64, StorageError> {
+    let statuses: Option<Vec<String>> = filter.statuses.as_ref().map(|wanted| stored_names(wanted));
+    let count = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "count!" FROM (
+               SELECT 1 FROM noetl.execution
+               WHERE ($1::text[] IS NULL OR upper(status) = ANY($1))
+                 AND ($2::text IS NULL OR starts_with(path, $2))
+                 AND ($3::bigint IS NULL OR parent_execution_id = $3)
+                 AND ($4::timestamptz IS NULL OR start_time > $4)
+                 AND ($5::timestamptz IS NULL OR start_time < $5)
+                 AND ($7::text IS NULL OR tenant_id = $7)
+                 AND ($8::text IS NULL OR tenant_id = $8) AND ($9::text IS NULL OR organization_id = $9)
+               LIMIT $6
+           ) AS counted"#,
+        statuses.as_deref(),
+        filter.path_prefix,
+        filter.parent_execution_id.map(Id::get),
+        filter.started_after,
+        filter.started_before,
+        limit,
+        scope.tenant(),
+        filter.tenant_id,
+        filter.organization_id,
+    );
+    shard.run(count.fetch_one(shard.pool())).await
+}
+
+/// Number of children of an execution or subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChildCount {
+    /// The subscription or execution that started them.
+    pub parent: i64,
+    /// Their number.
+    pub count: i64,
+}
+
+/// Counts the children of each of these parents in the scope, up to `limit` for each. A parent that the filter excludes is left out.
+#[tracing::instrument(
+    level = "debug", name = "sql.executions.count_children", skip_all,
+    fields(database = %shard.name(), count = parents.len(), first = parents.first())
+)]
+pub async fn count_children(
+    shard: &Database,
+    scope: &Scope,
+    parents: &[i64],
+    filter: &ExecutionFilter,
+    limit: i64,
+) -> Result<Vec<ChildCount>, StorageError> {
+    let statuses: Option<Vec<String>> = filter.statuses.as_ref().map(|wanted| stored_names(wanted));
+    let counts = sqlx::query_as!(
+        ChildCount,
+        r#"SELECT parent.id AS "parent!", children.count AS "count!"
+           FROM unnest($1::bigint[]) AS parent (id)
+           CROSS JOIN LATERAL (
+               SELECT count(*) AS count FROM (
+                   SELECT 1 FROM noetl.execution
+                   WHERE parent_execution_id = parent.id
+                     AND ($2::text[] IS NULL OR upper(status) = ANY($2))
+                     AND ($3::text IS NULL OR starts_with(path, $3))
+                     AND ($4::timestamptz IS NULL OR start_time > $4)
+                     AND ($5::timestamptz IS NULL OR start_time < $5)
+                     AND ($7::text IS NULL OR tenant_id = $7)
+                     AND ($8::text IS NULL OR tenant_id = $8) AND ($9::text IS NULL OR organization_id = $9)
+                   LIMIT $6
+               ) AS counted
+           ) AS children"#,
+        &wanted_parents(parents, filter),
+        statuses.as_deref(),
+        filter.path_prefix,
+        filter.started_after,
+        filter.started_before,
+        limit,
+        scope.tenant(),
+        filter.tenant_id,
+        filter.organization_id,
+    );
+    shard.run(counts.fetch_all(shard.pool())).await
+}
+
+/// Returns the parents that the filter does not exclude.
+fn wanted_parents(parents: &[i64], filter: &ExecutionFilter) -> Vec<i64> {
+    let wanted = |id: &&i64| filter.parent_execution_id.is_none_or(|parent| parent.get() == **id);
+    parents.iter().filter(wanted).copied().collect()
 }
 
 fn stored_names(wanted: &[Status]) -> Vec<String> {

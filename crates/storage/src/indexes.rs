@@ -13,12 +13,19 @@ use super::pools::Database;
 
 /// Indexes on plain tables: name, table, and the rest of the definition.
 const PLAIN: &[(&str, &str, &str)] = &[
+    ("execution_time_idx", "noetl.execution", "(noetl.list_time(start_time), execution_id)"),
     (
-        "execution_parent_idx",
+        "execution_parent_time_idx",
         "noetl.execution",
-        "(parent_execution_id, execution_id) WHERE parent_execution_id IS NOT NULL",
+        "(parent_execution_id, noetl.list_time(start_time), execution_id) WHERE parent_execution_id IS NOT NULL",
     ),
     ("execution_status_idx", "noetl.execution", "(upper(status), execution_id)"),
+    // For lists of a tenant. It is empty in a deployment without tenants.
+    (
+        "execution_tenant_idx",
+        "noetl.execution",
+        "(tenant_id, noetl.list_time(start_time), execution_id) WHERE tenant_id <> 'default'",
+    ),
     ("subscription_dedup_expiry_idx", "noetl.subscription_dedup", "(expires_at) WHERE state = 1"),
     ("subscription_dedup_noetl_idx", "noetl.subscription_dedup", "(seen_at) WHERE state = 1 AND expires_at IS NULL"),
     ("subscription_dedup_reserved_idx", "noetl.subscription_dedup", "(execution_id) WHERE state = 0"),
@@ -56,11 +63,17 @@ const PLAIN: &[(&str, &str, &str)] = &[
 ];
 
 /// Indexes of the event table; the migrations define them.
-const EVENT: [&str; 5] =
-    ["event_tx_idx", "event_landmarks_idx", "event_registered_idx", "event_log_tx_idx", "event_registered_path_idx"];
+const EVENT: [&str; 6] = [
+    "event_tx_idx",
+    "event_landmarks_idx",
+    "event_registered_idx",
+    "event_log_tx_idx",
+    "event_registered_path_idx",
+    "event_registered_time_idx",
+];
 
 /// Indexes that others in [`PLAIN`] and [`EVENT`] replace.
-const REPLACED: [&str; 3] = ["event_landmark_idx", "outbox_newest_idx", "outbox_retried_idx"];
+const REPLACED: [&str; 4] = ["event_landmark_idx", "outbox_newest_idx", "outbox_retried_idx", "execution_parent_idx"];
 /// Attempts to attach the index of a partition, whose queries wait behind each attempt.
 const ATTACH_ATTEMPTS: u32 = 300;
 

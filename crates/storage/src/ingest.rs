@@ -9,6 +9,7 @@ use sqlx::{AssertSqlSafe, Executor, Postgres};
 use super::error::StorageError;
 use super::pools::Database;
 use noetl_domain::ids::Id;
+use noetl_domain::tenant::Scope;
 
 /// A validated event of a worker. Its JSON is text.
 #[derive(Debug, Clone)]
@@ -47,9 +48,9 @@ pub struct NewEvent {
     pub error: Option<String>,
     /// Stack trace of the error.
     pub stack_trace: Option<String>,
-    /// Tenant; default: `default`.
+    /// Tenant; default: the scope's, else that of the execution if it is known, else `default`.
     pub tenant_id: Option<String>,
-    /// Organization; default: `default`.
+    /// Organization; default: that of the execution if it is known and has the event's tenant, else `default`.
     pub organization_id: Option<String>,
     /// JSON object with the values of [`OtherColumns`].
     pub others: Option<String>,
@@ -86,8 +87,25 @@ pub async fn other_columns(shard: &Database) -> Result<OtherColumns, StorageErro
     Ok(OtherColumns { names: columns.names.into_iter().collect(), update: columns.update })
 }
 
-/// Inserts events of one shard in one statement and returns the number inserted. Events whose ids are stored are
-/// skipped.
+/// Result of an insert.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Inserted {
+    /// Number of events inserted.
+    pub events: u64,
+    /// Positions of the events that are not in the scope.
+    pub foreign: Vec<Foreign>,
+}
+
+/// An event that is not in the scope.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Foreign {
+    /// Position of the event in the list, counted from 1.
+    pub position: i64,
+    /// Whether the event itself names another tenant. Otherwise its execution belongs to another one.
+    pub named: bool,
+}
+
+/// Inserts the events of one shard that are in the scope, in one statement. Events whose ids are stored are skipped.
 ///
 /// Rows are inserted in the order of (execution id, event id), so concurrent statements with common ids don't deadlock.
 #[tracing::instrument(
@@ -96,16 +114,17 @@ pub async fn other_columns(shard: &Database) -> Result<OtherColumns, StorageErro
 )]
 pub async fn insert(
     shard: &Database,
+    scope: &Scope,
     events: &[NewEvent],
     columns: Option<&OtherColumns>,
-) -> Result<u64, StorageError> {
+) -> Result<Inserted, StorageError> {
     let with_others: Vec<&NewEvent> = events.iter().filter(|event| event.others.is_some()).collect();
     let Some(columns) = columns.filter(|_| !with_others.is_empty()) else {
-        return shard.run(insert_rows(shard.pool(), events)).await;
+        return shard.run(insert_rows(shard.pool(), scope, events)).await;
     };
     let work = async {
         let mut tx = shard.pool().begin().await?;
-        let inserted = insert_rows(&mut *tx, events).await?;
+        let inserted = insert_rows(&mut *tx, scope, events).await?;
         let update = sqlx::query(AssertSqlSafe(columns.update.clone()))
             .bind(with_others.iter().map(|event| event.execution_id.get()).collect::<Vec<_>>())
             .bind(with_others.iter().map(|event| event.event_id.get()).collect::<Vec<_>>())
@@ -117,26 +136,60 @@ pub async fn insert(
     shard.run(work).await
 }
 
-async fn insert_rows(executor: impl Executor<'_, Database = Postgres>, events: &[NewEvent]) -> sqlx::Result<u64> {
+async fn insert_rows(
+    executor: impl Executor<'_, Database = Postgres>,
+    scope: &Scope,
+    events: &[NewEvent],
+) -> sqlx::Result<Inserted> {
     let ids = |of: fn(&NewEvent) -> Option<Id>| -> Vec<Option<i64>> { column(events, |one| of(one).map(Id::get)) };
     let statement = sqlx::query!(
-        "INSERT INTO noetl.event (execution_id, event_id, catalog_id, parent_event_id, parent_execution_id, created_at,
-                                  event_type, node_id, node_name, node_type, status, duration, context, result, meta,
-                                  error, stack_trace, tenant_id, organization_id)
-         SELECT t.execution_id, t.event_id, coalesce(t.catalog_id, execution.catalog_id, 0), t.parent_event_id,
-                coalesce(t.parent_execution_id, execution.parent_execution_id),
-                coalesce(t.created_at, now()) AT TIME ZONE 'UTC', t.event_type, t.node_id, t.node_name, t.node_type,
-                t.status, t.duration, t.context::jsonb, t.result::jsonb, t.meta::jsonb, t.error, t.stack_trace,
-                coalesce(t.tenant_id, 'default'), coalesce(t.organization_id, 'default')
-         FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::timestamptz[],
-                     $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::float8[], $13::text[],
-                     $14::text[], $15::text[], $16::text[], $17::text[], $18::text[], $19::text[])
-             AS t (execution_id, event_id, catalog_id, parent_event_id, parent_execution_id, created_at, event_type,
-                   node_id, node_name, node_type, status, duration, context, result, meta, error, stack_trace, tenant_id,
-                   organization_id)
-         LEFT JOIN noetl.execution USING (execution_id)
-         ORDER BY t.execution_id, t.event_id
-         ON CONFLICT (execution_id, event_id) DO NOTHING",
+        r#"WITH event AS MATERIALIZED (
+             SELECT * FROM unnest($1::bigint[], $18::text[], $19::text[]) WITH ORDINALITY
+                 AS t (execution_id, tenant_id, organization_id, position)
+         ), owner AS MATERIALIZED (
+             -- A row with the default tenant may have been written before rows had one, or by another server.
+             SELECT log.execution_id, listed.catalog_id AS listed_catalog, listed.parent_execution_id AS listed_parent,
+                    coalesce(nullif(listed.tenant_id, 'default'), first.tenant_id, listed.tenant_id) AS owner_tenant,
+                    coalesce(CASE WHEN listed.tenant_id <> 'default' THEN listed.organization_id END,
+                             first.organization_id, listed.organization_id) AS owner_organization
+             FROM (SELECT DISTINCT execution_id FROM event) AS log
+             LEFT JOIN noetl.execution AS listed USING (execution_id)
+             LEFT JOIN LATERAL noetl.log_owner(
+                 CASE WHEN listed.tenant_id IS NULL OR listed.tenant_id = 'default' THEN log.execution_id END
+             ) AS first ON true
+         ), owned AS MATERIALIZED (
+             SELECT position, listed_catalog, listed_parent, tenant,
+                    coalesce(organization_id, CASE WHEN owner_tenant = tenant THEN owner_organization END, 'default')
+                        AS organization,
+                    CASE WHEN tenant <> $20 THEN 'named' WHEN owner_tenant <> $20 THEN 'owned' END AS foreign_as
+             FROM event JOIN owner USING (execution_id)
+             CROSS JOIN LATERAL (
+                 SELECT coalesce(event.tenant_id, $20::text, owner.owner_tenant, 'default') AS tenant
+             ) AS chosen
+         ), inserted AS (
+             INSERT INTO noetl.event (execution_id, event_id, catalog_id, parent_event_id, parent_execution_id,
+                                      created_at, event_type, node_id, node_name, node_type, status, duration, context,
+                                      result, meta, error, stack_trace, tenant_id, organization_id)
+             SELECT t.execution_id, t.event_id, coalesce(t.catalog_id, owned.listed_catalog, 0), t.parent_event_id,
+                    coalesce(t.parent_execution_id, owned.listed_parent),
+                    coalesce(t.created_at, now()) AT TIME ZONE 'UTC', t.event_type, t.node_id, t.node_name, t.node_type,
+                    t.status, t.duration, t.context::jsonb, t.result::jsonb, t.meta::jsonb, t.error, t.stack_trace,
+                    owned.tenant, owned.organization
+             FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::timestamptz[],
+                         $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::float8[], $13::text[],
+                         $14::text[], $15::text[], $16::text[], $17::text[]) WITH ORDINALITY
+                 AS t (execution_id, event_id, catalog_id, parent_event_id, parent_execution_id, created_at, event_type,
+                       node_id, node_name, node_type, status, duration, context, result, meta, error, stack_trace,
+                       position)
+             JOIN owned USING (position)
+             WHERE owned.foreign_as IS NULL
+             ORDER BY t.execution_id, t.event_id
+             ON CONFLICT (execution_id, event_id) DO NOTHING
+             RETURNING 1
+         )
+         SELECT (SELECT count(*) FROM inserted) AS "inserted!",
+                (SELECT coalesce(array_agg(position), '{}') FROM owned WHERE foreign_as = 'named') AS "named!",
+                (SELECT coalesce(array_agg(position), '{}') FROM owned WHERE foreign_as = 'owned') AS "owned!""#,
         &column(events, |one| one.execution_id.get()),
         &column(events, |one| one.event_id.get()),
         &ids(|one| one.catalog_id) as &[Option<i64>],
@@ -156,8 +209,12 @@ async fn insert_rows(executor: impl Executor<'_, Database = Postgres>, events: &
         &column(events, |one| one.stack_trace.as_deref()) as &[Option<&str>],
         &column(events, |one| one.tenant_id.as_deref()) as &[Option<&str>],
         &column(events, |one| one.organization_id.as_deref()) as &[Option<&str>],
+        scope.tenant(),
     );
-    Ok(statement.execute(executor).await?.rows_affected())
+    let row = statement.fetch_one(executor).await?;
+    let foreign = |positions: Vec<i64>, named| positions.into_iter().map(move |position| Foreign { position, named });
+    let foreign = foreign(row.named, true).chain(foreign(row.owned, false)).collect();
+    Ok(Inserted { events: row.inserted.unsigned_abs(), foreign })
 }
 
 fn column<'a, T>(events: &'a [NewEvent], of: impl Fn(&'a NewEvent) -> T) -> Vec<T> {

@@ -62,15 +62,19 @@ impl<'a> LockedLog<'a> {
         let ids: Vec<i64> = events.iter().map(|event| event.event_id.get()).collect();
         let catalog_ids: Vec<i64> = events.iter().map(|event| event.catalog_id.get()).collect();
         let parents: Vec<Option<i64>> = events.iter().map(|event| event.parent_execution_id.map(Id::get)).collect();
+        let tenants: Vec<String> = events.iter().map(|event| event.tenant_id.clone()).collect();
+        let organizations: Vec<String> = events.iter().map(|event| event.organization_id.clone()).collect();
         let types: Vec<String> = events.iter().map(|event| event.event_type.clone()).collect();
         let insert = sqlx::query!(
             "INSERT INTO noetl.event (execution_id, event_id, catalog_id, parent_execution_id, event_type, node_id,
-                                      node_name, node_type, status, context, meta, created_at)
+                                      node_name, node_type, status, context, meta, tenant_id, organization_id,
+                                      created_at)
              SELECT $1, event_id, catalog_id, parent, event_type, node_id, node_name, node_type, status, context, meta,
-                    clock_timestamp() AT TIME ZONE 'UTC'
+                    tenant_id, organization_id, clock_timestamp() AT TIME ZONE 'UTC'
              FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::text[],
-                         $9::text[], $10::jsonb[], $11::jsonb[])
-                 AS t (event_id, catalog_id, parent, event_type, node_id, node_name, node_type, status, context, meta)",
+                         $9::text[], $10::jsonb[], $11::jsonb[], $12::text[], $13::text[])
+                 AS t (event_id, catalog_id, parent, event_type, node_id, node_name, node_type, status, context, meta,
+                       tenant_id, organization_id)",
             self.execution.get(),
             &ids,
             &catalog_ids,
@@ -82,6 +86,8 @@ impl<'a> LockedLog<'a> {
             &column(|event| event.status.clone()) as &[Option<String>],
             &json(|event| event.context.clone()) as &[Option<Value>],
             &json(|event| event.meta.clone()) as &[Option<Value>],
+            &tenants,
+            &organizations,
         );
         self.shard.run(insert.execute(&mut *self.tx)).await?;
         Ok(())

@@ -100,6 +100,14 @@ impl Database {
         self.long.acquire().await.ok()
     }
 
+    /// Returns the index of the shard. A cluster database that is the only shard is shard 0.
+    pub(super) fn shard_index(&self) -> ShardIndex {
+        match self.name {
+            DatabaseName::Cluster => 0,
+            DatabaseName::Shard(index) => index,
+        }
+    }
+
     /// Opens a separate connection, without the pool and its timeouts, for work that may take long.
     pub(super) async fn connect(&self) -> sqlx::Result<PgConnection> {
         PgConnection::connect_with(&self.options).await
@@ -111,6 +119,23 @@ impl Database {
         settings: impl IntoIterator<Item = (&str, &str)>,
     ) -> sqlx::Result<PgConnection> {
         PgConnection::connect_with(&self.options.clone().options(settings)).await
+    }
+
+    /// Opens a separate connection that runs `settings` and holds the advisory lock with this name until it is closed.
+    /// `Ok(None)`: another connection holds the lock.
+    pub(super) async fn exclusive_connection(
+        &self,
+        lock: &str,
+        settings: &'static str,
+    ) -> Result<Option<PgConnection>, StorageError> {
+        let work = async {
+            let mut connection = self.connect().await?;
+            sqlx::raw_sql(settings).execute(&mut connection).await?;
+            let taken =
+                sqlx::query_scalar!(r#"SELECT pg_try_advisory_lock(hashtextextended($1, 0)) AS "taken!""#, lock);
+            Ok(taken.fetch_one(&mut connection).await?.then_some(connection))
+        };
+        self.run(work).await
     }
 
     /// Returns the number of open connections in the pool and the number of idle ones.

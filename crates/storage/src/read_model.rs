@@ -35,7 +35,7 @@ pub struct FillProgress {
 pub struct FillLog {
     /// Its execution id.
     pub execution_id: i64,
-    /// Whether the list lacks it, and it is not the log of a source subscription.
+    /// Whether the list lacks it or has it without its tenant, and it is not the log of a source subscription.
     pub unlisted: bool,
 }
 
@@ -43,15 +43,8 @@ impl<'a> Fill<'a> {
     /// Takes the lock. `Ok(None)`: another process fills the list.
     #[tracing::instrument(level = "debug", name = "sql.read_model.take", skip_all, fields(database = %shard.name()))]
     pub async fn take(shard: &'a Database) -> Result<Option<Self>, StorageError> {
-        let work = async {
-            let mut connection = shard.connect().await?;
-            sqlx::raw_sql(SETTINGS).execute(&mut connection).await?;
-            let taken = sqlx::query_scalar!(
-                r#"SELECT pg_try_advisory_lock(hashtextextended('noetl.read_model_fill', 0)) AS "taken!""#
-            );
-            Ok(taken.fetch_one(&mut connection).await?.then_some(connection))
-        };
-        Ok(shard.run(work).await?.map(|connection| Self { shard, connection }))
+        let connection = shard.exclusive_connection("noetl.read_model_fill", SETTINGS).await?;
+        Ok(connection.map(|connection| Self { shard, connection }))
     }
 
     /// Returns the pass that is due: one that was interrupted, or a new one. A pass that began before the feed is
@@ -99,7 +92,10 @@ impl<'a> Fill<'a> {
                )
                SELECT execution_id AS "execution_id!",
                       -- Not as NOT EXISTS, for which the planner may read whole tables into a hash.
-                      ((SELECT 1 FROM noetl.execution WHERE execution_id = page.execution_id) IS NULL
+                      ((SELECT (listed.tenant_id, listed.organization_id) <> ('default', 'default')
+                               OR (SELECT (owner.tenant_id, owner.organization_id) = ('default', 'default')
+                                   FROM noetl.log_owner(page.execution_id) AS owner)
+                        FROM noetl.execution AS listed WHERE listed.execution_id = page.execution_id) IS NOT TRUE
                        AND (SELECT 1 FROM noetl.event
                             WHERE execution_id = page.execution_id AND event_type = 'subscription.registered'
                             LIMIT 1) IS NULL) AS "unlisted!"

@@ -14,6 +14,7 @@ use super::error::StorageError;
 use super::pools::Database;
 use noetl_domain::actor::Actor;
 use noetl_domain::ids::Id;
+use noetl_domain::tenant::{DEFAULT, Tenancy};
 
 /// Registry entry of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub struct RegistryRow {
     pub intent_after: Option<Id>,
     /// Caller that stored the intent; `None` if the caller was not identified.
     pub intent_actor: Option<Actor>,
+    /// Tenant and organization of the subscription, if the intent registers it.
+    pub intent_tenancy: Tenancy,
 }
 
 /// The locked row of a path.
@@ -49,8 +52,8 @@ impl<'a> PathLock<'a> {
             let permit = cluster.may_hold().await;
             let mut tx = cluster.pool().begin().await?;
             let row = sqlx::query!(
-                "SELECT subscription_id, intent_after, intent_actor FROM noetl.subscription_registry
-                 WHERE path = $1 FOR UPDATE",
+                "SELECT subscription_id, intent_after, intent_actor, intent_tenant_id, intent_organization_id
+                 FROM noetl.subscription_registry WHERE path = $1 FOR UPDATE",
                 path,
             )
             .fetch_optional(&mut *tx)
@@ -63,6 +66,10 @@ impl<'a> PathLock<'a> {
                 subscription_id: Id::new(row.subscription_id),
                 intent_after: row.intent_after.map(Id::new),
                 intent_actor: row.intent_actor.map(Actor::from),
+                intent_tenancy: Tenancy::new(
+                    row.intent_tenant_id.unwrap_or_else(|| DEFAULT.to_owned()),
+                    row.intent_organization_id.unwrap_or_else(|| DEFAULT.to_owned()),
+                ),
             };
             Self { cluster, tx, path, _permit: permit, row }
         }))
@@ -86,21 +93,24 @@ impl<'a> PathLock<'a> {
         self.cluster.run(self.tx.commit()).await
     }
 
-    /// Stores the intent to make a subscription live by an event after `after`, commits it, and releases the row. An
-    /// intent must be committed before it is fulfilled.
+    /// Stores an intent, commits it, and releases the row. An intent must be committed before it is fulfilled.
     #[tracing::instrument(
         level = "debug", name = "sql.registry.store_intent", skip_all,
-        fields(database = %self.cluster.name(), path = self.path, subscription = %subscription, after = %after)
+        fields(database = %self.cluster.name(), path = self.path, subscription = %intent.subscription)
     )]
-    pub async fn store_intent(mut self, subscription: Id, after: Id, by: Option<&Actor>) -> Result<(), StorageError> {
+    pub async fn store_intent(mut self, intent: &Intent<'_>) -> Result<(), StorageError> {
+        let Intent { subscription, after, tenancy, by } = intent;
         let update = sqlx::query!(
             "UPDATE noetl.subscription_registry
-             SET subscription_id = $2, intent_after = $3, intent_actor = $4, updated_at = now()
+             SET subscription_id = $2, intent_after = $3, intent_actor = $4, intent_tenant_id = $5,
+                 intent_organization_id = $6, updated_at = now()
              WHERE path = $1",
             self.path,
             subscription.get(),
             after.get(),
             by.map(Actor::subject),
+            tenancy.map(|tenancy| &*tenancy.tenant_id),
+            tenancy.map(|tenancy| &*tenancy.organization_id),
         );
         self.cluster.run(update.execute(&mut *self.tx)).await?;
         self.cluster.run(self.tx.commit()).await
@@ -121,27 +131,37 @@ impl<'a> PathLock<'a> {
     }
 }
 
-/// Creates the row of a path, with the intent to make `subscription` live by an event after `after`. `Ok(false)`: the
-/// row exists.
+/// Intent to make a subscription live.
+#[derive(Debug, Clone, Copy)]
+pub struct Intent<'a> {
+    /// The subscription.
+    pub subscription: Id,
+    /// Event after which an event makes it live.
+    pub after: Id,
+    /// Tenant and organization of a new subscription; `None`: the subscription exists.
+    pub tenancy: Option<&'a Tenancy>,
+    /// Caller that stores the intent; `None`: it is not identified.
+    pub by: Option<&'a Actor>,
+}
+
+/// Creates the row of a path, with an intent. `Ok(false)`: the row exists.
 #[tracing::instrument(
     level = "debug", name = "sql.registry.reserve", skip_all,
-    fields(database = %cluster.name(), path, subscription = %subscription, after = %after)
+    fields(database = %cluster.name(), path, subscription = %intent.subscription)
 )]
-pub async fn reserve(
-    cluster: &Database,
-    path: &str,
-    subscription: Id,
-    after: Id,
-    by: Option<&Actor>,
-) -> Result<bool, StorageError> {
+pub async fn reserve(cluster: &Database, path: &str, intent: &Intent<'_>) -> Result<bool, StorageError> {
+    let Intent { subscription, after, tenancy, by } = intent;
     let insert = sqlx::query!(
-        "INSERT INTO noetl.subscription_registry (path, subscription_id, intent_after, intent_actor)
-         VALUES ($1, $2, $3, $4)
+        "INSERT INTO noetl.subscription_registry
+             (path, subscription_id, intent_after, intent_actor, intent_tenant_id, intent_organization_id)
+         VALUES ($1, $2, $3, $4, $5, $6)
          ON CONFLICT (path) DO NOTHING",
         path,
         subscription.get(),
         after.get(),
         by.map(Actor::subject),
+        tenancy.map(|tenancy| &*tenancy.tenant_id),
+        tenancy.map(|tenancy| &*tenancy.organization_id),
     );
     Ok(cluster.run(insert.execute(cluster.pool())).await?.rows_affected() == 1)
 }

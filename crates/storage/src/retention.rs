@@ -114,15 +114,8 @@ impl<'a> Turn<'a> {
     /// Takes the lock. `Ok(None)`: another process holds it.
     #[tracing::instrument(level = "debug", name = "sql.retention.take", skip_all, fields(database = %shard.name()))]
     pub async fn take(shard: &'a Database) -> Result<Option<Self>, StorageError> {
-        let work = async {
-            let mut connection = shard.connect().await?;
-            sqlx::raw_sql(SETTINGS).execute(&mut connection).await?;
-            let taken = sqlx::query_scalar!(
-                r#"SELECT pg_try_advisory_lock(hashtextextended('noetl.retention', 0)) AS "taken!""#
-            );
-            Ok(taken.fetch_one(&mut connection).await?.then_some(connection))
-        };
-        Ok(shard.run(work).await?.map(|connection| Self { shard, connection }))
+        let connection = shard.exclusive_connection("noetl.retention", SETTINGS).await?;
+        Ok(connection.map(|connection| Self { shard, connection }))
     }
 
     /// Returns the smallest id of the last `days` days, on the database's clock.
@@ -357,15 +350,19 @@ pub async fn purge_derived(shard: &Database, from: i64, to: i64) -> Result<Purge
     let statement = sqlx::query_as!(
         Purged,
         r#"WITH page AS (
-               SELECT execution_id FROM noetl.execution
+               SELECT execution_id, tenant_id, organization_id FROM noetl.execution
                WHERE execution_id >= $1 AND execution_id < $2 ORDER BY execution_id LIMIT $3
            ), gone AS (
-               SELECT execution_id FROM page
+               SELECT * FROM page
                WHERE NOT EXISTS (SELECT 1 FROM noetl.event WHERE event.execution_id = page.execution_id)
+           ), owner AS (
+               SELECT execution_id, tenant_id, organization_id FROM gone
+               -- Snapshots from before executions had a tenant.
+               UNION SELECT execution_id, 'default', 'default' FROM gone
            ), snapshots AS (
-               DELETE FROM noetl.projection_snapshot USING gone
-               WHERE tenant_id = 'default' AND organization_id = 'default'
-                 AND aggregate_type = $4 AND aggregate_id = gone.execution_id::text
+               DELETE FROM noetl.projection_snapshot AS stored USING owner
+               WHERE stored.tenant_id = owner.tenant_id AND stored.organization_id = owner.organization_id
+                 AND stored.aggregate_type = $4 AND stored.aggregate_id = owner.execution_id::text
            ), settled AS (
                DELETE FROM noetl.outbox USING gone
                WHERE outbox.execution_id = gone.execution_id AND outbox.status = 'PUBLISHED'

@@ -9,8 +9,9 @@ use super::pools::Database;
 use noetl_domain::actor::Actor;
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::State;
-use noetl_domain::page::IdRange;
+use noetl_domain::list_position::{ListPosition, PositionRange};
 use noetl_domain::subscription_log::SubscriptionLog;
+use noetl_domain::tenant::{Scope, Tenancy};
 
 /// A subscription and its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,13 +34,21 @@ pub struct SubscriptionRow {
     pub registered_at: DateTime<Utc>,
     /// Time of the latest lifecycle event.
     pub updated_at: DateTime<Utc>,
+    /// Tenant and organization of the registered event.
+    pub tenancy: Tenancy,
 }
 
 impl SubscriptionRow {
+    /// Returns the position in lists.
+    #[must_use]
+    pub fn position(&self) -> ListPosition {
+        ListPosition::new(Some(self.registered_at), self.id.get())
+    }
+
     /// Returns the subscription's log, for events that `by` causes.
     #[must_use]
     pub fn log<'a>(&'a self, by: Option<&'a Actor>) -> SubscriptionLog<'a> {
-        SubscriptionLog { id: self.id, path: &self.path, catalog_id: self.catalog_id, by }
+        SubscriptionLog { id: self.id, path: &self.path, catalog_id: self.catalog_id, tenancy: &self.tenancy, by }
     }
 }
 
@@ -63,6 +72,10 @@ pub struct SubscriptionFilter {
     pub path_prefix: Option<String>,
     /// Ids to include; default: all.
     pub ids: Option<Vec<Id>>,
+    /// Tenant.
+    pub tenant_id: Option<String>,
+    /// Organization.
+    pub organization_id: Option<String>,
 }
 
 impl SubscriptionFilter {
@@ -72,6 +85,8 @@ impl SubscriptionFilter {
         self.states.as_ref().is_none_or(|states| states.contains(&row.state))
             && self.path_prefix.as_ref().is_none_or(|prefix| row.path.starts_with(prefix))
             && self.ids.as_ref().is_none_or(|ids| ids.contains(&row.id))
+            && self.tenant_id.as_ref().is_none_or(|tenant| *tenant == row.tenancy.tenant_id)
+            && self.organization_id.as_ref().is_none_or(|organization| *organization == row.tenancy.organization_id)
     }
 }
 
@@ -84,6 +99,8 @@ struct RawRow {
     last_event_type: String,
     registered_at: DateTime<Utc>,
     updated_at: DateTime<Utc>,
+    tenant_id: String,
+    organization_id: String,
 }
 
 impl From<RawRow> for SubscriptionRow {
@@ -98,23 +115,26 @@ impl From<RawRow> for SubscriptionRow {
             last_event_type: row.last_event_type,
             registered_at: row.registered_at,
             updated_at: row.updated_at,
+            tenancy: Tenancy { tenant_id: row.tenant_id, organization_id: row.organization_id },
         }
     }
 }
 
-/// Returns the subscriptions with these ids, in no order. Ids without a subscription are left out.
+/// Returns the subscriptions in the scope with these ids, in no order. Ids without a subscription are left out.
 #[tracing::instrument(
     level = "debug", name = "sql.subscriptions.by_ids", skip_all,
     fields(database = %shard.name(), count = ids.len(), first = ids.first())
 )]
-pub async fn by_ids(shard: &Database, ids: &[i64]) -> Result<Vec<SubscriptionRow>, StorageError> {
+pub async fn by_ids(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<SubscriptionRow>, StorageError> {
     let rows = sqlx::query_as!(
         RawRow,
         r#"SELECT id AS "id!", coalesce(path, '') AS "path!", catalog_id AS "catalog_id!",
                   coalesce(state, '') AS "state!", last_event_id AS "last_event_id!",
-                  last_event_type AS "last_event_type!", registered_at AS "registered_at!", updated_at AS "updated_at!"
-           FROM noetl.source_subscription WHERE id = ANY($1)"#,
+                  last_event_type AS "last_event_type!", registered_at AS "registered_at!", updated_at AS "updated_at!",
+                  tenant_id AS "tenant_id!", organization_id AS "organization_id!"
+           FROM noetl.source_subscription WHERE id = ANY($1) AND ($2::text IS NULL OR tenant_id = $2)"#,
         ids,
+        scope.tenant(),
     );
     let rows = shard.run(rows.fetch_all(shard.pool())).await?;
     Ok(rows.into_iter().map(SubscriptionRow::from).collect())
@@ -123,35 +143,40 @@ pub async fn by_ids(shard: &Database, ids: &[i64]) -> Result<Vec<SubscriptionRow
 /// Maximum number of subscriptions of one path that a lookup by path reads, newest first.
 const MAX_OF_PATH: i64 = 1000;
 
-/// Returns a path's subscription according to the logs: of the live ones, else of the ended ones, the one with the latest
-/// lifecycle event. `Ok(None)`: the path has no subscription on this shard.
+/// Returns a path's subscription in the scope according to the logs: of the live ones, else of the ended ones, the one
+/// with the latest lifecycle event. `Ok(None)`: the path has no subscription on this shard.
 #[tracing::instrument(
     level = "debug", name = "sql.subscriptions.of_path", skip_all,
     fields(database = %shard.name(), path)
 )]
-pub async fn of_path(shard: &Database, path: &str) -> Result<Option<SubscriptionRow>, StorageError> {
+pub async fn of_path(shard: &Database, scope: &Scope, path: &str) -> Result<Option<SubscriptionRow>, StorageError> {
     let row = sqlx::query_as!(
         RawRow,
         r#"SELECT id AS "id!", coalesce(path, '') AS "path!", catalog_id AS "catalog_id!",
                   coalesce(state, '') AS "state!", last_event_id AS "last_event_id!",
-                  last_event_type AS "last_event_type!", registered_at AS "registered_at!", updated_at AS "updated_at!"
+                  last_event_type AS "last_event_type!", registered_at AS "registered_at!", updated_at AS "updated_at!",
+                  tenant_id AS "tenant_id!", organization_id AS "organization_id!"
            FROM (
-               SELECT * FROM noetl.source_subscription WHERE path = $1 ORDER BY id DESC LIMIT $2
+               SELECT * FROM noetl.source_subscription WHERE path = $1 AND ($3::text IS NULL OR tenant_id = $3)
+               ORDER BY id DESC LIMIT $2
            ) AS newest
-           ORDER BY state IS NOT DISTINCT FROM 'DEACTIVATED', last_event_id DESC LIMIT 1"#,
+           ORDER BY state IS NOT DISTINCT FROM 'DEACTIVATED', updated_at DESC, last_event_id DESC LIMIT 1"#,
         path,
         MAX_OF_PATH,
+        scope.tenant(),
     );
     let row = shard.run(row.fetch_optional(shard.pool())).await?;
     Ok(row.map(SubscriptionRow::from))
 }
 
-/// Returns the candidates of a page, in the range's direction.
+/// Returns the candidates of a page in the scope, in the range's direction. A list is ordered by the time of the
+/// registration, then by id.
 #[tracing::instrument(level = "debug", name = "sql.subscriptions.list", skip_all, fields(database = %shard.name()))]
 pub async fn list(
     shard: &Database,
+    scope: &Scope,
     filter: &SubscriptionFilter,
-    range: IdRange,
+    range: PositionRange,
 ) -> Result<Vec<SubscriptionRow>, StorageError> {
     let states: Option<Vec<String>> = filter.states.as_ref().map(|all| all.iter().map(ToString::to_string).collect());
     let ids: Option<Vec<i64>> = filter.ids.as_ref().map(|all| all.iter().map(|id| id.get()).collect());
@@ -161,45 +186,91 @@ pub async fn list(
                 RawRow,
                 r#"SELECT id AS "id!", coalesce(path, '') AS "path!", catalog_id AS "catalog_id!",
                           coalesce(state, '') AS "state!", last_event_id AS "last_event_id!",
-                          last_event_type AS "last_event_type!", registered_at AS "registered_at!",
-                          updated_at AS "updated_at!"
+                          last_event_type AS "last_event_type!", noetl.list_time(registered_at) AS "registered_at!",
+                          noetl.list_time(updated_at) AS "updated_at!", tenant_id AS "tenant_id!",
+                          organization_id AS "organization_id!"
                    FROM noetl.source_subscription
-                   WHERE id > $1 AND ($2::bigint IS NULL OR id < $2)
-                     AND ($3::text[] IS NULL OR state = ANY($3))
-                     AND ($4::text IS NULL OR starts_with(path, $4))
-                     AND ($5::bigint[] IS NULL OR id = ANY($5))
+                   WHERE (noetl.list_time(registered_at), id) > ($1, $2)
+                     AND (noetl.list_time(registered_at), id) < ($3, $4)
+                     AND ($5::text[] IS NULL OR state = ANY($5))
+                     AND ($6::text IS NULL OR starts_with(path, $6))
+                     AND ($7::bigint[] IS NULL OR id = ANY($7))
+                     AND ($9::text IS NULL OR tenant_id = $9)
+                     AND ($10::text IS NULL OR tenant_id = $10) AND ($11::text IS NULL OR organization_id = $11)
                    ORDER BY "#
                     + $order
-                    + " LIMIT $6",
-                range.above,
-                range.below,
+                    + " LIMIT $8",
+                range.above.at,
+                range.above.id,
+                range.below.at,
+                range.below.id,
                 states.as_deref(),
                 filter.path_prefix,
                 ids.as_deref(),
                 range.limit,
+                scope.tenant(),
+                filter.tenant_id,
+                filter.organization_id,
             )
             .fetch_all(shard.pool())
         };
     }
-    let rows = if range.descending { shard.run(listed!("id DESC")).await? } else { shard.run(listed!("id")).await? };
+    let rows = if range.descending {
+        shard.run(listed!("noetl.list_time(registered_at) DESC, id DESC")).await?
+    } else {
+        shard.run(listed!("noetl.list_time(registered_at), id")).await?
+    };
     Ok(rows.into_iter().map(SubscriptionRow::from).collect())
 }
 
+/// Counts subscriptions in the scope, up to `limit`.
+#[tracing::instrument(level = "debug", name = "sql.subscriptions.count", skip_all, fields(database = %shard.name()))]
+pub async fn count(
+    shard: &Database,
+    scope: &Scope,
+    filter: &SubscriptionFilter,
+    limit: i64,
+) -> Result<i64, StorageError> {
+    let states: Option<Vec<String>> = filter.states.as_ref().map(|all| all.iter().map(ToString::to_string).collect());
+    let ids: Option<Vec<i64>> = filter.ids.as_ref().map(|all| all.iter().map(|id| id.get()).collect());
+    let count = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "count!" FROM (
+               SELECT 1 FROM noetl.source_subscription
+               WHERE ($1::text[] IS NULL OR state = ANY($1))
+                 AND ($2::text IS NULL OR starts_with(path, $2))
+                 AND ($3::bigint[] IS NULL OR id = ANY($3))
+                 AND ($5::text IS NULL OR tenant_id = $5)
+                 AND ($6::text IS NULL OR tenant_id = $6) AND ($7::text IS NULL OR organization_id = $7)
+               LIMIT $4
+           ) AS counted"#,
+        states.as_deref(),
+        filter.path_prefix,
+        ids.as_deref(),
+        limit,
+        scope.tenant(),
+        filter.tenant_id,
+        filter.organization_id,
+    );
+    shard.run(count.fetch_one(shard.pool())).await
+}
+
 impl LockedLog<'_> {
-    /// Returns the subscription of this log, read under the lock. `Ok(None)`: the log has no registered event.
+    /// Returns the subscription of this log, read under the lock. `Ok(None)`: the log has no registered event in the
+    /// scope.
     #[tracing::instrument(
         level = "debug", name = "sql.subscriptions.subscription", skip_all,
         fields(database = %self.shard.name(), execution = %self.execution)
     )]
-    pub async fn subscription(&mut self) -> Result<Option<SubscriptionRow>, StorageError> {
+    pub async fn subscription(&mut self, scope: &Scope) -> Result<Option<SubscriptionRow>, StorageError> {
         let row = sqlx::query_as!(
             RawRow,
             r#"SELECT id AS "id!", coalesce(path, '') AS "path!", catalog_id AS "catalog_id!",
                       coalesce(state, '') AS "state!", last_event_id AS "last_event_id!",
                       last_event_type AS "last_event_type!", registered_at AS "registered_at!",
-                      updated_at AS "updated_at!"
-               FROM noetl.source_subscription WHERE id = $1 LIMIT 1"#,
+                      updated_at AS "updated_at!", tenant_id AS "tenant_id!", organization_id AS "organization_id!"
+               FROM noetl.source_subscription WHERE id = $1 AND ($2::text IS NULL OR tenant_id = $2) LIMIT 1"#,
             self.execution.get(),
+            scope.tenant(),
         );
         let row = self.shard.run(row.fetch_optional(&mut *self.tx)).await?;
         Ok(row.map(SubscriptionRow::from))

@@ -14,7 +14,7 @@ use super::pools::Database;
 use noetl_domain::tx_snapshot::TxSnapshot;
 
 /// Name of NoETL's tailer in `noetl.stream_cursor`.
-const NOETL_TAILER: &str = "event_stream_tailer";
+pub(super) const NOETL_TAILER: &str = "event_stream_tailer";
 
 /// A cursor whose lease was just taken.
 #[derive(Debug, Clone)]

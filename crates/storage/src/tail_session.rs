@@ -13,7 +13,7 @@ use sqlx::PgConnection;
 
 use super::error::StorageError;
 use super::pools::Database;
-use super::tail::{in_progress, parse};
+use super::tail::{NOETL_TAILER, in_progress, parse};
 use noetl_domain::event::EventKey;
 use noetl_domain::tx_snapshot::TxSnapshot;
 
@@ -33,6 +33,16 @@ const SETTINGS: [(&str, &str); 6] = [
 const MAX_REDUCED: i32 = 100 << 20;
 /// Maximum length in characters of each name in a payload without all columns of variable size.
 const NAME_CHARACTERS: i32 = 256;
+
+/// A batch that is fixed in the cursor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FixedBatch {
+    /// Its number.
+    pub number: i64,
+    /// Whether NoETL's tailer publishes from this database, or did so earlier. It stores its position before its first
+    /// publish, so `false` also means that it has published no event of the batch.
+    pub noetl_publishes: bool,
+}
 
 /// An event as it is published: the JSON text of its row, which PostgreSQL writes.
 #[derive(Debug, Clone, Default)]
@@ -105,16 +115,33 @@ impl TailSession {
         level = "debug", name = "sql.tail_session.fix_target", skip_all,
         fields(database = %self.shard.name())
     )]
-    pub async fn fix_target(&mut self, target: &TxSnapshot, last_sequence: i64) -> Result<Option<i64>, StorageError> {
-        let update = sqlx::query_scalar!(
-            "UPDATE noetl.tail_cursor
-             SET target = $2::text::pg_snapshot, batch = batch + 1, last_sequence = $3, updated_at = now()
-             WHERE fence = $1 AND target IS NULL RETURNING batch",
+    pub async fn fix_target(
+        &mut self,
+        target: &TxSnapshot,
+        last_sequence: i64,
+    ) -> Result<Option<FixedBatch>, StorageError> {
+        let update = sqlx::query_as!(
+            FixedBatch,
+            r#"UPDATE noetl.tail_cursor
+               SET target = $2::text::pg_snapshot, batch = batch + 1, last_sequence = $3, updated_at = now()
+               WHERE fence = $1 AND target IS NULL
+               RETURNING batch AS number,
+                         EXISTS (SELECT FROM noetl.stream_cursor WHERE name = $4) AS "noetl_publishes!""#,
             self.fence,
             target.to_string(),
             last_sequence,
+            NOETL_TAILER,
         );
         self.shard.run(update.fetch_optional(&mut self.connection)).await
+    }
+
+    /// Returns whether NoETL's tailer publishes from this database, or did so earlier.
+    pub async fn noetl_publishes(&mut self) -> Result<bool, StorageError> {
+        let row = sqlx::query_scalar!(
+            r#"SELECT EXISTS (SELECT FROM noetl.stream_cursor WHERE name = $1) AS "publishes!""#,
+            NOETL_TAILER,
+        );
+        self.shard.run(row.fetch_one(&mut self.connection)).await
     }
 
     /// Returns the events of a batch in the order of their keys, only those after `behind` if it is set. A row whose

@@ -2,8 +2,9 @@
 //!
 //! Each publish names the sequence that it must follow, so the broker refuses every message after a lost one, and every
 //! message of a replaced leader. It also names the id of the message that it must follow. Otherwise, if a foreign
-//! message took the sequence of a refused one, the next message would be accepted. After any failure,
-//! [`Publisher::end`] returns what is stored.
+//! message took the sequence of a refused one, the next message would be accepted. So no other program may use the same
+//! ids: where NoETL's tailer publishes, ids contain more than the event id. After any failure, [`Publisher::end`] returns
+//! what is stored.
 
 use std::time::Duration;
 
@@ -93,7 +94,7 @@ pub struct Resume {
     /// Sequence after which the event is appended.
     pub after: u64,
     /// Sequence from which on message ids also contain the execution id and the epoch, because the broker has seen the
-    /// event's id before.
+    /// event's id before, or NoETL's tailer may publish the event with this id.
     pub distinct: Option<u64>,
 }
 

@@ -180,6 +180,7 @@ impl Tailer {
         // After a rewind, only the batch gone back to and the next one can hold events that were published before.
         let again = if cursor.feed_epoch > epoch { cursor.batch + 1 } else { 0 };
         let (mut idle, mut foreign) = (Idle::new(settings.poll), ForeignMessages::default());
+        let mut noetl_publishes = session.noetl_publishes().await?;
         loop {
             // After a reconnect the broker may have lost data, so the stream is checked even if nothing was committed.
             let seen = self.connects();
@@ -187,7 +188,13 @@ impl Tailer {
                 (connects, end) = (seen, self.look(&publisher, &cursor).await?);
             }
             if let Some(target) = cursor.target.take() {
-                let mut turn = Turn { publisher: &mut publisher, session: &mut session, foreign: &mut foreign, again };
+                let mut turn = Turn {
+                    publisher: &mut publisher,
+                    session: &mut session,
+                    foreign: &mut foreign,
+                    again,
+                    noetl_publishes,
+                };
                 let sequence = tokio::select! {
                     finished = self.finish_batch(&mut turn, &cursor, target.clone(), end) => finished?,
                     () = self.reconnected(connects) => return Err(LeadershipLost::Reconnected),
@@ -201,7 +208,8 @@ impl Tailer {
                     // The batch begins after this sequence, so older messages are never searched for it.
                     cursor.last_sequence = end.sequence.cast_signed();
                     let fixed = session.fix_target(&target, cursor.last_sequence).await?;
-                    cursor.batch = fixed.ok_or(LeadershipLost::Fenced)?;
+                    let fixed = fixed.ok_or(LeadershipLost::Fenced)?;
+                    (cursor.batch, noetl_publishes) = (fixed.number, fixed.noetl_publishes);
                     (cursor.target, end) =
                         (Some(target), StreamEnd { foreign: end.foreign, ..StreamEnd::at(end.sequence) });
                 }
@@ -242,7 +250,7 @@ impl Tailer {
     ) -> Result<u64, LeadershipLost> {
         let (epoch, number, done) = (cursor.feed_epoch, cursor.batch, cursor.done.clone());
         let batch = Batch { epoch, number, done, target };
-        let mut distinct = None;
+        let mut distinct = turn.noetl_publishes.then_some(0);
         loop {
             turn.foreign.found(self.shard, end.foreign);
             let BatchProgress { index, behind, gone } = BatchProgress::of(&end, number);
@@ -257,7 +265,7 @@ impl Tailer {
                 Err(PublishError::OutOfStep) => {
                     metrics::counter!("noetl_tailer_refused_total", "shard" => self.shard.to_string()).increment(1);
                 }
-                Err(PublishError::Duplicate(sequence)) => distinct = Some(sequence),
+                Err(PublishError::Duplicate(sequence)) => distinct = distinct.or(Some(sequence)),
                 Err(error) => return Err(error.into()),
             }
             if !tail::renew(&self.database, cursor.fence, LEASE.as_secs_f64()).await? {
@@ -299,6 +307,8 @@ struct Turn<'a> {
     foreign: &'a mut ForeignMessages,
     /// Number of the last batch that may hold events that were published before.
     again: i64,
+    /// Whether NoETL's tailer may publish the same events, with the same ids.
+    noetl_publishes: bool,
 }
 
 /// Progress of a batch in the stream.

@@ -17,6 +17,7 @@ use crate::feed::wire::envelope::Mark;
 use noetl_domain::event::Event;
 use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
+use noetl_domain::tenant::{DEFAULT, Scope};
 use noetl_storage::budget::uncharged;
 use noetl_storage::events;
 use noetl_storage::pools::Databases;
@@ -89,10 +90,10 @@ pub(super) async fn decode(
     let mark = message.headers.as_ref().and_then(Mark::read);
     // A message without a mark belongs to the epoch of the message before it.
     let epoch = mark.as_ref().map_or(at.epoch, |mark| mark.epoch.cast_unsigned());
+    let of_a_tailer = mark.is_some();
     let payload = mark.and_then(|_| parse(&message.payload));
     if payload.is_none() {
-        tracing::warn!(shard, sequence, subject = %message.subject, "a message in the event stream is not an event");
-        metrics::counter!("noetl_stream_foreign_messages_total", "shard" => shard.to_string()).increment(1);
+        note_foreign(shard, sequence, &message.subject, of_a_tailer);
     }
     let event = match payload {
         None => None,
@@ -101,6 +102,17 @@ pub(super) async fn decode(
     let bytes =
         event.as_ref().map_or(0, |live| weight(&live.event)) + size_of::<Delivered>() + size_of::<Event<Text>>();
     Ok(Delivered { shard, position: Position { epoch, sequence }, event, bytes })
+}
+
+/// Counts a message that is not an event. The leader reports messages that no tailer published; where NoETL's tailer
+/// publishes too, each event has one, so they are not logged one by one.
+fn note_foreign(shard: ShardIndex, sequence: u64, subject: &str, of_a_tailer: bool) {
+    metrics::counter!("noetl_stream_foreign_messages_total", "shard" => shard.to_string()).increment(1);
+    if of_a_tailer {
+        tracing::warn!(shard, sequence, subject, "a message in the event stream is not an event");
+    } else {
+        tracing::debug!(shard, sequence, subject, "skipped a foreign message in the event stream");
+    }
 }
 
 fn parse(payload: &[u8]) -> Option<Payload> {
@@ -114,8 +126,9 @@ async fn complete(databases: &Databases, payload: Payload, published: DateTime<U
         return live;
     }
     let (execution, event) = (live.event.execution_id, live.event.event_id);
-    // Not charged to an operation: a reader may skip any number of large events before one that matches its filter.
-    match uncharged(events::get(databases.shard_of(execution), execution, event)).await {
+    // Readers compare the tenant of the event with their scope. Not charged to an operation: a reader may skip any
+    // number of large events before one that matches its filter.
+    match uncharged(events::get(databases.shard_of(execution), &Scope::Unrestricted, execution, event)).await {
         Ok(Some(whole)) => LiveEvent { event: Arc::new(whole), partial: false },
         Ok(None) => live,
         Err(error) => {
@@ -151,8 +164,8 @@ impl Payload {
             meta,
             error: self.error,
             stack_trace: self.stack_trace,
-            tenant_id: self.tenant_id.unwrap_or_default(),
-            organization_id: self.organization_id.unwrap_or_default(),
+            tenant_id: self.tenant_id.unwrap_or_else(|| DEFAULT.to_owned()),
+            organization_id: self.organization_id.unwrap_or_else(|| DEFAULT.to_owned()),
         };
         LiveEvent { event: Arc::new(event), partial }
     }

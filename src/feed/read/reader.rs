@@ -21,6 +21,7 @@ use crate::feed::read::shard_reader::{From, ShardItem, join, read_shard};
 use crate::feed::wire::cursor::{Position, StreamCursor};
 use noetl_domain::event::EventFilter;
 use noetl_domain::shard::ShardIndex;
+use noetl_domain::tenant::Scope;
 
 /// Time between heartbeats.
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -45,7 +46,7 @@ pub enum Start {
 /// Item that a reader receives.
 #[derive(Debug, Clone)]
 pub enum Item {
-    /// An event that matches the filter.
+    /// An event in the reader's scope that matches the filter.
     Event {
         /// Position after the event.
         cursor: StreamCursor,
@@ -104,8 +105,13 @@ impl Drop for Counted {
     }
 }
 
-/// Returns the items of all shards. The stream ends only with an error.
-pub fn read(hub: Hub, start: Start, filter: EventFilter) -> impl Stream<Item = Result<Item, ReadError>> + Send {
+/// Returns the items of all shards that a reader with this scope may receive. The stream ends only with an error.
+pub fn read(
+    hub: Hub,
+    start: Start,
+    scope: Scope,
+    filter: EventFilter,
+) -> impl Stream<Item = Result<Item, ReadError>> + Send {
     try_stream! {
         let _counted = Counted::new();
         let mut behind = usize::from(hub.shards());
@@ -141,7 +147,7 @@ pub fn read(hub: Hub, start: Start, filter: EventFilter) -> impl Stream<Item = R
             cursor.0[usize::from(shard)] = item.position();
             match item {
                 ShardItem::Replayed(Replayed::Delivered(delivered)) => {
-                    if let Some(live) = delivered.event.as_ref().filter(|live| filter.matches(&live.event)) {
+                    if let Some(live) = delivered.event.as_ref().filter(|live| filter.matches(&live.event, &scope)) {
                         yield Item::Event { cursor: cursor.clone(), shard, live: live.clone() };
                     }
                 }

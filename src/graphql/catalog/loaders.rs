@@ -27,7 +27,7 @@ impl Loader<CatalogKey> for Loaders {
         let mut found = HashMap::new();
         for (with_large_columns, group) in group_by_kind(keys, |key| key.with_large_columns) {
             let ids: Vec<i64> = group.iter().map(|key| key.id.get()).collect();
-            let catalog = &self.0.catalog;
+            let catalog = &self.services.catalog;
             let entries = if with_large_columns { catalog.by_ids(&ids).await? } else { catalog.outlines(&ids).await? };
             found.extend(
                 entries.into_iter().map(|(id, entry)| (CatalogKey { id: Id::new(id), with_large_columns }, entry)),

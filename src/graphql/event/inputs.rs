@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 
 use crate::feed::read::reader::{Since, Start};
 use crate::feed::wire::cursor::StreamCursor;
-use crate::graphql::filters::{check_list, check_texts};
+use crate::graphql::filters::{check_list, check_owner, check_texts};
 use crate::graphql::scalars::{parse_id, parse_ids};
 use crate::service::error::Rejection;
 use noetl_domain::event as domain;
@@ -23,6 +23,10 @@ pub struct EventFilter {
     node_names: Option<Vec<String>>,
     /// Only events with one of these statuses (at most 1000).
     statuses: Option<Vec<String>>,
+    /// Only events of this tenant.
+    tenant_id: Option<String>,
+    /// Only events of this organization.
+    organization_id: Option<String>,
 }
 
 impl EventFilter {
@@ -42,6 +46,8 @@ impl EventFilter {
             types: self.types,
             node_names: self.node_names,
             statuses: self.statuses,
+            tenant_id: check_owner("filter.tenantId", self.tenant_id)?,
+            organization_id: check_owner("filter.organizationId", self.organization_id)?,
         })
     }
 }

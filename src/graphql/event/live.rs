@@ -6,7 +6,7 @@ use futures::{Stream, TryStreamExt};
 use super::inputs::{EventFilter, EventStart};
 use super::render_cache::{Audience, LiveItem, RenderCache};
 use crate::feed::read::reader::{self, Start};
-use crate::graphql::access::{LIVE, principal};
+use crate::graphql::access::{LIVE, principal, scope_of};
 use crate::graphql::deadline::{WithDeadline, deadline};
 use crate::graphql::errors::field_error;
 use crate::graphql::live::{hub, read_error};
@@ -34,7 +34,7 @@ impl EventSubscription {
         let start = start.map_or(Ok(Start::Latest), |start| start.parse(shards, clock::now())).map_err(field_error)?;
         let (reader, cache) = (principal(ctx)?, ctx.data::<RenderCache>()?.clone());
         let audience = ctx.data_opt::<Selection>().map(|selection| Audience::of(*selection, reader));
-        let items = reader::read(hub, start, filter).map_err(read_error);
+        let items = reader::read(hub, start, scope_of(reader), filter).map_err(read_error);
         let item = move |item| LiveItem::new(item, audience.clone(), cache.clone());
         Ok(items.map_ok(move |read| WithDeadline::new(item(read), deadline)))
     }

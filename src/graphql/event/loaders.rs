@@ -36,7 +36,7 @@ impl Loader<HeadKey> for Loaders {
 
     async fn load(&self, keys: &[HeadKey]) -> Result<HashMap<HeadKey, Self::Value>, ServiceError> {
         let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
-        let (heads, failed) = self.0.executions.log_heads(&ids).await;
+        let (heads, failed) = self.services.executions.log_heads(&ids, &self.scope).await;
         Ok(self.with_failures(keys, |key| key.0, heads, &failed))
     }
 }
@@ -50,9 +50,10 @@ impl Loader<LogKey> for Loaders {
         let kind = |key: &LogKey| (key.filter.clone(), key.columns.clone(), key.request.clone());
         for ((filter, columns, request), group) in group_by_kind(keys, kind) {
             let executions: Vec<Id> = group.iter().map(|key| key.execution).collect();
-            let (mut found, failed) = self.0.executions.events(&executions, &filter, &columns, &request).await;
+            let (mut found, failed) =
+                self.services.executions.events(&executions, &filter, &columns, &request, &self.scope).await;
             for key in group {
-                let page = match failed.get(&self.0.databases.index_of(key.execution)) {
+                let page = match failed.get(&self.services.databases.index_of(key.execution)) {
                     Some(error) => Err(error.clone()),
                     None => Ok(found.remove(&key.execution).unwrap_or_else(|| request.cut(Vec::new()))),
                 };

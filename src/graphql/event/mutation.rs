@@ -5,7 +5,7 @@ use async_graphql::{Context, Object, Result};
 use super::project_events::{
     ProjectEventDocumentsInput, ProjectEventsInput, ProjectEventsPayload, event_ids, executions,
 };
-use crate::graphql::access::{PROJECT, actor};
+use crate::graphql::access::{PROJECT, caller};
 use crate::graphql::audit::audited;
 use crate::graphql::context::Services;
 use crate::service::ingest::Draft;
@@ -40,7 +40,7 @@ impl EventMutation {
 async fn project(ctx: &Context<'_>, drafts: Vec<Draft>) -> Result<ProjectEventsPayload> {
     audited(ctx, executions(&drafts), async {
         let ids = event_ids(&drafts);
-        let projected = ctx.data::<Services>()?.ingest.project(drafts, actor(ctx)?.as_ref()).await;
+        let projected = ctx.data::<Services>()?.ingest.project(drafts, &caller(ctx)?).await;
         ProjectEventsPayload::new(&ids, projected)
     })
     .await

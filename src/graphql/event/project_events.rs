@@ -67,9 +67,12 @@ pub(super) struct EventInput {
     /// Map of additional values. A value whose name is a column of the table is stored there (NoETL's tables have
     /// columns such as `worker_id`), the others under `meta.extra`.
     extra: Option<Json>,
-    /// Tenant of the event (default: `default`).
+    /// Tenant of the event (default: the tenant of the caller, else that of the execution if it is known, else
+    /// `default`). If the caller has a tenant, an event that names another one is refused, and so is an event of an
+    /// execution of another tenant.
     tenant_id: Option<String>,
-    /// Organization of the event (default: `default`).
+    /// Organization of the event (default: the organization of the execution if it is known and has the tenant of the
+    /// event, else `default`).
     organization_id: Option<String>,
 }
 

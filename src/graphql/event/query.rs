@@ -7,7 +7,7 @@ use async_graphql::{Context, ID, Object, Result};
 use super::inputs::EventFilter;
 use super::log::log;
 use super::types::{Event, EventConnection};
-use crate::graphql::access::READ;
+use crate::graphql::access::{READ, scope};
 use crate::graphql::connection::PageArguments;
 use crate::graphql::context::Services;
 use crate::graphql::errors::field_error;
@@ -29,7 +29,8 @@ impl EventQuery {
     ) -> Result<Option<Event>> {
         let execution = parse_id("executionId", &execution_id).map_err(field_error)?;
         let event = parse_id("id", &id).map_err(field_error)?;
-        let found = ctx.data::<Services>()?.executions.event(execution, event).await.map_err(field_error)?;
+        let executions = &ctx.data::<Services>()?.executions;
+        let found = executions.event(execution, event, &scope(ctx)?).await.map_err(field_error)?;
         Ok(found.map(|event| Event(Arc::new(event))))
     }
 

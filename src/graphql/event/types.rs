@@ -112,6 +112,16 @@ impl Event {
         self.0.stack_trace.as_deref()
     }
 
+    /// Tenant of the event.
+    async fn tenant_id(&self) -> &str {
+        &self.0.tenant_id
+    }
+
+    /// Organization of the event.
+    async fn organization_id(&self) -> &str {
+        &self.0.organization_id
+    }
+
     /// Index of the shard that stores the log.
     async fn shard(&self, ctx: &Context<'_>) -> Result<u16> {
         Ok(ctx.data::<Services>()?.databases.index_of(self.0.execution_id))

@@ -4,11 +4,12 @@ use async_graphql::{ID, InputObject, OneofObject};
 use chrono::{DateTime, Utc};
 
 use super::status::ExecutionStatus;
-use crate::graphql::filters::check_prefix;
+use crate::graphql::filters::{check_owner, check_prefix};
 use crate::graphql::scalars::{Json, parse_id};
 use crate::service::error::Rejection;
 use crate::service::executions::{Dedup, ExecuteRequest, RerunRequest};
 use noetl_domain::projection::Moment;
+use noetl_domain::tenant::NamedTenancy;
 use noetl_storage::executions;
 
 /// Filter for executions. An omitted condition matches everything.
@@ -24,6 +25,10 @@ pub struct ExecutionFilter {
     started_after: Option<DateTime<Utc>>,
     /// Only executions that started before this time.
     started_before: Option<DateTime<Utc>>,
+    /// Only executions of this tenant.
+    tenant_id: Option<String>,
+    /// Only executions of this organization.
+    organization_id: Option<String>,
 }
 
 impl ExecutionFilter {
@@ -36,6 +41,8 @@ impl ExecutionFilter {
             parent_execution_id: parent,
             started_after: self.started_after,
             started_before: self.started_before,
+            tenant_id: check_owner("filter.tenantId", self.tenant_id)?,
+            organization_id: check_owner("filter.organizationId", self.organization_id)?,
         })
     }
 }
@@ -83,13 +90,19 @@ pub struct ExecuteInput {
     trace: Option<Json>,
     /// Dedup window. Without it, every request starts an execution.
     dedup: Option<DedupInput>,
+    /// Tenant of the execution (1 to 256 bytes; default: the tenant of the parent, else that of the caller, else
+    /// `default`). A caller with a tenant can't name another one, and an execution has the tenant of its parent.
+    tenant_id: Option<String>,
+    /// Organization of the execution (1 to 256 bytes; default: the organization of the parent, else `default`).
+    organization_id: Option<String>,
 }
 
 /// Dedup window. The first request with a key starts an execution. Later requests with the same key return that
 /// execution until the window expires, even if their content differs.
 #[derive(Debug, InputObject)]
 pub struct DedupInput {
-    /// Key that identifies a message among the requests with the same parent (1 to 1024 bytes).
+    /// Key that identifies a message among the requests with the same parent (1 to 1024 bytes). Requests without a
+    /// parent are those of one tenant.
     key: String,
     /// Length of the window in seconds (1 to 2592000; default: `dedup.window_secs` of the parent's catalog entry, else
     /// 300).
@@ -120,6 +133,7 @@ impl ExecuteInput {
             trace: self.trace.map(|trace| trace.0),
             dedup: self.dedup.map(Dedup::from),
             rerun_of: None,
+            tenancy: NamedTenancy { tenant_id: self.tenant_id, organization_id: self.organization_id },
         })
     }
 }

@@ -5,7 +5,7 @@ use futures::{Stream, TryStreamExt};
 
 use super::changes;
 use super::types::Execution;
-use crate::graphql::access::LIVE;
+use crate::graphql::access::{LIVE, scope};
 use crate::graphql::context::Services;
 use crate::graphql::deadline::{WithDeadline, deadline};
 use crate::graphql::errors::field_error;
@@ -28,7 +28,7 @@ impl ExecutionSubscription {
     ) -> Result<impl Stream<Item = Result<WithDeadline<Execution>>> + use<>> {
         let id = parse_id("id", &id).map_err(field_error)?;
         let (executions, deadline) = (ctx.data::<Services>()?.executions.clone(), deadline(ctx)?);
-        let rows = changes::changes(hub(ctx)?, executions, id, deadline);
+        let rows = changes::changes(hub(ctx)?, executions, scope(ctx)?, id, deadline);
         Ok(rows.map_ok(move |row| WithDeadline::new(Execution::current(row), deadline)))
     }
 }

@@ -8,7 +8,8 @@ use async_graphql::dataloader::Loader;
 use crate::graphql::loaders::{Loaders, group_by_kind};
 use crate::service::error::ServiceError;
 use noetl_domain::ids::Id;
-use noetl_domain::page::{Page, PageRequest};
+use noetl_domain::list_position::CursorPosition;
+use noetl_domain::page::{Page, PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::workflow::End;
 use noetl_storage::executions::{ExecutionFilter, ExecutionRow};
@@ -19,7 +20,7 @@ use plain_json::Text;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WorkloadKey(pub Id);
 
-/// Key of the error of an execution in its list row.
+/// Key of the error of an execution that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ErrorKey(pub Id);
 
@@ -48,7 +49,18 @@ pub struct ChildrenKey {
     /// Filter for the executions.
     pub filter: ExecutionFilter,
     /// Requested page.
-    pub request: PageRequest<i64>,
+    pub request: PageRequest<CursorPosition>,
+}
+
+/// Key of the number of executions that a source subscription or execution started.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ChildrenTotalKey {
+    /// Id of the parent.
+    pub parent: Id,
+    /// Filter for the executions.
+    pub filter: ExecutionFilter,
+    /// Number up to which executions are counted.
+    pub limit: i64,
 }
 
 /// Page of the executions that a source subscription or execution started.
@@ -66,7 +78,7 @@ impl Loader<WorkloadKey> for Loaders {
 
     async fn load(&self, keys: &[WorkloadKey]) -> Result<HashMap<WorkloadKey, Self::Value>, ServiceError> {
         let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
-        let (workloads, failed) = self.0.executions.workloads(&ids).await;
+        let (workloads, failed) = self.services.executions.workloads(&ids, &self.scope).await;
         Ok(self.with_failures(keys, |key| key.0, workloads, &failed))
     }
 }
@@ -77,12 +89,12 @@ impl Loader<ErrorKey> for Loaders {
 
     async fn load(&self, keys: &[ErrorKey]) -> Result<HashMap<ErrorKey, Self::Value>, ServiceError> {
         let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
-        let (errors, failed) = self.0.executions.errors(&ids).await;
+        let (errors, failed) = self.services.executions.errors(&ids, &self.scope).await;
         let mut found = self.with_failures(keys, |key| key.0, errors, &failed);
         let unlisted: Vec<ErrorKey> = keys.iter().filter(|key| !found.contains_key(key)).copied().collect();
         if !unlisted.is_empty() {
             let ids: Vec<Id> = unlisted.iter().map(|key| key.0).collect();
-            let (states, failed) = self.0.projections.read(&ids).await;
+            let (states, failed) = self.services.projections.read(&ids, &self.scope).await;
             let error = |state: Projected| state.projection.state.end().and_then(|end| end.error);
             let errors = states.into_iter().map(|(id, state)| (id, error(state))).collect();
             found.extend(self.with_failures(&unlisted, |key| key.0, errors, &failed));
@@ -97,15 +109,8 @@ impl Loader<ExecutionKey> for Loaders {
 
     async fn load(&self, keys: &[ExecutionKey]) -> Result<HashMap<ExecutionKey, Self::Value>, ServiceError> {
         let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
-        let (rows, failed) = self.0.executions.by_ids(&ids).await;
-        let mut found = self.with_failures(keys, |key| key.0, rows, &failed);
-        let missing: Vec<ExecutionKey> = keys.iter().filter(|key| !found.contains_key(key)).copied().collect();
-        if !missing.is_empty() {
-            let ids: Vec<Id> = missing.iter().map(|key| key.0).collect();
-            let (unlisted, failed) = self.0.projections.unlisted(&ids).await;
-            found.extend(self.with_failures(&missing, |key| key.0, unlisted, &failed));
-        }
-        Ok(found)
+        let (rows, failed) = self.services.executions.by_ids(&ids, &self.scope).await;
+        Ok(self.with_failures(keys, |key| key.0, rows, &failed))
     }
 }
 
@@ -118,7 +123,7 @@ impl Loader<EndKey> for Loaders {
         for (reason, group) in group_by_kind(keys, |key| key.reason) {
             let group: Vec<EndKey> = group.into_iter().copied().collect();
             let ids: Vec<Id> = group.iter().map(|key| key.id).collect();
-            let (ends, failed) = self.0.projections.ends(&ids, reason).await;
+            let (ends, failed) = self.services.projections.ends(&ids, reason, &self.scope).await;
             found.extend(self.with_failures(&group, |key| key.id, ends, &failed));
         }
         Ok(found)
@@ -131,7 +136,7 @@ impl Loader<StateKey> for Loaders {
 
     async fn load(&self, keys: &[StateKey]) -> Result<HashMap<StateKey, Self::Value>, ServiceError> {
         let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
-        let (states, failed) = self.0.projections.read(&ids).await;
+        let (states, failed) = self.services.projections.read(&ids, &self.scope).await;
         let states = states.into_iter().map(|(id, state)| (id, Arc::new(state))).collect();
         Ok(self.with_failures(keys, |key| key.0, states, &failed))
     }
@@ -145,12 +150,28 @@ impl Loader<ChildrenKey> for Loaders {
         let mut pages = HashMap::new();
         for ((filter, request), group) in group_by_kind(keys, |key| (key.filter.clone(), key.request.clone())) {
             let parents: Vec<Id> = group.iter().map(|key| key.parent).collect();
-            let (mut found, unavailable) = self.0.executions.children(&parents, &filter, &request).await?;
+            let (mut found, unavailable) =
+                self.services.executions.children(&parents, &filter, &request, &self.scope).await?;
             for key in group {
                 let page = found.remove(&key.parent.get()).unwrap_or_else(|| request.cut(Vec::new()));
                 pages.insert(key.clone(), ChildrenPage { page: Arc::new(page), unavailable: unavailable.clone() });
             }
         }
         Ok(pages)
+    }
+}
+
+impl Loader<ChildrenTotalKey> for Loaders {
+    type Value = Total;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[ChildrenTotalKey]) -> Result<HashMap<ChildrenTotalKey, Self::Value>, ServiceError> {
+        let mut totals = HashMap::new();
+        for ((filter, limit), group) in group_by_kind(keys, |key| (key.filter.clone(), key.limit)) {
+            let parents: Vec<Id> = group.iter().map(|key| key.parent).collect();
+            let found = self.services.executions.children_totals(&parents, &filter, limit, &self.scope).await?;
+            totals.extend(group.into_iter().filter_map(|key| Some((key.clone(), *found.get(&key.parent)?))));
+        }
+        Ok(totals)
     }
 }

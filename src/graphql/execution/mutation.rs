@@ -8,7 +8,7 @@ use super::inputs::{
 };
 use super::payloads::{CancelExecutionPayload, ExecuteBatchPayload, ExecutePayload};
 use super::types::Execution;
-use crate::graphql::access::{ADVANCE, CANCEL, EXECUTE, actor};
+use crate::graphql::access::{ADVANCE, CANCEL, EXECUTE, caller, scope};
 use crate::graphql::audit::audited;
 use crate::graphql::context::Services;
 use crate::graphql::errors::result_or_user_error;
@@ -30,7 +30,7 @@ impl ExecutionMutation {
         let target = input.target_name().map(str::to_owned);
         audited(ctx, target, async {
             let executed = match input.parse() {
-                Ok(request) => ctx.data::<Services>()?.executions.execute(request, actor(ctx)?.as_ref()).await,
+                Ok(request) => ctx.data::<Services>()?.executions.execute(request, &caller(ctx)?).await,
                 Err(rejection) => Err(rejection.into()),
             };
             ExecutePayload::new(ctx, executed).await
@@ -47,7 +47,7 @@ impl ExecutionMutation {
     ) -> Result<ExecuteBatchPayload> {
         audited(ctx, None::<String>, async {
             let requests = input.requests.into_iter().map(ExecuteInput::parse).collect();
-            let answers = ctx.data::<Services>()?.executions.execute_batch(requests, actor(ctx)?.as_ref()).await;
+            let answers = ctx.data::<Services>()?.executions.execute_batch(requests, &caller(ctx)?).await;
             let (answers, user_errors) = result_or_user_error(answers)?;
             let payloads = answers.unwrap_or_default().into_iter().map(|answer| ExecutePayload::of_batch(ctx, answer));
             let results = futures::future::join_all(payloads).await;
@@ -58,7 +58,8 @@ impl ExecutionMutation {
 
     /// Runs an execution again: starts a new one with its catalog entry and workload, which the request can change. The
     /// new execution has the field `rerunOf`. If the execution runs a message of a source subscription, the new one
-    /// belongs to this subscription too. Otherwise it has no parent.
+    /// belongs to this subscription too. Otherwise it has no parent. It has the tenant and the organization of the
+    /// execution.
     #[graphql(guard = "EXECUTE")]
     async fn rerun_execution(
         &self,
@@ -67,7 +68,7 @@ impl ExecutionMutation {
     ) -> Result<ExecutePayload> {
         audited(ctx, [input.id.0.clone()], async {
             let executed = match input.parse() {
-                Ok(request) => ctx.data::<Services>()?.executions.rerun(request, actor(ctx)?.as_ref()).await,
+                Ok(request) => ctx.data::<Services>()?.executions.rerun(request, &caller(ctx)?).await,
                 Err(rejection) => Err(rejection.into()),
             };
             ExecutePayload::new(ctx, executed).await
@@ -96,7 +97,7 @@ impl ExecutionMutation {
         let ids: Vec<String> = input.execution_ids.iter().map(|id| id.0.clone()).collect();
         audited(ctx, ids, async {
             let advances = match parse_ids("executionIds", &input.execution_ids) {
-                Ok(ids) => ctx.data::<Services>()?.projections.advance(ids).await,
+                Ok(ids) => ctx.data::<Services>()?.projections.advance(ids, &scope(ctx)?).await,
                 Err(rejection) => Err(rejection.into()),
             };
             let (advances, user_errors) = result_or_user_error(advances)?;
@@ -108,7 +109,7 @@ impl ExecutionMutation {
 
 async fn cancel(ctx: &Context<'_>, input: CancelExecutionInput) -> Result<CancelExecutionPayload> {
     let cancelled = match parse_id("id", &input.id) {
-        Ok(id) => ctx.data::<Services>()?.executions.cancel(id, input.reason, actor(ctx)?.as_ref()).await.map(|()| id),
+        Ok(id) => ctx.data::<Services>()?.executions.cancel(id, input.reason, &caller(ctx)?).await.map(|()| id),
         Err(rejection) => Err(rejection.into()),
     };
     let (id, user_errors) = result_or_user_error(cancelled)?;

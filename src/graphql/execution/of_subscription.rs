@@ -10,7 +10,8 @@ use crate::graphql::subscription::types::SourceSubscription;
 
 #[ComplexObject]
 impl SourceSubscription {
-    /// Executions that the subscription started, newest first.
+    /// Executions that the subscription started, newest first: ordered by `startedAt`, then by id. Executions without
+    /// `startedAt` are last.
     #[graphql(guard = "READ")]
     async fn executions(
         &self,

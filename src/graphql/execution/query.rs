@@ -4,8 +4,8 @@ use async_graphql::{Context, ID, Object, Result};
 
 use super::dedup::DedupClaim;
 use super::inputs::{ExecutionFilter, ExecutionMoment};
-use super::types::{Execution, ExecutionConnection, executions};
-use crate::graphql::access::READ;
+use super::types::{Execution, ExecutionConnection, ExecutionList, executions};
+use crate::graphql::access::{READ, scope};
 use crate::graphql::connection::PageArguments;
 use crate::graphql::context::Services;
 use crate::graphql::errors::field_error;
@@ -37,7 +37,7 @@ impl ExecutionQuery {
             (Some(execution), Some(moment)) => (execution, moment),
             (execution, _) => return Ok(execution),
         };
-        let past = ctx.data::<Services>()?.projections.at(id, moment).await.map_err(field_error)?;
+        let past = ctx.data::<Services>()?.projections.at(id, moment, &scope(ctx)?).await.map_err(field_error)?;
         Ok(past.map(|past| execution.in_state(past)))
     }
 
@@ -49,18 +49,19 @@ impl ExecutionQuery {
         ctx: &Context<'_>,
         #[graphql(
             desc = "Id of the source subscription or execution that the requests name as their parent (default: the key \
-                    belongs to requests without a parent)."
+                    belongs to requests without a parent, of the caller's tenant or the tenant `default`)."
         )]
         parent_execution_id: Option<ID>,
         #[graphql(desc = "Dedup key (1 to 1024 bytes).")] key: String,
     ) -> Result<Option<DedupClaim>> {
         let parent =
             parent_execution_id.map(|id| parse_id("parentExecutionId", &id)).transpose().map_err(field_error)?;
-        let claim = ctx.data::<Services>()?.executions.dedup_claim(parent, &key).await.map_err(field_error)?;
+        let executions = &ctx.data::<Services>()?.executions;
+        let claim = executions.dedup_claim(parent, &key, &scope(ctx)?).await.map_err(field_error)?;
         Ok(claim.map(DedupClaim))
     }
 
-    /// Executions, newest first.
+    /// Executions, newest first: ordered by `startedAt`, then by id. Executions without `startedAt` are last.
     #[graphql(guard = "READ")]
     async fn executions(
         &self,
@@ -73,9 +74,11 @@ impl ExecutionQuery {
         #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
     ) -> Result<ExecutionConnection> {
         let page = PageArguments { first, after, last, before };
-        let request = page.by_id(CursorKind::Execution).map_err(field_error)?;
+        let request = page.by_time(CursorKind::Execution).map_err(field_error)?;
         let filter = filter.unwrap_or_default().parse().map_err(field_error)?;
-        let listing = ctx.data::<Services>()?.executions.list(&filter, &request).await.map_err(field_error)?;
-        Ok(executions(listing.page, listing.unavailable))
+        let scope = scope(ctx)?;
+        let found = ctx.data::<Services>()?.executions.list(&filter, &request, &scope).await;
+        let listing = found.map_err(field_error)?;
+        Ok(executions(ExecutionList { parent: None, filter, scope }, listing.page, listing.unavailable))
     }
 }

@@ -7,12 +7,14 @@ use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 
 use super::inputs::ExecutionFilter;
-use super::loaders::{ChildrenKey, ChildrenPage, EndKey, ErrorKey, ExecutionKey, StateKey, WorkloadKey};
+use super::loaders::{
+    ChildrenKey, ChildrenPage, ChildrenTotalKey, EndKey, ErrorKey, ExecutionKey, StateKey, WorkloadKey,
+};
 use super::state::{ProjectionSnapshot, Step, steps};
 use super::status::ExecutionStatus;
-use crate::graphql::access::READ;
+use crate::graphql::access::{READ, scope};
 use crate::graphql::catalog::types::CatalogEntry;
-use crate::graphql::connection::{PageArguments, connection, id_cursor};
+use crate::graphql::connection::{Countable, PageArguments, connection, time_cursor};
 use crate::graphql::context::Services;
 use crate::graphql::errors::field_error;
 use crate::graphql::event::inputs::EventFilter;
@@ -27,11 +29,12 @@ use noetl_domain::cursor::CursorKind;
 use noetl_domain::execution::Status;
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::REGISTERED;
-use noetl_domain::page::Page;
+use noetl_domain::page::{Page, Total};
 use noetl_domain::shard::ShardIndex;
+use noetl_domain::tenant::Scope;
 use noetl_domain::workflow::End;
 use noetl_storage::events::FirstEvent;
-use noetl_storage::executions::ExecutionRow;
+use noetl_storage::executions::{self, ExecutionRow};
 use noetl_storage::snapshots::Projected;
 
 /// Parent of an execution: the object that started it.
@@ -159,6 +162,16 @@ impl Execution {
         Ok(error.transpose().map_err(field_error)?.flatten())
     }
 
+    /// Tenant of the execution.
+    async fn tenant_id(&self) -> &str {
+        &self.row.tenant_id
+    }
+
+    /// Organization of the execution.
+    async fn organization_id(&self) -> &str {
+        &self.row.organization_id
+    }
+
     /// Index of the shard that stores the execution.
     async fn shard(&self, ctx: &Context<'_>) -> Result<u16> {
         Ok(ctx.data::<Services>()?.databases.index_of(self.key()))
@@ -181,7 +194,8 @@ impl Execution {
         CatalogEntry::load(ctx, Id::new(self.row.catalog_id)).await
     }
 
-    /// Execution or source subscription that started this execution; null if there is none.
+    /// Execution or source subscription that started this execution; null if there is none, or if it belongs to another
+    /// tenant than the caller.
     #[graphql(guard = "READ")]
     async fn parent(&self, ctx: &Context<'_>) -> Result<Option<ExecutionParent>> {
         let Some(parent) = self.row.parent_execution_id.map(Id::new) else {
@@ -204,7 +218,8 @@ impl Execution {
         }
     }
 
-    /// Executions that this execution started, newest first.
+    /// Executions that this execution started, newest first: ordered by `startedAt`, then by id. Executions without
+    /// `startedAt` are last.
     #[graphql(guard = "READ")]
     async fn children(
         &self,
@@ -278,19 +293,43 @@ pub async fn children(
     filter: Option<ExecutionFilter>,
     page: &PageArguments,
 ) -> Result<ExecutionConnection> {
-    let request = page.by_id(CursorKind::Execution).map_err(field_error)?;
+    let request = page.by_time(CursorKind::Execution).map_err(field_error)?;
     let filter = filter.unwrap_or_default().parse().map_err(field_error)?;
+    let list = ExecutionList { parent: Some(parent), filter: filter.clone(), scope: scope(ctx)? };
     let key = ChildrenKey { parent, filter, request };
     let found = ctx.data::<BatchLoader>()?.load_one(key).await.map_err(field_error)?;
     let ChildrenPage { page, unavailable } = found.unwrap_or_default();
-    Ok(executions(Arc::unwrap_or_clone(page), unavailable))
+    Ok(executions(list, Arc::unwrap_or_clone(page), unavailable))
 }
 
 /// Returns the connection for a page of executions.
 #[must_use]
-pub fn executions(page: Page<ExecutionRow>, unavailable: Vec<ShardIndex>) -> ExecutionConnection {
-    let cursor = |execution: &Execution| id_cursor(CursorKind::Execution, execution.row.execution_id);
-    ExecutionConnection::new(page, unavailable, Execution::current, cursor)
+pub fn executions(list: ExecutionList, page: Page<ExecutionRow>, unavailable: Vec<ShardIndex>) -> ExecutionConnection {
+    let cursor = |execution: &Execution| time_cursor(CursorKind::Execution, execution.row.position());
+    ExecutionConnection::new(list, page, unavailable, Execution::current, cursor)
 }
 
-connection!(ExecutionConnection, ExecutionEdge, Execution);
+/// A list of executions.
+#[derive(Debug)]
+pub struct ExecutionList {
+    /// Parent of the executions; `None`: the list has executions of all parents and without a parent.
+    pub parent: Option<Id>,
+    /// Conditions of the list.
+    pub filter: executions::ExecutionFilter,
+    /// Data that the caller may read.
+    pub scope: Scope,
+}
+
+impl Countable for ExecutionList {
+    async fn total(&self, ctx: &Context<'_>, limit: i64) -> std::result::Result<Total, ServiceError> {
+        match self.parent {
+            Some(parent) => {
+                let key = ChildrenTotalKey { parent, filter: self.filter.clone(), limit };
+                Ok(ctx.data_unchecked::<BatchLoader>().load_one(key).await?.unwrap_or(Total::of(0, limit)))
+            }
+            None => ctx.data_unchecked::<Services>().executions.total(&self.filter, limit, &self.scope).await,
+        }
+    }
+}
+
+connection!(ExecutionConnection, ExecutionEdge, Execution, ExecutionList);

@@ -4,11 +4,12 @@
 use async_graphql::{ID, InputObject};
 
 use super::status::OutboxStatus;
+use crate::graphql::filters::{check_list, check_owner};
 use crate::graphql::scalars::parse_id;
 use crate::service::error::Rejection;
 use crate::service::outbox::{Claim, ClaimRef};
 use noetl_domain::backoff::DEFAULT_MAX_SECONDS;
-use noetl_domain::outbox::OutboxId;
+use noetl_domain::outbox::{MalformedOutboxId, OutboxId};
 use noetl_storage::outbox as storage;
 
 /// Filter for outbox rows. An omitted condition matches everything.
@@ -20,6 +21,12 @@ pub struct OutboxFilter {
     execution_id: Option<ID>,
     /// Only rows that were claimed at least this many times.
     min_attempts: Option<i32>,
+    /// Only rows with one of these ids (at most 1000).
+    ids: Option<Vec<ID>>,
+    /// Only rows of this tenant.
+    tenant_id: Option<String>,
+    /// Only rows of this organization.
+    organization_id: Option<String>,
 }
 
 impl OutboxFilter {
@@ -33,8 +40,23 @@ impl OutboxFilter {
             statuses.dedup();
             statuses
         });
-        Ok(storage::OutboxFilter { statuses, execution_id: execution, min_attempts: self.min_attempts })
+        Ok(storage::OutboxFilter {
+            statuses,
+            execution_id: execution,
+            min_attempts: self.min_attempts,
+            ids: self.ids.map(|ids| row_ids(&format!("{field}.ids"), &ids)).transpose()?,
+            tenant_id: check_owner(&format!("{field}.tenantId"), self.tenant_id)?,
+            organization_id: check_owner(&format!("{field}.organizationId"), self.organization_id)?,
+        })
     }
+}
+
+fn row_ids(field: &str, ids: &[ID]) -> Result<Vec<OutboxId>, Rejection> {
+    check_list(field, ids)?;
+    let parse = |(at, id): (usize, &ID)| {
+        id.parse().map_err(|bad: MalformedOutboxId| Rejection::invalid(&format!("{field}.{at}"), bad.to_string()))
+    };
+    ids.iter().enumerate().map(parse).collect()
 }
 
 /// Claim of outbox rows.
@@ -137,9 +159,7 @@ pub struct DiscardOutboxInput {
 }
 
 fn claim_ref(prefix: &str, id: &ID, lease: &ID) -> Result<ClaimRef, Rejection> {
-    let bad = |malformed: noetl_domain::outbox::MalformedOutboxId| {
-        Rejection::invalid(&format!("{prefix}id"), malformed.to_string())
-    };
+    let bad = |malformed: MalformedOutboxId| Rejection::invalid(&format!("{prefix}id"), malformed.to_string());
     let id: OutboxId = id.parse().map_err(bad)?;
     Ok(ClaimRef { id, lease: parse_id(&format!("{prefix}lease"), lease)?.get() })
 }

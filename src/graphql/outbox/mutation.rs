@@ -3,17 +3,21 @@
 use async_graphql::{Context, Object, Result};
 
 use super::inputs::{
-    ClaimOutboxInput, DiscardOutboxInput, MarkOutboxFailedInput, MarkOutboxPublishedInput, RetryOutboxInput,
+    ClaimOutboxInput, DiscardOutboxInput, MarkOutboxFailedInput, MarkOutboxPublishedInput, OutboxFilter,
+    RetryOutboxInput,
 };
 use super::payloads::{
     ClaimOutboxPayload, DiscardOutboxPayload, MarkOutboxFailedPayload, MarkOutboxPublishedPayload, RetryOutboxPayload,
 };
 use super::types::OutboxClaim;
-use crate::graphql::access::{OUTBOX, RETRY};
+use crate::graphql::access::{OUTBOX, RETRY, scope};
 use crate::graphql::audit::audited;
 use crate::graphql::context::Services;
-use crate::graphql::errors::{item_error, result_or_user_error};
+use crate::graphql::errors::{UserError, item_error, result_or_user_error};
 use crate::graphql::scalars::to_graphql_int;
+use crate::service::error::ServiceError;
+use crate::service::outbox::BulkChange;
+use noetl_storage::outbox as storage;
 
 /// Mutations of the outbox.
 #[derive(Debug, Default)]
@@ -76,7 +80,8 @@ impl OutboxMutation {
 }
 
 async fn claim(ctx: &Context<'_>, input: ClaimOutboxInput) -> Result<ClaimOutboxPayload> {
-    let (claimed, user_errors) = result_or_user_error(ctx.data::<Services>()?.outbox.claim(input.into()).await)?;
+    let claimed = ctx.data::<Services>()?.outbox.claim(input.into(), &scope(ctx)?).await;
+    let (claimed, user_errors) = result_or_user_error(claimed)?;
     let claimed = claimed.unwrap_or_default();
     let claims = claimed.rows.into_iter().map(OutboxClaim).collect();
     Ok(ClaimOutboxPayload { claims, unavailable_shards: claimed.unavailable, user_errors })
@@ -84,7 +89,7 @@ async fn claim(ctx: &Context<'_>, input: ClaimOutboxInput) -> Result<ClaimOutbox
 
 async fn mark_published(ctx: &Context<'_>, input: MarkOutboxPublishedInput) -> Result<MarkOutboxPublishedPayload> {
     let marked = match input.parse() {
-        Ok(claims) => ctx.data::<Services>()?.outbox.mark_published(&claims).await,
+        Ok(claims) => ctx.data::<Services>()?.outbox.mark_published(&claims, &scope(ctx)?).await,
         Err(rejection) => Err(rejection.into()),
     };
     let (outcome, mut user_errors) = result_or_user_error(marked)?;
@@ -97,7 +102,7 @@ async fn mark_published(ctx: &Context<'_>, input: MarkOutboxPublishedInput) -> R
 async fn mark_failed(ctx: &Context<'_>, input: MarkOutboxFailedInput) -> Result<MarkOutboxFailedPayload> {
     let outbox = &ctx.data::<Services>()?.outbox;
     let marked = match input.claim() {
-        Ok(claim) => outbox.mark_failed(claim, &input.error, input.max_delay_seconds).await,
+        Ok(claim) => outbox.mark_failed(claim, &input.error, input.max_delay_seconds, &scope(ctx)?).await,
         Err(rejection) => Err(rejection.into()),
     };
     let (row, user_errors) = result_or_user_error(marked)?;
@@ -107,31 +112,43 @@ async fn mark_failed(ctx: &Context<'_>, input: MarkOutboxFailedInput) -> Result<
 }
 
 async fn retry(ctx: &Context<'_>, input: RetryOutboxInput) -> Result<RetryOutboxPayload> {
-    let retried = match input.filter.parse("filter") {
-        Ok(filter) => ctx.data::<Services>()?.outbox.retry(&filter, input.dry_run).await,
-        Err(rejection) => Err(rejection.into()),
-    };
-    let (outcome, user_errors) = result_or_user_error(retried)?;
-    let outcome = outcome.unwrap_or_default();
-    Ok(RetryOutboxPayload {
-        matched: to_graphql_int(outcome.matched),
-        retried: to_graphql_int(outcome.changed),
-        unavailable_shards: outcome.unavailable,
-        user_errors,
-    })
+    let (outbox, scope) = (&ctx.data::<Services>()?.outbox, scope(ctx)?);
+    let retry = async |filter| outbox.retry(&filter, input.dry_run, &scope).await;
+    let BulkResult { matched, rows: retried, unavailable_shards, user_errors } = change(input.filter, retry).await?;
+    Ok(RetryOutboxPayload { matched, retried, unavailable_shards, user_errors })
 }
 
 async fn discard(ctx: &Context<'_>, input: DiscardOutboxInput) -> Result<DiscardOutboxPayload> {
-    let discarded = match input.filter.parse("filter") {
-        Ok(filter) => ctx.data::<Services>()?.outbox.discard(&filter, input.dry_run).await,
+    let (outbox, scope) = (&ctx.data::<Services>()?.outbox, scope(ctx)?);
+    let discard = async |filter| outbox.discard(&filter, input.dry_run, &scope).await;
+    let BulkResult { matched, rows: discarded, unavailable_shards, user_errors } =
+        change(input.filter, discard).await?;
+    Ok(DiscardOutboxPayload { matched, discarded, unavailable_shards, user_errors })
+}
+
+/// Result of a change of the rows that match a filter.
+struct BulkResult {
+    matched: i32,
+    rows: i32,
+    unavailable_shards: Vec<u16>,
+    user_errors: Vec<UserError>,
+}
+
+/// Parses the filter and changes the matching rows.
+async fn change(
+    filter: OutboxFilter,
+    apply: impl AsyncFnOnce(storage::OutboxFilter) -> Result<BulkChange, ServiceError>,
+) -> Result<BulkResult> {
+    let changed = match filter.parse("filter") {
+        Ok(filter) => apply(filter).await,
         Err(rejection) => Err(rejection.into()),
     };
-    let (outcome, user_errors) = result_or_user_error(discarded)?;
-    let outcome = outcome.unwrap_or_default();
-    Ok(DiscardOutboxPayload {
-        matched: to_graphql_int(outcome.matched),
-        discarded: to_graphql_int(outcome.changed),
-        unavailable_shards: outcome.unavailable,
+    let (outcome, user_errors) = result_or_user_error(changed)?;
+    let BulkChange { matched, changed, unavailable } = outcome.unwrap_or_default();
+    Ok(BulkResult {
+        matched: to_graphql_int(matched),
+        rows: to_graphql_int(changed),
+        unavailable_shards: unavailable,
         user_errors,
     })
 }

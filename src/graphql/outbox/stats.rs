@@ -6,6 +6,7 @@ use crate::graphql::context::Services;
 use crate::graphql::scalars::to_graphql_int;
 use crate::service::error::ServiceError;
 use noetl_domain::shard::ShardIndex;
+use noetl_domain::tenant::Scope;
 use noetl_storage::outbox::{Backlog, StatusCounts};
 
 /// Numbers of outbox rows on the shards that can be reached. Up to 100,000 rows of each kind are counted per shard.
@@ -28,9 +29,9 @@ pub struct OutboxStats {
 }
 
 impl OutboxStats {
-    /// Counts the rows of every shard.
-    pub async fn read(services: &Services) -> Result<Self, ServiceError> {
-        let stats = services.outbox.stats().await?;
+    /// Counts the rows in the scope on every shard.
+    pub async fn read(services: &Services, scope: &Scope) -> Result<Self, ServiceError> {
+        let stats = services.outbox.stats(scope).await?;
         let by_shard = stats
             .shards
             .into_iter()

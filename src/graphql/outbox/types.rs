@@ -8,16 +8,19 @@ use chrono::{DateTime, Utc};
 use super::inputs::OutboxFilter;
 use super::stats::{OutboxStats, total};
 use super::status::OutboxStatus;
-use crate::graphql::access::{OUTBOX, READ};
-use crate::graphql::connection::{PageArguments, connection, selects_item_field};
+use crate::graphql::access::{OUTBOX, READ, scope};
+use crate::graphql::connection::{Countable, PageArguments, connection, selects_item_field};
 use crate::graphql::context::Services;
 use crate::graphql::errors::field_error;
 use crate::graphql::scalars::{JsonText, show_id, to_graphql_int};
+use crate::service::error::ServiceError;
 use crate::service::outbox::{ClaimedRow, ListedRow};
 use noetl_domain::cursor::{CursorKind, encode};
 use noetl_domain::ids::Id;
 use noetl_domain::outbox::{OutboxId, OutboxPosition, OutboxStatus as Status};
-use noetl_storage::outbox::Message;
+use noetl_domain::page::Total;
+use noetl_domain::tenant::Scope;
+use noetl_storage::outbox::{self, Message};
 
 /// The outbox over all shards.
 #[derive(Debug, Clone, Copy)]
@@ -29,13 +32,13 @@ impl Outbox {
     /// Number of rows that are claimable now: pending or failed rows that are due, and rows in flight whose lease has
     /// expired. Counts up to 100,000 rows on each shard that can be reached.
     async fn pending_count(&self, ctx: &Context<'_>) -> Result<i32> {
-        let stats = ctx.data::<Services>()?.outbox.backlog().await.map_err(field_error)?;
+        let stats = ctx.data::<Services>()?.outbox.backlog(&scope(ctx)?).await.map_err(field_error)?;
         Ok(total(stats.shards.iter().map(|(_, backlog)| to_graphql_int(backlog.pending))))
     }
 
     /// Numbers of claimable, in-flight, failed and DEAD rows.
     async fn stats(&self, ctx: &Context<'_>) -> Result<OutboxStats> {
-        OutboxStats::read(ctx.data::<Services>()?).await.map_err(field_error)
+        OutboxStats::read(ctx.data::<Services>()?, &scope(ctx)?).await.map_err(field_error)
     }
 
     /// Rows, newest first.
@@ -53,13 +56,11 @@ impl Outbox {
         let page = PageArguments { first, after, last, before };
         let request = page.request(CursorKind::Outbox, decode_position).map_err(field_error)?;
         let filter = filter.unwrap_or_default().parse("filter").map_err(field_error)?;
-        let listing = ctx
-            .data::<Services>()?
-            .outbox
-            .list(&filter, selects_item_field(ctx, "payload"), &request)
-            .await
-            .map_err(field_error)?;
-        Ok(OutboxEntryConnection::new(listing.page, listing.unavailable, OutboxEntry, cursor))
+        let (outbox, scope) = (&ctx.data::<Services>()?.outbox, scope(ctx)?);
+        let found = outbox.list(&filter, selects_item_field(ctx, "payload"), &request, &scope).await;
+        let listing = found.map_err(field_error)?;
+        let (page, unavailable) = (listing.page, listing.unavailable);
+        Ok(OutboxEntryConnection::new(OutboxList { filter, scope }, page, unavailable, OutboxEntry, cursor))
     }
 }
 
@@ -99,6 +100,16 @@ impl OutboxEntry {
     /// Id of the execution that the row belongs to.
     async fn execution_id(&self) -> Option<ID> {
         self.0.row.execution_id.map(|id| show_id(Id::new(id)))
+    }
+
+    /// Tenant of the row.
+    async fn tenant_id(&self) -> &str {
+        &self.0.row.tenant_id
+    }
+
+    /// Organization of the row.
+    async fn organization_id(&self) -> &str {
+        &self.0.row.organization_id
     }
 
     /// NATS subject to which the message is published; null if none is stored. Such a message is published to NoETL's
@@ -200,6 +211,16 @@ impl OutboxClaim {
         self.0.row.execution_id.map(|id| show_id(Id::new(id)))
     }
 
+    /// Tenant of the row.
+    async fn tenant_id(&self) -> &str {
+        &self.0.row.tenant_id
+    }
+
+    /// Organization of the row.
+    async fn organization_id(&self) -> &str {
+        &self.0.row.organization_id
+    }
+
     /// NATS subject to which the message is published: the stored one, else NoETL's subject for the event.
     async fn subject(&self) -> Option<String> {
         Some(self.0.row.target().into_owned())
@@ -238,4 +259,17 @@ impl OutboxClaim {
     }
 }
 
-connection!(OutboxEntryConnection, OutboxEntryEdge, OutboxEntry);
+/// A list of outbox rows.
+#[derive(Debug)]
+pub struct OutboxList {
+    filter: outbox::OutboxFilter,
+    scope: Scope,
+}
+
+impl Countable for OutboxList {
+    async fn total(&self, ctx: &Context<'_>, limit: i64) -> std::result::Result<Total, ServiceError> {
+        ctx.data_unchecked::<Services>().outbox.total(&self.filter, limit, &self.scope).await
+    }
+}
+
+connection!(OutboxEntryConnection, OutboxEntryEdge, OutboxEntry, OutboxList);

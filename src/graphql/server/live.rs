@@ -4,7 +4,7 @@ use async_graphql::{Context, Result, Subscription};
 use futures::{Stream, StreamExt};
 
 use super::status::{self, StatusCache, SystemStatus};
-use crate::graphql::access::LIVE;
+use crate::graphql::access::{LIVE, scope};
 use crate::graphql::context::Services;
 use crate::graphql::deadline::{WithDeadline, deadline};
 
@@ -23,7 +23,8 @@ impl ServerSubscription {
         every_seconds: i32,
     ) -> Result<impl Stream<Item = WithDeadline<SystemStatus>> + use<>> {
         let (period, deadline) = (status::period(every_seconds)?, deadline(ctx)?);
-        let statuses = status::watch(ctx.data::<Services>()?.clone(), ctx.data::<StatusCache>()?.clone(), period);
+        let (services, cache) = (ctx.data::<Services>()?.clone(), ctx.data::<StatusCache>()?.clone());
+        let statuses = status::watch(services, cache, scope(ctx)?, period);
         Ok(statuses.map(move |status| WithDeadline::new(status, deadline)))
     }
 }

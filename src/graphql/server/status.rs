@@ -1,4 +1,5 @@
-//! Health of the system for dashboards. A replica reads it about once a second at most, for any number of readers.
+//! Health of the system for dashboards. A replica reads it about once a second at most, for any number of readers with
+//! the same tenant.
 
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use crate::graphql::errors::field_error;
 use crate::graphql::outbox::stats::OutboxStats;
 use crate::runtime::clock;
 use crate::service::error::Rejection;
+use noetl_domain::tenant::Scope;
 
 /// The health of the whole system, as one replica sees it.
 #[derive(Debug, Clone, SimpleObject)]
@@ -26,33 +28,36 @@ pub struct SystemStatus {
     pub shards: Vec<Shard>,
     /// Status of the event stream.
     pub event_stream: EventStreamStatus,
-    /// Numbers of outbox rows; null if they could not be counted.
+    /// Numbers of outbox rows that the caller may read; null if they could not be counted.
     pub outbox: Option<OutboxStats>,
 }
 
 /// Maximum age of a returned status. It is less than the shortest period.
 const MAX_AGE: Duration = Duration::from_millis(900);
 
-/// Cache of the latest status of a replica. Cheap to clone.
+/// Maximum number of scopes whose status is cached.
+const MAX_SCOPES: u64 = 1000;
+
+/// Cache of the latest status of a replica, by the scope whose outbox rows are counted. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct StatusCache(Cache<(), SystemStatus>);
+pub struct StatusCache(Cache<Scope, SystemStatus>);
 
 impl Default for StatusCache {
     fn default() -> Self {
-        Self(Cache::builder().max_capacity(1).time_to_live(MAX_AGE).build())
+        Self(Cache::builder().max_capacity(MAX_SCOPES).time_to_live(MAX_AGE).build())
     }
 }
 
 impl StatusCache {
     /// Returns the status, and reads it again if it is too old. Concurrent callers wait for the same read.
-    async fn get(&self, services: &Services) -> SystemStatus {
+    async fn get(&self, services: &Services, scope: &Scope) -> SystemStatus {
         let read = async {
             metrics::counter!("noetl_status_polls_total").increment(1);
-            let (event_stream, outbox) = tokio::join!(event_stream(services), OutboxStats::read(services));
+            let (event_stream, outbox) = tokio::join!(event_stream(services), OutboxStats::read(services, scope));
             let outbox = outbox.inspect_err(|error| tracing::warn!(%error, "the outbox can't be counted")).ok();
             SystemStatus { at: clock::now(), shards: shards(services), event_stream, outbox }
         };
-        self.0.get_with((), read).await
+        self.0.get_with(scope.clone(), read).await
     }
 }
 
@@ -65,13 +70,18 @@ pub(super) fn period(seconds: i32) -> Result<Duration> {
 }
 
 /// Returns the status immediately, and then after each `period`.
-pub(super) fn watch(services: Services, cache: StatusCache, period: Duration) -> impl Stream<Item = SystemStatus> {
+pub(super) fn watch(
+    services: Services,
+    cache: StatusCache,
+    scope: Scope,
+    period: Duration,
+) -> impl Stream<Item = SystemStatus> {
     stream! {
         let mut ticks = interval(period);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            yield cache.get(&services).await;
+            yield cache.get(&services, &scope).await;
         }
     }
 }

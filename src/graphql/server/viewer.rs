@@ -21,7 +21,8 @@ pub struct Viewer {
     pub roles: Vec<Role>,
     /// Capabilities of the caller: those of all its roles.
     pub capabilities: Vec<Capability>,
-    /// Tenant in the caller's token.
+    /// Tenant in the caller's token: the caller can use only the data of this tenant. Null: it can use the data of all
+    /// tenants.
     pub tenant: Option<String>,
     /// Expiry time of the caller's token; null if it does not expire. Live connections are closed at this time.
     pub expires_at: Option<DateTime<Utc>>,

@@ -3,11 +3,11 @@
 use async_graphql::{ID, InputObject, OneofObject};
 
 use super::lifecycle::{SubscriptionAction, SubscriptionState};
-use crate::graphql::filters::{check_list, check_prefix};
+use crate::graphql::filters::{check_list, check_owner, check_prefix};
 use crate::graphql::scalars::{parse_id, parse_ids};
 use crate::service::error::Rejection;
 use crate::service::subscriptions::Transition;
-use noetl_domain::actor::Actor;
+use noetl_domain::tenant::{Caller, NamedTenancy};
 use noetl_storage::subscriptions;
 
 /// Key of a source subscription.
@@ -28,6 +28,10 @@ pub struct SubscriptionFilter {
     path_prefix: Option<String>,
     /// Only subscriptions with one of these ids (at most 1000).
     ids: Option<Vec<ID>>,
+    /// Only subscriptions of this tenant.
+    tenant_id: Option<String>,
+    /// Only subscriptions of this organization.
+    organization_id: Option<String>,
 }
 
 impl SubscriptionFilter {
@@ -40,6 +44,8 @@ impl SubscriptionFilter {
                 .ids
                 .map(|ids| check_list("filter.ids", &ids).and_then(|()| parse_ids("filter.ids", &ids)))
                 .transpose()?,
+            tenant_id: check_owner("filter.tenantId", self.tenant_id)?,
+            organization_id: check_owner("filter.organizationId", self.organization_id)?,
         })
     }
 }
@@ -47,8 +53,22 @@ impl SubscriptionFilter {
 /// Source subscription to register.
 #[derive(Debug, InputObject)]
 pub struct RegisterSubscriptionInput {
-    /// Catalog path whose newest entry is of kind `subscription`.
+    /// Catalog path whose newest entry is of kind `subscription`. All tenants share the paths: a path has at most one
+    /// subscription that is not deactivated.
     pub path: String,
+    /// Tenant of the subscription (1 to 256 bytes; default: the tenant of the caller, else `default`). A caller with a
+    /// tenant can't name another one.
+    tenant_id: Option<String>,
+    /// Organization of the subscription (1 to 256 bytes, default `default`).
+    organization_id: Option<String>,
+}
+
+impl RegisterSubscriptionInput {
+    /// Returns the tenant and the organization that the caller names.
+    #[must_use]
+    pub fn tenancy(&self) -> NamedTenancy {
+        NamedTenancy { tenant_id: self.tenant_id.clone(), organization_id: self.organization_id.clone() }
+    }
 }
 
 /// Transition of one source subscription.
@@ -65,14 +85,14 @@ pub struct TransitionInput {
 
 impl TransitionInput {
     /// Converts the input to the transition that the caller requests, and parses its ids.
-    pub fn parse(self, action: SubscriptionAction, by: Option<Actor>, only_own: bool) -> Result<Transition, Rejection> {
+    pub fn parse(self, action: SubscriptionAction, caller: Caller, only_own: bool) -> Result<Transition, Rejection> {
         let expected = self.expected_last_event_id.map(|id| parse_id("expectedLastEventId", &id)).transpose()?;
         Ok(Transition {
             id: parse_id("id", &self.id)?,
             action: action.into(),
             expected_last_event_id: expected,
             reason: self.reason,
-            by,
+            caller,
             only_own,
         })
     }

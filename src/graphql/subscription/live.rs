@@ -6,7 +6,7 @@ use futures::{Stream, TryStreamExt};
 use super::changes;
 use super::inputs::SubscriptionFilter;
 use super::types::SourceSubscription;
-use crate::graphql::access::LIVE;
+use crate::graphql::access::{LIVE, scope};
 use crate::graphql::context::Services;
 use crate::graphql::deadline::{WithDeadline, deadline};
 use crate::graphql::errors::field_error;
@@ -29,7 +29,7 @@ impl SourceSubscriptionSubscription {
     ) -> Result<impl Stream<Item = Result<WithDeadline<SourceSubscription>>> + use<>> {
         let filter = filter.unwrap_or_default().parse().map_err(field_error)?;
         let (subscriptions, deadline) = (ctx.data::<Services>()?.subscriptions.clone(), deadline(ctx)?);
-        let rows = changes::changes(hub(ctx)?, subscriptions, filter, deadline);
+        let rows = changes::changes(hub(ctx)?, subscriptions, scope(ctx)?, filter, deadline);
         Ok(rows.map_ok(move |row| WithDeadline::new(SourceSubscription::from(row), deadline)))
     }
 }

@@ -22,7 +22,7 @@ impl Loader<SubscriptionRowKey> for Loaders {
         keys: &[SubscriptionRowKey],
     ) -> Result<HashMap<SubscriptionRowKey, Self::Value>, ServiceError> {
         let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
-        let (rows, failed) = self.0.subscriptions.by_ids(&ids).await;
+        let (rows, failed) = self.services.subscriptions.by_ids(&ids, &self.scope).await;
         let rows = rows.into_iter().map(|row| (row.id, row)).collect();
         Ok(self.with_failures(keys, |key| key.0, rows, &failed))
     }

@@ -6,7 +6,7 @@ use super::inputs::{BulkTransitionInput, RegisterSubscriptionInput, TransitionIn
 use super::lifecycle::SubscriptionAction;
 use super::payloads::{BulkTransitionPayload, BulkTransitionResult, SubscriptionPayload};
 use super::types::SourceSubscription;
-use crate::graphql::access::{CHANGE_SUBSCRIPTION, LIFECYCLE, actor, changes_only_own};
+use crate::graphql::access::{CHANGE_SUBSCRIPTION, LIFECYCLE, caller, changes_only_own};
 use crate::graphql::audit::audited;
 use crate::graphql::context::Services;
 use crate::graphql::errors::result_or_user_error;
@@ -26,7 +26,8 @@ impl SourceSubscriptionMutation {
         #[graphql(desc = "Source subscription to register.")] input: RegisterSubscriptionInput,
     ) -> Result<SubscriptionPayload> {
         audited(ctx, [input.path.clone()], async {
-            let registered = ctx.data::<Services>()?.subscriptions.register(&input.path, actor(ctx)?.as_ref()).await;
+            let subscriptions = &ctx.data::<Services>()?.subscriptions;
+            let registered = subscriptions.register(&input.path, &input.tenancy(), &caller(ctx)?).await;
             let (subscription, user_errors) = result_or_user_error(registered.map(SourceSubscription::from))?;
             Ok(SubscriptionPayload { subscription, user_errors })
         })
@@ -101,7 +102,7 @@ async fn transition(
     action: SubscriptionAction,
 ) -> Result<SubscriptionPayload> {
     audited(ctx, [input.id.0.clone()], async {
-        let changed = match input.parse(action, actor(ctx)?, changes_only_own(ctx)?) {
+        let changed = match input.parse(action, caller(ctx)?, changes_only_own(ctx)?) {
             Ok(transition) => ctx.data::<Services>()?.subscriptions.transition(&transition).await,
             Err(rejection) => Err(rejection.into()),
         };
@@ -112,10 +113,10 @@ async fn transition(
 }
 
 async fn transition_all(ctx: &Context<'_>, input: BulkTransitionInput) -> Result<BulkTransitionPayload> {
-    let (subscriptions, by) = (&ctx.data::<Services>()?.subscriptions, actor(ctx)?);
+    let (subscriptions, caller) = (&ctx.data::<Services>()?.subscriptions, caller(ctx)?);
     let (action, reason) = (input.action.into(), input.reason.as_deref());
     let outcome = match input.filter.parse() {
-        Ok(filter) => subscriptions.transition_all(action, &filter, reason, input.dry_run, by.as_ref()).await,
+        Ok(filter) => subscriptions.transition_all(action, &filter, reason, input.dry_run, &caller).await,
         Err(rejection) => Err(rejection.into()),
     };
     let (bulk, user_errors) = result_or_user_error(outcome)?;

@@ -3,9 +3,9 @@
 use async_graphql::{Context, Object, Result};
 
 use super::inputs::{SubscriptionFilter, SubscriptionKey};
-use super::types::{SourceSubscription, SourceSubscriptionConnection};
-use crate::graphql::access::READ;
-use crate::graphql::connection::{PageArguments, id_cursor};
+use super::types::{SourceSubscription, SourceSubscriptionConnection, SubscriptionList};
+use crate::graphql::access::{READ, scope};
+use crate::graphql::connection::{PageArguments, time_cursor};
 use crate::graphql::context::Services;
 use crate::graphql::errors::field_error;
 use crate::graphql::scalars::parse_id;
@@ -25,18 +25,18 @@ impl SourceSubscriptionQuery {
         ctx: &Context<'_>,
         #[graphql(desc = "Id or path of the subscription.")] by: SubscriptionKey,
     ) -> Result<Option<SourceSubscription>> {
-        let subscriptions = &ctx.data::<Services>()?.subscriptions;
+        let (subscriptions, scope) = (&ctx.data::<Services>()?.subscriptions, scope(ctx)?);
         let found = match by {
-            SubscriptionKey::Id(id) => subscriptions.get(parse_id("by.id", &id).map_err(field_error)?).await,
+            SubscriptionKey::Id(id) => subscriptions.get(parse_id("by.id", &id).map_err(field_error)?, &scope).await,
             SubscriptionKey::Path(path) => {
                 check_text("by.path", &path).map_err(field_error)?;
-                subscriptions.by_path(&path).await
+                subscriptions.by_path(&path, &scope).await
             }
         };
         Ok(found.map_err(field_error)?.map(SourceSubscription::from))
     }
 
-    /// Source subscriptions, newest first.
+    /// Source subscriptions, newest first: ordered by `registeredAt`, then by id.
     #[graphql(guard = "READ")]
     async fn subscriptions(
         &self,
@@ -49,10 +49,14 @@ impl SourceSubscriptionQuery {
         #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
     ) -> Result<SourceSubscriptionConnection> {
         let page = PageArguments { first, after, last, before };
-        let request = page.by_id(CursorKind::Subscription).map_err(field_error)?;
+        let request = page.by_time(CursorKind::Subscription).map_err(field_error)?;
         let filter = filter.unwrap_or_default().parse().map_err(field_error)?;
-        let listing = ctx.data::<Services>()?.subscriptions.list(&filter, &request).await.map_err(field_error)?;
-        let cursor = |item: &SourceSubscription| id_cursor(CursorKind::Subscription, item.key().get());
-        Ok(SourceSubscriptionConnection::new(listing.page, listing.unavailable, SourceSubscription::from, cursor))
+        let scope = scope(ctx)?;
+        let found = ctx.data::<Services>()?.subscriptions.list(&filter, &request, &scope).await;
+        let listing = found.map_err(field_error)?;
+        let cursor = |item: &SourceSubscription| time_cursor(CursorKind::Subscription, item.position());
+        let (page, unavailable) = (listing.page, listing.unavailable);
+        let all = SubscriptionList { filter, scope };
+        Ok(SourceSubscriptionConnection::new(all, page, unavailable, SourceSubscription::from, cursor))
     }
 }

@@ -12,7 +12,7 @@ use super::loaders::SubscriptionRowKey;
 use super::spec::SubscriptionSpec;
 use crate::graphql::access::READ;
 use crate::graphql::catalog::types::CatalogEntry;
-use crate::graphql::connection::{PageArguments, connection};
+use crate::graphql::connection::{Countable, PageArguments, connection};
 use crate::graphql::context::Services;
 use crate::graphql::errors::field_error;
 use crate::graphql::event::inputs::EventFilter;
@@ -20,8 +20,12 @@ use crate::graphql::event::log::log;
 use crate::graphql::event::types::EventConnection;
 use crate::graphql::loaders::BatchLoader;
 use crate::graphql::scalars::show_id;
+use crate::service::error::ServiceError;
 use noetl_domain::ids::Id;
-use noetl_storage::subscriptions::SubscriptionRow;
+use noetl_domain::list_position::ListPosition;
+use noetl_domain::page::Total;
+use noetl_domain::tenant::Scope;
+use noetl_storage::subscriptions::{SubscriptionFilter, SubscriptionRow};
 
 /// A long-lived resource that receives messages and runs an execution for each message. Its state is the status of its
 /// latest lifecycle event.
@@ -43,6 +47,14 @@ impl SourceSubscription {
     #[must_use]
     pub fn key(&self) -> Id {
         self.own.0.id
+    }
+}
+
+impl SourceSubscription {
+    /// Returns the position in lists.
+    #[must_use]
+    pub fn position(&self) -> ListPosition {
+        self.own.0.position()
     }
 }
 
@@ -111,6 +123,16 @@ impl OwnFields {
         self.0.updated_at
     }
 
+    /// Tenant of the subscription.
+    async fn tenant_id(&self) -> &str {
+        &self.0.tenancy.tenant_id
+    }
+
+    /// Organization of the subscription.
+    async fn organization_id(&self) -> &str {
+        &self.0.tenancy.organization_id
+    }
+
     /// Index of the shard that stores the log.
     async fn shard(&self, ctx: &Context<'_>) -> Result<u16> {
         Ok(ctx.data::<Services>()?.databases.index_of(self.0.id))
@@ -156,4 +178,19 @@ impl OwnFields {
     }
 }
 
-connection!(SourceSubscriptionConnection, SourceSubscriptionEdge, SourceSubscription);
+/// A list of source subscriptions.
+#[derive(Debug)]
+pub struct SubscriptionList {
+    /// Conditions of the list.
+    pub filter: SubscriptionFilter,
+    /// Data that the caller may read.
+    pub scope: Scope,
+}
+
+impl Countable for SubscriptionList {
+    async fn total(&self, ctx: &Context<'_>, limit: i64) -> std::result::Result<Total, ServiceError> {
+        ctx.data_unchecked::<Services>().subscriptions.total(&self.filter, limit, &self.scope).await
+    }
+}
+
+connection!(SourceSubscriptionConnection, SourceSubscriptionEdge, SourceSubscription, SubscriptionList);

@@ -10,16 +10,20 @@ use noetl_domain::actor::Actor;
 use noetl_domain::event::Event;
 use noetl_domain::execution::{CANCELLED, Status, emitted};
 use noetl_domain::ids::Id;
+use noetl_domain::tenant::{Caller, Scope};
 use noetl_storage::executions::{self, ExecutionRow};
 use noetl_storage::log::LockedLog;
 
 impl Executions {
-    /// Cancels an execution that has not ended.
+    /// Cancels an execution that has not ended. If it has only a log, it gets its row in the list first.
     #[tracing::instrument(level = "debug", name = "executions.cancel", skip_all, fields(id = %id))]
-    pub async fn cancel(&self, id: Id, reason: Option<String>, by: Option<&Actor>) -> Result<(), ServiceError> {
+    pub async fn cancel(&self, id: Id, reason: Option<String>, caller: &Caller) -> Result<(), ServiceError> {
         check_reason(reason.as_deref())?;
         let shard = self.databases.shard_of(id);
-        let row = executions::by_ids(shard, &[id.get()]).await?.pop().ok_or_else(|| unknown(id))?;
+        let row = match executions::by_ids(shard, &caller.scope, &[id.get()]).await?.pop() {
+            Some(row) => row,
+            None => self.list_from_log(id, &caller.scope).await?,
+        };
         let mut log = LockedLog::lock(shard, id).await?;
         let status = log.execution_status().await?.ok_or_else(|| unknown(id))?;
         if status.is_terminal() {
@@ -28,11 +32,20 @@ impl Executions {
         }
         let last = log.last_event_id().await?.unwrap_or(id);
         let event_id = self.ids.next_after(last).await?;
-        log.append(&[cancellation(&row, event_id, reason.as_deref(), by)]).await?;
+        log.append(&[cancellation(&row, event_id, reason.as_deref(), caller.actor.as_ref())]).await?;
         log.mark_cancelled(event_id, reason.as_deref()).await?;
         log.commit().await?;
         self.wake_ups.wake_feed(self.databases.index_of(id));
         Ok(())
+    }
+
+    /// Gives an execution that has only a log its row in the list, and returns the row.
+    async fn list_from_log(&self, id: Id, scope: &Scope) -> Result<ExecutionRow, ServiceError> {
+        for advanced in self.projections.advance([id], scope).await?.into_values() {
+            advanced.map_err(|error| if error.is_rejection() { unknown(id).into() } else { error })?;
+        }
+        let row = executions::by_ids(self.databases.shard_of(id), scope, &[id.get()]).await?.pop();
+        row.ok_or_else(|| unknown(id).into())
     }
 }
 
@@ -46,6 +59,8 @@ fn cancellation(row: &ExecutionRow, event_id: Id, reason: Option<&str>, by: Opti
         status: Some(Status::Cancelled.as_str().to_owned()),
         context: reason.map(|reason| json!({ "reason": reason })),
         meta: Some(emitted(at, by).into()),
+        tenant_id: row.tenant_id.clone(),
+        organization_id: row.organization_id.clone(),
         ..Event::bare(Id::new(row.execution_id), event_id, Id::new(row.catalog_id), CANCELLED, at)
     }
 }

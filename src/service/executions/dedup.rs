@@ -10,9 +10,9 @@ use super::request::check_key;
 use super::start::{DedupKey, Results, Start};
 use crate::runtime::clock;
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
-use noetl_domain::actor::Actor;
-use noetl_domain::execution::Creation;
+use noetl_domain::execution::{Creation, dedup_scope};
 use noetl_domain::ids::Id;
+use noetl_domain::tenant::{Caller, DEFAULT, Scope};
 use noetl_storage::dedup::{self, ClaimRow, CurrentClaim, NewClaim};
 use noetl_storage::log::LockedLog;
 
@@ -114,15 +114,15 @@ impl Executions {
 
     /// Writes an audit event for each duplicate to its subscription's log. This is best effort: the response does not
     /// depend on it.
-    pub(super) async fn audit_duplicates(&self, claimed: &[ClaimedExecution], by: Option<&Actor>) {
+    pub(super) async fn audit_duplicates(&self, claimed: &[ClaimedExecution], caller: &Caller) {
         let mut by_scope: BTreeMap<i64, Vec<&ClaimedExecution>> = BTreeMap::new();
         for one in claimed.iter().filter(|one| !one.duplicates.is_empty()) {
-            if let Some(key) = one.key.as_ref().filter(|key| key.scope != 0) {
+            if let Some(key) = one.key.as_ref().filter(|key| key.scope > 0) {
                 by_scope.entry(key.scope).or_default().push(one);
             }
         }
         for (scope, duplicates) in by_scope {
-            let audit = timeout(AUDIT_TIMEOUT, self.audit(Id::new(scope), &duplicates, by)).await;
+            let audit = timeout(AUDIT_TIMEOUT, self.audit(Id::new(scope), &duplicates, caller)).await;
             if !matches!(audit, Ok(Ok(()))) {
                 metrics::counter!("noetl_duplicate_audits_lost_total").increment(1);
                 tracing::warn!(subscription = scope, ?audit, "could not write audit events of duplicates");
@@ -134,10 +134,10 @@ impl Executions {
         &self,
         subscription: Id,
         duplicates: &[&ClaimedExecution],
-        by: Option<&Actor>,
+        caller: &Caller,
     ) -> Result<(), ServiceError> {
         let mut log = LockedLog::lock(self.databases.shard_of(subscription), subscription).await?;
-        let Some(row) = log.subscription().await? else {
+        let Some(row) = log.subscription(&caller.scope).await? else {
             return Ok(());
         };
         let mut last = log.last_event_id().await?.unwrap_or(row.last_event_id);
@@ -147,7 +147,13 @@ impl Executions {
             for duplicate in &one.duplicates {
                 last = self.ids.next_after(last).await?;
                 let differs = duplicate.differs == Some(true);
-                events.push(row.log(by).deduplicated(last, key, one.execution_id, differs, clock::now()));
+                events.push(row.log(caller.actor.as_ref()).deduplicated(
+                    last,
+                    key,
+                    one.execution_id,
+                    differs,
+                    clock::now(),
+                ));
             }
         }
         log.append(&events).await?;
@@ -156,14 +162,31 @@ impl Executions {
         Ok(())
     }
 
-    /// Returns the claim of a dedup key, expired or not. `Ok(None)`: there is none.
+    /// Returns the claim of a dedup key, expired or not. `Ok(None)`: there is none in the scope. Without a parent, the
+    /// key is one of the scope's tenant, or of the tenant `default` if the scope is not restricted.
     #[tracing::instrument(
         level = "debug", name = "executions.dedup_claim", skip_all,
         fields(parent = parent.map(tracing::field::display))
     )]
-    pub async fn dedup_claim(&self, parent: Option<Id>, key: &str) -> Result<Option<ClaimRow>, ServiceError> {
+    pub async fn dedup_claim(
+        &self,
+        parent: Option<Id>,
+        key: &str,
+        scope: &Scope,
+    ) -> Result<Option<ClaimRow>, ServiceError> {
         check_key("key", key)?;
-        Ok(dedup::find(self.databases.cluster(), parent.map_or(0, Id::get), key).await?)
+        // A claim belongs to the tenant of its parent.
+        if let Some(parent) = parent.filter(|_| *scope != Scope::Unrestricted) {
+            let (heads, failed) = self.heads([parent], scope).await;
+            if let Some(error) = failed.into_values().next() {
+                return Err(error);
+            }
+            if heads.is_empty() {
+                return Ok(None);
+            }
+        }
+        let claimed_in = dedup_scope(parent, scope.tenant().unwrap_or(DEFAULT));
+        Ok(dedup::find(self.databases.cluster(), claimed_in, key).await?)
     }
 }
 

@@ -23,12 +23,13 @@ use crate::runtime::clock;
 use crate::runtime::crash_point;
 use crate::service::bounds::check_json;
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
+use crate::service::tenancy::resolve;
 use crate::service::trace;
-use noetl_domain::actor::Actor;
-use noetl_domain::execution::{Creation, DEFAULT_WINDOW_SECONDS, EXECUTABLE_KINDS, overlay};
+use noetl_domain::execution::{Creation, DEFAULT_WINDOW_SECONDS, EXECUTABLE_KINDS, dedup_scope, overlay};
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::REGISTERED;
 use noetl_domain::shard::ShardIndex;
+use noetl_domain::tenant::{Caller, Scope};
 use noetl_storage::catalog::CatalogEntry;
 use noetl_storage::events::FirstEvent;
 use plain_json::Text;
@@ -52,8 +53,8 @@ impl Executions {
         level = "debug", name = "executions.execute", skip_all,
         fields(path = request.path, parent = request.parent_execution_id.map(tracing::field::display))
     )]
-    pub async fn execute(&self, request: ExecuteRequest, by: Option<&Actor>) -> Result<Executed, ServiceError> {
-        let mut results = self.execute_batch(vec![Ok(request)], by).await?;
+    pub async fn execute(&self, request: ExecuteRequest, caller: &Caller) -> Result<Executed, ServiceError> {
+        let mut results = self.execute_batch(vec![Ok(request)], caller).await?;
         results.pop().unwrap_or_else(|| Err(Rejection::invalid("", "there is no request").into()))
     }
 
@@ -66,7 +67,7 @@ impl Executions {
     pub async fn execute_batch(
         &self,
         requests: Vec<Result<ExecuteRequest, Rejection>>,
-        by: Option<&Actor>,
+        caller: &Caller,
     ) -> Result<Vec<Result<Executed, ServiceError>>, ServiceError> {
         if requests.is_empty() || requests.len() > MAX_BATCH {
             let message = format!("a batch has 1 to {MAX_BATCH} requests, not {}", requests.len());
@@ -79,10 +80,10 @@ impl Executions {
                 Err(rejection) => drop(results.insert(position, Err(rejection.into()))),
             }
         }
-        let references = self.load_references(valid.values()).await?;
+        let references = self.load_references(valid.values(), &caller.scope).await?;
         let mut weight = 0;
         for (position, request) in valid {
-            match self.start(position, request, &references, by).await {
+            match self.start(position, request, &references, caller).await {
                 Ok(start) => {
                     weight += start.creation.weight();
                     starts.push(start);
@@ -90,16 +91,16 @@ impl Executions {
                 Err(error) => drop(results.insert(position, Err(error))),
             }
             if weight >= GROUP_BYTES {
-                self.carry_out(std::mem::take(&mut starts), &mut results, by).await;
+                self.carry_out(std::mem::take(&mut starts), &mut results, caller).await;
                 weight = 0;
             }
         }
-        self.carry_out(starts, &mut results, by).await;
+        self.carry_out(starts, &mut results, caller).await;
         Ok(results.into_values().collect())
     }
 
     /// Claims the keys of these requests, creates the executions, and settles the claims.
-    async fn carry_out(&self, starts: Vec<Start>, results: &mut Results, by: Option<&Actor>) {
+    async fn carry_out(&self, starts: Vec<Start>, results: &mut Results, caller: &Caller) {
         crash_point::reach("execute.validated");
         let claimed = self.claim(starts, results).await;
         crash_point::reach("execute.claimed");
@@ -112,7 +113,7 @@ impl Executions {
         for one in &claimed {
             results.extend(one.results(failed.get(&one.execution_id)));
         }
-        self.audit_duplicates(&claimed, by).await;
+        self.audit_duplicates(&claimed, caller).await;
     }
 
     /// Reads the catalog entries and parents of all requests: one query for paths, one for ids, one per shard for
@@ -120,11 +121,12 @@ impl Executions {
     async fn load_references(
         &self,
         requests: impl Iterator<Item = &ExecuteRequest> + Clone,
+        scope: &Scope,
     ) -> Result<References, ServiceError> {
         let paths: BTreeSet<&String> = requests.clone().filter_map(|request| request.path.as_ref()).collect();
         let paths: Vec<String> = paths.into_iter().cloned().collect();
         let parents: BTreeSet<Id> = requests.clone().filter_map(|request| request.parent_execution_id).collect();
-        let (parents, failed) = self.heads(parents).await;
+        let (parents, failed) = self.heads(parents, scope).await;
         let mut ids: BTreeSet<i64> = requests.clone().filter_map(|request| request.catalog_id).map(Id::get).collect();
         let children = requests.filter(|request| SubscriptionDefaults::apply_to(request));
         let heads = children.filter_map(|request| parents.get(&request.parent_execution_id?));
@@ -141,15 +143,17 @@ impl Executions {
         position: usize,
         request: ExecuteRequest,
         references: &References,
-        by: Option<&Actor>,
+        caller: &Caller,
     ) -> Result<Start, ServiceError> {
         let request_hash = request.hash();
         let entry = references.entry(&request)?;
         let parent = request.parent_execution_id.map(|id| self.parent(id, references)).transpose()?;
+        let tenancy_of_parent = parent.as_ref().map(|parent| parent.tenancy());
+        let tenancy = resolve(&request.tenancy, tenancy_of_parent.as_ref(), &caller.scope)?;
         let defaults = references.subscription_defaults(parent.as_deref());
         let window = defaults.window(&request).unwrap_or(i64::from(DEFAULT_WINDOW_SECONDS));
         let (pool, default_workload) = (defaults.pool(&request)?, default_workload(entry, &request)?);
-        let scope = request.parent_execution_id.map_or(0, Id::get);
+        let scope = dedup_scope(request.parent_execution_id, &tenancy.tenant_id);
         let workload = match request.workload {
             Some(Value::Object(workload)) => workload,
             _ => serde_json::Map::new(),
@@ -165,7 +169,8 @@ impl Executions {
             pool,
             trace: request.trace.or_else(of_parent).or_else(trace::current),
             emitted_at: clock::now(),
-            actor: by.cloned(),
+            actor: caller.actor.clone(),
+            tenancy,
             rerun_of: request.rerun_of,
         };
         Ok(Start {

@@ -21,6 +21,7 @@ use moka::future::Cache;
 
 use super::catalog::Catalog;
 use super::ids::Ids;
+use super::projections::Projections;
 use crate::runtime::wake::WakeUps;
 use noetl_domain::ids::Id;
 use noetl_storage::events::FirstEvent;
@@ -40,6 +41,7 @@ pub struct Executions {
     ids: Arc<Ids>,
     catalog: Catalog,
     wake_ups: WakeUps,
+    projections: Projections,
     heads: Cache<Id, Arc<FirstEvent>>,
 }
 
@@ -50,9 +52,11 @@ impl Executions {
         let weight = |_: &Id, head: &Arc<FirstEvent>| {
             let trace = head.trace.as_ref().map_or(0, |trace| trace.as_str().len());
             let pool = head.execution_pool.as_ref().map_or(0, String::len);
-            u32::try_from(trace + pool + 256).unwrap_or(u32::MAX)
+            let owner = head.tenant_id.len() + head.organization_id.len();
+            u32::try_from(trace + pool + owner + 256).unwrap_or(u32::MAX)
         };
         let heads = Cache::builder().max_capacity(CACHED_HEADS_BYTES).weigher(weight).build();
-        Self { databases, ids, catalog, wake_ups, heads }
+        let projections = Projections::new(databases.clone());
+        Self { databases, ids, catalog, wake_ups, projections, heads }
     }
 }

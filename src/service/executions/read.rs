@@ -9,10 +9,12 @@ use crate::service::fan_out::{self, Listing};
 use crate::service::shards::rows_by_ids;
 use noetl_domain::event::{Event, EventFilter};
 use noetl_domain::ids::Id;
-use noetl_domain::page::{Page, PageRequest};
+use noetl_domain::list_position::{CursorPosition, ListPosition};
+use noetl_domain::page::{Page, PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
+use noetl_domain::tenant::Scope;
 use noetl_storage::events::{self, FirstEvent, LargeColumns};
-use noetl_storage::executions::{self, ExecutionFilter, ExecutionRow};
+use noetl_storage::executions::{self, ChildCount, ExecutionFilter, ExecutionRow};
 use plain_json::Text;
 
 /// A page for each parent, and the shards whose rows may be missing from the pages.
@@ -22,38 +24,96 @@ type PagesByParent = (HashMap<i64, Page<ExecutionRow>>, Vec<ShardIndex>);
 type PagesByLog = HashMap<Id, Page<Event<Text>>>;
 
 impl Executions {
-    /// Returns the executions with these ids, and the error of each shard that could not be read.
+    /// Returns the executions in the scope with these ids, and the error of each shard that could not be read. An
+    /// execution that the list lacks is read from its log.
     #[tracing::instrument(
         level = "debug", name = "executions.by_ids", skip_all,
         fields(count = ids.len(), first = ids.first().map(tracing::field::display))
     )]
-    pub async fn by_ids(&self, ids: &[Id]) -> (HashMap<Id, ExecutionRow>, BTreeMap<ShardIndex, ServiceError>) {
-        let query = |shard, ids: Vec<i64>| async move { executions::by_ids(shard, &ids).await };
-        let (rows, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
-        (rows.into_iter().map(|row| (Id::new(row.execution_id), row)).collect(), failed)
+    pub async fn by_ids(
+        &self,
+        ids: &[Id],
+        scope: &Scope,
+    ) -> (HashMap<Id, ExecutionRow>, BTreeMap<ShardIndex, ServiceError>) {
+        let query = |shard, ids: Vec<i64>| async move { executions::by_ids(shard, scope, &ids).await };
+        let (rows, mut failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
+        let mut found: HashMap<Id, ExecutionRow> =
+            rows.into_iter().map(|row| (Id::new(row.execution_id), row)).collect();
+        let was_read = |id: &Id| !failed.contains_key(&self.databases.index_of(*id));
+        let unlisted: Vec<Id> = ids.iter().copied().filter(|id| !found.contains_key(id) && was_read(id)).collect();
+        if !unlisted.is_empty() {
+            let (from_logs, failures) = self.projections.unlisted(&unlisted, scope).await;
+            found.extend(from_logs);
+            failed.extend(failures);
+        }
+        (found, failed)
     }
 
-    /// Returns a page over all shards, newest first.
+    /// Returns a page in the scope over all shards, newest first: by start time, then by id.
     #[tracing::instrument(level = "debug", name = "executions.list", skip_all)]
     pub async fn list(
         &self,
         filter: &ExecutionFilter,
-        request: &PageRequest<i64>,
+        request: &PageRequest<CursorPosition>,
+        scope: &Scope,
     ) -> Result<Listing<ExecutionRow>, ServiceError> {
-        let query = |shard, range| executions::list(shard, filter, range);
-        fan_out::newest_first(&self.databases, request, |row: &ExecutionRow| row.execution_id, query).await
+        let request = self.positioned(request, scope).await?;
+        let query = |shard, range| executions::list(shard, scope, filter, range);
+        fan_out::newest_first(&self.databases, &request, ExecutionRow::position, query).await
     }
 
-    /// Returns one event.
+    /// Returns the request with the positions of its cursors.
+    async fn positioned(
+        &self,
+        request: &PageRequest<CursorPosition>,
+        scope: &Scope,
+    ) -> Result<PageRequest<ListPosition>, ServiceError> {
+        let position = |id: Id| async move {
+            let rows = executions::by_ids(self.databases.shard_of(id), scope, &[id.get()]).await?;
+            Ok(rows.first().map(ExecutionRow::position))
+        };
+        fan_out::positioned(request, position).await
+    }
+
+    /// Counts executions in the scope over all shards, up to `limit`.
+    #[tracing::instrument(level = "debug", name = "executions.total", skip_all)]
+    pub async fn total(&self, filter: &ExecutionFilter, limit: i64, scope: &Scope) -> Result<Total, ServiceError> {
+        fan_out::total(&self.databases, limit, |shard, limit| executions::count(shard, scope, filter, limit)).await
+    }
+
+    /// Counts the child executions of each parent in the scope over all shards, up to `limit` for each parent.
+    #[tracing::instrument(
+        level = "debug", name = "executions.children_totals", skip_all,
+        fields(count = parents.len(), first = parents.first().map(tracing::field::display))
+    )]
+    pub async fn children_totals(
+        &self,
+        parents: &[Id],
+        filter: &ExecutionFilter,
+        limit: i64,
+        scope: &Scope,
+    ) -> Result<HashMap<Id, Total>, ServiceError> {
+        let parents: Vec<i64> = parents.iter().map(|id| id.get()).collect();
+        let query = |shard| executions::count_children(shard, scope, &parents, filter, limit + 1);
+        let (counts, _) = fan_out::answers(&self.databases, query).await?;
+        let mut sums: HashMap<i64, i64> = HashMap::new();
+        for ChildCount { parent, count } in counts.into_iter().flatten() {
+            *sums.entry(parent).or_default() += count;
+        }
+        Ok(sums.into_iter().map(|(parent, sum)| (Id::new(parent), Total::of(sum, limit))).collect())
+    }
+
+    /// Returns one event. `Ok(None)`: it does not exist in the scope.
     #[tracing::instrument(
         level = "debug", name = "executions.event", skip_all,
         fields(execution = %execution, event = %event)
     )]
-    pub async fn event(&self, execution: Id, event: Id) -> Result<Option<Event<Text>>, ServiceError> {
-        Ok(events::get(self.databases.shard_of(execution), execution, event).await?)
+    pub async fn event(&self, execution: Id, event: Id, scope: &Scope) -> Result<Option<Event<Text>>, ServiceError> {
+        Ok(events::get(self.databases.shard_of(execution), scope, execution, event).await?)
     }
 
-    /// Returns a page of the child executions of each parent, newest first, and the shards whose rows may be missing.
+    /// Returns a page of the child executions of each parent in the scope, newest first, and the shards whose rows may
+    /// be missing.
     #[tracing::instrument(
         level = "debug", name = "executions.children", skip_all,
         fields(count = parents.len(), first = parents.first().map(tracing::field::display))
@@ -62,16 +122,18 @@ impl Executions {
         &self,
         parents: &[Id],
         filter: &ExecutionFilter,
-        request: &PageRequest<i64>,
+        request: &PageRequest<CursorPosition>,
+        scope: &Scope,
     ) -> Result<PagesByParent, ServiceError> {
         let parents: Vec<i64> = parents.iter().map(|id| id.get()).collect();
-        let query = |shard, range| executions::children(shard, &parents, filter, range);
+        let query = |shard, range| executions::children(shard, scope, &parents, filter, range);
         let parent = |row: &ExecutionRow| row.parent_execution_id.unwrap_or_default();
-        fan_out::newest_first_grouped(&self.databases, request, |row| row.execution_id, parent, query).await
+        let request = self.positioned(request, scope).await?;
+        fan_out::newest_first_grouped(&self.databases, &request, ExecutionRow::position, parent, query).await
     }
 
-    /// Returns a page of events of each log, oldest first and with these large columns, and the error of each shard
-    /// that could not be read.
+    /// Returns a page of events in the scope of each log, oldest first and with these large columns, and the error of
+    /// each shard that could not be read.
     #[tracing::instrument(
         level = "debug", name = "executions.events", skip_all,
         fields(count = executions.len(), first = executions.first().map(tracing::field::display))
@@ -82,9 +144,11 @@ impl Executions {
         filter: &EventFilter,
         columns: &LargeColumns,
         request: &PageRequest<i64>,
+        scope: &Scope,
     ) -> (PagesByLog, BTreeMap<ShardIndex, ServiceError>) {
         let range = request.oldest_first();
-        let query = |shard, ids: Vec<i64>| async move { events::list(shard, &ids, filter, columns, range).await };
+        let query =
+            |shard, ids: Vec<i64>| async move { events::list(shard, scope, &ids, filter, columns, range).await };
         let (rows, failed) = rows_by_ids(&self.databases, executions.iter().copied(), query).await;
         let mut logs: HashMap<Id, Vec<Event<Text>>> = HashMap::new();
         for event in rows {
@@ -93,29 +157,35 @@ impl Executions {
         (logs.into_iter().map(|(id, events)| (id, request.cut(events))).collect(), failed)
     }
 
-    /// Returns the heads of these logs, and the error of each shard that could not be read.
+    /// Returns the heads of these logs in the scope, and the error of each shard that could not be read.
     #[tracing::instrument(
         level = "debug", name = "executions.log_heads", skip_all,
         fields(count = ids.len(), first = ids.first().map(tracing::field::display))
     )]
-    pub async fn log_heads(&self, ids: &[Id]) -> (HashMap<Id, Arc<FirstEvent>>, BTreeMap<ShardIndex, ServiceError>) {
-        self.heads(ids.iter().copied()).await
+    pub async fn log_heads(
+        &self,
+        ids: &[Id],
+        scope: &Scope,
+    ) -> (HashMap<Id, Arc<FirstEvent>>, BTreeMap<ShardIndex, ServiceError>) {
+        self.heads(ids.iter().copied(), scope).await
     }
 
-    /// Returns the heads of these logs, and the error of each shard that could not be read. A head never changes, so
-    /// heads are cached.
+    /// Returns the heads of these logs in the scope, and the error of each shard that could not be read. A head never
+    /// changes, so heads are cached.
     pub(super) async fn heads(
         &self,
         ids: impl IntoIterator<Item = Id>,
+        scope: &Scope,
     ) -> (HashMap<Id, Arc<FirstEvent>>, BTreeMap<ShardIndex, ServiceError>) {
         let (mut found, mut missing) = (HashMap::new(), Vec::new());
         for id in ids {
             match self.heads.get(&id).await {
-                Some(head) => drop(found.insert(id, head)),
+                Some(head) if scope.admits(&head.tenant_id) => drop(found.insert(id, head)),
+                Some(_) => {}
                 None => missing.push(id),
             }
         }
-        let query = |shard, ids: Vec<i64>| async move { events::heads(shard, &ids).await };
+        let query = |shard, ids: Vec<i64>| async move { events::heads(shard, scope, &ids).await };
         let (heads, failed) = rows_by_ids(&self.databases, missing, query).await;
         for head in heads {
             let (id, head) = (Id::new(head.execution_id), Arc::new(head));
@@ -125,17 +195,25 @@ impl Executions {
         (found, failed)
     }
 
-    /// Returns the workloads of these executions, and the error of each shard that could not be read.
-    pub async fn workloads(&self, ids: &[Id]) -> (HashMap<Id, Text>, BTreeMap<ShardIndex, ServiceError>) {
-        let query = |shard, ids: Vec<i64>| async move { events::workloads(shard, &ids).await };
+    /// Returns the workloads of these executions in the scope, and the error of each shard that could not be read.
+    pub async fn workloads(
+        &self,
+        ids: &[Id],
+        scope: &Scope,
+    ) -> (HashMap<Id, Text>, BTreeMap<ShardIndex, ServiceError>) {
+        let query = |shard, ids: Vec<i64>| async move { events::workloads(shard, scope, &ids).await };
         let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
         (found.into_iter().map(|(id, workload)| (Id::new(id), workload)).collect(), failed)
     }
 
-    /// Returns the error or cancellation reason, if any, of each execution that is in the list, and the error of each
-    /// shard that could not be read.
-    pub async fn errors(&self, ids: &[Id]) -> (HashMap<Id, Option<String>>, BTreeMap<ShardIndex, ServiceError>) {
-        let query = |shard, ids: Vec<i64>| async move { executions::errors(shard, &ids).await };
+    /// Returns the error or cancellation reason, if any, of each execution in the scope that is in the list, and the
+    /// error of each shard that could not be read.
+    pub async fn errors(
+        &self,
+        ids: &[Id],
+        scope: &Scope,
+    ) -> (HashMap<Id, Option<String>>, BTreeMap<ShardIndex, ServiceError>) {
+        let query = |shard, ids: Vec<i64>| async move { executions::errors(shard, scope, &ids).await };
         let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
         (found.into_iter().map(|reason| (Id::new(reason.execution_id), reason.error)).collect(), failed)
     }

@@ -5,8 +5,10 @@ use serde_json::{Value, json};
 use crate::service::bounds::{check_json, check_text};
 use crate::service::catalog::check_path;
 use crate::service::error::Rejection;
+use crate::service::tenancy;
 use noetl_domain::execution::{is_pool_name, request_hash};
 use noetl_domain::ids::Id;
+use noetl_domain::tenant::NamedTenancy;
 
 /// Maximum number of requests in one batch.
 pub const MAX_BATCH: usize = 1000;
@@ -34,6 +36,8 @@ pub struct ExecuteRequest {
     pub trace: Option<Value>,
     /// Dedup key and window; absent: no deduplication.
     pub dedup: Option<Dedup>,
+    /// Tenant and organization of the execution; absent: the parent's, else the caller's.
+    pub tenancy: NamedTenancy,
     /// Execution of which the new one is a rerun.
     pub rerun_of: Option<Id>,
 }
@@ -75,6 +79,7 @@ impl ExecuteRequest {
             let message = "a pool's name has 1 to 64 letters, digits, - and _";
             return Err(Rejection::invalid("executionPool", message));
         }
+        tenancy::check(&self.tenancy)?;
         self.dedup.as_ref().map_or(Ok(()), check_dedup)
     }
 
@@ -87,7 +92,13 @@ impl ExecuteRequest {
             None => json!({ "catalog_id": self.catalog_id }),
         };
         let workload = self.workload.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
-        request_hash(&json!([entry, workload, self.parent_execution_id, self.execution_pool]))
+        let mut parts = vec![entry, workload.into(), json!(self.parent_execution_id), json!(self.execution_pool)];
+        // Requests that name none have the hash from before tenants existed.
+        let NamedTenancy { tenant_id, organization_id } = &self.tenancy;
+        if tenant_id.is_some() || organization_id.is_some() {
+            parts.push(json!([tenant_id, organization_id]));
+        }
+        request_hash(&parts.into())
     }
 }
 

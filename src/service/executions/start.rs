@@ -44,7 +44,9 @@ pub(super) struct Start {
 /// A dedup key within its scope.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct DedupKey {
-    /// The parent execution or subscription; 0 if there is none.
+    /// The parent execution or subscription; 0 or a negative number if there is none (see [`dedup_scope`]).
+    ///
+    /// [`dedup_scope`]: noetl_domain::execution::dedup_scope
     pub(super) scope: i64,
     pub(super) key: String,
 }

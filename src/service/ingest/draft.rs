@@ -66,9 +66,9 @@ pub struct EventDraft {
     /// Map of additional values. A value whose name is a column of the table is stored there, the others under
     /// `meta.extra`.
     pub extra: Option<Value>,
-    /// Tenant; absent: `default`.
+    /// Tenant; absent: the caller's, else the execution's if known, else `default`.
     pub tenant_id: Option<String>,
-    /// Organization; absent: `default`.
+    /// Organization; absent: the execution's if known, else `default`.
     pub organization_id: Option<String>,
 }
 

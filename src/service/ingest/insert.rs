@@ -1,9 +1,10 @@
 //! Inserting events of one shard. Events that the database refuses are reported, and the others are inserted.
 
 use crate::service::bisection::{Bisection, Cause, not_tried};
-use crate::service::error::{Rejection, ServiceError};
+use crate::service::error::{Rejection, RejectionCode, ServiceError};
+use noetl_domain::tenant::{Scope, TenancyError};
 use noetl_storage::error::StorageError;
-use noetl_storage::ingest::{self, NewEvent, OtherColumns};
+use noetl_storage::ingest::{self, Foreign, NewEvent, OtherColumns};
 use noetl_storage::pools::Database;
 
 /// Result of inserting one shard's events.
@@ -16,12 +17,23 @@ pub(super) struct InsertOutcome {
 }
 
 impl InsertOutcome {
-    /// Inserts events, which must all belong to `shard`.
-    pub(super) async fn of(shard: &Database, events: &[NewEvent], columns: Option<&OtherColumns>) -> Self {
+    /// Inserts the events in the scope. All events must belong to `shard`.
+    pub(super) async fn of(
+        shard: &Database,
+        scope: &Scope,
+        events: &[NewEvent],
+        columns: Option<&OtherColumns>,
+    ) -> Self {
         let (mut insert, mut search) = (Self::default(), Bisection::of(events.len()));
         while let Some(part) = search.next_part() {
-            let inserted = ingest::insert(shard, &events[part.clone()], columns).await;
-            let inserted = inserted.map(|inserted| insert.inserted += usize::try_from(inserted).unwrap_or(usize::MAX));
+            let inserted = ingest::insert(shard, scope, &events[part.clone()], columns).await;
+            let inserted = inserted.map(|inserted| {
+                insert.inserted += usize::try_from(inserted.events).unwrap_or(usize::MAX);
+                for foreign in inserted.foreign {
+                    let position = part.start + usize::try_from(foreign.position - 1).unwrap_or_default();
+                    insert.refused.push((position, not_in_scope(&events[position], foreign).into()));
+                }
+            });
             search.record(part, inserted);
         }
         for unwritten in search.unwritten(shard) {
@@ -34,6 +46,15 @@ impl InsertOutcome {
         }
         insert
     }
+}
+
+/// Creates the rejection of an event that is not in the caller's scope. The execution of another tenant does not exist
+/// for the caller.
+fn not_in_scope(event: &NewEvent, foreign: Foreign) -> Rejection {
+    if foreign.named {
+        return Rejection::new(RejectionCode::ForeignTenant, "tenantId", TenancyError::Foreign.to_string());
+    }
+    Rejection::not_found("executionId", format!("there is no execution {}", event.execution_id))
 }
 
 fn refusal(error: StorageError) -> ServiceError {

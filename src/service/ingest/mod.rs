@@ -23,6 +23,7 @@ use columns::Columns;
 use insert::InsertOutcome;
 use noetl_domain::actor::Actor;
 use noetl_domain::ids::Id;
+use noetl_domain::tenant::Caller;
 use noetl_storage::ingest::{NewEvent, OtherColumns};
 use noetl_storage::pools::Databases;
 
@@ -66,9 +67,10 @@ impl Ingest {
         Self { databases, wake_ups, columns: Columns::default() }
     }
 
-    /// Stores a batch. The stored events name the caller if it is identified.
+    /// Stores a batch. The stored events name the caller if it is identified. An event that is not in the caller's
+    /// scope is rejected.
     #[tracing::instrument(level = "debug", name = "ingest.project", skip_all, fields(count = drafts.len()))]
-    pub async fn project(&self, drafts: Vec<Draft>, by: Option<&Actor>) -> Result<IngestOutcome, ServiceError> {
+    pub async fn project(&self, drafts: Vec<Draft>, caller: &Caller) -> Result<IngestOutcome, ServiceError> {
         if drafts.is_empty() || drafts.len() > MAX_EVENTS {
             let message = format!("a batch has 1 to {MAX_EVENTS} events, not {}", drafts.len());
             return Err(Rejection::invalid("events", message).into());
@@ -78,13 +80,14 @@ impl Ingest {
         let shards = with_extra.map(|execution| self.databases.index_of(execution)).collect();
         let columns = self.columns.of(&self.databases, shards).await;
         let columns_of = |execution| columns.get(&self.databases.index_of(execution)).map(Arc::as_ref);
-        let (entries, rejected) = read(drafts, by, columns_of);
+        let (entries, rejected) = read(drafts, caller.actor.as_ref(), columns_of);
         let mut outcome = IngestOutcome { rejected, ..IngestOutcome::default() };
         let shards = by_shard(&self.databases, entries, |entry| entry.event.execution_id).into_iter();
         let landings = shards.map(async |(index, entries)| {
             let (events, indexes): (Vec<_>, Vec<_>) = entries.into_iter().map(|one| (one.event, one.indexes)).unzip();
             let columns = columns.get(&index).map(Arc::as_ref);
-            let insert = InsertOutcome::of(&self.databases.shards()[usize::from(index)], &events, columns).await;
+            let database = &self.databases.shards()[usize::from(index)];
+            let insert = InsertOutcome::of(database, &caller.scope, &events, columns).await;
             (index, insert, indexes)
         });
         for (shard, insert, indexes) in join_all(landings).await {

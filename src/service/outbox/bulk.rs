@@ -7,6 +7,7 @@ use super::Outbox;
 use super::failures::Failures;
 use crate::service::error::{Rejection, ServiceError};
 use noetl_domain::shard::ShardIndex;
+use noetl_domain::tenant::Scope;
 use noetl_storage::error::StorageError;
 use noetl_storage::outbox::{self, OutboxFilter};
 
@@ -34,13 +35,14 @@ struct ShardChange {
 }
 
 impl Outbox {
-    /// Makes matching FAILED and DEAD rows claimable at once. A dry run only counts them.
+    /// Makes matching FAILED and DEAD rows in the scope claimable at once. A dry run only counts them.
     #[tracing::instrument(level = "debug", name = "outbox.retry", skip_all)]
-    pub async fn retry(&self, filter: &OutboxFilter, dry_run: bool) -> Result<BulkChange, ServiceError> {
+    pub async fn retry(&self, filter: &OutboxFilter, dry_run: bool, scope: &Scope) -> Result<BulkChange, ServiceError> {
         let retry = |shard: ShardIndex| async move {
             let database = self.database(shard);
-            let matched = outbox::retryable(database, filter).await?;
-            let changed = if dry_run { 0 } else { in_batches(|limit| outbox::retry(database, filter, limit)).await? };
+            let matched = outbox::retryable(database, scope, filter).await?;
+            let changed =
+                if dry_run { 0 } else { in_batches(|limit| outbox::retry(database, scope, filter, limit)).await? };
             if changed > 0 {
                 self.wake_ups.wake_outbox(shard);
             }
@@ -49,14 +51,19 @@ impl Outbox {
         self.change(filter, retry).await
     }
 
-    /// Deletes matching DEAD rows. A dry run only counts them.
+    /// Deletes matching DEAD rows in the scope. A dry run only counts them.
     #[tracing::instrument(level = "debug", name = "outbox.discard", skip_all)]
-    pub async fn discard(&self, filter: &OutboxFilter, dry_run: bool) -> Result<BulkChange, ServiceError> {
+    pub async fn discard(
+        &self,
+        filter: &OutboxFilter,
+        dry_run: bool,
+        scope: &Scope,
+    ) -> Result<BulkChange, ServiceError> {
         let discard = |shard: ShardIndex| async move {
             let database = self.database(shard);
-            let matched = outbox::discardable(database, filter).await?;
+            let matched = outbox::discardable(database, scope, filter).await?;
             let changed =
-                if dry_run { 0 } else { in_batches(|limit| outbox::discard(database, filter, limit)).await? };
+                if dry_run { 0 } else { in_batches(|limit| outbox::discard(database, scope, filter, limit)).await? };
             metrics::counter!("noetl_outbox_discarded_total", "shard" => shard.to_string()).increment(changed);
             if changed > 0 {
                 tracing::info!(shard, rows = changed, "discarded DEAD outbox rows");

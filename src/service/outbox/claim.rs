@@ -12,6 +12,7 @@ use super::{MAX_ROWS, Outbox};
 use crate::service::error::{Rejection, ServiceError};
 use noetl_domain::outbox::{MAX_ATTEMPTS, OutboxId, truncated_error};
 use noetl_domain::shard::ShardIndex;
+use noetl_domain::tenant::Scope;
 use noetl_storage::error::StorageError;
 use noetl_storage::outbox::{self, Claimed, Failure, MAX_PAYLOAD_BYTES, Ref};
 
@@ -54,9 +55,9 @@ pub struct Claims {
 }
 
 impl Outbox {
-    /// Claims rows under a lease, from one shard or from all.
+    /// Claims rows in the scope under a lease, from one shard or from all.
     #[tracing::instrument(level = "debug", name = "outbox.claim", skip_all, fields(limit = claim.limit))]
-    pub async fn claim(&self, claim: Claim) -> Result<Claims, ServiceError> {
+    pub async fn claim(&self, claim: Claim, scope: &Scope) -> Result<Claims, ServiceError> {
         let limit = within("limit", claim.limit, 1, MAX_ROWS)?;
         let lease = within("leaseSeconds", claim.lease_seconds, 1, MAX_LEASE_SECONDS.unsigned_abs() as usize)?;
         let lease_seconds = i32::try_from(lease).unwrap_or(MAX_LEASE_SECONDS);
@@ -76,7 +77,8 @@ impl Outbox {
             let rounds = shares.iter().enumerate().map(|(place, (shard, share))| {
                 let (limit, retried) = (count(*share), count(retried(*share, round)));
                 let payload_bytes = byte_share(bytes, place, shares.len());
-                self.claim_from(*shard, outbox::Claim { limit, retried, lease_seconds, max_attempts, payload_bytes })
+                let claim = outbox::Claim { limit, retried, lease_seconds, max_attempts, payload_bytes };
+                self.claim_from(*shard, scope, claim)
             });
             for ((shard, share), answer) in shares.iter().zip(join_all(rounds).await) {
                 match answer {
@@ -112,7 +114,12 @@ impl Outbox {
         Ok(i32::try_from(most).unwrap_or(MAX_ATTEMPTS))
     }
 
-    async fn claim_from(&self, shard: ShardIndex, claim: outbox::Claim) -> Result<Vec<Claimed>, StorageError> {
+    async fn claim_from(
+        &self,
+        shard: ShardIndex,
+        scope: &Scope,
+        claim: outbox::Claim,
+    ) -> Result<Vec<Claimed>, StorageError> {
         let database = self.database(shard);
         let query = |from| async move { outbox::probe(database, &from).await };
         let probe = self.read_open_rows(shard, |open_rows| &mut open_rows.full_probes, query).await?;
@@ -125,9 +132,8 @@ impl Outbox {
             let limit = claim.limit - count(rows.len());
             let used: usize = rows.iter().map(Claimed::size).sum();
             let payload_bytes = claim.payload_bytes.saturating_sub(used);
-            let claimed =
-                outbox::claim(database, &outbox::Claim { limit, payload_bytes, ..claim }, &probe.low_watermarks)
-                    .await?;
+            let claim = outbox::Claim { limit, payload_bytes, ..claim };
+            let claimed = outbox::claim(database, scope, &claim, &probe.low_watermarks).await?;
             let (deliverable, dead): (Vec<_>, Vec<_>) =
                 claimed.into_iter().partition(|row| row.undeliverable().is_none());
             rows.extend(deliverable);

@@ -8,10 +8,11 @@ use futures::future::join_all;
 use super::Outbox;
 use super::failures::Failures;
 use crate::service::error::ServiceError;
-use crate::service::fan_out::Listing;
+use crate::service::fan_out::{self, Listing};
 use noetl_domain::outbox::{OutboxId, OutboxPosition};
-use noetl_domain::page::PageRequest;
+use noetl_domain::page::{PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
+use noetl_domain::tenant::Scope;
 use noetl_storage::error::StorageError;
 use noetl_storage::outbox::{self, Backlog, Bounds, OutboxFilter, OutboxRow, StatusCounts};
 
@@ -34,32 +35,34 @@ pub struct ListedRow {
 }
 
 impl Outbox {
-    /// Returns the number of rows that are claimable now. Fails only if no shard could be read.
+    /// Returns the number of rows in the scope that are claimable now. Fails only if no shard could be read.
     #[tracing::instrument(level = "debug", name = "outbox.backlog", skip_all)]
-    pub async fn backlog(&self) -> Result<Stats<Backlog>, ServiceError> {
-        let stats = self.read_shards(|shard| self.backlog_of(shard)).await?;
-        for (shard, backlog) in &stats.shards {
+    pub async fn backlog(&self, scope: &Scope) -> Result<Stats<Backlog>, ServiceError> {
+        let stats = self.read_shards(|shard| self.backlog_of(shard, scope)).await?;
+        // The gauge counts the rows of all tenants.
+        for (shard, backlog) in stats.shards.iter().filter(|_| *scope == Scope::Unrestricted) {
             #[expect(clippy::cast_precision_loss, reason = "a gauge for people")]
             metrics::gauge!("noetl_outbox_pending", "shard" => shard.to_string()).set(backlog.pending as f64);
         }
         Ok(stats)
     }
 
-    /// Returns the backlog, and the numbers of rows in flight, FAILED and DEAD. Fails only if no shard could be read.
+    /// Returns the backlog, and the numbers of rows in flight, FAILED and DEAD, in the scope. Fails only if no shard
+    /// could be read.
     #[tracing::instrument(level = "debug", name = "outbox.stats", skip_all)]
-    pub async fn stats(&self) -> Result<Stats<(Backlog, StatusCounts)>, ServiceError> {
+    pub async fn stats(&self, scope: &Scope) -> Result<Stats<(Backlog, StatusCounts)>, ServiceError> {
         let both = |shard: ShardIndex| async move {
-            let counts = outbox::counts(self.database(shard)).await?;
-            Ok((self.backlog_of(shard).await?, counts))
+            let counts = outbox::counts(self.database(shard), scope).await?;
+            Ok((self.backlog_of(shard, scope).await?, counts))
         };
         self.read_shards(both).await
     }
 
-    /// Counts the claimable rows of a shard. As for claims, the count reads from the start while that is cheap, else
-    /// mostly from the low watermarks.
-    async fn backlog_of(&self, shard: ShardIndex) -> Result<Backlog, StorageError> {
+    /// Counts the claimable rows of a shard in the scope. As for claims, the count reads from the start while that is
+    /// cheap, else mostly from the low watermarks.
+    async fn backlog_of(&self, shard: ShardIndex, scope: &Scope) -> Result<Backlog, StorageError> {
         let database = self.database(shard);
-        let count = |from| async move { outbox::backlog(database, &from).await };
+        let count = |from| async move { outbox::backlog(database, scope, &from).await };
         self.read_open_rows(shard, |open_rows| &mut open_rows.full_counts, count).await
     }
 
@@ -84,18 +87,19 @@ impl Outbox {
         Ok(Stats { shards, unavailable: failures.shards(true)? })
     }
 
-    /// Returns a page over all shards, newest first: by time, then shard, then number. Reads payloads only if
-    /// `payloads` is set.
+    /// Returns a page in the scope over all shards, newest first: by time, then shard, then number. Reads payloads only
+    /// if `payloads` is set.
     #[tracing::instrument(level = "debug", name = "outbox.list", skip_all)]
     pub async fn list(
         &self,
         filter: &OutboxFilter,
         payloads: bool,
         request: &PageRequest<OutboxPosition>,
+        scope: &Scope,
     ) -> Result<Listing<ListedRow>, ServiceError> {
-        let pages = self
-            .shards()
-            .map(async |shard| outbox::list(self.database(shard), filter, payloads, bounds(shard, request)).await);
+        let pages = self.shards().map(async |shard| {
+            outbox::list(self.database(shard), scope, filter, payloads, bounds(shard, request)).await
+        });
         let (mut rows, mut failures, mut answered) = (Vec::new(), Failures::default(), false);
         for (shard, page) in self.shards().zip(join_all(pages).await) {
             match page {
@@ -112,6 +116,14 @@ impl Outbox {
             rows.reverse();
         }
         Ok(Listing { page: request.cut(rows), unavailable: failures.shards(answered)? })
+    }
+}
+
+impl Outbox {
+    /// Counts rows in the scope over all shards, up to `limit`.
+    #[tracing::instrument(level = "debug", name = "outbox.total", skip_all)]
+    pub async fn total(&self, filter: &OutboxFilter, limit: i64, scope: &Scope) -> Result<Total, ServiceError> {
+        fan_out::total(&self.databases, limit, |shard, limit| outbox::count(shard, scope, filter, limit)).await
     }
 }
 

@@ -14,6 +14,7 @@ use crate::service::error::{Rejection, RejectionCode, ServiceError};
 use noetl_domain::backoff;
 use noetl_domain::outbox::{OutboxId, truncated_error};
 use noetl_domain::shard::ShardIndex;
+use noetl_domain::tenant::Scope;
 use noetl_storage::error::StorageError;
 use noetl_storage::outbox::{self, Failed, Failure, Ref};
 
@@ -59,11 +60,11 @@ pub struct FailedRow {
 }
 
 impl Outbox {
-    /// Marks up to 1000 rows as published.
+    /// Marks up to 1000 rows as published. Rows that are not in the scope are stale.
     #[tracing::instrument(level = "debug", name = "outbox.mark_published", skip_all, fields(count = claims.len()))]
-    pub async fn mark_published(&self, claims: &[ClaimRef]) -> Result<Published, ServiceError> {
+    pub async fn mark_published(&self, claims: &[ClaimRef], scope: &Scope) -> Result<Published, ServiceError> {
         let groups = self.checked(claims)?;
-        let answers = groups.iter().map(async |(shard, refs)| (*shard, self.publish_on(*shard, refs).await));
+        let answers = groups.iter().map(async |(shard, refs)| (*shard, self.publish_on(*shard, refs, scope).await));
         let mut outcome = Published::default();
         for (shard, answer) in join_all(answers).await {
             match answer {
@@ -80,26 +81,32 @@ impl Outbox {
     }
 
     /// Marks rows of one shard as published. Returns the number of changed rows and the numbers of the stale ones.
-    async fn publish_on(&self, shard: ShardIndex, refs: &[Ref]) -> Result<(u64, Vec<i64>), StorageError> {
+    async fn publish_on(
+        &self,
+        shard: ShardIndex,
+        refs: &[Ref],
+        scope: &Scope,
+    ) -> Result<(u64, Vec<i64>), StorageError> {
         let database = self.database(shard);
-        let changed: BTreeSet<i64> = outbox::mark_published(database, refs).await?.into_iter().collect();
+        let changed: BTreeSet<i64> = outbox::mark_published(database, scope, refs).await?.into_iter().collect();
         let rest: Vec<Ref> = refs.iter().filter(|one| !changed.contains(&one.outbox_id)).copied().collect();
         let mut stale: BTreeSet<i64> = rest.iter().map(|one| one.outbox_id).collect();
         if !rest.is_empty() {
-            for settled in outbox::published_under(database, &rest).await? {
+            for settled in outbox::published_under(database, scope, &rest).await? {
                 stale.remove(&settled);
             }
         }
         Ok((changed.len() as u64, stale.into_iter().collect()))
     }
 
-    /// Marks a row as failed. Returns whether and when it is claimable again.
+    /// Marks a row as failed. A row that is not in the scope is stale. Returns whether and when it is claimable again.
     #[tracing::instrument(level = "debug", name = "outbox.mark_failed", skip_all, fields(row = %claim.id))]
     pub async fn mark_failed(
         &self,
         claim: ClaimRef,
         error: &str,
         max_delay_seconds: i64,
+        scope: &Scope,
     ) -> Result<FailedRow, ServiceError> {
         if !(1..=MAX_DELAY_SECONDS).contains(&max_delay_seconds) {
             let message = format!("maxDelaySeconds must be 1 to {MAX_DELAY_SECONDS}, not {max_delay_seconds}");
@@ -108,7 +115,7 @@ impl Outbox {
         self.shard_named("id", claim.id.shard.into())?;
         let max_delay = i32::try_from(max_delay_seconds).unwrap_or(i32::MAX);
         let failed = FailedDelivery { claim, error: error.to_owned() };
-        let mut rows = self.fail_on(claim.id.shard, &[failed], max_delay).await?;
+        let mut rows = self.fail_on(claim.id.shard, &[failed], max_delay, scope).await?;
         let row = rows.pop().ok_or_else(|| {
             let message = "this lease no longer settles the row: it is settled, or another caller has claimed it";
             Rejection::new(RejectionCode::StaleLease, "lease", message)
@@ -116,19 +123,20 @@ impl Outbox {
         Ok(row)
     }
 
-    /// Marks rows of one shard as failed. Returns those that were in flight under these leases.
+    /// Marks rows of one shard as failed. Returns those in the scope that were in flight under these leases.
     #[tracing::instrument(level = "debug", name = "outbox.fail_on", skip_all, fields(shard, count = failures.len()))]
     pub async fn fail_on(
         &self,
         shard: ShardIndex,
         failures: &[FailedDelivery],
         max_delay_seconds: i32,
+        scope: &Scope,
     ) -> Result<Vec<FailedRow>, ServiceError> {
         let failure =
             |failed: &FailedDelivery| Failure { row: bare(&failed.claim), error: truncated_error(&failed.error) };
         let rows: Vec<Failure> = failures.iter().map(failure).collect();
         let delays = backoff::delays(max_delay_seconds);
-        let changed = outbox::mark_failed(self.database(shard), &rows, &delays).await?;
+        let changed = outbox::mark_failed(self.database(shard), scope, &rows, &delays).await?;
         metrics::counter!("noetl_outbox_failed_total").increment(changed.len() as u64);
         metrics::counter!("noetl_outbox_stale_total").increment(rows.len().saturating_sub(changed.len()) as u64);
         let mut newly_dead = NewlyDead::default();

@@ -20,21 +20,21 @@ use crate::runtime::wake::WakeUps;
 use crate::runtime::{clock, crash_point};
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
 use crate::service::ids::Ids;
-use noetl_domain::actor::Actor;
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::{Action, State};
 use noetl_domain::subscription_log::SubscriptionLog;
+use noetl_domain::tenant::{Caller, Scope, Tenancy};
 use noetl_storage::catalog::CatalogEntry;
 use noetl_storage::log::LockedLog;
 use noetl_storage::pools::{Database, Databases};
-use noetl_storage::registry::{self, PathLock, RegistryRow};
+use noetl_storage::registry::{self, Intent, PathLock, RegistryRow};
 use noetl_storage::subscriptions::{self, SubscriptionRow};
 
 /// Subscription that a caller wants to make live.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum LiveTarget<'a> {
-    /// Any subscription of the path; another one is registered if none is live.
-    Any,
+    /// Any subscription of the path; if none is live, another one is registered for this tenant and organization.
+    Any { tenancy: &'a Tenancy },
     /// This deactivated subscription, if the expected event is still its latest one.
     This { id: Id, expected: Option<Id>, reason: Option<&'a str> },
 }
@@ -43,7 +43,7 @@ impl LiveTarget<'_> {
     /// Returns the reason that the caller gives.
     fn reason(&self) -> Option<&str> {
         match self {
-            Self::Any => None,
+            Self::Any { .. } => None,
             Self::This { reason, .. } => *reason,
         }
     }
@@ -72,20 +72,21 @@ impl Activator {
         Self { databases, ids, wake_ups }
     }
 
-    /// Makes a subscription of the path of `entry` live.
+    /// Makes a subscription of the path of `entry` live. The subscription that is returned may belong to another tenant
+    /// than the caller.
     pub(super) async fn make_live(
         &self,
         entry: &CatalogEntry,
         wanted: LiveTarget<'_>,
-        by: Option<&Actor>,
+        caller: &Caller,
     ) -> Result<Outcome, ServiceError> {
         // The event that this call's own intent follows, once the intent is committed. Another caller may fulfil it.
         let mut intended = None;
         loop {
             let Some(lock) = PathLock::take(self.cluster(), &entry.path).await? else {
-                let (id, after) = self.first_intent(wanted).await?;
-                if registry::reserve(self.cluster(), &entry.path, id, after, by).await? {
-                    intended = Some(after);
+                let intent = self.intent(wanted, caller).await?;
+                if registry::reserve(self.cluster(), &entry.path, &intent).await? {
+                    intended = Some(intent.after);
                 }
                 crash_point::reach("register.reserved");
                 continue;
@@ -95,11 +96,11 @@ impl Activator {
                     lock.adopt(foreign.id).await?;
                     continue;
                 }
-                let made = self.fulfil(entry, &lock.row, after, wanted).await?;
+                let made = self.fulfil(entry, &lock.row, after, wanted.reason()).await?;
                 crash_point::reach("register.created");
                 lock.settle().await?;
                 match made {
-                    Some(made) if intended == Some(after) || matches!(wanted, LiveTarget::Any) => {
+                    Some(made) if intended == Some(after) || matches!(wanted, LiveTarget::Any { .. }) => {
                         return Ok(Outcome::Live(made));
                     }
                     _ => continue,
@@ -110,15 +111,20 @@ impl Activator {
             {
                 return Ok(Outcome::Live(activated));
             }
-            let current = self.get(lock.row.subscription_id).await?.filter(|current| current.state.is_live());
+            let current = self
+                .get(lock.row.subscription_id, &Scope::Unrestricted)
+                .await?
+                .filter(|current| current.state.is_live());
             match (wanted, current) {
-                (LiveTarget::Any, Some(live)) => return Ok(Outcome::Live(live)),
-                (LiveTarget::This { id, .. }, Some(live)) if live.id != id => return Err(occupied(&live).into()),
+                (LiveTarget::Any { .. }, Some(live)) => return Ok(Outcome::Live(live)),
+                (LiveTarget::This { id, .. }, Some(live)) if live.id != id => {
+                    return Err(occupied(&live, "id", &caller.scope).into());
+                }
                 (LiveTarget::This { .. }, Some(_)) => return Ok(Outcome::AlreadyLive),
                 (_, None) => {
-                    let (id, after) = self.first_intent(wanted).await?;
-                    lock.store_intent(id, after, by).await?;
-                    intended = Some(after);
+                    let intent = self.intent(wanted, caller).await?;
+                    lock.store_intent(&intent).await?;
+                    intended = Some(intent.after);
                 }
             }
             crash_point::reach("register.intended");
@@ -137,7 +143,7 @@ impl Activator {
         if let Some(foreign) = self.foreign(&entry.path, lock.row.subscription_id).await? {
             return Ok(lock.adopt(foreign.id).await?);
         }
-        self.fulfil(entry, &lock.row, after, LiveTarget::Any).await?;
+        self.fulfil(entry, &lock.row, after, None).await?;
         Ok(lock.settle().await?)
     }
 
@@ -145,7 +151,7 @@ impl Activator {
     /// event `after`; `None` if the intent was void.
     async fn activated(&self, id: Id, after: Id) -> Result<Option<SubscriptionRow>, ServiceError> {
         let mut log = LockedLog::lock(self.databases.shard_of(id), id).await?;
-        let (next, current) = (log.change_after(after).await?, log.subscription().await?);
+        let (next, current) = (log.change_after(after).await?, log.subscription(&Scope::Unrestricted).await?);
         Ok(next.filter(|change| change.made_live).zip(current).map(|(change, current)| SubscriptionRow {
             state: State::Active,
             state_text: State::Active.as_str().to_owned(),
@@ -156,8 +162,8 @@ impl Activator {
         }))
     }
 
-    pub(super) async fn get(&self, id: Id) -> Result<Option<SubscriptionRow>, ServiceError> {
-        let rows = subscriptions::by_ids(self.databases.shard_of(id), &[id.get()]).await?;
+    pub(super) async fn get(&self, id: Id, scope: &Scope) -> Result<Option<SubscriptionRow>, ServiceError> {
+        let rows = subscriptions::by_ids(self.databases.shard_of(id), scope, &[id.get()]).await?;
         Ok(rows.into_iter().next())
     }
 
@@ -165,13 +171,20 @@ impl Activator {
         self.databases.cluster()
     }
 
-    async fn first_intent(&self, wanted: LiveTarget<'_>) -> Result<(Id, Id), ServiceError> {
-        let LiveTarget::This { id, expected, .. } = wanted else {
-            return Ok((self.ids.next().await?, Id::new(0)));
-        };
-        let current = self.get(id).await?.ok_or_else(|| unknown(id))?;
-        check_expected(&current, expected)?;
-        Ok((id, current.last_event_id))
+    /// Returns the intent of a caller.
+    async fn intent<'a>(&self, wanted: LiveTarget<'a>, caller: &'a Caller) -> Result<Intent<'a>, ServiceError> {
+        let by = caller.actor.as_ref();
+        match wanted {
+            LiveTarget::Any { tenancy } => {
+                let subscription = self.ids.next().await?;
+                Ok(Intent { subscription, after: Id::new(0), tenancy: Some(tenancy), by })
+            }
+            LiveTarget::This { id, expected, .. } => {
+                let current = self.get(id, &caller.scope).await?.ok_or_else(|| unknown(id))?;
+                check_expected(&current, expected)?;
+                Ok(Intent { subscription: id, after: current.last_event_id, tenancy: None, by })
+            }
+        }
     }
 
     /// Writes the event that an intent asks for, unless it is already written or the intent is void. Returns `None` if
@@ -181,31 +194,32 @@ impl Activator {
         entry: &CatalogEntry,
         row: &RegistryRow,
         after: Id,
-        wanted: LiveTarget<'_>,
+        reason: Option<&str>,
     ) -> Result<Option<SubscriptionRow>, ServiceError> {
         let (id, by) = (row.subscription_id, row.intent_actor.as_ref());
         let mut log = LockedLog::lock(self.databases.shard_of(id), id).await?;
         if let Some(next) = log.change_after(after).await? {
-            let current = log.subscription().await?;
+            let current = log.subscription(&Scope::Unrestricted).await?;
             return Ok(current.filter(|current| next.made_live && current.state.is_live()));
         }
-        let event = match log.subscription().await? {
+        let event = match log.subscription(&Scope::Unrestricted).await? {
             None => {
-                let registered = SubscriptionLog { id, path: &entry.path, catalog_id: Id::new(entry.catalog_id), by };
+                let (path, tenancy) = (&entry.path, &row.intent_tenancy);
+                let registered = SubscriptionLog { id, path, catalog_id: Id::new(entry.catalog_id), tenancy, by };
                 registered.registered(self.ids.next_after(id).await?, clock::now())
             }
             Some(ended) => {
                 let last = log.last_event_id().await?.unwrap_or(ended.last_event_id);
                 let event_id = self.ids.next_after(last).await?;
-                ended.log(by).transitioned(event_id, Action::Activate, State::Active, wanted.reason(), clock::now())
+                ended.log(by).transitioned(event_id, Action::Activate, State::Active, reason, clock::now())
             }
         };
         log.append(&[event]).await?;
-        let made = log.subscription().await?;
+        let made = log.subscription(&Scope::Unrestricted).await?;
         log.commit().await?;
         self.wake_ups.wake_feed(self.databases.index_of(id));
         if let Some(made) = &made {
-            log_change(made, wanted.reason(), by);
+            log_change(made, reason, by);
         }
         Ok(made)
     }
@@ -216,12 +230,18 @@ pub(super) fn unknown(id: Id) -> Rejection {
     Rejection::not_found("id", format!("there is no subscription {id}"))
 }
 
-fn occupied(live: &SubscriptionRow) -> Rejection {
+/// Creates the rejection of a path that has another live subscription. A caller learns nothing about a subscription of
+/// another tenant.
+pub(super) fn occupied(live: &SubscriptionRow, field: &str, scope: &Scope) -> Rejection {
+    if !scope.admits(&live.tenancy.tenant_id) {
+        let message = format!("path {:?} is in use by another tenant; all tenants share the paths", live.path);
+        return Rejection::new(RejectionCode::ForeignTenant, field, message);
+    }
     let message = format!(
         "path {:?} has another live subscription: {}, in state {}; deactivate it first",
         live.path, live.id, live.state
     );
-    Rejection::new(RejectionCode::InvalidTransition, "id", message)
+    Rejection::new(RejectionCode::InvalidTransition, field, message)
 }
 
 /// Checks `expectedLastEventId`: the caller expects this event to be the latest lifecycle event.

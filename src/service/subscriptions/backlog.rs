@@ -8,8 +8,9 @@ use super::Subscriptions;
 use crate::service::error::ServiceError;
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::State;
-use noetl_domain::page::IdRange;
+use noetl_domain::list_position::PositionRange;
 use noetl_domain::shard::ShardIndex;
+use noetl_domain::tenant::Scope;
 use noetl_storage::error::StorageError;
 use noetl_storage::executions::{self, OpenChildren};
 use noetl_storage::pools::Database;
@@ -45,8 +46,9 @@ struct ShardBacklog {
 }
 
 impl Subscriptions {
-    /// Returns the active subscriptions, up to 1000 per shard, with the number of their executions that have not ended.
-    /// A subscription and its executions may be in different shards. Fails only if no shard could be read.
+    /// Returns the active subscriptions of all tenants, up to 1000 per shard, with the number of their executions that
+    /// have not ended. A subscription and its executions may be in different shards. Fails only if no shard could be
+    /// read.
     #[tracing::instrument(level = "debug", name = "subscriptions.backlog", skip_all)]
     pub async fn backlog(&self) -> Result<ActiveSubscriptions, ServiceError> {
         let read = join_all(self.databases.shards().iter().map(|shard| backlog_of(shard))).await;
@@ -84,7 +86,8 @@ impl Subscriptions {
 
 async fn backlog_of(shard: &Database) -> Result<ShardBacklog, StorageError> {
     let filter = SubscriptionFilter { states: Some(vec![State::Active]), ..SubscriptionFilter::default() };
-    let newest = IdRange { above: -1, below: None, descending: true, limit: MAX_ACTIVE };
-    let (active, open) = join(subscriptions::list(shard, &filter, newest), executions::open_by_parent(shard)).await;
+    let (newest, all) = (PositionRange::newest(MAX_ACTIVE), Scope::Unrestricted);
+    let (active, open) =
+        join(subscriptions::list(shard, &all, &filter, newest), executions::open_by_parent(shard)).await;
     Ok(ShardBacklog { active: active?, open: open? })
 }

@@ -9,10 +9,11 @@ use super::transition::{Transition, state_after};
 use crate::service::bounds::check_reason;
 use crate::service::error::{Rejection, ServiceError};
 use crate::service::fan_out::Listing;
-use noetl_domain::actor::Actor;
 use noetl_domain::lifecycle::Action;
+use noetl_domain::list_position::CursorPosition;
 use noetl_domain::page::{MAX_PAGE, PageRequest};
 use noetl_domain::shard::ShardIndex;
+use noetl_domain::tenant::{Caller, Scope};
 use noetl_storage::subscriptions::{SubscriptionFilter, SubscriptionRow};
 
 /// Maximum number of subscriptions in one bulk transition.
@@ -39,7 +40,8 @@ pub struct Bulk {
 }
 
 impl Subscriptions {
-    /// Carries out an action on all matching subscriptions. With `dry_run`, only checks whether the action is allowed.
+    /// Carries out an action on all matching subscriptions in the caller's scope. With `dry_run`, only checks whether
+    /// the action is allowed.
     #[tracing::instrument(level = "debug", name = "subscriptions.transition_all", skip_all, fields(action = ?action))]
     pub async fn transition_all(
         &self,
@@ -47,17 +49,17 @@ impl Subscriptions {
         filter: &SubscriptionFilter,
         reason: Option<&str>,
         dry_run: bool,
-        by: Option<&Actor>,
+        caller: &Caller,
     ) -> Result<Bulk, ServiceError> {
         check_reason(reason)?;
-        let (matched, unavailable) = self.matching(filter).await?;
+        let (matched, unavailable) = self.matching(filter, &caller.scope).await?;
         let items = stream::iter(matched).map(async |matched: SubscriptionRow| {
             let outcome = if dry_run {
                 state_after(&matched, action).map_err(ServiceError::from).map(|_| matched.clone())
             } else {
                 let reason = reason.map(str::to_owned);
-                let (id, by) = (matched.id, by.cloned());
-                let request = Transition { id, action, expected_last_event_id: None, reason, by, only_own: false };
+                let (id, caller) = (matched.id, caller.clone());
+                let request = Transition { id, action, expected_last_event_id: None, reason, caller, only_own: false };
                 self.transition(&request).await
             };
             BulkItem { matched, outcome }
@@ -68,11 +70,12 @@ impl Subscriptions {
     async fn matching(
         &self,
         filter: &SubscriptionFilter,
+        scope: &Scope,
     ) -> Result<(Vec<SubscriptionRow>, Vec<ShardIndex>), ServiceError> {
         let mut request = PageRequest { limit: MAX_PAGE, backwards: false, after: None, before: None };
         let (mut matched, mut missing) = (Vec::<SubscriptionRow>::new(), BTreeSet::new());
         loop {
-            let Listing { page, unavailable } = self.list(filter, &request).await?;
+            let Listing { page, unavailable } = self.list(filter, &request, scope).await?;
             missing.extend(unavailable);
             matched.extend(page.items);
             if matched.len() > MAX_BULK || (page.has_next && matched.len() == MAX_BULK) {
@@ -82,7 +85,7 @@ impl Subscriptions {
             if !page.has_next {
                 return Ok((matched, missing.into_iter().collect()));
             }
-            request.after = matched.last().map(|row| row.id.get());
+            request.after = matched.last().map(|row| CursorPosition::Exact(row.position()));
         }
     }
 }

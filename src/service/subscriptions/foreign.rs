@@ -6,38 +6,41 @@ use futures::future::try_join_all;
 use super::activation::Activator;
 use crate::service::error::ServiceError;
 use noetl_domain::ids::Id;
+use noetl_domain::tenant::Scope;
 use noetl_storage::registry::{self, ForeignSubscription, PathLock};
 use noetl_storage::subscriptions::{self, SubscriptionRow};
 
 impl Activator {
-    /// Returns a path's subscription according to the logs of all shards: of the live ones, else of the ended ones, the
-    /// one with the latest lifecycle event. Fails if a shard can't be read, because the shard may have a live one.
-    async fn in_logs(&self, path: &str) -> Result<Option<SubscriptionRow>, ServiceError> {
-        let found = self.databases.shards().iter().map(|shard| subscriptions::of_path(shard, path));
+    /// Returns a path's subscription in the scope according to the logs of all shards: of the live ones, else of the
+    /// ended ones, the one with the latest lifecycle event. Fails if a shard can't be read, because the shard may have
+    /// a live one.
+    async fn in_logs(&self, path: &str, scope: &Scope) -> Result<Option<SubscriptionRow>, ServiceError> {
+        let found = self.databases.shards().iter().map(|shard| subscriptions::of_path(shard, scope, path));
         let found = try_join_all(found).await?.into_iter().flatten();
-        Ok(found.max_by_key(|row| (row.state.is_live(), row.last_event_id)))
+        Ok(found.max_by_key(|row| (row.state.is_live(), row.updated_at, row.last_event_id)))
     }
 
     /// Returns a live subscription of the path that is not the registered one. Returns `None` if the registered one is
     /// live. The caller holds the lock on the path.
     pub(super) async fn foreign(&self, path: &str, registered: Id) -> Result<Option<SubscriptionRow>, ServiceError> {
-        if self.get(registered).await?.is_some_and(|own| own.state.is_live()) {
+        if self.get(registered, &Scope::Unrestricted).await?.is_some_and(|own| own.state.is_live()) {
             return Ok(None);
         }
-        Ok(self.in_logs(path).await?.filter(|found| found.state.is_live() && found.id != registered))
+        let found = self.in_logs(path, &Scope::Unrestricted).await?;
+        Ok(found.filter(|found| found.state.is_live() && found.id != registered))
     }
 
-    /// Returns the path's subscription: the live one, else the one that was live last. Adopts a live one that the
-    /// registry does not have.
-    pub(super) async fn of_path(&self, path: &str) -> Result<Option<SubscriptionRow>, ServiceError> {
+    /// Returns the path's subscription in the scope: the live one, else the one that was live last. Adopts a live one
+    /// that the registry does not have.
+    pub(super) async fn of_path(&self, path: &str, scope: &Scope) -> Result<Option<SubscriptionRow>, ServiceError> {
         let registered = match registry::find(self.cluster(), path).await? {
-            Some(id) => self.get(id).await?,
+            Some(id) => self.get(id, scope).await?,
             None => None,
         };
         if registered.as_ref().is_some_and(|own| own.state.is_live()) {
             return Ok(registered);
         }
-        match self.in_logs(path).await? {
+        match self.in_logs(path, scope).await? {
             Some(live) if live.state.is_live() => {
                 self.adopt(&live).await?;
                 Ok(Some(live))

@@ -6,9 +6,9 @@ use super::change_log::log_change;
 use crate::runtime::clock;
 use crate::service::bounds::check_reason;
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
-use noetl_domain::actor::Actor;
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::{Action, InvalidTransition, State};
+use noetl_domain::tenant::Caller;
 use noetl_storage::log::LockedLog;
 use noetl_storage::subscriptions::SubscriptionRow;
 
@@ -23,8 +23,8 @@ pub struct Transition {
     pub expected_last_event_id: Option<Id>,
     /// Reason, stored in the event.
     pub reason: Option<String>,
-    /// The caller; `None`: it is not identified.
-    pub by: Option<Actor>,
+    /// The caller.
+    pub caller: Caller,
     /// Whether the caller may change only the subscriptions that it registered.
     pub only_own: bool,
 }
@@ -37,10 +37,11 @@ impl Subscriptions {
     )]
     pub async fn transition(&self, request: &Transition) -> Result<SubscriptionRow, ServiceError> {
         check_reason(request.reason.as_deref())?;
+        let Caller { actor, scope } = &request.caller;
         loop {
             let mut log = LockedLog::lock(self.databases.shard_of(request.id), request.id).await?;
-            let current = log.subscription().await?.ok_or_else(|| unknown(request.id))?;
-            if request.only_own && (request.by.is_none() || log.registered_by().await? != request.by) {
+            let current = log.subscription(scope).await?.ok_or_else(|| unknown(request.id))?;
+            if request.only_own && (actor.is_none() || log.registered_by().await? != *actor) {
                 return Err(ServiceError::NotOwner(request.id));
             }
             check_expected(&current, request.expected_last_event_id)?;
@@ -55,7 +56,7 @@ impl Subscriptions {
                 expected: request.expected_last_event_id,
                 reason: request.reason.as_deref(),
             };
-            if let Outcome::Live(live) = self.activator.make_live(&entry, wanted, request.by.as_ref()).await? {
+            if let Outcome::Live(live) = self.activator.make_live(&entry, wanted, &request.caller).await? {
                 return Ok(live);
             }
         }
@@ -70,18 +71,14 @@ impl Subscriptions {
     ) -> Result<SubscriptionRow, ServiceError> {
         let last = log.last_event_id().await?.unwrap_or(current.last_event_id);
         let event_id = self.ids.next_after(last).await?;
-        let event = current.log(request.by.as_ref()).transitioned(
-            event_id,
-            request.action,
-            next,
-            request.reason.as_deref(),
-            clock::now(),
-        );
+        let by = request.caller.actor.as_ref();
+        let event =
+            current.log(by).transitioned(event_id, request.action, next, request.reason.as_deref(), clock::now());
         log.append(&[event]).await?;
-        let row = log.subscription().await?.ok_or_else(|| unknown(current.id))?;
+        let row = log.subscription(&request.caller.scope).await?.ok_or_else(|| unknown(current.id))?;
         log.commit().await?;
         self.wake_ups.wake_feed(self.databases.index_of(current.id));
-        log_change(&row, request.reason.as_deref(), request.by.as_ref());
+        log_change(&row, request.reason.as_deref(), by);
         Ok(row)
     }
 }

@@ -28,6 +28,7 @@ use crate::service::projections::{Advances, Projections};
 use consumer::Receipts;
 use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
+use noetl_domain::tenant::Scope;
 use plain_json::{self as json, Typed};
 
 /// Maximum number of messages in a batch.
@@ -169,7 +170,8 @@ impl Projector {
     async fn project(&self, notifications: Vec<Notification>) -> Result<(), BoxError> {
         let ids: BTreeSet<Id> = notifications.iter().filter_map(|one| one.execution).collect();
         crash_point::reach("projector.taken");
-        let advances = if ids.is_empty() { Advances::new() } else { self.projections.advance(ids).await? };
+        let advances =
+            if ids.is_empty() { Advances::new() } else { self.projections.advance(ids, &Scope::Unrestricted).await? };
         crash_point::reach("projector.advanced");
         if let Some(last) = notifications.last() {
             let shard = self.shard.to_string();

@@ -22,6 +22,7 @@ use crate::service::error::ServiceError;
 use crate::service::outbox::{Claim, ClaimRef, ClaimedRow, FailedDelivery, Outbox};
 use noetl_domain::backoff::DEFAULT_MAX_SECONDS;
 use noetl_domain::shard::ShardIndex;
+use noetl_domain::tenant::Scope;
 use noetl_storage::outbox::DEFAULT_LEASE_SECONDS;
 use publisher::{NotReady, Publisher};
 
@@ -100,7 +101,7 @@ impl Relay {
             shard: Some(self.shard.into()),
             max_attempts: None,
         };
-        let claims = self.outbox.claim(claim).await.map_err(PauseReason::Claim)?;
+        let claims = self.outbox.claim(claim, &Scope::Unrestricted).await.map_err(PauseReason::Claim)?;
         if !claims.unavailable.is_empty() {
             return Err(PauseReason::ShardUnavailable);
         }
@@ -136,9 +137,9 @@ impl Relay {
     }
 
     async fn settle(&self, delivered: Delivered) -> Result<(), ServiceError> {
-        let published = self.outbox.mark_published(&delivered.published).await;
+        let published = self.outbox.mark_published(&delivered.published, &Scope::Unrestricted).await;
         if !delivered.refused.is_empty() {
-            self.outbox.fail_on(self.shard, &delivered.refused, DEFAULT_MAX_SECONDS).await?;
+            self.outbox.fail_on(self.shard, &delivered.refused, DEFAULT_MAX_SECONDS, &Scope::Unrestricted).await?;
         }
         if !delivered.untried.is_empty() {
             self.outbox.release(&delivered.untried).await?;

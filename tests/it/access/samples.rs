@@ -9,6 +9,7 @@ use noetl_domain::event;
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::State;
 use noetl_domain::outbox::OutboxId;
+use noetl_domain::tenant::Tenancy;
 use noetl_domain::workflow::WorkflowState;
 use noetl_graphql::graphql::catalog::types::CatalogEntry;
 use noetl_graphql::graphql::event::types::Event;
@@ -48,6 +49,8 @@ impl Samples {
             path: Some("a".to_owned()),
             start_time: Some(AT),
             end_time: Some(AT),
+            tenant_id: "default".to_owned(),
+            organization_id: "default".to_owned(),
         })
     }
 
@@ -68,6 +71,7 @@ impl Samples {
             last_event_type: "subscription.activated".to_owned(),
             registered_at: AT,
             updated_at: AT,
+            tenancy: Tenancy::default(),
         })
     }
 
@@ -121,6 +125,8 @@ impl Samples {
                 last_error: None,
                 created_at: AT,
                 published_at: None,
+                tenant_id: "default".to_owned(),
+                organization_id: "default".to_owned(),
             },
         })
     }
@@ -137,8 +143,8 @@ impl Samples {
             payload: Received(Text::new("{}")),
             payload_codec: "json".to_owned(),
             bytes: None,
-            tenant_id: None,
-            organization_id: None,
+            tenant_id: "default".to_owned(),
+            organization_id: "default".to_owned(),
             attempts: 1,
             retaken: false,
             exhausted: false,

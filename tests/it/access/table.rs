@@ -50,20 +50,21 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     (
         "Event",
         Open,
-        "catalogId createdAt duration executionId id nodeId nodeName nodeType parentEventId parentExecutionId shard status \
-         type",
+        "catalogId createdAt duration executionId id nodeId nodeName nodeType organizationId parentEventId parentExecutionId \
+         shard status tenantId type",
     ),
     (
         "Execution",
         READ,
         "catalogEntry children context error events executionPool parent rerunOf snapshot steps trace workload",
     ),
-    ("Execution", Open, "catalogId endedAt id path shard startedAt status statusText"),
+    ("Execution", Open, "catalogId endedAt id organizationId path shard startedAt status statusText tenantId"),
     ("SourceSubscription", READ, "catalogEntry executionPool executions history spec"),
     (
         "SourceSubscription",
         Open,
-        "availableActions catalogId id lastEventId lastEventType path registeredAt shard state stateText updatedAt",
+        "availableActions catalogId id lastEventId lastEventType organizationId path registeredAt shard state stateText tenantId \
+         updatedAt",
     ),
     ("CatalogEntry", READ, "content document layout meta payload"),
     ("CatalogEntry", Open, "createdAt id kind path version"),
@@ -75,10 +76,15 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     (
         "OutboxEntry",
         Open,
-        "attempts availableAt createdAt dead eventId executionId id payloadCodec publishedAt status statusText subject",
+        "attempts availableAt createdAt dead eventId executionId id organizationId payloadCodec publishedAt status statusText \
+         subject tenantId",
     ),
     ("OutboxClaim", Any(&[Outbox]), "payload payloadBase64"),
-    ("OutboxClaim", Open, "attempts contentType eventId executionId id lease leaseExpiresAt payloadCodec subject"),
+    (
+        "OutboxClaim",
+        Open,
+        "attempts contentType eventId executionId id lease leaseExpiresAt organizationId payloadCodec subject tenantId",
+    ),
     // Types with only numbers, ids, states and times.
     ("AdvancedProjection", Open, "appliedCount executionId folded version"),
     ("CaughtUp", Open, "at cursor"),
@@ -138,11 +144,12 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("RetryOutboxPayload", Open, "matched retried unavailableShards userErrors"),
     ("SubscriptionPayload", Open, "subscription userErrors"),
     // Pages. The guard of the list protects them.
+    ("TotalCount", Open, "capped value"),
     ("CatalogEntryConnection", Open, "edges nodes pageInfo unavailableShards"),
     ("EventConnection", Open, "edges nodes pageInfo unavailableShards"),
-    ("ExecutionConnection", Open, "edges nodes pageInfo unavailableShards"),
-    ("OutboxEntryConnection", Open, "edges nodes pageInfo unavailableShards"),
-    ("SourceSubscriptionConnection", Open, "edges nodes pageInfo unavailableShards"),
+    ("ExecutionConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),
+    ("OutboxEntryConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),
+    ("SourceSubscriptionConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),
     ("CatalogEntryEdge", Open, "cursor node"),
     ("EventEdge", Open, "cursor node"),
     ("ExecutionEdge", Open, "cursor node"),

@@ -4,6 +4,7 @@ use noetl_domain::actor::Actor;
 use noetl_domain::execution::Creation;
 use noetl_domain::ids::Id;
 use noetl_domain::outbox_message::is_publishable;
+use noetl_domain::tenant::Tenancy;
 use serde_json::{Map, Value, json};
 
 /// A request that names no pool, no trace and no caller.
@@ -19,6 +20,7 @@ fn plain() -> Creation {
         trace: None,
         emitted_at: "2026-11-21T02:00:00.123456789Z".parse().unwrap(),
         actor: None,
+        tenancy: Tenancy::default(),
         rerun_of: None,
     }
 }
@@ -60,11 +62,26 @@ fn message_to_the_workers_has_the_documented_payload() {
         "catalog_id": "382384000000000001",
         "path": "samples/orders/process",
         "pool": "shared",
+        "tenant_id": "default",
+        "organization_id": "default",
     });
     assert_eq!(plain().command(), documented);
     documented["trace"] = trace();
     documented["pool"] = "gpu".into();
-    assert_eq!(Creation { pool: Some("gpu".into()), trace: Some(trace()), ..plain() }.command(), documented);
+    documented["tenant_id"] = "acme".into();
+    documented["organization_id"] = "west".into();
+    let tenancy = Tenancy::new("acme", "west");
+    assert_eq!(Creation { pool: Some("gpu".into()), trace: Some(trace()), tenancy, ..plain() }.command(), documented);
+}
+
+#[test]
+fn a_claim_that_was_stored_before_tenants_existed_has_the_default_tenant() {
+    let mut stored = json!(Creation { tenancy: Tenancy::new("acme", "west"), ..plain() });
+    let whole: Creation = plain_json::parse(stored.to_string().as_bytes()).unwrap();
+    assert_eq!(whole.tenancy, Tenancy::new("acme", "west"));
+    stored.as_object_mut().unwrap().remove("tenancy");
+    let earlier: Creation = plain_json::parse(stored.to_string().as_bytes()).unwrap();
+    assert_eq!(earlier.tenancy, Tenancy::default());
 }
 
 #[test]

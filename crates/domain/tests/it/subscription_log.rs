@@ -1,15 +1,21 @@
 //! The events of a subscription's log have the form that NoETL's servers read.
 
+use std::sync::LazyLock;
+
 use chrono::{DateTime, Utc};
 use noetl_domain::actor::Actor;
 use noetl_domain::event::Event;
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::{Action, State};
 use noetl_domain::subscription_log::SubscriptionLog;
+use noetl_domain::tenant::Tenancy;
 use serde_json::{Value, json};
 
-const LOG: SubscriptionLog<'_> =
-    SubscriptionLog { id: Id::new(7), path: "orders/in", catalog_id: Id::new(3), by: None };
+static TENANCY: LazyLock<Tenancy> = LazyLock::new(|| Tenancy::new("acme", "west"));
+
+fn log() -> SubscriptionLog<'static> {
+    SubscriptionLog { id: Id::new(7), path: "orders/in", catalog_id: Id::new(3), tenancy: &TENANCY, by: None }
+}
 
 fn at() -> DateTime<Utc> {
     "2026-11-21T02:00:00Z".parse().unwrap()
@@ -21,6 +27,8 @@ fn event(event_id: i64, event_type: &str) -> Event {
         node_id: Some("subscription".into()),
         node_name: Some("orders/in".into()),
         node_type: Some("subscription".into()),
+        tenant_id: "acme".into(),
+        organization_id: "west".into(),
         ..Event::bare(Id::new(7), Id::new(event_id), Id::new(3), event_type, at())
     }
 }
@@ -37,13 +45,13 @@ fn a_registration_is_the_first_lifecycle_event() {
         meta: Some(lifecycle_meta()),
         ..event(10, "subscription.registered")
     };
-    assert_eq!(LOG.registered(Id::new(10), at()), expected);
+    assert_eq!(log().registered(Id::new(10), at()), expected);
 }
 
 #[test]
 fn a_transition_records_its_state_its_reason_and_its_caller() {
     let caller = Actor::new("ann");
-    let log = SubscriptionLog { by: Some(&caller), ..LOG };
+    let log = SubscriptionLog { by: Some(&caller), ..log() };
     let mut meta = lifecycle_meta();
     meta["actor"] = "ann".into();
     let expected = Event {
@@ -67,8 +75,8 @@ fn the_audit_event_of_a_duplicate_names_the_key_and_the_execution_and_is_no_life
         meta: Some(json!({ "emitted_at": "2026-11-21T02:00:00.000000Z", "emitter": "control_plane" })),
         ..event(30, "subscription.message.deduplicated")
     };
-    assert_eq!(LOG.deduplicated(Id::new(30), "order-17", Id::new(99), false, at()), expected);
+    assert_eq!(log().deduplicated(Id::new(30), "order-17", Id::new(99), false, at()), expected);
     let mut changed = expected;
     changed.context.as_mut().unwrap()["differs"] = true.into();
-    assert_eq!(LOG.deduplicated(Id::new(30), "order-17", Id::new(99), true, at()), changed);
+    assert_eq!(log().deduplicated(Id::new(30), "order-17", Id::new(99), true, at()), changed);
 }

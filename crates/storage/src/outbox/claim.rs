@@ -24,6 +24,7 @@ use crate::budget::uncharged;
 use crate::connections::Transaction;
 use crate::error::StorageError;
 use crate::pools::Database;
+use noetl_domain::tenant::Scope;
 use plain_json::Received;
 
 /// Parameters of a claim.
@@ -48,17 +49,25 @@ struct LockedCandidates {
     loose: Vec<i64>,
 }
 
-/// Claims rows, searching from the low watermarks, and returns them in outbox order.
+/// Claims rows in the scope, searching from the low watermarks, and returns them in outbox order.
 ///
 /// If the payloads have more bytes than the claim allows, the claim is rolled back and repeated for the rows that fit.
 #[tracing::instrument(level = "debug", name = "sql.outbox.claim", skip_all, fields(database = %shard.name()))]
-pub async fn claim(shard: &Database, claim: &Claim, from: &LowWatermarks) -> Result<Vec<Claimed>, StorageError> {
+pub async fn claim(
+    shard: &Database,
+    scope: &Scope,
+    claim: &Claim,
+    from: &LowWatermarks,
+) -> Result<Vec<Claimed>, StorageError> {
     let work = async {
         let mut claim = *claim;
         while claim.limit > 0 {
             let mut tx = shard.pool().begin().await?;
-            let held = hold(&mut tx, &claim, from).await?;
-            match take(&mut tx, &claim, &held).await? {
+            let held = hold(&mut tx, scope, &claim, from).await?;
+            if held.executions.is_empty() && held.loose.is_empty() {
+                break;
+            }
+            match take(&mut tx, scope, &claim, &held).await? {
                 Taken::All(rows) => {
                     tx.commit().await?;
                     return Ok(rows);
@@ -90,32 +99,43 @@ enum Taken {
 /// Rows are checked one by one. `CASE` takes a lock only after the checks before it; a scalar subquery, unlike
 /// `NOT EXISTS`, is never planned as a join over a whole index. Of an execution's PENDING rows only the first is a
 /// candidate; it represents the later ones.
-async fn hold(tx: &mut Transaction, claim: &Claim, from: &LowWatermarks) -> sqlx::Result<LockedCandidates> {
+async fn hold(
+    tx: &mut Transaction,
+    scope: &Scope,
+    claim: &Claim,
+    from: &LowWatermarks,
+) -> sqlx::Result<LockedCandidates> {
     let found = sqlx::query!(
         r#"SELECT candidate.outbox_id AS "outbox_id!", candidate.execution_id
            FROM (SELECT * FROM (
                (SELECT outbox_id, execution_id, false AS fresh FROM noetl.outbox
                 WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until >= $3 AND lease_until <= now()
+                  AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7)
                 ORDER BY lease_until LIMIT $5)
                UNION ALL
                (SELECT outbox_id, execution_id, false FROM noetl.outbox
                 WHERE status = 'FAILED' AND attempts >= 0 AND available_at >= $2 AND available_at <= now()
+                  AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7)
                 ORDER BY available_at LIMIT $5)
                UNION ALL
                (SELECT outbox_id, execution_id, false FROM noetl.outbox
                 WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until IS NULL AND locked_at <= now() - make_interval(secs => $6)
+                  AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7)
                 LIMIT $5)
                UNION ALL
                (SELECT outbox_id, execution_id, true FROM noetl.outbox
                 WHERE status = 'PENDING' AND attempts >= 0 AND outbox_id >= $1 AND available_at <= now()
+                  AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7)
                 ORDER BY outbox_id)
                UNION ALL
                (SELECT outbox_id, execution_id, false FROM noetl.outbox
                 WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until >= $3 AND lease_until <= now()
+                  AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7)
                 ORDER BY lease_until OFFSET $5)
                UNION ALL
                (SELECT outbox_id, execution_id, false FROM noetl.outbox
                 WHERE status = 'FAILED' AND attempts >= 0 AND available_at >= $2 AND available_at <= now()
+                  AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7)
                 ORDER BY available_at OFFSET $5)
            ) AS candidate
            WHERE CASE
@@ -151,6 +171,7 @@ async fn hold(tx: &mut Transaction, claim: &Claim, from: &LowWatermarks) -> sqlx
         claim.limit,
         claim.retried,
         f64::from(DEFAULT_LEASE_SECONDS),
+        scope.tenant(),
     );
     let mut held = LockedCandidates { executions: Vec::new(), loose: Vec::new() };
     for row in found.fetch_all(&mut **tx).await? {
@@ -167,11 +188,8 @@ async fn hold(tx: &mut Transaction, claim: &Claim, from: &LowWatermarks) -> sqlx
 /// Marks the prefixes of the locked executions, and the rows without an execution, as in flight.
 ///
 /// The low watermarks limit only the search for candidates. Of a locked execution all open rows are read, so a row that
-/// committed below a mark is claimed before those above it.
-async fn take(tx: &mut Transaction, claim: &Claim, held: &LockedCandidates) -> sqlx::Result<Taken> {
-    if held.executions.is_empty() && held.loose.is_empty() {
-        return Ok(Taken::All(Vec::new()));
-    }
+/// committed below a mark is claimed before those above it. A row outside the scope ends the prefix of its execution.
+async fn take(tx: &mut Transaction, scope: &Scope, claim: &Claim, held: &LockedCandidates) -> sqlx::Result<Taken> {
     let claimed = sqlx::query_as!(
         Claimed,
         r#"WITH free AS MATERIALIZED (
@@ -186,18 +204,20 @@ async fn take(tx: &mut Transaction, claim: &Claim, held: &LockedCandidates) -> s
            ), open AS (
                SELECT free.execution_id, row.outbox_id, row.due
                FROM free CROSS JOIN LATERAL (
-                   (SELECT outbox_id, available_at <= now() AS due FROM noetl.outbox
+                   (SELECT outbox_id, available_at <= now() AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7) AS due
+                    FROM noetl.outbox
                     WHERE execution_id = free.execution_id AND status = 'PENDING'
                     ORDER BY outbox_id LIMIT $3)
                    UNION ALL
-                   (SELECT outbox_id, available_at <= now() FROM noetl.outbox
+                   (SELECT outbox_id, available_at <= now() AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7)
+                    FROM noetl.outbox
                     WHERE execution_id = free.execution_id AND status = 'FAILED' AND available_at < 'infinity'
                     ORDER BY outbox_id LIMIT $3)
                    UNION ALL
-                   (SELECT outbox_id, true FROM noetl.outbox
+                   (SELECT outbox_id, ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7) FROM noetl.outbox
                     WHERE execution_id = free.execution_id AND status = 'IN_FLIGHT' AND lease_until <= now())
                    UNION ALL
-                   (SELECT outbox_id, true FROM noetl.outbox
+                   (SELECT outbox_id, ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7) FROM noetl.outbox
                     WHERE execution_id = free.execution_id AND status = 'IN_FLIGHT' AND lease_until IS NULL)
                ) AS row
            ), prefix AS MATERIALIZED (
@@ -244,7 +264,8 @@ async fn take(tx: &mut Transaction, claim: &Claim, held: &LockedCandidates) -> s
                   claimed.execution_id, claimed.event_id, claimed.subject,
                   coalesce(claimed.payload, 'null')::text AS "payload!: Received", claimed.payload_codec,
                   claimed.payload_bytes AS bytes, claimed.attempts, mine.retaken AS "retaken!", mine.exhausted AS "exhausted!",
-                  claimed.payload ->> 'tenant_id' AS tenant_id, claimed.payload ->> 'organization_id' AS organization_id
+                  noetl.outbox_owner(claimed.tenant_id, claimed.payload, 'tenant_id') AS "tenant_id!",
+                  noetl.outbox_owner(claimed.organization_id, claimed.payload, 'organization_id') AS "organization_id!"
            FROM claimed JOIN mine USING (outbox_id)
            ORDER BY claimed.outbox_id"#,
         &held.executions,
@@ -253,6 +274,7 @@ async fn take(tx: &mut Transaction, claim: &Claim, held: &LockedCandidates) -> s
         f64::from(claim.lease_seconds),
         f64::from(DEFAULT_LEASE_SECONDS),
         claim.max_attempts,
+        scope.tenant(),
     );
     let mut claimed = claimed.fetch(&mut **tx);
     let (mut rows, mut bytes, mut fitting) = (Vec::new(), 0, 0);

@@ -5,7 +5,8 @@ use chrono::{DateTime, Utc};
 use crate::error::StorageError;
 use crate::pools::Database;
 use noetl_domain::ids::Id;
-use noetl_domain::outbox::OutboxStatus;
+use noetl_domain::outbox::{OutboxId, OutboxStatus};
+use noetl_domain::tenant::Scope;
 use plain_json::Text;
 
 /// Conditions of a list; a row must meet all that are set.
@@ -17,6 +18,12 @@ pub struct OutboxFilter {
     pub execution_id: Option<Id>,
     /// Minimum number of claims of a row.
     pub min_attempts: Option<i32>,
+    /// Rows to include; default: all.
+    pub ids: Option<Vec<OutboxId>>,
+    /// Tenant.
+    pub tenant_id: Option<String>,
+    /// Organization.
+    pub organization_id: Option<String>,
 }
 
 impl OutboxFilter {
@@ -24,6 +31,13 @@ impl OutboxFilter {
     #[must_use]
     pub fn matches_everything(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Returns the numbers of the shard's rows to include.
+    pub(super) fn numbers(&self, shard: &Database) -> Option<Vec<i64>> {
+        let own =
+            |ids: &Vec<OutboxId>| ids.iter().filter(|id| id.shard == shard.shard_index()).map(|id| id.number).collect();
+        self.ids.as_ref().map(own)
     }
 }
 
@@ -58,6 +72,10 @@ pub struct OutboxRow {
     pub created_at: DateTime<Utc>,
     /// Time at which the row was delivered.
     pub published_at: Option<DateTime<Utc>>,
+    /// Tenant: the stored one, or the one that the payload names.
+    pub tenant_id: String,
+    /// Organization: the stored one, or the one that the payload names.
+    pub organization_id: String,
 }
 
 /// Bounds of a page for one shard.
@@ -73,17 +91,21 @@ pub struct Bounds {
     pub limit: i64,
 }
 
-/// Returns the candidates of a page, in the direction of its bounds. Payloads are read only if `payloads` is set.
+/// Returns the candidates of a page in the scope, in the direction of its bounds. Payloads are read only if `payloads`
+/// is set.
 ///
-/// One page is read per status. A filter on an execution, or on a minimum above one claim, uses an index of its own.
+/// One page is read per status. A filter on ids, on an execution, or on a minimum above one claim uses an index of its
+/// own.
 #[tracing::instrument(level = "debug", name = "sql.outbox.list", skip_all, fields(database = %shard.name()))]
 pub async fn list(
     shard: &Database,
+    scope: &Scope,
     filter: &OutboxFilter,
     payloads: bool,
     page: Bounds,
 ) -> Result<Vec<OutboxRow>, StorageError> {
-    let OutboxFilter { statuses, execution_id, min_attempts } = filter;
+    let OutboxFilter { statuses, execution_id, min_attempts, ids: _, tenant_id, organization_id } = filter;
+    let numbers = filter.numbers(shard);
     let wanted = statuses.as_deref().unwrap_or(&OutboxStatus::ALL);
     let states: Vec<String> = wanted.iter().map(|status| status.as_str().to_owned()).collect();
     macro_rules! listed {
@@ -96,12 +118,18 @@ pub async fn list(
                           greatest(least(available_at, '9999-12-31'), '0001-01-01') AS "available_at!",
                           CASE WHEN lease_until IS NOT NULL THEN greatest(least(lease_until, '9999-12-31'), '0001-01-01') END AS lease_until, last_error,
                           created_at AS "created_at!",
-                          CASE WHEN published_at IS NOT NULL THEN greatest(least(published_at, '9999-12-31'), '0001-01-01') END AS published_at
+                          CASE WHEN published_at IS NOT NULL THEN greatest(least(published_at, '9999-12-31'), '0001-01-01') END AS published_at,
+                          noetl.outbox_owner(tenant_id, payload, 'tenant_id') AS "tenant_id!",
+                          noetl.outbox_owner(organization_id, payload, 'organization_id') AS "organization_id!"
                    FROM unnest($1::text[]) AS wanted (state) CROSS JOIN LATERAL (
                        SELECT * FROM noetl.outbox
                        WHERE (created_at, outbox_id) > ($2, $3) AND (created_at, outbox_id) < ($4, $5)
                          AND noetl.outbox_state(status, available_at) = wanted.state AND ($6::bigint IS NULL OR execution_id = $6)
-                         AND ($7::integer IS NULL OR attempts >= $7) "#
+                         AND ($7::integer IS NULL OR attempts >= $7)
+                         AND ($10::bigint[] IS NULL OR outbox_id = ANY($10))
+                         AND ($11::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $11)
+                         AND ($12::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $12)
+                         AND ($13::text IS NULL OR noetl.outbox_owner(organization_id, payload, 'organization_id') = $13) "#
                     + $source
                     + " ORDER BY "
                     + $order
@@ -117,6 +145,10 @@ pub async fn list(
                 *min_attempts,
                 page.limit,
                 payloads,
+                numbers.as_deref(),
+                scope.tenant(),
+                tenant_id.as_deref(),
+                organization_id.as_deref(),
             )
             .fetch_all(shard.pool())
         };
@@ -130,11 +162,42 @@ pub async fn list(
             }
         };
     }
-    if execution_id.is_some() {
+    if numbers.is_some() {
+        directed!("AND outbox_id = ANY($10)")
+    } else if execution_id.is_some() {
         directed!("AND execution_id = $6")
     } else if min_attempts.is_some_and(|least| least > 1) {
         directed!("AND attempts > 1")
     } else {
         directed!("")
     }
+}
+
+/// Counts rows in the scope, up to `limit`.
+#[tracing::instrument(level = "debug", name = "sql.outbox.count", skip_all, fields(database = %shard.name()))]
+pub async fn count(shard: &Database, scope: &Scope, filter: &OutboxFilter, limit: i64) -> Result<i64, StorageError> {
+    let OutboxFilter { statuses, execution_id, min_attempts, ids: _, tenant_id, organization_id } = filter;
+    let numbers = filter.numbers(shard);
+    let wanted = statuses.as_deref().unwrap_or(&OutboxStatus::ALL);
+    let states: Vec<String> = wanted.iter().map(|status| status.as_str().to_owned()).collect();
+    let count = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "count!" FROM (
+               SELECT 1 FROM noetl.outbox
+               WHERE noetl.outbox_state(status, available_at) = ANY($1) AND ($2::bigint IS NULL OR execution_id = $2)
+                 AND ($3::integer IS NULL OR attempts >= $3) AND ($4::bigint[] IS NULL OR outbox_id = ANY($4))
+                 AND ($6::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $6)
+                 AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7)
+                 AND ($8::text IS NULL OR noetl.outbox_owner(organization_id, payload, 'organization_id') = $8)
+               LIMIT $5
+           ) AS counted"#,
+        &states,
+        execution_id.map(Id::get),
+        *min_attempts,
+        numbers.as_deref(),
+        limit,
+        scope.tenant(),
+        tenant_id.as_deref(),
+        organization_id.as_deref(),
+    );
+    shard.run(count.fetch_one(shard.pool())).await
 }

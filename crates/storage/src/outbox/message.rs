@@ -32,10 +32,10 @@ pub struct Claimed {
     pub payload_codec: String,
     /// Payload in a codec that is not JSON.
     pub bytes: Option<Vec<u8>>,
-    /// Tenant that the payload names.
-    pub tenant_id: Option<String>,
-    /// Organization that the payload names.
-    pub organization_id: Option<String>,
+    /// Tenant: the stored one, or the one that the payload names.
+    pub tenant_id: String,
+    /// Organization: the stored one, or the one that the payload names.
+    pub organization_id: String,
     /// Number of claims of the row, this one included.
     pub attempts: i32,
     /// Whether the row was in flight under an expired lease before this claim.
@@ -90,7 +90,7 @@ impl Claimed {
     #[must_use]
     pub fn target(&self) -> Cow<'_, str> {
         self.subject.as_deref().map_or_else(
-            || event_subject(self.tenant_id.as_deref(), self.organization_id.as_deref(), self.execution_id).into(),
+            || event_subject(Some(&self.tenant_id), Some(&self.organization_id), self.execution_id).into(),
             Cow::Borrowed,
         )
     }

@@ -28,7 +28,7 @@ use chrono::{DateTime, Utc};
 
 pub use bulk::{discard, discardable, retry, retryable};
 pub use claim::{Claim, claim};
-pub use list::{Bounds, OutboxFilter, OutboxRow, list};
+pub use list::{Bounds, OutboxFilter, OutboxRow, count, list};
 pub use message::{Claimed, MAX_PAYLOAD_BYTES, Message};
 pub use purge::{Purged, is_adopted, purge};
 pub use settle::{Failed, Failure, Ref, mark_dead, mark_failed, mark_published, published_under, release};

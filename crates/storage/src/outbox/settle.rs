@@ -9,6 +9,7 @@
 
 use crate::error::StorageError;
 use crate::pools::Database;
+use noetl_domain::tenant::Scope;
 
 /// Reference to a claimed row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,12 +33,12 @@ fn columns(refs: impl Iterator<Item = Ref>) -> (Vec<i64>, Vec<i64>) {
     refs.map(|one| (one.outbox_id, one.lease_token)).unzip()
 }
 
-/// Marks the rows that are in flight under these tokens as delivered, and returns their ids.
+/// Marks the rows in the scope that are in flight under these tokens as delivered, and returns their ids.
 #[tracing::instrument(
     level = "debug", name = "sql.outbox.mark_published", skip_all,
     fields(database = %shard.name(), count = refs.len())
 )]
-pub async fn mark_published(shard: &Database, refs: &[Ref]) -> Result<Vec<i64>, StorageError> {
+pub async fn mark_published(shard: &Database, scope: &Scope, refs: &[Ref]) -> Result<Vec<i64>, StorageError> {
     let (ids, tokens) = columns(refs.iter().copied());
     let changed = sqlx::query_scalar!(
         r#"WITH held AS MATERIALIZED (
@@ -46,6 +47,7 @@ pub async fn mark_published(shard: &Database, refs: &[Ref]) -> Result<Vec<i64>, 
                CROSS JOIN LATERAL (
                    SELECT outbox_id FROM noetl.outbox
                    WHERE outbox_id = ref.outbox_id AND lease_token = ref.token AND status = 'IN_FLIGHT'
+                     AND ($3::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $3)
                    FOR UPDATE
                ) AS row)
            UPDATE noetl.outbox
@@ -54,26 +56,29 @@ pub async fn mark_published(shard: &Database, refs: &[Ref]) -> Result<Vec<i64>, 
            RETURNING outbox_id"#,
         &ids,
         &tokens,
+        scope.tenant(),
     );
     shard.run(changed.fetch_all(shard.pool())).await
 }
 
-/// Returns the ids of those rows that were delivered under these tokens.
+/// Returns the ids of those rows in the scope that were delivered under these tokens.
 #[tracing::instrument(
     level = "debug", name = "sql.outbox.published_under", skip_all,
     fields(database = %shard.name(), count = refs.len())
 )]
-pub async fn published_under(shard: &Database, refs: &[Ref]) -> Result<Vec<i64>, StorageError> {
+pub async fn published_under(shard: &Database, scope: &Scope, refs: &[Ref]) -> Result<Vec<i64>, StorageError> {
     let (ids, tokens) = columns(refs.iter().copied());
     let settled = sqlx::query_scalar!(
         r#"SELECT row.outbox_id AS "outbox_id!"
            FROM unnest($1::bigint[], $2::bigint[]) AS ref (outbox_id, token)
            CROSS JOIN LATERAL (
                SELECT outbox_id FROM noetl.outbox
-               WHERE outbox_id = ref.outbox_id AND lease_token = ref.token AND status = 'PUBLISHED' OFFSET 0
+               WHERE outbox_id = ref.outbox_id AND lease_token = ref.token AND status = 'PUBLISHED'
+                 AND ($3::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $3) OFFSET 0
            ) AS row"#,
         &ids,
         &tokens,
+        scope.tenant(),
     );
     shard.run(settled.fetch_all(shard.pool())).await
 }
@@ -87,13 +92,19 @@ pub struct Failed {
     pub delay: Option<i32>,
 }
 
-/// Marks the rows that are in flight under these tokens as failed, and returns them. The delay of a row is the entry of
-/// `delays` at its number of attempts, or the last entry. After the last attempt that its claim allowed, a row is DEAD.
+/// Marks the rows in the scope that are in flight under these tokens as failed, and returns them. The delay of a row is
+/// the entry of `delays` at its number of attempts, or the last entry. After the last attempt that its claim allowed, a
+/// row is DEAD.
 #[tracing::instrument(
     level = "debug", name = "sql.outbox.mark_failed", skip_all,
     fields(database = %shard.name(), count = failures.len(), count = delays.len())
 )]
-pub async fn mark_failed(shard: &Database, failures: &[Failure], delays: &[i32]) -> Result<Vec<Failed>, StorageError> {
+pub async fn mark_failed(
+    shard: &Database,
+    scope: &Scope,
+    failures: &[Failure],
+    delays: &[i32],
+) -> Result<Vec<Failed>, StorageError> {
     let (ids, tokens) = columns(failures.iter().map(|failure| failure.row));
     let errors: Vec<String> = failures.iter().map(|failure| failure.error.clone()).collect();
     let changed = sqlx::query_as!(
@@ -107,6 +118,7 @@ pub async fn mark_failed(shard: &Database, failures: &[Failure], delays: &[i32])
                CROSS JOIN LATERAL (
                    SELECT outbox_id, attempts, max_attempts FROM noetl.outbox
                    WHERE outbox_id = ref.outbox_id AND lease_token = ref.token AND status = 'IN_FLIGHT'
+                     AND ($5::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $5)
                    FOR UPDATE
                ) AS row)
            UPDATE noetl.outbox AS row
@@ -119,6 +131,7 @@ pub async fn mark_failed(shard: &Database, failures: &[Failure], delays: &[i32])
         &tokens,
         &errors,
         delays,
+        scope.tenant(),
     );
     shard.run(changed.fetch_all(shard.pool())).await
 }

@@ -5,6 +5,7 @@ use chrono::{DateTime, Utc};
 use super::{DEFAULT_LEASE_SECONDS, LowWatermarks};
 use crate::error::StorageError;
 use crate::pools::Database;
+use noetl_domain::tenant::Scope;
 
 /// Result of a probe for open rows.
 #[derive(Debug, Clone, Copy)]
@@ -74,25 +75,30 @@ pub async fn probe(shard: &Database, from: &LowWatermarks) -> Result<Probe, Stor
     })
 }
 
-/// Counts the claimable rows from the low watermarks on: first the PENDING rows, in the order of their ids.
+/// Counts the claimable rows in the scope from the low watermarks on: first the PENDING rows, in the order of their
+/// ids.
 #[tracing::instrument(level = "debug", name = "sql.outbox.backlog", skip_all, fields(database = %shard.name()))]
-pub async fn backlog(shard: &Database, from: &LowWatermarks) -> Result<Backlog, StorageError> {
+pub async fn backlog(shard: &Database, scope: &Scope, from: &LowWatermarks) -> Result<Backlog, StorageError> {
     let row = sqlx::query_as!(
         Backlog,
         r#"SELECT count(*) AS "pending!", extract(epoch FROM now() - min(created_at))::float8 AS oldest_seconds
            FROM (
                (SELECT created_at FROM noetl.outbox
                 WHERE status = 'PENDING' AND attempts >= 0 AND outbox_id >= $1 AND available_at <= now()
+                  AND ($6::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $6)
                 ORDER BY outbox_id)
                UNION ALL
                SELECT created_at FROM noetl.outbox
                WHERE status = 'FAILED' AND attempts >= 0 AND available_at >= $2 AND available_at <= now()
+                 AND ($6::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $6)
                UNION ALL
                SELECT created_at FROM noetl.outbox
                WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until >= $3 AND lease_until <= now()
+                 AND ($6::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $6)
                UNION ALL
                SELECT created_at FROM noetl.outbox
                WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until IS NULL AND locked_at <= now() - make_interval(secs => $4)
+                 AND ($6::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $6)
                LIMIT $5
            ) AS claimable"#,
         from.pending,
@@ -100,24 +106,30 @@ pub async fn backlog(shard: &Database, from: &LowWatermarks) -> Result<Backlog, 
         from.lease,
         f64::from(DEFAULT_LEASE_SECONDS),
         MAX_COUNT,
+        scope.tenant(),
     );
     shard.run(row.fetch_one(shard.pool())).await
 }
 
-/// Counts the rows in flight, the FAILED rows and the DEAD rows.
+/// Counts the rows in the scope that are in flight, the FAILED rows and the DEAD rows.
 #[tracing::instrument(level = "debug", name = "sql.outbox.counts", skip_all, fields(database = %shard.name()))]
-pub async fn counts(shard: &Database) -> Result<StatusCounts, StorageError> {
+pub async fn counts(shard: &Database, scope: &Scope) -> Result<StatusCounts, StorageError> {
     let row = sqlx::query_as!(
         StatusCounts,
         r#"SELECT (SELECT count(*) FROM (SELECT FROM noetl.outbox
-                                         WHERE status = 'IN_FLIGHT' AND attempts >= 0 LIMIT $1) AS row) AS "in_flight!",
+                                         WHERE status = 'IN_FLIGHT' AND attempts >= 0
+                                           AND ($2::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $2)
+                                         LIMIT $1) AS row) AS "in_flight!",
                   (SELECT count(*) FROM (SELECT FROM noetl.outbox
                                          WHERE status = 'FAILED' AND attempts >= 0 AND available_at < 'infinity'
+                                           AND ($2::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $2)
                                          LIMIT $1) AS row) AS "failed!",
                   (SELECT count(*) FROM (SELECT FROM noetl.outbox
                                          WHERE status = 'FAILED' AND attempts >= 0 AND available_at = 'infinity'
+                                           AND ($2::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $2)
                                          LIMIT $1) AS row) AS "dead!""#,
         MAX_COUNT,
+        scope.tenant(),
     );
     shard.run(row.fetch_one(shard.pool())).await
 }

@@ -16,22 +16,33 @@ use crate::pools::Database;
 use noetl_domain::event::Event;
 use noetl_domain::ids::Id;
 use noetl_domain::projection::{Moment, Projection, SHAPE, Watermark, checksum};
+use noetl_domain::tenant::{Scope, Tenancy};
 use noetl_domain::tx_snapshot::TxSnapshot;
 use noetl_domain::workflow::known_types;
 use plain_json as json;
 
-/// Returns the current state of each of these logs, in no order. Memory is bounded by the size of the states and not by
-/// the length of the logs. The fold takes at most `limit`; the database ends it too, so that a fold whose reader does
-/// not continue frees its connection.
-pub async fn read(shard: &Database, ids: &[i64], limit: Duration) -> Result<Vec<Projected>, StorageError> {
-    read_until(shard, ids, None, limit).await
+/// Returns the current state of each of these logs in the scope, in no order. Memory is bounded by the size of the
+/// states and not by the length of the logs. The fold takes at most `limit`; the database ends it too, so that a fold
+/// whose reader does not continue frees its connection.
+pub async fn read(
+    shard: &Database,
+    scope: &Scope,
+    ids: &[i64],
+    limit: Duration,
+) -> Result<Vec<Projected>, StorageError> {
+    read_until(shard, scope, ids, None, limit).await
 }
 
-/// Returns the state of a log at a moment of its history. The fold starts at the stored snapshot if this contains no
-/// later event, else at the beginning. It takes at most `limit`.
-pub async fn read_at(shard: &Database, id: i64, moment: Moment, limit: Duration) -> Result<Projected, StorageError> {
-    let mut found = read_until(shard, &[id], Some(moment), limit).await?;
-    found.pop().ok_or_else(|| shard.corrupt(format!("no state of {id}")))
+/// Returns the state of a log at a moment of its history. `Ok(None)`: the log is not in the scope. The fold starts at
+/// the stored snapshot if this contains no later event, else at the beginning. It takes at most `limit`.
+pub async fn read_at(
+    shard: &Database,
+    scope: &Scope,
+    id: i64,
+    moment: Moment,
+    limit: Duration,
+) -> Result<Option<Projected>, StorageError> {
+    Ok(read_until(shard, scope, &[id], Some(moment), limit).await?.pop())
 }
 
 #[tracing::instrument(
@@ -40,6 +51,7 @@ pub async fn read_at(shard: &Database, id: i64, moment: Moment, limit: Duration)
 )]
 async fn read_until(
     shard: &Database,
+    scope: &Scope,
     ids: &[i64],
     until: Option<Moment>,
     limit: Duration,
@@ -48,12 +60,12 @@ async fn read_until(
     let begin = async {
         let mut tx = shard.pool().begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").await?;
         let moment = moment(&mut tx, limit).await?;
-        let stored = stored(&mut tx, ids).await?;
-        Ok((tx, moment, stored))
+        let starts = starts(&mut tx, scope, ids).await?;
+        Ok((tx, moment, starts))
     };
-    let (mut tx, moment, mut stored) = shard.run(begin).await?;
-    let start = |id: &i64| (*id, Projected::start(Id::new(*id), stored.remove(&id.to_string()), &moment, until));
-    let mut projections: HashMap<i64, Projected> = ids.iter().map(start).collect();
+    let (mut tx, moment, starts) = shard.run(begin).await?;
+    let start = |start: StartRow| (start.id, Projected::start(start, &moment, until));
+    let mut projections: HashMap<i64, Projected> = starts.into_iter().map(start).collect();
     // The state of a long log must be readable, so the states are charged and not the rows, which are dropped when
     // folded.
     let folded = timeout(limit, uncharged(fold(&mut tx, &mut projections, until))).await;
@@ -81,9 +93,23 @@ async fn moment(tx: &mut Transaction, limit: Duration) -> sqlx::Result<ReadSnaps
     .await
 }
 
+/// Tenant of a log, and its stored snapshot, if there is one, before the checks.
+struct StartRow {
+    id: i64,
+    tenant_id: String,
+    organization_id: String,
+    version: Option<i64>,
+    snapshot: Option<String>,
+    checksum: Option<String>,
+    schema: Option<i32>,
+    as_of: Option<String>,
+    system: Option<String>,
+    applied_count: Option<i64>,
+    updated_at: Option<DateTime<Utc>>,
+}
+
 /// A stored snapshot before its checks.
 struct Stored {
-    id: String,
     version: i64,
     snapshot: Option<String>,
     checksum: String,
@@ -94,31 +120,68 @@ struct Stored {
     updated_at: DateTime<Utc>,
 }
 
-async fn stored(tx: &mut Transaction, ids: &[i64]) -> sqlx::Result<HashMap<String, Stored>> {
-    let ids: Vec<String> = ids.iter().map(i64::to_string).collect();
+/// Returns the tenant and the snapshot of each log in the scope. The columns of the snapshot are expressions, because the
+/// description of the statement in .sqlx would depend on the plan if they were columns of an outer join.
+///
+/// The tenant is that of the row in the list. A row with the default tenant may have been written before rows had one,
+/// or by another server, so then it is that of the log.
+async fn starts(tx: &mut Transaction, scope: &Scope, ids: &[i64]) -> sqlx::Result<Vec<StartRow>> {
     let rows = sqlx::query_as!(
-        Stored,
-        r#"SELECT aggregate_id AS id, version, snapshot::text AS snapshot, checksum,
+        StartRow,
+        r#"SELECT log.id AS "id!", owner.tenant_id AS "tenant_id!", owner.organization_id AS "organization_id!",
+                  coalesce(version) AS version, snapshot::text AS snapshot, coalesce(checksum) AS checksum,
                   CASE WHEN meta ->> 'schema' ~ '^\d{1,9}$' THEN (meta ->> 'schema')::integer END AS schema,
                   meta ->> 'as_of' AS as_of, meta ->> 'system' AS system,
                   CASE WHEN meta ->> 'applied_count' ~ '^\d{1,18}$' THEN (meta ->> 'applied_count')::bigint END
                       AS applied_count,
-                  updated_at
-           FROM noetl.projection_snapshot
-           WHERE aggregate_id = ANY($1) AND aggregate_type = $2 AND tenant_id = 'default'
-             AND organization_id = 'default'"#,
-        &ids,
+                  coalesce(stored.updated_at) AS updated_at
+           FROM unnest($1::bigint[]) AS log (id)
+           LEFT JOIN noetl.execution AS listed
+             ON listed.execution_id = log.id AND (listed.tenant_id, listed.organization_id) <> ('default', 'default')
+           LEFT JOIN LATERAL noetl.log_owner(CASE WHEN listed.execution_id IS NULL THEN log.id END) AS first ON true
+           CROSS JOIN LATERAL (
+               SELECT coalesce(listed.tenant_id, first.tenant_id, 'default') AS tenant_id,
+                      coalesce(listed.organization_id, first.organization_id, 'default') AS organization_id
+           ) AS owner
+           LEFT JOIN LATERAL (
+               SELECT * FROM noetl.projection_snapshot
+               WHERE tenant_id = owner.tenant_id AND organization_id = owner.organization_id
+                 AND aggregate_type = $2 AND aggregate_id = log.id::text OFFSET 0
+           ) AS stored ON true
+           WHERE $3::text IS NULL OR owner.tenant_id = $3"#,
+        ids,
         AGGREGATE,
+        scope.tenant(),
     );
-    Ok(rows.fetch_all(&mut **tx).await?.into_iter().map(|row| (row.id.clone(), row)).collect())
+    rows.fetch_all(&mut **tx).await
+}
+
+impl StartRow {
+    fn stored(self) -> Option<Stored> {
+        Some(Stored {
+            version: self.version?,
+            snapshot: self.snapshot,
+            checksum: self.checksum?,
+            schema: self.schema,
+            as_of: self.as_of,
+            system: self.system,
+            applied_count: self.applied_count,
+            updated_at: self.updated_at?,
+        })
+    }
 }
 
 impl Projected {
     /// Returns the start of the fold: the stored snapshot if it is valid and has no event after `until`, else the empty
     /// state.
-    fn start(execution_id: Id, stored: Option<Stored>, moment: &ReadSnapshot, until: Option<Moment>) -> Self {
+    fn start(mut row: StartRow, moment: &ReadSnapshot, until: Option<Moment>) -> Self {
+        let tenancy = Tenancy {
+            tenant_id: std::mem::take(&mut row.tenant_id),
+            organization_id: std::mem::take(&mut row.organization_id),
+        };
         let mut projected = Self {
-            execution_id,
+            execution_id: Id::new(row.id),
+            tenancy,
             projection: Projection::default(),
             snapshot: None,
             folded: 0,
@@ -128,6 +191,7 @@ impl Projected {
             system: moment.system.clone(),
             unusable: None,
         };
+        let stored = row.stored();
         match stored.as_ref().map(|stored| stored.open(&moment.system)) {
             Some(Ok((projection, ..))) if until.is_some_and(|until| !projection.is_within(until)) => {}
             Some(Ok((projection, snapshot, base))) => {

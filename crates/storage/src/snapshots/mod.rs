@@ -14,6 +14,7 @@ use chrono::{DateTime, Utc};
 
 use noetl_domain::ids::Id;
 use noetl_domain::projection::Projection;
+use noetl_domain::tenant::Tenancy;
 
 pub use load::{read, read_at};
 pub use save::save;
@@ -42,6 +43,8 @@ pub struct SnapshotInfo {
 pub struct Projected {
     /// Execution of the state.
     pub execution_id: Id,
+    /// Tenant and organization of the execution.
+    pub tenancy: Tenancy,
     /// Fold of all committed events of its log, or of those up to a moment.
     pub projection: Projection,
     /// Stored snapshot at which the fold started; `None` if the fold started at the beginning.

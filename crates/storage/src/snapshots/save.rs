@@ -9,6 +9,7 @@ use crate::error::StorageError;
 use crate::pools::Database;
 use noetl_domain::ids::Id;
 use noetl_domain::projection::{Projection, SHAPE, Watermark, checksum};
+use noetl_domain::tenant::Tenancy;
 
 /// Stores projections of one shard, each only if it is later than the stored one, and updates the row of
 /// `noetl.execution` for each that it stored. Rows are written in the order of their ids, so concurrent calls don't
@@ -34,6 +35,7 @@ pub async fn save(shard: &Database, projections: &[Projected]) -> Result<(), Sto
 /// A row to store.
 struct Stored {
     id: i64,
+    tenancy: Tenancy,
     version: i64,
     snapshot: Value,
     checksum: String,
@@ -67,6 +69,7 @@ impl Stored {
         let checksum = checksum(&snapshot, Watermark { as_of, system, version, applied_count });
         Some(Self {
             id: projected.execution_id.get(),
+            tenancy: projected.tenancy.clone(),
             version,
             snapshot,
             checksum,
@@ -108,13 +111,14 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>) -> sqlx::Result<()> 
         "WITH input AS (
              SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::jsonb[], $4::text[], $5::bigint[], $6::text[],
                                   $7::text[], $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[],
-                                  $13::text[], $14::timestamptz[], $15::timestamptz[], $16::text[], $19::text[])
+                                  $13::text[], $14::timestamptz[], $15::timestamptz[], $16::text[], $19::text[],
+                                  $20::text[], $21::text[])
                  AS t (id, version, snapshot, checksum, applied_count, as_of, system, catalog_id, parent, path, status,
-                       last_type, last_node, started_at, ended_at, error, unusable)
+                       last_type, last_node, started_at, ended_at, error, unusable, tenant_id, organization_id)
          ), saved AS (
              INSERT INTO noetl.projection_snapshot AS standing
-                 (aggregate_id, aggregate_type, version, snapshot, checksum, meta)
-             SELECT id::text, $17, version, snapshot, checksum,
+                 (tenant_id, organization_id, aggregate_id, aggregate_type, version, snapshot, checksum, meta)
+             SELECT tenant_id, organization_id, id::text, $17, version, snapshot, checksum,
                     jsonb_strip_nulls(jsonb_build_object('applied_count', applied_count, 'as_of', as_of,
                                       'schema', $18::integer, 'system', system, 'unusable', unusable))
                     || coalesce(routing.meta, '{}')
@@ -147,9 +151,9 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>) -> sqlx::Result<()> 
          )
          INSERT INTO noetl.execution AS listed
              (execution_id, catalog_id, parent_execution_id, path, status, last_event_type, last_node_name,
-              last_event_id, start_time, end_time, error)
+              last_event_id, start_time, end_time, error, tenant_id, organization_id)
          SELECT id, coalesce(catalog_id, 0), parent, path, status, last_type, last_node, version, started_at, ended_at,
-                error
+                error, tenant_id, organization_id
          FROM input JOIN saved ON saved.aggregate_id = input.id::text ORDER BY id
          ON CONFLICT (execution_id) DO UPDATE
          SET catalog_id = CASE listed.catalog_id WHEN 0 THEN EXCLUDED.catalog_id ELSE listed.catalog_id END,
@@ -158,7 +162,13 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>) -> sqlx::Result<()> 
              last_event_type = EXCLUDED.last_event_type, last_node_name = EXCLUDED.last_node_name,
              last_event_id = EXCLUDED.last_event_id,
              start_time = coalesce(listed.start_time, EXCLUDED.start_time), end_time = EXCLUDED.end_time,
-             error = EXCLUDED.error
+             error = EXCLUDED.error,
+             -- Rows from before the columns existed, and rows of other servers, have the defaults.
+             (tenant_id, organization_id) = (
+                 SELECT o.tenant_id, o.organization_id
+                 FROM (VALUES (true, EXCLUDED.tenant_id, EXCLUDED.organization_id),
+                              (false, listed.tenant_id, listed.organization_id)) AS o (taken, tenant_id, organization_id)
+                 WHERE o.taken = ((listed.tenant_id, listed.organization_id) = ('default', 'default')))
          WHERE listed.last_event_id IS NULL OR listed.last_event_id <= EXCLUDED.last_event_id",
         column!(row => row.id),
         column!(row => row.version),
@@ -179,6 +189,8 @@ async fn store(tx: &mut Transaction, mut rows: Vec<Stored>) -> sqlx::Result<()> 
         AGGREGATE,
         SHAPE,
         column!(row => row.unusable.clone()) as &[Option<String>],
+        column!(row => row.tenancy.tenant_id.clone()),
+        column!(row => row.tenancy.organization_id.clone()),
     );
     insert.execute(&mut **tx).await?;
     Ok(())

@@ -1,0 +1,273 @@
+//! Lists of executions and of source subscriptions are ordered by time, then by id, also in a database in which NoETL's
+//! function `noetl.snowflake_id()` made some of the ids: those are about twice as large as other ids of the same time.
+
+use noetl_domain::cursor::{CursorKind, encode};
+use noetl_domain::list_position::PositionRange;
+use noetl_storage::error::DatabaseName;
+use noetl_storage::executions::{self, ExecutionFilter};
+use noetl_storage::pools::Database;
+use noetl_storage::subscriptions::{self, SubscriptionFilter};
+use noetl_testkit::feed::run;
+use noetl_testkit::projections::NO_PROJECTOR_NO_STREAM;
+use noetl_testkit::{Deployment, Server, sleep_in_scenario};
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+use std::time::Duration;
+
+/// Milliseconds from 2024-01-01 to 2026-01-01.
+const BASE_MS: i64 = 63_158_400_000;
+const PARENT: i64 = 4_000_000_000;
+
+/// An item of a list: its time in milliseconds after 2024-01-01, and its id.
+type Item = (Option<i64>, i64);
+
+/// Returns items on both shards. Three items have each time, with ids of both sizes, and some items have no time.
+fn items(deployment: &Deployment) -> Vec<(usize, Item)> {
+    let mut items = Vec::new();
+    for n in 0..36 {
+        let shard = usize::from(n % 2 == 1);
+        let ms = BASE_MS + n / 3 * 1_000;
+        let id = if n % 4 < 2 { ms << 22 } else { (ms << 23) | (1 << 18) };
+        let id = deployment.ids_on(shard, id + n, 1)[0];
+        items.push((shard, ((n % 9 != 8).then_some(ms), id)));
+    }
+    items
+}
+
+/// Returns the ids in the order of the list: newest first, then those without a time.
+fn ordered(items: &[(usize, Item)]) -> Vec<String> {
+    let mut items: Vec<Item> = items.iter().map(|(_, item)| *item).collect();
+    items.sort_unstable_by(|one, other| other.cmp(one));
+    items.iter().map(|(_, id)| id.to_string()).collect()
+}
+
+fn time(ms: Option<i64>) -> String {
+    ms.map_or_else(|| "NULL".to_owned(), |ms| format!("timestamptz '2024-01-01 00:00:00+00' + {ms} * interval '1 ms'"))
+}
+
+async fn insert_execution(shard: &mut PgConnection, (ms, id): Item) {
+    let insert = format!(
+        "INSERT INTO noetl.execution (execution_id, catalog_id, parent_execution_id, status, path, start_time)
+         VALUES ({id}, 0, {PARENT}, 'RUNNING', 'listed', {})",
+        time(ms)
+    );
+    run(shard, &insert).await;
+}
+
+async fn insert_subscription(shard: &mut PgConnection, (ms, id): Item) {
+    let insert = format!(
+        "INSERT INTO noetl.event (execution_id, event_id, catalog_id, event_type, node_name, status, created_at)
+         VALUES ({id}, {id} + 1, 0, 'subscription.registered', 'inbox/{id}', 'REGISTERED', ({}) AT TIME ZONE 'UTC')",
+        time(ms)
+    );
+    run(shard, &insert).await;
+}
+
+/// Lists of the API: the query, and where in its data the connection is.
+const EXECUTIONS: (&str, &str) = (
+    "query($first: Int, $after: String, $last: Int, $before: String) {
+        list: executions(first: $first, after: $after, last: $last, before: $before) {
+            edges { cursor node { id } } pageInfo { hasNextPage hasPreviousPage startCursor endCursor } } }",
+    "/list",
+);
+const CHILDREN: (&str, &str) = (
+    "query($first: Int, $after: String, $last: Int, $before: String) {
+        execution(id: \"4000000000\") {
+            list: children(first: $first, after: $after, last: $last, before: $before) {
+                edges { cursor node { id } } pageInfo { hasNextPage hasPreviousPage startCursor endCursor } } } }",
+    "/execution/list",
+);
+const SUBSCRIPTIONS: (&str, &str) = (
+    "query($first: Int, $after: String, $last: Int, $before: String) {
+        list: subscriptions(first: $first, after: $after, last: $last, before: $before) {
+            edges { cursor node { id } } pageInfo { hasNextPage hasPreviousPage startCursor endCursor } } }",
+    "/list",
+);
+
+async fn page(server: &Server, list: (&str, &str), variables: Value) -> Value {
+    server.data(list.0, variables).await.pointer(list.1).unwrap().clone()
+}
+
+fn ids(page: &Value) -> Vec<String> {
+    page["edges"].as_array().unwrap().iter().map(|edge| edge["node"]["id"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Reads a whole list in pages and returns the ids in the order of the list. After each page, calls `between`.
+async fn walk(
+    server: &Server,
+    list: (&str, &str),
+    size: u32,
+    backwards: bool,
+    mut between: impl AsyncFnMut(),
+) -> Vec<String> {
+    let (mut found, mut cursor) = (Vec::new(), Value::Null);
+    loop {
+        let range = if backwards {
+            json!({ "last": size, "before": cursor })
+        } else {
+            json!({ "first": size, "after": cursor })
+        };
+        let page = page(server, list, range).await;
+        let (more, end) = if backwards { ("hasPreviousPage", "startCursor") } else { ("hasNextPage", "endCursor") };
+        if backwards {
+            found.splice(0..0, ids(&page));
+        } else {
+            found.extend(ids(&page));
+        }
+        if page["pageInfo"][more] == false {
+            return found;
+        }
+        cursor = page["pageInfo"][end].clone();
+        between().await;
+    }
+}
+
+async fn assert_order(server: &Server, list: (&str, &str), expected: &[String]) {
+    for size in [1, 5, 100] {
+        for backwards in [false, true] {
+            let found = walk(server, list, size, backwards, async || {}).await;
+            assert_eq!(found, expected, "{} in pages of {size}, backwards: {backwards}", list.1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn executions_and_children_with_ids_of_both_servers_are_ordered_by_time() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    let mut shards = [deployment.shard(0).await, deployment.shard(1).await];
+    let all = items(&deployment);
+    for (shard, item) in &all {
+        insert_execution(&mut shards[*shard], *item).await;
+    }
+    let expected = ordered(&all);
+    assert_order(&server, EXECUTIONS, &expected).await;
+    // The parent is an execution too. It is older than the others.
+    let (shard, parent) = (deployment.ids_on(0, PARENT, 1)[0] != PARENT, (Some(0), PARENT));
+    insert_execution(&mut shards[usize::from(shard)], parent).await;
+    run(
+        &mut shards[usize::from(shard)],
+        "UPDATE noetl.execution SET parent_execution_id = NULL WHERE start_time < '2025-01-01'",
+    )
+    .await;
+    assert_order(&server, CHILDREN, &expected).await;
+
+    // Newer executions come before the first page. They do not move the later ones.
+    let mut added = 0;
+    let found = walk(&server, EXECUTIONS, 5, false, async || {
+        added += 1;
+        let ms = BASE_MS + 3_600_000 + added;
+        let id = if added % 2 == 0 { ms << 22 } else { ms << 23 };
+        insert_execution(&mut shards[1], (Some(ms), deployment.ids_on(1, id, 1)[0])).await;
+    })
+    .await;
+    let untimed = all.iter().filter(|(_, (ms, _))| ms.is_none()).count();
+    let timed = expected.len() - untimed;
+    let with_parent = [&expected[..timed], &[PARENT.to_string()], &expected[timed..]].concat();
+    assert_eq!(found, with_parent);
+}
+
+#[tokio::test]
+async fn a_cursor_of_an_earlier_version_continues_after_its_item() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    let mut shards = [deployment.shard(0).await, deployment.shard(1).await];
+    let all = items(&deployment);
+    for (shard, item) in &all {
+        insert_execution(&mut shards[*shard], *item).await;
+    }
+    let expected = ordered(&all);
+    let earlier = |id: &str| encode(CursorKind::Execution, &id.parse::<i64>().unwrap().to_be_bytes());
+    for n in [0, 7, 20, expected.len() - 1] {
+        let after = page(&server, EXECUTIONS, json!({ "first": 100, "after": earlier(&expected[n]) })).await;
+        assert_eq!(ids(&after), expected[n + 1..], "after {n}");
+        let before = page(&server, EXECUTIONS, json!({ "last": 100, "before": earlier(&expected[n]) })).await;
+        assert_eq!(ids(&before), expected[..n], "before {n}");
+    }
+    // The time of an item that was deleted is taken from its id.
+    let deleted = earlier(&((BASE_MS + 4_500) << 22).to_string());
+    let after = page(&server, EXECUTIONS, json!({ "first": 100, "after": deleted })).await;
+    let older = |(_, (ms, _)): &&(usize, Item)| ms.is_none_or(|ms| ms < BASE_MS + 4_500);
+    let older: Vec<(usize, Item)> = all.iter().filter(older).copied().collect();
+    assert_eq!(ids(&after), ordered(&older));
+    let subscription = encode(CursorKind::Subscription, &7i64.to_be_bytes());
+    let refused = server.send(EXECUTIONS.0, json!({ "first": 1, "after": subscription })).await.unwrap();
+    assert_eq!(refused["errors"][0]["extensions"]["code"], "INVALID_INPUT", "{refused}");
+}
+
+#[tokio::test]
+async fn subscriptions_with_ids_of_both_servers_are_ordered_by_time() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    let mut shards = [deployment.shard(0).await, deployment.shard(1).await];
+    let all: Vec<(usize, Item)> = items(&deployment).into_iter().filter(|(_, (ms, _))| ms.is_some()).collect();
+    for (shard, item) in &all {
+        insert_subscription(&mut shards[*shard], *item).await;
+    }
+    let expected = ordered(&all);
+    assert_order(&server, SUBSCRIPTIONS, &expected).await;
+    let earlier = encode(CursorKind::Subscription, &expected[3].parse::<i64>().unwrap().to_be_bytes());
+    let after = page(&server, SUBSCRIPTIONS, json!({ "first": 100, "after": earlier })).await;
+    assert_eq!(ids(&after), expected[4..]);
+    let bulk =
+        "mutation { transitionSubscriptions(input: {action: ACTIVATE, filter: {pathPrefix: \"inbox\"}, dryRun: true}) {
+        results { subscription { id } } userErrors { code message } } }";
+    let bulk = server.data(bulk, Value::Null).await["transitionSubscriptions"].clone();
+    let matched: Vec<&str> =
+        bulk["results"].as_array().unwrap().iter().map(|one| one["subscription"]["id"].as_str().unwrap()).collect();
+    assert_eq!(matched, expected);
+}
+
+/// Returns the number of rows and index entries that were read from the tables with this prefix so far. The database
+/// publishes its counts at most once a second, with the next statement of the connection.
+async fn entries_read(deployment: &Deployment, reader: &Database, tables: &str) -> i64 {
+    sleep_in_scenario(Duration::from_millis(1100)).await;
+    executions::by_ids(reader, &[]).await.unwrap();
+    let query = "SELECT ((SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname LIKE $1)
+                       + (SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE relname LIKE $1))::bigint";
+    sqlx::query_scalar(query).bind(tables).fetch_one(&mut deployment.shard(0).await).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_page_of_100_000_executions_or_of_many_subscriptions_reads_an_index() {
+    let deployment = Deployment::start(0).await;
+    let mut shard = deployment.shard(0).await;
+    let fill = "INSERT INTO noetl.execution (execution_id, catalog_id, parent_execution_id, status, path, start_time)
+                SELECT CASE WHEN n % 2 = 0 THEN n << 22 ELSE (n << 23) + n END, 0, n % 2, 'COMPLETED', 'listed',
+                       now() - n * interval '1 s'
+                FROM generate_series(1::bigint, 100000) AS n;
+                INSERT INTO noetl.event (execution_id, event_id, event_type, node_name, status, created_at)
+                SELECT CASE WHEN n % 2 = 0 THEN n << 22 ELSE (n << 23) + n END, n,
+                       'subscription.registered', 'inbox/' || n, 'ACTIVE', now() - n * interval '1 s'
+                FROM generate_series(1::bigint, 20000) AS n";
+    run(&mut shard, fill).await;
+    run(&mut shard, "VACUUM ANALYZE noetl.execution").await;
+    run(&mut shard, "VACUUM ANALYZE noetl.event").await;
+    // A single connection, so that its plans are cached.
+    let reader = Database::new(DatabaseName::Cluster, deployment.cluster_dsn.parse().unwrap(), 1);
+    let middle = executions::list(&reader, &ExecutionFilter::default(), PositionRange::newest(50_000)).await.unwrap();
+    let middle = middle.last().unwrap().position();
+    let old = ExecutionFilter { started_before: Some(middle.at), ..ExecutionFilter::default() };
+    for descending in [true, false] {
+        let all = PositionRange { descending, ..PositionRange::newest(26) };
+        for range in [all, PositionRange { below: middle, ..all }, PositionRange { above: middle, ..all }] {
+            let before = entries_read(&deployment, &reader, "execution%").await;
+            for _ in 0..10 {
+                assert_eq!(executions::list(&reader, &ExecutionFilter::default(), range).await.unwrap().len(), 26);
+                assert_eq!(executions::list(&reader, &old, all).await.unwrap().len(), 26);
+                let children =
+                    executions::children(&reader, &[0, 1], &ExecutionFilter::default(), range).await.unwrap();
+                assert_eq!(children.len(), 52);
+            }
+            let read = entries_read(&deployment, &reader, "execution%").await - before;
+            assert!(read < 10 * 300, "{read} rows and entries for ten of each list: {range:?}");
+        }
+        let before = entries_read(&deployment, &reader, "event%").await;
+        for _ in 0..10 {
+            let page = subscriptions::list(&reader, &SubscriptionFilter::default(), all).await.unwrap();
+            assert_eq!(page.len(), 26);
+        }
+        let read = entries_read(&deployment, &reader, "event%").await - before;
+        assert!(read < 10 * 200, "{read} rows and entries for ten pages of subscriptions, descending: {descending}");
+    }
+}

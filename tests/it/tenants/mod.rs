@@ -1,0 +1,120 @@
+//! A caller with a tenant reads and writes only the data of that tenant. A table has a check for each root field; each
+//! check runs for two tenants whose data are on two shards. The other files have the rules of defaults, filters,
+//! claims, snapshots and existing databases.
+
+mod defaults;
+mod existing;
+mod live;
+mod mutations;
+mod queries;
+mod snapshots;
+mod world;
+
+use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
+
+use async_graphql::parser::parse_schema;
+use async_graphql::parser::types::{TypeKind, TypeSystemDefinition};
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+use noetl_graphql::graphql::schema::sdl;
+use noetl_testkit::{Deployment, TokenFile};
+
+use world::{Side, World};
+
+/// Check of a root field, for a caller of the first tenant.
+type Check = for<'a> fn(&'a World, &'a Side, &'a Side) -> LocalBoxFuture<'a, ()>;
+
+macro_rules! check {
+    ($check:path) => {
+        |world, own, other| $check(world, own, other).boxed_local()
+    };
+}
+
+/// Every root field with its check. The checks run in this order, on one deployment.
+const ROOT_FIELDS: &[(&str, &[&str], Check)] = &[
+    ("Query", &["catalogEntry", "catalogEntries"], check!(queries::catalog)),
+    ("Query", &["server", "shards", "eventStream", "viewer"], check!(queries::server)),
+    ("Query", &["dedupClaim"], check!(queries::dedup_claim)),
+    ("Query", &["event"], check!(queries::event)),
+    ("Query", &["events"], check!(queries::events)),
+    ("Query", &["execution"], check!(queries::execution)),
+    ("Query", &["executions"], check!(queries::executions)),
+    ("Query", &["outbox"], check!(queries::outbox)),
+    ("Query", &["subscription"], check!(queries::subscription)),
+    ("Query", &["subscriptions"], check!(queries::subscriptions)),
+    ("Subscription", &["executionChanges"], check!(live::execution_changes)),
+    ("Subscription", &["subscriptionChanges"], check!(live::subscription_changes)),
+    ("Subscription", &["systemStatus"], check!(live::system_status)),
+    ("Mutation", &["registerCatalogEntry"], check!(mutations::register_catalog_entry)),
+    ("Mutation", &["execute"], check!(mutations::execute)),
+    ("Mutation", &["executeBatch"], check!(mutations::execute_batch)),
+    ("Mutation", &["rerunExecution"], check!(mutations::rerun_execution)),
+    ("Mutation", &["cancelExecution"], check!(mutations::cancel_execution)),
+    ("Mutation", &["advanceProjections"], check!(mutations::advance_projections)),
+    ("Mutation", &["projectEvents"], check!(mutations::project_events)),
+    ("Mutation", &["projectEventDocuments"], check!(mutations::project_event_documents)),
+    ("Mutation", &["registerSubscription"], check!(mutations::register_subscription)),
+    ("Mutation", &["activateSubscription"], check!(mutations::activate)),
+    ("Mutation", &["pauseSubscription"], check!(mutations::pause)),
+    ("Mutation", &["resumeSubscription"], check!(mutations::resume)),
+    ("Mutation", &["drainSubscription"], check!(mutations::drain)),
+    ("Mutation", &["deactivateSubscription"], check!(mutations::deactivate)),
+    ("Mutation", &["transitionSubscriptions"], check!(mutations::transition_subscriptions)),
+    ("Mutation", &["claimOutbox"], check!(mutations::claim_outbox)),
+    ("Mutation", &["markOutboxPublished"], check!(mutations::mark_outbox_published)),
+    ("Mutation", &["markOutboxFailed"], check!(mutations::mark_outbox_failed)),
+    ("Mutation", &["retryOutbox"], check!(mutations::retry_outbox)),
+    ("Mutation", &["discardOutbox"], check!(mutations::discard_outbox)),
+    ("Subscription", &["events"], check!(live::events)),
+];
+
+#[test]
+fn every_root_field_has_a_check() {
+    let mut fields = BTreeSet::new();
+    for definition in parse_schema(sdl()).unwrap().definitions {
+        let TypeSystemDefinition::Type(definition) = definition else { continue };
+        let (name, kind) = (definition.node.name.node.to_string(), &definition.node.kind);
+        if let ("Query" | "Mutation" | "Subscription", TypeKind::Object(object)) = (name.as_str(), kind) {
+            fields.extend(object.fields.iter().map(|field| (name.clone(), field.node.name.node.to_string())));
+        }
+    }
+    let checked = ROOT_FIELDS
+        .iter()
+        .flat_map(|(of, fields, _)| fields.iter().map(|field| ((*of).to_owned(), (*field).to_owned())));
+    let checked: BTreeSet<_> = checked.collect();
+    let missing: Vec<_> = fields.difference(&checked).collect();
+    assert!(missing.is_empty(), "add a check of what a caller with a tenant can do with these fields: {missing:?}");
+    assert!(checked.is_subset(&fields), "the schema does not have all checked fields");
+}
+
+#[tokio::test]
+async fn each_root_field_reads_and_changes_only_the_data_of_the_callers_tenant() {
+    let (world, mut failed) = (World::start().await, Vec::new());
+    for (of, fields, check) in ROOT_FIELDS {
+        for (own, other) in [(&world.acme, &world.globex), (&world.globex, &world.acme)] {
+            // A check that fails does not hide the others.
+            if AssertUnwindSafe(check(&world, own, other)).catch_unwind().await.is_err() {
+                failed.push(format!("{of} {} for {}", fields.join(", "), own.tenant));
+            }
+        }
+    }
+    assert!(failed.is_empty(), "the messages above say what is wrong with these fields: {failed:#?}");
+}
+
+/// These routes are about the whole deployment.
+#[tokio::test]
+async fn a_token_with_a_tenant_gets_no_metrics_and_no_backlog() {
+    let (deployment, tokens) = (Deployment::start(0).await, TokenFile::new());
+    let root = tokens.add(&["--role", "viewer", "--subject", "root"]);
+    let acme = tokens.add(&["--role", "admin", "--tenant", "acme"]);
+    let (name, path) = tokens.setting();
+    let server = deployment.replica_with(&[(name, &path)]).await;
+    let status = async |token: &str, path: &str| {
+        let request = reqwest::Client::new().get(format!("{}{path}", server.url)).bearer_auth(token);
+        request.send().await.unwrap().status().as_u16()
+    };
+    for path in ["/metrics", "/scaler/outbox", "/scaler/subscriptions"] {
+        assert_eq!((status(&root, path).await, status(&acme, path).await), (200, 403), "{path}");
+    }
+}

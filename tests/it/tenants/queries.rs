@@ -1,0 +1,175 @@
+//! Checks of the queries.
+
+use serde_json::{Value, json};
+
+use super::world::{Side, World, list, texts};
+
+/// Fields that show no data of a tenant return the same to each.
+pub(super) async fn catalog(world: &World, own: &Side, _: &Side) {
+    let query = "{ catalogEntry(path: \"inbox/globex\") { path } catalogEntries(first: 100) { nodes { path } } }";
+    let found = world.data(own, query).await;
+    assert_eq!(found["catalogEntry"]["path"], "inbox/globex");
+    let paths = texts(&found["catalogEntries"]["nodes"], "path");
+    assert!(
+        ["flow", "inbox/acme", "inbox/globex"].iter().all(|path| paths.iter().any(|found| found == path)),
+        "{paths:?}"
+    );
+}
+
+pub(super) async fn server(world: &World, own: &Side, _: &Side) {
+    let query = "{ server { version } shards { available } eventStream { shards { shard } } viewer { tenant } }";
+    let found = world.data(own, query).await;
+    assert_eq!((&found["viewer"]["tenant"], &found["shards"][1]["available"]), (&json!(own.tenant), &json!(true)));
+    assert_eq!(found["eventStream"]["shards"].as_array().unwrap().len(), 2);
+}
+
+pub(super) async fn dedup_claim(world: &World, own: &Side, other: &Side) {
+    let query = format!(
+        "{{ keyed: dedupClaim(key: \"order-17\") {{ executionId execution {{ id tenantId }} }}
+           part: dedupClaim(parentExecutionId: \"{}\", key: \"part-1\") {{ executionId }}
+           foreign: dedupClaim(parentExecutionId: \"{}\", key: \"part-1\") {{ executionId }} }}",
+        own.executions[0], other.executions[0]
+    );
+    let found = world.data(own, &query).await;
+    let expected = json!({
+        "keyed": { "executionId": own.executions[0], "execution": { "id": own.executions[0], "tenantId": own.tenant } },
+        "part": { "executionId": own.child }, "foreign": null,
+    });
+    assert_eq!(found, expected);
+}
+
+pub(super) async fn event(world: &World, own: &Side, other: &Side) {
+    for shard in 0..2 {
+        let event = world.data(own, &first_event(&own.executions[shard])).await["events"]["nodes"][0]["id"].take();
+        let query = |of: &str| format!("{{ event(executionId: \"{of}\", id: {event}) {{ tenantId organizationId }} }}");
+        let found = world.data(own, &query(&own.executions[shard])).await;
+        assert_eq!(found, json!({ "event": { "tenantId": own.tenant, "organizationId": "default" } }));
+        assert_eq!(world.data(other, &query(&own.executions[shard])).await, json!({ "event": null }));
+    }
+}
+
+fn first_event(execution: &str) -> String {
+    format!("{{ events(executionId: \"{execution}\", first: 1) {{ nodes {{ id tenantId }} }} }}")
+}
+
+pub(super) async fn events(world: &World, own: &Side, other: &Side) {
+    for log in own.all().iter().chain(&own.logs).chain([&own.subscription]) {
+        let found = world.data(own, &first_event(log)).await["events"]["nodes"].take();
+        assert_eq!(texts(&found, "tenantId"), [own.tenant], "{log}");
+        // The other tenant has an event of its own in one of these logs.
+        let foreign = texts(&world.data(other, &first_event(log)).await["events"]["nodes"], "tenantId");
+        assert!(!foreign.iter().any(|tenant| tenant == own.tenant), "{log}");
+    }
+    let query = format!("{{ events(executionId: \"{}\", first: 100) {{ nodes {{ tenantId }} }} }}", own.executions[0]);
+    let tenants = texts(&world.data(own, &query).await["events"]["nodes"], "tenantId");
+    assert!(!tenants.is_empty() && tenants.iter().all(|tenant| tenant == own.tenant), "{tenants:?}");
+}
+
+pub(super) async fn execution(world: &World, own: &Side, other: &Side) {
+    let query = |id: &str| {
+        format!(
+            "{{ execution(id: \"{id}\") {{ id tenantId organizationId status workload error executionPool steps {{ name }}
+                snapshot {{ version }} parent {{ __typename }} events {{ nodes {{ tenantId }} }}
+                children {{ nodes {{ id tenantId }} totalCount {{ value }} }} }} }}"
+        )
+    };
+    for id in own.all().iter().chain(&own.logs) {
+        let found = world.data(own, &query(id)).await["execution"].take();
+        let has_parent = id == &own.child;
+        let expected = (json!(id), json!(own.tenant), has_parent);
+        assert_eq!((found["id"].clone(), found["tenantId"].clone(), found["parent"].is_object()), expected);
+        let tenants = texts(&found["events"]["nodes"], "tenantId");
+        assert!(!tenants.is_empty() && tenants.iter().all(|tenant| tenant == own.tenant), "{tenants:?}");
+        assert_eq!(world.data(other, &query(id)).await, json!({ "execution": null }));
+        let past = format!("{{ execution(id: \"{id}\", at: {{ time: \"2999-01-01T00:00:00Z\" }}) {{ tenantId }} }}");
+        assert_eq!(world.data(own, &past).await, json!({ "execution": { "tenantId": own.tenant } }));
+        assert_eq!(world.data(other, &past).await, json!({ "execution": null }));
+    }
+    // The other tenant's listed executions have this parent too.
+    let children = world.data(own, &query(&own.executions[0])).await["execution"]["children"].take();
+    assert_eq!(texts(&children["nodes"], "id"), std::slice::from_ref(&own.child));
+    assert_eq!(children["totalCount"]["value"], 1);
+}
+
+pub(super) async fn executions(world: &World, own: &Side, other: &Side) {
+    let query = |filter: &str| {
+        format!(
+            "{{ executions(first: 100, filter: {{ {filter} }}) {{
+                nodes {{ id tenantId }} unavailableShards totalCount {{ value }} }} }}"
+        )
+    };
+    let all = world.data(own, &query("")).await["executions"].take();
+    let (ids, tenants) = (texts(&all["nodes"], "id"), texts(&all["nodes"], "tenantId"));
+    assert_eq!(all["totalCount"]["value"], ids.len());
+    assert!(tenants.iter().all(|tenant| tenant == own.tenant), "{tenants:?}");
+    assert!(own.all().iter().all(|id| ids.contains(id)), "{ids:?}");
+    let none = world.data(own, &query(&format!("tenantId: \"{}\"", other.tenant))).await;
+    assert_eq!(none["executions"]["nodes"], json!([]));
+    let children = world.data(own, &query(&format!("parentExecutionId: \"{}\"", other.executions[0]))).await;
+    let mut of_other = texts(&children["executions"]["nodes"], "id");
+    of_other.sort();
+    let mut listed = own.listed.clone();
+    listed.sort();
+    assert_eq!(of_other, listed, "own executions, whose parent belongs to the other tenant");
+}
+
+pub(super) async fn outbox(world: &World, own: &Side, other: &Side) {
+    let query = |filter: &str| {
+        format!(
+            "{{ outbox {{ pendingCount stats {{ pending inFlight failed dead }}
+                entries(first: 100, filter: {{ {filter} }}) {{ nodes {{ executionId tenantId organizationId }}
+                    totalCount {{ value }} }} }} }}"
+        )
+    };
+    let found = world.data(own, &query("")).await["outbox"].take();
+    let pending = world.count(&pending(own.tenant)).await;
+    assert!(pending > 0);
+    assert_eq!((&found["pendingCount"], &found["stats"]["pending"]), (&json!(pending), &json!(pending)));
+    let tenants = texts(&found["entries"]["nodes"], "tenantId");
+    assert!(tenants.iter().all(|tenant| tenant == own.tenant), "{tenants:?}");
+    assert_eq!(found["entries"]["totalCount"]["value"], tenants.len());
+    let executions = texts(&found["entries"]["nodes"], "executionId");
+    assert!(own.all().iter().all(|id| executions.contains(id)), "{executions:?}");
+    for foreign in [format!("tenantId: \"{}\"", other.tenant), format!("executionId: \"{}\"", other.listed[0])] {
+        assert_eq!(world.data(own, &query(&foreign)).await["outbox"]["entries"]["nodes"], json!([]));
+    }
+}
+
+/// Returns a query that counts the claimable rows of a tenant on a shard.
+pub(super) fn pending(tenant: &str) -> String {
+    format!(
+        "SELECT count(*) FROM noetl.outbox WHERE status = 'PENDING'
+           AND '{tenant}' IN (tenant_id, payload ->> 'tenant_id')"
+    )
+}
+
+pub(super) async fn subscription(world: &World, own: &Side, other: &Side) {
+    let query = |by: &str| {
+        format!(
+            "{{ subscription(by: {{ {by} }}) {{ id tenantId organizationId history {{ nodes {{ tenantId }} }}
+                executions {{ nodes {{ id }} }} }} }}"
+        )
+    };
+    for by in [format!("id: \"{}\"", own.subscription), format!("path: \"inbox/{}\"", own.tenant)] {
+        let found = world.data(own, &query(&by)).await["subscription"].take();
+        assert_eq!((&found["id"], &found["tenantId"]), (&json!(own.subscription), &json!(own.tenant)));
+        assert!(texts(&found["history"]["nodes"], "tenantId").iter().all(|tenant| tenant == own.tenant));
+        assert_eq!(world.data(other, &query(&by)).await, json!({ "subscription": null }));
+    }
+}
+
+pub(super) async fn subscriptions(world: &World, own: &Side, other: &Side) {
+    let query = |filter: &str| {
+        format!(
+            "{{ subscriptions(first: 100, filter: {{ {filter} }}) {{ nodes {{ id tenantId }} totalCount {{ value }} }} }}"
+        )
+    };
+    let all = world.data(own, &query("")).await["subscriptions"].take();
+    assert_eq!(texts(&all["nodes"], "id"), std::slice::from_ref(&own.subscription));
+    assert_eq!(all["totalCount"]["value"], 1);
+    assert!(texts(&all["nodes"], "tenantId").iter().all(|tenant| tenant == own.tenant));
+    let foreign = list(std::slice::from_ref(&other.subscription));
+    for filter in [format!("ids: {foreign}"), format!("tenantId: \"{}\"", other.tenant)] {
+        assert_eq!(world.data(own, &query(&filter)).await["subscriptions"]["nodes"], Value::Array(Vec::new()));
+    }
+}

@@ -1,0 +1,41 @@
+//! Snapshots are stored under the tenant and the organization of their execution.
+
+use noetl_testkit::Deployment;
+use noetl_testkit::outbox::NO_RELAY;
+use serde_json::{Value, json};
+
+const QUIET: [(&str, &str); 2] = [NO_RELAY, ("NOETL_PROJECTOR", "false")];
+
+#[tokio::test]
+async fn a_state_is_read_from_the_snapshot_of_its_tenant_only() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica_with(&QUIET).await;
+    server.register_entry("flow", &json!({ "kind": "playbook" })).await;
+    let id = |payload: Value| payload["executionId"].as_str().unwrap().to_owned();
+    let acme = json!({ "path": "flow", "tenantId": "acme", "organizationId": "west" });
+    let (acme, plain) = (id(server.execute(acme).await), id(server.execute(json!({ "path": "flow" })).await));
+    let advance = "mutation($ids: [ID!]!) { advanceProjections(input: { executionIds: $ids }) {
+        advanced { executionId folded } } }";
+    let folded = async || {
+        let found = server.data(advance, json!({ "ids": [acme, plain] })).await;
+        let advanced = found["advanceProjections"]["advanced"].as_array().unwrap().clone();
+        advanced.iter().map(|one| one["folded"].as_str().unwrap().parse::<i64>().unwrap()).sum::<i64>()
+    };
+    assert_eq!(folded().await, 2);
+    assert_eq!(folded().await, 0, "the snapshots have all events");
+    let owner = "SELECT concat_ws('/', tenant_id, organization_id) FROM noetl.projection_snapshot
+                 WHERE aggregate_id = $1::text";
+    assert_eq!(deployment.rows::<(String,)>(owner, &acme).await, [("acme/west".to_owned(),)]);
+    assert_eq!(deployment.rows::<(String,)>(owner, &plain).await, [("default/default".to_owned(),)]);
+    let snapshots = async || {
+        let query = "query($a: ID!, $b: ID!) { a: execution(id: $a) { snapshot { appliedCount } }
+                     b: execution(id: $b) { snapshot { appliedCount } } }";
+        let found = server.data(query, json!({ "a": acme, "b": plain })).await;
+        [found["a"]["snapshot"].is_object(), found["b"]["snapshot"].is_object()]
+    };
+    assert_eq!(snapshots().await, [true, true]);
+    let move_them =
+        "UPDATE noetl.projection_snapshot SET tenant_id = CASE tenant_id WHEN 'acme' THEN 'default' ELSE 'acme' END";
+    deployment.on_shard(0, move_them).await;
+    assert_eq!(snapshots().await, [false, false]);
+}
