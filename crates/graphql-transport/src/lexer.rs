@@ -94,7 +94,8 @@ pub(super) fn json_values(text: &[u8]) -> usize {
     for byte in text {
         match byte {
             _ if escaped => escaped = false,
-            b'\\' if quoted => escaped = true,
+            // In JSON, a backslash occurs only in strings.
+            b'\\' => escaped = true,
             b'"' => quoted = !quoted,
             b',' | b':' | b'[' | b'{' if !quoted => count += 1,
             _ => {}

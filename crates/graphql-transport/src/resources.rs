@@ -224,6 +224,8 @@ pub(super) fn holding(bytes: Bytes, guard: Option<ResourceGuard>) -> Bytes {
 
 #[cfg(test)]
 mod tests {
+    use metrics_exporter_prometheus::PrometheusBuilder;
+
     use super::*;
 
     fn subject(name: &str) -> CallerKey {
@@ -262,6 +264,26 @@ mod tests {
         let take = |amount| usage.take(&subject("a"), Resource::Requests, amount).map(drop);
         assert_eq!((take(0), take(1), take(2)), (Ok(()), Ok(()), Err(Resource::Requests)));
         assert!(usage.ledger().callers.is_empty());
+    }
+
+    #[test]
+    fn resource_has_the_name_of_its_limit() {
+        let limits = Limits::default();
+        let fields = serde_json::to_value(limits).unwrap();
+        for resource in [Resource::Requests, Resource::LiveConnections, Resource::BufferedBytes] {
+            assert_eq!(fields[resource.limit()], resource.total(&limits), "{resource:?}");
+        }
+    }
+
+    #[test]
+    fn gauge_counts_the_requests_in_flight() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let usage = metrics::with_local_recorder(&recorder, || ResourceUsage::new(&Limits::default()));
+        let shown = |count: u8| recorder.handle().render().contains(&format!("graphql_requests {count}\n"));
+        let slots = [(); 2].map(|()| RequestSlot::take(&usage, &subject("a")).ok());
+        assert!(shown(2), "{}", recorder.handle().render());
+        drop(slots);
+        assert!(shown(0), "{}", recorder.handle().render());
     }
 
     #[test]

@@ -44,13 +44,14 @@ pub(super) fn check(
     // One use of each variable is already bounded by the size of the body.
     let allowed = (limits.argument_bytes as u64).saturating_add(estimator.argument_bytes.of_variables());
     let mut total = Weight::default();
-    for operation in definitions.filter_map(|definition| definition.as_operation_definition()) {
+    for operation in definitions.clone().filter_map(|definition| definition.as_operation_definition()) {
         total.add(estimator.operation(operation)?);
         total.check(limits, allowed)?;
     }
     estimator.lengths.definitions = &[];
-    // Unused fragments are weighed as well; those of the last operation are weighed already.
-    for fragment in known.values() {
+    // Unused fragments are weighed as well; those of the last operation are weighed already. The order of the document
+    // makes the error the same each time.
+    for fragment in definitions.filter_map(|definition| definition.as_fragment_definition()) {
         estimator.fragment(&fragment.name, 0, false)?;
     }
     Ok(())
