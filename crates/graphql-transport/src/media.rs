@@ -176,6 +176,17 @@ mod tests {
     }
 
     #[test]
+    fn event_stream_needs_a_range_for_text() {
+        let accepts = |accept: &'static str| {
+            Media::accepts_event_stream(&HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(accept))]))
+        };
+        assert!(accepts("text/event-stream") && accepts("text/*") && accepts("*/*, text/event-stream;q=0.5"));
+        for other in ["", "*/*", "application/json", "text/html", "text/event-stream;q=0, text/*"] {
+            assert!(!accepts(other), "{other}");
+        }
+    }
+
+    #[test]
     fn multipart_needs_its_subscription_spec() {
         let accepts = |accept: &'static str| {
             Media::accepts_multipart(&HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(accept))]))

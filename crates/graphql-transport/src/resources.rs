@@ -132,20 +132,15 @@ impl ResourceGuard {
         if ledger.total[index].saturating_add(amount) > total || own.saturating_add(amount) > per_caller {
             return Err(self.resource);
         }
-        if amount > 0 {
-            ledger.total[index] += amount;
-            ledger.callers.entry(self.caller.clone()).or_default()[index] += amount;
-            self.amount += amount;
-        }
+        ledger.total[index] += amount;
+        ledger.callers.entry(self.caller.clone()).or_default()[index] += amount;
+        self.amount += amount;
         Ok(())
     }
 }
 
 impl Drop for ResourceGuard {
     fn drop(&mut self) {
-        if self.amount == 0 {
-            return;
-        }
         let index = self.resource as usize;
         let mut ledger = self.usage.ledger();
         ledger.total[index] -= self.amount;
@@ -229,6 +224,8 @@ pub(super) fn holding(bytes: Bytes, guard: Option<ResourceGuard>) -> Bytes {
 
 #[cfg(test)]
 mod tests {
+    use metrics_exporter_prometheus::PrometheusBuilder;
+
     use super::*;
 
     fn subject(name: &str) -> CallerKey {
@@ -248,6 +245,71 @@ mod tests {
         assert!(take("greedy").is_ok());
         drop((second, other));
         assert!(usage.ledger().callers.is_empty() && usage.ledger().total == Amounts::default());
+    }
+
+    #[test]
+    fn all_callers_together_take_at_most_the_total() {
+        let usage = ResourceUsage::new(&Limits { requests: 4, ..Limits::default() });
+        let take = |name: &str| RequestSlot::take(&usage, &subject(name));
+        let slots: Vec<_> = ["a", "a", "b", "b"].into_iter().map(take).collect();
+        assert!(slots.iter().all(Result::is_ok));
+        assert_eq!(take("c").err(), Some(Resource::Requests));
+        drop(slots);
+        assert!(take("c").is_ok());
+    }
+
+    #[test]
+    fn callers_without_resources_are_forgotten() {
+        let usage = ResourceUsage::new(&Limits { requests: 1, ..Limits::default() });
+        let take = |amount| usage.take(&subject("a"), Resource::Requests, amount).map(drop);
+        assert_eq!((take(0), take(1), take(2)), (Ok(()), Ok(()), Err(Resource::Requests)));
+        assert!(usage.ledger().callers.is_empty());
+    }
+
+    #[test]
+    fn resource_has_the_name_of_its_limit() {
+        let limits = Limits::default();
+        let fields = serde_json::to_value(limits).unwrap();
+        for resource in [Resource::Requests, Resource::LiveConnections, Resource::BufferedBytes] {
+            assert_eq!(fields[resource.limit()], resource.total(&limits), "{resource:?}");
+        }
+    }
+
+    #[test]
+    fn gauge_counts_the_requests_in_flight() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let usage = metrics::with_local_recorder(&recorder, || ResourceUsage::new(&Limits::default()));
+        let shown = |count: u8| recorder.handle().render().contains(&format!("graphql_requests {count}\n"));
+        let slots = [(); 2].map(|()| RequestSlot::take(&usage, &subject("a")).ok());
+        assert!(shown(2), "{}", recorder.handle().render());
+        drop(slots);
+        assert!(shown(0), "{}", recorder.handle().render());
+    }
+
+    #[test]
+    fn only_large_messages_count_as_buffered() {
+        let usage = ResourceUsage::new(&Limits { buffered_bytes: 4 * LARGE_MESSAGE_BYTES, ..Limits::default() });
+        let connection = usage.take(&subject("a"), Resource::LiveConnections, 1).unwrap_or_else(|_| panic!("refused"));
+        let small = connection.buffer(LARGE_MESSAGE_BYTES);
+        assert!(matches!(small, Ok(None)));
+        let large = connection.buffer(LARGE_MESSAGE_BYTES + 1);
+        assert!(matches!(large, Ok(Some(_))));
+        assert_eq!(usage.ledger().total, [0, 1, LARGE_MESSAGE_BYTES + 1]);
+        assert_eq!(connection.buffer(LARGE_MESSAGE_BYTES + 1).err(), Some(Resource::BufferedBytes));
+    }
+
+    #[test]
+    fn only_subscriptions_give_up_the_slot_of_their_request() {
+        let usage = ResourceUsage::new(&Limits::default());
+        for (kind, expected) in
+            [(OperationType::Query, 1), (OperationType::Mutation, 1), (OperationType::Subscription, 0)]
+        {
+            let slot = RequestSlot::take(&usage, &subject("a")).unwrap_or_else(|_| panic!("a slot is free"));
+            let replies = keep(slot.unless_live(kind), futures::stream::pending().boxed());
+            assert_eq!(usage.ledger().total[0], expected, "{kind}");
+            drop(replies);
+            assert_eq!(usage.ledger().total[0], 0, "{kind}");
+        }
     }
 
     #[test]

@@ -145,4 +145,14 @@ mod tests {
         assert!(count(&format!("{{ f(a: {{ {keys} }}) }}"), &types, 50_000).is_err());
         assert!(count("{ f(a: { x: 1 }) f(a: { x: 1 }) }", &types, 10).is_ok());
     }
+
+    #[test]
+    fn comparisons_include_each_item_of_a_list() {
+        let (types, items) = (types(0), "1 ".repeat(100));
+        for list in [format!("[{items}]"), format!("[[{items}]]"), format!("{{ x: [{items}] }}")] {
+            let document = format!("{{ f(a: {list}) }}");
+            assert!(count(&document, &types, 100).is_err(), "{list}");
+            assert!(count(&document, &types, 110).is_ok(), "{list}");
+        }
+    }
 }

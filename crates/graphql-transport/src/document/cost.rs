@@ -44,13 +44,14 @@ pub(super) fn check(
     // One use of each variable is already bounded by the size of the body.
     let allowed = (limits.argument_bytes as u64).saturating_add(estimator.argument_bytes.of_variables());
     let mut total = Weight::default();
-    for operation in definitions.filter_map(|definition| definition.as_operation_definition()) {
+    for operation in definitions.clone().filter_map(|definition| definition.as_operation_definition()) {
         total.add(estimator.operation(operation)?);
         total.check(limits, allowed)?;
     }
     estimator.lengths.definitions = &[];
-    // Unused fragments are weighed as well; those of the last operation are weighed already.
-    for fragment in known.values() {
+    // Unused fragments are weighed as well; those of the last operation are weighed already. The order of the document
+    // makes the error the same each time.
+    for fragment in definitions.filter_map(|definition| definition.as_fragment_definition()) {
         estimator.fragment(&fragment.name, 0, false)?;
     }
     Ok(())
@@ -349,6 +350,33 @@ mod tests {
             write!(document, " fragment f{index} on Q {{ ...f{} }}", index + 1).unwrap();
         }
         assert_eq!(refusal(&document, json!({})).code(), "LIMIT_EXCEEDED");
+    }
+
+    #[test]
+    fn nesting_is_limited_in_used_and_unused_fragments() {
+        let limits = Limits { nesting: 10, ..Limits::default() };
+        let check = |document: &str| {
+            check(&parse(document), &Positions::new(document), &Variables::default(), &limits).map_err(|refused| {
+                let OperationError::LimitExceeded { limit, .. } = refused else { panic!("{refused}") };
+                limit
+            })
+        };
+        // Returns selection sets inside each other. The operation or fragment around them adds one level.
+        let nested = |open: &str, levels: usize| format!("{} a {}", open.repeat(levels - 1), "}".repeat(levels - 1));
+        for open in ["... {", "... on Q {", "b {"] {
+            let (fits, exceeds) = (nested(open, 11), nested(open, 12));
+            assert_eq!(check(&format!("{{ {fits} }}")), Ok(()));
+            assert_eq!(check(&format!("{{ {exceeds} }}")), Err(Limit::Nesting));
+            assert_eq!(check(&format!("{{ a }} fragment f on Q {{ {fits} }}")), Ok(()));
+            assert_eq!(check(&format!("{{ a }} fragment f on Q {{ {exceeds} }}")), Err(Limit::Nesting));
+            // A fragment that was weighed at its first spread counts at the second one as well.
+            let twice = |levels: usize| {
+                let fragment = nested(open, 6);
+                format!("{{ ...f {} }} fragment f on Q {{ {fragment} }}", nested(open, levels).replace('a', "...f"))
+            };
+            assert_eq!(check(&twice(5)), Ok(()));
+            assert_eq!(check(&twice(6)), Err(Limit::Nesting));
+        }
     }
 
     #[test]

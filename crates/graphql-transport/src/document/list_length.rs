@@ -31,11 +31,10 @@ impl ListLengths<'_> {
         sizes.max()
     }
 
-    /// Returns a list length, at least 1; `None` for other values, which validation refuses.
+    /// Returns a list length, at least 1; `None` for a value that is not an integer.
     fn number(&self, value: &Value) -> Option<u64> {
         match value {
             Value::Int(number) => Some(number.as_str().parse().unwrap_or(1).max(1)),
-            Value::Float(_) => Some(1),
             Value::Variable(name) => match self.variable(name)? {
                 Sized::Number(number) => Some(number),
                 Sized::Object(_) => None,
@@ -82,7 +81,6 @@ enum Sized {
 fn constant(value: &Value) -> Option<u64> {
     match value {
         Value::Int(number) => Some(number.as_str().parse().unwrap_or(1).max(1)),
-        Value::Float(_) => Some(1),
         _ => None,
     }
 }

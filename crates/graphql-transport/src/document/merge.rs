@@ -223,3 +223,109 @@ impl<'a> Merge<'a> {
         Limit::Comparisons.check(self.visited, self.allowed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use async_graphql::Variables;
+    use serde_json::{Value as Json, json};
+
+    use super::super::{Selected, TypeSystem, check};
+    use super::*;
+    use crate::limits::Limits;
+
+    const SDL: &str = "
+        type Query { find(any: Any): Int pet: Pet }
+        scalar Any
+        interface Pet { name: String }
+        type Cat implements Pet { name: String lives: Int }
+        type Dog implements Pet { name: String owner: Pet }
+    ";
+
+    /// Returns the selection set that the executor gets.
+    fn merged(query: &str, variables: Json) -> Result<String, OperationError> {
+        let types = TypeSystem::from_sdl(SDL).unwrap();
+        let selected = Selected { query, operation: None };
+        let checked = check(selected, Variables::from_json(variables), &types, &Limits::default())?;
+        let (_, operation) = checked.document.operations.iter().next().unwrap();
+        Ok(text(&operation.node.selection_set.node))
+    }
+
+    /// Returns the response keys and fragments of a selection set.
+    fn text(set: &executor::SelectionSet) -> String {
+        let items = set.items.iter().map(|item| match &item.node {
+            executor::Selection::Field(field) if field.node.selection_set.node.items.is_empty() => {
+                field.node.response_key().to_string()
+            }
+            executor::Selection::Field(field) => {
+                format!("{} {}", field.node.response_key().node, text(&field.node.selection_set.node))
+            }
+            executor::Selection::InlineFragment(inline) => {
+                let condition = &inline.node.type_condition.as_ref().unwrap().node;
+                format!("... on {} {}", condition.on, text(&inline.node.selection_set.node))
+            }
+            executor::Selection::FragmentSpread(_) => panic!("a merged operation has no named fragments"),
+        });
+        format!("{{ {} }}", items.collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn fields_of_an_interface_are_merged_for_each_object_type() {
+        for (query, expected) in [
+            ("{ pet { name ... on Pet { name } } }", "{ pet { name } }"),
+            ("{ pet { name ... on Cat { lives name } } }", "{ pet { ... on Cat { name lives } ... on Dog { name } } }"),
+            (
+                "{ pet { ... on Dog { owner { name } } ...f } } fragment f on Dog { owner { ... on Pet { a: name } } }",
+                "{ pet { ... on Dog { owner { name a } } } }",
+            ),
+        ] {
+            assert_eq!(merged(query, json!({})).as_deref(), Ok(expected), "{query}");
+        }
+    }
+
+    #[test]
+    fn skipped_fields_do_not_reach_the_executor() {
+        for (yes, no, variables) in
+            [("true", "false", ""), ("$yes", "$no", "query ($yes: Boolean! = true, $no: Boolean! = false)")]
+        {
+            let query = format!(
+                "{variables} {{
+                    a: find @skip(if: {yes}) b: find @skip(if: {no}) c: find @include(if: {yes}) d: find @include(if: {no})
+                    e: find @include(if: {yes}) @skip(if: {yes}) ... @skip(if: {yes}) {{ f: find }}
+                }}"
+            );
+            assert_eq!(merged(&query, json!({})).as_deref(), Ok("{ b c }"));
+        }
+    }
+
+    #[test]
+    fn fields_with_different_values_inside_their_arguments_conflict() {
+        let both = |one: &str, other: &str| merged(&format!("{{ find(any: {one}) find(any: {other}) }}"), json!({}));
+        for (one, other) in
+            [("[1]", "[1, 2]"), ("{ a: [1] }", "{ a: [1, 2] }"), ("{ a: 1, b: [[1]] }", "{ b: [[]], a: 1 }")]
+        {
+            let refused = both(one, other).unwrap_err().to_string();
+            assert_eq!(refused, "Fields \"find\" conflict because they differ; use different aliases to fetch both.");
+        }
+        assert_eq!(both("{ a: [1], b: 2 }", "{ b: 2, a: [1] }").as_deref(), Ok("{ find }"));
+    }
+
+    /// Each object type of an interface gets its own merged fields, which the search for conflicts does not visit.
+    #[test]
+    fn merging_fields_for_many_object_types_counts_as_comparisons() {
+        let mut sdl = "type Query { i: I } interface I { n: Int }".to_owned();
+        for index in 0..50 {
+            write!(sdl, " type T{index} implements I {{ n: Int }}").unwrap();
+        }
+        let types = TypeSystem::from_sdl(&sdl).unwrap();
+        let query = format!("{{ i {{ ... on T0 {{ n }} {} }} }}", "n ".repeat(100));
+        let within = |comparisons: u64| {
+            let limits = Limits { comparisons, ..Limits::default() };
+            check(Selected { query: &query, operation: None }, Variables::default(), &types, &limits).map(drop)
+        };
+        let refused = within(1_000).unwrap_err();
+        assert!(matches!(refused, OperationError::LimitExceeded { limit: Limit::Comparisons, .. }), "{refused:?}");
+        assert_eq!(within(10_000), Ok(()));
+    }
+}

@@ -193,11 +193,11 @@ fn validate(
     }
 }
 
-/// Returns the operation to run (GraphQL specification, section 6.1, `GetOperation`).
+/// Returns the operation to run (GraphQL specification, section 6.1, `GetOperation`). A valid document has at least one
+/// operation.
 fn select<'a>(document: &'a ExecutableDocument, name: Option<&str>) -> Result<&'a Node<Operation>, OperationError> {
     document.operations.get(name).map_err(|_| match name {
         Some(name) => OperationError::rule(format!("The document has no operation named \"{name}\"."), []),
-        None if document.operations.is_empty() => OperationError::rule("The document has no operation.", []),
         None => OperationError::rule("The document has several operations; name one of them in operationName.", []),
     })
 }
@@ -239,4 +239,43 @@ fn document_of(
         None => executor::DocumentOperations::Single(definition),
     };
     executor::ExecutableDocument { operations, fragments: HashMap::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value as Json, json};
+
+    use super::*;
+
+    const SDL: &str = "type Query { f(a: Int, b: [Int!], c: [[Int]!], d: Int): Int }";
+
+    fn checked(query: &str, operation: Option<&str>, variables: Json) -> Result<Checked, OperationError> {
+        let types = TypeSystem::from_sdl(SDL).unwrap();
+        check(Selected { query, operation }, Variables::from_json(variables), &types, &Limits::default())
+    }
+
+    #[test]
+    fn executor_gets_the_types_of_the_variables_that_have_a_value() {
+        let query = "query ($a: Int, $b: [Int!]!, $c: [[Int]!], $d: Int) { f(a: $a, b: $b, c: $c, d: $d) }";
+        let document = checked(query, None, json!({ "a": 1, "b": [2], "c": null })).unwrap().document;
+        let (_, operation) = document.operations.iter().next().unwrap();
+        let definitions = operation.node.variable_definitions.iter();
+        let types = definitions.map(|definition| format!("{}: {}", definition.node.name, definition.node.var_type));
+        assert_eq!(types.collect::<Vec<_>>(), ["a: Int", "b: [Int!]!", "c: [[Int]!]"]);
+    }
+
+    #[test]
+    fn operation_must_be_named_if_the_document_has_several() {
+        let (one, two) = ("query A { f }", "query A { f } query B { f }");
+        for (query, name) in [("{ f }", None), (one, None), (one, Some("A")), (two, Some("B"))] {
+            assert!(checked(query, name, json!({})).is_ok(), "{query} {name:?}");
+        }
+        for (query, name, expected) in [
+            (two, None, "The document has several operations; name one of them in operationName."),
+            (two, Some("C"), "The document has no operation named \"C\"."),
+            ("{ f }", Some("A"), "The document has no operation named \"A\"."),
+        ] {
+            assert_eq!(checked(query, name, json!({})).unwrap_err().to_string(), expected, "{query} {name:?}");
+        }
+    }
 }

@@ -187,8 +187,8 @@ mod tests {
 
     const SDL: &str = "
         schema { query: Root }
-        type Root { maybe: Thing sure: Thing! list: [Thing!]! loose: [Thing] any: Any }
-        type Thing { name: String! note: String self: Thing! }
+        type Root { maybe: Thing sure: Thing! list: [Thing!]! loose: [Thing] firm: [Thing!] lax: [Thing]! any: Any }
+        type Thing { name: String! note: String self: Thing! any: Any! }
         type Other { name: String thing: Thing! }
         union Any = Thing | Other
     ";
@@ -246,6 +246,8 @@ mod tests {
         let things = |key: &str| json!({ key: [{ "name": "a" }, null, { "name": "c" }] });
         let loose = apply("{ loose { name } }", things("loose"), &[json!(["loose", 1, "name"])]);
         assert_eq!(loose, things("loose"));
+        assert_eq!(apply("{ lax { name } }", things("lax"), &[json!(["lax", 1, "name"])]), things("lax"));
+        assert_eq!(apply("{ firm { name } }", things("firm"), &[json!(["firm", 1, "name"])]), json!({ "firm": null }));
         assert_eq!(apply("{ list { name } }", things("list"), &[json!(["list", 1, "name"])]), json!(null));
     }
 
@@ -272,6 +274,10 @@ mod tests {
         let query = "query ($b: Boolean!) { sure { a: name name @skip(if: $b) } any { ... on Other { name } } }";
         let data = json!({ "sure": { "a": "x" }, "any": {} });
         assert_eq!(apply_with(query, json!({ "b": true }), data.clone(), &[json!([])]), data);
+        // Here a `Thing` selects `a.note` only on a `Thing`, and an `Other` always.
+        let query = "{ any { ... on Thing { a: any { ... on Thing { note } } } ... on Other { a: thing { note } } } }";
+        let data = json!({ "any": { "a": {} } });
+        assert_eq!(apply(query, data.clone(), &[json!([])]), data);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::prepared::RecentDocuments;
 #[derive(Debug)]
 pub struct TypeSystem {
     schema: Valid<Schema>,
-    /// The object types of each interface and union.
+    /// The object types of each union, and of each interface that has any.
     possible: HashMap<NamedType, Vec<NamedType>>,
     recent: RecentDocuments,
 }
@@ -43,9 +43,6 @@ impl TypeSystem {
                         possible.entry(interface.name.clone()).or_default().push(name.clone());
                     }
                 }
-                ExtendedType::Interface(_) => {
-                    possible.entry(name.clone()).or_default();
-                }
                 _ => {}
             }
         }
@@ -61,7 +58,8 @@ impl TypeSystem {
         &self.schema
     }
 
-    /// Returns the object types of an interface or union; `None` for any other type.
+    /// Returns the object types of an interface or union; `None` for any other type, and for an interface that no object
+    /// type implements.
     pub(super) fn possible(&self, name: &Name) -> Option<&[NamedType]> {
         self.possible.get(name).map(Vec::as_slice)
     }

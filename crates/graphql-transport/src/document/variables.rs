@@ -86,11 +86,10 @@ fn check(schema: &Schema, expected: &Type, value: &Value) -> Result<(), Misfit> 
     };
     let fits = match schema.types.get(name) {
         Some(ExtendedType::Scalar(_)) => is_scalar(name, value),
-        Some(ExtendedType::Enum(definition)) => match value {
-            Value::String(text) => definition.values.contains_key(text.as_str()),
-            Value::Enum(name) => definition.values.contains_key(name.as_str()),
-            _ => false,
-        },
+        // JSON has no enum values.
+        Some(ExtendedType::Enum(definition)) => {
+            matches!(value, Value::String(text) if definition.values.contains_key(text.as_str()))
+        }
         Some(ExtendedType::InputObject(definition)) => return object(schema, definition, value),
         _ => false,
     };
@@ -129,5 +128,65 @@ fn is_scalar(name: &str, value: &Value) -> bool {
         ("ID" | "String", Value::String(_)) | ("Boolean", Value::Boolean(_)) => true,
         ("Int" | "Float" | "ID" | "String" | "Boolean", _) => false,
         _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use apollo_compiler::parser::Parser;
+    use serde_json::{Value as Json, json};
+
+    use super::*;
+
+    const SDL: &str = "directive @oneOf on INPUT_OBJECT
+        type Query { f(int: Int, float: Float, id: ID, string: String, boolean: Boolean): Int }
+        scalar Any
+        enum State { OPEN CLOSED }
+        input By @oneOf { id: ID path: String }";
+
+    /// Returns the message with which a value of a variable is refused.
+    fn refusal(expected: &str, value: &Json) -> Option<String> {
+        let schema = Schema::parse_and_validate(SDL, "").unwrap();
+        let text = format!("query ($v: {expected}) {{ f }}");
+        let document = Parser::new().parse_ast(&text, "").unwrap();
+        let operation = document.definitions[0].as_operation_definition().unwrap();
+        let given = Variables::from_json(json!({ "v": value }));
+        let coerced = coerce(&schema, &operation.variables, given, &Positions::new(&text));
+        coerced.err().map(|refused| refused.to_string())
+    }
+
+    #[test]
+    fn values_are_accepted_for_the_types_of_the_specification() {
+        for (expected, accepted, refused) in [
+            ("Int", json!([1, -2_147_483_648]), json!([1.5, 2_147_483_648_u32, "1", true, [1]])),
+            ("Float", json!([1, 1.5, u64::MAX]), json!(["1.5", true, {}])),
+            ("ID", json!(["a", 1, -1, u64::MAX]), json!([1.5, true, {}])),
+            ("String", json!(["a"]), json!([1, true, {}])),
+            ("Boolean", json!([true]), json!([1, "true"])),
+            ("State", json!(["OPEN", "CLOSED"]), json!(["open", "OTHER", "", 1, true])),
+            ("Any", json!([1, "a", true, {}, [1]]), json!([])),
+            ("[Int]", json!([1, [1, null], []]), json!(["a", ["a"], [[1]]])),
+        ] {
+            for value in accepted.as_array().unwrap() {
+                assert_eq!(refusal(expected, value), None, "{expected}: {value}");
+            }
+            for value in refused.as_array().unwrap() {
+                let message = refusal(expected, value).unwrap_or_else(|| panic!("{expected}: {value} is accepted"));
+                assert!(message.contains("is not a value of type"), "{message}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_of_input_has_exactly_one_field_and_not_null() {
+        for accepted in [json!({ "id": "1" }), json!({ "path": "p" })] {
+            assert_eq!(refusal("By", &accepted), None, "{accepted}");
+        }
+        for refused in
+            [json!({}), json!({ "id": null }), json!({ "id": "1", "path": "p" }), json!({ "id": "1", "path": null })]
+        {
+            let message = refusal("By", &refused).unwrap_or_else(|| panic!("{refused} is accepted"));
+            assert_eq!(message, "Variable \"$v\" of type \"By\" needs exactly one field, and not null.");
+        }
     }
 }

@@ -142,15 +142,42 @@ fn fragments_of(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trusted::{Manifest, sha256};
+
+    fn source(path: &str, text: &str) -> Source {
+        Source { path: path.to_owned(), text: text.to_owned() }
+    }
+
+    #[test]
+    fn an_operation_is_extracted_with_the_fragments_that_it_uses_from_all_files() {
+        let types = TypeSystem::from_sdl("type Query { a: Int b: Query }").unwrap();
+        let sources = [
+            source("q.graphql", "query Q { b { ...F ... on Query { ...F } } } query R { a }"),
+            source(
+                "f.graphql",
+                "fragment F on Query { b { ...G } } fragment G on Query { a } fragment H on Query { a }",
+            ),
+        ];
+        let extracted = extract(&sources, &types, &Limits::default()).unwrap();
+        let lines = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let found: Vec<_> = extracted.iter().map(|found| (found.name.as_str(), lines(&found.text))).collect();
+        let with_fragments = "query Q { b { ...F ... on Query { ...F } } } fragment F on Query { b { ...G } } \
+            fragment G on Query { a }";
+        assert_eq!(found, [("Q", with_fragments.to_owned()), ("R", "query R { a }".to_owned())]);
+        for manifest in [Manifest::relay(&extracted), Manifest::apollo(&extracted)] {
+            let manifest = Manifest::from_json(&manifest.to_string()).unwrap();
+            for operation in &extracted {
+                assert_eq!(manifest.get(&sha256(&operation.text)), Some(operation.text.as_str()));
+            }
+        }
+        assert_eq!(Manifest::apollo(&extracted)["operations"][1]["name"], "R");
+    }
 
     #[test]
     fn an_operation_that_a_server_would_refuse_is_a_problem_of_its_file() {
         let types = TypeSystem::from_sdl("type Query { a(n: Int): Int }").unwrap();
         let limits = Limits { depth: 1, aliases: 1, ..Limits::default() };
-        let problems = |text: &str| {
-            let source = Source { path: "q.graphql".to_owned(), text: text.to_owned() };
-            extract(&[source], &types, &limits).err().unwrap_or_default()
-        };
+        let problems = |text: &str| extract(&[source("q.graphql", text)], &types, &limits).err().unwrap_or_default();
         assert_eq!(problems("query Q { a }"), [""; 0]);
         for (refused, expected) in [
             ("query Q { missing }", "missing"),
@@ -158,6 +185,8 @@ mod tests {
             ("query { a }", "no name"),
             ("query Q { ...F }", "which no file defines"),
             ("type T { a: Int }", "defines types"),
+            ("query Q { a } query Q { a }", "is defined in q.graphql too"),
+            ("query Q { ...F } fragment F on Query { ...G } fragment G on Query { ...F }", "spreads itself"),
         ] {
             let found = problems(refused);
             assert!(found.len() == 1 && found[0].starts_with("q.graphql") && found[0].contains(expected), "{found:?}");

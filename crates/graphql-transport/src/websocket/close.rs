@@ -90,3 +90,37 @@ impl Close {
         Some(Message::Close(Some(CloseFrame { code: self.code()?, reason: reason.into() })))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tungstenite::error::CapacityError;
+
+    use super::*;
+
+    #[test]
+    fn each_read_error_closes_with_its_own_code() {
+        let io = |kind: ErrorKind| Error::Io(kind.into());
+        let too_long = CapacityError::MessageTooLong { size: 2, max_size: 1 };
+        for (error, expected) in [
+            (Error::Protocol(ProtocolError::ResetWithoutClosingHandshake), None),
+            (Error::ConnectionClosed, None),
+            (io(ErrorKind::ConnectionReset), None),
+            (Error::Protocol(ProtocolError::UnmaskedFrameFromClient), Some(1002)),
+            (Error::Utf8("invalid".to_owned()), Some(1007)),
+            (Error::Capacity(too_long), Some(1009)),
+            (io(ErrorKind::OutOfMemory), Some(1013)),
+        ] {
+            let text = error.to_string();
+            assert_eq!(Close::from_read_error(axum::Error::new(error)).code(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn long_reasons_are_cut_at_a_character() {
+        let Some(Message::Close(Some(frame))) = Close::BadMessage("é".repeat(100)).message() else {
+            panic!("no frame")
+        };
+        assert_eq!((frame.code, frame.reason.as_str()), (4400, "é".repeat(61).as_str()));
+        assert_eq!(Close::Gone.message(), None);
+    }
+}

@@ -62,6 +62,19 @@ async fn an_error_without_a_code_is_an_internal_error_that_reveals_nothing() {
     assert_eq!(answer["errors"][0]["path"], json!(["leaks"]));
     assert_eq!(answer["data"], json!({ "hello": "world", "leaks": null }));
     assert!(!answer.to_string().contains("swordfish"));
+    // An error that is only a message is not shown either.
+    let answer = server.post("{ pages { nodes { note } } }").await;
+    assert_eq!(code(&answer), "INTERNAL");
+    assert!(!answer.to_string().contains("No note"), "{answer}");
+}
+
+#[tokio::test]
+async fn an_error_is_located_at_its_field() {
+    let server = Server::start().await;
+    let answer = server.post("{ hello\n  coded ...f }\nfragment f on Query { coded }").await;
+    assert_eq!(answer["errors"][0]["locations"], json!([{ "line": 2, "column": 3 }]));
+    let answer = server.post("mutation { total(of: [])\n total(of: [1]) }").await;
+    assert_eq!(answer["errors"][0]["locations"], json!([{ "line": 1, "column": 12 }, { "line": 2, "column": 2 }]));
 }
 
 #[tokio::test]

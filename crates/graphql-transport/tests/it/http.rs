@@ -90,6 +90,9 @@ async fn a_request_error_has_a_code_and_no_data() {
         ("query ($a: Int!) { echo(text: $a) }", "GRAPHQL_VALIDATION_FAILED"),
         ("{ echo(text: 7) }", "GRAPHQL_VALIDATION_FAILED"),
         ("query A { hello } query B { hello }", "GRAPHQL_VALIDATION_FAILED"),
+        ("", "GRAPHQL_PARSE_FAILED"),
+        ("# nothing", "GRAPHQL_PARSE_FAILED"),
+        ("fragment a on Query { hello }", "GRAPHQL_VALIDATION_FAILED"),
         ("{ ...a } fragment a on Query { ...a }", "GRAPHQL_VALIDATION_FAILED"),
         (r#"{ echo(text: "\uD800") }"#, "GRAPHQL_PARSE_FAILED"),
     ] {

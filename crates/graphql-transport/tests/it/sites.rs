@@ -3,15 +3,19 @@
 
 use std::sync::Arc;
 
+use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
+use axum::routing::get;
 use futures::FutureExt;
-use graphql_transport::{Admitted, Caller, Refusal};
+use graphql_transport::sites::{RouteKind, protect};
+use graphql_transport::{Admitted, Caller, Permits, Refusal, Sites};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CACHE_CONTROL, HOST, ORIGIN, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS};
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tower::ServiceExt;
 
 use super::schema::CallerName;
 use super::server::{Http2, Server, Socket, answer, client, code};
@@ -169,6 +173,32 @@ async fn every_response_forbids_sniffing_and_caching() {
     }
 }
 
+#[tokio::test]
+async fn probes_and_pages_have_no_cors_headers_and_other_sites_may_only_link_to_pages() {
+    let sites = Sites { origins: vec!["https://console.example".into()], hosts: Vec::new() };
+    let response = async |kind: RouteKind, path: &str, origin: &str| {
+        let cached = ([(CACHE_CONTROL, "max-age=60")], "cached");
+        let routes = Router::new().route("/plain", get("plain")).route("/cached", get(cached));
+        let request = Request::get(path).header(HOST, "x").header(ORIGIN, origin).body(Body::empty()).unwrap();
+        protect(routes, &sites, kind).oneshot(request).await.unwrap()
+    };
+    for (kind, cors, status_for_others, cache_control) in [
+        (RouteKind::Api, true, StatusCode::FORBIDDEN, Some("no-store")),
+        (RouteKind::Probes, false, StatusCode::FORBIDDEN, Some("no-store")),
+        (RouteKind::Pages, false, StatusCode::OK, None),
+    ] {
+        let allowed = response(kind, "/plain", "https://console.example").await;
+        assert_eq!(allowed.status(), StatusCode::OK, "{kind:?}");
+        let header = |name: &str| allowed.headers().get(name).map(|value| value.to_str().unwrap());
+        assert_eq!(header("access-control-allow-origin").is_some(), cors, "{kind:?}");
+        assert_eq!(header("cache-control"), cache_control, "{kind:?}");
+        assert_eq!(header("x-content-type-options"), Some("nosniff"), "{kind:?}");
+        assert_eq!(response(kind, "/plain", "https://evil.example").await.status(), status_for_others, "{kind:?}");
+        let cached = response(kind, "/cached", "https://console.example").await;
+        assert_eq!(cached.headers()[CACHE_CONTROL], "max-age=60", "{kind:?}");
+    }
+}
+
 /// Starts a server that admits the token `good`, forbids `bad`, and does not know any other.
 async fn guarded() -> Server {
     Server::with(|edge| {
@@ -215,5 +245,27 @@ async fn sockets_are_admitted_by_their_first_message() {
         let mut socket: Socket = server.raw_socket().await;
         socket.send(json!({ "type": "connection_init", "payload": payload })).await;
         assert_eq!(socket.close().await, (4403, "Forbidden".into()));
+    }
+}
+
+#[tokio::test]
+async fn a_caller_without_the_permit_cannot_read_the_schema() {
+    let server = Server::with(|edge| {
+        edge.admit = Some(Arc::new(|_| {
+            let anonymous = Admitted::anonymous(Arc::new(|request| request));
+            let permits = Permits { introspection: false, ..Permits::ALL };
+            std::future::ready(Ok(Admitted { permits, ..anonymous })).boxed()
+        }));
+    })
+    .await;
+    for (query, expected) in [
+        ("{ __schema { queryType { name } } }", "FORBIDDEN"),
+        ("{ hello a: __type(name: \"Query\") { name } }", "FORBIDDEN"),
+        ("{ ...f } fragment f on Query { __schema { queryType { name } } }", "FORBIDDEN"),
+        ("{ hello }", "none"),
+        ("{ hello __typename }", "none"),
+        ("{ hello __schema @skip(if: true) { queryType { name } } }", "none"),
+    ] {
+        assert_eq!(code(&server.post(query).await), expected, "{query}");
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::FutureExt;
-use graphql_transport::trusted::{Manifest, Mode, Trusted, sha256};
+use graphql_transport::trusted::{Manifest, Mode, Trusted, UnknownMode, sha256};
 use graphql_transport::{Admitted, Permits};
 use reqwest::StatusCode;
 use reqwest::header::ACCEPT;
@@ -15,6 +15,15 @@ const QUERY: &str = "query Echo($text: String!) { echo(text: $text) }";
 const MUTATION: &str = "mutation { add(amount: 1) }";
 const SUBSCRIPTION: &str = "subscription { count(to: 1) }";
 const FREE: &str = "{ hello }";
+
+#[test]
+fn a_mode_has_a_name() {
+    for (name, mode) in
+        [("off", Ok(Mode::Off)), ("warn", Ok(Mode::Warn)), ("enforce", Ok(Mode::Enforce)), ("Off", Err(UnknownMode))]
+    {
+        assert_eq!(name.parse(), mode, "{name}");
+    }
+}
 
 async fn server(mode: Mode, any_document: bool) -> Server {
     let documents: serde_json::Map<_, _> =
