@@ -11,15 +11,14 @@ use crate::auth::tokens::check_name;
 
 type Claims = Map<String, Value>;
 
-/// Reads the caller. Unknown role names are ignored, because they may belong to other programs.
+/// Reads the caller. Unknown role names are ignored, because they may belong to other programs. If tokens have a tenant, a
+/// token without one is refused, because its caller could use the data of all tenants.
 pub(super) fn principal(claims: &Claims, roles_claim: &str, tenant_claim: Option<&str>) -> Result<Principal, BadJwt> {
     let subject = name(claims.get("sub"), "subject").ok_or(BadJwt::Claim("sub"))?;
     let expires_at = claims.get("exp").and_then(time).ok_or(BadJwt::Claim("exp"))?;
     let roles: Vec<Role> = texts(claim(claims, roles_claim)).filter_map(|name| name.parse().ok()).collect();
-    let tenant = match tenant_claim.and_then(|path| claim(claims, path)).filter(|tenant| !tenant.is_null()) {
-        Some(tenant) => Some(Arc::from(name(Some(tenant), "tenant").ok_or(BadJwt::Claim("of the tenant"))?)),
-        None => None,
-    };
+    let tenant = |path| name(claim(claims, path), "tenant").map(Arc::from).ok_or(BadJwt::Claim("of the tenant"));
+    let tenant = tenant_claim.map(tenant).transpose()?;
     Ok(Principal { tenant, expires_at: Some(expires_at), ..Principal::new(subject, &roles) })
 }
 
@@ -74,7 +73,8 @@ mod tests {
                 assert_eq!((principal.roles.as_slice(), principal.tenant.as_deref()), (expected, Some("acme")));
             }
         }
-        let none = read(&json!({"sub": "ann", "exp": 4_000_000_000_u64, "roles": ["admin"]})).unwrap();
+        let none = json!({"sub": "ann", "exp": 4_000_000_000_u64, "roles": ["admin"], "org": "acme"});
+        let none = principal(none.as_object().unwrap(), "realm.roles", None).unwrap();
         assert_eq!((none.roles.len(), none.tenant, none.capabilities.iter().count()), (0, None, 0));
         assert_eq!(none.expires_at.unwrap().timestamp(), 4_000_000_000);
     }
@@ -82,13 +82,16 @@ mod tests {
     #[test]
     fn missing_and_malformed_claims_are_refused() {
         for wrong in [
-            json!({"exp": 4e9}),
-            json!({"sub": "", "exp": 4e9}),
-            json!({"sub": 1, "exp": 4e9}),
-            json!({"sub": "local", "exp": 4e9}),
-            json!({"sub": "ann"}),
-            json!({"sub": "ann", "exp": "soon"}),
-            json!({"sub": "ann", "exp": 1e300}),
+            json!({"exp": 4e9, "org": "acme"}),
+            json!({"sub": "", "exp": 4e9, "org": "acme"}),
+            json!({"sub": 1, "exp": 4e9, "org": "acme"}),
+            json!({"sub": "local", "exp": 4e9, "org": "acme"}),
+            json!({"sub": "ann", "org": "acme"}),
+            json!({"sub": "ann", "exp": "soon", "org": "acme"}),
+            json!({"sub": "ann", "exp": 1e300, "org": "acme"}),
+            json!({"sub": "ann", "exp": 4e9}),
+            json!({"sub": "ann", "exp": 4e9, "org": null}),
+            json!({"sub": "ann", "exp": 4e9, "org": ""}),
             json!({"sub": "ann", "exp": 4e9, "org": ["acme"]}),
         ] {
             assert!(read(&wrong).is_err(), "{wrong}");

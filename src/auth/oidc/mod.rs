@@ -49,7 +49,7 @@ pub struct OidcSettings {
     /// Claim with the names of roles: a list, or a string of names separated by spaces. Dots select a claim inside
     /// objects.
     pub roles_claim: String,
-    /// Claim with the tenant; `None` if tokens have no tenant.
+    /// Claim with the tenant, which each token must have; `None` if tokens have no tenant.
     pub tenant_claim: Option<String>,
 }
 
