@@ -4,7 +4,7 @@
 //! in halves until each refused item is alone, and the others are written. The work is bounded: after a maximum number
 //! of statements or a maximum time, the remaining items are reported as not tried. The caller runs the statements:
 //!
-//! ```ignore
+//! ```text
 //! let mut search = Bisection::of(items.len());
 //! while let Some(part) = search.next_part() {
 //!     let outcome = write(&items[part.clone()]).await;

@@ -128,6 +128,23 @@ pub(super) async fn outbox(world: &World, own: &Side, other: &Side) {
     let tenants = texts(&found["entries"]["nodes"], "tenantId");
     assert!(tenants.iter().all(|tenant| tenant == own.tenant), "{tenants:?}");
     assert_eq!(found["entries"]["totalCount"]["value"], tenants.len());
+    let other_states = format!(
+        "INSERT INTO noetl.outbox (event_id, payload, status, available_at, attempts, lease_until, tenant_id)
+         SELECT 77, '{{}}', status, available_at, 1, now() + interval '1 hour', tenant
+         FROM unnest(ARRAY['{}', '{}']) AS tenant
+         CROSS JOIN (VALUES ('IN_FLIGHT', now()), ('FAILED', now() + interval '1 hour'), ('FAILED', 'infinity'))
+             AS state (status, available_at)",
+        own.tenant, other.tenant
+    );
+    for shard in 0..2 {
+        world.deployment.on_shard(shard, &other_states).await;
+    }
+    let stats =
+        world.data(own, "{ outbox { stats { pending inFlight failed dead } } }").await["outbox"]["stats"].take();
+    assert_eq!(stats, json!({ "pending": pending, "inFlight": 2, "failed": 2, "dead": 2 }));
+    for shard in 0..2 {
+        world.deployment.on_shard(shard, "DELETE FROM noetl.outbox WHERE event_id = 77").await;
+    }
     let executions = texts(&found["entries"]["nodes"], "executionId");
     assert!(own.all().iter().all(|id| executions.contains(id)), "{executions:?}");
     for foreign in [format!("tenantId: \"{}\"", other.tenant), format!("executionId: \"{}\"", other.listed[0])] {
