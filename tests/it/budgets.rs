@@ -8,7 +8,7 @@ use noetl_domain::list_position::PositionRange;
 use noetl_domain::tenant::Scope;
 use noetl_storage::budget::{Budget, BudgetLimits, Resource};
 use noetl_storage::error::{DatabaseName, StorageError};
-use noetl_storage::executions::{self, ExecutionFilter};
+use noetl_storage::execution_lists::{self, ExecutionFilter};
 use noetl_storage::pools::Database;
 use noetl_testkit::feed::run;
 use noetl_testkit::{Deployment, Live, Server, eventually};
@@ -142,7 +142,7 @@ async fn the_row_limit_applies_to_all_statements_of_an_operation_together() {
     let range = PositionRange::newest(100);
     let list = async || {
         let filter = ExecutionFilter::default();
-        let mut listed = pin!(executions::list(&shard, &Scope::Unrestricted, &filter, range));
+        let mut listed = pin!(execution_lists::list(&shard, &Scope::Unrestricted, &filter, range));
         poll_fn(|cx| budget.enter(|| listed.as_mut().poll(cx))).await
     };
     assert_eq!(list().await.unwrap().len(), 100);

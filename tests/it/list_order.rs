@@ -5,7 +5,8 @@ use noetl_domain::cursor::{CursorKind, encode};
 use noetl_domain::list_position::PositionRange;
 use noetl_domain::tenant::Scope;
 use noetl_storage::error::DatabaseName;
-use noetl_storage::executions::{self, ExecutionFilter};
+use noetl_storage::execution_lists::{self, ExecutionFilter};
+use noetl_storage::executions;
 use noetl_storage::pools::Database;
 use noetl_storage::subscriptions::{self, SubscriptionFilter};
 use noetl_testkit::feed::run;
@@ -246,10 +247,14 @@ async fn a_page_of_100_000_executions_or_of_many_subscriptions_reads_an_index() 
     run(&mut shard, "VACUUM ANALYZE noetl.event").await;
     // A single connection, so that its plans are cached.
     let reader = Database::new(DatabaseName::Cluster, deployment.cluster_dsn.parse().unwrap(), 1);
-    let middle =
-        executions::list(&reader, &Scope::Unrestricted, &ExecutionFilter::default(), PositionRange::newest(50_000))
-            .await
-            .unwrap();
+    let middle = execution_lists::list(
+        &reader,
+        &Scope::Unrestricted,
+        &ExecutionFilter::default(),
+        PositionRange::newest(50_000),
+    )
+    .await
+    .unwrap();
     let middle = middle.last().unwrap().position();
     let old = ExecutionFilter { started_before: Some(middle.at), ..ExecutionFilter::default() };
     for descending in [true, false] {
@@ -258,17 +263,22 @@ async fn a_page_of_100_000_executions_or_of_many_subscriptions_reads_an_index() 
             let before = entries_read(&deployment, &reader, "execution%").await;
             for _ in 0..10 {
                 assert_eq!(
-                    executions::list(&reader, &Scope::Unrestricted, &ExecutionFilter::default(), range)
+                    execution_lists::list(&reader, &Scope::Unrestricted, &ExecutionFilter::default(), range)
                         .await
                         .unwrap()
                         .len(),
                     26
                 );
-                assert_eq!(executions::list(&reader, &Scope::Unrestricted, &old, all).await.unwrap().len(), 26);
-                let children =
-                    executions::children(&reader, &Scope::Unrestricted, &[0, 1], &ExecutionFilter::default(), range)
-                        .await
-                        .unwrap();
+                assert_eq!(execution_lists::list(&reader, &Scope::Unrestricted, &old, all).await.unwrap().len(), 26);
+                let children = execution_lists::children(
+                    &reader,
+                    &Scope::Unrestricted,
+                    &[0, 1],
+                    &ExecutionFilter::default(),
+                    range,
+                )
+                .await
+                .unwrap();
                 assert_eq!(children.len(), 52);
             }
             let read = entries_read(&deployment, &reader, "execution%").await - before;

@@ -38,6 +38,12 @@ impl ListPosition {
     fn newest() -> Self {
         Self { at: time(LATEST), id: i64::MAX }
     }
+
+    /// Returns the position as a cursor contains it.
+    #[must_use]
+    pub fn to_bytes(self) -> Vec<u8> {
+        [self.at.timestamp_micros().to_be_bytes(), self.id.to_be_bytes()].concat()
+    }
 }
 
 /// Position in a cursor of a list that is ordered by time.
@@ -45,7 +51,7 @@ impl ListPosition {
 pub enum CursorPosition {
     /// The position.
     Exact(ListPosition),
-    /// Item whose position it is. Earlier versions wrote such cursors, when lists were ordered by id.
+    /// Item whose position it is. Clients may have such cursors from lists that were ordered by id.
     OfItem(Id),
 }
 
@@ -59,14 +65,6 @@ impl CursorPosition {
         let (at, id) = bytes.split_first_chunk()?;
         let at = DateTime::from_timestamp_micros(i64::from_be_bytes(*at))?;
         Some(Self::Exact(ListPosition { at, id: i64::from_be_bytes(id.try_into().ok()?) }))
-    }
-}
-
-impl ListPosition {
-    /// Returns the position as a cursor contains it.
-    #[must_use]
-    pub fn to_bytes(self) -> Vec<u8> {
-        [self.at.timestamp_micros().to_be_bytes(), self.id.to_be_bytes()].concat()
     }
 }
 

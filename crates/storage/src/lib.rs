@@ -16,6 +16,7 @@ pub mod content;
 pub mod dedup;
 pub mod error;
 pub mod events;
+pub mod execution_lists;
 pub mod executions;
 pub mod indexes;
 pub mod ingest;

@@ -10,7 +10,7 @@ use crate::service::error::Rejection;
 use crate::service::executions::{Dedup, ExecuteRequest, RerunRequest};
 use noetl_domain::projection::Moment;
 use noetl_domain::tenant::NamedTenancy;
-use noetl_storage::executions;
+use noetl_storage::execution_lists;
 
 /// Filter for executions. An omitted condition matches everything.
 #[derive(Debug, Clone, Default, InputObject)]
@@ -33,9 +33,9 @@ pub struct ExecutionFilter {
 
 impl ExecutionFilter {
     /// Converts the input to the storage layer's filter and parses its ids.
-    pub fn parse(self) -> Result<executions::ExecutionFilter, Rejection> {
+    pub fn parse(self) -> Result<execution_lists::ExecutionFilter, Rejection> {
         let parent = self.parent_execution_id.map(|id| parse_id("filter.parentExecutionId", &id)).transpose()?;
-        Ok(executions::ExecutionFilter {
+        Ok(execution_lists::ExecutionFilter {
             statuses: self.statuses.map(|statuses| statuses.into_iter().map(Into::into).collect()),
             path_prefix: check_prefix(self.path_prefix)?,
             parent_execution_id: parent,

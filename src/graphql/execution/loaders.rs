@@ -12,7 +12,8 @@ use noetl_domain::list_position::CursorPosition;
 use noetl_domain::page::{Page, PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::workflow::End;
-use noetl_storage::executions::{ExecutionFilter, ExecutionRow};
+use noetl_storage::execution_lists::ExecutionFilter;
+use noetl_storage::executions::ExecutionRow;
 use noetl_storage::snapshots::Projected;
 use plain_json::Text;
 

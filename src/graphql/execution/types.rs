@@ -34,7 +34,8 @@ use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_domain::workflow::End;
 use noetl_storage::events::FirstEvent;
-use noetl_storage::executions::{self, ExecutionRow};
+use noetl_storage::execution_lists;
+use noetl_storage::executions::ExecutionRow;
 use noetl_storage::snapshots::Projected;
 
 /// Parent of an execution: the object that started it.
@@ -315,7 +316,7 @@ pub struct ExecutionList {
     /// Parent of the executions; `None`: the list has executions of all parents and without a parent.
     pub parent: Option<Id>,
     /// Conditions of the list.
-    pub filter: executions::ExecutionFilter,
+    pub filter: execution_lists::ExecutionFilter,
     /// Data that the caller may read.
     pub scope: Scope,
 }

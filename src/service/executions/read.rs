@@ -14,7 +14,8 @@ use noetl_domain::page::{Page, PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_storage::events::{self, FirstEvent, LargeColumns};
-use noetl_storage::executions::{self, ChildCount, ExecutionFilter, ExecutionRow};
+use noetl_storage::execution_lists::{self, ChildCount, ExecutionFilter};
+use noetl_storage::executions::{self, ExecutionRow};
 use plain_json::Text;
 
 /// A page for each parent, and the shards whose rows may be missing from the pages.
@@ -58,7 +59,7 @@ impl Executions {
         scope: &Scope,
     ) -> Result<Listing<ExecutionRow>, ServiceError> {
         let request = self.positioned(request, scope).await?;
-        let query = |shard, range| executions::list(shard, scope, filter, range);
+        let query = |shard, range| execution_lists::list(shard, scope, filter, range);
         fan_out::newest_first(&self.databases, &request, ExecutionRow::position, query).await
     }
 
@@ -78,7 +79,7 @@ impl Executions {
     /// Counts executions in the scope over all shards, up to `limit`.
     #[tracing::instrument(level = "debug", name = "executions.total", skip_all)]
     pub async fn total(&self, filter: &ExecutionFilter, limit: i64, scope: &Scope) -> Result<Total, ServiceError> {
-        fan_out::total(&self.databases, limit, |shard, limit| executions::count(shard, scope, filter, limit)).await
+        fan_out::total(&self.databases, limit, |shard, limit| execution_lists::count(shard, scope, filter, limit)).await
     }
 
     /// Counts the child executions of each parent in the scope over all shards, up to `limit` for each parent.
@@ -94,7 +95,7 @@ impl Executions {
         scope: &Scope,
     ) -> Result<HashMap<Id, Total>, ServiceError> {
         let parents: Vec<i64> = parents.iter().map(|id| id.get()).collect();
-        let query = |shard| executions::count_children(shard, scope, &parents, filter, limit + 1);
+        let query = |shard| execution_lists::count_children(shard, scope, &parents, filter, limit + 1);
         let (counts, _) = fan_out::answers(&self.databases, query).await?;
         let mut sums: HashMap<i64, i64> = HashMap::new();
         for ChildCount { parent, count } in counts.into_iter().flatten() {
@@ -126,7 +127,7 @@ impl Executions {
         scope: &Scope,
     ) -> Result<PagesByParent, ServiceError> {
         let parents: Vec<i64> = parents.iter().map(|id| id.get()).collect();
-        let query = |shard, range| executions::children(shard, scope, &parents, filter, range);
+        let query = |shard, range| execution_lists::children(shard, scope, &parents, filter, range);
         let parent = |row: &ExecutionRow| row.parent_execution_id.unwrap_or_default();
         let request = self.positioned(request, scope).await?;
         fan_out::newest_first_grouped(&self.databases, &request, ExecutionRow::position, parent, query).await

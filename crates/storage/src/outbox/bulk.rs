@@ -21,7 +21,8 @@ struct Conditions<'a> {
 }
 
 impl<'a> Conditions<'a> {
-    /// Returns the conditions of a filter on a shard. A new condition of the filter does not compile until it is added here.
+    /// Returns the conditions of a filter on a shard. A new condition of the filter does not compile until it is added
+    /// here.
     fn of(scope: &'a Scope, filter: &'a OutboxFilter, shard: &Database) -> Self {
         let OutboxFilter { statuses, execution_id, min_attempts, ids: _, tenant_id, organization_id } = filter;
         let wanted = |status| statuses.as_ref().is_none_or(|wanted| wanted.contains(&status));
@@ -64,8 +65,8 @@ pub async fn retryable(shard: &Database, scope: &Scope, filter: &OutboxFilter) -
     shard.run(count.fetch_one(shard.pool())).await
 }
 
-/// Makes up to `limit` matching FAILED and DEAD rows in the scope claimable at once, and returns their number. A DEAD row starts
-/// again at no attempts.
+/// Makes up to `limit` matching FAILED and DEAD rows in the scope claimable at once, and returns their number. A DEAD
+/// row starts again at no attempts.
 #[tracing::instrument(level = "debug", name = "sql.outbox.retry", skip_all, fields(database = %shard.name()))]
 pub async fn retry(shard: &Database, scope: &Scope, filter: &OutboxFilter, limit: i64) -> Result<u64, StorageError> {
     let Conditions { failed, dead, execution_id, min_attempts, numbers, own, tenant_id, organization_id } =

@@ -249,7 +249,8 @@ struct Row {
     error: Option<String>,
 }
 
-/// Folds the events up to `until` that the snapshots do not see. The fold does not depend on the order, so the query does not sort.
+/// Folds the events up to `until` that the snapshots do not see. The fold does not depend on the order, so the query does
+/// not sort.
 ///
 /// The query uses ranges in place of equalities, because the planner expects few rows from a range. Where one log, or
 /// one transaction, makes up most of the table, the planner would not use the index on a log's transactions for an
