@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 
 const BACKFILL: (&str, &str) = ("NOETL_EVENT_STREAM_BACKFILL", "true");
 
+/// The position that NoETL's tailer stores before it publishes its first event.
+const NOETL_POSITION: &str = "INSERT INTO noetl.stream_cursor (name, position) VALUES ('event_stream_tailer', 1)";
+
 /// Publishes rows as NoETL's tailer does: the message id is the event id, and there are no other headers.
 async fn publish_as_noetl(deployment: &Deployment, condition: &str) {
     let select = format!("SELECT event_id, to_jsonb(event)::text FROM noetl.event WHERE {condition} ORDER BY event_id");
@@ -49,7 +52,8 @@ async fn events_that_noetl_s_tailer_published_first_reach_our_readers_once() {
     let server = deployment.replica().await;
     let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
     assert!(reader.until_seen([(7, 300)]).await);
-    // Both tailers publish the next events at the same time.
+    // Both tailers publish the next events at the same time. A tailer of NoETL that publishes has stored its position.
+    run(&mut deployment.shard(0).await, NOETL_POSITION).await;
     commit(&deployment, 301..=600).await;
     publish_as_noetl(&deployment, "event_id > 300").await;
     commit(&deployment, 601..=601).await;
@@ -57,9 +61,6 @@ async fn events_that_noetl_s_tailer_published_first_reach_our_readers_once() {
     let all: Vec<Key> = (1..=601).map(|id| (7, id)).collect();
     assert_eq!(reader.seen, all);
 }
-
-/// The position that NoETL's tailer stores before it publishes its first event.
-const NOETL_POSITION: &str = "INSERT INTO noetl.stream_cursor (name, position) VALUES ('event_stream_tailer', 1)";
 
 #[tokio::test]
 async fn an_event_that_noetl_s_tailer_puts_in_the_place_of_ours_reaches_our_readers() {
