@@ -9,6 +9,7 @@
 #![allow(clippy::cast_precision_loss, reason = "figures are for people")]
 #![allow(missing_docs, unreachable_pub, reason = "a benchmark has no public API")]
 
+mod backlog;
 mod execute;
 mod fanout;
 mod feed;
@@ -76,6 +77,10 @@ async fn main() {
     if wanted("feed") {
         feed::measure_takeover(&mut report).await;
         feed::measure_backlog(&mut report, feed::BACKLOG).await;
+    }
+    if wanted("backlog") {
+        backlog::measure_first_publish(&mut report).await;
+        backlog::measure_polls(&mut report).await;
     }
     if named().iter().any(|part| part == "huge") {
         feed::measure_backlog(&mut report, 10 * feed::BACKLOG).await;

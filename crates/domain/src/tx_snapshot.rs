@@ -2,6 +2,7 @@
 //! `xmin:xmax:xip,xip,…` (PostgreSQL manual, "Transaction ID and Snapshot Information Functions").
 
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
 /// A transaction snapshot. All transactions below `xmin` had ended, and none from `xmax` on. Between them, all had
@@ -41,6 +42,23 @@ impl TxSnapshot {
     #[must_use]
     pub fn in_progress(&self) -> &[u64] {
         &self.in_progress
+    }
+
+    /// Returns the transactions that had ended when this snapshot was taken, and had not ended at an earlier one, as
+    /// ascending ranges of their ids.
+    #[must_use]
+    pub fn ended_since(&self, earlier: &Self) -> Vec<Range<u64>> {
+        let ended = |xid: &u64| *xid < self.xmax && self.in_progress.binary_search(xid).is_err();
+        let mut ranges: Vec<_> = earlier.in_progress.iter().copied().filter(ended).map(|xid| xid..xid + 1).collect();
+        let mut start = earlier.xmax;
+        let running = self.in_progress.iter().copied().filter(|xid| *xid >= earlier.xmax);
+        for end in running.chain([self.xmax]) {
+            if start < end {
+                ranges.push(start..end);
+            }
+            start = start.max(end + 1);
+        }
+        ranges
     }
 }
 
@@ -86,6 +104,26 @@ mod tests {
         }
         for bad in ["", "10", "10:9:", "10:20:21", "10:20:15,12", "a:b:", "1:2:3:4"] {
             assert!(bad.parse::<TxSnapshot>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn transactions_that_ended_between_two_snapshots_are_those_that_only_the_later_one_sees() {
+        let snapshot = |text: &str| text.parse::<TxSnapshot>().unwrap();
+        let sees = |at: &TxSnapshot, xid: u64| xid < at.xmax() && !at.in_progress().contains(&xid);
+        for (earlier, later) in [
+            ("10:20:10,14,15", "14:30:14,22,29"),
+            ("10:20:10,14,15", "10:20:10,14,15"),
+            ("10:20:", "20:20:"),
+            ("3:3:", "9:12:9,10"),
+            ("10:20:19", "20:21:20"),
+            ("20:20:", "25:40:25,26,39"),
+        ] {
+            let (earlier, later) = (snapshot(earlier), snapshot(later));
+            let ranges = later.ended_since(&earlier);
+            let listed: Vec<u64> = ranges.iter().cloned().flatten().collect();
+            let expected: Vec<u64> = (0..50).filter(|xid| sees(&later, *xid) && !sees(&earlier, *xid)).collect();
+            assert_eq!(listed, expected, "{earlier} {later}");
         }
     }
 

@@ -4,9 +4,10 @@
 //! connection.
 
 use chrono::{DateTime, Utc};
-use sqlx::Connection as _;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use tokio::sync::Mutex;
+
+use super::session_settings;
 
 /// Time between two checks of a backend whether its client still exists.
 const CLIENT_CHECK: &str = "1s";
@@ -70,7 +71,7 @@ impl Canceller {
             *kept = Some(connection);
             return Ok(());
         }
-        let mut connection = PgConnection::connect_with(&self.options).await?;
+        let mut connection = session_settings::open(&self.options).await?;
         backend.cancel(&mut connection).await?;
         *kept = Some(connection);
         Ok(())

@@ -20,6 +20,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::cancel::{Backend, Canceller};
+use super::session_settings;
 
 /// Maximum time that a user waits for a connection.
 const ACQUIRE_DEADLINE: Duration = Duration::from_secs(3);
@@ -31,6 +32,8 @@ const MAX_REFUSED_PAUSE: Duration = Duration::from_millis(600);
 const CLEANING_DEADLINE: Duration = Duration::from_secs(1);
 /// Errors that are skipped while a connection is cleaned: the cancelled statement's error is received first.
 const CLEANING_ATTEMPTS: usize = 3;
+/// Time that an idle connection has to respond before it is used again.
+const PING_DEADLINE: Duration = Duration::from_secs(1);
 /// Time after its last use within which a connection is used again without a ping.
 const FRESH: Duration = Duration::from_millis(100);
 /// Time after which an unused connection is closed.
@@ -114,7 +117,12 @@ impl Pool {
                 Some(idle) => idle,
                 None => self.0.connect(refusal).await?,
             };
-            if open.is_alive().await {
+            let Ok(alive) = timeout(PING_DEADLINE, open.is_alive()).await else {
+                // The network or the server was lost, and the other idle connections with it.
+                self.0.idle().clear();
+                continue;
+            };
+            if alive {
                 let (open, place, pool) = (Some(open), Some(place), Arc::clone(&self.0));
                 return Ok(Connection { open, place, pool, state: State::default() });
             }
@@ -146,7 +154,7 @@ impl Shared {
         let mut pause = REFUSED_PAUSE;
         loop {
             let counted = Counted::new(&self.open);
-            match PgConnection::connect_with(&self.options).await {
+            match session_settings::open(&self.options).await {
                 Ok(mut raw) => {
                     let backend = Backend::of(&mut raw).await?;
                     let now = Instant::now();

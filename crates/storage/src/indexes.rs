@@ -63,8 +63,9 @@ const PLAIN: &[(&str, &str, &str)] = &[
 ];
 
 /// Indexes of the event table; the migrations define them.
-const EVENT: [&str; 6] = [
+const EVENT: [&str; 7] = [
     "event_tx_idx",
+    "event_page_idx",
     "event_landmarks_idx",
     "event_registered_idx",
     "event_log_tx_idx",

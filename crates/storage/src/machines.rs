@@ -1,4 +1,4 @@
-//! Leases on machine ids (cluster database), on the database's clock.
+//! Leases on machine ids (cluster database), on the database's clock. They use connections on which no request waits.
 
 use uuid::Uuid;
 
@@ -44,7 +44,7 @@ pub async fn acquire(
         ahead_ms.cast_signed(),
         seconds,
     );
-    let row = cluster.run(row.fetch_optional(cluster.pool())).await?;
+    let row = cluster.run(row.fetch_optional(cluster.leases())).await?;
     Ok(row.map(|row| Grant {
         machine_id: row.machine_id.cast_unsigned(),
         floor_ms: row.floor_ms.cast_unsigned(),
@@ -69,7 +69,7 @@ pub async fn renew(
         ceiling_ms.cast_signed(),
         seconds,
     );
-    Ok(cluster.run(update.execute(cluster.pool())).await?.rows_affected() == 1)
+    Ok(cluster.renew(update.execute(cluster.leases())).await?.rows_affected() == 1)
 }
 
 /// Releases a lease and sets its ceiling to the last position, so that the next holder starts above it.
@@ -81,6 +81,6 @@ pub async fn release(cluster: &Database, owner: Uuid, machine_id: u16, position_
         machine_id.cast_signed(),
         position_ms.cast_signed(),
     );
-    cluster.run(update.execute(cluster.pool())).await?;
+    cluster.run(update.execute(cluster.leases())).await?;
     Ok(())
 }

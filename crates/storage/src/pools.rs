@@ -2,6 +2,9 @@
 //!
 //! The prober marks a database that it can't reach as down. Until a probe succeeds, operations on it fail at once, so
 //! lists and mutations do not wait for it. An operation that finds a database unavailable requests a probe.
+//!
+//! Leases have connections of their own, and a probe opens its own connection. So neither waits for requests that hold
+//! all connections of the pool.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
@@ -14,18 +17,27 @@ use tokio::time::timeout;
 
 use super::connections::Pool;
 use super::error::{DatabaseName, StorageError};
+use super::session_settings;
+use super::tail_row::CursorRow;
 use noetl_domain::ids::Id;
 use noetl_domain::shard::{ShardIndex, ShardMap};
 
 /// Time after which an operation fails as unavailable. It is below 5 s, the time within which a mutation responds.
 const OPERATION_DEADLINE: Duration = Duration::from_secs(4);
 const PROBE_DEADLINE: Duration = Duration::from_secs(1);
+/// Time after which the renewal of a lease fails. It is short, so that a renewal over a lost connection is repeated over
+/// another one before the lease expires.
+const RENEWAL_DEADLINE: Duration = Duration::from_secs(1);
+/// Connections for leases: one for the lease of the shard's tailer, one for that on the machine id.
+const LEASE_CONNECTIONS: u32 = 2;
 
 /// One database: its name, pool and health.
 #[derive(Debug)]
 pub struct Database {
     name: DatabaseName,
     pool: Pool,
+    /// See [`Self::leases`].
+    leases: Pool,
     options: PgConnectOptions,
     /// Reason that the database is down; `None` while it is up or was not probed.
     down: RwLock<Option<String>>,
@@ -37,6 +49,8 @@ pub struct Database {
     holders: Semaphore,
     /// See [`Self::may_take_long`].
     long: Semaphore,
+    /// See [`Self::cursor_row`].
+    cursor_row: CursorRow,
 }
 
 /// Health of a database according to its probes.
@@ -52,27 +66,26 @@ impl Database {
     /// Creates a database that connects on its first use, with a pool of at most `connections`.
     #[must_use]
     pub fn new(name: DatabaseName, options: PgConnectOptions, connections: u32) -> Self {
-        let options = options.application_name("noetl-graphql");
-        // The timeouts bound how long the locks of a lost client are held, and how long an abandoned statement runs.
-        let pooled = options.clone().options([
-            // Commits of the tail cursor and the claims must survive a crash, so they do not rely on the server's
-            // default.
-            ("synchronous_commit", "on"),
-            // JIT compilation would take longer than any statement here, even if the planner estimates a high cost.
-            ("jit", "off"),
-            // Every statement finds its rows by an index. Plans are cached: a plan that was made while a table was
-            // empty could use a sequential scan, and would keep it when the table is large.
-            ("enable_seqscan", "off"),
-            ("lock_timeout", "3500ms"),
-            ("statement_timeout", "8s"),
-            ("idle_in_transaction_session_timeout", "6s"),
-        ]);
-        let pool = Pool::new(pooled, connections);
+        let options = options.application_name("noetl-graphql").options(session_settings::UNLIMITED);
+        let pool = Pool::new(options.clone().options(session_settings::POOLED), connections);
+        let leases = Pool::new(options.clone().options(session_settings::POOLED), LEASE_CONNECTIONS);
         let half = || Semaphore::new((connections as usize / 2).max(1));
         let (holders, long) = (half(), half());
         let (latency_micros, slow_probes) = (AtomicU64::new(u64::MAX), AtomicU64::new(0));
         let (down, suspected) = (RwLock::new(None), Notify::new());
-        Self { name, pool, options, down, latency_micros, slow_probes, suspected, holders, long }
+        Self {
+            name,
+            pool,
+            leases,
+            options,
+            down,
+            latency_micros,
+            slow_probes,
+            suspected,
+            holders,
+            long,
+            cursor_row: CursorRow::default(),
+        }
     }
 
     /// Returns the database's name.
@@ -83,6 +96,17 @@ impl Database {
 
     pub(super) fn pool(&self) -> &Pool {
         &self.pool
+    }
+
+    /// Returns the location of the shard's cursor row, which the process's writers of the row share.
+    pub(super) fn cursor_row(&self) -> &CursorRow {
+        &self.cursor_row
+    }
+
+    /// Returns the connections for leases, on which no request waits. They are opened on their first use, and again after
+    /// a failure.
+    pub(super) fn leases(&self) -> &Pool {
+        &self.leases
     }
 
     /// Waits until the caller may keep a connection while it acquires another one, of any database. The other database
@@ -110,7 +134,7 @@ impl Database {
 
     /// Opens a separate connection, without the pool and its timeouts, for work that may take long.
     pub(super) async fn connect(&self) -> sqlx::Result<PgConnection> {
-        PgConnection::connect_with(&self.options).await
+        session_settings::open(&self.options).await
     }
 
     /// Opens a separate connection with these settings.
@@ -118,7 +142,7 @@ impl Database {
         &self,
         settings: impl IntoIterator<Item = (&str, &str)>,
     ) -> sqlx::Result<PgConnection> {
-        PgConnection::connect_with(&self.options.clone().options(settings)).await
+        session_settings::open(&self.options.clone().options(settings)).await
     }
 
     /// Opens a separate connection that runs `settings` and holds the advisory lock with this name until it is closed.
@@ -149,9 +173,23 @@ impl Database {
         if let Some(reason) = self.health().down {
             return Err(self.unavailable(reason));
         }
-        let Ok(done) = timeout(OPERATION_DEADLINE, work).await else {
+        self.run_within(OPERATION_DEADLINE, work).await
+    }
+
+    /// Runs the renewal of a lease under its own deadline. The health is not considered: while the database is slow, a
+    /// probe may fail although a renewal succeeds.
+    pub(super) async fn renew<T>(&self, work: impl Future<Output = sqlx::Result<T>>) -> Result<T, StorageError> {
+        self.run_within(RENEWAL_DEADLINE, work).await
+    }
+
+    async fn run_within<T>(
+        &self,
+        deadline: Duration,
+        work: impl Future<Output = sqlx::Result<T>>,
+    ) -> Result<T, StorageError> {
+        let Ok(done) = timeout(deadline, work).await else {
             self.suspected.notify_one();
-            return Err(self.unavailable(format!("no response within {OPERATION_DEADLINE:?}")));
+            return Err(self.unavailable(format!("no response within {deadline:?}")));
         };
         done.map_err(|error| self.failed(error))
     }

@@ -5,16 +5,22 @@
 //! Each committed transaction is in exactly one batch; one that commits late is in a later batch. A fixed batch returns
 //! the same events each time it is read. Taking the lease raises the fence. Every write carries the fence of its
 //! leader, and has no effect if the stored fence differs. [`super::tail_session`] holds the leader's operations on
-//! batches.
+//! batches. The operations on the lease use connections on which no request waits.
 
 use chrono::{DateTime, Utc};
 
 use super::error::StorageError;
 use super::pools::Database;
+use super::tail_row::SEARCHES;
+use super::tail_spans::Spans;
+use noetl_domain::event::EventKey;
 use noetl_domain::tx_snapshot::TxSnapshot;
 
 /// Name of NoETL's tailer in `noetl.stream_cursor`.
 pub(super) const NOETL_TAILER: &str = "event_stream_tailer";
+
+/// Number up to which unpublished events are counted.
+const MAX_LAG: i64 = 100_000;
 
 /// A cursor whose lease was just taken.
 #[derive(Debug, Clone)]
@@ -79,7 +85,7 @@ pub struct TailStatus {
 #[tracing::instrument(level = "debug", name = "sql.tail.begin", skip_all, fields(database = %shard.name()))]
 pub async fn begin(shard: &Database, backfill: bool) -> Result<(), StorageError> {
     let begun = sqlx::query_scalar!("SELECT EXISTS (SELECT FROM noetl.tail_cursor) AS \"begun!\"");
-    if shard.run(begun.fetch_one(shard.pool())).await? {
+    if shard.run(begun.fetch_one(shard.leases())).await? {
         return Ok(());
     }
     let work = async {
@@ -128,7 +134,7 @@ pub async fn acquire(shard: &Database, owner: &str, seconds: f64) -> Result<Opti
         owner,
         seconds,
     );
-    let Some(row) = shard.run(update.fetch_optional(shard.pool())).await? else {
+    let Some(row) = shard.run(update.fetch_optional(shard.leases())).await? else {
         return Ok(None);
     };
     Ok(Some(TailCursor {
@@ -150,12 +156,26 @@ pub async fn acquire(shard: &Database, owner: &str, seconds: f64) -> Result<Opti
 /// Renews the lease for `seconds`. `Ok(false)`: the fence was raised.
 #[tracing::instrument(level = "debug", name = "sql.tail.renew", skip_all, fields(database = %shard.name(), fence))]
 pub async fn renew(shard: &Database, fence: i64, seconds: f64) -> Result<bool, StorageError> {
-    let update = sqlx::query!(
-        "UPDATE noetl.tail_cursor SET lease_until = now() + make_interval(secs => $2) WHERE fence = $1",
-        fence,
-        seconds,
-    );
-    Ok(shard.run(update.execute(shard.pool())).await?.rows_affected() == 1)
+    let (row, leases) = (shard.cursor_row(), shard.leases());
+    let work = async {
+        for _ in 0..SEARCHES {
+            let Some(location) = row.location(leases, fence).await? else { break };
+            let update = sqlx::query_scalar!(
+                r#"UPDATE noetl.tail_cursor SET lease_until = now() + make_interval(secs => $3)
+                   WHERE ctid = $2::text::tid AND fence = $1 RETURNING ctid::text AS "location!""#,
+                fence,
+                location,
+                seconds,
+            );
+            let updated = update.fetch_optional(leases).await?;
+            row.note(updated.clone());
+            if updated.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    };
+    shard.renew(work).await
 }
 
 /// Releases the lease, and stores the error if there was one.
@@ -168,7 +188,7 @@ pub async fn release(shard: &Database, fence: i64, error: Option<&str>) -> Resul
         fence,
         error,
     );
-    shard.run(update.execute(shard.pool())).await?;
+    shard.run(update.execute(shard.leases())).await?;
     Ok(())
 }
 
@@ -178,7 +198,7 @@ pub async fn rewind(shard: &Database, back: &TailCursor) -> Result<bool, Storage
     let update = sqlx::query!(
         "UPDATE noetl.tail_cursor
          SET done = $2::text::pg_snapshot, target = $3::text::pg_snapshot, batch = $4, last_sequence = $5,
-             feed_epoch = $6, origin = $7::text::pg_snapshot, system_identifier = control.system_identifier,
+             feed_epoch = $6, origin = $7::text::pg_snapshot, progress_batch = NULL, system_identifier = control.system_identifier,
              timeline = ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer, updated_at = now()
          FROM pg_control_system() AS control
          WHERE fence = $1",
@@ -190,16 +210,19 @@ pub async fn rewind(shard: &Database, back: &TailCursor) -> Result<bool, Storage
         back.feed_epoch,
         back.origin.to_string(),
     );
-    Ok(shard.run(update.execute(shard.pool())).await?.rows_affected() == 1)
+    Ok(shard.run(update.execute(shard.leases())).await?.rows_affected() == 1)
 }
 
 /// Returns the status of a shard's feed, without the lease. `Ok(None)`: the feed never began.
 #[tracing::instrument(level = "debug", name = "sql.tail.status", skip_all, fields(database = %shard.name()))]
 pub async fn status(shard: &Database) -> Result<Option<TailStatus>, StorageError> {
     let cursor = sqlx::query!(
-        r#"SELECT done::text AS "done!", CASE WHEN lease_until > now() THEN lease_owner END AS leader,
+        r#"SELECT done::text AS "done!", target::text, pg_current_snapshot()::text AS "now!",
+                  CASE WHEN lease_until > now() THEN lease_owner END AS leader,
                   CASE WHEN lease_until > now() THEN lease_until END AS lease_until, last_sequence, published_events,
                   feed_epoch, last_error,
+                  CASE WHEN progress_batch = batch AND target IS NOT NULL THEN progress_events END AS progress_events,
+                  progress_event_id, progress_execution_id,
                   (SELECT extract(epoch FROM now() - min(xact_start))::float8 FROM pg_stat_activity
                    WHERE backend_xid IS NOT NULL AND datname = current_database()) AS oldest_open
            FROM noetl.tail_cursor"#,
@@ -207,31 +230,89 @@ pub async fn status(shard: &Database) -> Result<Option<TailStatus>, StorageError
     let Some(cursor) = shard.run(cursor.fetch_optional(shard.pool())).await? else {
         return Ok(None);
     };
-    let done = parse(shard, &cursor.done)?;
-    let lag = sqlx::query!(
-        r#"SELECT count(*) AS "events!",
-                  coalesce(extract(epoch FROM (now() AT TIME ZONE 'UTC') - min(created_at)), 0)::float8 AS "seconds!"
-           FROM (SELECT created_at FROM noetl.event
-                 WHERE tx_id >= $1::text::xid8 OR tx_id = ANY($2::text[]::xid8[]) LIMIT 100000) AS waiting"#,
-        done.xmax().to_string(),
-        &in_progress(&done),
-    );
-    let lag = shard.run(lag.fetch_one(shard.pool())).await?;
+    let (done, now) = (parse(shard, &cursor.done)?, parse(shard, &cursor.now)?);
+    let target = cursor.target.map(|target| parse(shard, &target)).transpose()?;
+    let lag = match (target, cursor.progress_events, cursor.progress_event_id, cursor.progress_execution_id) {
+        (Some(target), Some(_), Some(event_id), Some(execution_id)) => {
+            let rest = rest_of_batch(shard, &done, &target, EventKey { event_id, execution_id }).await?;
+            rest.and(lag_between(shard, &target, &now).await?)
+        }
+        _ => lag_between(shard, &done, &now).await?,
+    };
     Ok(Some(TailStatus {
         leader: cursor.leader,
         lease_until: cursor.lease_until,
         last_sequence: cursor.last_sequence,
-        published_events: cursor.published_events,
+        published_events: cursor.published_events + cursor.progress_events.unwrap_or(0),
         feed_epoch: cursor.feed_epoch,
         last_error: cursor.last_error,
-        lag_events: lag.events,
+        lag_events: lag.events.min(MAX_LAG),
         lag_seconds: lag.seconds,
         oldest_open_transaction_seconds: cursor.oldest_open,
     }))
 }
 
-pub(super) fn in_progress(snapshot: &TxSnapshot) -> Vec<String> {
-    snapshot.in_progress().iter().map(u64::to_string).collect()
+/// Events that are committed and not published: their number up to [`MAX_LAG`], and the age of the oldest of them.
+#[derive(Debug, Clone, Copy)]
+struct Lag {
+    events: i64,
+    seconds: f64,
+}
+
+impl Lag {
+    fn and(self, other: Self) -> Self {
+        Self { events: self.events + other.events, seconds: self.seconds.max(other.seconds) }
+    }
+}
+
+/// Returns the lag of the transactions that `now` sees and `done` does not. The rows of open transactions are not
+/// visited.
+async fn lag_between(shard: &Database, done: &TxSnapshot, now: &TxSnapshot) -> Result<Lag, StorageError> {
+    let spans = Spans::between(done, now);
+    let lag = sqlx::query_as!(
+        Lag,
+        r#"SELECT count(*) AS "events!",
+                  coalesce(extract(epoch FROM (now() AT TIME ZONE 'UTC') - min(created_at)), 0)::float8 AS "seconds!"
+           FROM (
+               SELECT event.created_at FROM unnest($1::text[]::xid8[], $2::text[]::xid8[]) AS span (low, high)
+               CROSS JOIN LATERAL (
+                   SELECT created_at FROM noetl.event WHERE tx_id >= span.low AND tx_id < span.high OFFSET 0
+               ) AS event
+               LIMIT $3
+           ) AS waiting"#,
+        &spans.low,
+        &spans.high,
+        MAX_LAG,
+    );
+    shard.run(lag.fetch_one(shard.pool())).await
+}
+
+/// Returns the lag of the part of a batch that comes after a key. Only so many index entries are read that a dense batch
+/// is counted up to [`MAX_LAG`].
+async fn rest_of_batch(
+    shard: &Database,
+    done: &TxSnapshot,
+    target: &TxSnapshot,
+    after: EventKey,
+) -> Result<Lag, StorageError> {
+    let lag = sqlx::query_as!(
+        Lag,
+        r#"SELECT count(*) AS "events!",
+                  coalesce(extract(epoch FROM (now() AT TIME ZONE 'UTC') - min(created_at)), 0)::float8 AS "seconds!"
+           FROM (
+               SELECT tx_id, created_at FROM noetl.event
+               WHERE (event_id, execution_id) > ($1::bigint, $2::bigint)
+               ORDER BY event_id, execution_id LIMIT $3
+           ) AS entry
+           WHERE pg_visible_in_snapshot(tx_id, $5::text::pg_snapshot)
+             AND NOT pg_visible_in_snapshot(tx_id, $4::text::pg_snapshot)"#,
+        after.event_id,
+        after.execution_id,
+        2 * MAX_LAG,
+        done.to_string(),
+        target.to_string(),
+    );
+    shard.run(lag.fetch_one(shard.pool())).await
 }
 
 pub(super) fn parse(shard: &Database, text: &str) -> Result<TxSnapshot, StorageError> {

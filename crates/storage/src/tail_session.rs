@@ -1,38 +1,40 @@
-//! The operations of a shard's leader on a connection of its own: find new commits, fix a batch, read it, complete it.
+//! The operations of a shard's leader on a connection of its own: find new commits, fix a batch, complete it.
+//! [`super::tail_pages`] reads a batch.
 //!
 //! A batch is the set of events that `target` sees and `done` does not (see [`super::tail`]). The operations never wait
-//! for the pool. A batch is streamed without a deadline, as a backlog may be long. A session can't be used again after
-//! a call that failed or whose future was dropped.
+//! for the pool, and each has a deadline. Rows are looked up by the ids of the transactions that have ended, so the rows
+//! of an open transaction are not visited. A session can't be used again after a call that failed or whose future was
+//! dropped.
 
 use std::sync::Arc;
 
-use async_stream::try_stream;
-use futures::stream::BoxStream;
-use futures::{StreamExt, TryStreamExt};
 use sqlx::PgConnection;
 
 use super::error::StorageError;
 use super::pools::Database;
-use super::tail::{NOETL_TAILER, in_progress, parse};
-use noetl_domain::event::EventKey;
+use super::tail::{NOETL_TAILER, parse};
+use super::tail_row::SEARCHES;
+use super::tail_spans::Spans;
 use noetl_domain::tx_snapshot::TxSnapshot;
 
 /// Settings of a session. One cached plan reads small and large batches: JIT compilation would take longer than most
-/// runs, and a plan that was made while the newest partition was empty must not use a sequential scan. Commits of the
-/// cursor must survive a crash, so they do not rely on the server's default.
-const SETTINGS: [(&str, &str); 6] = [
+/// runs. A plan that was made while the newest partition was empty must not use a sequential scan; nor a bitmap or a sort,
+/// which read everything before the first row. (A statement that needs a sort still has it.) Commits of the cursor must survive a crash, so they do not rely
+/// on the server's default.
+const SETTINGS: [(&str, &str); 9] = [
     ("jit", "off"),
+    ("plan_cache_mode", "force_generic_plan"),
     ("enable_seqscan", "off"),
+    ("enable_bitmapscan", "off"),
+    ("enable_sort", "off"),
     ("work_mem", "32MB"),
     ("timezone", "UTC"),
     ("lock_timeout", "3500ms"),
     ("synchronous_commit", "on"),
 ];
 
-/// Maximum size in bytes of a row's JSON that is reduced by leaving out only its large columns.
-const MAX_REDUCED: i32 = 100 << 20;
-/// Maximum length in characters of each name in a payload without all columns of variable size.
-const NAME_CHARACTERS: i32 = 256;
+/// Maximum number of events in a small batch.
+pub(super) const SMALL: i64 = 2_000;
 
 /// A batch that is fixed in the cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +44,24 @@ pub struct FixedBatch {
     /// Whether NoETL's tailer publishes from this database, or did so earlier. It stores its position before its first
     /// publish, so `false` also means that it has published no event of the batch.
     pub noetl_publishes: bool,
+}
+
+/// Snapshots between which events were committed: what `target` sees and `done` does not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Committed {
+    /// Sees everything that is published, and transactions without events.
+    pub done: TxSnapshot,
+    /// Sees everything that is committed.
+    pub target: TxSnapshot,
+}
+
+/// Size of a batch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Size {
+    /// Number of events, counted up to one more than [`SMALL`].
+    pub(super) events: i64,
+    /// Lowest event id of the counted events.
+    pub(super) lowest: i64,
 }
 
 /// An event as it is published: the JSON text of its row, which PostgreSQL writes.
@@ -64,11 +84,13 @@ pub struct EventPayload {
 /// A leader's connection to its shard.
 #[derive(Debug)]
 pub struct TailSession {
-    shard: Arc<Database>,
-    connection: PgConnection,
-    fence: i64,
+    pub(super) shard: Arc<Database>,
+    pub(super) connection: PgConnection,
+    pub(super) fence: i64,
     /// Last check that found no events: its `done`, and the database's snapshot at that time.
-    nothing: Option<(TxSnapshot, String)>,
+    nothing: Option<Committed>,
+    /// The batch that was measured last.
+    measured: Option<(Committed, Size)>,
 }
 
 impl TailSession {
@@ -79,60 +101,100 @@ impl TailSession {
     )]
     pub async fn open(shard: Arc<Database>, fence: i64) -> Result<Self, StorageError> {
         let connection = shard.run(shard.connect_with(SETTINGS)).await?;
-        Ok(Self { shard, connection, fence, nothing: None })
+        Ok(Self { shard, connection, fence, nothing: None, measured: None })
     }
 
-    /// Returns the end of the next batch after `done`, which covers everything committed so far. `Ok(None)`: no event
-    /// has been committed.
+    /// Returns the next batch after `done`, which covers everything committed so far. `Ok(None)`: no event has been
+    /// committed.
     ///
     /// A batch never ends at a transaction id. Transactions get their ids at their first write, so such a batch would
     /// not follow the order of commits, and two batches could contain the events of a log in the wrong order.
     ///
-    /// This is one round trip, which reads the log only if a transaction has ended since the last check.
-    pub async fn committed_since(&mut self, done: &TxSnapshot) -> Result<Option<TxSnapshot>, StorageError> {
-        let looked = self.nothing.as_ref().filter(|(since, _)| since == done).map(|(_, at)| at.as_str());
-        let row = sqlx::query!(
-            r#"SELECT now AS "now!",
-                      now IS DISTINCT FROM $3 AND (
-                          EXISTS (SELECT 1 FROM noetl.event WHERE tx_id >= $1::text::xid8)
-                          OR EXISTS (SELECT 1 FROM noetl.event WHERE tx_id = ANY($2::text[]::xid8[]))) AS "any!"
-               FROM (SELECT pg_current_snapshot()::text AS now) AS snapshot"#,
-            done.xmax().to_string(),
-            &in_progress(done),
-            looked,
-        );
-        let row = self.shard.run(row.fetch_one(&mut self.connection)).await?;
-        if row.any {
-            return parse(&self.shard, &row.now).map(Some);
+    /// The log is read only if a transaction has ended since the last check, and only for the transactions that have.
+    /// If earlier checks found no event, the batch starts after them, so that its readers skip their transactions too.
+    pub async fn committed_since(&mut self, done: &TxSnapshot) -> Result<Option<Committed>, StorageError> {
+        let now = sqlx::query_scalar!(r#"SELECT pg_current_snapshot()::text AS "now!""#);
+        let now = self.shard.run(now.fetch_one(&mut self.connection)).await?;
+        let target = parse(&self.shard, &now)?;
+        let nothing = self.nothing.take().filter(|nothing| nothing.done == *done);
+        let from = nothing.map_or_else(|| done.clone(), |nothing| nothing.target);
+        let found = Committed { done: from, target };
+        let spans = Spans::between(&found.done, &found.target);
+        if !spans.is_empty() && self.measure(&found, &spans).await?.events > 0 {
+            return Ok(Some(found));
         }
-        self.nothing = Some((done.clone(), row.now));
+        self.nothing = Some(Committed { done: done.clone(), target: found.target });
         Ok(None)
     }
 
-    /// Stores the end of the next batch, before any of its events is published. The batch is to be appended to the
-    /// stream after `last_sequence`. Returns the batch's number. `Ok(None)`: the fence was raised.
+    /// Returns the size of a batch.
+    pub(super) async fn size(&mut self, batch: &Committed, spans: &Spans) -> Result<Size, StorageError> {
+        match &self.measured {
+            Some((measured, size)) if measured == batch => Ok(*size),
+            _ => self.measure(batch, spans).await,
+        }
+    }
+
+    async fn measure(&mut self, batch: &Committed, spans: &Spans) -> Result<Size, StorageError> {
+        let size = sqlx::query_as!(
+            Size,
+            r#"SELECT count(*) AS "events!", coalesce(min(event_id), 0) AS "lowest!"
+               FROM (
+                   SELECT event.event_id FROM unnest($1::text[]::xid8[], $2::text[]::xid8[]) AS span (low, high)
+                   CROSS JOIN LATERAL (
+                       SELECT event_id FROM noetl.event WHERE tx_id >= span.low AND tx_id < span.high OFFSET 0
+                   ) AS event
+                   LIMIT $3
+               ) AS counted"#,
+            &spans.low,
+            &spans.high,
+            SMALL + 1,
+        );
+        let size = self.shard.run(size.fetch_one(&mut self.connection)).await?;
+        self.measured = Some((batch.clone(), size));
+        Ok(size)
+    }
+
+    /// Stores the next batch, before any of its events is published. The batch is to be appended to the stream after
+    /// `last_sequence`. Returns the batch's number. `Ok(None)`: the fence was raised.
     #[tracing::instrument(
         level = "debug", name = "sql.tail_session.fix_target", skip_all,
         fields(database = %self.shard.name())
     )]
     pub async fn fix_target(
         &mut self,
-        target: &TxSnapshot,
+        batch: &Committed,
         last_sequence: i64,
     ) -> Result<Option<FixedBatch>, StorageError> {
-        let update = sqlx::query_as!(
-            FixedBatch,
-            r#"UPDATE noetl.tail_cursor
-               SET target = $2::text::pg_snapshot, batch = batch + 1, last_sequence = $3, updated_at = now()
-               WHERE fence = $1 AND target IS NULL
-               RETURNING batch AS number,
-                         EXISTS (SELECT FROM noetl.stream_cursor WHERE name = $4) AS "noetl_publishes!""#,
-            self.fence,
-            target.to_string(),
-            last_sequence,
-            NOETL_TAILER,
-        );
-        self.shard.run(update.fetch_optional(&mut self.connection)).await
+        let Self { shard, connection, fence, .. } = self;
+        let row = shard.cursor_row();
+        let work = async {
+            for _ in 0..SEARCHES {
+                let Some(location) = row.location(&mut *connection, *fence).await? else { break };
+                let update = sqlx::query!(
+                    r#"UPDATE noetl.tail_cursor
+                       SET done = $3::text::pg_snapshot, target = $4::text::pg_snapshot, batch = batch + 1,
+                           last_sequence = $5, updated_at = now()
+                       WHERE ctid = $2::text::tid AND fence = $1 AND target IS NULL
+                       RETURNING ctid::text AS "location!", batch AS number,
+                                 EXISTS (SELECT FROM noetl.stream_cursor WHERE name = $6) AS "noetl_publishes!""#,
+                    *fence,
+                    location,
+                    batch.done.to_string(),
+                    batch.target.to_string(),
+                    last_sequence,
+                    NOETL_TAILER,
+                );
+                let updated = update.fetch_optional(&mut *connection).await?;
+                row.note(updated.as_ref().map(|updated| updated.location.clone()));
+                if let Some(updated) = updated {
+                    let (number, noetl_publishes) = (updated.number, updated.noetl_publishes);
+                    return Ok(Some(FixedBatch { number, noetl_publishes }));
+                }
+            }
+            Ok(None)
+        };
+        shard.run(work).await
     }
 
     /// Returns whether NoETL's tailer publishes from this database, or did so earlier.
@@ -142,72 +204,6 @@ impl TailSession {
             NOETL_TAILER,
         );
         self.shard.run(row.fetch_one(&mut self.connection)).await
-    }
-
-    /// Returns the events of a batch in the order of their keys, only those after `behind` if it is set. A row whose
-    /// JSON has more than `limit` bytes comes without its large columns; if that is not enough, without all JSON
-    /// columns and errors, and with the beginnings of its names.
-    ///
-    /// The inner query sorts, so the JSON texts are made row by row as rows are fetched, and not all before the first
-    /// row. A row of more than [`MAX_REDUCED`] bytes is not reduced as jsonb, which can't hold 256 MiB.
-    pub fn read_batch<'a>(
-        &'a mut self,
-        done: &'a TxSnapshot,
-        target: &'a TxSnapshot,
-        behind: Option<EventKey>,
-        limit: i32,
-    ) -> BoxStream<'a, Result<EventPayload, StorageError>> {
-        let (shard, connection) = (&self.shard, &mut self.connection);
-        let behind = behind.unwrap_or(EventKey { event_id: i64::MIN, execution_id: i64::MIN });
-        let rows = try_stream! {
-            let mut rows = sqlx::query_as!(
-            EventPayload,
-            r#"SELECT execution_id AS "execution_id!", event_id AS "event_id!", coalesce(event_type, '') AS "event_type!",
-                      coalesce(meta #>> '{trace,traceparent}', meta ->> 'traceparent') AS traceparent,
-                      CASE WHEN octet_length(whole.json) <= $7 THEN whole.json
-                           WHEN octet_length(reduced.json) <= $7 THEN reduced.json
-                           ELSE jsonb_build_object(
-                               'execution_id', execution_id, 'event_id', event_id, 'catalog_id', catalog_id,
-                               'parent_event_id', parent_event_id, 'parent_execution_id', parent_execution_id,
-                               'created_at', created_at, 'event_type', left(event_type, $9), 'node_id', left(node_id, $9),
-                               'node_name', left(node_name, $9), 'node_type', left(node_type, $9),
-                               'status', left(status, $9), 'duration', duration, 'tenant_id', left(tenant_id, $9),
-                               'organization_id', left(organization_id, $9), 'payload_omitted', true)::text
-                      END AS "json!",
-                      octet_length(whole.json) > $7 AS "omitted!"
-               FROM (
-                   SELECT * FROM (
-                       SELECT * FROM noetl.event WHERE tx_id >= $1::text::xid8 AND tx_id < $2::text::xid8
-                       UNION ALL
-                       SELECT * FROM noetl.event WHERE tx_id = ANY($3::text[]::xid8[])
-                   ) AS candidate
-                   WHERE pg_visible_in_snapshot(tx_id, $4::text::pg_snapshot)
-                     AND (event_id, execution_id) > ($5::bigint, $6::bigint)
-                   ORDER BY event_id, execution_id
-               ) AS event
-               CROSS JOIN LATERAL (SELECT row_to_json(event)::text AS json OFFSET 0) AS whole
-               CROSS JOIN LATERAL (
-                   SELECT CASE WHEN octet_length(whole.json) > $7 AND octet_length(whole.json) <= $8
-                          THEN (to_jsonb(event) - ARRAY['context', 'result', 'stack_trace']
-                                || '{"payload_omitted": true}')::text END AS json OFFSET 0
-               ) AS reduced
-               ORDER BY event_id, execution_id"#,
-            done.xmax().to_string(),
-            target.xmax().to_string(),
-            &in_progress(done),
-            target.to_string(),
-            behind.event_id,
-            behind.execution_id,
-            limit,
-            MAX_REDUCED,
-            NAME_CHARACTERS,
-            )
-            .fetch(connection);
-            while let Some(row) = rows.try_next().await? {
-                yield row;
-            }
-        };
-        rows.map_err(|error: sqlx::Error| shard.failed(error)).boxed()
     }
 
     /// Marks the batch as published, and stores a notice about the stream if there is one. `Ok(false)`: the fence was
@@ -222,16 +218,31 @@ impl TailSession {
         events: i64,
         notice: Option<&str>,
     ) -> Result<bool, StorageError> {
-        let update = sqlx::query!(
-            "UPDATE noetl.tail_cursor
-             SET done = target, target = NULL, last_sequence = $2, published_events = published_events + $3,
-                 last_error = $4, updated_at = now()
-             WHERE fence = $1 AND target IS NOT NULL",
-            self.fence,
-            last_sequence,
-            events,
-            notice,
-        );
-        Ok(self.shard.run(update.execute(&mut self.connection)).await?.rows_affected() == 1)
+        let Self { shard, connection, fence, .. } = self;
+        let row = shard.cursor_row();
+        let work = async {
+            for _ in 0..SEARCHES {
+                let Some(location) = row.location(&mut *connection, *fence).await? else { break };
+                let update = sqlx::query_scalar!(
+                    r#"UPDATE noetl.tail_cursor
+                       SET done = target, target = NULL, last_sequence = $3, published_events = published_events + $4,
+                           last_error = $5, updated_at = now()
+                       WHERE ctid = $2::text::tid AND fence = $1 AND target IS NOT NULL
+                       RETURNING ctid::text AS "location!""#,
+                    *fence,
+                    location,
+                    last_sequence,
+                    events,
+                    notice,
+                );
+                let updated = update.fetch_optional(&mut *connection).await?;
+                row.note(updated.clone());
+                if updated.is_some() {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        };
+        shard.run(work).await
     }
 }

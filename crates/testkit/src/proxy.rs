@@ -29,7 +29,29 @@ pub struct Proxy {
     /// Port on 127.0.0.1.
     pub port: u16,
     mode: watch::Sender<ForwardingMode>,
+    /// Number of times that the open connections were frozen.
+    frozen: watch::Sender<u64>,
     task: AbortHandle,
+}
+
+/// Network of one connection.
+#[derive(Clone)]
+struct Network {
+    mode: watch::Receiver<ForwardingMode>,
+    frozen: watch::Receiver<u64>,
+    /// Number of freezes before the connection was opened.
+    opened: u64,
+}
+
+impl Network {
+    /// Waits until bytes are forwarded. Returns `None` if the proxy has ended. A frozen connection waits forever.
+    async fn forwarding(&mut self) -> Option<ForwardingMode> {
+        let mode = self.mode.wait_for(|mode| *mode != ForwardingMode::Stalled).await.ok().map(|mode| *mode)?;
+        if *self.frozen.borrow() != self.opened {
+            std::future::pending::<()>().await;
+        }
+        Some(mode)
+    }
 }
 
 impl Proxy {
@@ -37,14 +59,21 @@ impl Proxy {
     pub async fn start(target: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (mode, network) = watch::channel(ForwardingMode::Normal);
+        let (mode, modes) = watch::channel(ForwardingMode::Normal);
+        let (frozen, freezes) = watch::channel(0);
+        let network = Network { mode: modes, frozen: freezes, opened: 0 };
         let task = tokio::spawn(accept(listener, target, network)).abort_handle();
-        Self { port, mode, task }
+        Self { port, mode, frozen, task }
     }
 
     /// Sets the mode of all connections.
     pub fn set(&self, mode: ForwardingMode) {
         self.mode.send_replace(mode);
+    }
+
+    /// Freezes the connections that are open: they stay open, but never forward another byte. New connections work.
+    pub fn freeze(&self) {
+        self.frozen.send_modify(|count| *count += 1);
     }
 }
 
@@ -54,18 +83,19 @@ impl Drop for Proxy {
     }
 }
 
-async fn accept(listener: TcpListener, target: u16, network: watch::Receiver<ForwardingMode>) {
+async fn accept(listener: TcpListener, target: u16, network: Network) {
     let mut connections = JoinSet::new();
     loop {
         let Ok((client, _)) = listener.accept().await else { continue };
-        connections.spawn(connect(client, target, network.clone()));
+        let opened = *network.frozen.borrow();
+        connections.spawn(connect(client, target, Network { opened, ..network.clone() }));
         while connections.try_join_next().is_some() {}
     }
 }
 
 /// Forwards the bytes of one connection in both directions.
-async fn connect(client: TcpStream, target: u16, mut network: watch::Receiver<ForwardingMode>) {
-    if *network.borrow() == ForwardingMode::Closed {
+async fn connect(client: TcpStream, target: u16, mut network: Network) {
+    if *network.mode.borrow() == ForwardingMode::Closed {
         return;
     }
     let Ok(server) = TcpStream::connect(("127.0.0.1", target)).await else { return };
@@ -74,7 +104,7 @@ async fn connect(client: TcpStream, target: u16, mut network: watch::Receiver<Fo
     tokio::select! {
         () = forward(from_client, to_server, network.clone()) => {}
         () = forward(from_server, to_client, network.clone()) => {}
-        _ = network.wait_for(|mode| *mode == ForwardingMode::Closed) => {}
+        _ = network.mode.wait_for(|mode| *mode == ForwardingMode::Closed) => {}
     }
 }
 
@@ -84,12 +114,10 @@ fn split(connection: TcpStream) -> (OwnedReadHalf, OwnedWriteHalf) {
 }
 
 /// Forwards bytes in one direction until one of the two sides closes its connection.
-async fn forward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut network: watch::Receiver<ForwardingMode>) {
+async fn forward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut network: Network) {
     let mut chunk = vec![0; CHUNK];
     while let Ok(bytes @ 1..) = from.read(&mut chunk).await {
-        let Ok(mode) = network.wait_for(|mode| *mode != ForwardingMode::Stalled).await.map(|mode| *mode) else {
-            return;
-        };
+        let Some(mode) = network.forwarding().await else { return };
         if let ForwardingMode::Delayed(delay) = mode {
             tokio::time::sleep(delay).await;
         }

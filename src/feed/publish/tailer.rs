@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::StreamExt;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::feed::publish::error::PublishError;
@@ -25,6 +25,7 @@ use noetl_domain::tx_snapshot::TxSnapshot;
 use noetl_storage::error::StorageError;
 use noetl_storage::pools::Database;
 use noetl_storage::tail::{self, TailCursor};
+use noetl_storage::tail_pages::BatchRead;
 use noetl_storage::tail_session::TailSession;
 
 /// Duration of the lease. After a leader is killed, another replica takes over within this time plus one
@@ -96,7 +97,7 @@ impl Tailer {
                 tail::acquire(&self.database, &self.owner, LEASE.as_secs_f64()).await
             };
             match turn.await {
-                Ok(Some(cursor)) => self.lead(cursor, &stop).await,
+                Ok(Some(cursor)) => Box::pin(self.lead(cursor, &stop)).await,
                 Ok(None) => self.stand_by(&stop).await,
                 Err(error) => {
                     tracing::debug!(shard = self.shard, %error, "the lease can't be requested now");
@@ -143,15 +144,19 @@ impl Tailer {
         }
     }
 
+    /// Renews the lease until another replica has it, or until it has expired because the renewals failed.
     async fn keep_lease(&self, fence: i64) -> LeadershipLost {
         let mut ticks = interval(RENEW_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut expires = Instant::now() + LEASE;
         loop {
             ticks.tick().await;
+            let requested = Instant::now();
             match tail::renew(&self.database, fence, LEASE.as_secs_f64()).await {
-                Ok(true) => {}
+                Ok(true) => expires = requested + LEASE,
                 Ok(false) => return LeadershipLost::Fenced,
-                Err(error) => return error.into(),
+                Err(error) if Instant::now() >= expires => return error.into(),
+                Err(error) => tracing::debug!(shard = self.shard, fence, %error, "the lease could not be renewed yet"),
             }
         }
     }
@@ -204,14 +209,17 @@ impl Tailer {
                 idle.over();
             }
             match session.committed_since(&cursor.done).await? {
-                Some(target) => {
+                Some(next) => {
                     // The batch begins after this sequence, so older messages are never searched for it.
                     cursor.last_sequence = end.sequence.cast_signed();
-                    let fixed = session.fix_target(&target, cursor.last_sequence).await?;
+                    let fixed = session.fix_target(&next, cursor.last_sequence).await?;
                     let fixed = fixed.ok_or(LeadershipLost::Fenced)?;
                     (cursor.batch, noetl_publishes) = (fixed.number, fixed.noetl_publishes);
-                    (cursor.target, end) =
-                        (Some(target), StreamEnd { foreign: end.foreign, ..StreamEnd::at(end.sequence) });
+                    (cursor.done, cursor.target, end) = (
+                        next.done,
+                        Some(next.target),
+                        StreamEnd { foreign: end.foreign, ..StreamEnd::at(end.sequence) },
+                    );
                 }
                 None => self.wait(&mut idle).await,
             }
@@ -254,7 +262,14 @@ impl Tailer {
         loop {
             turn.foreign.found(self.shard, end.foreign);
             let BatchProgress { index, behind, gone } = BatchProgress::of(&end, number);
-            let events = turn.session.read_batch(&batch.done, &batch.target, behind, turn.publisher.payload_limit());
+            let events = turn.session.read_batch(BatchRead {
+                done: &batch.done,
+                target: &batch.target,
+                behind,
+                before: behind.map_or(0, |_| index),
+                payload_limit: turn.publisher.payload_limit(),
+                in_flight: u64::try_from(self.settings.batch).unwrap_or(u64::MAX),
+            });
             let events = events.skip(usize::try_from(gone).unwrap_or(usize::MAX));
             let from = Resume { index, after: end.sequence, distinct };
             match turn.publisher.append(&batch, events, from).await {

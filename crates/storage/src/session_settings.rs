@@ -1,0 +1,49 @@
+//! Settings of the server's sessions. They override those that the role, the database or PostgreSQL's configuration
+//! give, so a `statement_timeout` of the role does not end the server's long statements.
+//!
+//! PostgreSQL notices a lost client within 10 s: by keepalive probes while the connection is idle, and by the user timeout
+//! while it has data to send. The driver can't set these options on the client's side. There, each read has a deadline,
+//! and a connection that missed one is not used again.
+
+use sqlx::Connection;
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+
+/// Settings of every session. A session that is not pooled has no time limits of the database.
+pub(super) const UNLIMITED: [(&str, &str); 8] = [
+    ("statement_timeout", "0"),
+    ("lock_timeout", "0"),
+    ("idle_in_transaction_session_timeout", "0"),
+    // Statements rely on their own snapshots.
+    ("default_transaction_isolation", "read committed"),
+    ("tcp_keepalives_idle", "5"),
+    ("tcp_keepalives_interval", "1"),
+    ("tcp_keepalives_count", "4"),
+    ("tcp_user_timeout", "9s"),
+];
+
+/// Additional settings of pooled sessions. The timeouts bound how long the locks of a lost client are held, and how long
+/// an abandoned statement runs.
+pub(super) const POOLED: [(&str, &str); 6] = [
+    // Commits of the tail cursor and the claims must survive a crash, so they do not rely on the server's default.
+    ("synchronous_commit", "on"),
+    // JIT compilation would take longer than any statement here, even if the planner estimates a high cost.
+    ("jit", "off"),
+    // Every statement finds its rows by an index. Plans are cached: a plan that was made while a table was empty could
+    // use a sequential scan, and would keep it when the table is large.
+    ("enable_seqscan", "off"),
+    ("lock_timeout", "3500ms"),
+    ("statement_timeout", "8s"),
+    ("idle_in_transaction_session_timeout", "6s"),
+];
+
+/// Switches off the time limits that only some versions of PostgreSQL have. A version without them would refuse a
+/// connection whose options name them.
+const NEWER_LIMITS: &str = "SELECT set_config(name, '0', false) FROM (VALUES ('transaction_timeout'), ('idle_session_timeout')) AS newer (name)
+    WHERE current_setting(name, true) <> '0'";
+
+/// Opens a connection with the settings in its options.
+pub(super) async fn open(options: &PgConnectOptions) -> sqlx::Result<PgConnection> {
+    let mut connection = PgConnection::connect_with(options).await?;
+    sqlx::raw_sql(NEWER_LIMITS).execute(&mut connection).await?;
+    Ok(connection)
+}

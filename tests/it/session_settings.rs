@@ -1,0 +1,44 @@
+//! Time limits that the database or its roles have do not end the server's own long work.
+
+use std::collections::BTreeSet;
+
+use noetl_testkit::feed::{assert_exactly, run};
+use noetl_testkit::{Deployment, eventually};
+
+const BATCH: i64 = 20_000;
+
+#[tokio::test]
+async fn time_limits_of_the_database_do_not_end_the_leaders_session() {
+    let deployment = Deployment::start(1).await;
+    let mut shard = deployment.shard(0).await;
+    let name = "SELECT current_database()";
+    let name: String = sqlx::query_scalar(name).fetch_one(&mut shard).await.unwrap();
+    let first = deployment.replica().await;
+    deployment.feeds_begun().await;
+    deployment.commit(1, 1..=1).await;
+    deployment.until_all_published().await;
+    assert!(first.stop().await.success());
+    let limits = ["statement_timeout = '20ms'", "idle_session_timeout = '100ms'", "lock_timeout = '1ms'"];
+    for limit in limits {
+        run(&mut shard, &format!("ALTER DATABASE {name} SET {limit}")).await;
+    }
+    run(&mut shard, &format!(
+        "INSERT INTO noetl.event (execution_id, event_id, event_type, context)
+         SELECT 7 + n % 10, n, 'call.done', jsonb_build_object('text', repeat('x', 500)) FROM generate_series(2, {BATCH}) AS n"
+    ))
+    .await;
+    let fence = "SELECT fence FROM noetl.tail_cursor";
+    let before: i64 = sqlx::query_scalar(fence).fetch_one(&mut shard).await.unwrap();
+    let _server = deployment.replica().await;
+    let published = "SELECT published_events FROM noetl.tail_cursor WHERE target IS NULL";
+    eventually("the batch is published", async || {
+        let published: Option<i64> = sqlx::query_scalar(published).fetch_optional(&mut shard).await.unwrap();
+        (published? == BATCH).then_some(())
+    })
+    .await;
+    let after: i64 = sqlx::query_scalar(fence).fetch_one(&mut shard).await.unwrap();
+    assert_eq!(after, before + 1, "one leader published everything");
+    let mut committed = BTreeSet::from([(1, 1)]);
+    committed.extend((2..=BATCH).map(|event| (7 + event % 10, event)));
+    assert_exactly(&deployment.stored(0).await, &committed);
+}
