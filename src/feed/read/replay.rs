@@ -55,7 +55,8 @@ pub(super) fn replay<'a>(
         metrics::counter!("noetl_stream_replays_total").increment(1);
         let Range { mut at, until, missing } = range;
         let StreamView { stream, extent } = stored.view().await?;
-        let mut next = resume(stored, at, until, extent).await? + 1;
+        // Kept pages may still have messages that the stream has removed; their readers get a gap.
+        let mut next = (resume(stored, at, until, extent).await? + 1).max(extent.first);
         loop {
             let page = stored.page(next).await?;
             if page.messages.is_empty() {

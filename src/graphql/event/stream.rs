@@ -24,7 +24,9 @@ pub enum EventStreamItem {
 /// A delivered event with its cursor.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct EventDelivery {
-    /// Cursor of the event. Pass it as `start.after` to any replica to continue after this event.
+    /// Cursor of the event. Pass it as `start.after` to any replica to continue after this event. While the large fields
+    /// of an earlier event are still read from its shard, the cursor is before that event, so that a reader that
+    /// continues from it does not miss it, and gets this event again.
     cursor: String,
     /// The event.
     event: Event,
