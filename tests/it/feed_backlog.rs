@@ -150,7 +150,7 @@ async fn a_leader_whose_connection_is_half_open_reads_the_batch_over_another_one
     broker.set(ForwardingMode::Stalled);
     commit_backlog(&deployment, 2, EVENTS, 8_000).await;
     let writing = "SELECT count(*) FROM pg_stat_activity
-                   WHERE datname = current_database() AND wait_event = 'ClientWrite' AND query LIKE '%row_to_json%'";
+                   WHERE datname = current_database() AND wait_event = 'ClientWrite' AND query LIKE 'SELECT execution_id AS %'";
     eventually("the leader reads the batch", async || (number(&deployment, writing).await == 1).then_some(())).await;
     postgres.freeze();
     broker.set(ForwardingMode::Normal);
