@@ -22,10 +22,11 @@ impl EventSubscription {
     /// Committed events in the order of publication, each event once. A subscription can continue from a cursor on any
     /// replica, and every reader sees the same order.
     ///
-    /// Order within an execution: the events of one commit come together, in the order of their ids. Commits come in
-    /// commit order. Only commits that the feed finds at the same time (those of a few milliseconds, or the backlog
-    /// after a pause of the feed) come in the order of event ids. An event comes after every event with a smaller id
-    /// that its writer had read. After a gap with the reason `EPOCH_CHANGED`, events can come again in another order.
+    /// Order within an execution: the events of one commit come in the order of their ids, and commits come in commit
+    /// order. Only if the feed finds several commits at the same time (those of a few milliseconds, or the backlog after
+    /// a pause of the feed), all their events come in the order of their ids. An event comes after every event with a
+    /// smaller id that its writer had read. After a gap with the reason `EPOCH_CHANGED`, events can come again in another
+    /// order.
     #[graphql(guard = "LIVE")]
     async fn events(
         &self,
