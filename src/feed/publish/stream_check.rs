@@ -1,38 +1,11 @@
 //! Checks that the stream is the one that the cursor knows, and that it still holds the published events.
 
-use tokio::time::Instant;
-
 use crate::feed::publish::publisher::Publisher;
 use crate::feed::publish::tailer::{LeadershipLost, Tailer};
 use noetl_storage::tail::{self, TailCursor};
-use std::time::Duration;
 
-/// Interval of the checks by a leader that finds no events. While it publishes, acknowledgements show a loss.
-const CHECK_EVERY: Duration = Duration::from_secs(2);
 /// Number of messages at the end of a stream that are searched for the feed's last message.
 const SEARCH_LIMIT: u64 = 1_000;
-
-/// Time of the last check of the stream.
-#[derive(Debug)]
-pub(super) struct StreamCheck {
-    checked: Instant,
-}
-
-impl StreamCheck {
-    /// Begins after a check.
-    pub(super) fn new() -> Self {
-        Self { checked: Instant::now() }
-    }
-
-    /// Returns true if it is time for a check, which then counts as done.
-    pub(super) fn is_due(&mut self) -> bool {
-        let due = self.checked.elapsed() >= CHECK_EVERY;
-        if due {
-            self.checked = Instant::now();
-        }
-        due
-    }
-}
 
 impl Tailer {
     /// Fails if the stream was deleted, created again, or has lost messages. A broker that does not respond is no loss.

@@ -14,11 +14,10 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::feed::publish::error::PublishError;
-use crate::feed::publish::idle::Idle;
+use crate::feed::publish::idle::{Idle, StreamCheck};
 use crate::feed::publish::notice::ForeignMessages;
 use crate::feed::publish::publisher::{Batch, Publisher, Resume, StreamEnd, StreamSettings};
 use crate::feed::publish::repeated::LastFailure;
-use crate::feed::publish::stream_check::StreamCheck;
 use crate::feed::wake_ups;
 use crate::runtime::wake::WakeUps;
 use noetl_domain::event::EventKey;
