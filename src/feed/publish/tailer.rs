@@ -228,21 +228,18 @@ impl Tailer {
                 end = StreamEnd::at(sequence);
                 idle.over();
             }
-            match session.committed_since(&cursor.done).await? {
-                Some(target) => {
-                    // The batch begins after this sequence, so older messages are never searched for it.
-                    cursor.last_sequence = end.sequence.cast_signed();
-                    let fixed = session.fix_target(&target, cursor.last_sequence).await?;
-                    let fixed = fixed.ok_or(LeadershipLost::Fenced)?;
-                    (cursor.batch, noetl_publishes) = (fixed.number, fixed.noetl_publishes);
-                    (cursor.target, end) =
-                        (Some(target), StreamEnd { foreign: end.foreign, ..StreamEnd::at(end.sequence) });
-                }
-                None => {
-                    self.wait(&mut idle).await;
-                    if check.is_due() {
-                        self.check_stream(&publisher, &cursor).await?;
-                    }
+            if let Some(target) = session.committed_since(&cursor.done).await? {
+                // The batch begins after this sequence, so older messages are never searched for it.
+                cursor.last_sequence = end.sequence.cast_signed();
+                let fixed = session.fix_target(&target, cursor.last_sequence).await?;
+                let fixed = fixed.ok_or(LeadershipLost::Fenced)?;
+                (cursor.batch, noetl_publishes) = (fixed.number, fixed.noetl_publishes);
+                (cursor.target, end) =
+                    (Some(target), StreamEnd { foreign: end.foreign, ..StreamEnd::at(end.sequence) });
+            } else {
+                self.wait(&mut idle).await;
+                if check.is_due() {
+                    self.check_stream(&publisher, &cursor).await?;
                 }
             }
         }
