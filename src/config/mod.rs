@@ -76,6 +76,8 @@ pub struct Config {
     pub broker: BrokerSettings,
     /// Publishing of events; `None`: this replica does not publish.
     pub event_stream: Option<TailSettings>,
+    /// Size of the ring of each shard's live events, in bytes.
+    pub ring_bytes: usize,
     /// Whether this replica delivers outbox rows to the broker.
     pub outbox_relay: bool,
     /// Policy for outbox rows.
@@ -159,6 +161,7 @@ impl Sources {
             databases: databases::read(&mut read, needs != RequiredSettings::Nothing),
             broker: broker_login::read(&mut read, &brokers),
             event_stream,
+            ring_bytes: broker::ring_bytes(&mut read),
             outbox_relay: read.flag("NOETL_OUTBOX_RELAY", true),
             outbox: outbox::read(&mut read),
             projector: read.flag("NOETL_PROJECTOR", true),
@@ -199,6 +202,7 @@ mod tests {
             ("NOETL_EVENT_STREAM_BACKFILL", "perhaps"),
             ("NOETL_SERVER_MACHINE_ID", "1024"),
             ("NOETL_OUTBOX_MAX_ATTEMPTS", "0"),
+            ("NOETL_EVENT_RING_MIB", "31"),
         ]);
         let ConfigError(problems) = wrong.check(RequiredSettings::Servers).unwrap_err();
         for name in [
@@ -207,6 +211,7 @@ mod tests {
             "NOETL_EVENT_STREAM_BACKFILL",
             "NOETL_SERVER_MACHINE_ID",
             "NOETL_OUTBOX_MAX_ATTEMPTS",
+            "NOETL_EVENT_RING_MIB",
             "NOETL_CLUSTER_DSN",
             "NOETL_NATS_URL",
         ] {
@@ -233,6 +238,7 @@ mod tests {
                     .outbox_relay
         );
         assert_eq!(config.outbox, OutboxPolicy { max_attempts: 20, retention: None });
+        assert_eq!(config.ring_bytes, 32 << 20);
         let stream = config.event_stream.unwrap();
         assert!(stream.backfill);
         assert_eq!((stream.batch, stream.poll), (500, Duration::from_millis(500)));

@@ -70,9 +70,9 @@ impl Deployment {
 
     /// Changes the settings to the databases with the same names on another PostgreSQL server.
     pub fn move_to(&mut self, server: &Postgres) {
-        let there = |dsn: &String| server.dsn(dsn.rsplit('/').next().unwrap());
-        self.cluster_dsn = there(&self.cluster_dsn);
-        self.shard_dsns = self.shard_dsns.iter().map(there).collect();
+        for dsn in std::iter::once(&mut self.cluster_dsn).chain(&mut self.shard_dsns) {
+            *dsn = server.dsn(dsn.rsplit('/').next().unwrap());
+        }
         self.env.retain(|(name, _)| name != "NOETL_CLUSTER_DSN");
         self.env.push(("NOETL_CLUSTER_DSN".to_owned(), self.cluster_dsn.clone()));
     }
