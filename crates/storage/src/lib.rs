@@ -37,6 +37,8 @@ pub mod shard_map;
 pub mod snapshots;
 pub mod subscriptions;
 pub mod tail;
+pub mod tail_foreign_ids;
 pub mod tail_restore;
 pub mod tail_session;
+mod tail_upgrade;
 pub mod transactions;
