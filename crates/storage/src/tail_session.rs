@@ -13,6 +13,7 @@ use sqlx::PgConnection;
 use super::error::StorageError;
 use super::pools::Database;
 use super::tail::{NOETL_TAILER, parse};
+use super::tail_foreign_ids;
 use super::tail_row::SEARCHES;
 use super::tail_spans::Spans;
 use noetl_domain::tx_snapshot::TxSnapshot;
@@ -91,6 +92,16 @@ pub struct TailSession {
     nothing: Option<Committed>,
     /// The batch that was measured last.
     measured: Option<(Committed, Size)>,
+    /// True if rows with transaction ids of another server were reported.
+    foreign_ids_reported: bool,
+}
+
+/// Result of one poll.
+struct Poll {
+    /// The database's snapshot.
+    now: String,
+    /// True if it sees rows with transaction ids that are not assigned yet.
+    foreign_ids: bool,
 }
 
 impl TailSession {
@@ -101,7 +112,7 @@ impl TailSession {
     )]
     pub async fn open(shard: Arc<Database>, fence: i64) -> Result<Self, StorageError> {
         let connection = shard.run(shard.connect_with(SETTINGS)).await?;
-        Ok(Self { shard, connection, fence, nothing: None, measured: None })
+        Ok(Self { shard, connection, fence, nothing: None, measured: None, foreign_ids_reported: false })
     }
 
     /// Returns the next batch after `done`, which covers everything committed so far. `Ok(None)`: no event has been
@@ -112,19 +123,54 @@ impl TailSession {
     ///
     /// The log is read only if a transaction has ended since the last check, and only for the transactions that have.
     /// If earlier checks found no event, the batch starts after them, so that its readers skip their transactions too.
+    /// Rows with ids that this server has not assigned get its own ids, a page at a time, and are in the batch.
     pub async fn committed_since(&mut self, done: &TxSnapshot) -> Result<Option<Committed>, StorageError> {
-        let now = sqlx::query_scalar!(r#"SELECT pg_current_snapshot()::text AS "now!""#);
-        let now = self.shard.run(now.fetch_one(&mut self.connection)).await?;
-        let target = parse(&self.shard, &now)?;
         let nothing = self.nothing.take().filter(|nothing| nothing.done == *done);
+        let known = nothing.as_ref().map(|nothing| nothing.target.to_string());
         let from = nothing.map_or_else(|| done.clone(), |nothing| nothing.target);
-        let found = Committed { done: from, target };
+        let mut poll = self.poll(known.as_deref()).await?;
+        if poll.foreign_ids {
+            self.assign_own_ids().await?;
+            poll = self.poll(known.as_deref()).await?;
+        }
+        let found = Committed { done: from, target: parse(&self.shard, &poll.now)? };
         let spans = Spans::between(&found.done, &found.target);
         if !spans.is_empty() && self.measure(&found, &spans).await?.events > 0 {
             return Ok(Some(found));
         }
-        self.nothing = Some(Committed { done: done.clone(), target: found.target });
+        // While such rows remain, the next poll searches for them again.
+        if !poll.foreign_ids {
+            self.nothing = Some(Committed { done: done.clone(), target: found.target });
+        }
         Ok(None)
+    }
+
+    /// Returns the database's snapshot, and searches for rows with ids that are not assigned, unless the snapshot is known.
+    async fn poll(&mut self, known: Option<&str>) -> Result<Poll, StorageError> {
+        // The search reads the index in its order and ends at the first row.
+        let poll = sqlx::query_as!(
+            Poll,
+            r#"SELECT now::text AS "now!",
+                      now::text IS DISTINCT FROM $1
+                          AND (SELECT true FROM noetl.event
+                               WHERE tx_id >= pg_snapshot_xmax(now) ORDER BY tx_id LIMIT 1) IS NOT NULL AS "foreign_ids!"
+               FROM (SELECT pg_current_snapshot() AS now) AS snapshot"#,
+            known,
+        );
+        self.shard.run(poll.fetch_one(&mut self.connection)).await
+    }
+
+    async fn assign_own_ids(&mut self) -> Result<(), StorageError> {
+        let assigned = tail_foreign_ids::assign_own(&mut self.connection, self.fence);
+        let rows = self.shard.run(assigned).await?;
+        let reported = std::mem::replace(&mut self.foreign_ids_reported, true);
+        if rows > 0 && !reported {
+            tracing::warn!(
+                database = %self.shard.name(),
+                "rows with transaction ids of another server were found; they get ids of this server and are published"
+            );
+        }
+        Ok(())
     }
 
     /// Returns the size of a batch.

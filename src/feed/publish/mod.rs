@@ -8,5 +8,7 @@ mod notice;
 mod published;
 pub mod publisher;
 mod recovery;
+mod repeated;
+mod stream_check;
 pub mod tailer;
 mod trace_links;

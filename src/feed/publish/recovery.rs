@@ -3,7 +3,7 @@
 //!
 //! Three faults break that history. Each raises the feed's epoch, so the epoch never decreases along a stream.
 //!
-//! - The broker lost acknowledged messages. The leader goes back to the batch of the last message that is left.
+//! - The broker lost acknowledged messages, or the stream was deleted and created again. The leader goes back to the batch of the last message that is left.
 //! - The database went back in time, or failed over to a standby, so the stream holds batches that the cursor does not
 //!   know. The leader publishes the events after the cursor's position again.
 //! - The database was restored from a dump, so transaction ids start over. The leader first gives the rows new
@@ -42,6 +42,9 @@ impl Tailer {
                 cursor = self.begin_epoch(cursor, end, last.as_ref()).await?;
             }
         }
+        if self.lost_stream(publisher, &mut cursor).await? {
+            cursor = self.rewind(publisher, cursor).await?;
+        }
         let end = match self.look(publisher, &cursor).await {
             Err(LeadershipLost::BrokerLost) => {
                 cursor = self.rewind(publisher, cursor).await?;
@@ -66,6 +69,7 @@ impl Tailer {
         if end.sequence < floor {
             // A server that just became the leader of a replicated stream may respond before it has read all of it.
             sleep(CONFIRM_LOSS_AFTER).await;
+            publisher.settle().await?;
             end = publisher.end(floor).await?;
         }
         if end.sequence < floor { Err(LeadershipLost::BrokerLost) } else { Ok(end) }

@@ -14,9 +14,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::feed::publish::error::PublishError;
-use crate::feed::publish::idle::Idle;
+use crate::feed::publish::idle::{Idle, StreamCheck};
 use crate::feed::publish::notice::ForeignMessages;
 use crate::feed::publish::publisher::{Batch, Publisher, Resume, StreamEnd, StreamSettings};
+use crate::feed::publish::repeated::LastFailure;
 use crate::feed::wake_ups;
 use crate::runtime::wake::WakeUps;
 use noetl_domain::event::EventKey;
@@ -25,6 +26,7 @@ use noetl_domain::tx_snapshot::TxSnapshot;
 use noetl_storage::error::StorageError;
 use noetl_storage::pools::Database;
 use noetl_storage::tail::{self, TailCursor};
+use noetl_storage::tail_foreign_ids;
 use noetl_storage::tail_pages::BatchRead;
 use noetl_storage::tail_session::TailSession;
 
@@ -87,17 +89,18 @@ pub(super) enum LeadershipLost {
 impl Tailer {
     /// Publishes as the leader, or stands by, until `stop`. Then releases the lease.
     pub async fn run(self, stop: CancellationToken) {
-        let mut begun = false;
+        let (mut begun, mut failures) = (false, LastFailure::default());
         while !stop.is_cancelled() {
             let turn = async {
                 if !begun {
+                    self.enable_trigger().await;
                     tail::begin(&self.database, self.settings.backfill).await?;
                     begun = true;
                 }
                 tail::acquire(&self.database, &self.owner, LEASE.as_secs_f64()).await
             };
             match turn.await {
-                Ok(Some(cursor)) => Box::pin(self.lead(cursor, &stop)).await,
+                Ok(Some(cursor)) => Box::pin(self.lead(cursor, &mut failures, &stop)).await,
                 Ok(None) => self.stand_by(&stop).await,
                 Err(error) => {
                     tracing::debug!(shard = self.shard, %error, "the lease can't be requested now");
@@ -122,9 +125,13 @@ impl Tailer {
         }
     }
 
-    async fn lead(&self, cursor: TailCursor, stop: &CancellationToken) {
+    async fn lead(&self, cursor: TailCursor, failures: &mut LastFailure, stop: &CancellationToken) {
         let fence = cursor.fence;
-        tracing::info!(shard = self.shard, fence, batch = cursor.batch, "became the leader of the event feed");
+        if failures.is_recent() {
+            tracing::debug!(shard = self.shard, fence, batch = cursor.batch, "tries again to lead the event feed");
+        } else {
+            tracing::info!(shard = self.shard, fence, batch = cursor.batch, "became the leader of the event feed");
+        }
         metrics::counter!("noetl_tailer_takeovers_total", "shard" => self.shard.to_string()).increment(1);
         let outcome = tokio::select! {
             () = stop.cancelled() => None,
@@ -133,8 +140,12 @@ impl Tailer {
             Err(error) = self.publish(cursor) => Some(error),
         };
         let failure = outcome.as_ref().map(ToString::to_string);
-        if let Some(error) = &failure {
-            tracing::warn!(shard = self.shard, fence, error, "stopped being the leader of the event feed");
+        match &failure {
+            Some(error) if failures.is_new(error) => {
+                tracing::warn!(shard = self.shard, fence, error, "stopped being the leader of the event feed");
+            }
+            Some(error) => tracing::debug!(shard = self.shard, fence, error, "the failure lasts"),
+            None => {}
         }
         if let Err(error) = tail::release(&self.database, fence, failure.as_deref()).await {
             tracing::debug!(shard = self.shard, %error, "the lease was not released and will expire");
@@ -175,6 +186,19 @@ impl Tailer {
         }
     }
 
+    /// Enables the trigger that corrects foreign transaction ids, if a restore disabled it. The feed works without it.
+    async fn enable_trigger(&self) {
+        match tail_foreign_ids::enable_trigger(&self.database).await {
+            Ok(false) => {}
+            Ok(true) => tracing::warn!(
+                shard = self.shard,
+                "the trigger event_assign_tx_id was disabled and is enabled again; rows that were restored meanwhile with \
+                 transaction ids of another server are not published if the feed has passed these ids"
+            ),
+            Err(error) => tracing::warn!(shard = self.shard, %error, "the trigger event_assign_tx_id can't be enabled"),
+        }
+    }
+
     async fn publish(&self, cursor: TailCursor) -> Result<std::convert::Infallible, LeadershipLost> {
         let mut session = TailSession::open(Arc::clone(&self.database), cursor.fence).await?;
         let settings = self.settings;
@@ -185,6 +209,7 @@ impl Tailer {
         // After a rewind, only the batch gone back to and the next one can hold events that were published before.
         let again = if cursor.feed_epoch > epoch { cursor.batch + 1 } else { 0 };
         let (mut idle, mut foreign) = (Idle::new(settings.poll), ForeignMessages::default());
+        let mut check = StreamCheck::new();
         let mut noetl_publishes = session.noetl_publishes().await?;
         loop {
             // After a reconnect the broker may have lost data, so the stream is checked even if nothing was committed.
@@ -208,20 +233,19 @@ impl Tailer {
                 end = StreamEnd::at(sequence);
                 idle.over();
             }
-            match session.committed_since(&cursor.done).await? {
-                Some(next) => {
-                    // The batch begins after this sequence, so older messages are never searched for it.
-                    cursor.last_sequence = end.sequence.cast_signed();
-                    let fixed = session.fix_target(&next, cursor.last_sequence).await?;
-                    let fixed = fixed.ok_or(LeadershipLost::Fenced)?;
-                    (cursor.batch, noetl_publishes) = (fixed.number, fixed.noetl_publishes);
-                    (cursor.done, cursor.target, end) = (
-                        next.done,
-                        Some(next.target),
-                        StreamEnd { foreign: end.foreign, ..StreamEnd::at(end.sequence) },
-                    );
+            if let Some(next) = session.committed_since(&cursor.done).await? {
+                // The batch begins after this sequence, so older messages are never searched for it.
+                cursor.last_sequence = end.sequence.cast_signed();
+                let fixed = session.fix_target(&next, cursor.last_sequence).await?;
+                let fixed = fixed.ok_or(LeadershipLost::Fenced)?;
+                (cursor.batch, noetl_publishes) = (fixed.number, fixed.noetl_publishes);
+                (cursor.done, cursor.target, end) =
+                    (next.done, Some(next.target), StreamEnd { foreign: end.foreign, ..StreamEnd::at(end.sequence) });
+            } else {
+                self.wait(&mut idle).await;
+                if check.is_due() {
+                    self.check_stream(&publisher, &cursor).await?;
                 }
-                None => self.wait(&mut idle).await,
             }
         }
     }
