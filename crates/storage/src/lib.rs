@@ -37,6 +37,7 @@ pub mod shard_map;
 pub mod snapshots;
 pub mod subscriptions;
 pub mod tail;
+pub mod tail_overlap;
 pub mod tail_restore;
 pub mod tail_session;
 pub mod transactions;

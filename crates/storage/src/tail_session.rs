@@ -210,8 +210,8 @@ impl TailSession {
         rows.map_err(|error: sqlx::Error| shard.failed(error)).boxed()
     }
 
-    /// Marks the batch as published, and stores a notice about the stream if there is one. `Ok(false)`: the fence was
-    /// raised.
+    /// Marks the batch as published, and stores a notice about the stream if there is one. If it had events, the
+    /// messages of another state of the database are dealt with. `Ok(false)`: the fence was raised.
     #[tracing::instrument(
         level = "debug", name = "sql.tail_session.complete", skip_all,
         fields(database = %self.shard.name())
@@ -225,7 +225,10 @@ impl TailSession {
         let update = sqlx::query!(
             "UPDATE noetl.tail_cursor
              SET done = target, target = NULL, last_sequence = $2, published_events = published_events + $3,
-                 last_error = $4, updated_at = now()
+                 last_error = $4, updated_at = now(),
+                 overlap_from = CASE WHEN $3 = 0 THEN overlap_from END,
+                 discard_from = CASE WHEN $3 = 0 THEN discard_from END,
+                 discard_to = CASE WHEN $3 = 0 THEN discard_to END
              WHERE fence = $1 AND target IS NOT NULL",
             self.fence,
             last_sequence,

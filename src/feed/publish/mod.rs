@@ -4,9 +4,11 @@
 mod acks;
 pub mod error;
 mod idle;
-mod notice;
+pub mod notice;
+mod overlap;
 mod published;
 pub mod publisher;
 mod recovery;
+mod rivals;
 pub mod tailer;
 mod trace_links;

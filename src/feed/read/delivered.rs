@@ -12,8 +12,9 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::feed::read::error::ReadError;
+use crate::feed::read::source::ShardStream;
 use crate::feed::wire::cursor::Position;
-use crate::feed::wire::envelope::Mark;
+use crate::feed::wire::envelope::{Discard, Mark};
 use noetl_domain::event::Event;
 use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
@@ -32,6 +33,8 @@ pub struct Delivered {
     pub position: Position,
     /// Event in the message; `None` if it is not an event, so that only its position counts.
     pub event: Option<LiveEvent>,
+    /// Earlier messages that readers must discard, if the message begins an epoch.
+    pub discard: Option<Discard>,
     /// Approximate size in memory in bytes.
     pub bytes: usize,
 }
@@ -80,17 +83,19 @@ impl Typed for Payload {}
 /// Decodes a message for a reader at `at`. Reads from the shard the fields that were too large for the stream.
 pub(super) async fn decode(
     databases: &Databases,
-    shard: ShardIndex,
+    stream: &ShardStream,
     at: Position,
     message: &Message,
 ) -> Result<Delivered, ReadError> {
+    let shard = stream.shard();
     let info = message.info().map_err(|error| ReadError::of(shard, error))?;
     let sequence = info.stream_sequence;
     let published = DateTime::from_timestamp(info.published.unix_timestamp(), info.published.nanosecond());
-    let mark = message.headers.as_ref().and_then(Mark::read);
-    // A message without a mark belongs to the epoch of the message before it.
+    let mark = message.headers.as_ref().and_then(|headers| Mark::read_of(headers, stream.feed()));
+    // A message without a mark of the feed belongs to the epoch of the message before it.
     let epoch = mark.as_ref().map_or(at.epoch, |mark| mark.epoch.cast_unsigned());
     let of_a_tailer = mark.is_some();
+    let discard = mark.as_ref().and_then(|mark| mark.discard);
     let payload = mark.and_then(|_| parse(&message.payload));
     if payload.is_none() {
         note_foreign(shard, sequence, &message.subject, of_a_tailer);
@@ -101,7 +106,7 @@ pub(super) async fn decode(
     };
     let bytes =
         event.as_ref().map_or(0, |live| weight(&live.event)) + size_of::<Delivered>() + size_of::<Event<Text>>();
-    Ok(Delivered { shard, position: Position { epoch, sequence }, event, bytes })
+    Ok(Delivered { shard, position: Position { epoch, sequence }, event, discard, bytes })
 }
 
 /// Counts a message that is not an event. The leader reports messages that no tailer published; where NoETL's tailer

@@ -4,8 +4,8 @@
 //! or overlap. Positions only grow, even if the broker lost messages: the hub then goes back to the first message of
 //! the new epoch. Without readers the hub reads nothing from the broker.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::pull::Ordered;
@@ -19,12 +19,17 @@ use crate::feed::read::pages;
 use crate::feed::read::ring::{Ring, RingReader};
 use crate::feed::read::source::{Extent, ShardStream};
 use crate::feed::wire::cursor::Position;
+use crate::feed::wire::names::StreamNames;
+use noetl_domain::feed::FeedId;
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::pools::Databases;
+use noetl_storage::tail;
 
 /// Total size of the rings of a replica in bytes of events; they keep the events for readers that lag.
 const RING_BYTES: usize = 32 << 20;
 const AFTER_FAILURE: Duration = Duration::from_millis(250);
+/// Interval at which the identity of a feed is requested until the shard's database is available and the feed has begun.
+const IDENTITY_RETRY: Duration = Duration::from_secs(1);
 /// Time that a feed keeps running without readers, so that a reader that reconnects finds it running.
 const IDLE_SHUTDOWN: Duration = Duration::from_secs(10);
 const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_millis(500);
@@ -35,6 +40,7 @@ const CONNECTION_CHECKS_PER_STREAM_CHECK: u32 = 4;
 #[derive(Debug, Clone)]
 pub struct Hub {
     client: async_nats::Client,
+    names: StreamNames,
     databases: Databases,
     feeds: Arc<[Feed]>,
 }
@@ -45,16 +51,19 @@ struct Feed {
     /// True if the broker responded, while readers waited, that the stream does not exist. All events of a stream that
     /// is created later are then new to these readers.
     missing: AtomicBool,
+    /// Identity of the feed. While it is unknown, messages of all feeds are delivered.
+    identity: OnceLock<FeedId>,
 }
 
 impl Hub {
     /// Creates a hub. It reads no events before [`Hub::run`].
     #[must_use]
-    pub fn new(client: async_nats::Client, databases: Databases) -> Self {
+    pub fn new(client: async_nats::Client, names: StreamNames, databases: Databases) -> Self {
         let each = RING_BYTES / databases.shards().len().max(1);
-        let feed = |_| Feed { ring: Arc::new(Ring::new(each)), missing: AtomicBool::new(false) };
+        let feed =
+            |_| Feed { ring: Arc::new(Ring::new(each)), missing: AtomicBool::new(false), identity: OnceLock::new() };
         let feeds = databases.shards().iter().map(feed).collect();
-        Self { client, databases, feeds }
+        Self { client, names, databases, feeds }
     }
 
     /// Returns the number of shards.
@@ -88,7 +97,25 @@ impl Hub {
 
     /// Opens the shard's stream for a replay.
     pub(super) async fn stream(&self, shard: ShardIndex) -> Result<ShardStream, ReadError> {
-        ShardStream::open(self.client.clone(), shard).await
+        ShardStream::open(self.client.clone(), &self.names, shard, self.identity(shard)).await
+    }
+
+    /// Returns the identity of a shard's feed; `None` until it was read from the shard.
+    pub(super) fn identity(&self, shard: ShardIndex) -> Option<FeedId> {
+        self.feed(shard).identity.get().copied()
+    }
+
+    /// Reads the identity of a shard's feed, unless it is known.
+    async fn identify(&self, shard: ShardIndex) {
+        let (feed, database) = (self.feed(shard), self.databases.shards().get(usize::from(shard)));
+        let (None, Some(database)) = (feed.identity.get(), database) else { return };
+        match tail::head(database).await {
+            Ok(Some(head)) => {
+                feed.identity.get_or_init(|| head.feed);
+            }
+            Ok(None) => {}
+            Err(error) => tracing::debug!(shard, %error, "the identity of the feed can't be read now"),
+        }
     }
 
     /// Returns the databases that hold the fields that were too large for a stream.
@@ -109,12 +136,26 @@ impl Hub {
                 }
             }
         };
-        let _: Option<std::convert::Infallible> = stop.run_until_cancelled(following).await;
+        let identifying = async {
+            while self.identity(shard).is_none() {
+                self.identify(shard).await;
+                sleep(IDENTITY_RETRY).await;
+            }
+            std::future::pending().await
+        };
+        let both = async {
+            tokio::select! {
+                never = following => never,
+                never = identifying => never,
+            }
+        };
+        let _: Option<std::convert::Infallible> = stop.run_until_cancelled(both).await;
     }
 
     /// Reads events until the shard has had no readers for [`IDLE_SHUTDOWN`].
     async fn follow(&self, shard: ShardIndex) -> Result<(), ReadError> {
         let connects = pages::connects(&self.client);
+        self.identify(shard).await;
         let stream = self.stream(shard).await?;
         let extent = stream.extent().await?;
         let mut head = self.find_head(shard, &stream, extent).await?;
@@ -129,6 +170,9 @@ impl Hub {
             if pages::connects(&self.client) != connects {
                 return Err(ReadError::of(shard, "the connection was lost"));
             }
+            if self.identity(shard) != stream.feed() {
+                return Err(ReadError::of(shard, "the identity of the feed was found"));
+            }
             let Some(message) = next(shard, &mut messages).await? else {
                 if vigil.detects_change(head).await? {
                     return Err(ReadError::of(
@@ -139,7 +183,7 @@ impl Hub {
                 continue;
             };
             vigil.overdue = false;
-            let delivered = decode(&self.databases, shard, head, &message).await?;
+            let delivered = decode(&self.databases, &stream, head, &message).await?;
             // A consumer that is recreated before its first message starts with the stream's first message.
             if delivered.position.sequence <= start {
                 return Err(ReadError::of(shard, "the consumer restarted at the stream's first message"));

@@ -8,6 +8,7 @@ pub mod hub;
 mod pages;
 pub mod reader;
 mod replay;
+mod reset;
 mod ring;
 mod shard_reader;
 mod source;

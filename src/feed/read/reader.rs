@@ -20,6 +20,7 @@ pub use crate::feed::read::replay::Since;
 use crate::feed::read::shard_reader::{From, ShardItem, join, read_shard};
 use crate::feed::wire::cursor::{Position, StreamCursor};
 use noetl_domain::event::EventFilter;
+use noetl_domain::feed::FeedId;
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 
@@ -83,7 +84,10 @@ impl Start {
         match self {
             Self::Beginning => From::Beginning,
             Self::Latest => From::Latest,
-            Self::After(after) => From::After(after.0.get(usize::from(shard)).copied().unwrap_or_default()),
+            Self::After(after) => From::After {
+                at: after.positions.get(usize::from(shard)).copied().unwrap_or_default(),
+                feed: after.feeds.get(usize::from(shard)).copied().flatten(),
+            },
             Self::Since(since) => From::Since(*since),
         }
     }
@@ -115,7 +119,7 @@ pub fn read(
     try_stream! {
         let _counted = Counted::new();
         let mut behind = usize::from(hub.shards());
-        let mut cursor = StreamCursor(vec![Position::default(); behind]);
+        let mut cursor = StreamCursor::unnamed(vec![Position::default(); behind]);
         let mut shards = SelectAll::new();
         let joined = join_all((0..hub.shards()).map(|shard| timeout(PATIENCE, join(&hub, shard, start.on(shard))))).await;
         if joined.iter().all(Result::is_err) {
@@ -123,13 +127,17 @@ pub fn read(
         }
         for (shard, joined) in (0..).zip(joined) {
             let (from, joined) = (start.on(shard), joined.ok());
-            cursor.0[usize::from(shard)] = match (&joined, from) {
+            cursor.positions[usize::from(shard)] = match (&joined, from) {
                 (Some(joined), _) => joined.at,
-                (None, From::After(position)) => position,
+                (None, From::After { at, .. }) => at,
                 (None, From::Beginning) => Position::default(),
                 // The stream does not exist yet, so all its events will be after its beginning.
                 (None, _) if hub.is_missing(shard) => Position::default(),
                 (None, _) => Err(ReadError::of(shard, "its position can't be determined"))?,
+            };
+            cursor.feeds[usize::from(shard)] = match from {
+                From::After { feed, .. } if joined.is_none() => feed,
+                _ => hub.identity(shard).map(FeedId::tag),
             };
             shards.push(read_shard(hub.clone(), shard, from, joined));
         }
@@ -144,7 +152,8 @@ pub fn read(
                 }
             };
             let Some((shard, item)) = next else { break };
-            cursor.0[usize::from(shard)] = item.position();
+            cursor.positions[usize::from(shard)] = item.position();
+            cursor.feeds[usize::from(shard)] = hub.identity(shard).map(FeedId::tag);
             match item {
                 ShardItem::Replayed(Replayed::Delivered(delivered)) => {
                     if let Some(live) = delivered.event.as_ref().filter(|live| filter.matches(&live.event, &scope)) {
@@ -170,5 +179,5 @@ fn lag(hub: &Hub, cursor: &StreamCursor) -> u64 {
     let behind = |(shard, position): (ShardIndex, &Position)| {
         hub.head(shard).map_or(0, |head| head.sequence.saturating_sub(position.sequence))
     };
-    (0..).zip(&cursor.0).map(behind).sum()
+    (0..).zip(&cursor.positions).map(behind).sum()
 }

@@ -71,7 +71,7 @@ pub(super) fn replay(
                 return;
             }
             for message in page {
-                let delivered = decode(hub.databases(), shard, at, &message).await?;
+                let delivered = decode(hub.databases(), &stream, at, &message).await?;
                 if delivered.position <= at {
                     continue;
                 }
@@ -81,7 +81,7 @@ pub(super) fn replay(
                 if !at.precedes(delivered.position) {
                     let first = stream.check_epoch(at, delivered.position).await?.first;
                     for gap in between(at, delivered.position, first, missing) {
-                        yield Replayed::Gap(gap);
+                        yield Replayed::Gap(gap.with(delivered.discard));
                     }
                 }
                 at = delivered.position;

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     fn event(sequence: u64, bytes: usize) -> Arc<Delivered> {
-        Arc::new(Delivered { shard: 0, position: Position { epoch: 1, sequence }, event: None, bytes })
+        Arc::new(Delivered { shard: 0, position: Position { epoch: 1, sequence }, event: None, discard: None, bytes })
     }
 
     #[tokio::test]

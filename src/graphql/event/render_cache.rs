@@ -136,7 +136,7 @@ mod tests {
     }
 
     fn key(number: u64) -> Key {
-        let cursor = StreamCursor(vec![crate::feed::wire::cursor::Position { epoch: 1, sequence: number }]);
+        let cursor = StreamCursor::unnamed(vec![crate::feed::wire::cursor::Position { epoch: 1, sequence: number }]);
         let audience = Audience::of(selection("{ a }", &Variables::default()), &Principal::local());
         Key { audience, shard: 0, partial: false, cursor }
     }
