@@ -42,14 +42,14 @@ async fn assert_reset(reader: &mut Reader, deployment: &Deployment, server: &Ser
 
 #[tokio::test]
 async fn a_cursor_of_another_feed_is_reset_whether_it_is_before_or_after_the_end() {
-    let ((long, _one), (short, other)) = tokio::join!(deployment_with(50), deployment_with(5));
-    let longer = open(&_one).await;
-    let mut reader = open(&other).await;
+    let ((long, first), (short, second)) = tokio::join!(deployment_with(50), deployment_with(5));
+    let longer = open(&first).await;
+    let mut reader = open(&second).await;
     reader.cursor = longer.cursor;
-    assert_reset(&mut reader, &short, &other, 50).await;
-    let mut reader_of_long = open(&_one).await;
-    reader_of_long.cursor = open(&other).await.cursor;
-    assert_reset(&mut reader_of_long, &long, &_one, 5).await;
+    assert_reset(&mut reader, &short, &second, 50).await;
+    let mut reader_of_long = open(&first).await;
+    reader_of_long.cursor = open(&second).await.cursor;
+    assert_reset(&mut reader_of_long, &long, &first, 5).await;
 }
 
 #[tokio::test]

@@ -82,10 +82,12 @@ pub struct Stored {
 /// Payload of a tailer's message, as far as a tailer reads it.
 #[derive(Debug, Deserialize)]
 struct StoredEvent {
-    event_id: i64,
-    execution_id: i64,
-    #[serde(default)]
-    tx_id: Option<String>,
+    #[serde(rename = "event_id")]
+    event: i64,
+    #[serde(rename = "execution_id")]
+    execution: i64,
+    #[serde(default, rename = "tx_id")]
+    transaction: Option<String>,
 }
 
 impl Typed for StoredEvent {}
@@ -216,8 +218,8 @@ impl Publisher {
             sequence,
             mark,
             stored_at: DateTime::from_timestamp(message.time.unix_timestamp(), 0).unwrap_or_default(),
-            key: EventKey { event_id: event.event_id, execution_id: event.execution_id },
-            tx_id: event.tx_id.and_then(|id| id.parse().ok()),
+            key: EventKey { event_id: event.event, execution_id: event.execution },
+            tx_id: event.transaction.and_then(|id| id.parse().ok()),
         })))
     }
 

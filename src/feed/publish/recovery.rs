@@ -175,9 +175,8 @@ impl Tailer {
         let same_ids = cursor.history != History::Other;
         let mut chunks = std::pin::pin!(publisher.stored(first, last).try_chunks(COMPARED_AT_ONCE));
         while let Some(chunk) = chunks.try_next().await.map_err(|failed| failed.1)? {
-            let published =
-                |stored: &Stored| PublishedEvent { key: stored.key, tx_id: stored.tx_id.filter(|_| same_ids) };
-            let events: Vec<PublishedEvent> = chunk.iter().map(published).collect();
+            let named = |stored: &Stored| PublishedEvent { key: stored.key, tx_id: stored.tx_id.filter(|_| same_ids) };
+            let events: Vec<PublishedEvent> = chunk.iter().map(named).collect();
             if let Some(missing) = tail_overlap::first_missing(&self.database, &events).await? {
                 return Ok(chunk.get(missing).map(|stored| stored.sequence));
             }

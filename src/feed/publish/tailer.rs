@@ -153,7 +153,7 @@ impl Tailer {
                 }
             }
             Some(error) => {
-                tracing::warn!(shard = self.shard, fence, %error, "stopped being the leader of the event feed")
+                tracing::warn!(shard = self.shard, fence, %error, "stopped being the leader of the event feed");
             }
             None => {}
         }

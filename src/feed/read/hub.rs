@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::pull::Ordered;
-use futures::TryStreamExt;
+use futures::{FutureExt, TryStreamExt};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -149,7 +149,7 @@ impl Hub {
                 never = identifying => never,
             }
         };
-        let _: Option<std::convert::Infallible> = stop.run_until_cancelled(both).await;
+        let _: Option<std::convert::Infallible> = stop.run_until_cancelled(both.boxed()).await;
     }
 
     /// Reads events until the shard has had no readers for [`IDLE_SHUTDOWN`].
