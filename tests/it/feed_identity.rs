@@ -59,7 +59,12 @@ async fn messages_of_another_feed_never_count_as_progress_and_no_reader_receives
     let first = one.replica().await;
     one.feeds_begun().await;
     let second = on_broker_of(&one, &other, &[]).await;
-    other.feeds_begun().await;
+    // A lease is not enough: the second leader must have seen the empty stream.
+    eventually("the second feed publishes", async || {
+        let metrics = second.get("/metrics").await.ok()?.text().await.ok()?;
+        metrics.contains("noetl_tailer_takeovers_total{shard=\"0\"} 1").then_some(())
+    })
+    .await;
     let open = async |server| Reader::open(server, json!({ "beginning": true }), Value::Null).await;
     let mut readers = [open(&first).await, open(&second).await];
     for round in 0..3 {
