@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::feed::read::error::ReadError;
 use crate::feed::read::gap::Gap;
@@ -19,6 +19,8 @@ use noetl_storage::tail::{self, FeedHead};
 /// Delay before a second check. A server that just became the leader of a replicated stream may respond before it has
 /// read all of it.
 const CONFIRM_AFTER: Duration = Duration::from_secs(1);
+/// Time in which the broker must answer. Then the check is repeated.
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 
 /// Returns the start position of a reader with this cursor: its own, or the beginning with a gap. `head` is the position
 /// of the hub.
@@ -42,17 +44,24 @@ pub(super) async fn check(
     if is_possible(hub, shard, at).await? { Ok((at, None)) } else { reset() }
 }
 
-/// Asks the stream, and if the position is after its end, the shard. Fails if the answer may change soon.
+/// Asks the shard, and if it does not know the position, the stream. Fails if the answer may change soon. While the
+/// broker does not answer, most cursors are found possible, because the shard knows the last completed batch.
 async fn is_possible(hub: &Hub, shard: ShardIndex, at: Position) -> Result<bool, ReadError> {
-    let stream = hub.stream(shard).await?;
-    let end = stream.end(stream.extent().await?).await?;
-    if at <= end {
+    let Some(database) = hub.databases().shards().get(usize::from(shard)) else { return Ok(true) };
+    let feed = tail::head(database).await.map_err(|error| ReadError::of(shard, error));
+    if matches!(feed, Ok(feed) if can_exist(at, Position::default(), feed) == Some(true)) {
         return Ok(true);
     }
-    let Some(database) = hub.databases().shards().get(usize::from(shard)) else { return Ok(true) };
-    let feed = tail::head(database).await.map_err(|error| ReadError::of(shard, error))?;
-    let possible = can_exist(at, end, feed);
+    let end = timeout(ANSWER_WITHIN, end(hub, shard)).await;
+    let end = end.map_err(|_| ReadError::of(shard, "the broker does not answer"))??;
+    let possible = if at <= end { Some(true) } else { can_exist(at, end, feed?) };
     possible.ok_or_else(|| ReadError::of(shard, "the tailer has not finished the batch at this position"))
+}
+
+/// Returns the position after the stream's last message.
+async fn end(hub: &Hub, shard: ShardIndex) -> Result<Position, ReadError> {
+    let stream = hub.stream(shard).await?;
+    stream.end(stream.extent().await?).await
 }
 
 /// Returns whether the position can exist in a feed with this end of the stream. `None`: unknown until the current batch
