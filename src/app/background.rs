@@ -54,6 +54,7 @@ pub(super) fn start_broker_tasks(
     for shard in services.outbox.shards() {
         if let Some(hub) = &services.hub {
             supervisor.start("live feed", infallible(hub.clone().run(shard, supervisor.soft())));
+            supervisor.start("replays", infallible(hub.clone().replay(shard, supervisor.soft())));
         }
         if config.outbox_relay {
             let relay = Relay::new(shard, services.outbox.clone(), wake_ups.clone(), client.clone());

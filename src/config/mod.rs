@@ -79,6 +79,8 @@ pub struct Config {
     pub event_stream: Option<TailSettings>,
     /// Names of the streams and subjects of events.
     pub stream_names: StreamNames,
+    /// Size of the ring of each shard's live events, in bytes.
+    pub ring_bytes: usize,
     /// Whether this replica delivers outbox rows to the broker.
     pub outbox_relay: bool,
     /// Policy for outbox rows.
@@ -163,6 +165,7 @@ impl Sources {
             broker: broker_login::read(&mut read, &brokers),
             event_stream,
             stream_names: broker::stream_names(&mut read),
+            ring_bytes: broker::ring_bytes(&mut read),
             outbox_relay: read.flag("NOETL_OUTBOX_RELAY", true),
             outbox: outbox::read(&mut read),
             projector: read.flag("NOETL_PROJECTOR", true),
@@ -204,6 +207,7 @@ mod tests {
             ("NOETL_EVENT_STREAM_PREFIX", "stage.one"),
             ("NOETL_SERVER_MACHINE_ID", "1024"),
             ("NOETL_OUTBOX_MAX_ATTEMPTS", "0"),
+            ("NOETL_EVENT_RING_MIB", "31"),
         ]);
         let ConfigError(problems) = wrong.check(RequiredSettings::Servers).unwrap_err();
         for name in [
@@ -213,6 +217,7 @@ mod tests {
             "NOETL_EVENT_STREAM_PREFIX",
             "NOETL_SERVER_MACHINE_ID",
             "NOETL_OUTBOX_MAX_ATTEMPTS",
+            "NOETL_EVENT_RING_MIB",
             "NOETL_CLUSTER_DSN",
             "NOETL_NATS_URL",
         ] {
@@ -239,6 +244,7 @@ mod tests {
                     .outbox_relay
         );
         assert_eq!(config.outbox, OutboxPolicy { max_attempts: 20, retention: None });
+        assert_eq!(config.ring_bytes, 32 << 20);
         let stream = config.event_stream.unwrap();
         assert!(stream.backfill);
         assert_eq!((stream.batch, stream.poll), (500, Duration::from_millis(500)));

@@ -81,6 +81,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
             "graphql::execution::changes",
             "graphql::live",
             "graphql::server::event_stream",
+            "graphql::shared_reads",
             "graphql::subscription::changes",
         ],
     ),

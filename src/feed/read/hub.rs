@@ -4,8 +4,8 @@
 //! or overlap. Positions only grow, even if the broker lost messages: the hub then goes back to the first message of
 //! the new epoch. Without readers the hub reads nothing from the broker.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::pull::Ordered;
@@ -15,18 +15,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::feed::read::delivered::decode;
 use crate::feed::read::error::ReadError;
+use crate::feed::read::interests::Interest;
+use crate::feed::read::opener::Opener;
 use crate::feed::read::pages;
 use crate::feed::read::ring::{Ring, RingReader};
 use crate::feed::read::source::{Extent, ShardStream};
+use crate::feed::read::stored::StoredFeed;
+use crate::feed::read::worker::Worker;
 use crate::feed::wire::cursor::Position;
 use crate::feed::wire::names::StreamNames;
 use noetl_domain::feed::FeedId;
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::pools::Databases;
-use noetl_storage::tail;
 
-/// Total size of the rings of a replica in bytes of events; they keep the events for readers that lag.
-const RING_BYTES: usize = 32 << 20;
 const AFTER_FAILURE: Duration = Duration::from_millis(250);
 /// Interval at which the identity of a feed is requested until the shard's database is available and the feed has begun.
 const IDENTITY_RETRY: Duration = Duration::from_secs(1);
@@ -40,7 +41,6 @@ const CONNECTION_CHECKS_PER_STREAM_CHECK: u32 = 4;
 #[derive(Debug, Clone)]
 pub struct Hub {
     client: async_nats::Client,
-    names: StreamNames,
     databases: Databases,
     feeds: Arc<[Feed]>,
 }
@@ -48,22 +48,27 @@ pub struct Hub {
 #[derive(Debug)]
 struct Feed {
     ring: Arc<Ring>,
+    stored: StoredFeed,
     /// True if the broker responded, while readers waited, that the stream does not exist. All events of a stream that
     /// is created later are then new to these readers.
     missing: AtomicBool,
-    /// Identity of the feed. While it is unknown, messages of all feeds are delivered.
-    identity: OnceLock<FeedId>,
+    /// Access to the stream, and the identity of the feed.
+    opener: Opener,
 }
 
 impl Hub {
-    /// Creates a hub. It reads no events before [`Hub::run`].
+    /// Creates a hub. It reads no events before [`Hub::run`] and [`Hub::replay`]. `ring_bytes` is the size of the ring of
+    /// each shard in bytes of events; the ring keeps the events for readers that lag.
     #[must_use]
-    pub fn new(client: async_nats::Client, names: StreamNames, databases: Databases) -> Self {
-        let each = RING_BYTES / databases.shards().len().max(1);
-        let feed =
-            |_| Feed { ring: Arc::new(Ring::new(each)), missing: AtomicBool::new(false), identity: OnceLock::new() };
-        let feeds = databases.shards().iter().map(feed).collect();
-        Self { client, names, databases, feeds }
+    pub fn new(client: async_nats::Client, names: &StreamNames, databases: Databases, ring_bytes: usize) -> Self {
+        let feed = |shard| Feed {
+            ring: Arc::new(Ring::new(ring_bytes)),
+            stored: StoredFeed::new(shard, ring_bytes / 2),
+            missing: AtomicBool::new(false),
+            opener: Opener::new(shard, client.clone(), names.clone(), databases.clone()),
+        };
+        let feeds = (0..).zip(databases.shards()).map(|(shard, _)| feed(shard)).collect();
+        Self { client, databases, feeds }
     }
 
     /// Returns the number of shards.
@@ -91,36 +96,30 @@ impl Hub {
 
     /// Registers a reader; waits until the hub has found the shard's stream. Returns the position before the first
     /// event that the place delivers.
-    pub(super) async fn register(&self, shard: ShardIndex) -> (Position, RingReader) {
-        self.feed(shard).ring.join().await
+    pub(super) async fn register(&self, shard: ShardIndex, interest: Interest) -> (Position, RingReader) {
+        self.feed(shard).ring.join(interest).await
     }
 
-    /// Opens the shard's stream for a replay.
-    pub(super) async fn stream(&self, shard: ShardIndex) -> Result<ShardStream, ReadError> {
-        ShardStream::open(self.client.clone(), &self.names, shard, self.identity(shard)).await
+    /// Returns the stored messages of a shard, for replays.
+    pub(super) fn stored(&self, shard: ShardIndex) -> &StoredFeed {
+        &self.feed(shard).stored
+    }
+
+    /// Returns the databases.
+    pub(super) fn databases(&self) -> &Databases {
+        &self.databases
     }
 
     /// Returns the identity of a shard's feed; `None` until it was read from the shard.
     pub(super) fn identity(&self, shard: ShardIndex) -> Option<FeedId> {
-        self.feed(shard).identity.get().copied()
+        self.feed(shard).opener.identity()
     }
 
-    /// Reads the identity of a shard's feed, unless it is known.
-    async fn identify(&self, shard: ShardIndex) {
-        let (feed, database) = (self.feed(shard), self.databases.shards().get(usize::from(shard)));
-        let (None, Some(database)) = (feed.identity.get(), database) else { return };
-        match tail::head(database).await {
-            Ok(Some(head)) => {
-                feed.identity.get_or_init(|| head.feed);
-            }
-            Ok(None) => {}
-            Err(error) => tracing::debug!(shard, %error, "the identity of the feed can't be read now"),
-        }
-    }
-
-    /// Returns the databases that hold the fields that were too large for a stream.
-    pub(super) fn databases(&self) -> &Databases {
-        &self.databases
+    /// Reads stored messages for the replays of one shard's readers until `stop`.
+    pub async fn replay(self, shard: ShardIndex, stop: CancellationToken) {
+        let (client, databases) = (&self.client, &self.databases);
+        let Feed { opener, stored, .. } = self.feed(shard);
+        Worker { shard, client, opener, databases, stored }.run(stop).await;
     }
 
     /// Delivers live events to one shard's readers until `stop`.
@@ -137,8 +136,8 @@ impl Hub {
             }
         };
         let identifying = async {
-            while self.identity(shard).is_none() {
-                self.identify(shard).await;
+            while feed.opener.identity().is_none() {
+                feed.opener.identify().await;
                 sleep(IDENTITY_RETRY).await;
             }
             std::future::pending().await
@@ -155,9 +154,10 @@ impl Hub {
     /// Reads events until the shard has had no readers for [`IDLE_SHUTDOWN`].
     async fn follow(&self, shard: ShardIndex) -> Result<(), ReadError> {
         let connects = pages::connects(&self.client);
-        self.identify(shard).await;
-        let stream = self.stream(shard).await?;
-        let extent = stream.extent().await?;
+        self.feed(shard).opener.identify().await;
+        let stream = self.feed(shard).opener.open().await?;
+        let extent = stream.opened_extent();
+        self.stored(shard).forget_pages();
         let mut head = self.find_head(shard, &stream, extent).await?;
         let start = stream.resume(head, extent).await?.min(extent.last);
         let mut messages = stream.follow(start + 1).await?;
@@ -183,7 +183,7 @@ impl Hub {
                 continue;
             };
             vigil.overdue = false;
-            let delivered = decode(&self.databases, &stream, head, &message).await?;
+            let delivered = decode(&self.databases, shard, stream.feed(), head, &message)?;
             // A consumer that is recreated before its first message starts with the stream's first message.
             if delivered.position.sequence <= start {
                 return Err(ReadError::of(shard, "the consumer restarted at the stream's first message"));
@@ -193,6 +193,7 @@ impl Hub {
             }
             if delivered.position.epoch > head.epoch {
                 stream.check_epoch(head, delivered.position).await?;
+                self.stored(shard).forget_pages();
             }
             head = delivered.position;
             let bytes = self.feed(shard).ring.put(Arc::new(delivered));

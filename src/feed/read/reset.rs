@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout};
 use crate::feed::read::error::ReadError;
 use crate::feed::read::gap::Gap;
 use crate::feed::read::hub::Hub;
+use crate::feed::read::stored::StreamView;
 use crate::feed::wire::cursor::Position;
 use noetl_domain::feed::{FeedId, FeedTag};
 use noetl_domain::shard::ShardIndex;
@@ -60,8 +61,8 @@ async fn is_possible(hub: &Hub, shard: ShardIndex, at: Position) -> Result<bool,
 
 /// Returns the position after the stream's last message.
 async fn end(hub: &Hub, shard: ShardIndex) -> Result<Position, ReadError> {
-    let stream = hub.stream(shard).await?;
-    stream.end(stream.extent().await?).await
+    let StreamView { stream, extent } = hub.stored(shard).view().await?;
+    stream.end(extent).await
 }
 
 /// Returns whether the position can exist in a feed with this end of the stream. `None`: unknown until the current batch

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_nats::jetstream::consumer::pull::{self, Ordered, OrderedConfig};
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy};
 use async_nats::jetstream::context::GetStreamErrorKind;
-use async_nats::jetstream::stream::{RawMessageErrorKind, Stream};
+use async_nats::jetstream::stream::{Info, RawMessageErrorKind, Stream};
 use async_nats::jetstream::{self, ErrorCode};
 use chrono::{DateTime, Utc};
 
@@ -48,6 +48,13 @@ pub(super) struct Extent {
     pub(super) created: i128,
 }
 
+impl Extent {
+    fn of(info: &Info) -> Self {
+        let created = info.created.unix_timestamp_nanos();
+        Self { first: info.state.first_sequence.max(1), last: info.state.last_sequence, created }
+    }
+}
+
 impl ShardStream {
     /// Opens the shard's stream, which must exist. Messages of other feeds than `feed` are skipped.
     pub(super) async fn open(
@@ -63,11 +70,6 @@ impl ShardStream {
         Ok(Self { shard, feed, subjects: names.subjects(shard), client, stream })
     }
 
-    /// Returns the shard.
-    pub(super) fn shard(&self) -> ShardIndex {
-        self.shard
-    }
-
     /// Returns the feed whose messages are read; `None` if it was unknown when the stream was opened.
     pub(super) fn feed(&self) -> Option<FeedId> {
         self.feed
@@ -75,9 +77,12 @@ impl ShardStream {
 
     /// Returns the range of the sequences that the stream holds.
     pub(super) async fn extent(&self) -> Result<Extent, ReadError> {
-        let info = self.stream.get_info().await.map_err(|error| self.failed(error))?;
-        let (state, created) = (info.state, info.created.unix_timestamp_nanos());
-        Ok(Extent { first: state.first_sequence.max(1), last: state.last_sequence, created })
+        Ok(Extent::of(&self.stream.get_info().await.map_err(|error| self.failed(error))?))
+    }
+
+    /// Returns the range of the sequences that the stream held when it was opened.
+    pub(super) fn opened_extent(&self) -> Extent {
+        Extent::of(self.stream.cached_info())
     }
 
     /// Returns true if the stream's limits may have removed messages that were published at `since` or later.
@@ -217,7 +222,8 @@ impl ShardStream {
         Ok(Pages::new(self.shard, self.client.clone(), consumer))
     }
 
-    fn failed(&self, error: impl std::fmt::Display) -> ReadError {
+    /// Returns an error of this stream.
+    pub(super) fn failed(&self, error: impl std::fmt::Display) -> ReadError {
         ReadError::of(self.shard, error)
     }
 }

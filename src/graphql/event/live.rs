@@ -4,13 +4,13 @@ use async_graphql::{Context, Result, Subscription};
 use futures::{Stream, TryStreamExt};
 
 use super::inputs::{EventFilter, EventStart};
-use super::render_cache::{Audience, LiveItem, RenderCache};
-use crate::feed::read::reader::{self, Start};
+use super::render_cache::{LiveItem, RenderCache};
+use crate::feed::read::reader::{self, Interest, Shards, Start};
 use crate::graphql::access::{LIVE, principal, scope_of};
+use crate::graphql::audience::Audience;
 use crate::graphql::deadline::{WithDeadline, deadline};
 use crate::graphql::errors::field_error;
 use crate::graphql::live::{hub, read_error};
-use crate::graphql::selection::Selection;
 use crate::runtime::clock;
 
 /// Live events.
@@ -33,8 +33,9 @@ impl EventSubscription {
         let shards = usize::from(hub.shards());
         let start = start.map_or(Ok(Start::Latest), |start| start.parse(shards, clock::now())).map_err(field_error)?;
         let (reader, cache) = (principal(ctx)?, ctx.data::<RenderCache>()?.clone());
-        let audience = ctx.data_opt::<Selection>().map(|selection| Audience::of(*selection, reader));
-        let items = reader::read(hub, start, scope_of(reader), filter).map_err(read_error);
+        let audience = Audience::of_operation(ctx, reader);
+        let interest = Interest { filter, scope: scope_of(reader) };
+        let items = reader::read(hub, start, interest, Shards::All).map_err(read_error);
         let item = move |item| LiveItem::new(item, audience.clone(), cache.clone());
         Ok(items.map_ok(move |read| WithDeadline::new(item(read), deadline)))
     }

@@ -24,7 +24,9 @@ pub enum EventStreamItem {
 /// A delivered event with its cursor.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct EventDelivery {
-    /// Cursor of the event. Pass it as `start.after` to any replica to continue after this event.
+    /// Cursor of the event. Pass it as `start.after` to any replica to continue after this event. While the large fields
+    /// of an earlier event are still read from its shard, the cursor is before that event, so that a reader that
+    /// continues from it does not miss it, and gets this event again.
     cursor: String,
     /// The event.
     event: Event,
@@ -86,27 +88,32 @@ pub struct StreamHeartbeat {
     lag_events: BigInt,
 }
 
-impl From<Item> for EventStreamItem {
-    fn from(item: Item) -> Self {
+impl EventStreamItem {
+    /// Returns an item that shows this text as its cursor.
+    #[must_use]
+    pub fn with_cursor(item: Item, cursor: String) -> Self {
         match item {
-            Item::Event { cursor, live, .. } => Self::EventDelivery(EventDelivery {
-                cursor: cursor.to_text(),
-                event: Event(live.event),
-                payload_omitted: live.partial,
-            }),
-            Item::CaughtUp { cursor } => Self::CaughtUp(CaughtUp { cursor: cursor.to_text(), at: clock::now() }),
-            Item::Gap { cursor, shard, gap } => Self::StreamGap(StreamGap {
-                cursor: cursor.to_text(),
+            Item::Event { live, .. } => {
+                Self::EventDelivery(EventDelivery { cursor, event: Event(live.event), payload_omitted: live.partial })
+            }
+            Item::CaughtUp { .. } => Self::CaughtUp(CaughtUp { cursor, at: clock::now() }),
+            Item::Gap { shard, gap, .. } => Self::StreamGap(StreamGap {
+                cursor,
                 shard,
                 from: gap.from.into(),
                 to: gap.to.into(),
                 reason: gap.reason.into(),
             }),
-            Item::Heartbeat { cursor, lag } => Self::StreamHeartbeat(StreamHeartbeat {
-                cursor: cursor.to_text(),
-                at: clock::now(),
-                lag_events: lag.into(),
-            }),
+            Item::Heartbeat { lag, .. } => {
+                Self::StreamHeartbeat(StreamHeartbeat { cursor, at: clock::now(), lag_events: lag.into() })
+            }
         }
+    }
+}
+
+impl From<Item> for EventStreamItem {
+    fn from(item: Item) -> Self {
+        let cursor = item.cursor().to_text();
+        Self::with_cursor(item, cursor)
     }
 }
