@@ -13,6 +13,9 @@ pub enum PublishError {
     /// reads the stream's end and continues from there.
     #[error("the stream did not end at the expected sequence")]
     OutOfStep,
+    /// The stream was deleted while the leader used it. The next leader creates it if it does not exist.
+    #[error("the event stream was deleted or created again")]
+    Recreated,
     /// The broker treated the event for this sequence as a duplicate.
     #[error("the broker treated the event for sequence {0} as a duplicate")]
     Duplicate(u64),

@@ -9,6 +9,8 @@ mod overlap;
 mod published;
 pub mod publisher;
 mod recovery;
+mod repeated;
 mod rivals;
+mod stream_check;
 pub mod tailer;
 mod trace_links;

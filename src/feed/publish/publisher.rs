@@ -6,15 +6,19 @@
 //! ids: where NoETL's tailer publishes, ids contain more than the event id. After any failure, [`Publisher::end`] returns
 //! what is stored.
 
+use std::error::Error;
 use std::time::Duration;
 
 use async_nats::header::{NATS_EXPECTED_LAST_MESSAGE_ID, NATS_EXPECTED_LAST_SEQUENCE, NATS_MESSAGE_ID};
-use async_nats::jetstream::stream::{Config, RawMessageErrorKind, Stream};
-use async_nats::jetstream::{self, Context};
+use async_nats::jetstream::stream::{
+    Config, DeleteMessageErrorKind, Info, InfoError, RawMessageErrorKind, State, Stream,
+};
+use async_nats::jetstream::{self, Context, ErrorCode};
 use async_nats::{Client, Subject};
 use chrono::{DateTime, Utc};
 use futures::{Stream as EventSource, StreamExt, TryStreamExt};
 use serde::Deserialize;
+use tokio::time::sleep;
 
 use crate::feed::publish::acks::Acks;
 use crate::feed::publish::error::{PublishError, broker};
@@ -35,6 +39,8 @@ use plain_json::{self as json, Typed};
 const HEADER_ROOM: usize = 4096;
 /// Number of messages that are requested at a time when a range of the stream is read.
 const READS_IN_FLIGHT: usize = 64;
+/// Time after which a stream's leader that can't reach the other servers gives up its role.
+const LOST_QUORUM: Duration = Duration::from_secs(20);
 
 /// Settings of streams that are created; an existing stream is left unchanged.
 #[derive(Debug, Clone, Copy)]
@@ -133,6 +139,10 @@ pub struct Publisher {
     feed: FeedId,
     client: Client,
     stream: Stream,
+    /// Creation time of the stream in nanoseconds since 1970.
+    created: i64,
+    /// Maximum size in bytes of a message in the stream.
+    max_message: usize,
     acks: Acks,
 }
 
@@ -159,17 +169,66 @@ impl Publisher {
         };
         let stream = context.get_or_create_stream(config).await.map_err(broker)?;
         let acks = Acks::open(client.clone(), window).await?;
-        Ok(Self { shard, names, feed, client, stream, acks })
+        let info = stream.cached_info();
+        let created = created(info);
+        // Without a limit, the stream's own is not positive.
+        let max_message = usize::try_from(info.config.max_message_size).ok().filter(|max| *max > 0);
+        Ok(Self { shard, names, feed, client, stream, created, max_message: max_message.unwrap_or(usize::MAX), acks })
+    }
+
+    /// Returns the creation time of the stream in nanoseconds since 1970.
+    #[must_use]
+    pub fn created(&self) -> i64 {
+        self.created
+    }
+
+    /// Returns the range of the sequences that the stream holds. Fails if the stream was deleted and created again.
+    async fn state(&self) -> Result<State, PublishError> {
+        let info = self.stream.get_info().await.map_err(|error| missing_or(&error, broker))?;
+        if created(&info) == self.created { Ok(info.state) } else { Err(PublishError::Recreated) }
+    }
+
+    /// Returns the last sequence that was assigned, or `None` if the broker does not respond. Fails if the stream was
+    /// deleted.
+    pub async fn probe(&self) -> Result<Option<u64>, PublishError> {
+        match self.state().await {
+            Ok(state) => Ok(Some(state.last_sequence)),
+            Err(PublishError::Broker(error)) => {
+                tracing::debug!(shard = self.shard, error, "the stream can't be checked now");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits until the servers of a replicated stream agree with its leader. Afterwards, the leader's state contains
+    /// every acknowledged message. A leader that can't reach the others, or has not read its log yet, may return an
+    /// older state.
+    ///
+    /// The deletion of a message that can't exist changes nothing, and its response needs that agreement.
+    pub async fn settle(&self) -> Result<(), PublishError> {
+        let config = self.stream.get_info().await.map_err(broker)?.config;
+        if config.num_replicas > 1 && config.deny_delete {
+            sleep(LOST_QUORUM).await;
+        } else if config.num_replicas > 1 {
+            match self.stream.delete_message(0).await {
+                Err(error) if !matches!(error.kind(), DeleteMessageErrorKind::JetStream(_)) => {
+                    return Err(broker(format!("the servers of the stream did not confirm its state: {error}")));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Returns the last sequence that was assigned.
     pub async fn sequence(&self) -> Result<u64, PublishError> {
-        Ok(self.stream.get_info().await.map_err(broker)?.state.last_sequence)
+        Ok(self.state().await?.last_sequence)
     }
 
     /// Returns the end of the stream. Searches for a message of this feed from there back to the sequence after `floor`.
     pub async fn end(&self, floor: u64) -> Result<StreamEnd, PublishError> {
-        let state = self.stream.get_info().await.map_err(broker)?.state;
+        let state = self.state().await?;
         let first = (floor + 1).max(state.first_sequence);
         let mut end = StreamEnd {
             expired: first.min(state.last_sequence + 1).saturating_sub(floor + 1),
@@ -182,10 +241,10 @@ impl Publisher {
     /// Returns the last message of this feed in a range of sequences, and the foreign messages after it.
     pub async fn last_stored(&self, first: u64, last: u64) -> Result<(Option<Stored>, Foreign), PublishError> {
         let mut foreign = Foreign::default();
-        let held = self.stream.get_info().await.map_err(broker)?.state.first_sequence;
-        for sequence in (first.max(held)..=last).rev() {
+        let state = self.state().await?;
+        for sequence in (first.max(state.first_sequence)..=last).rev() {
             match self.message(sequence).await? {
-                Slot::Empty => {}
+                Slot::Empty => self.check_missing(sequence, &state).await?,
                 Slot::Foreign(owner) => foreign.add(owner),
                 Slot::Ours(stored) => return Ok((Some(*stored), foreign)),
             }
@@ -196,8 +255,17 @@ impl Publisher {
     /// Returns the messages of this feed in a range of sequences, in order. Many requests are in flight at a time.
     pub fn stored(&self, first: u64, last: u64) -> impl EventSource<Item = Result<Stored, PublishError>> + Send + '_ {
         let slots =
-            futures::stream::iter(first..=last).map(move |sequence| self.message(sequence)).buffered(READS_IN_FLIGHT);
+            futures::stream::iter(first..=last).map(move |sequence| self.settled(sequence)).buffered(READS_IN_FLIGHT);
         slots.try_filter_map(async |slot| Ok(if let Slot::Ours(stored) = slot { Some(*stored) } else { None }))
+    }
+
+    /// Returns the content of a sequence. Fails if the response came from a server that does not have all messages.
+    async fn settled(&self, sequence: u64) -> Result<Slot, PublishError> {
+        let slot = self.message(sequence).await?;
+        if matches!(slot, Slot::Empty) {
+            self.check_missing(sequence, &self.state().await?).await?;
+        }
+        Ok(slot)
     }
 
     /// Returns the content of a sequence.
@@ -229,10 +297,25 @@ impl Publisher {
         self.names.stream(self.shard)
     }
 
-    /// Returns the maximum size in bytes of an event's JSON: the broker's limit without the room for headers.
+    /// Fails if the stream has no gaps, so that it must hold a message that was not found: the response came from a
+    /// server that does not have all messages. `state` was read before.
+    async fn check_missing(&self, sequence: u64, state: &State) -> Result<(), PublishError> {
+        if has_gaps(state) {
+            return Ok(());
+        }
+        let state = self.state().await?;
+        if has_gaps(&state) || sequence < state.first_sequence || sequence > state.last_sequence {
+            return Ok(());
+        }
+        Err(broker(format!("a server of the stream does not have message {sequence} yet")))
+    }
+
+    /// Returns the maximum size in bytes of an event's JSON: the smaller limit of the broker and the stream, without the
+    /// room for headers.
     #[must_use]
     pub fn payload_limit(&self) -> i32 {
-        i32::try_from(self.client.server_info().max_payload.saturating_sub(HEADER_ROOM)).unwrap_or(i32::MAX)
+        let max = self.client.server_info().max_payload.min(self.max_message);
+        i32::try_from(max.saturating_sub(HEADER_ROOM)).unwrap_or(i32::MAX)
     }
 
     /// Appends a batch's events and returns the last sequence. The span is linked to the events' traces.
@@ -291,6 +374,22 @@ enum Slot {
     /// A message that this feed did not publish. If a tailer of another feed did, its database.
     Foreign(Option<FeedOwner>),
     Ours(Box<Stored>),
+}
+
+fn created(info: &Info) -> i64 {
+    i64::try_from(info.created.unix_timestamp_nanos()).unwrap_or(i64::MAX)
+}
+
+/// Returns true if messages between the first and the last one were deleted.
+fn has_gaps(state: &State) -> bool {
+    state.messages < (state.last_sequence + 1).saturating_sub(state.first_sequence)
+}
+
+/// Returns whether the broker responded that the stream does not exist as an error of its own, else the other error.
+fn missing_or<'a>(error: &'a InfoError, other: impl FnOnce(&'a InfoError) -> PublishError) -> PublishError {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<jetstream::Error>());
+    let missing = cause.is_some_and(|cause| cause.error_code() == ErrorCode::STREAM_NOT_FOUND);
+    if missing { PublishError::Recreated } else { other(error) }
 }
 
 /// Subject of an event's type, reused for consecutive events of the same type.

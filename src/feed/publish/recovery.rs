@@ -3,7 +3,8 @@
 //!
 //! Three faults break that history.
 //!
-//! - The broker lost acknowledged messages. The leader goes back to the batch of the last message that is left.
+//! - The broker lost acknowledged messages, or the stream was deleted and created again. The leader goes back to the
+//!   batch of the last message that is left.
 //! - The database went back in time, or a standby was promoted, so the stream holds messages that the cursor does not
 //!   know. If the database has all their events, as after a planned switchover, the leader continues after them.
 //!   Otherwise readers are told from which message on they must discard what they received, and the events of the
@@ -54,6 +55,9 @@ impl Tailer {
         if cursor.batch == 0 {
             cursor = self.first_batch(publisher, cursor).await?;
         }
+        if self.lost_stream(publisher, &mut cursor).await? {
+            cursor = self.rewind(publisher, cursor).await?;
+        }
         let end = match self.look(publisher, &cursor).await {
             Err(LeadershipLost::BrokerLost) => {
                 cursor = self.rewind(publisher, cursor).await?;
@@ -76,7 +80,8 @@ impl Tailer {
         let (origin, done) = tail_restore::numbered();
         // The batches of the old server can't be read again. What the stream lacks of them is not published again.
         let last_sequence = cursor.last_sequence.min(publisher.sequence().await?.cast_signed());
-        Ok(TailCursor { origin, done, target: None, last_sequence, ..cursor })
+        let stream_created = Some(publisher.created());
+        Ok(TailCursor { origin, done, target: None, last_sequence, stream_created, ..cursor })
     }
 
     /// Checks the stream of a feed that has published nothing. Fails if the stream belongs to another feed.
@@ -113,6 +118,7 @@ impl Tailer {
         if end.sequence < floor {
             // A server that just became the leader of a replicated stream may respond before it has read all of it.
             sleep(CONFIRM_LOSS_AFTER).await;
+            publisher.settle().await?;
             end = publisher.end(floor).await?;
         }
         if end.sequence < floor { Err(LeadershipLost::BrokerLost) } else { Ok(end) }

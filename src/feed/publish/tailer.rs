@@ -14,10 +14,11 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::feed::publish::error::{PublishError, StandBack};
-use crate::feed::publish::idle::Idle;
+use crate::feed::publish::idle::{Idle, StreamCheck};
 use crate::feed::publish::notice::ForeignMessages;
 use crate::feed::publish::overlap::{Skipped, discard};
 use crate::feed::publish::publisher::{Batch, Publisher, Resume, StreamEnd, StreamSettings};
+use crate::feed::publish::repeated::LastFailure;
 use crate::feed::publish::rivals::{Leader, Rivals};
 use crate::feed::wake_ups;
 use crate::feed::wire::names::StreamNames;
@@ -28,6 +29,7 @@ use noetl_domain::tx_snapshot::TxSnapshot;
 use noetl_storage::error::StorageError;
 use noetl_storage::pools::Database;
 use noetl_storage::tail::{self, TailCursor};
+use noetl_storage::tail_foreign_ids;
 use noetl_storage::tail_session::TailSession;
 
 /// Duration of the lease. After a leader is killed, another replica takes over within this time plus one
@@ -97,18 +99,21 @@ pub(super) enum LeadershipLost {
 impl Tailer {
     /// Publishes as the leader, or stands by, until `stop`. Then releases the lease.
     pub async fn run(self, stop: CancellationToken) {
-        let mut begun = false;
-        let mut stood_back = None;
+        let (mut begun, mut stood_back, mut failures) = (false, false, LastFailure::default());
         while !stop.is_cancelled() {
             let turn = async {
                 if !begun {
+                    self.enable_trigger().await;
                     tail::begin(&self.database, self.settings.backfill).await?;
                     begun = true;
                 }
                 tail::acquire(&self.database, &self.owner, LEASE.as_secs_f64()).await
             };
             match turn.await {
-                Ok(Some(cursor)) => stood_back = self.lead(cursor, stood_back, &stop).await,
+                Ok(Some(cursor)) => {
+                    let leading = self.lead(cursor, stood_back, &mut failures, &stop);
+                    stood_back = leading.await;
+                }
                 Ok(None) => self.stand_by(&stop).await,
                 Err(error) => {
                     tracing::debug!(shard = self.shard, %error, "the lease can't be requested now");
@@ -133,28 +138,33 @@ impl Tailer {
         }
     }
 
-    /// Publishes until `stop`, or until this leader must stop. Returns the reason if it must not publish at all; it is
-    /// logged only if it is not `known` yet.
-    async fn lead(&self, cursor: TailCursor, known: Option<StandBack>, stop: &CancellationToken) -> Option<StandBack> {
+    /// Publishes until `stop`, or until this leader must stop. Returns true if it must not publish at all. `stood_back` is
+    /// the result of the last call.
+    async fn lead(
+        &self,
+        cursor: TailCursor,
+        stood_back: bool,
+        failures: &mut LastFailure,
+        stop: &CancellationToken,
+    ) -> bool {
         let fence = cursor.fence;
+        if failures.is_recent() {
+            tracing::debug!(shard = self.shard, fence, batch = cursor.batch, "tries again to lead the event feed");
+        } else {
+            tracing::info!(shard = self.shard, fence, batch = cursor.batch, "became the leader of the event feed");
+        }
         let outcome = tokio::select! {
             () = stop.cancelled() => None,
             lost = self.keep_lease(fence) => Some(lost),
             never = self.report_lag() => match never {},
-            Err(error) = self.publish_unless_rivals(cursor, known.is_some()) => Some(error),
+            Err(error) = self.publish_unless_rivals(cursor, stood_back) => Some(error),
         };
         let failure = outcome.as_ref().map(ToString::to_string);
-        match &outcome {
-            Some(LeadershipLost::StandBack(reason)) => {
-                let labels = [("shard", self.shard.to_string()), ("because", reason.label().to_owned())];
-                metrics::counter!("noetl_tailer_stood_back_total", &labels).increment(1);
-                if known.as_ref() != Some(reason) {
-                    tracing::error!(shard = self.shard, %reason, "this replica must not publish events");
-                }
+        match &failure {
+            Some(error) if failures.is_new(error) => {
+                tracing::warn!(shard = self.shard, fence, error, "stopped being the leader of the event feed");
             }
-            Some(error) => {
-                tracing::warn!(shard = self.shard, fence, %error, "stopped being the leader of the event feed");
-            }
+            Some(error) => tracing::debug!(shard = self.shard, fence, error, "the failure lasts"),
             None => {}
         }
         if let Err(error) = tail::release(&self.database, fence, failure.as_deref()).await {
@@ -162,15 +172,15 @@ impl Tailer {
         }
         match outcome {
             Some(LeadershipLost::StandBack(reason)) => {
+                let labels = [("shard", self.shard.to_string()), ("because", reason.label().to_owned())];
+                metrics::counter!("noetl_tailer_stood_back_total", &labels).increment(1);
                 pause(STAND_BACK, stop).await;
-                Some(reason)
+                return true;
             }
-            Some(_) => {
-                pause(AFTER_FAILURE, stop).await;
-                None
-            }
-            None => None,
+            Some(_) => pause(AFTER_FAILURE, stop).await,
+            None => {}
         }
+        false
     }
 
     /// Publishes as [`Self::publish`] does, unless another copy of the database does so. `stood_back` is true if this
@@ -219,6 +229,19 @@ impl Tailer {
         }
     }
 
+    /// Enables the trigger that corrects foreign transaction ids, if a restore disabled it. The feed works without it.
+    async fn enable_trigger(&self) {
+        match tail_foreign_ids::enable_trigger(&self.database).await {
+            Ok(false) => {}
+            Ok(true) => tracing::warn!(
+                shard = self.shard,
+                "the trigger event_assign_tx_id was disabled and is enabled again; rows that were restored meanwhile with \
+                 transaction ids of another server are not published if the feed has passed these ids"
+            ),
+            Err(error) => tracing::warn!(shard = self.shard, %error, "the trigger event_assign_tx_id can't be enabled"),
+        }
+    }
+
     async fn publish(&self, cursor: TailCursor, stood_back: bool) -> Result<std::convert::Infallible, LeadershipLost> {
         let mut session = TailSession::open(Arc::clone(&self.database), cursor.fence).await?;
         let settings = self.settings;
@@ -232,16 +255,11 @@ impl Tailer {
         if stood_back {
             tail::clear_error(&self.database, cursor.fence).await?;
         }
-        tracing::info!(
-            shard = self.shard,
-            fence = cursor.fence,
-            batch = cursor.batch,
-            "became the leader of the event feed"
-        );
         metrics::counter!("noetl_tailer_takeovers_total", "shard" => self.shard.to_string()).increment(1);
         // After a rewind, only the batch gone back to and the next one can hold events that were published before.
         let again = if cursor.feed_epoch > epoch { cursor.batch + 1 } else { 0 };
         let (mut idle, mut foreign) = (Idle::new(settings.poll), ForeignMessages::new(publisher.stream_name()));
+        let mut check = StreamCheck::new();
         let mut noetl_publishes = session.noetl_publishes().await?;
         loop {
             // After a reconnect the broker may have lost data, so the stream is checked even if nothing was committed.
@@ -271,17 +289,19 @@ impl Tailer {
                 end = StreamEnd::at(finished.sequence);
                 idle.over();
             }
-            match session.committed_since(&cursor.done).await? {
-                Some(target) => {
-                    // The batch begins after this sequence, so older messages are never searched for it.
-                    cursor.last_sequence = end.sequence.cast_signed();
-                    let fixed = session.fix_target(&target, cursor.last_sequence).await?;
-                    let fixed = fixed.ok_or(LeadershipLost::Fenced)?;
-                    (cursor.batch, noetl_publishes) = (fixed.number, fixed.noetl_publishes);
-                    (cursor.target, end) =
-                        (Some(target), StreamEnd { foreign: end.foreign, ..StreamEnd::at(end.sequence) });
+            if let Some(target) = session.committed_since(&cursor.done).await? {
+                // The batch begins after this sequence, so older messages are never searched for it.
+                cursor.last_sequence = end.sequence.cast_signed();
+                let fixed = session.fix_target(&target, cursor.last_sequence).await?;
+                let fixed = fixed.ok_or(LeadershipLost::Fenced)?;
+                (cursor.batch, noetl_publishes) = (fixed.number, fixed.noetl_publishes);
+                (cursor.target, end) =
+                    (Some(target), StreamEnd { foreign: end.foreign, ..StreamEnd::at(end.sequence) });
+            } else {
+                self.wait(&mut idle).await;
+                if check.is_due() {
+                    self.check_stream(&publisher, &cursor).await?;
                 }
-                None => self.wait(&mut idle).await,
             }
         }
     }

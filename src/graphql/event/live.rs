@@ -19,8 +19,14 @@ pub struct EventSubscription;
 
 #[Subscription]
 impl EventSubscription {
-    /// Committed events in the order of publication: each event once, and each log in order. A subscription can
-    /// continue from a cursor on any replica.
+    /// Committed events in the order of publication, each event once. A subscription can continue from a cursor on any
+    /// replica.
+    ///
+    /// Order within an execution: the events of one commit come in the order of their ids, and commits come in commit
+    /// order. Only if the feed finds several commits at the same time (those of a few milliseconds, or the backlog after
+    /// a pause of the feed), all their events come in the order of their ids. An event comes after every event with a
+    /// smaller id that its writer had read. After a gap with the reason `EPOCH_CHANGED`, events can come again in another
+    /// order.
     #[graphql(guard = "LIVE")]
     async fn events(
         &self,
