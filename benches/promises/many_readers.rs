@@ -2,6 +2,7 @@
 //! have resumed after a restart. The readers share sockets, because a socket may carry 100 subscriptions.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -20,7 +21,9 @@ const FEW: usize = 100;
 const PER_SOCKET: usize = 100;
 /// Interval of the events: 500 per second.
 const GAP: Duration = Duration::from_millis(2);
-const EVENTS: usize = 5_000;
+const EVENTS: i64 = 5_000;
+/// Maximum number of events while the readers resume: a minute of them.
+const EVENTS_MEANWHILE: i64 = 30_000;
 const FIRST: i64 = 1 << 40;
 /// Maximum time of one part.
 const GIVE_UP: Duration = Duration::from_mins(2);
@@ -89,7 +92,7 @@ async fn follow(deployment: &Deployment, server: &Server, executions: &[Executio
     for socket in sockets {
         reading.spawn(socket.read(Arc::clone(&done)));
     }
-    let commits = write(deployment, executions, first, &AtomicBool::new(false)).await;
+    let commits = write(deployment, executions, first..first + EVENTS, &AtomicBool::new(false)).await;
     let cores = (cpu_seconds(server) - cpu) / begun.elapsed().as_secs_f64();
     // The last events are on their way.
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -108,11 +111,7 @@ async fn follow(deployment: &Deployment, server: &Server, executions: &[Executio
 async fn resume(deployment: &Deployment, executions: &[Execution], cursors: HashMap<i64, String>, report: &mut Report) {
     let done = Arc::new(AtomicBool::new(false));
     let tailers = [tail(deployment, 0, Arc::clone(&done)).await, tail(deployment, 1, Arc::clone(&done)).await];
-    let writing = async {
-        let commits = write(deployment, executions, 3 * FIRST, &done).await;
-        done.store(true, Ordering::Relaxed);
-        commits
-    };
+    let writing = write(deployment, executions, 3 * FIRST..3 * FIRST + EVENTS_MEANWHILE, &done);
     let resuming = async {
         // Some events are committed while no replica delivers them.
         tokio::time::sleep(Duration::from_secs(2)).await;
@@ -157,12 +156,12 @@ async fn tail(deployment: &Deployment, shard: usize, done: Arc<AtomicBool>) -> J
     })
 }
 
-/// Commits an event every [`GAP`], until [`EVENTS`] are committed or `done` is set, and returns the time of each commit.
-async fn write(deployment: &Deployment, executions: &[Execution], first: i64, done: &AtomicBool) -> Commits {
+/// Commits an event every [`GAP`], until all are committed or `done` is set, and returns the time of each commit.
+async fn write(deployment: &Deployment, executions: &[Execution], events: Range<i64>, done: &AtomicBool) -> Commits {
     let mut writers = [deployment.shard(0).await, deployment.shard(1).await];
     let mut ticks = tokio::time::interval(GAP);
     let mut commits = HashMap::new();
-    for (event, index) in (first..).zip(0..EVENTS) {
+    for (event, index) in events.zip(0..) {
         if done.load(Ordering::Relaxed) {
             break;
         }
