@@ -26,7 +26,15 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("auth", &[]),
     (
         "config",
-        &["auth::bearer", "auth::oidc", "auth::tokens", "feed::publish", "graphql_transport::trusted", "noetl_domain"],
+        &[
+            "auth::bearer",
+            "auth::oidc",
+            "auth::tokens",
+            "feed::publish",
+            "feed::wire",
+            "graphql_transport::trusted",
+            "noetl_domain",
+        ],
     ),
     ("runtime", &["config", "noetl_domain"]),
     ("service", &["noetl_domain", "noetl_storage", "runtime"]),

@@ -2,11 +2,12 @@
 //! logical replication, of a restored dump, and rows from before the feed began.
 
 use std::collections::BTreeSet;
+use std::process::Command;
 
 use noetl_testkit::feed::{Key, Reader, assert_exactly, run};
 use noetl_testkit::{Deployment, NOT_DURABLE, eventually, own_postgres};
 use serde_json::{Value, json};
-use sqlx::{AssertSqlSafe, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 /// Returns the next transaction id of shard 0's server.
 async fn next_transaction(deployment: &Deployment) -> i64 {
@@ -216,4 +217,43 @@ async fn rows_of_logical_replication_are_published_once() {
 
 async fn arrived(deployment: &Deployment, events: usize) {
     eventually("the rows are replicated", async || (deployment.committed().await.len() == events).then_some(())).await;
+}
+
+/// The server has used more transaction ids than the dump contains, so every id of the dump looks like one of its own.
+/// The leader is killed while it renumbers, at a row that another transaction holds.
+#[tokio::test]
+async fn the_renumbering_of_a_dump_restored_into_a_used_server_continues_after_a_crash() {
+    let ((_folder, mut old), (_other_folder, new)) =
+        tokio::join!(own_postgres(&[NOT_DURABLE]), own_postgres(&[NOT_DURABLE]));
+    let mut deployment = Deployment::on(&old.dsn("postgres"), 0).await;
+    let server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    deployment.commit(7, 1..=10).await;
+    every_event_is_stored_once(&deployment).await;
+    assert!(server.stop().await.success());
+    deployment.commit(7, 11..=35_000).await;
+
+    let name = deployment.cluster_dsn.rsplit('/').next().unwrap().to_owned();
+    new.create_databases(std::slice::from_ref(&name)).await.unwrap();
+    let mut used = PgConnection::connect(&new.dsn(&name)).await.unwrap();
+    use_transactions(&mut used, 20_000).await;
+    let copy = format!("pg_dump '{}' | psql -qX -v ON_ERROR_STOP=1 '{}'", old.dsn(&name), new.dsn(&name));
+    let output = Command::new("sh").args(["-c", &copy]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    deployment.move_to(&new);
+    old.stop().await;
+
+    run(&mut used, "BEGIN; SELECT FROM noetl.event WHERE execution_id = 7 AND event_id = 25000 FOR UPDATE").await;
+    let mut server = deployment.replica().await;
+    let position = "SELECT coalesce(max(event_id), 0) FROM noetl.tail_renumbering";
+    eventually("two pages are renumbered", async || {
+        (deployment.sum_over_shards(position).await == 20_000).then_some(())
+    })
+    .await;
+    server.kill_9().await;
+    run(&mut used, "ROLLBACK").await;
+    assert_eq!(deployment.sum_over_shards(position).await, 20_000);
+    let _next = deployment.replica().await;
+    every_event_is_stored_once(&deployment).await;
+    assert_eq!((deployment.epoch().await, deployment.sum_over_shards(position).await), (2, 0));
 }

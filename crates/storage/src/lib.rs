@@ -39,6 +39,7 @@ pub mod snapshots;
 pub mod subscriptions;
 pub mod tail;
 pub mod tail_foreign_ids;
+pub mod tail_overlap;
 pub mod tail_pages;
 pub mod tail_restore;
 mod tail_row;

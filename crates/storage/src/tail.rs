@@ -15,6 +15,7 @@ use super::tail_row::SEARCHES;
 use super::tail_spans::Spans;
 use super::{tail_foreign_ids, tail_upgrade};
 use noetl_domain::event::EventKey;
+use noetl_domain::feed::{FeedId, FeedOwner};
 use noetl_domain::tx_snapshot::TxSnapshot;
 
 /// Name of NoETL's tailer in `noetl.stream_cursor`.
@@ -44,6 +45,25 @@ pub struct TailCursor {
     pub stream_created: Option<i64>,
     /// Relation of the database to the one in which the cursor was written.
     pub history: History,
+    /// Identity of the feed, and of this database.
+    pub owner: FeedOwner,
+    /// Start time of the PostgreSQL server in microseconds since 1970.
+    pub server_started: i64,
+    /// Messages that another state of this database published. `None` after the next events were published.
+    pub overlap: Option<Overlap>,
+}
+
+/// Messages of the stream that another state of the database published after the cursor's position, such as the primary
+/// of a promoted standby.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Overlap {
+    /// First sequence. The messages from here to `discard_from` are events of this database, which are not published
+    /// again.
+    pub from: i64,
+    /// First sequence whose event this database does not have.
+    pub discard_from: i64,
+    /// Last sequence; less than `discard_from` if the database has all events.
+    pub discard_to: i64,
 }
 
 /// Relation of a database to the one in which a cursor was written.
@@ -135,7 +155,10 @@ pub async fn acquire(shard: &Database, owner: &str, seconds: f64) -> Result<Opti
            FROM pg_control_system() AS control
            WHERE lease_until < now() OR lease_until > now() + 2 * make_interval(secs => $2) OR lease_owner = $1
            RETURNING fence, origin::text AS "origin!", done::text AS "done!", target::text, batch, feed_epoch,
-                     last_sequence, stream_created,
+                     last_sequence, stream_created, feed_id, overlap_from, discard_from, discard_to,
+                     control.system_identifier AS "here!",
+                     ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer AS "timeline_here!",
+                     (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS "started!",
                      control.system_identifier <> cursor.system_identifier AS "moved!",
                      pg_snapshot_xmax(done) > pg_snapshot_xmax(pg_current_snapshot()) AS "ahead!",
                      ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer <> cursor.timeline
@@ -166,7 +189,18 @@ pub async fn acquire(shard: &Database, owner: &str, seconds: f64) -> Result<Opti
             (_, true) => History::Continued,
             _ => History::Same,
         },
+        owner: FeedOwner {
+            feed: FeedId::new(row.feed_id.as_u128()),
+            system_identifier: row.here,
+            timeline: row.timeline_here,
+        },
+        server_started: row.started,
+        overlap: overlap(row.overlap_from, row.discard_from, row.discard_to),
     }))
+}
+
+fn overlap(from: Option<i64>, discard_from: Option<i64>, discard_to: Option<i64>) -> Option<Overlap> {
+    Some(Overlap { from: from?, discard_from: discard_from?, discard_to: discard_to? })
 }
 
 /// Renews the lease for `seconds`. `Ok(false)`: the fence was raised.
@@ -208,6 +242,14 @@ pub async fn release(shard: &Database, fence: i64, error: Option<&str>) -> Resul
     Ok(())
 }
 
+/// Removes the stored error, because its reason no longer exists. Has no effect if the fence was raised.
+#[tracing::instrument(level = "debug", name = "sql.tail.clear_error", skip_all, fields(database = %shard.name(), fence))]
+pub async fn clear_error(shard: &Database, fence: i64) -> Result<(), StorageError> {
+    let update = sqlx::query!("UPDATE noetl.tail_cursor SET last_error = NULL WHERE fence = $1", fence);
+    shard.run(update.execute(shard.pool())).await?;
+    Ok(())
+}
+
 /// Sets the cursor to another position and epoch, and binds it to this database. `Ok(false)`: the fence was raised.
 #[tracing::instrument(level = "debug", name = "sql.tail.rewind", skip_all, fields(database = %shard.name()))]
 pub async fn rewind(shard: &Database, back: &TailCursor) -> Result<bool, StorageError> {
@@ -217,7 +259,8 @@ pub async fn rewind(shard: &Database, back: &TailCursor) -> Result<bool, Storage
              SET done = $2::text::pg_snapshot, target = $3::text::pg_snapshot, batch = $4, last_sequence = $5,
                  feed_epoch = $6, origin = $7::text::pg_snapshot, stream_created = $8, progress_batch = NULL,
                  system_identifier = control.system_identifier,
-                 timeline = ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer, updated_at = now()
+                 timeline = ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer,
+                 overlap_from = $9, discard_from = $10, discard_to = $11, updated_at = now()
              FROM pg_control_system() AS control
              WHERE fence = $1
              RETURNING fence
@@ -234,6 +277,9 @@ pub async fn rewind(shard: &Database, back: &TailCursor) -> Result<bool, Storage
         back.feed_epoch,
         back.origin.to_string(),
         back.stream_created,
+        back.overlap.map(|overlap| overlap.from),
+        back.overlap.map(|overlap| overlap.discard_from),
+        back.overlap.map(|overlap| overlap.discard_to),
     );
     Ok(shard.run(update.execute(shard.leases())).await?.rows_affected() == 1)
 }
@@ -243,6 +289,34 @@ pub async fn rewind(shard: &Database, back: &TailCursor) -> Result<bool, Storage
 pub async fn bind_stream(shard: &Database, fence: i64, created: i64) -> Result<bool, StorageError> {
     let update = sqlx::query!("UPDATE noetl.tail_cursor SET stream_created = $2 WHERE fence = $1", fence, created);
     Ok(shard.run(update.execute(shard.leases())).await?.rows_affected() == 1)
+}
+
+/// Position of a feed that decides whether a reader's cursor can exist in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FeedHead {
+    /// Identity of the feed.
+    pub feed: FeedId,
+    /// Epoch of the feed.
+    pub epoch: i32,
+    /// Last sequence of the stream when the last batch was completed.
+    pub last_sequence: i64,
+    /// True while a batch is being published, so that the stream may be ahead of `last_sequence`.
+    pub publishing: bool,
+}
+
+/// Returns the position of a shard's feed. `Ok(None)`: the feed never began.
+#[tracing::instrument(level = "debug", name = "sql.tail.head", skip_all, fields(database = %shard.name()))]
+pub async fn head(shard: &Database) -> Result<Option<FeedHead>, StorageError> {
+    let cursor = sqlx::query!(
+        r#"SELECT feed_id, feed_epoch, last_sequence, target IS NOT NULL AS "publishing!" FROM noetl.tail_cursor"#
+    );
+    let row = shard.run(cursor.fetch_optional(shard.pool())).await?;
+    Ok(row.map(|row| FeedHead {
+        feed: FeedId::new(row.feed_id.as_u128()),
+        epoch: row.feed_epoch,
+        last_sequence: row.last_sequence,
+        publishing: row.publishing,
+    }))
 }
 
 /// Returns the status of a shard's feed, without the lease. `Ok(None)`: the feed never began.

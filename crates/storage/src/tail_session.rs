@@ -252,8 +252,8 @@ impl TailSession {
         self.shard.run(row.fetch_one(&mut self.connection)).await
     }
 
-    /// Marks the batch as published, and stores a notice about the stream if there is one. `Ok(false)`: the fence was
-    /// raised.
+    /// Marks the batch as published, and stores a notice about the stream if there is one. If it had events, the
+    /// messages of another state of the database are dealt with. `Ok(false)`: the fence was raised.
     #[tracing::instrument(
         level = "debug", name = "sql.tail_session.complete", skip_all,
         fields(database = %self.shard.name())
@@ -272,7 +272,10 @@ impl TailSession {
                 let update = sqlx::query_scalar!(
                     r#"UPDATE noetl.tail_cursor
                        SET done = target, target = NULL, last_sequence = $3, published_events = published_events + $4,
-                           last_error = $5, updated_at = now()
+                           last_error = $5, updated_at = now(),
+                           overlap_from = CASE WHEN $4 = 0 THEN overlap_from END,
+                           discard_from = CASE WHEN $4 = 0 THEN discard_from END,
+                           discard_to = CASE WHEN $4 = 0 THEN discard_to END
                        WHERE ctid = $2::text::tid AND fence = $1 AND target IS NOT NULL
                        RETURNING ctid::text AS "location!""#,
                     *fence,

@@ -18,8 +18,9 @@ use serde_json::value::RawValue;
 
 use crate::feed::read::error::ReadError;
 use crate::feed::wire::cursor::Position;
-use crate::feed::wire::envelope::Mark;
+use crate::feed::wire::envelope::{Discard, Mark};
 use noetl_domain::event::Event;
+use noetl_domain::feed::FeedId;
 use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::{DEFAULT, Scope};
@@ -37,6 +38,8 @@ pub struct Delivered {
     pub position: Position,
     /// Event in the message; `None` if it is not an event, so that only its position counts.
     pub event: Option<LiveEvent>,
+    /// Earlier messages that readers must discard, if the message begins an epoch.
+    pub discard: Option<Discard>,
     /// The complete event, if the message lacks its large fields.
     pub complete: Option<Arc<CompleteEvent>>,
     /// Approximate size in memory in bytes.
@@ -112,20 +115,22 @@ struct Payload {
 
 impl Typed for Payload {}
 
-/// Decodes a message for a reader at `at`.
+/// Decodes a message for a reader at `at`. A message of another feed than `feed` is no event.
 pub(super) fn decode(
     databases: &Databases,
     shard: ShardIndex,
+    feed: Option<FeedId>,
     at: Position,
     message: &Message,
 ) -> Result<Delivered, ReadError> {
     let info = message.info().map_err(|error| ReadError::of(shard, error))?;
     let sequence = info.stream_sequence;
     let published = DateTime::from_timestamp(info.published.unix_timestamp(), info.published.nanosecond());
-    let mark = message.headers.as_ref().and_then(Mark::read);
-    // A message without a mark belongs to the epoch of the message before it.
+    let mark = message.headers.as_ref().and_then(|headers| Mark::read_of(headers, feed));
+    // A message without a mark of the feed belongs to the epoch of the message before it.
     let epoch = mark.as_ref().map_or(at.epoch, |mark| mark.epoch.cast_unsigned());
     let of_a_tailer = mark.is_some();
+    let discard = mark.as_ref().and_then(|mark| mark.discard);
     let payload = mark.and_then(|_| parse(&message.payload));
     if payload.is_none() {
         note_foreign(shard, sequence, &message.subject, of_a_tailer);
@@ -136,7 +141,7 @@ pub(super) fn decode(
     let bytes =
         event.as_ref().map_or(0, |live| weight(&live.event)) + size_of::<Delivered>() + size_of::<Event<Text>>();
     let position = Position { epoch, sequence };
-    Ok(Delivered { shard, position, event, complete: complete.map(Arc::new), bytes })
+    Ok(Delivered { shard, position, event, discard, complete: complete.map(Arc::new), bytes })
 }
 
 /// Counts a message that is not an event. The leader reports messages that no tailer published; where NoETL's tailer

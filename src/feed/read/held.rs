@@ -85,7 +85,7 @@ impl HeldEvents {
     pub(super) fn limit(&self, cursor: &StreamCursor) -> StreamCursor {
         let mut limited = cursor.clone();
         if !self.is_empty() {
-            for (shard, position) in (0..).zip(&mut limited.0) {
+            for (shard, position) in (0..).zip(&mut limited.positions) {
                 let first = self.first(shard);
                 let before = first.map(|first| Position { sequence: first.sequence.saturating_sub(1), ..first });
                 *position = before.map_or(*position, |before| before.min(*position));

@@ -100,6 +100,7 @@ mod tests {
                 shard: 0,
                 position: Position { epoch: 1, sequence },
                 event: None,
+                discard: None,
                 complete: None,
                 bytes: 10,
             })

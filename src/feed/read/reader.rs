@@ -23,6 +23,7 @@ pub use crate::feed::read::replay::Since;
 use crate::feed::read::ring::Place;
 use crate::feed::read::shard_reader::{From, ShardItem, join, read_shard};
 use crate::feed::wire::cursor::{Position, StreamCursor};
+use noetl_domain::feed::FeedId;
 use noetl_domain::shard::ShardIndex;
 
 /// Time between heartbeats.
@@ -123,7 +124,10 @@ impl Start {
         match self {
             Self::Beginning => From::Beginning,
             Self::Latest => From::Latest,
-            Self::After(after) => From::After(after.0.get(usize::from(shard)).copied().unwrap_or_default()),
+            Self::After(after) => From::After {
+                at: after.positions.get(usize::from(shard)).copied().unwrap_or_default(),
+                feed: after.feeds.get(usize::from(shard)).copied().flatten(),
+            },
             Self::Since(since) => From::Since(*since),
         }
     }
@@ -157,8 +161,8 @@ pub fn read(
         let read_shards = shards.of(&hub);
         // Shards that have not caught up; `None` after the marker.
         let mut behind = Some(read_shards.len());
-        let mut cursor = StreamCursor(vec![Position::default(); usize::from(hub.shards())]);
-        let mut places: Vec<Option<Arc<Place>>> = vec![None; cursor.0.len()];
+        let mut cursor = StreamCursor::unnamed(vec![Position::default(); usize::from(hub.shards())]);
+        let mut places: Vec<Option<Arc<Place>>> = vec![None; cursor.positions.len()];
         let mut feeds = SelectAll::new();
         let joining = |shard| timeout(PATIENCE, join(&hub, shard, start.on(shard), interest.clone()));
         let joined = join_all(read_shards.clone().map(joining)).await;
@@ -167,13 +171,17 @@ pub fn read(
         }
         for (shard, joined) in read_shards.clone().zip(joined) {
             let (from, joined) = (start.on(shard), joined.ok());
-            cursor.0[usize::from(shard)] = match (&joined, from) {
+            cursor.positions[usize::from(shard)] = match (&joined, from) {
                 (Some(joined), _) => joined.at,
-                (None, From::After(position)) => position,
+                (None, From::After { at, .. }) => at,
                 (None, From::Beginning) => Position::default(),
                 // The stream does not exist yet, so all its events will be after its beginning.
                 (None, _) if hub.is_missing(shard) => Position::default(),
                 (None, _) => Err(ReadError::of(shard, "its position can't be determined"))?,
+            };
+            cursor.feeds[usize::from(shard)] = match from {
+                From::After { feed, .. } if joined.is_none() => feed,
+                _ => hub.identity(shard).map(FeedId::tag),
             };
             feeds.push(read_shard(hub.clone(), shard, from, interest.clone(), joined));
         }
@@ -203,7 +211,8 @@ pub fn read(
             let Some((shard, item)) = next else { break };
             let position = item.position();
             let before = if held.is_empty() { StreamCursor::default() } else { cursor.clone() };
-            cursor.0[usize::from(shard)] = position;
+            cursor.positions[usize::from(shard)] = position;
+            cursor.feeds[usize::from(shard)] = hub.identity(shard).map(FeedId::tag);
             match item {
                 ShardItem::Replayed(Replayed::Delivered(delivered)) => {
                     let followed = delivered.event.as_ref().filter(|live| interest.includes(&live.event));
@@ -235,13 +244,13 @@ pub fn read(
 
 /// Moves the cursor to the positions of the feeds of which the reader has received every event that it follows.
 fn advance(cursor: &mut StreamCursor, places: &[Option<Arc<Place>>]) {
-    for (position, place) in cursor.0.iter_mut().zip(places) {
+    for (position, place) in cursor.positions.iter_mut().zip(places) {
         *position = place.as_ref().and_then(|place| place.passed()).unwrap_or_default().max(*position);
     }
 }
 
 /// Returns the number of published messages after the cursor in one shard.
 fn lag(hub: &Hub, shard: ShardIndex, cursor: &StreamCursor) -> u64 {
-    let position = cursor.0.get(usize::from(shard)).copied().unwrap_or_default();
+    let position = cursor.positions.get(usize::from(shard)).copied().unwrap_or_default();
     hub.head(shard).map_or(0, |head| head.sequence.saturating_sub(position.sequence))
 }

@@ -84,7 +84,7 @@ pub(super) fn replay<'a>(
                 if !at.precedes(position) {
                     let first = check_epoch(stored, at, position).await?.first;
                     for gap in between(at, position, first, missing) {
-                        yield Replayed::Gap(gap);
+                        yield Replayed::Gap(gap.with(delivered.discard));
                     }
                 }
                 at = position;

@@ -277,13 +277,20 @@ mod tests {
     }
 
     fn event(sequence: u64, bytes: usize) -> Arc<Delivered> {
-        Arc::new(Delivered { shard: 0, position: at(sequence), event: None, complete: None, bytes })
+        Arc::new(Delivered { shard: 0, position: at(sequence), event: None, discard: None, complete: None, bytes })
     }
 
     fn event_of(execution: i64, sequence: u64) -> Arc<Delivered> {
         let event = Event::bare(Id::new(execution), Id::new(1), Id::new(0), "a", DateTime::UNIX_EPOCH);
         let live = LiveEvent { event: Arc::new(event), partial: false };
-        Arc::new(Delivered { shard: 0, position: at(sequence), event: Some(live), complete: None, bytes: 10 })
+        Arc::new(Delivered {
+            shard: 0,
+            position: at(sequence),
+            event: Some(live),
+            discard: None,
+            complete: None,
+            bytes: 10,
+        })
     }
 
     fn following(execution: i64) -> Interest {

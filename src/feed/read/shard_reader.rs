@@ -19,8 +19,10 @@ use crate::feed::read::gap::{Gap, GapReason};
 use crate::feed::read::hub::Hub;
 use crate::feed::read::interests::Interest;
 use crate::feed::read::replay::{self, Range, Replayed, Since};
+use crate::feed::read::reset;
 use crate::feed::read::ring::{Place, RingReader};
 use crate::feed::wire::cursor::Position;
+use noetl_domain::feed::FeedTag;
 use noetl_domain::shard::ShardIndex;
 
 /// Mean time before a replay that failed is tried again.
@@ -31,7 +33,7 @@ const AFTER_FAILURE: Duration = Duration::from_millis(250);
 pub(super) enum From {
     Beginning,
     Latest,
-    After(Position),
+    After { at: Position, feed: Option<FeedTag> },
     Since(Since),
 }
 
@@ -152,7 +154,7 @@ async fn start(hub: &Hub, shard: ShardIndex, from: From, head: Position) -> (Pos
     loop {
         let found = match from {
             From::Latest => return (head, None),
-            From::After(at) => return (at, None),
+            From::After { at, feed } => reset::check(hub, shard, at, feed, head).await,
             From::Beginning => replay::beginning(hub.stored(shard)).await.map(|at| (at, None)),
             From::Since(since) => replay::since(hub.stored(shard), since, head).await,
         };

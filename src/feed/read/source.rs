@@ -14,7 +14,8 @@ use crate::feed::read::error::ReadError;
 use crate::feed::read::pages::Pages;
 use crate::feed::wire::cursor::Position;
 use crate::feed::wire::envelope::Mark;
-use crate::feed::wire::names;
+use crate::feed::wire::names::StreamNames;
+use noetl_domain::feed::FeedId;
 use noetl_domain::shard::ShardIndex;
 
 /// Messages that the live feed's consumer requests at a time; each may be as large as the broker allows.
@@ -28,6 +29,9 @@ const SEARCH_LIMIT: u64 = 1000;
 #[derive(Debug, Clone)]
 pub(super) struct ShardStream {
     shard: ShardIndex,
+    feed: Option<FeedId>,
+    /// Pattern of the subjects of its events.
+    subjects: String,
     client: async_nats::Client,
     stream: Stream,
 }
@@ -52,13 +56,23 @@ impl Extent {
 }
 
 impl ShardStream {
-    /// Opens the shard's stream, which must exist.
-    pub(super) async fn open(client: async_nats::Client, shard: ShardIndex) -> Result<Self, ReadError> {
-        let stream = jetstream::new(client.clone()).get_stream(names::stream(shard)).await;
+    /// Opens the shard's stream, which must exist. Messages of other feeds than `feed` are skipped.
+    pub(super) async fn open(
+        client: async_nats::Client,
+        names: &StreamNames,
+        shard: ShardIndex,
+        feed: Option<FeedId>,
+    ) -> Result<Self, ReadError> {
+        let stream = jetstream::new(client.clone()).get_stream(names.stream(shard)).await;
         let missing = |kind: &GetStreamErrorKind| matches!(kind, GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND);
         let stream =
             stream.map_err(|error| ReadError { missing: missing(&error.kind()), ..ReadError::of(shard, error) })?;
-        Ok(Self { shard, client, stream })
+        Ok(Self { shard, feed, subjects: names.subjects(shard), client, stream })
+    }
+
+    /// Returns the feed whose messages are read; `None` if it was unknown when the stream was opened.
+    pub(super) fn feed(&self) -> Option<FeedId> {
+        self.feed
     }
 
     /// Returns the range of the sequences that the stream holds.
@@ -85,7 +99,7 @@ impl ShardStream {
         for sequence in (extent.first.max(extent.last.saturating_sub(SEARCH_LIMIT))..=extent.last).rev() {
             match self.stream.get_raw_message(sequence).await {
                 Ok(message) => {
-                    if let Some(mark) = Mark::read(&message.headers) {
+                    if let Some(mark) = Mark::read_of(&message.headers, self.feed) {
                         return Ok(Position { epoch: mark.epoch.cast_unsigned(), sequence: extent.last });
                     }
                 }
@@ -169,11 +183,10 @@ impl ShardStream {
 
     /// Returns sequence and epoch of the first message with a mark from `from` on, below `end`.
     async fn mark_within(&self, mut from: u64, end: u64) -> Result<Option<(u64, u32)>, ReadError> {
-        let subjects = names::subjects(self.shard);
         while from < end {
-            match self.stream.get_first_raw_message_by_subject(&subjects, from).await {
+            match self.stream.get_first_raw_message_by_subject(&self.subjects, from).await {
                 Ok(message) if message.sequence >= end => break,
-                Ok(message) => match Mark::read(&message.headers) {
+                Ok(message) => match Mark::read_of(&message.headers, self.feed) {
                     Some(mark) => return Ok(Some((message.sequence, mark.epoch.cast_unsigned()))),
                     None => from = message.sequence + 1,
                 },

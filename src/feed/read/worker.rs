@@ -17,9 +17,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::feed::read::delivered::{Delivered, decode};
 use crate::feed::read::error::ReadError;
+use crate::feed::read::opener::Opener;
 use crate::feed::read::page_cache::Page;
 use crate::feed::read::pages::{Pages, connects};
-use crate::feed::read::source::ShardStream;
 use crate::feed::read::stored::{Found, StoredFeed, StreamView};
 use crate::feed::wire::cursor::Position;
 use noetl_domain::shard::ShardIndex;
@@ -39,6 +39,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 pub(super) struct Worker<'a> {
     pub(super) shard: ShardIndex,
     pub(super) client: &'a async_nats::Client,
+    pub(super) opener: &'a Opener,
     pub(super) databases: &'a Databases,
     pub(super) stored: &'a StoredFeed,
 }
@@ -108,7 +109,7 @@ impl Worker<'_> {
     }
 
     async fn view(&self) -> Result<StreamView, ReadError> {
-        let stream = ShardStream::open(self.client.clone(), self.shard).await?;
+        let stream = self.opener.open().await?;
         Ok(StreamView { extent: stream.opened_extent(), stream })
     }
 
@@ -148,14 +149,15 @@ impl Worker<'_> {
         let mut pages = if let Some(pages) = progress.take_run(from) {
             pages
         } else {
-            let stream = ShardStream::open(self.client.clone(), self.shard).await?;
+            let stream = self.opener.open().await?;
             stream.pages(DeliverPolicy::ByStartSequence { start_sequence: from }).await?
         };
         let messages = pages.next().await?;
         metrics::counter!("noetl_stream_replayed_pages_total").increment(1);
         // A message without a mark gets epoch 0; it belongs to the epoch of the message before it.
+        let feed = self.opener.identity();
         let decoded =
-            |message: &Message| decode(self.databases, self.shard, Position::default(), message).map(Arc::new);
+            |message: &Message| decode(self.databases, self.shard, feed, Position::default(), message).map(Arc::new);
         let messages = messages.iter().map(decoded).collect::<Result<Vec<Arc<Delivered>>, ReadError>>()?;
         let next = messages.last().map_or(from, |last| last.position.sequence + 1);
         if !pages.is_exhausted() {

@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn each_reader_gets_its_own_cursor_in_the_shared_text() {
-        let cursors = [at(1), at(2)].map(|other| StreamCursor(vec![at(7), other]));
+        let cursors = [at(1), at(2)].map(|other| StreamCursor::unnamed(vec![at(7), other]));
         let text = rendered(r#"{"c":"placeholder","event":{"id":"1"},"d":"placeholder"}"#);
         let plain = rendered(r#"{"event":{"id":"1"}}"#);
         for cursor in cursors.iter().chain(&cursors) {

@@ -45,17 +45,17 @@ pub struct CaughtUp {
     at: DateTime<Utc>,
 }
 
-/// Events of a shard that can't be delivered, or that may be delivered again. If `to` is less than `from`, no event is
-/// missing.
+/// Events of a shard that can't be delivered, or that must be discarded, depending on the reason. If `to` is less than
+/// `from`, there are none, but events after the gap may have been delivered before.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct StreamGap {
     /// Cursor after the gap.
     cursor: String,
     /// Index of the shard.
     shard: u16,
-    /// First missing position in the shard's stream.
+    /// First position of these events in the shard's stream.
     from: BigInt,
-    /// Last missing position in the shard's stream.
+    /// Last position of these events in the shard's stream.
     to: BigInt,
     /// Reason for the gap.
     reason: StreamGapReason,
@@ -69,8 +69,12 @@ pub enum StreamGapReason {
     Retention,
     /// The reader was too slow, and the stream no longer stores the events.
     SlowConsumer,
-    /// The feed restarted after a loss of data. Events after the gap may have been delivered before.
+    /// The feed restarted after a loss of data. Discard the events that were received from the positions `from` to
+    /// `to`: they are lost, or are delivered again after the gap.
     EpochChanged,
+    /// The cursor is not of this feed: it belongs to another deployment, or to an earlier state of this one. Discard all
+    /// events of the shard. The subscription continues with the first event that the stream stores.
+    Reset,
 }
 
 /// Heartbeat, sent every 10 seconds.

@@ -47,7 +47,7 @@ pub(super) fn changes(watch: Watch) -> impl Stream<Item = Result<Read<ExecutionR
     try_stream! {
         let mut feed = reader::read(watch.hub.clone(), Start::Latest, own, Shards::One(watch.shard)).boxed();
         let joined = wait_until_caught_up(&mut feed).await?;
-        let mut position = joined.0.get(usize::from(watch.shard)).copied().unwrap_or_default();
+        let mut position = joined.positions.get(usize::from(watch.shard)).copied().unwrap_or_default();
         yield watch.read(position).await?;
         while let Some(item) = feed.try_next().await.map_err(read_error)? {
             let mut changed = change(&item);
