@@ -13,6 +13,7 @@ mod execute;
 mod fanout;
 mod feed;
 mod lists;
+mod many_readers;
 mod outbox;
 mod project;
 mod projection;
@@ -43,6 +44,9 @@ async fn main() {
     let mut report = Report::default();
     if wanted("fanout") {
         fanout::measure(&mut report).await;
+    }
+    if wanted("readers") {
+        many_readers::measure(&mut report).await;
     }
     let deployment = Deployment::start(2).await;
     let server = deployment.replica().await;

@@ -28,10 +28,10 @@ impl Report {
 
     /// Adds the quantiles p50 and p99 of durations in seconds, as milliseconds.
     pub fn quantiles(&mut self, name: &str, mut seconds: Vec<f64>, limits: Option<(f64, f64)>) {
-        seconds.sort_by(f64::total_cmp);
-        let at = |share: usize| seconds[(seconds.len() - 1) * share / 100] * 1000.0;
-        self.figure(&format!("{name}: p50"), at(50), "ms", limits.map(|(p50, _)| Limit::AtMost(p50)));
-        self.figure(&format!("{name}: p99"), at(99), "ms", limits.map(|(_, p99)| Limit::AtMost(p99)));
+        let p50 = quantile(&mut seconds, 50) * 1000.0;
+        let p99 = quantile(&mut seconds, 99) * 1000.0;
+        self.figure(&format!("{name}: p50"), p50, "ms", limits.map(|(p50, _)| Limit::AtMost(p50)));
+        self.figure(&format!("{name}: p99"), p99, "ms", limits.map(|(_, p99)| Limit::AtMost(p99)));
     }
 
     /// Prints the table and writes the JSON.
@@ -53,6 +53,12 @@ impl Report {
         let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
         std::fs::write(format!("{target}/bench.json"), serde_json::to_string_pretty(&figures).unwrap()).unwrap();
     }
+}
+
+/// Returns a quantile in percent. Sorts the values.
+pub fn quantile(values: &mut [f64], percent: usize) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[(values.len() - 1) * percent / 100]
 }
 
 /// Returns the resident memory of a server's process in MiB (Linux).

@@ -7,6 +7,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use crate::config::Config;
 use crate::feed::publish::tailer::{TailSettings, Tailer};
 use crate::feed::wake_ups;
+use crate::feed::wire::names::StreamNames;
 use crate::graphql::context::Services;
 use crate::runtime::stalls::Stalls;
 use crate::runtime::supervisor::Supervisor;
@@ -53,6 +54,7 @@ pub(super) fn start_broker_tasks(
     for shard in services.outbox.shards() {
         if let Some(hub) = &services.hub {
             supervisor.start("live feed", infallible(hub.clone().run(shard, supervisor.soft())));
+            supervisor.start("replays", infallible(hub.clone().replay(shard, supervisor.soft())));
         }
         if config.outbox_relay {
             let relay = Relay::new(shard, services.outbox.clone(), wake_ups.clone(), client.clone());
@@ -60,12 +62,13 @@ pub(super) fn start_broker_tasks(
         }
         if config.projector {
             let (client, projections) = (client.clone(), services.projections.clone());
-            let projector = Projector { shard, client, projections, stalls: stalls.clone() };
+            let (names, stalls) = (config.stream_names.clone(), stalls.clone());
+            let projector = Projector { shard, client, names, projections, stalls };
             supervisor.start("projector", infallible(projector.run(supervisor.soft())));
         }
     }
     if let Some(settings) = config.event_stream {
-        start_tailers(supervisor, services, client, wake_ups, settings);
+        start_tailers(supervisor, services, client, wake_ups, settings, &config.stream_names);
     }
 }
 
@@ -75,6 +78,7 @@ fn start_tailers(
     client: &async_nats::Client,
     local: &WakeUps,
     settings: TailSettings,
+    names: &StreamNames,
 ) {
     let databases = &services.databases;
     let remote = WakeUps::new(databases.shards().len());
@@ -83,6 +87,7 @@ fn start_tailers(
             shard,
             database: Arc::clone(database),
             client: client.clone(),
+            names: names.clone(),
             owner: services.replica.name.clone(),
             settings,
             local: local.clone(),
@@ -90,7 +95,7 @@ fn start_tailers(
         };
         supervisor.start("tailer", infallible(tailer.run(supervisor.soft())));
     }
-    let (soft, listening) = (supervisor.soft(), wake_ups::listen(client.clone(), remote));
+    let (soft, listening) = (supervisor.soft(), wake_ups::listen(client.clone(), names.clone(), remote));
     supervisor.start("wake hints", async move { soft.run_until_cancelled(listening).await.unwrap_or(Ok(())) });
 }
 

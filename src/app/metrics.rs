@@ -3,7 +3,7 @@
 use graphql_transport::Metric;
 
 /// Metrics of the server. A test compares this table with the metrics that the sources record.
-pub const METRICS: [Metric; 59] = [
+pub const METRICS: [Metric; 65] = [
     Metric::counter("noetl_callers_refused_total", &[], "Callers that were refused because of their token"),
     Metric::gauge("noetl_database_up", &["database"], "Whether the last probe reached the database: 1 or 0"),
     Metric::counter("noetl_dedup_purged_total", &[], "Expired dedup claims that were deleted"),
@@ -116,7 +116,19 @@ pub const METRICS: [Metric; 59] = [
     ),
     Metric::gauge("noetl_stream_readers", &[], "Readers of live events"),
     Metric::counter("noetl_stream_readers_lagged_total", &[], "Times that a reader was too slow for the hub's ring"),
+    Metric::counter(
+        "noetl_stream_rendered_events_total",
+        &[],
+        "Events that were written as JSON for readers; readers with the same selection share the text",
+    ),
+    Metric::counter(
+        "noetl_stream_replayed_pages_total",
+        &[],
+        "Pages of stored messages that were read from the broker for replays",
+    ),
     Metric::counter("noetl_stream_replays_total", &[], "Replays from the stream"),
+    Metric::gauge("noetl_stream_replays_waiting", &[], "Replays that wait for stored messages"),
+    Metric::counter("noetl_stream_taken_events_total", &[], "Events that readers took from the hub's ring"),
     Metric::histogram("noetl_tailer_batch_events", &["shard"], "Number of events in a published batch"),
     Metric::counter(
         "noetl_tailer_foreign_messages_total",
@@ -130,6 +142,11 @@ pub const METRICS: [Metric; 59] = [
         &["shard"],
         "Age of the oldest open write transaction",
     ),
+    Metric::counter(
+        "noetl_tailer_other_feed_messages_total",
+        &["shard"],
+        "Messages of tailers of other feeds that the tailer found in its stream",
+    ),
     Metric::counter("noetl_tailer_published_total", &["shard"], "Events that were published to the stream"),
     Metric::counter(
         "noetl_tailer_refused_total",
@@ -141,6 +158,11 @@ pub const METRICS: [Metric; 59] = [
         "noetl_tailer_rewinds_total",
         &["shard", "because"],
         "Returns of the feed to an earlier position, by cause",
+    ),
+    Metric::counter(
+        "noetl_tailer_stood_back_total",
+        &["shard", "because"],
+        "Times that this replica held the lease and did not publish, by reason: other_feed, rival",
     ),
     Metric::counter("noetl_tailer_takeovers_total", &["shard"], "Times that this replica became the leader of a shard"),
 ];

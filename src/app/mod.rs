@@ -128,6 +128,7 @@ impl App {
             name: format!("{host}-{}-{}", std::process::id(), &identity.simple().to_string()[..8]),
             started_at: clock::now(),
             event_stream_enabled: config.event_stream.is_some() && !config.broker.addresses.is_empty(),
+            stream_names: config.stream_names.clone(),
             relay_enabled: config.outbox_relay && !config.broker.addresses.is_empty(),
             limits: transport_limits(&limits),
             budget,
@@ -137,7 +138,8 @@ impl App {
             broker => Some(broker::connect(broker, &replica.name).await?),
         };
         let wake_ups = WakeUps::new(databases.shards().len());
-        let hub = client.clone().map(|client| Hub::new(client, databases.clone()));
+        let (names, ring) = (&config.stream_names, config.ring_bytes);
+        let hub = client.clone().map(|client| Hub::new(client, names, databases.clone(), ring));
         let catalog = Catalog::new(Arc::clone(databases.cluster()), Arc::clone(&ids));
         let housekeeping = housekeeping(config, databases, &ids, &catalog, &wake_ups);
         let services = services(&housekeeping, ids, catalog, &wake_ups, hub, replica);
@@ -246,9 +248,11 @@ fn services(
 }
 
 /// Returns the HTTP transport for the schema, with the configured settings.
+#[expect(clippy::disallowed_methods, reason = "the random text is created once for each process")]
 fn edge(config: &Config, services: &Services) -> Result<Edge<ControlPlane>, AppError> {
     let types = TypeSystem::from_sdl(&schema::sdl()).map_err(|error| AppError::Schema(error.to_string()))?;
-    let edge = Edge::new(schema::build(services.clone()), types);
+    let placeholder = Uuid::new_v4().simple().to_string();
+    let edge = Edge::new(schema::build(services.clone(), &placeholder), types);
     let sites = Sites { origins: config.server.allowed_origins.clone(), hosts: config.server.allowed_hosts.clone() };
     let slow_operation = config.telemetry.slow_operation;
     let trusted = config.trusted.clone();

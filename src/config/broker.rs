@@ -7,8 +7,9 @@ use async_nats::ServerAddr;
 use super::reader::Reader;
 use crate::feed::publish::publisher::StreamSettings;
 use crate::feed::publish::tailer::TailSettings;
+use crate::feed::wire::names::StreamNames;
 
-pub(super) const NAMES: [&str; 10] = [
+pub(super) const NAMES: [&str; 12] = [
     "NOETL_NATS_URL",
     "NOETL_EVENT_STREAM_ENABLED",
     "NOETL_EVENT_STREAM_BATCH",
@@ -17,6 +18,8 @@ pub(super) const NAMES: [&str; 10] = [
     "NOETL_EVENT_STREAM_DEDUP_SECS",
     "NOETL_EVENT_STREAM_RETENTION_SECS",
     "NOETL_EVENT_STREAM_REPLICAS",
+    "NOETL_EVENT_STREAM_PREFIX",
+    "NOETL_EVENT_RING_MIB",
     "NOETL_OUTBOX_RELAY",
     "NOETL_PROJECTOR",
 ];
@@ -37,6 +40,17 @@ pub(super) fn brokers(read: &mut Reader<'_>, needed: bool) -> Vec<ServerAddr> {
         );
         Vec::new()
     })
+}
+
+/// Reads the names of the streams of events.
+pub(super) fn stream_names(read: &mut Reader<'_>) -> StreamNames {
+    read.parsed("NOETL_EVENT_STREAM_PREFIX", StreamNames::default(), "1 to 64 letters, digits, - or _")
+}
+
+/// Reads the size of the ring of each shard, in bytes. The ring must hold the largest batch of events, which has the size
+/// of a request; its events take more memory as they are decoded.
+pub(super) fn ring_bytes(read: &mut Reader<'_>) -> usize {
+    read.within("NOETL_EVENT_RING_MIB", 32_usize, 32, 4096) << 20
 }
 
 /// Reads the settings of publishing events; `None`: this replica does not publish.

@@ -24,6 +24,7 @@ mod telemetry;
 use std::collections::BTreeMap;
 
 use crate::feed::publish::tailer::TailSettings;
+use crate::feed::wire::names::StreamNames;
 use graphql_transport::trusted::Trusted;
 use noetl_domain::outbox::OutboxPolicy;
 use reader::Reader;
@@ -76,6 +77,10 @@ pub struct Config {
     pub broker: BrokerSettings,
     /// Publishing of events; `None`: this replica does not publish.
     pub event_stream: Option<TailSettings>,
+    /// Names of the streams and subjects of events.
+    pub stream_names: StreamNames,
+    /// Size of the ring of each shard's live events, in bytes.
+    pub ring_bytes: usize,
     /// Whether this replica delivers outbox rows to the broker.
     pub outbox_relay: bool,
     /// Policy for outbox rows.
@@ -159,6 +164,8 @@ impl Sources {
             databases: databases::read(&mut read, needs != RequiredSettings::Nothing),
             broker: broker_login::read(&mut read, &brokers),
             event_stream,
+            stream_names: broker::stream_names(&mut read),
+            ring_bytes: broker::ring_bytes(&mut read),
             outbox_relay: read.flag("NOETL_OUTBOX_RELAY", true),
             outbox: outbox::read(&mut read),
             projector: read.flag("NOETL_PROJECTOR", true),
@@ -197,16 +204,20 @@ mod tests {
             ("NOETL_PORT", "70000"),
             ("NOETL_SHARDS", "postgres://a/b, nonsense"),
             ("NOETL_EVENT_STREAM_BACKFILL", "perhaps"),
+            ("NOETL_EVENT_STREAM_PREFIX", "stage.one"),
             ("NOETL_SERVER_MACHINE_ID", "1024"),
             ("NOETL_OUTBOX_MAX_ATTEMPTS", "0"),
+            ("NOETL_EVENT_RING_MIB", "31"),
         ]);
         let ConfigError(problems) = wrong.check(RequiredSettings::Servers).unwrap_err();
         for name in [
             "NOETL_PORT",
             "NOETL_SHARDS",
             "NOETL_EVENT_STREAM_BACKFILL",
+            "NOETL_EVENT_STREAM_PREFIX",
             "NOETL_SERVER_MACHINE_ID",
             "NOETL_OUTBOX_MAX_ATTEMPTS",
+            "NOETL_EVENT_RING_MIB",
             "NOETL_CLUSTER_DSN",
             "NOETL_NATS_URL",
         ] {
@@ -233,10 +244,12 @@ mod tests {
                     .outbox_relay
         );
         assert_eq!(config.outbox, OutboxPolicy { max_attempts: 20, retention: None });
+        assert_eq!(config.ring_bytes, 32 << 20);
         let stream = config.event_stream.unwrap();
         assert!(stream.backfill);
         assert_eq!((stream.batch, stream.poll), (500, Duration::from_millis(500)));
         assert_eq!(stream.stream.dedup, Duration::from_mins(2));
+        assert_eq!(config.stream_names.stream(0), "noetl_events");
         assert_eq!(stream.stream.retention, Duration::from_hours(24));
     }
 }

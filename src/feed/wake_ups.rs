@@ -4,21 +4,21 @@
 use async_nats::Client;
 use futures::StreamExt;
 
-use crate::feed::wire::names;
+use crate::feed::wire::names::StreamNames;
 use crate::runtime::wake::WakeUps;
 use noetl_domain::shard::ShardIndex;
 
 /// Notifies a shard's leader of new events.
-pub async fn forward(client: &Client, shard: ShardIndex) {
-    if let Err(error) = client.publish(names::wake(shard), bytes::Bytes::new()).await {
+pub async fn forward(client: &Client, names: &StreamNames, shard: ShardIndex) {
+    if let Err(error) = client.publish(names.wake(shard), bytes::Bytes::new()).await {
         tracing::debug!(shard, %error, "a wake-up was not forwarded");
     }
 }
 
 /// Wakes the tailer of each shard for which another replica sends a wake-up. Returns when the connection is closed for
 /// good.
-pub async fn listen(client: Client, wake_ups: WakeUps) -> Result<(), async_nats::SubscribeError> {
-    let mut hints = client.subscribe("noetl.wake.*").await?;
+pub async fn listen(client: Client, names: StreamNames, wake_ups: WakeUps) -> Result<(), async_nats::SubscribeError> {
+    let mut hints = client.subscribe(names.wakes()).await?;
     while let Some(hint) = hints.next().await {
         let shard = hint.subject.rsplit('.').next().and_then(|index| index.parse().ok());
         if let Some(shard) = shard {

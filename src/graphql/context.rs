@@ -6,6 +6,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 
 use crate::feed::read::hub::Hub;
+use crate::feed::wire::names::StreamNames;
 use crate::service::catalog::Catalog;
 use crate::service::executions::Executions;
 use crate::service::ids::Ids;
@@ -50,6 +51,8 @@ pub struct Replica {
     pub started_at: DateTime<Utc>,
     /// Whether it takes part in publishing events.
     pub event_stream_enabled: bool,
+    /// Names of the streams of events.
+    pub stream_names: StreamNames,
     /// Whether it takes part in delivering outbox rows.
     pub relay_enabled: bool,
     /// Limits of the transport.

@@ -7,6 +7,7 @@ use super::context::Services;
 use super::errors::stream_unavailable;
 use crate::feed::read::hub::Hub;
 use crate::feed::read::reader::{Item, ReadError};
+use crate::feed::wire::cursor::StreamCursor;
 
 /// Returns the feed of live events, or an error if the server has no broker.
 pub(super) fn hub(ctx: &Context<'_>) -> Result<Hub> {
@@ -19,14 +20,14 @@ pub(super) fn read_error(error: ReadError) -> Error {
     stream_unavailable()
 }
 
-/// Waits until the reader has its start position. A reader that starts with the latest event catches up at once, and
-/// misses nothing after that position.
+/// Waits until the reader has its start position, and returns it. A reader that starts with the latest event catches up
+/// at once, and misses nothing after that position.
 pub(super) async fn wait_until_caught_up(
     feed: &mut (impl Stream<Item = Result<Item, ReadError>> + Unpin),
-) -> Result<()> {
+) -> Result<StreamCursor> {
     while let Some(item) = feed.try_next().await.map_err(read_error)? {
-        if matches!(item, Item::CaughtUp { .. }) {
-            return Ok(());
+        if let Item::CaughtUp { cursor } = item {
+            return Ok(cursor);
         }
     }
     Err(stream_unavailable())

@@ -6,6 +6,7 @@
 //! aggregate; only `schema` uses all of them.
 
 pub mod access;
+pub mod audience;
 mod audit;
 pub mod batching;
 pub mod catalog;
@@ -26,4 +27,6 @@ pub mod scalars;
 pub mod schema;
 pub mod selection;
 pub mod server;
+pub mod shared_item;
+pub mod shared_reads;
 pub mod subscription;

@@ -11,6 +11,7 @@ use super::event::live::EventSubscription;
 use super::event::mutation::EventMutation;
 use super::event::query::EventQuery;
 use super::event::render_cache::RenderCache;
+use super::execution::changes::ExecutionReads;
 use super::execution::live::ExecutionSubscription;
 use super::execution::mutation::ExecutionMutation;
 use super::execution::query::ExecutionQuery;
@@ -21,6 +22,8 @@ use super::response_budget::ResponseBudget;
 use super::server::live::ServerSubscription;
 use super::server::query::ServerQuery;
 use super::server::status::StatusCache;
+use super::shared_item::SharedTexts;
+use super::subscription::changes::{PageReads, SubscriptionReads};
 use super::subscription::live::SourceSubscriptionSubscription;
 use super::subscription::mutation::SourceSubscriptionMutation;
 use super::subscription::query::SourceSubscriptionQuery;
@@ -41,10 +44,13 @@ pub struct Mutation(CatalogMutation, EventMutation, SourceSubscriptionMutation, 
 pub struct Subscription(EventSubscription, SourceSubscriptionSubscription, ExecutionSubscription, ServerSubscription);
 
 /// Builds the executable schema over the services. It accepts only validated operations: the transport validates each
-/// document at a bounded cost, and the cost of the executor's own validation is not bounded.
+/// document at a bounded cost, and the cost of the executor's own validation is not bounded. `placeholder` is a random
+/// text that no event contains (see [`RenderCache`]).
 #[must_use]
-pub fn build(services: Services) -> ControlPlane {
-    let mut schema = definition().data(services.clone()).data(RenderCache::default()).data(StatusCache::default());
+pub fn build(services: Services, placeholder: &str) -> ControlPlane {
+    let mut schema = definition().data(services.clone()).data(RenderCache::new(placeholder));
+    schema = schema.data(StatusCache::default()).data(SharedTexts::default()).data(ExecutionReads::default());
+    schema = schema.data(SubscriptionReads::default()).data(PageReads::default());
     schema = schema.validation_mode(ValidationMode::Fast).disable_suggestions().extension(ResponseBudget);
     if let Some(spans) = FieldSpans::if_wanted() {
         schema = schema.extension(spans);

@@ -7,7 +7,9 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use async_nats::jetstream::{self, stream::Info};
-use noetl_testkit::feed::Reader;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use noetl_testkit::feed::{Reader, run};
 use noetl_testkit::{Deployment, eventually, sleep_in_scenario};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -23,6 +25,11 @@ fn broker(port: u16, store: &Path) -> Command {
     broker.args(["-js", "-a", "127.0.0.1", "-p", &port.to_string(), "-sd"]).arg(store);
     broker.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     broker
+}
+
+/// Returns the settings of a replica that uses these brokers of a cluster.
+fn replicated(urls: &str) -> [(&'static str, &str); 2] {
+    [("NOETL_NATS_URL", urls), ("NOETL_EVENT_STREAM_REPLICAS", "3")]
 }
 
 /// Brokers of one cluster. Each broker is a process with its own store.
@@ -78,8 +85,7 @@ async fn no_event_is_lost_or_repeated_when_the_broker_that_leads_the_stream_is_k
     let mut cluster = Cluster::start();
     let deployment = Deployment::start(0).await;
     let urls = cluster.urls().join(",");
-    let settings = [("NOETL_NATS_URL", &*urls), ("NOETL_EVENT_STREAM_REPLICAS", "3")];
-    let server = deployment.replica_with(&settings).await;
+    let server = deployment.replica_with(&replicated(&urls)).await;
     let stream = cluster.stream().await;
     assert_eq!(stream.config.num_replicas, BROKERS);
 
@@ -112,6 +118,46 @@ async fn no_event_is_lost_or_repeated_when_the_broker_that_leads_the_stream_is_k
         assert_eq!(again.gaps(), []);
     }
     assert_eq!((deployment.epoch().await, deployment.last_error().await), (1, None));
+}
+
+/// The stream's leader can't reach the other brokers, so its state may be old. The cursor is as if another replica had
+/// published more over the others.
+#[tokio::test]
+async fn a_state_of_the_stream_that_its_leader_can_t_confirm_is_not_taken_for_a_loss() {
+    let cluster = Cluster::start();
+    let deployment = Deployment::start(0).await;
+    let urls = cluster.urls();
+    let all = urls.join(",");
+    let server = deployment.replica_with(&replicated(&all)).await;
+    let mut reader = Reader::open(&server, json!({ "beginning": true }), Value::Null).await;
+    deployment.commit(7, 1..=100).await;
+    assert!(reader.until_seen([(7, 100)]).await, "the feed ended");
+    deployment.until_batch_finished().await;
+    assert!(server.stop().await.success());
+    let leader = cluster.stream().await.cluster.and_then(|cluster| cluster.leader).unwrap();
+    let leader: usize = leader.strip_prefix('n').unwrap().parse().unwrap();
+    let others = |signal| {
+        for (_, broker) in cluster.brokers.iter().enumerate().filter(|(index, _)| *index != leader) {
+            kill(Pid::from_raw(broker.id().unwrap().cast_signed()), signal).unwrap();
+        }
+    };
+    let mut shard = deployment.shard(0).await;
+    run(&mut shard, "UPDATE noetl.tail_cursor SET last_sequence = last_sequence + 50").await;
+    others(Signal::SIGSTOP);
+    let server = deployment.replica_with(&replicated(&urls[leader])).await;
+    eventually("the tailer reports a failure, or begins an epoch", async || {
+        (deployment.last_error().await.is_some() || deployment.epoch().await != 1).then_some(())
+    })
+    .await;
+    assert_eq!(deployment.epoch().await, 1);
+
+    run(&mut shard, "UPDATE noetl.tail_cursor SET last_sequence = last_sequence - 50").await;
+    others(Signal::SIGCONT);
+    deployment.commit(7, 101..=110).await;
+    reader.reconnect(&server).await;
+    assert!(reader.until_seen([(7, 110)]).await, "the feed ended");
+    reader.assert_saw_exactly(&deployment.committed().await);
+    assert_eq!((reader.gaps(), deployment.epoch().await), (vec![], 1));
 }
 
 #[tokio::test]

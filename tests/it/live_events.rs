@@ -161,7 +161,7 @@ async fn malformed_cursors_and_ids_are_refused_by_field() {
     let listed = server.data("{ catalogEntries(first: 1) { pageInfo { endCursor } } }", Value::Null).await;
     let foreign = listed["catalogEntries"]["pageInfo"]["endCursor"].as_str().unwrap();
     let truncated = &reader.cursor[..reader.cursor.len() - 2];
-    let more_shards = noetl_graphql::feed::wire::cursor::StreamCursor(vec![
+    let more_shards = noetl_graphql::feed::wire::cursor::StreamCursor::unnamed(vec![
             noetl_graphql::feed::wire::cursor::Position::default();
             3
         ])

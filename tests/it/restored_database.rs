@@ -1,28 +1,11 @@
 //! After a crash, a database continues in the same epoch. A database that was restored to an earlier state or from a
 //! dump, or is a promoted standby, begins a new epoch. All events that it contains are published.
 
-use std::path::Path;
-use std::process::Command;
-
-use noetl_local::{Postgres, PostgresOptions};
+use noetl_testkit::copies::{own_server, restore, standby, switch_server};
 use noetl_testkit::feed::{Reader, assert_exactly, run};
 use noetl_testkit::{Deployment, copy_folder, eventually};
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
-use tempfile::TempDir;
-
-/// Starts a PostgreSQL server that no other test uses.
-async fn own_server() -> (Postgres, TempDir) {
-    use std::os::unix::fs::PermissionsExt;
-    let permissions = std::fs::Permissions::from_mode(0o755);
-    let folder = tempfile::Builder::new().prefix("noetl-").permissions(permissions).tempdir().unwrap();
-    (server_in(&folder.path().join("postgres")).await, folder)
-}
-
-async fn server_in(folder: &Path) -> Postgres {
-    let settings = vec![("fsync".into(), "off".into()), ("shared_buffers".into(), "32MB".into())];
-    Postgres::start(PostgresOptions { settings, ..PostgresOptions::new(folder) }).await.unwrap()
-}
 
 /// Commits each event in its own transaction, so that many transaction ids are used.
 async fn commit_one_by_one(deployment: &Deployment, execution: i64, events: std::ops::RangeInclusive<i64>) {
@@ -93,37 +76,6 @@ async fn a_database_restored_to_an_earlier_state_publishes_all_its_events_in_a_n
     deployment.until_published(everything.len()).await;
     assert_exactly(&deployment.published().await, &everything);
     assert_eq!(deployment.epoch().await, 2);
-}
-
-/// Copies the databases of one server to another by `pg_dump`.
-async fn restore(deployment: &mut Deployment, from: &Postgres, to: &Postgres) {
-    let name = deployment.cluster_dsn.rsplit('/').next().unwrap().to_owned();
-    to.create_databases(std::slice::from_ref(&name)).await.unwrap();
-    let command = format!("pg_dump '{}' | psql -qX -v ON_ERROR_STOP=1 '{}'", from.dsn(&name), to.dsn(&name));
-    let output = Command::new("sh").args(["-c", &command]).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    switch_server(deployment, to);
-}
-
-/// Changes the deployment to the same databases on another server.
-fn switch_server(deployment: &mut Deployment, to: &Postgres) {
-    let name = deployment.cluster_dsn.rsplit('/').next().unwrap().to_owned();
-    deployment.cluster_dsn = to.dsn(&name);
-    deployment.shard_dsns = vec![to.dsn(&name)];
-    deployment.env.retain(|(name, _)| name != "NOETL_CLUSTER_DSN");
-    deployment.env.push(("NOETL_CLUSTER_DSN".to_owned(), to.dsn(&name)));
-}
-
-/// Creates and starts a standby of a server in `folder`, next to the server's own folder.
-async fn standby(of: &Postgres, folder: &Path) -> Postgres {
-    std::fs::create_dir(folder).unwrap();
-    let data = folder.join("data");
-    let mut backup = Command::new("pg_basebackup");
-    let output = backup.args(["-R", "-c", "fast", "-d", &of.dsn("postgres"), "-D"]).arg(&data).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let owner = format!("--reference={}", folder.with_file_name("postgres").join("data").display());
-    assert!(Command::new("chown").args(["-R", &owner]).arg(&data).status().unwrap().success());
-    server_in(folder).await
 }
 
 /// The standby lacks the last commits of the primary, which were published. The standby reuses their transaction ids.

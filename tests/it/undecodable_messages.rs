@@ -19,7 +19,7 @@ async fn start() -> (Deployment, Server, jetstream::Context) {
 }
 
 async fn publish(context: &jetstream::Context, epoch: Option<i32>, payload: String) {
-    let mark = |epoch| Mark { epoch, batch: 1, index: 0, span: None }.headers();
+    let mark = |epoch| Mark { epoch, batch: 1, index: 0, span: None, owner: None, discard: None }.headers();
     let headers: HeaderMap = epoch.map(mark).unwrap_or_default();
     let subject = "noetl.events.call.done";
     context.publish_with_headers(subject, headers, payload.into()).await.unwrap().await.unwrap();
@@ -82,11 +82,12 @@ async fn foreign_messages_around_a_new_epoch_hide_no_event() {
     }
     assert!(reader.until_seen([(5, 20)]).await, "the feed ended");
     let mut back = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
-    back.cursor = noetl_graphql::feed::wire::cursor::StreamCursor(vec![noetl_graphql::feed::wire::cursor::Position {
-        epoch: 1,
-        sequence: 30,
-    }])
-    .to_text();
+    back.cursor =
+        noetl_graphql::feed::wire::cursor::StreamCursor::unnamed(vec![noetl_graphql::feed::wire::cursor::Position {
+            epoch: 1,
+            sequence: 30,
+        }])
+        .to_text();
     back.reconnect(&server).await;
     assert!(back.until_seen([(5, 20)]).await, "the feed ended");
     assert_eq!(back.seen, (5..=20).map(|id| (5, id)).collect::<Vec<_>>());

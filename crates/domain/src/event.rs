@@ -9,7 +9,7 @@ use super::tenant::{DEFAULT, Scope};
 use plain_json::Typed;
 
 /// Position of an event in a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 pub struct EventKey {
     /// Event id; it increases within a log.
     pub event_id: i64,

@@ -9,6 +9,7 @@ pub mod cursor;
 pub mod document;
 pub mod event;
 pub mod execution;
+pub mod feed;
 pub mod ids;
 pub mod lifecycle;
 pub mod list_position;

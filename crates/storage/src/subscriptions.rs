@@ -64,7 +64,7 @@ pub struct LifecycleChange {
 }
 
 /// Conditions of a list; a subscription must meet all that are set.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct SubscriptionFilter {
     /// States to include; default: all.
     pub states: Option<Vec<State>>,

@@ -11,6 +11,8 @@ use chrono::{DateTime, Utc};
 
 use super::error::StorageError;
 use super::pools::Database;
+use super::{tail_foreign_ids, tail_upgrade};
+use noetl_domain::feed::{FeedId, FeedOwner};
 use noetl_domain::tx_snapshot::TxSnapshot;
 
 /// Name of NoETL's tailer in `noetl.stream_cursor`.
@@ -33,8 +35,29 @@ pub struct TailCursor {
     pub feed_epoch: i32,
     /// Last sequence of the stream when the last batch was completed.
     pub last_sequence: i64,
+    /// Creation time of the stream in nanoseconds since 1970; `None` until a leader has stored it.
+    pub stream_created: Option<i64>,
     /// Relation of the database to the one in which the cursor was written.
     pub history: History,
+    /// Identity of the feed, and of this database.
+    pub owner: FeedOwner,
+    /// Start time of the PostgreSQL server in microseconds since 1970.
+    pub server_started: i64,
+    /// Messages that another state of this database published. `None` after the next events were published.
+    pub overlap: Option<Overlap>,
+}
+
+/// Messages of the stream that another state of the database published after the cursor's position, such as the primary
+/// of a promoted standby.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Overlap {
+    /// First sequence. The messages from here to `discard_from` are events of this database, which are not published
+    /// again.
+    pub from: i64,
+    /// First sequence whose event this database does not have.
+    pub discard_from: i64,
+    /// Last sequence; less than `discard_from` if the database has all events.
+    pub discard_to: i64,
 }
 
 /// Relation of a database to the one in which a cursor was written.
@@ -75,7 +98,8 @@ pub struct TailStatus {
 /// with the next commits; if NoETL's tailer has published from this database, it starts after that tailer's position.
 ///
 /// The rows after NoETL's position get the id of this transaction, as if they had been committed now. The feed's origin
-/// does not see this transaction, so they are in the first batch.
+/// does not see this transaction, so they are in the first batch. Without a backfill, rows with ids that this server has
+/// not assigned yet first get ids that the origin sees, so that they are not published when these ids are assigned.
 #[tracing::instrument(level = "debug", name = "sql.tail.begin", skip_all, fields(database = %shard.name()))]
 pub async fn begin(shard: &Database, backfill: bool) -> Result<(), StorageError> {
     let begun = sqlx::query_scalar!("SELECT EXISTS (SELECT FROM noetl.tail_cursor) AS \"begun!\"");
@@ -85,6 +109,7 @@ pub async fn begin(shard: &Database, backfill: bool) -> Result<(), StorageError>
     let work = async {
         // The table may be large, and nothing can be published before the cursor exists: no deadline applies.
         let mut connection = shard.connect().await?;
+        while !backfill && tail_foreign_ids::assign_own(&mut connection, 0).await? > 0 {}
         let insert = sqlx::query!(
             "WITH begun AS (
                  INSERT INTO noetl.tail_cursor (origin, done, system_identifier, timeline)
@@ -94,6 +119,9 @@ pub async fn begin(shard: &Database, backfill: bool) -> Result<(), StorageError>
                       pg_control_system()
                  ON CONFLICT DO NOTHING
                  RETURNING origin
+             ), bound AS (
+                 INSERT INTO noetl.tail_anchor (singleton) SELECT true FROM begun
+                 ON CONFLICT (singleton) DO UPDATE SET tx_id = excluded.tx_id
              )
              UPDATE noetl.event SET tx_id = pg_current_xact_id()
              FROM begun, noetl.stream_cursor
@@ -111,18 +139,22 @@ pub async fn begin(shard: &Database, backfill: bool) -> Result<(), StorageError>
 }
 
 /// Takes the lease for `seconds` if it has expired or `owner` holds it, and raises the fence. `Ok(None)`: another owner
-/// holds it.
+/// holds it. A lease that ends later than any replica could have set it was set before the clock stepped back, so it
+/// counts as expired.
 #[tracing::instrument(level = "debug", name = "sql.tail.acquire", skip_all, fields(database = %shard.name()))]
 pub async fn acquire(shard: &Database, owner: &str, seconds: f64) -> Result<Option<TailCursor>, StorageError> {
     let update = sqlx::query!(
         r#"UPDATE noetl.tail_cursor AS cursor
            SET fence = fence + 1, lease_owner = $1, lease_until = now() + make_interval(secs => $2), updated_at = now()
            FROM pg_control_system() AS control
-           WHERE lease_until < now() OR lease_owner = $1
+           WHERE lease_until < now() OR lease_until > now() + 2 * make_interval(secs => $2) OR lease_owner = $1
            RETURNING fence, origin::text AS "origin!", done::text AS "done!", target::text, batch, feed_epoch,
-                     last_sequence,
-                     (control.system_identifier <> cursor.system_identifier
-                      OR pg_snapshot_xmax(done) > pg_snapshot_xmax(pg_current_snapshot())) AS "other!",
+                     last_sequence, stream_created, feed_id, overlap_from, discard_from, discard_to,
+                     control.system_identifier AS "here!",
+                     ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer AS "timeline_here!",
+                     (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS "started!",
+                     control.system_identifier <> cursor.system_identifier AS "moved!",
+                     pg_snapshot_xmax(done) > pg_snapshot_xmax(pg_current_snapshot()) AS "ahead!",
                      ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer <> cursor.timeline
                          AS "continued!""#,
         owner,
@@ -131,6 +163,11 @@ pub async fn acquire(shard: &Database, owner: &str, seconds: f64) -> Result<Opti
     let Some(row) = shard.run(update.fetch_optional(shard.pool())).await? else {
         return Ok(None);
     };
+    // The timeline of an upgraded server starts over, so it does not show a promotion.
+    let upgraded = row.moved && !row.ahead && tail_upgrade::adopt(shard, row.fence).await?;
+    if upgraded {
+        tracing::info!(database = %shard.name(), "the database was upgraded with its transaction ids; the feed continues");
+    }
     Ok(Some(TailCursor {
         fence: row.fence,
         origin: parse(shard, &row.origin)?,
@@ -139,12 +176,25 @@ pub async fn acquire(shard: &Database, owner: &str, seconds: f64) -> Result<Opti
         batch: row.batch,
         feed_epoch: row.feed_epoch,
         last_sequence: row.last_sequence,
-        history: match (row.other, row.continued) {
+        stream_created: row.stream_created,
+        history: match (row.moved || row.ahead, row.continued) {
+            _ if upgraded => History::Same,
             (true, _) => History::Other,
             (_, true) => History::Continued,
             _ => History::Same,
         },
+        owner: FeedOwner {
+            feed: FeedId::new(row.feed_id.as_u128()),
+            system_identifier: row.here,
+            timeline: row.timeline_here,
+        },
+        server_started: row.started,
+        overlap: overlap(row.overlap_from, row.discard_from, row.discard_to),
     }))
+}
+
+fn overlap(from: Option<i64>, discard_from: Option<i64>, discard_to: Option<i64>) -> Option<Overlap> {
+    Some(Overlap { from: from?, discard_from: discard_from?, discard_to: discard_to? })
 }
 
 /// Renews the lease for `seconds`. `Ok(false)`: the fence was raised.
@@ -172,16 +222,33 @@ pub async fn release(shard: &Database, fence: i64, error: Option<&str>) -> Resul
     Ok(())
 }
 
+/// Removes the stored error, because its reason no longer exists. Has no effect if the fence was raised.
+#[tracing::instrument(level = "debug", name = "sql.tail.clear_error", skip_all, fields(database = %shard.name(), fence))]
+pub async fn clear_error(shard: &Database, fence: i64) -> Result<(), StorageError> {
+    let update = sqlx::query!("UPDATE noetl.tail_cursor SET last_error = NULL WHERE fence = $1", fence);
+    shard.run(update.execute(shard.pool())).await?;
+    Ok(())
+}
+
 /// Sets the cursor to another position and epoch, and binds it to this database. `Ok(false)`: the fence was raised.
 #[tracing::instrument(level = "debug", name = "sql.tail.rewind", skip_all, fields(database = %shard.name()))]
 pub async fn rewind(shard: &Database, back: &TailCursor) -> Result<bool, StorageError> {
     let update = sqlx::query!(
-        "UPDATE noetl.tail_cursor
-         SET done = $2::text::pg_snapshot, target = $3::text::pg_snapshot, batch = $4, last_sequence = $5,
-             feed_epoch = $6, origin = $7::text::pg_snapshot, system_identifier = control.system_identifier,
-             timeline = ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer, updated_at = now()
-         FROM pg_control_system() AS control
-         WHERE fence = $1",
+        "WITH bound AS (
+             UPDATE noetl.tail_cursor
+             SET done = $2::text::pg_snapshot, target = $3::text::pg_snapshot, batch = $4, last_sequence = $5,
+                 feed_epoch = $6, origin = $7::text::pg_snapshot, stream_created = $8,
+                 system_identifier = control.system_identifier,
+                 timeline = ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer,
+                 overlap_from = $9, discard_from = $10, discard_to = $11, updated_at = now()
+             FROM pg_control_system() AS control
+             WHERE fence = $1
+             RETURNING fence
+         ), renumbered AS (
+             DELETE FROM noetl.tail_renumbering WHERE EXISTS (SELECT FROM bound)
+         )
+         INSERT INTO noetl.tail_anchor (singleton) SELECT true FROM bound
+         ON CONFLICT (singleton) DO UPDATE SET tx_id = excluded.tx_id",
         back.fence,
         back.done.to_string(),
         back.target.as_ref().map(TxSnapshot::to_string),
@@ -189,8 +256,47 @@ pub async fn rewind(shard: &Database, back: &TailCursor) -> Result<bool, Storage
         back.last_sequence,
         back.feed_epoch,
         back.origin.to_string(),
+        back.stream_created,
+        back.overlap.map(|overlap| overlap.from),
+        back.overlap.map(|overlap| overlap.discard_from),
+        back.overlap.map(|overlap| overlap.discard_to),
     );
     Ok(shard.run(update.execute(shard.pool())).await?.rows_affected() == 1)
+}
+
+/// Stores the creation time of the stream. `Ok(false)`: the fence was raised.
+#[tracing::instrument(level = "debug", name = "sql.tail.bind_stream", skip_all, fields(database = %shard.name()))]
+pub async fn bind_stream(shard: &Database, fence: i64, created: i64) -> Result<bool, StorageError> {
+    let update = sqlx::query!("UPDATE noetl.tail_cursor SET stream_created = $2 WHERE fence = $1", fence, created);
+    Ok(shard.run(update.execute(shard.pool())).await?.rows_affected() == 1)
+}
+
+/// Position of a feed that decides whether a reader's cursor can exist in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FeedHead {
+    /// Identity of the feed.
+    pub feed: FeedId,
+    /// Epoch of the feed.
+    pub epoch: i32,
+    /// Last sequence of the stream when the last batch was completed.
+    pub last_sequence: i64,
+    /// True while a batch is being published, so that the stream may be ahead of `last_sequence`.
+    pub publishing: bool,
+}
+
+/// Returns the position of a shard's feed. `Ok(None)`: the feed never began.
+#[tracing::instrument(level = "debug", name = "sql.tail.head", skip_all, fields(database = %shard.name()))]
+pub async fn head(shard: &Database) -> Result<Option<FeedHead>, StorageError> {
+    let cursor = sqlx::query!(
+        r#"SELECT feed_id, feed_epoch, last_sequence, target IS NOT NULL AS "publishing!" FROM noetl.tail_cursor"#
+    );
+    let row = shard.run(cursor.fetch_optional(shard.pool())).await?;
+    Ok(row.map(|row| FeedHead {
+        feed: FeedId::new(row.feed_id.as_u128()),
+        epoch: row.feed_epoch,
+        last_sequence: row.last_sequence,
+        publishing: row.publishing,
+    }))
 }
 
 /// Returns the status of a shard's feed, without the lease. `Ok(None)`: the feed never began.
@@ -210,7 +316,7 @@ pub async fn status(shard: &Database) -> Result<Option<TailStatus>, StorageError
     let done = parse(shard, &cursor.done)?;
     let lag = sqlx::query!(
         r#"SELECT count(*) AS "events!",
-                  coalesce(extract(epoch FROM (now() AT TIME ZONE 'UTC') - min(created_at)), 0)::float8 AS "seconds!"
+                  greatest(extract(epoch FROM (now() AT TIME ZONE 'UTC') - min(created_at)), 0)::float8 AS "seconds!"
            FROM (SELECT created_at FROM noetl.event
                  WHERE tx_id >= $1::text::xid8 OR tx_id = ANY($2::text[]::xid8[]) LIMIT 100000) AS waiting"#,
         done.xmax().to_string(),

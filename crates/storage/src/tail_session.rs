@@ -14,6 +14,7 @@ use sqlx::PgConnection;
 use super::error::StorageError;
 use super::pools::Database;
 use super::tail::{NOETL_TAILER, in_progress, parse};
+use super::tail_foreign_ids;
 use noetl_domain::event::EventKey;
 use noetl_domain::tx_snapshot::TxSnapshot;
 
@@ -69,6 +70,18 @@ pub struct TailSession {
     fence: i64,
     /// Last check that found no events: its `done`, and the database's snapshot at that time.
     nothing: Option<(TxSnapshot, String)>,
+    /// True if rows with transaction ids of another server were reported.
+    foreign_ids_reported: bool,
+}
+
+/// Result of one poll.
+struct Poll {
+    /// The database's snapshot.
+    now: String,
+    /// True if it sees events that are not published.
+    any: bool,
+    /// True if it sees rows with transaction ids that are not assigned yet.
+    foreign_ids: bool,
 }
 
 impl TailSession {
@@ -79,7 +92,7 @@ impl TailSession {
     )]
     pub async fn open(shard: Arc<Database>, fence: i64) -> Result<Self, StorageError> {
         let connection = shard.run(shard.connect_with(SETTINGS)).await?;
-        Ok(Self { shard, connection, fence, nothing: None })
+        Ok(Self { shard, connection, fence, nothing: None, foreign_ids_reported: false })
     }
 
     /// Returns the end of the next batch after `done`, which covers everything committed so far. `Ok(None)`: no event
@@ -88,25 +101,58 @@ impl TailSession {
     /// A batch never ends at a transaction id. Transactions get their ids at their first write, so such a batch would
     /// not follow the order of commits, and two batches could contain the events of a log in the wrong order.
     ///
-    /// This is one round trip, which reads the log only if a transaction has ended since the last check.
+    /// This is one round trip, which reads the log only if a transaction has ended since the last check. Rows with ids
+    /// that this server has not assigned get its own ids, a page at a time, and are in the batch.
     pub async fn committed_since(&mut self, done: &TxSnapshot) -> Result<Option<TxSnapshot>, StorageError> {
+        let mut poll = self.poll(done).await?;
+        if poll.foreign_ids {
+            self.assign_own_ids().await?;
+            poll = self.poll(done).await?;
+        }
+        if poll.any {
+            return parse(&self.shard, &poll.now).map(Some);
+        }
+        if !poll.foreign_ids {
+            self.nothing = Some((done.clone(), poll.now));
+        }
+        Ok(None)
+    }
+
+    async fn poll(&mut self, done: &TxSnapshot) -> Result<Poll, StorageError> {
         let looked = self.nothing.as_ref().filter(|(since, _)| since == done).map(|(_, at)| at.as_str());
-        let row = sqlx::query!(
-            r#"SELECT now AS "now!",
-                      now IS DISTINCT FROM $3 AND (
-                          EXISTS (SELECT 1 FROM noetl.event WHERE tx_id >= $1::text::xid8)
-                          OR EXISTS (SELECT 1 FROM noetl.event WHERE tx_id = ANY($2::text[]::xid8[]))) AS "any!"
-               FROM (SELECT pg_current_snapshot()::text AS now) AS snapshot"#,
+        // Each search reads the index in its order and ends at the first row.
+        let poll = sqlx::query_as!(
+            Poll,
+            r#"SELECT now::text AS "now!",
+                      now::text IS DISTINCT FROM $3 AND (
+                          (SELECT true FROM noetl.event
+                           WHERE tx_id >= $1::text::xid8 AND tx_id < pg_snapshot_xmax(now)
+                             AND pg_visible_in_snapshot(tx_id, now) ORDER BY tx_id LIMIT 1) IS NOT NULL
+                          OR (SELECT true FROM noetl.event
+                              WHERE tx_id = ANY($2::text[]::xid8[]) AND pg_visible_in_snapshot(tx_id, now)
+                              LIMIT 1) IS NOT NULL) AS "any!",
+                      now::text IS DISTINCT FROM $3
+                          AND (SELECT true FROM noetl.event
+                               WHERE tx_id >= pg_snapshot_xmax(now) ORDER BY tx_id LIMIT 1) IS NOT NULL AS "foreign_ids!"
+               FROM (SELECT pg_current_snapshot() AS now) AS snapshot"#,
             done.xmax().to_string(),
             &in_progress(done),
             looked,
         );
-        let row = self.shard.run(row.fetch_one(&mut self.connection)).await?;
-        if row.any {
-            return parse(&self.shard, &row.now).map(Some);
+        self.shard.run(poll.fetch_one(&mut self.connection)).await
+    }
+
+    async fn assign_own_ids(&mut self) -> Result<(), StorageError> {
+        let assigned = tail_foreign_ids::assign_own(&mut self.connection, self.fence);
+        let rows = self.shard.run(assigned).await?;
+        let reported = std::mem::replace(&mut self.foreign_ids_reported, true);
+        if rows > 0 && !reported {
+            tracing::warn!(
+                database = %self.shard.name(),
+                "rows with transaction ids of another server were found; they get ids of this server and are published"
+            );
         }
-        self.nothing = Some((done.clone(), row.now));
-        Ok(None)
+        Ok(())
     }
 
     /// Stores the end of the next batch, before any of its events is published. The batch is to be appended to the
@@ -210,8 +256,8 @@ impl TailSession {
         rows.map_err(|error: sqlx::Error| shard.failed(error)).boxed()
     }
 
-    /// Marks the batch as published, and stores a notice about the stream if there is one. `Ok(false)`: the fence was
-    /// raised.
+    /// Marks the batch as published, and stores a notice about the stream if there is one. If it had events, the
+    /// messages of another state of the database are dealt with. `Ok(false)`: the fence was raised.
     #[tracing::instrument(
         level = "debug", name = "sql.tail_session.complete", skip_all,
         fields(database = %self.shard.name())
@@ -225,7 +271,10 @@ impl TailSession {
         let update = sqlx::query!(
             "UPDATE noetl.tail_cursor
              SET done = target, target = NULL, last_sequence = $2, published_events = published_events + $3,
-                 last_error = $4, updated_at = now()
+                 last_error = $4, updated_at = now(),
+                 overlap_from = CASE WHEN $3 = 0 THEN overlap_from END,
+                 discard_from = CASE WHEN $3 = 0 THEN discard_from END,
+                 discard_to = CASE WHEN $3 = 0 THEN discard_to END
              WHERE fence = $1 AND target IS NOT NULL",
             self.fence,
             last_sequence,

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use noetl_local::{NatsOptions, NatsServer};
+use noetl_local::{NatsOptions, NatsServer, Postgres};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::process::Command;
@@ -66,6 +66,15 @@ impl Deployment {
             shard_dsns.push(cluster_dsn.clone());
         }
         Self { env, cluster_dsn, shard_dsns, nats, folder }
+    }
+
+    /// Changes the settings to the databases with the same names on another PostgreSQL server.
+    pub fn move_to(&mut self, server: &Postgres) {
+        for dsn in std::iter::once(&mut self.cluster_dsn).chain(&mut self.shard_dsns) {
+            *dsn = server.dsn(dsn.rsplit('/').next().unwrap());
+        }
+        self.env.retain(|(name, _)| name != "NOETL_CLUSTER_DSN");
+        self.env.push(("NOETL_CLUSTER_DSN".to_owned(), self.cluster_dsn.clone()));
     }
 
     /// Runs `noetl-graphql migrate`. The command must succeed.

@@ -140,7 +140,7 @@ impl Reader {
     /// Returns the last cursor's position on a shard.
     pub fn position(&self, shard: u64) -> Position {
         let cursor = StreamCursor::parse(&self.cursor, usize::from(u16::MAX)).unwrap();
-        cursor.0[usize::try_from(shard).unwrap()]
+        cursor.positions[usize::try_from(shard).unwrap()]
     }
 
     /// Returns the server's close code, if the server closed the socket with one.

@@ -12,6 +12,7 @@
 
 mod broker_store;
 mod clock;
+pub mod copies;
 mod database_rows;
 mod deployment;
 pub mod feed;

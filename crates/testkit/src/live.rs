@@ -71,8 +71,13 @@ impl Live {
 
     /// Starts the first operation on the socket. Call it after the acknowledgement.
     pub async fn subscribe(&mut self, query: &str, variables: Value) -> Option<()> {
+        self.subscribe_as("1", query, variables).await
+    }
+
+    /// Starts an operation with an id and variables. Returns `None` if the socket has ended.
+    pub async fn subscribe_as(&mut self, id: &str, query: &str, variables: Value) -> Option<()> {
         let payload = json!({ "query": query, "variables": variables });
-        self.send(json!({ "id": "1", "type": "subscribe", "payload": payload })).await
+        self.send(json!({ "id": id, "type": "subscribe", "payload": payload })).await
     }
 
     /// Starts another operation on the socket.

@@ -76,7 +76,8 @@ impl Deployment {
     /// Returns the last error that the tail cursor of shard 0 recorded.
     pub async fn last_error(&self) -> Option<String> {
         let error = "SELECT last_error FROM noetl.tail_cursor";
-        sqlx::query_scalar(error).fetch_one(&mut self.shard(0).await).await.unwrap()
+        let recorded = sqlx::query_scalar::<_, Option<String>>(error).fetch_optional(&mut self.shard(0).await).await;
+        recorded.unwrap().flatten()
     }
 
     /// Returns the epoch of shard 0's feed.

@@ -1,5 +1,6 @@
 //! Errors of publishing to the event stream.
 
+use noetl_domain::feed::FeedOwner;
 use noetl_storage::error::StorageError;
 
 /// Failure to publish a batch or to read the stream.
@@ -12,6 +13,9 @@ pub enum PublishError {
     /// reads the stream's end and continues from there.
     #[error("the stream did not end at the expected sequence")]
     OutOfStep,
+    /// The stream was deleted while the leader used it. The next leader creates it if it does not exist.
+    #[error("the event stream was deleted or created again")]
+    Recreated,
     /// The broker treated the event for this sequence as a duplicate.
     #[error("the broker treated the event for sequence {0} as a duplicate")]
     Duplicate(u64),
@@ -26,6 +30,48 @@ pub enum PublishError {
         /// Cause.
         reason: String,
     },
+}
+
+/// Reason for which a leader must not publish, although it holds the lease.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StandBack {
+    /// The stream belongs to another feed.
+    #[error(
+        "the stream {stream} belongs to another feed ({}, system identifier {}); give this deployment streams of its own \
+         with NOETL_EVENT_STREAM_PREFIX, or delete the stream if its deployment no longer exists",
+        .owner.feed, .owner.system_identifier
+    )]
+    OtherFeed {
+        /// Name of the stream.
+        stream: String,
+        /// Database that published to it.
+        owner: FeedOwner,
+    },
+    /// Another copy of the database publishes the same feed.
+    #[error(
+        "another copy of this database publishes to the stream {stream}: it has the system identifier {} and the \
+         timeline {}, this one has {} and {}; stop the servers of the copy that is not needed, or give a copy streams of \
+         its own with NOETL_EVENT_STREAM_PREFIX",
+        .other.system_identifier, .other.timeline, .this.system_identifier, .this.timeline
+    )]
+    Rival {
+        /// Name of the stream.
+        stream: String,
+        /// The other copy.
+        other: FeedOwner,
+        /// The database of this leader.
+        this: FeedOwner,
+    },
+}
+
+impl StandBack {
+    /// Returns the label of the reason in metrics.
+    pub(super) fn label(&self) -> &'static str {
+        match self {
+            Self::OtherFeed { .. } => "other_feed",
+            Self::Rival { .. } => "rival",
+        }
+    }
 }
 
 pub(super) fn broker(error: impl std::fmt::Display) -> PublishError {

@@ -4,9 +4,13 @@
 mod acks;
 pub mod error;
 mod idle;
-mod notice;
+pub mod notice;
+mod overlap;
 mod published;
 pub mod publisher;
 mod recovery;
+mod repeated;
+mod rivals;
+mod stream_check;
 pub mod tailer;
 mod trace_links;

@@ -9,15 +9,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{StreamExt, future};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::feed::publish::error::PublishError;
-use crate::feed::publish::idle::Idle;
+use crate::feed::publish::error::{PublishError, StandBack};
+use crate::feed::publish::idle::{Idle, StreamCheck};
 use crate::feed::publish::notice::ForeignMessages;
+use crate::feed::publish::overlap::{Skipped, discard};
 use crate::feed::publish::publisher::{Batch, Publisher, Resume, StreamEnd, StreamSettings};
+use crate::feed::publish::repeated::LastFailure;
+use crate::feed::publish::rivals::{Leader, Rivals};
 use crate::feed::wake_ups;
+use crate::feed::wire::names::StreamNames;
 use crate::runtime::wake::WakeUps;
 use noetl_domain::event::EventKey;
 use noetl_domain::shard::ShardIndex;
@@ -25,6 +29,7 @@ use noetl_domain::tx_snapshot::TxSnapshot;
 use noetl_storage::error::StorageError;
 use noetl_storage::pools::Database;
 use noetl_storage::tail::{self, TailCursor};
+use noetl_storage::tail_foreign_ids;
 use noetl_storage::tail_session::TailSession;
 
 /// Duration of the lease. After a leader is killed, another replica takes over within this time plus one
@@ -34,6 +39,8 @@ const RENEW_EVERY: Duration = Duration::from_secs(1);
 const REPORT_EVERY: Duration = Duration::from_secs(5);
 const STANDBY_POLL: Duration = Duration::from_secs(1);
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
+/// Interval of the checks whether a leader that stands back may publish.
+const STAND_BACK: Duration = Duration::from_secs(2);
 const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Settings of a tailer.
@@ -58,6 +65,8 @@ pub struct Tailer {
     pub database: Arc<Database>,
     /// Connection to the broker.
     pub client: async_nats::Client,
+    /// Names of the streams.
+    pub names: StreamNames,
     /// Holder of the lease; unique to this process.
     pub owner: String,
     /// Settings.
@@ -77,6 +86,10 @@ pub(super) enum LeadershipLost {
     BrokerLost,
     #[error("the connection to the broker was lost, and acknowledgements with it")]
     Reconnected,
+    #[error("another copy of this database published to the stream")]
+    Overtaken,
+    #[error(transparent)]
+    StandBack(#[from] StandBack),
     #[error(transparent)]
     Storage(#[from] StorageError),
     #[error(transparent)]
@@ -86,17 +99,21 @@ pub(super) enum LeadershipLost {
 impl Tailer {
     /// Publishes as the leader, or stands by, until `stop`. Then releases the lease.
     pub async fn run(self, stop: CancellationToken) {
-        let mut begun = false;
+        let (mut begun, mut stood_back, mut failures) = (false, false, LastFailure::default());
         while !stop.is_cancelled() {
             let turn = async {
                 if !begun {
+                    self.enable_trigger().await;
                     tail::begin(&self.database, self.settings.backfill).await?;
                     begun = true;
                 }
                 tail::acquire(&self.database, &self.owner, LEASE.as_secs_f64()).await
             };
             match turn.await {
-                Ok(Some(cursor)) => self.lead(cursor, &stop).await,
+                Ok(Some(cursor)) => {
+                    let leading = self.lead(cursor, stood_back, &mut failures, &stop);
+                    stood_back = leading.await;
+                }
                 Ok(None) => self.stand_by(&stop).await,
                 Err(error) => {
                     tracing::debug!(shard = self.shard, %error, "the lease can't be requested now");
@@ -111,7 +128,7 @@ impl Tailer {
         let passing_on = async {
             loop {
                 self.local.feed_woken(self.shard).await;
-                wake_ups::forward(&self.client, self.shard).await;
+                wake_ups::forward(&self.client, &self.names, self.shard).await;
             }
         };
         tokio::select! {
@@ -121,25 +138,67 @@ impl Tailer {
         }
     }
 
-    async fn lead(&self, cursor: TailCursor, stop: &CancellationToken) {
+    /// Publishes until `stop`, or until this leader must stop. Returns true if it must not publish at all. `stood_back` is
+    /// the result of the last call.
+    async fn lead(
+        &self,
+        cursor: TailCursor,
+        stood_back: bool,
+        failures: &mut LastFailure,
+        stop: &CancellationToken,
+    ) -> bool {
         let fence = cursor.fence;
-        tracing::info!(shard = self.shard, fence, batch = cursor.batch, "became the leader of the event feed");
-        metrics::counter!("noetl_tailer_takeovers_total", "shard" => self.shard.to_string()).increment(1);
+        if failures.is_recent() {
+            tracing::debug!(shard = self.shard, fence, batch = cursor.batch, "tries again to lead the event feed");
+        } else {
+            tracing::info!(shard = self.shard, fence, batch = cursor.batch, "became the leader of the event feed");
+        }
         let outcome = tokio::select! {
             () = stop.cancelled() => None,
             lost = self.keep_lease(fence) => Some(lost),
             never = self.report_lag() => match never {},
-            Err(error) = self.publish(cursor) => Some(error),
+            Err(error) = self.publish_unless_rivals(cursor, stood_back) => Some(error),
         };
         let failure = outcome.as_ref().map(ToString::to_string);
-        if let Some(error) = &failure {
-            tracing::warn!(shard = self.shard, fence, error, "stopped being the leader of the event feed");
+        match &failure {
+            Some(error) if failures.is_new(error) => {
+                tracing::warn!(shard = self.shard, fence, error, "stopped being the leader of the event feed");
+            }
+            Some(error) => tracing::debug!(shard = self.shard, fence, error, "the failure lasts"),
+            None => {}
         }
         if let Err(error) = tail::release(&self.database, fence, failure.as_deref()).await {
             tracing::debug!(shard = self.shard, %error, "the lease was not released and will expire");
         }
-        if failure.is_some() {
-            pause(AFTER_FAILURE, stop).await;
+        match outcome {
+            Some(LeadershipLost::StandBack(reason)) => {
+                let labels = [("shard", self.shard.to_string()), ("because", reason.label().to_owned())];
+                metrics::counter!("noetl_tailer_stood_back_total", &labels).increment(1);
+                pause(STAND_BACK, stop).await;
+                return true;
+            }
+            Some(_) => pause(AFTER_FAILURE, stop).await,
+            None => {}
+        }
+        false
+    }
+
+    /// Publishes as [`Self::publish`] does, unless another copy of the database does so. `stood_back` is true if this
+    /// replica had to stand back before.
+    async fn publish_unless_rivals(
+        &self,
+        cursor: TailCursor,
+        stood_back: bool,
+    ) -> Result<std::convert::Infallible, LeadershipLost> {
+        let this = cursor.owner;
+        let me = Leader { owner: this, started: cursor.server_started };
+        let stand_back =
+            |leader: Leader| StandBack::Rival { stream: self.names.stream(self.shard), other: leader.owner, this };
+        let met = Rivals::meet(self.client.clone(), self.names.leaders(self.shard), me).await?;
+        let mut rivals = met.map_err(stand_back)?;
+        tokio::select! {
+            leader = rivals.answer() => Err(stand_back(leader?).into()),
+            ended = self.publish(cursor, stood_back) => ended,
         }
     }
 
@@ -170,50 +229,79 @@ impl Tailer {
         }
     }
 
-    async fn publish(&self, cursor: TailCursor) -> Result<std::convert::Infallible, LeadershipLost> {
+    /// Enables the trigger that corrects foreign transaction ids, if a restore disabled it. The feed works without it.
+    async fn enable_trigger(&self) {
+        match tail_foreign_ids::enable_trigger(&self.database).await {
+            Ok(false) => {}
+            Ok(true) => tracing::warn!(
+                shard = self.shard,
+                "the trigger event_assign_tx_id was disabled and is enabled again; rows that were restored meanwhile with \
+                 transaction ids of another server are not published if the feed has passed these ids"
+            ),
+            Err(error) => tracing::warn!(shard = self.shard, %error, "the trigger event_assign_tx_id can't be enabled"),
+        }
+    }
+
+    async fn publish(&self, cursor: TailCursor, stood_back: bool) -> Result<std::convert::Infallible, LeadershipLost> {
         let mut session = TailSession::open(Arc::clone(&self.database), cursor.fence).await?;
         let settings = self.settings;
-        let mut publisher = Publisher::open(self.client.clone(), self.shard, settings.stream, settings.batch).await?;
+        let (client, names) = (self.client.clone(), self.names.clone());
+        let feed = cursor.owner.feed;
+        let mut publisher = Publisher::open(client, self.shard, feed, names, settings.stream, settings.batch).await?;
         let mut connects = self.connects();
         let epoch = cursor.feed_epoch;
         let (mut cursor, mut end) = self.recover(&publisher, cursor).await?;
+        let mut skip = Skipped::read(&publisher, cursor.overlap).await?;
+        if stood_back {
+            tail::clear_error(&self.database, cursor.fence).await?;
+        }
+        metrics::counter!("noetl_tailer_takeovers_total", "shard" => self.shard.to_string()).increment(1);
         // After a rewind, only the batch gone back to and the next one can hold events that were published before.
         let again = if cursor.feed_epoch > epoch { cursor.batch + 1 } else { 0 };
-        let (mut idle, mut foreign) = (Idle::new(settings.poll), ForeignMessages::default());
+        let (mut idle, mut foreign) = (Idle::new(settings.poll), ForeignMessages::new(publisher.stream_name()));
+        let mut check = StreamCheck::new();
         let mut noetl_publishes = session.noetl_publishes().await?;
         loop {
             // After a reconnect the broker may have lost data, so the stream is checked even if nothing was committed.
             let seen = self.connects();
             if seen != connects {
-                (connects, end) = (seen, self.look(&publisher, &cursor).await?);
+                (connects, end) = (seen, self.look_again(&publisher, &cursor).await?);
             }
-            if let Some(target) = cursor.target.take() {
+            if let Some(target) = cursor.target.clone() {
                 let mut turn = Turn {
                     publisher: &mut publisher,
                     session: &mut session,
                     foreign: &mut foreign,
                     again,
                     noetl_publishes,
+                    skip: &skip,
                 };
-                let sequence = tokio::select! {
+                let finished = tokio::select! {
                     finished = self.finish_batch(&mut turn, &cursor, target.clone(), end) => finished?,
                     () = self.reconnected(connects) => return Err(LeadershipLost::Reconnected),
                 };
-                (cursor.done, cursor.last_sequence) = (target, sequence.cast_signed());
-                end = StreamEnd::at(sequence);
+                if finished.events > 0 {
+                    // No later batch contains an event that was skipped.
+                    (cursor.overlap, skip) = (None, Skipped::default());
+                }
+                (cursor.done, cursor.target) = (target, None);
+                cursor.last_sequence = finished.sequence.cast_signed();
+                end = StreamEnd::at(finished.sequence);
                 idle.over();
             }
-            match session.committed_since(&cursor.done).await? {
-                Some(target) => {
-                    // The batch begins after this sequence, so older messages are never searched for it.
-                    cursor.last_sequence = end.sequence.cast_signed();
-                    let fixed = session.fix_target(&target, cursor.last_sequence).await?;
-                    let fixed = fixed.ok_or(LeadershipLost::Fenced)?;
-                    (cursor.batch, noetl_publishes) = (fixed.number, fixed.noetl_publishes);
-                    (cursor.target, end) =
-                        (Some(target), StreamEnd { foreign: end.foreign, ..StreamEnd::at(end.sequence) });
+            if let Some(target) = session.committed_since(&cursor.done).await? {
+                // The batch begins after this sequence, so older messages are never searched for it.
+                cursor.last_sequence = end.sequence.cast_signed();
+                let fixed = session.fix_target(&target, cursor.last_sequence).await?;
+                let fixed = fixed.ok_or(LeadershipLost::Fenced)?;
+                (cursor.batch, noetl_publishes) = (fixed.number, fixed.noetl_publishes);
+                (cursor.target, end) =
+                    (Some(target), StreamEnd { foreign: end.foreign, ..StreamEnd::at(end.sequence) });
+            } else {
+                self.wait(&mut idle).await;
+                if check.is_due() {
+                    self.check_stream(&publisher, &cursor).await?;
                 }
-                None => self.wait(&mut idle).await,
             }
         }
     }
@@ -240,27 +328,31 @@ impl Tailer {
     }
 
     /// Appends the events of the fixed batch that are not in the stream yet, retries if the broker refuses them, and
-    /// marks the batch as done. Returns the stream's last sequence.
+    /// marks the batch as done.
     async fn finish_batch(
         &self,
         turn: &mut Turn<'_>,
         cursor: &TailCursor,
         target: TxSnapshot,
         mut end: StreamEnd,
-    ) -> Result<u64, LeadershipLost> {
-        let (epoch, number, done) = (cursor.feed_epoch, cursor.batch, cursor.done.clone());
-        let batch = Batch { epoch, number, done, target };
+    ) -> Result<FinishedBatch, LeadershipLost> {
+        let (number, done) = (cursor.batch, cursor.done.clone());
+        let discard = cursor.overlap.and_then(discard);
+        let batch = Batch { epoch: cursor.feed_epoch, number, done, target, owner: cursor.owner, discard };
+        let skip = turn.skip;
         let mut distinct = turn.noetl_publishes.then_some(0);
         loop {
             turn.foreign.found(self.shard, end.foreign);
             let BatchProgress { index, behind, gone } = BatchProgress::of(&end, number);
             let events = turn.session.read_batch(&batch.done, &batch.target, behind, turn.publisher.payload_limit());
+            let events = events.filter(|event| future::ready(!skip.contains(event)));
             let events = events.skip(usize::try_from(gone).unwrap_or(usize::MAX));
             let from = Resume { index, after: end.sequence, distinct };
             match turn.publisher.append(&batch, events, from).await {
                 Ok(sequence) => {
-                    self.complete(turn, number, sequence, index, sequence - end.sequence).await?;
-                    return Ok(sequence);
+                    let appended = sequence - end.sequence;
+                    self.complete(turn, number, sequence, index, appended).await?;
+                    return Ok(FinishedBatch { sequence, events: index + appended });
                 }
                 Err(PublishError::OutOfStep) => {
                     metrics::counter!("noetl_tailer_refused_total", "shard" => self.shard.to_string()).increment(1);
@@ -274,7 +366,7 @@ impl Tailer {
             if !tail::renew(&self.database, cursor.fence, LEASE.as_secs_f64()).await? {
                 return Err(LeadershipLost::Fenced);
             }
-            end = self.look(turn.publisher, cursor).await?;
+            end = self.look_again(turn.publisher, cursor).await?;
         }
     }
 
@@ -312,6 +404,16 @@ struct Turn<'a> {
     again: i64,
     /// Whether NoETL's tailer may publish the same events, with the same ids.
     noetl_publishes: bool,
+    /// Events that another state of the database published.
+    skip: &'a Skipped,
+}
+
+/// A batch that is in the stream and marked as done.
+struct FinishedBatch {
+    /// Last sequence of the stream.
+    sequence: u64,
+    /// Number of its events.
+    events: u64,
 }
 
 /// Progress of a batch in the stream.
@@ -332,7 +434,7 @@ impl BatchProgress {
             }
             // The expired messages were the batch's own, unless another client publishes too. In that case the batch is
             // published from its start: a duplicate is better than a lost event.
-            None if end.foreign == 0 => Self { index: end.expired, behind: None, gone: end.expired },
+            None if end.foreign.count == 0 => Self { index: end.expired, behind: None, gone: end.expired },
             _ => Self { index: 0, behind: None, gone: 0 },
         }
     }

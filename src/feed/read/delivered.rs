@@ -1,20 +1,26 @@
 //! Decoding of stream messages into events. Live messages are decoded once per replica.
 //!
+//! The fields that were too large for the stream are read from the shard when a reader that follows the event needs
+//! them, so only such readers wait. Readers that need them at the same time share the read.
+//!
 //! No message stops a feed. A field that can't be represented is replaced by its error or left out. A message that is
 //! not an event only advances the position.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_nats::jetstream::Message;
 use chrono::{DateTime, NaiveDateTime, Utc};
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared, WeakShared};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::feed::read::error::ReadError;
 use crate::feed::wire::cursor::Position;
-use crate::feed::wire::envelope::Mark;
+use crate::feed::wire::envelope::{Discard, Mark};
 use noetl_domain::event::Event;
+use noetl_domain::feed::FeedId;
 use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::{DEFAULT, Scope};
@@ -32,6 +38,10 @@ pub struct Delivered {
     pub position: Position,
     /// Event in the message; `None` if it is not an event, so that only its position counts.
     pub event: Option<LiveEvent>,
+    /// Earlier messages that readers must discard, if the message begins an epoch.
+    pub discard: Option<Discard>,
+    /// The complete event, if the message lacks its large fields.
+    pub complete: Option<Arc<CompleteEvent>>,
     /// Approximate size in memory in bytes.
     pub bytes: usize,
 }
@@ -44,6 +54,34 @@ pub struct LiveEvent {
     /// True if fields are left out or replaced by an error: they can't be represented, or they were too large for the
     /// broker and could not be read from the shard.
     pub partial: bool,
+}
+
+/// Event whose large fields are read from its shard.
+#[derive(Debug)]
+pub struct CompleteEvent {
+    databases: Databases,
+    /// The event as the message holds it.
+    published: LiveEvent,
+    /// Read that readers wait for, or whose result they still use. The ring does not keep the result, because it may be
+    /// large.
+    running: Mutex<Option<WeakShared<BoxFuture<'static, LiveEvent>>>>,
+}
+
+impl CompleteEvent {
+    fn new(databases: Databases, published: LiveEvent) -> Self {
+        Self { databases, published, running: Mutex::default() }
+    }
+
+    /// Returns the complete event. If the shard can't be read, returns the event as the message holds it.
+    pub(super) fn read(&self) -> Shared<BoxFuture<'static, LiveEvent>> {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let joined = running.as_ref().and_then(WeakShared::upgrade);
+        joined.unwrap_or_else(|| {
+            let read = complete(self.databases.clone(), self.published.clone()).boxed().shared();
+            *running = read.downgrade();
+            read
+        })
+    }
 }
 
 /// Payload of a message. Its large fields are text, because jsonb can hold values that this program's JSON values
@@ -77,31 +115,33 @@ struct Payload {
 
 impl Typed for Payload {}
 
-/// Decodes a message for a reader at `at`. Reads from the shard the fields that were too large for the stream.
-pub(super) async fn decode(
+/// Decodes a message for a reader at `at`. A message of another feed than `feed` is no event.
+pub(super) fn decode(
     databases: &Databases,
     shard: ShardIndex,
+    feed: Option<FeedId>,
     at: Position,
     message: &Message,
 ) -> Result<Delivered, ReadError> {
     let info = message.info().map_err(|error| ReadError::of(shard, error))?;
     let sequence = info.stream_sequence;
     let published = DateTime::from_timestamp(info.published.unix_timestamp(), info.published.nanosecond());
-    let mark = message.headers.as_ref().and_then(Mark::read);
-    // A message without a mark belongs to the epoch of the message before it.
+    let mark = message.headers.as_ref().and_then(|headers| Mark::read_of(headers, feed));
+    // A message without a mark of the feed belongs to the epoch of the message before it.
     let epoch = mark.as_ref().map_or(at.epoch, |mark| mark.epoch.cast_unsigned());
     let of_a_tailer = mark.is_some();
+    let discard = mark.as_ref().and_then(|mark| mark.discard);
     let payload = mark.and_then(|_| parse(&message.payload));
     if payload.is_none() {
         note_foreign(shard, sequence, &message.subject, of_a_tailer);
     }
-    let event = match payload {
-        None => None,
-        Some(payload) => Some(complete(databases, payload, published.unwrap_or_default()).await),
-    };
+    let omitted = payload.as_ref().is_some_and(|payload| payload.omitted);
+    let event = payload.map(|payload| payload.into_event(published.unwrap_or_default()));
+    let complete = event.as_ref().filter(|_| omitted).map(|live| CompleteEvent::new(databases.clone(), live.clone()));
     let bytes =
         event.as_ref().map_or(0, |live| weight(&live.event)) + size_of::<Delivered>() + size_of::<Event<Text>>();
-    Ok(Delivered { shard, position: Position { epoch, sequence }, event, bytes })
+    let position = Position { epoch, sequence };
+    Ok(Delivered { shard, position, event, discard, complete: complete.map(Arc::new), bytes })
 }
 
 /// Counts a message that is not an event. The leader reports messages that no tailer published; where NoETL's tailer
@@ -119,22 +159,18 @@ fn parse(payload: &[u8]) -> Option<Payload> {
     json::parse(payload).inspect_err(|error| tracing::warn!(%error, "an event can't be read")).ok()
 }
 
-async fn complete(databases: &Databases, payload: Payload, published: DateTime<Utc>) -> LiveEvent {
-    let omitted = payload.omitted;
-    let live = payload.into_event(published);
-    if !omitted {
-        return live;
-    }
-    let (execution, event) = (live.event.execution_id, live.event.event_id);
-    // Readers compare the tenant of the event with their scope. Not charged to an operation: a reader may skip any
-    // number of large events before one that matches its filter.
+/// Reads an event from its shard.
+async fn complete(databases: Databases, published: LiveEvent) -> LiveEvent {
+    let (execution, event) = (published.event.execution_id, published.event.event_id);
+    // Readers compare the tenant of the event with their scope. Not charged to an operation, because several readers
+    // wait for it.
     match uncharged(events::get(databases.shard_of(execution), &Scope::Unrestricted, execution, event)).await {
         Ok(Some(whole)) => LiveEvent { event: Arc::new(whole), partial: false },
-        Ok(None) => live,
+        Ok(None) => published,
         Err(error) => {
             tracing::warn!(%execution, %event, %error, "a large event is delivered without its large fields");
             metrics::counter!("noetl_stream_incomplete_events_total").increment(1);
-            live
+            published
         }
     }
 }

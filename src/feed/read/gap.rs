@@ -1,6 +1,7 @@
 //! Gaps between two positions of a feed: missing events and changes of the epoch.
 
 use crate::feed::wire::cursor::Position;
+use crate::feed::wire::envelope::Discard;
 
 /// Cause of a gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,6 +12,8 @@ pub enum GapReason {
     SlowConsumer,
     /// The feed started a new epoch. Events after the gap may have been delivered before.
     EpochChanged,
+    /// The cursor can't exist in this feed. The reader continues from the first event that the stream holds.
+    Reset,
 }
 
 impl GapReason {
@@ -20,6 +23,7 @@ impl GapReason {
             Self::Retention => "retention",
             Self::SlowConsumer => "slow_consumer",
             Self::EpochChanged => "epoch_changed",
+            Self::Reset => "reset",
         }
     }
 }
@@ -35,6 +39,21 @@ pub struct Gap {
     pub reason: GapReason,
     /// Position after the gap.
     pub position: Position,
+}
+
+impl Gap {
+    /// Returns the gap before the first message of an epoch, with the messages that this one tells readers to discard.
+    pub(super) fn with(self, discard: Option<Discard>) -> Self {
+        match discard {
+            Some(Discard { from, to }) if self.reason == GapReason::EpochChanged => Self { from, to, ..self },
+            _ => self,
+        }
+    }
+
+    /// Returns the gap of a reader whose cursor can't exist in the feed.
+    pub(super) fn reset(cursor: Position) -> Self {
+        Self { from: 1, to: cursor.sequence, reason: GapReason::Reset, position: Position::default() }
+    }
 }
 
 /// Returns the gaps between a reader at `at` and the next message. `first` is the first sequence that the stream holds.
@@ -85,6 +104,15 @@ mod tests {
         assert_eq!(ranges(place(1, 60), place(2, 81), 81), [(61, 80, Retention), (81, 80, EpochChanged)]);
         assert_eq!(ranges(place(1, 200), place(2, 61), 61), [(60, 60, Retention), (61, 200, EpochChanged)]);
         assert_eq!(ranges(place(0, 60), place(1, 3), 3), [(2, 2, Retention), (3, 60, EpochChanged)]);
+    }
+
+    #[test]
+    fn only_the_gap_of_a_new_epoch_covers_the_messages_to_discard() {
+        let gaps = between(place(1, 60), place(2, 81), 81, Retention);
+        let discard = Some(Discard { from: 40, to: 70 });
+        let ranges: Vec<_> = gaps.iter().map(|gap| gap.with(discard)).map(|gap| (gap.from, gap.to)).collect();
+        assert_eq!(ranges, [(61, 80), (40, 70)]);
+        assert_eq!(gaps[1].with(None), gaps[1]);
     }
 
     #[test]

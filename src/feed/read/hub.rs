@@ -9,22 +9,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::pull::Ordered;
-use futures::TryStreamExt;
+use futures::{FutureExt, TryStreamExt};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::feed::read::delivered::decode;
 use crate::feed::read::error::ReadError;
+use crate::feed::read::interests::Interest;
+use crate::feed::read::opener::Opener;
 use crate::feed::read::pages;
 use crate::feed::read::ring::{Ring, RingReader};
 use crate::feed::read::source::{Extent, ShardStream};
+use crate::feed::read::stored::StoredFeed;
+use crate::feed::read::worker::Worker;
 use crate::feed::wire::cursor::Position;
+use crate::feed::wire::names::StreamNames;
+use noetl_domain::feed::FeedId;
 use noetl_domain::shard::ShardIndex;
 use noetl_storage::pools::Databases;
 
-/// Total size of the rings of a replica in bytes of events; they keep the events for readers that lag.
-const RING_BYTES: usize = 32 << 20;
 const AFTER_FAILURE: Duration = Duration::from_millis(250);
+/// Interval at which the identity of a feed is requested until the shard's database is available and the feed has begun.
+const IDENTITY_RETRY: Duration = Duration::from_secs(1);
 /// Time that a feed keeps running without readers, so that a reader that reconnects finds it running.
 const IDLE_SHUTDOWN: Duration = Duration::from_secs(10);
 const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_millis(500);
@@ -42,18 +48,26 @@ pub struct Hub {
 #[derive(Debug)]
 struct Feed {
     ring: Arc<Ring>,
+    stored: StoredFeed,
     /// True if the broker responded, while readers waited, that the stream does not exist. All events of a stream that
     /// is created later are then new to these readers.
     missing: AtomicBool,
+    /// Access to the stream, and the identity of the feed.
+    opener: Opener,
 }
 
 impl Hub {
-    /// Creates a hub. It reads no events before [`Hub::run`].
+    /// Creates a hub. It reads no events before [`Hub::run`] and [`Hub::replay`]. `ring_bytes` is the size of the ring of
+    /// each shard in bytes of events; the ring keeps the events for readers that lag.
     #[must_use]
-    pub fn new(client: async_nats::Client, databases: Databases) -> Self {
-        let each = RING_BYTES / databases.shards().len().max(1);
-        let feed = |_| Feed { ring: Arc::new(Ring::new(each)), missing: AtomicBool::new(false) };
-        let feeds = databases.shards().iter().map(feed).collect();
+    pub fn new(client: async_nats::Client, names: &StreamNames, databases: Databases, ring_bytes: usize) -> Self {
+        let feed = |shard| Feed {
+            ring: Arc::new(Ring::new(ring_bytes)),
+            stored: StoredFeed::new(shard, ring_bytes / 2),
+            missing: AtomicBool::new(false),
+            opener: Opener::new(shard, client.clone(), names.clone(), databases.clone()),
+        };
+        let feeds = (0..).zip(databases.shards()).map(|(shard, _)| feed(shard)).collect();
         Self { client, databases, feeds }
     }
 
@@ -82,18 +96,30 @@ impl Hub {
 
     /// Registers a reader; waits until the hub has found the shard's stream. Returns the position before the first
     /// event that the place delivers.
-    pub(super) async fn register(&self, shard: ShardIndex) -> (Position, RingReader) {
-        self.feed(shard).ring.join().await
+    pub(super) async fn register(&self, shard: ShardIndex, interest: Interest) -> (Position, RingReader) {
+        self.feed(shard).ring.join(interest).await
     }
 
-    /// Opens the shard's stream for a replay.
-    pub(super) async fn stream(&self, shard: ShardIndex) -> Result<ShardStream, ReadError> {
-        ShardStream::open(self.client.clone(), shard).await
+    /// Returns the stored messages of a shard, for replays.
+    pub(super) fn stored(&self, shard: ShardIndex) -> &StoredFeed {
+        &self.feed(shard).stored
     }
 
-    /// Returns the databases that hold the fields that were too large for a stream.
+    /// Returns the databases.
     pub(super) fn databases(&self) -> &Databases {
         &self.databases
+    }
+
+    /// Returns the identity of a shard's feed; `None` until it was read from the shard.
+    pub(super) fn identity(&self, shard: ShardIndex) -> Option<FeedId> {
+        self.feed(shard).opener.identity()
+    }
+
+    /// Reads stored messages for the replays of one shard's readers until `stop`.
+    pub async fn replay(self, shard: ShardIndex, stop: CancellationToken) {
+        let (client, databases) = (&self.client, &self.databases);
+        let Feed { opener, stored, .. } = self.feed(shard);
+        Worker { shard, client, opener, databases, stored }.run(stop).await;
     }
 
     /// Delivers live events to one shard's readers until `stop`.
@@ -109,14 +135,29 @@ impl Hub {
                 }
             }
         };
-        let _: Option<std::convert::Infallible> = stop.run_until_cancelled(following).await;
+        let identifying = async {
+            while feed.opener.identity().is_none() {
+                feed.opener.identify().await;
+                sleep(IDENTITY_RETRY).await;
+            }
+            std::future::pending().await
+        };
+        let both = async {
+            tokio::select! {
+                never = following => never,
+                never = identifying => never,
+            }
+        };
+        let _: Option<std::convert::Infallible> = stop.run_until_cancelled(both.boxed()).await;
     }
 
     /// Reads events until the shard has had no readers for [`IDLE_SHUTDOWN`].
     async fn follow(&self, shard: ShardIndex) -> Result<(), ReadError> {
         let connects = pages::connects(&self.client);
-        let stream = self.stream(shard).await?;
-        let extent = stream.extent().await?;
+        self.feed(shard).opener.identify().await;
+        let stream = self.feed(shard).opener.open().await?;
+        let extent = stream.opened_extent();
+        self.stored(shard).forget_pages();
         let mut head = self.find_head(shard, &stream, extent).await?;
         let start = stream.resume(head, extent).await?.min(extent.last);
         let mut messages = stream.follow(start + 1).await?;
@@ -129,6 +170,9 @@ impl Hub {
             if pages::connects(&self.client) != connects {
                 return Err(ReadError::of(shard, "the connection was lost"));
             }
+            if self.identity(shard) != stream.feed() {
+                return Err(ReadError::of(shard, "the identity of the feed was found"));
+            }
             let Some(message) = next(shard, &mut messages).await? else {
                 if vigil.detects_change(head).await? {
                     return Err(ReadError::of(
@@ -139,7 +183,7 @@ impl Hub {
                 continue;
             };
             vigil.overdue = false;
-            let delivered = decode(&self.databases, shard, head, &message).await?;
+            let delivered = decode(&self.databases, shard, stream.feed(), head, &message)?;
             // A consumer that is recreated before its first message starts with the stream's first message.
             if delivered.position.sequence <= start {
                 return Err(ReadError::of(shard, "the consumer restarted at the stream's first message"));
@@ -149,6 +193,7 @@ impl Hub {
             }
             if delivered.position.epoch > head.epoch {
                 stream.check_epoch(head, delivered.position).await?;
+                self.stored(shard).forget_pages();
             }
             head = delivered.position;
             let bytes = self.feed(shard).ring.put(Arc::new(delivered));

@@ -1,5 +1,4 @@
-//! Messages of a replay, fetched page by page. A reader that pauses holds one page, whose size in bytes the broker
-//! limits.
+//! Stored messages, fetched page by page. A reader that pauses holds one page, whose size in bytes the broker limits.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -19,7 +18,7 @@ const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Number of checks of the connection after which a response counts as lost.
 const MAX_CONNECTION_CHECKS: usize = 10;
 
-/// Remaining messages of a stream for one reader.
+/// Remaining messages of a stream from a position on.
 #[derive(Debug)]
 pub(super) struct Pages {
     shard: ShardIndex,
@@ -35,6 +34,11 @@ impl Pages {
     pub(super) fn new(shard: ShardIndex, client: async_nats::Client, consumer: Consumer<pull::Config>) -> Self {
         let exhausted = consumer.cached_info().num_pending == 0;
         Self { shard, connects: connects(&client), client, consumer, given: 0, exhausted }
+    }
+
+    /// Returns true if the stream held no more messages after the last one.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.exhausted
     }
 
     /// Returns the next messages in order; empty if the stream holds no more.

@@ -3,6 +3,7 @@
 //! The events of a shard are delivered in order and once. Missing events are reported as gaps. A cursor is valid on
 //! every replica.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_stream::try_stream;
@@ -14,14 +15,16 @@ use tokio::time::{MissedTickBehavior, interval_at, timeout};
 use crate::feed::read::delivered::LiveEvent;
 pub use crate::feed::read::error::ReadError;
 pub use crate::feed::read::gap::{Gap, GapReason};
+use crate::feed::read::held::{HeldEvents, Released};
 use crate::feed::read::hub::Hub;
+pub use crate::feed::read::interests::Interest;
 use crate::feed::read::replay::Replayed;
 pub use crate::feed::read::replay::Since;
+use crate::feed::read::ring::Place;
 use crate::feed::read::shard_reader::{From, ShardItem, join, read_shard};
 use crate::feed::wire::cursor::{Position, StreamCursor};
-use noetl_domain::event::EventFilter;
+use noetl_domain::feed::FeedId;
 use noetl_domain::shard::ShardIndex;
-use noetl_domain::tenant::Scope;
 
 /// Time between heartbeats.
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -43,6 +46,24 @@ pub enum Start {
     Since(Since),
 }
 
+/// Shards that a reader reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shards {
+    /// All shards.
+    All,
+    /// One shard. Cursors contain no position of the others.
+    One(ShardIndex),
+}
+
+impl Shards {
+    fn of(self, hub: &Hub) -> std::ops::Range<ShardIndex> {
+        match self {
+            Self::All => 0..hub.shards(),
+            Self::One(shard) => shard..shard + 1,
+        }
+    }
+}
+
 /// Item that a reader receives.
 #[derive(Debug, Clone)]
 pub enum Item {
@@ -52,6 +73,8 @@ pub enum Item {
         cursor: StreamCursor,
         /// Shard of the event.
         shard: ShardIndex,
+        /// Position of the event in the feed of its shard.
+        position: Position,
         /// The event.
         live: LiveEvent,
     },
@@ -78,12 +101,33 @@ pub enum Item {
     },
 }
 
+impl Item {
+    fn of(released: Released, cursor: StreamCursor) -> Self {
+        let Released { shard, position, live } = released;
+        Self::Event { cursor, shard, position, live }
+    }
+
+    /// Returns the position after the item.
+    #[must_use]
+    pub fn cursor(&self) -> &StreamCursor {
+        match self {
+            Self::Event { cursor, .. }
+            | Self::CaughtUp { cursor }
+            | Self::Gap { cursor, .. }
+            | Self::Heartbeat { cursor, .. } => cursor,
+        }
+    }
+}
+
 impl Start {
     fn on(&self, shard: ShardIndex) -> From {
         match self {
             Self::Beginning => From::Beginning,
             Self::Latest => From::Latest,
-            Self::After(after) => From::After(after.0.get(usize::from(shard)).copied().unwrap_or_default()),
+            Self::After(after) => From::After {
+                at: after.positions.get(usize::from(shard)).copied().unwrap_or_default(),
+                feed: after.feeds.get(usize::from(shard)).copied().flatten(),
+            },
             Self::Since(since) => From::Since(*since),
         }
     }
@@ -105,70 +149,108 @@ impl Drop for Counted {
     }
 }
 
-/// Returns the items of all shards that a reader with this scope may receive. The stream ends only with an error.
+/// Returns the items of the shards that a reader with this interest may receive. The stream ends only with an error.
 pub fn read(
     hub: Hub,
     start: Start,
-    scope: Scope,
-    filter: EventFilter,
+    interest: Interest,
+    shards: Shards,
 ) -> impl Stream<Item = Result<Item, ReadError>> + Send {
     try_stream! {
         let _counted = Counted::new();
-        let mut behind = usize::from(hub.shards());
-        let mut cursor = StreamCursor(vec![Position::default(); behind]);
-        let mut shards = SelectAll::new();
-        let joined = join_all((0..hub.shards()).map(|shard| timeout(PATIENCE, join(&hub, shard, start.on(shard))))).await;
+        let read_shards = shards.of(&hub);
+        // Shards that have not caught up; `None` after the marker.
+        let mut behind = Some(read_shards.len());
+        let mut cursor = StreamCursor::unnamed(vec![Position::default(); usize::from(hub.shards())]);
+        let mut places: Vec<Option<Arc<Place>>> = vec![None; cursor.positions.len()];
+        let mut feeds = SelectAll::new();
+        let joining = |shard| timeout(PATIENCE, join(&hub, shard, start.on(shard), interest.clone()));
+        let joined = join_all(read_shards.clone().map(joining)).await;
         if joined.iter().all(Result::is_err) {
-            Err(ReadError::of(0, "no stream was found in time"))?;
+            Err(ReadError::of(read_shards.start, "no stream was found in time"))?;
         }
-        for (shard, joined) in (0..).zip(joined) {
+        for (shard, joined) in read_shards.clone().zip(joined) {
             let (from, joined) = (start.on(shard), joined.ok());
-            cursor.0[usize::from(shard)] = match (&joined, from) {
+            cursor.positions[usize::from(shard)] = match (&joined, from) {
                 (Some(joined), _) => joined.at,
-                (None, From::After(position)) => position,
+                (None, From::After { at, .. }) => at,
                 (None, From::Beginning) => Position::default(),
                 // The stream does not exist yet, so all its events will be after its beginning.
                 (None, _) if hub.is_missing(shard) => Position::default(),
                 (None, _) => Err(ReadError::of(shard, "its position can't be determined"))?,
             };
-            shards.push(read_shard(hub.clone(), shard, from, joined));
+            cursor.feeds[usize::from(shard)] = match from {
+                From::After { feed, .. } if joined.is_none() => feed,
+                _ => hub.identity(shard).map(FeedId::tag),
+            };
+            feeds.push(read_shard(hub.clone(), shard, from, interest.clone(), joined));
         }
         let mut heartbeats = interval_at(tokio::time::Instant::now() + HEARTBEAT, HEARTBEAT);
         heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut held = HeldEvents::default();
         loop {
+            if behind == Some(0) && held.is_empty() {
+                behind = None;
+                yield Item::CaughtUp { cursor: cursor.clone() };
+            }
             let next = tokio::select! {
-                item = shards.next() => item,
+                released = held.next(), if !held.is_empty() => {
+                    if let Some(released) = released {
+                        yield Item::of(released, held.limit(&cursor));
+                    }
+                    continue;
+                }
+                item = feeds.next(), if !held.is_full() => item,
                 _ = heartbeats.tick() => {
-                    yield Item::Heartbeat { lag: lag(&hub, &cursor), cursor: cursor.clone() };
+                    advance(&mut cursor, &places);
+                    let lag = read_shards.clone().map(|shard| lag(&hub, shard, &cursor)).sum();
+                    yield Item::Heartbeat { lag, cursor: held.limit(&cursor) };
                     continue;
                 }
             };
             let Some((shard, item)) = next else { break };
-            cursor.0[usize::from(shard)] = item.position();
+            let position = item.position();
+            let before = if held.is_empty() { StreamCursor::default() } else { cursor.clone() };
+            cursor.positions[usize::from(shard)] = position;
+            cursor.feeds[usize::from(shard)] = hub.identity(shard).map(FeedId::tag);
             match item {
                 ShardItem::Replayed(Replayed::Delivered(delivered)) => {
-                    if let Some(live) = delivered.event.as_ref().filter(|live| filter.matches(&live.event, &scope)) {
-                        yield Item::Event { cursor: cursor.clone(), shard, live: live.clone() };
+                    let followed = delivered.event.as_ref().filter(|live| interest.includes(&live.event));
+                    if let Some(live) = followed {
+                        if held.concerns(&delivered, live) {
+                            held.hold(Arc::clone(&delivered), live.event.execution_id);
+                        } else {
+                            yield Item::Event { cursor: held.limit(&cursor), shard, position, live: live.clone() };
+                        }
                     }
                 }
+                ShardItem::Replayed(Replayed::Passed(_)) => {}
                 ShardItem::Replayed(Replayed::Gap(gap)) => {
                     metrics::counter!("noetl_stream_gaps_total", "reason" => gap.reason.label()).increment(1);
-                    yield Item::Gap { cursor: cursor.clone(), shard, gap };
-                }
-                ShardItem::CaughtUp(_) => {
-                    behind = behind.saturating_sub(1);
-                    if behind == 0 {
-                        yield Item::CaughtUp { cursor: cursor.clone() };
+                    // A gap may say that events from a position on are void, so the events before it come first.
+                    while held.holds(shard) && let Some(released) = held.next().await {
+                        yield Item::of(released, held.limit(&before));
                     }
+                    yield Item::Gap { cursor: held.limit(&cursor), shard, gap };
+                }
+                ShardItem::CaughtUp(_, place) => {
+                    places[usize::from(shard)] = Some(place);
+                    behind = behind.map(|behind| behind.saturating_sub(1));
                 }
             }
         }
     }
 }
 
-fn lag(hub: &Hub, cursor: &StreamCursor) -> u64 {
-    let behind = |(shard, position): (ShardIndex, &Position)| {
-        hub.head(shard).map_or(0, |head| head.sequence.saturating_sub(position.sequence))
-    };
-    (0..).zip(&cursor.0).map(behind).sum()
+/// Moves the cursor to the positions of the feeds of which the reader has received every event that it follows.
+fn advance(cursor: &mut StreamCursor, places: &[Option<Arc<Place>>]) {
+    for (position, place) in cursor.positions.iter_mut().zip(places) {
+        *position = place.as_ref().and_then(|place| place.passed()).unwrap_or_default().max(*position);
+    }
+}
+
+/// Returns the number of published messages after the cursor in one shard.
+fn lag(hub: &Hub, shard: ShardIndex, cursor: &StreamCursor) -> u64 {
+    let position = cursor.positions.get(usize::from(shard)).copied().unwrap_or_default();
+    hub.head(shard).map_or(0, |head| head.sequence.saturating_sub(position.sequence))
 }

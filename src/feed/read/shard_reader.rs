@@ -1,9 +1,12 @@
 //! Feed of one shard for one reader: stored messages up to the hub's head, then live events from the hub.
 //!
-//! If the hub's next event does not directly follow the reader's position, the reader replays from the stream. This
-//! happens when its next event was overwritten in the hub's ring, when events are missing, or when the epoch changed.
+//! From the hub, a reader takes only the events that it follows. All others between them directly follow each other, so
+//! the position of an event is also the reader's position before it. If the hub's next event does not directly follow
+//! the one before it, or the reader's position, the reader replays from the stream. This happens when its next event was
+//! overwritten in the hub's ring, when events are missing, or when the epoch changed.
 //! Only the stream shows which events are gone. While the broker can't be reached, the reader waits.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_stream::stream;
@@ -14,11 +17,15 @@ use tokio::time::sleep;
 use crate::feed::read::error::ReadError;
 use crate::feed::read::gap::{Gap, GapReason};
 use crate::feed::read::hub::Hub;
+use crate::feed::read::interests::Interest;
 use crate::feed::read::replay::{self, Range, Replayed, Since};
-use crate::feed::read::ring::{Overwritten, RingReader};
+use crate::feed::read::reset;
+use crate::feed::read::ring::{Place, RingReader};
 use crate::feed::wire::cursor::Position;
+use noetl_domain::feed::FeedTag;
 use noetl_domain::shard::ShardIndex;
 
+/// Mean time before a replay that failed is tried again.
 const AFTER_FAILURE: Duration = Duration::from_millis(250);
 
 /// Start position of a reader in one shard.
@@ -26,7 +33,7 @@ const AFTER_FAILURE: Duration = Duration::from_millis(250);
 pub(super) enum From {
     Beginning,
     Latest,
-    After(Position),
+    After { at: Position, feed: Option<FeedTag> },
     Since(Since),
 }
 
@@ -34,7 +41,8 @@ pub(super) enum From {
 #[derive(Debug)]
 pub(super) enum ShardItem {
     Replayed(Replayed),
-    CaughtUp(Position),
+    /// The reader has reached the hub's position, and has this place in the hub's ring from now on.
+    CaughtUp(Position, Arc<Place>),
 }
 
 impl ShardItem {
@@ -42,7 +50,7 @@ impl ShardItem {
     pub(super) fn position(&self) -> Position {
         match self {
             Self::Replayed(replayed) => replayed.position(),
-            Self::CaughtUp(position) => *position,
+            Self::CaughtUp(position, _) => *position,
         }
     }
 }
@@ -59,8 +67,8 @@ pub(super) struct Joined {
 }
 
 /// Waits until the hub has found the stream, and joins it.
-pub(super) async fn join(hub: &Hub, shard: ShardIndex, from: From) -> Joined {
-    let (head, live) = hub.register(shard).await;
+pub(super) async fn join(hub: &Hub, shard: ShardIndex, from: From, interest: Interest) -> Joined {
+    let (head, live) = hub.register(shard, interest).await;
     let (at, gap) = start(hub, shard, from, head).await;
     Joined { live, head, at, gap }
 }
@@ -71,12 +79,13 @@ pub(super) fn read_shard(
     hub: Hub,
     shard: ShardIndex,
     from: From,
+    interest: Interest,
     joined: Option<Joined>,
 ) -> BoxStream<'static, (ShardIndex, ShardItem)> {
     let items = stream! {
         let joined = match joined {
             Some(joined) => joined,
-            None => join(&hub, shard, from).boxed().await,
+            None => join(&hub, shard, from, interest.clone()).boxed().await,
         };
         let Joined { mut live, head: mut until, mut at, gap } = joined;
         if let Some(gap) = gap {
@@ -90,7 +99,7 @@ pub(super) fn read_shard(
                 let range = Range { at, until, missing };
                 // Boxed, so that it uses memory only during a replay: readers are many, and live for most of their
                 // time.
-                let mut replayed = replay::replay(&hub, shard, range).boxed();
+                let mut replayed = replay::replay(hub.stored(shard), &interest, range).boxed();
                 let ended = loop {
                     match replayed.try_next().await {
                         Ok(Some(item)) => {
@@ -108,28 +117,33 @@ pub(super) fn read_shard(
             }
             if !caught_up {
                 caught_up = true;
-                yield ShardItem::CaughtUp(at);
+                yield ShardItem::CaughtUp(at, live.place());
             }
+            // Whether the reader has received every event before its place in the ring that it follows. Otherwise it
+            // needs the next event, whatever that is, to notice the gap.
+            let mut complete = at >= until;
             until = loop {
-                match live.next().await {
-                    Ok(delivered) if delivered.position <= at => {}
-                    Ok(delivered) if at.precedes(delivered.position) => {
-                        at = delivered.position;
-                        yield ShardItem::Replayed(Replayed::Delivered(delivered));
-                    }
-                    Ok(delivered) => {
-                        missing = GapReason::Retention;
-                        break delivered.position;
-                    }
-                    Err(Overwritten) => {
-                        missing = GapReason::SlowConsumer;
-                        metrics::counter!("noetl_stream_readers_lagged_total").increment(1);
-                        let (head, place) = hub.register(shard).await;
-                        live = place;
-                        break head;
-                    }
+                live.set_live(complete);
+                let Ok(entry) = live.next(!complete).await else {
+                    missing = GapReason::SlowConsumer;
+                    metrics::counter!("noetl_stream_readers_lagged_total").increment(1);
+                    break live.skip();
+                };
+                if complete {
+                    at = at.max(entry.before);
+                }
+                let position = entry.delivered.position;
+                if position > at && !at.precedes(position) {
+                    missing = GapReason::Retention;
+                    break position;
+                }
+                complete = true;
+                if position > at {
+                    at = position;
+                    yield ShardItem::Replayed(Replayed::Delivered(entry.delivered));
                 }
             };
+            at = at.max(live.set_live(false));
         }
     };
     items.map(move |item| (shard, item)).boxed()
@@ -140,9 +154,9 @@ async fn start(hub: &Hub, shard: ShardIndex, from: From, head: Position) -> (Pos
     loop {
         let found = match from {
             From::Latest => return (head, None),
-            From::After(at) => return (at, None),
-            From::Beginning => replay::beginning(hub, shard).await.map(|at| (at, None)),
-            From::Since(since) => replay::since(hub, shard, since, head).await,
+            From::After { at, feed } => reset::check(hub, shard, at, feed, head).await,
+            From::Beginning => replay::beginning(hub.stored(shard)).await.map(|at| (at, None)),
+            From::Since(since) => replay::since(hub.stored(shard), since, head).await,
         };
         match found {
             Ok(start) => return start,
@@ -151,9 +165,11 @@ async fn start(hub: &Hub, shard: ShardIndex, from: From, head: Position) -> (Pos
     }
 }
 
+/// Waits before a replay is tried again, unless it has advanced. The times of several readers differ.
 async fn wait(error: &ReadError, advanced: bool) {
     tracing::debug!(%error, advanced, "a replay was interrupted and will be retried");
     if !advanced {
-        sleep(AFTER_FAILURE).await;
+        let share = f64::from(getrandom::u32().unwrap_or_default()) / f64::from(u32::MAX);
+        sleep(AFTER_FAILURE.mul_f64(0.5 + share)).await;
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_nats::jetstream::consumer::pull::{self, Ordered, OrderedConfig};
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy};
 use async_nats::jetstream::context::GetStreamErrorKind;
-use async_nats::jetstream::stream::{RawMessageErrorKind, Stream};
+use async_nats::jetstream::stream::{Info, RawMessageErrorKind, Stream};
 use async_nats::jetstream::{self, ErrorCode};
 use chrono::{DateTime, Utc};
 
@@ -14,7 +14,8 @@ use crate::feed::read::error::ReadError;
 use crate::feed::read::pages::Pages;
 use crate::feed::wire::cursor::Position;
 use crate::feed::wire::envelope::Mark;
-use crate::feed::wire::names;
+use crate::feed::wire::names::StreamNames;
+use noetl_domain::feed::FeedId;
 use noetl_domain::shard::ShardIndex;
 
 /// Messages that the live feed's consumer requests at a time; each may be as large as the broker allows.
@@ -28,6 +29,9 @@ const SEARCH_LIMIT: u64 = 1000;
 #[derive(Debug, Clone)]
 pub(super) struct ShardStream {
     shard: ShardIndex,
+    feed: Option<FeedId>,
+    /// Pattern of the subjects of its events.
+    subjects: String,
     client: async_nats::Client,
     stream: Stream,
 }
@@ -44,21 +48,41 @@ pub(super) struct Extent {
     pub(super) created: i128,
 }
 
+impl Extent {
+    fn of(info: &Info) -> Self {
+        let created = info.created.unix_timestamp_nanos();
+        Self { first: info.state.first_sequence.max(1), last: info.state.last_sequence, created }
+    }
+}
+
 impl ShardStream {
-    /// Opens the shard's stream, which must exist.
-    pub(super) async fn open(client: async_nats::Client, shard: ShardIndex) -> Result<Self, ReadError> {
-        let stream = jetstream::new(client.clone()).get_stream(names::stream(shard)).await;
+    /// Opens the shard's stream, which must exist. Messages of other feeds than `feed` are skipped.
+    pub(super) async fn open(
+        client: async_nats::Client,
+        names: &StreamNames,
+        shard: ShardIndex,
+        feed: Option<FeedId>,
+    ) -> Result<Self, ReadError> {
+        let stream = jetstream::new(client.clone()).get_stream(names.stream(shard)).await;
         let missing = |kind: &GetStreamErrorKind| matches!(kind, GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND);
         let stream =
             stream.map_err(|error| ReadError { missing: missing(&error.kind()), ..ReadError::of(shard, error) })?;
-        Ok(Self { shard, client, stream })
+        Ok(Self { shard, feed, subjects: names.subjects(shard), client, stream })
+    }
+
+    /// Returns the feed whose messages are read; `None` if it was unknown when the stream was opened.
+    pub(super) fn feed(&self) -> Option<FeedId> {
+        self.feed
     }
 
     /// Returns the range of the sequences that the stream holds.
     pub(super) async fn extent(&self) -> Result<Extent, ReadError> {
-        let info = self.stream.get_info().await.map_err(|error| self.failed(error))?;
-        let (state, created) = (info.state, info.created.unix_timestamp_nanos());
-        Ok(Extent { first: state.first_sequence.max(1), last: state.last_sequence, created })
+        Ok(Extent::of(&self.stream.get_info().await.map_err(|error| self.failed(error))?))
+    }
+
+    /// Returns the range of the sequences that the stream held when it was opened.
+    pub(super) fn opened_extent(&self) -> Extent {
+        Extent::of(self.stream.cached_info())
     }
 
     /// Returns true if the stream's limits may have removed messages that were published at `since` or later.
@@ -75,7 +99,7 @@ impl ShardStream {
         for sequence in (extent.first.max(extent.last.saturating_sub(SEARCH_LIMIT))..=extent.last).rev() {
             match self.stream.get_raw_message(sequence).await {
                 Ok(message) => {
-                    if let Some(mark) = Mark::read(&message.headers) {
+                    if let Some(mark) = Mark::read_of(&message.headers, self.feed) {
                         return Ok(Position { epoch: mark.epoch.cast_unsigned(), sequence: extent.last });
                     }
                 }
@@ -159,11 +183,10 @@ impl ShardStream {
 
     /// Returns sequence and epoch of the first message with a mark from `from` on, below `end`.
     async fn mark_within(&self, mut from: u64, end: u64) -> Result<Option<(u64, u32)>, ReadError> {
-        let subjects = names::subjects(self.shard);
         while from < end {
-            match self.stream.get_first_raw_message_by_subject(&subjects, from).await {
+            match self.stream.get_first_raw_message_by_subject(&self.subjects, from).await {
                 Ok(message) if message.sequence >= end => break,
-                Ok(message) => match Mark::read(&message.headers) {
+                Ok(message) => match Mark::read_of(&message.headers, self.feed) {
                     Some(mark) => return Ok(Some((message.sequence, mark.epoch.cast_unsigned()))),
                     None => from = message.sequence + 1,
                 },
@@ -199,7 +222,8 @@ impl ShardStream {
         Ok(Pages::new(self.shard, self.client.clone(), consumer))
     }
 
-    fn failed(&self, error: impl std::fmt::Display) -> ReadError {
+    /// Returns an error of this stream.
+    pub(super) fn failed(&self, error: impl std::fmt::Display) -> ReadError {
         ReadError::of(self.shard, error)
     }
 }

@@ -4,9 +4,17 @@
 //! The epoch increases when sequences lose their meaning: the broker lost messages, so that their sequences are used
 //! again, or a database was restored. Along a stream neither epoch nor sequence decreases, so positions are ordered by
 //! both. A message is new to a reader if its position is after the reader's.
+//!
+//! A cursor also names the feed of each shard, so that a cursor of another deployment is recognised. Cursors of earlier
+//! versions do not name it. They are a list of epochs and sequences. The current form begins with a number that is too
+//! large for an epoch, so an earlier version refuses it.
 
 use integer_encoding::VarInt;
 use noetl_domain::cursor::{BadCursor, CursorKind, decode, encode};
+use noetl_domain::feed::FeedTag;
+
+/// First number of a cursor that names the feeds.
+const WITH_FEEDS: u64 = 1 << 32;
 
 /// Position in one shard's feed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,16 +36,34 @@ impl Position {
 
 /// Position in the feeds of all shards, by shard index.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct StreamCursor(pub Vec<Position>);
+pub struct StreamCursor {
+    /// Positions, by shard index.
+    pub positions: Vec<Position>,
+    /// Feeds of the positions, by shard index; `None` if unknown.
+    pub feeds: Vec<Option<FeedTag>>,
+}
 
 impl StreamCursor {
+    /// Returns a cursor that does not name its feeds.
+    #[must_use]
+    pub fn unnamed(positions: Vec<Position>) -> Self {
+        Self { feeds: vec![None; positions.len()], positions }
+    }
+
     /// Returns the text form that clients keep.
     #[must_use]
     pub fn to_text(&self) -> String {
-        let mut bytes = Vec::with_capacity(self.0.len() * 6);
-        for position in &self.0 {
+        let named = self.feeds.iter().any(Option::is_some);
+        let mut bytes = Vec::with_capacity(self.positions.len() * 10 + 5);
+        if named {
+            bytes.extend(WITH_FEEDS.encode_var_vec());
+        }
+        for (position, feed) in self.positions.iter().zip(&self.feeds) {
             bytes.extend(position.epoch.encode_var_vec());
             bytes.extend(position.sequence.encode_var_vec());
+            if named {
+                bytes.extend(feed.map_or(0, FeedTag::get).to_be_bytes());
+            }
         }
         encode(CursorKind::Stream, &bytes)
     }
@@ -47,17 +73,31 @@ impl StreamCursor {
     pub fn parse(text: &str, shards: usize) -> Result<Self, BadCursor> {
         let bytes = decode(CursorKind::Stream, text)?;
         let mut rest = bytes.as_slice();
-        let mut positions = Vec::new();
+        let mut cursor = Self::default();
+        let mut after = rest;
+        let named = !rest.is_empty() && take(&mut after)? == WITH_FEEDS;
+        if named {
+            rest = after;
+        }
         while !rest.is_empty() {
             let epoch = u32::try_from(take(&mut rest)?).map_err(|_| BadCursor)?;
-            positions.push(Position { epoch, sequence: take(&mut rest)? });
+            cursor.positions.push(Position { epoch, sequence: take(&mut rest)? });
+            cursor.feeds.push(if named { take_feed(&mut rest)? } else { None });
         }
-        if positions.len() > shards {
+        if cursor.positions.len() > shards {
             return Err(BadCursor);
         }
-        positions.resize(shards, Position::default());
-        Ok(Self(positions))
+        cursor.positions.resize(shards, Position::default());
+        cursor.feeds.resize(shards, None);
+        Ok(cursor)
     }
+}
+
+/// Takes the short form of a feed's identity off the beginning of `rest`.
+fn take_feed(rest: &mut &[u8]) -> Result<Option<FeedTag>, BadCursor> {
+    let (number, after) = rest.split_first_chunk::<4>().ok_or(BadCursor)?;
+    *rest = after;
+    Ok(FeedTag::new(u32::from_be_bytes(*number)))
 }
 
 /// Takes a number off the beginning of `rest`: a variable-length integer, as in protocol buffers.
@@ -74,13 +114,23 @@ mod tests {
 
     proptest! {
         #[test]
-        fn text_round_trips(positions in prop::collection::vec((any::<u32>(), any::<u64>()), 0..20)) {
-            let positions: Vec<_> = positions.iter().map(|&(epoch, sequence)| Position { epoch, sequence }).collect();
-            let cursor = StreamCursor(positions);
-            prop_assert_eq!(StreamCursor::parse(&cursor.to_text(), cursor.0.len()), Ok(cursor.clone()));
-            if !cursor.0.is_empty() {
-                prop_assert_eq!(StreamCursor::parse(&cursor.to_text(), cursor.0.len() - 1), Err(BadCursor));
+        fn text_round_trips(shards in prop::collection::vec((any::<u32>(), any::<u64>(), any::<u32>()), 0..20)) {
+            let positions = shards.iter().map(|&(epoch, sequence, _)| Position { epoch, sequence }).collect();
+            let named = StreamCursor { positions, feeds: shards.iter().map(|shard| FeedTag::new(shard.2)).collect() };
+            for cursor in [StreamCursor::unnamed(named.positions.clone()), named] {
+                prop_assert_eq!(StreamCursor::parse(&cursor.to_text(), shards.len()), Ok(cursor.clone()));
+                if !shards.is_empty() {
+                    prop_assert_eq!(StreamCursor::parse(&cursor.to_text(), shards.len() - 1), Err(BadCursor));
+                }
             }
         }
+    }
+
+    #[test]
+    fn cursors_of_earlier_versions_are_read() {
+        let bytes = [1u32.encode_var_vec(), 300u64.encode_var_vec()].concat();
+        let older = StreamCursor::parse(&encode(CursorKind::Stream, &bytes), 2);
+        let positions = vec![Position { epoch: 1, sequence: 300 }, Position::default()];
+        assert_eq!(older, Ok(StreamCursor::unnamed(positions)));
     }
 }

@@ -4,8 +4,11 @@ use std::str::FromStr;
 
 use async_nats::{HeaderMap, HeaderName};
 
+use noetl_domain::feed::{FeedId, FeedOwner};
 use noetl_domain::tx_snapshot::TxSnapshot;
 
+const FEED: &str = "Noetl-Feed";
+const DISCARD: &str = "Noetl-Discard";
 const PLACE: &str = "Noetl-Place";
 const DONE: &str = "Noetl-Batch-Done";
 const TARGET: &str = "Noetl-Batch-Target";
@@ -25,6 +28,19 @@ pub struct Mark {
     pub index: u64,
     /// Snapshots at which the batch starts and ends, on its first message only. They suffice to read the batch again.
     pub span: Option<(TxSnapshot, TxSnapshot)>,
+    /// Database that published it; `None` in older messages, which count as messages of any feed.
+    pub owner: Option<FeedOwner>,
+    /// Earlier messages that readers must discard, on the first message of an epoch only.
+    pub discard: Option<Discard>,
+}
+
+/// Range of messages whose events the database no longer has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Discard {
+    /// First sequence.
+    pub from: u64,
+    /// Last sequence.
+    pub to: u64,
 }
 
 /// Failure to read a header that only tailers set.
@@ -38,6 +54,12 @@ impl Mark {
     pub fn headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         headers.insert(HeaderName::from_static(PLACE), format!("{} {} {}", self.epoch, self.batch, self.index));
+        if let Some(owner) = self.owner {
+            headers.insert(HeaderName::from_static(FEED), owner.to_string());
+        }
+        if let Some(Discard { from, to }) = self.discard {
+            headers.insert(HeaderName::from_static(DISCARD), format!("{from} {to}"));
+        }
         if let Some((done, target)) = &self.span {
             let (done, target) = (done.to_string(), target.to_string());
             // With very many open transactions the span does not fit. After a loss, the leader then goes back to an
@@ -59,6 +81,19 @@ impl Mark {
         })
     }
 
+    /// Returns the mark of a message as [`Self::read`] does, but `None` if it belongs to another feed. If `feed` is
+    /// unknown, messages of all feeds are accepted.
+    #[must_use]
+    pub fn read_of(headers: &HeaderMap, feed: Option<FeedId>) -> Option<Self> {
+        Self::read(headers).filter(|mark| feed.is_none_or(|feed| mark.is_of(feed)))
+    }
+
+    /// Returns true if the message belongs to this feed. Older messages do not name their feed and belong to any.
+    #[must_use]
+    pub fn is_of(&self, feed: FeedId) -> bool {
+        self.owner.is_none_or(|owner| owner.feed == feed)
+    }
+
     /// Parses the mark of a message. `Ok(None)` if no tailer published it.
     pub fn parse(headers: &HeaderMap) -> Result<Option<Self>, MalformedMark> {
         let Some([epoch, batch, index]) = place(headers)? else {
@@ -73,8 +108,15 @@ impl Mark {
             batch: number(PLACE, batch)?,
             index: number(PLACE, index)?,
             span,
+            owner: headers.get(FEED).map(|owner| number(FEED, owner.as_str())).transpose()?,
+            discard: headers.get(DISCARD).map(|range| discard(range.as_str())).transpose()?,
         }))
     }
+}
+
+fn discard(range: &str) -> Result<Discard, MalformedMark> {
+    let (from, to) = range.split_once(' ').ok_or_else(|| MalformedMark(DISCARD.to_owned()))?;
+    Ok(Discard { from: number(DISCARD, from)?, to: number(DISCARD, to)? })
 }
 
 fn place(headers: &HeaderMap) -> Result<Option<[&str; 3]>, MalformedMark> {
@@ -104,9 +146,22 @@ mod tests {
     #[test]
     fn mark_round_trips_through_headers() {
         let span = Some(("5:9:7".parse().unwrap(), "9:12:".parse().unwrap()));
-        let mark = Mark { epoch: 2, batch: 7, index: 0, span };
-        assert_eq!(Mark::parse(&mark.headers()), Ok(Some(mark)));
+        let owner = FeedOwner { feed: FeedId::new(1), system_identifier: 7_300_000_000_000_000_000, timeline: 3 };
+        let discard = Some(Discard { from: 4, to: 9 });
+        let mark = Mark { epoch: 2, batch: 7, index: 0, span, owner: Some(owner), discard };
+        assert_eq!(Mark::parse(&mark.headers()), Ok(Some(mark.clone())));
         assert_eq!(Mark::parse(&HeaderMap::new()), Ok(None));
+        assert_eq!(Mark::read_of(&mark.headers(), Some(FeedId::new(2))), None);
+        for feed in [Some(FeedId::new(1)), None] {
+            assert_eq!(Mark::read_of(&mark.headers(), feed), Some(mark.clone()));
+        }
+        // The feed has a header of its own, so that servers of an earlier version can read the others.
+        assert_eq!(mark.headers().get("Noetl-Place").map(|place| place.as_str().to_owned()), Some("2 7 0".to_owned()));
+        for (header, malformed) in [("Noetl-Feed", "1 2"), ("Noetl-Discard", "4"), ("Noetl-Discard", "4 x")] {
+            let mut headers = mark.headers();
+            headers.insert(header, malformed);
+            assert!(Mark::parse(&headers).is_err(), "{header}: {malformed}");
+        }
     }
 
     #[test]
@@ -116,7 +171,9 @@ mod tests {
         assert!(Mark::parse(&headers).is_err());
         headers.insert("Noetl-Batch", "7");
         headers.insert("Noetl-Batch-Index", "3");
-        assert_eq!(Mark::parse(&headers), Ok(Some(Mark { epoch: 2, batch: 7, index: 3, span: None })));
+        let older = Mark { epoch: 2, batch: 7, index: 3, span: None, owner: None, discard: None };
+        assert_eq!(Mark::parse(&headers), Ok(Some(older.clone())));
+        assert!(older.is_of(FeedId::new(1)) && older.is_of(FeedId::new(2)));
         headers.insert("Noetl-Batch-Done", "9:5:");
         headers.insert("Noetl-Batch-Target", "9:12:");
         assert!(Mark::parse(&headers).is_err());

@@ -1,43 +1,96 @@
-//! Names of streams and subjects on the broker. They are NoETL's.
+//! Names of streams and subjects on the broker. With the default prefix they are NoETL's.
+
+use std::str::FromStr;
+use std::sync::Arc;
 
 use noetl_domain::shard::ShardIndex;
 
 /// Maximum bytes of an event's type in its subject; the broker closes a connection that sends a line over 4 KiB.
 const MAX_TYPE_BYTES: usize = 512;
+/// Maximum bytes of a prefix.
+const MAX_PREFIX_BYTES: usize = 64;
+/// Prefix of NoETL's names.
+const DEFAULT_PREFIX: &str = "noetl";
 
-/// Returns the name of the stream that holds a shard's events.
-#[must_use]
-pub fn stream(shard: ShardIndex) -> String {
-    if shard == 0 { "noetl_events".to_owned() } else { format!("noetl_events_{shard}") }
+/// Names of the streams and subjects of one deployment. They begin with its prefix, so deployments with different
+/// prefixes share a broker without sharing a stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamNames {
+    prefix: Arc<str>,
 }
 
-/// Returns the common prefix of the subjects of a shard's events.
-fn prefix(shard: ShardIndex) -> String {
-    if shard == 0 { "noetl.events".to_owned() } else { format!("noetl.events_{shard}") }
+/// A text that can't be the prefix of a stream's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a prefix of streams: 1 to 64 characters, letters, digits, - and _ only")]
+pub struct BadPrefix;
+
+impl Default for StreamNames {
+    fn default() -> Self {
+        Self { prefix: DEFAULT_PREFIX.into() }
+    }
 }
 
-/// Returns the pattern of all subjects of a shard's events.
-#[must_use]
-pub fn subjects(shard: ShardIndex) -> String {
-    format!("{}.>", prefix(shard))
+impl FromStr for StreamNames {
+    type Err = BadPrefix;
+
+    fn from_str(prefix: &str) -> Result<Self, BadPrefix> {
+        let valid = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if prefix.is_empty() || prefix.len() > MAX_PREFIX_BYTES || !prefix.chars().all(valid) {
+            return Err(BadPrefix);
+        }
+        Ok(Self { prefix: prefix.into() })
+    }
 }
 
-/// Returns the subject of an event. Characters that a subject can't hold become `_`. A very long type is cut.
-#[must_use]
-pub fn subject(shard: ShardIndex, event_type: &str) -> String {
-    let token = |part: &str| -> String {
-        let plain = |c: char| if c.is_whitespace() || c.is_control() || "*>".contains(c) { '_' } else { c };
-        if part.is_empty() { "_".to_owned() } else { part.chars().map(plain).collect() }
-    };
-    let held = &event_type[..event_type.floor_char_boundary(MAX_TYPE_BYTES)];
-    let tokens: Vec<String> = held.split('.').map(token).collect();
-    format!("{}.{}", prefix(shard), tokens.join("."))
-}
+impl StreamNames {
+    /// Returns the name of the stream that holds a shard's events.
+    #[must_use]
+    pub fn stream(&self, shard: ShardIndex) -> String {
+        let prefix = &self.prefix;
+        if shard == 0 { format!("{prefix}_events") } else { format!("{prefix}_events_{shard}") }
+    }
 
-/// Returns the subject of the wake-ups for a shard's leader.
-#[must_use]
-pub fn wake(shard: ShardIndex) -> String {
-    format!("noetl.wake.{shard}")
+    /// Returns the common beginning of the subjects of a shard's events.
+    fn events(&self, shard: ShardIndex) -> String {
+        let prefix = &self.prefix;
+        if shard == 0 { format!("{prefix}.events") } else { format!("{prefix}.events_{shard}") }
+    }
+
+    /// Returns the pattern of all subjects of a shard's events.
+    #[must_use]
+    pub fn subjects(&self, shard: ShardIndex) -> String {
+        format!("{}.>", self.events(shard))
+    }
+
+    /// Returns the subject of an event. Characters that a subject can't hold become `_`. A very long type is cut.
+    #[must_use]
+    pub fn subject(&self, shard: ShardIndex, event_type: &str) -> String {
+        let token = |part: &str| -> String {
+            let plain = |c: char| if c.is_whitespace() || c.is_control() || "*>".contains(c) { '_' } else { c };
+            if part.is_empty() { "_".to_owned() } else { part.chars().map(plain).collect() }
+        };
+        let held = &event_type[..event_type.floor_char_boundary(MAX_TYPE_BYTES)];
+        let tokens: Vec<String> = held.split('.').map(token).collect();
+        format!("{}.{}", self.events(shard), tokens.join("."))
+    }
+
+    /// Returns the subject of the wake-ups for a shard's leader.
+    #[must_use]
+    pub fn wake(&self, shard: ShardIndex) -> String {
+        format!("{}.wake.{shard}", self.prefix)
+    }
+
+    /// Returns the pattern of the wake-ups for the leaders of all shards.
+    #[must_use]
+    pub fn wakes(&self) -> String {
+        format!("{}.wake.*", self.prefix)
+    }
+
+    /// Returns the subject on which the leaders of a shard's stream find each other.
+    #[must_use]
+    pub fn leaders(&self, shard: ShardIndex) -> String {
+        format!("{}.leaders.{shard}", self.prefix)
+    }
 }
 
 #[cfg(test)]
@@ -46,11 +99,31 @@ mod tests {
 
     #[test]
     fn names_are_noetl_s_and_every_type_makes_a_valid_subject() {
-        assert_eq!((stream(0), stream(2)), ("noetl_events".to_owned(), "noetl_events_2".to_owned()));
-        assert_eq!(subject(0, "subscription.paused"), "noetl.events.subscription.paused");
-        assert_eq!(subject(3, "call done*"), "noetl.events_3.call_done_");
-        assert_eq!(subject(0, ".a..>"), "noetl.events._.a._._");
-        assert_eq!(subject(0, ""), "noetl.events._");
-        assert_eq!(subject(0, &"ß".repeat(5_000)), format!("noetl.events.{}", "ß".repeat(MAX_TYPE_BYTES / 2)));
+        let names = StreamNames::default();
+        assert_eq!((names.stream(0), names.stream(2)), ("noetl_events".to_owned(), "noetl_events_2".to_owned()));
+        assert_eq!(names.subject(0, "subscription.paused"), "noetl.events.subscription.paused");
+        assert_eq!(names.subject(3, "call done*"), "noetl.events_3.call_done_");
+        assert_eq!(names.subject(0, ".a..>"), "noetl.events._.a._._");
+        assert_eq!(names.subject(0, ""), "noetl.events._");
+        let cut = format!("noetl.events.{}", "ß".repeat(MAX_TYPE_BYTES / 2));
+        assert_eq!(names.subject(0, &"ß".repeat(5_000)), cut);
+        assert_eq!((names.wake(2), names.wakes()), ("noetl.wake.2".to_owned(), "noetl.wake.*".to_owned()));
+    }
+
+    #[test]
+    fn a_prefix_separates_all_names_and_an_unusable_one_is_refused() {
+        let names: StreamNames = "staging-2".parse().unwrap();
+        assert_eq!(
+            (names.stream(0), names.stream(1)),
+            ("staging-2_events".to_owned(), "staging-2_events_1".to_owned())
+        );
+        assert_eq!(
+            (names.subjects(1), names.wake(0)),
+            ("staging-2.events_1.>".to_owned(), "staging-2.wake.0".to_owned())
+        );
+        assert_eq!(names.leaders(1), "staging-2.leaders.1");
+        for prefix in ["", "a.b", "a b", "*", ">", "ä", "a/b", &"a".repeat(65)] {
+            assert_eq!(prefix.parse::<StreamNames>(), Err(BadPrefix), "{prefix}");
+        }
     }
 }

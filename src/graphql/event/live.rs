@@ -4,13 +4,13 @@ use async_graphql::{Context, Result, Subscription};
 use futures::{Stream, TryStreamExt};
 
 use super::inputs::{EventFilter, EventStart};
-use super::render_cache::{Audience, LiveItem, RenderCache};
-use crate::feed::read::reader::{self, Start};
+use super::render_cache::{LiveItem, RenderCache};
+use crate::feed::read::reader::{self, Interest, Shards, Start};
 use crate::graphql::access::{LIVE, principal, scope_of};
+use crate::graphql::audience::Audience;
 use crate::graphql::deadline::{WithDeadline, deadline};
 use crate::graphql::errors::field_error;
 use crate::graphql::live::{hub, read_error};
-use crate::graphql::selection::Selection;
 use crate::runtime::clock;
 
 /// Live events.
@@ -19,8 +19,14 @@ pub struct EventSubscription;
 
 #[Subscription]
 impl EventSubscription {
-    /// Committed events in the order of publication: each event once, and each log in order. A subscription can
-    /// continue from a cursor on any replica.
+    /// Committed events in the order of publication, each event once. A subscription can continue from a cursor on any
+    /// replica.
+    ///
+    /// Order within an execution: the events of one commit come in the order of their ids, and commits come in commit
+    /// order. Only if the feed finds several commits at the same time (those of a few milliseconds, or the backlog after
+    /// a pause of the feed), all their events come in the order of their ids. An event comes after every event with a
+    /// smaller id that its writer had read. After a gap with the reason `EPOCH_CHANGED`, events can come again in another
+    /// order.
     #[graphql(guard = "LIVE")]
     async fn events(
         &self,
@@ -33,8 +39,9 @@ impl EventSubscription {
         let shards = usize::from(hub.shards());
         let start = start.map_or(Ok(Start::Latest), |start| start.parse(shards, clock::now())).map_err(field_error)?;
         let (reader, cache) = (principal(ctx)?, ctx.data::<RenderCache>()?.clone());
-        let audience = ctx.data_opt::<Selection>().map(|selection| Audience::of(*selection, reader));
-        let items = reader::read(hub, start, scope_of(reader), filter).map_err(read_error);
+        let audience = Audience::of_operation(ctx, reader);
+        let interest = Interest { filter, scope: scope_of(reader) };
+        let items = reader::read(hub, start, interest, Shards::All).map_err(read_error);
         let item = move |item| LiveItem::new(item, audience.clone(), cache.clone());
         Ok(items.map_ok(move |read| WithDeadline::new(item(read), deadline)))
     }

@@ -24,7 +24,9 @@ pub enum EventStreamItem {
 /// A delivered event with its cursor.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct EventDelivery {
-    /// Cursor of the event. Pass it as `start.after` to any replica to continue after this event.
+    /// Cursor of the event. Pass it as `start.after` to any replica to continue after this event. While the large fields
+    /// of an earlier event are still read from its shard, the cursor is before that event, so that a reader that
+    /// continues from it does not miss it, and gets this event again.
     cursor: String,
     /// The event.
     event: Event,
@@ -43,17 +45,17 @@ pub struct CaughtUp {
     at: DateTime<Utc>,
 }
 
-/// Events of a shard that can't be delivered, or that may be delivered again. If `to` is less than `from`, no event is
-/// missing.
+/// Events of a shard that can't be delivered, or that must be discarded, depending on the reason. If `to` is less than
+/// `from`, there are none, but events after the gap may have been delivered before.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct StreamGap {
     /// Cursor after the gap.
     cursor: String,
     /// Index of the shard.
     shard: u16,
-    /// First missing position in the shard's stream.
+    /// First position of these events in the shard's stream.
     from: BigInt,
-    /// Last missing position in the shard's stream.
+    /// Last position of these events in the shard's stream.
     to: BigInt,
     /// Reason for the gap.
     reason: StreamGapReason,
@@ -67,8 +69,12 @@ pub enum StreamGapReason {
     Retention,
     /// The reader was too slow, and the stream no longer stores the events.
     SlowConsumer,
-    /// The feed restarted after a loss of data. Events after the gap may have been delivered before.
+    /// The feed restarted after a loss of data. Discard the events that were received from the positions `from` to
+    /// `to`: they are lost, or are delivered again after the gap.
     EpochChanged,
+    /// The cursor is not of this feed: it belongs to another deployment, or to an earlier state of this one. Discard all
+    /// events of the shard. The subscription continues with the first event that the stream stores.
+    Reset,
 }
 
 /// Heartbeat, sent every 10 seconds.
@@ -82,27 +88,32 @@ pub struct StreamHeartbeat {
     lag_events: BigInt,
 }
 
-impl From<Item> for EventStreamItem {
-    fn from(item: Item) -> Self {
+impl EventStreamItem {
+    /// Returns an item that shows this text as its cursor.
+    #[must_use]
+    pub fn with_cursor(item: Item, cursor: String) -> Self {
         match item {
-            Item::Event { cursor, live, .. } => Self::EventDelivery(EventDelivery {
-                cursor: cursor.to_text(),
-                event: Event(live.event),
-                payload_omitted: live.partial,
-            }),
-            Item::CaughtUp { cursor } => Self::CaughtUp(CaughtUp { cursor: cursor.to_text(), at: clock::now() }),
-            Item::Gap { cursor, shard, gap } => Self::StreamGap(StreamGap {
-                cursor: cursor.to_text(),
+            Item::Event { live, .. } => {
+                Self::EventDelivery(EventDelivery { cursor, event: Event(live.event), payload_omitted: live.partial })
+            }
+            Item::CaughtUp { .. } => Self::CaughtUp(CaughtUp { cursor, at: clock::now() }),
+            Item::Gap { shard, gap, .. } => Self::StreamGap(StreamGap {
+                cursor,
                 shard,
                 from: gap.from.into(),
                 to: gap.to.into(),
                 reason: gap.reason.into(),
             }),
-            Item::Heartbeat { cursor, lag } => Self::StreamHeartbeat(StreamHeartbeat {
-                cursor: cursor.to_text(),
-                at: clock::now(),
-                lag_events: lag.into(),
-            }),
+            Item::Heartbeat { lag, .. } => {
+                Self::StreamHeartbeat(StreamHeartbeat { cursor, at: clock::now(), lag_events: lag.into() })
+            }
         }
+    }
+}
+
+impl From<Item> for EventStreamItem {
+    fn from(item: Item) -> Self {
+        let cursor = item.cursor().to_text();
+        Self::with_cursor(item, cursor)
     }
 }

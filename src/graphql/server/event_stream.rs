@@ -4,7 +4,6 @@ use async_graphql::{Object, SimpleObject};
 use chrono::{DateTime, Utc};
 
 use crate::feed::read::hub::Hub;
-use crate::feed::wire::names;
 use crate::graphql::context::Services;
 use crate::graphql::scalars::BigInt;
 use crate::service::error::ServiceError;
@@ -28,6 +27,8 @@ pub struct EventStreamStatus {
 pub struct EventStreamShard {
     /// Index of the shard.
     pub shard: ShardIndex,
+    /// Name of its stream.
+    pub stream: String,
     /// Status of the feed; `None` if it could not be read.
     pub status: Option<FeedStatus>,
 }
@@ -49,7 +50,7 @@ impl EventStreamShard {
 
     /// Name of the broker's stream that stores the shard's events.
     async fn stream(&self) -> String {
-        names::stream(self.shard)
+        self.stream.clone()
     }
 
     /// Replica that publishes the shard's events; null if no replica holds the lease.
@@ -113,18 +114,22 @@ impl EventStreamShard {
 }
 
 impl EventStreamShard {
-    fn new(shard: ShardIndex, status: Result<FeedStatus, ServiceError>) -> Self {
+    fn new(shard: ShardIndex, stream: String, status: Result<FeedStatus, ServiceError>) -> Self {
         let status = status.inspect_err(|error| tracing::warn!(shard, %error, "the tail cursor can't be read")).ok();
-        Self { shard, status }
+        Self { shard, stream, status }
     }
 }
 
 /// Returns the status of the event stream of each shard.
 pub(super) async fn event_stream(services: &Services) -> EventStreamStatus {
     let statuses = feed::status(&services.databases).await;
+    let names = &services.replica.stream_names;
     EventStreamStatus {
         enabled: services.replica.event_stream_enabled,
         connected: services.hub.as_ref().is_some_and(Hub::connected),
-        shards: statuses.into_iter().map(|(shard, status)| EventStreamShard::new(shard, status)).collect(),
+        shards: statuses
+            .into_iter()
+            .map(|(shard, status)| EventStreamShard::new(shard, names.stream(shard), status))
+            .collect(),
     }
 }

@@ -21,7 +21,7 @@ use serde::Deserialize;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::feed::wire::names;
+use crate::feed::wire::names::StreamNames;
 use crate::runtime::crash_point;
 use crate::runtime::stalls::Stalls;
 use crate::service::projections::{Advances, Projections};
@@ -55,6 +55,8 @@ pub struct Projector {
     pub shard: ShardIndex,
     /// Connection to the broker.
     pub client: async_nats::Client,
+    /// Names of the streams.
+    pub names: StreamNames,
     /// Service that advances executions.
     pub projections: Projections,
     /// Record of the tasks that make no progress.
@@ -130,7 +132,7 @@ impl Projector {
 
     /// Processes messages until the consumer ends or fails, or another program changes its settings.
     async fn consume(&self) -> Result<(), BoxError> {
-        let stream = jetstream::new(self.client.clone()).get_stream_no_info(names::stream(self.shard)).await?;
+        let stream = jetstream::new(self.client.clone()).get_stream_no_info(self.names.stream(self.shard)).await?;
         let consumer = consumer::open(&stream).await?;
         let receipts = Receipts::default();
         tokio::select! {

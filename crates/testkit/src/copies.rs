@@ -1,0 +1,71 @@
+//! Copies of a PostgreSQL server: standbys, restored dumps, and a deployment that changes to one of them.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use noetl_local::{Postgres, PostgresOptions};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use tempfile::TempDir;
+
+use super::{Deployment, eventually};
+
+/// Starts a PostgreSQL server that no other test uses, in the folder `postgres` of the returned folder.
+pub async fn own_server() -> (Postgres, TempDir) {
+    let permissions = std::fs::Permissions::from_mode(0o755);
+    let folder = tempfile::Builder::new().prefix("noetl-").permissions(permissions).tempdir().unwrap();
+    (server_in(&folder.path().join("postgres")).await, folder)
+}
+
+/// Starts a PostgreSQL server with its data in a folder.
+pub async fn server_in(folder: &Path) -> Postgres {
+    let settings = vec![("fsync".into(), "off".into()), ("shared_buffers".into(), "32MB".into())];
+    Postgres::start(PostgresOptions { settings, ..PostgresOptions::new(folder) }).await.unwrap()
+}
+
+/// Creates and starts a standby of a server in `folder`, next to the server's own folder.
+pub async fn standby(of: &Postgres, folder: &Path) -> Postgres {
+    std::fs::create_dir(folder).unwrap();
+    let data = folder.join("data");
+    let mut backup = Command::new("pg_basebackup");
+    let output = backup.args(["-R", "-c", "fast", "-d", &of.dsn("postgres"), "-D"]).arg(&data).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let owner = format!("--reference={}", folder.with_file_name("postgres").join("data").display());
+    assert!(Command::new("chown").args(["-R", &owner]).arg(&data).status().unwrap().success());
+    server_in(folder).await
+}
+
+/// Waits until a standby has replayed every commit of the deployment.
+pub async fn until_replayed(deployment: &Deployment, standby: &Postgres) {
+    let query = "SELECT pg_current_wal_flush_lsn()::text";
+    let flushed: String = sqlx::query_scalar(query).fetch_one(&mut deployment.shard(0).await).await.unwrap();
+    eventually("the standby has replayed every commit", async || {
+        let mut replica = PgConnection::connect(&standby.dsn(&database(deployment))).await.ok()?;
+        let replayed = format!("SELECT pg_last_wal_replay_lsn() >= '{flushed}'::pg_lsn");
+        sqlx::query_scalar::<_, bool>(AssertSqlSafe(replayed)).fetch_one(&mut replica).await.ok()?.then_some(())
+    })
+    .await;
+}
+
+/// Copies the databases of one server to another by `pg_dump`, and changes the deployment to the copy.
+pub async fn restore(deployment: &mut Deployment, from: &Postgres, to: &Postgres) {
+    let name = database(deployment);
+    to.create_databases(std::slice::from_ref(&name)).await.unwrap();
+    let command = format!("pg_dump '{}' | psql -qX -v ON_ERROR_STOP=1 '{}'", from.dsn(&name), to.dsn(&name));
+    let output = Command::new("sh").args(["-c", &command]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    switch_server(deployment, to);
+}
+
+/// Changes the deployment to the same database on another server. The deployment has no separate shards.
+pub fn switch_server(deployment: &mut Deployment, to: &Postgres) {
+    let name = database(deployment);
+    deployment.cluster_dsn = to.dsn(&name);
+    deployment.shard_dsns = vec![to.dsn(&name)];
+    deployment.env.retain(|(name, _)| name != "NOETL_CLUSTER_DSN");
+    deployment.env.push(("NOETL_CLUSTER_DSN".to_owned(), to.dsn(&name)));
+}
+
+fn database(deployment: &Deployment) -> String {
+    deployment.cluster_dsn.rsplit('/').next().unwrap().to_owned()
+}

@@ -1,0 +1,89 @@
+//! A reader whose cursor can't exist in the feed gets a gap with the reason RESET and then every event. A cursor that
+//! can exist is never refused.
+
+use noetl_graphql::feed::wire::cursor::{Position, StreamCursor};
+use noetl_testkit::feed::Reader;
+use noetl_testkit::{Deployment, Server};
+use serde_json::{Value, json};
+
+async fn deployment_with(events: i64) -> (Deployment, Server) {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    deployment.commit(7, 1..=events).await;
+    deployment.until_published(usize::try_from(events).unwrap()).await;
+    deployment.until_batch_finished().await;
+    (deployment, server)
+}
+
+async fn open(server: &Server) -> Reader {
+    Reader::open(server, json!({ "beginning": true }), Value::Null).await
+}
+
+/// Returns the text of a cursor that does not name its feed, as servers returned it before cursors had identities.
+fn without_identity(epoch: u32, sequence: u64) -> String {
+    StreamCursor::unnamed(vec![Position { epoch, sequence }]).to_text()
+}
+
+/// Reconnects with the cursor and checks that the reader gets the gap and every event.
+async fn assert_reset(reader: &mut Reader, deployment: &Deployment, server: &Server, last: i64) {
+    reader.seen.clear();
+    reader.reconnect(server).await;
+    let committed = deployment.committed().await;
+    assert!(reader.until_seen(committed.clone()).await);
+    assert_eq!(reader.gaps(), [(0, 1, last, "RESET")]);
+    reader.assert_saw_exactly(&committed);
+    // The cursor after the reset is one of this feed.
+    reader.seen.clear();
+    reader.reconnect(server).await;
+    reader.caught_up().await;
+    assert_eq!((reader.gaps(), reader.seen.len()), (vec![], 0));
+}
+
+#[tokio::test]
+async fn a_cursor_of_another_feed_is_reset_whether_it_is_before_or_after_the_end() {
+    let ((long, first), (short, second)) = tokio::join!(deployment_with(50), deployment_with(5));
+    let longer = open(&first).await;
+    let mut reader = open(&second).await;
+    reader.cursor = longer.cursor;
+    assert_reset(&mut reader, &short, &second, 50).await;
+    let mut reader_of_long = open(&first).await;
+    reader_of_long.cursor = open(&second).await.cursor;
+    assert_reset(&mut reader_of_long, &long, &first, 5).await;
+}
+
+#[tokio::test]
+async fn a_cursor_without_identity_is_reset_only_if_its_position_can_t_exist() {
+    let (deployment, server) = deployment_with(10).await;
+    let mut reader = open(&server).await;
+    for (epoch, sequence) in [(2, 4), (1, 11), (2, 11)] {
+        reader.cursor = without_identity(epoch, sequence);
+        assert_reset(&mut reader, &deployment, &server, i64::try_from(sequence).unwrap()).await;
+    }
+    for sequence in 0..=10 {
+        reader.cursor = without_identity(1, sequence);
+        reader.seen.clear();
+        reader.reconnect(&server).await;
+        reader.caught_up().await;
+        assert_eq!((reader.gaps(), reader.seen.len() as u64), (vec![], 10 - sequence));
+    }
+}
+
+/// The cursor is newer than what the other replica's hub has read.
+#[tokio::test]
+async fn a_cursor_that_is_ahead_of_a_replica_is_not_reset() {
+    let (deployment, one) = deployment_with(10).await;
+    let other = deployment.replica().await;
+    let mut waiting = open(&other).await;
+    let mut reader = open(&one).await;
+    for event in 11..=60 {
+        deployment.commit(7, event..=event).await;
+        assert!(reader.until_seen([(7, event)]).await);
+        reader.reconnect(if event % 2 == 0 { &one } else { &other }).await;
+        reader.caught_up().await;
+        assert_eq!(reader.gaps(), []);
+    }
+    let committed = deployment.committed().await;
+    assert!(waiting.until_seen(committed.clone()).await);
+    reader.assert_saw_exactly(&committed);
+}

@@ -1,0 +1,177 @@
+//! The work for an event depends on the readers that follow it, not on all readers. Readers that need the same stored
+//! messages, or the same row after a change, share one read.
+
+use futures::future::join_all;
+use futures::{FutureExt, StreamExt};
+use noetl_testkit::feed::{Reader, insert_typed, run};
+use noetl_testkit::{Deployment, Live, Server, eventually};
+use serde_json::{Value, json};
+
+/// Number of readers in each test.
+const READERS: i64 = 60;
+
+/// Settings of a replica that only delivers events, so that its metrics count only the work for readers.
+const DELIVERS_ONLY: [(&str, &str); 3] =
+    [("NOETL_EVENT_STREAM_ENABLED", "false"), ("NOETL_PROJECTOR", "false"), ("NOETL_OUTBOX_RELAY", "false")];
+
+/// Starts a deployment with a replica that publishes and one that only delivers.
+async fn start(shards: usize) -> (Deployment, Server, Server) {
+    let deployment = Deployment::start(shards).await;
+    let leader = deployment.replica_with(&[("NOETL_PROJECTOR", "false"), ("NOETL_OUTBOX_RELAY", "false")]).await;
+    deployment.feeds_begun().await;
+    let server = deployment.replica_with(&DELIVERS_ONLY).await;
+    (deployment, leader, server)
+}
+
+async fn open(server: &Server, filter: Value) -> Reader {
+    Reader::open(server, json!({ "latest": true }), filter).await
+}
+
+#[tokio::test]
+async fn an_event_is_taken_only_by_the_readers_that_follow_it() {
+    let (deployment, _leader, server) = start(1).await;
+    let by_execution = join_all((1..=READERS).map(|id| open(&server, json!({ "executionIds": [id.to_string()] }))));
+    let mut by_execution = by_execution.await;
+    let other_filters = [
+        json!({ "types": ["wanted"] }),
+        json!({ "types": ["want*"] }),
+        json!({ "parentExecutionId": "7000" }),
+        json!({ "nodeNames": ["fetch"] }),
+        json!({ "tenantId": "acme" }),
+        json!({ "executionIds": [] }),
+    ];
+    let mut others = Vec::new();
+    for filter in &other_filters {
+        others.push(open(&server, filter.clone()).await);
+    }
+    let before = server.metric("noetl_stream_taken_events_total").await;
+    deployment.commit(1, 1..=50).await;
+    assert!(by_execution[0].until_seen((1..=50).map(|event| (1, event))).await);
+    // The other readers follow none of these events. The last event reaches each of them but the last, which has a
+    // filter that no event matches.
+    let last = "INSERT INTO noetl.event (execution_id, event_id, event_type, node_name, parent_execution_id, tenant_id)
+        VALUES (9000, 1, 'wanted', 'fetch', 7000, 'acme')";
+    run(&mut deployment.shard(0).await, last).await;
+    let (_, followed) = others.split_last_mut().unwrap();
+    for reader in followed {
+        assert!(reader.until_seen([(9000, 1)]).await);
+        assert_eq!(reader.seen, [(9000, 1)]);
+    }
+    let taken = server.metric("noetl_stream_taken_events_total").await - before;
+    assert!((55.0..60.0).contains(&taken), "{taken} events were taken");
+}
+
+#[tokio::test]
+async fn execution_changes_reads_only_the_shard_of_the_execution() {
+    let (deployment, _leader, server) = start(2).await;
+    let execution = deployment.ids_on(1, 50, 1)[0];
+    insert_typed(&mut deployment.shard(1).await, (execution, 1), "playbook_started").await;
+    let mut live = watch(&server, execution).await;
+    assert!(live.next().await.is_some());
+    let consumers = async |shard| deployment.stream(shard).await.1.get_info().await.unwrap().state.consumer_count;
+    assert_eq!((consumers(0).await, consumers(1).await), (0, 1));
+}
+
+async fn watch(server: &Server, execution: i64) -> Live {
+    let query = "subscription($id: ID!) { executionChanges(id: $id) { id status endedAt } }";
+    server.live(query, json!({ "id": execution.to_string() })).await
+}
+
+#[tokio::test]
+async fn readers_of_one_execution_share_the_queries_after_a_change() {
+    let (deployment, _leader, server) = start(1).await;
+    insert_typed(&mut deployment.shard(0).await, (5, 1), "playbook_started").await;
+    let mut readers = join_all((0..READERS).map(|_| watch(&server, 5))).await;
+    for reader in &mut readers {
+        assert_eq!(reader.next().await.unwrap()["executionChanges"]["status"], "RUNNING");
+    }
+    deployment.until_published(1).await;
+    for reader in &mut readers {
+        while reader.next().now_or_never().is_some() {}
+    }
+    let before = server.metric("noetl_sql_statements_total").await;
+    insert_typed(&mut deployment.shard(0).await, (5, 2), "playbook_completed").await;
+    for reader in &mut readers {
+        while reader.next().await.unwrap()["executionChanges"]["status"] != "COMPLETED" {}
+    }
+    let statements = server.metric("noetl_sql_statements_total").await - before;
+    assert!(statements < 30.0, "{statements} statements for one change");
+}
+
+#[tokio::test]
+async fn readers_of_a_list_share_the_query_after_a_change() {
+    let (_deployment, leader, server) = start(1).await;
+    leader.register_entry("a", &json!({ "kind": "subscription" })).await;
+    let id = leader.register("a").await["subscription"]["id"].as_str().unwrap().to_owned();
+    let query = "subscription { subscriptionChanges { id state } }";
+    let mut readers = join_all((0..READERS).map(|_| server.live(query, Value::Null))).await;
+    for reader in &mut readers {
+        assert_eq!(reader.next().await.unwrap()["subscriptionChanges"]["state"], "REGISTERED");
+    }
+    let before = server.metric("noetl_sql_statements_total").await;
+    leader.transition("activate", &id, None).await;
+    for reader in &mut readers {
+        assert_eq!(reader.next().await.unwrap()["subscriptionChanges"]["state"], "ACTIVE");
+    }
+    let statements = server.metric("noetl_sql_statements_total").await - before;
+    assert!(statements < 30.0, "{statements} statements for one change");
+}
+
+/// The two readers have different cursors, because the second one joined after an event of the other shard.
+#[tokio::test]
+async fn readers_share_the_text_of_an_event_although_their_cursors_differ() {
+    let (deployment, _leader, server) = start(2).await;
+    let ids = [deployment.ids_on(0, 50, 1)[0], deployment.ids_on(1, 50, 1)[0]];
+    let filter = json!({ "types": ["wanted"] });
+    let mut early = open(&server, filter.clone()).await;
+    let mut all = open(&server, Value::Null).await;
+    insert_typed(&mut deployment.shard(1).await, (ids[1], 1), "other").await;
+    assert!(all.until_seen([(ids[1], 1)]).await);
+    let mut late = open(&server, filter).await;
+    let before = server.metric("noetl_stream_rendered_events_total").await;
+    insert_typed(&mut deployment.shard(0).await, (ids[0], 2), "wanted").await;
+    for reader in [&mut early, &mut late, &mut all] {
+        assert!(reader.until_seen([(ids[0], 2)]).await);
+    }
+    assert_ne!(early.cursor, late.cursor);
+    assert_eq!(late.cursor, all.cursor);
+    let rendered = server.metric("noetl_stream_rendered_events_total").await - before;
+    assert!((0.5..1.5).contains(&rendered), "the event was rendered {rendered} times");
+}
+
+#[tokio::test]
+async fn readers_that_resume_together_share_the_fetches() {
+    let (deployment, _leader, server) = start(1).await;
+    let mut readers = join_all((0..READERS).map(|_| open(&server, Value::Null))).await;
+    // The readers stop at different positions.
+    for round in 1..=READERS {
+        deployment.commit(5, round..=round).await;
+        let reader = &mut readers[usize::try_from(round - 1).unwrap()];
+        assert!(reader.until_seen([(5, round)]).await);
+    }
+    drop(server);
+    deployment.commit(5, READERS + 1..=1000).await;
+    deployment.until_published(1000).await;
+    let server = deployment.replica_with(&DELIVERS_ONLY).await;
+    let client = async_nats::connect(deployment.nats.url()).await.unwrap();
+    let mut created = client.subscribe("$JS.EVENT.ADVISORY.CONSUMER.CREATED.noetl_events.>").await.unwrap();
+    client.flush().await.unwrap();
+    let resuming = readers.iter_mut().map(async |reader| {
+        reader.reconnect(&server).await;
+        assert!(reader.until_seen([(5, 1000)]).await);
+        reader.seen.clone()
+    });
+    for (stopped, seen) in (1..).zip(join_all(resuming).await) {
+        assert_eq!(seen, (1..=1000).map(|event| (5, event)).collect::<Vec<_>>(), "reader {stopped}");
+    }
+    client.flush().await.unwrap();
+    let mut count = 0;
+    while created.next().now_or_never().flatten().is_some() {
+        count += 1;
+    }
+    assert!((1..=10).contains(&count), "{count} consumers were created for {READERS} readers");
+    eventually("no replay is waiting", async || {
+        (server.metric("noetl_stream_replays_waiting").await < 0.5).then_some(())
+    })
+    .await;
+}
