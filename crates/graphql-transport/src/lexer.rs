@@ -125,6 +125,7 @@ mod tests {
     fn comments_and_strings_end_where_the_specification_says() {
         assert_eq!(tokens("a # { \n{ # ( \r}"), b"a{}");
         assert_eq!(tokens("abc \"\"\" { \"\"\" }"), b"a\"}");
+        assert_eq!(tokens("abcdefgh \"\"\" { \"\"\" }"), b"a\"}");
         assert_eq!(tokens(r#""a\"" }"#), b"\"}", "an escaped quote does not end a string");
         let block = r#""""\\""" { """ }"#;
         assert_eq!(tokens(block), b"\"}", "a backslash is a plain character in a block string");
