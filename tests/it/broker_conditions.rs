@@ -79,6 +79,7 @@ async fn a_purge_of_the_stream_repeats_no_event_and_readers_get_a_gap_for_what_t
     deployment.commit(7, 51..=100).await;
     deployment.until_published(100).await;
     deployment.until_batch_finished().await;
+    assert!(live.until_seen([(7, 100)]).await, "the feed ended");
     deployment.broker().await.1.purge().await.unwrap();
     deployment.commit(7, 101..=110).await;
     assert!(live.until_seen([(7, 110)]).await, "the feed ended");

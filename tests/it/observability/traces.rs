@@ -35,6 +35,7 @@ async fn exporting_replica(deployment: &Deployment, endpoint: &str) -> Server {
 async fn spans_run_from_the_request_through_resolver_and_statement_to_the_publish() {
     let (deployment, collector) = (Deployment::start(2).await, Collector::start().await);
     let server = exporting_replica(&deployment, &collector.endpoint()).await;
+    deployment.feeds_begun().await;
     server.register_entry("traced/run", &json!({ "kind": "playbook" })).await;
     let query = "mutation($path: String!) { execute(input: {path: $path}) { execution { id trace } } }";
     let response = send_traced(&server, TRACE, query, json!({ "path": "traced/run" })).await;
