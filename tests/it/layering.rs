@@ -50,6 +50,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "auth::principal",
             "feed::read",
             "feed::wire",
+            "graphql_transport::AbsentValues",
             "noetl_domain",
             "noetl_storage::budget",
             "noetl_storage::catalog",
