@@ -29,12 +29,12 @@ export async function execute(url: string): Promise<string> {
 
 /** Deactivates the live subscription of the inbox, so that registering creates a new one. */
 export async function withoutInbox(url: string): Promise<void> {
-  const found = await graphql<{ subscription: { id: string; state: string } | null }>(
+  const found = await graphql<{ subscription: { id: string; status: string } | null }>(
     url,
-    `query ($path: String!) { subscription(by: { path: $path }) { id state } }`,
+    `query ($path: String!) { subscription(by: { path: $path }) { id status } }`,
     { path: INBOX },
   );
-  if (found.subscription && found.subscription.state !== "DEACTIVATED") {
+  if (found.subscription && found.subscription.status !== "DEACTIVATED") {
     await graphql(url, `mutation ($id: ID!) { deactivateSubscription(input: { id: $id }) { userErrors { code } } }`, {
       id: found.subscription.id,
     });

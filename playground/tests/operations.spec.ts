@@ -12,13 +12,13 @@ test("a subscription is registered and activated", async ({ playground }) => {
   await withoutInbox(playground.url);
   await playground.open();
   await playground.run("Register");
-  await playground.expectAnswer('"state": "REGISTERED"');
+  await playground.expectAnswer('"status": "REGISTERED"');
   await expect(playground.liveLog.rows.filter({ hasText: "subscription.registered" })).toHaveCount(1);
 
   const { subscription } = JSON.parse(await playground.answer()).data.registerSubscription;
   await playground.pasteVariables({ path: INBOX, id: subscription.id });
   await playground.run("Activate");
-  await playground.expectAnswer('"state": "ACTIVE"');
+  await playground.expectAnswer('"status": "ACTIVE"');
   await playground.expectAnswer(subscription.id);
   await expect(playground.liveLog.rowsOf(subscription.id)).toHaveText([
     /subscription\.activated/,

@@ -51,7 +51,7 @@ fn code(response: &Value) -> &str {
 
 async fn register(server: &Server, token: &str) -> Value {
     let query = "mutation { registerSubscription(input: { path: \"inbox\" }) {
-        subscription { id state } userErrors { message } } }";
+        subscription { id status } userErrors { message } } }";
     server.send_as(token, query, Value::Null).await
 }
 
@@ -62,7 +62,7 @@ fn registered(answer: &Value) -> String {
 
 async fn transition(server: &Server, token: &str, action: &str, id: &str) -> Value {
     let query =
-        format!("mutation($id: ID!) {{ {action}Subscription(input: {{ id: $id }}) {{ subscription {{ state }} }} }}");
+        format!("mutation($id: ID!) {{ {action}Subscription(input: {{ id: $id }}) {{ subscription {{ status }} }} }}");
     server.send_as(token, &query, json!({ "id": id })).await
 }
 
@@ -149,7 +149,7 @@ async fn a_worker_can_change_only_the_subscriptions_that_it_registered() {
     assert_eq!(log.len(), 1 + moves.len(), "the log differs from the transitions that were carried out: {log:?}");
     assert!(log.iter().all(|(_, actor)| actor == "ann"), "{log:?}");
     let moved = transition(&server, &callers.admin, "deactivate", &inbox).await;
-    assert_eq!(moved["data"]["deactivateSubscription"]["subscription"]["state"], "DEACTIVATED");
+    assert_eq!(moved["data"]["deactivateSubscription"]["subscription"]["status"], "DEACTIVATED");
 
     // A subscription that an unauthenticated caller registered belongs to no worker.
     let open = deployment.replica().await;

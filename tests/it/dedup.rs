@@ -68,7 +68,7 @@ async fn a_hundred_concurrent_requests_with_one_key_start_one_execution() {
     for (context,) in noted {
         assert_eq!((&context["dedup_key"], &context["execution_id"]), (&json!("m-1"), &json!(execution)));
     }
-    let state = one.register("inbox").await["subscription"]["state"].clone();
+    let state = one.register("inbox").await["subscription"]["status"].clone();
     assert_eq!(state, "REGISTERED", "an audit event is not a lifecycle event");
 }
 

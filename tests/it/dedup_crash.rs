@@ -208,7 +208,7 @@ async fn a_registration_is_finished_after_a_crash_without_a_retry() {
         eventually("the intent is fulfilled", async || (deployment.in_cluster(INTENTS).await == 0).then_some(())).await;
         assert_eq!(deployment.sum_over_shards(LIVE).await, 1, "{point}");
         let found = fresh.register("inbox").await;
-        assert_eq!(found["subscription"]["state"], "REGISTERED", "{point}: {found}");
+        assert_eq!(found["subscription"]["status"], "REGISTERED", "{point}: {found}");
         assert_eq!(deployment.sum_over_shards(LIVE).await, 1, "{point}");
     });
     join_all(cases).await;
@@ -235,7 +235,7 @@ async fn finishing_a_registration_does_not_revive_a_deactivated_subscription() {
     let fresh = deployment.replica().await;
     let live = deployment.in_cluster("SELECT subscription_id FROM noetl.subscription_registry").await;
     let ended = fresh.transition("deactivate", &live.to_string(), None).await;
-    assert_eq!(ended["subscription"]["state"], "DEACTIVATED", "{ended}");
+    assert_eq!(ended["subscription"]["status"], "DEACTIVATED", "{ended}");
     eventually("the intent is settled", async || (deployment.in_cluster(INTENTS).await == 0).then_some(())).await;
     let registered = "SELECT count(*) FROM noetl.source_subscription";
     assert_eq!(deployment.sum_over_shards(registered).await, 2, "a subscription was registered without a request");

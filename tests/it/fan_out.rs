@@ -103,15 +103,15 @@ async fn readers_of_a_list_share_the_query_after_a_change() {
     let (_deployment, leader, server) = start(1).await;
     leader.register_entry("a", &json!({ "kind": "subscription" })).await;
     let id = leader.register("a").await["subscription"]["id"].as_str().unwrap().to_owned();
-    let query = "subscription { subscriptionChanges { id state } }";
+    let query = "subscription { subscriptionChanges { id status } }";
     let mut readers = join_all((0..READERS).map(|_| server.live(query, Value::Null))).await;
     for reader in &mut readers {
-        assert_eq!(reader.next().await.unwrap()["subscriptionChanges"]["state"], "REGISTERED");
+        assert_eq!(reader.next().await.unwrap()["subscriptionChanges"]["status"], "REGISTERED");
     }
     let before = server.metric("noetl_sql_statements_total").await;
     leader.transition("activate", &id, None).await;
     for reader in &mut readers {
-        assert_eq!(reader.next().await.unwrap()["subscriptionChanges"]["state"], "ACTIVE");
+        assert_eq!(reader.next().await.unwrap()["subscriptionChanges"]["status"], "ACTIVE");
     }
     let statements = server.metric("noetl_sql_statements_total").await - before;
     assert!(statements < 30.0, "{statements} statements for one change");

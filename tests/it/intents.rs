@@ -78,8 +78,8 @@ async fn deactivate_between_intent_and_event(expect: bool) -> (Value, Value, Vec
 #[tokio::test]
 async fn an_activation_and_a_deactivation_that_expect_the_same_event_do_not_both_succeed() {
     let (activated, ended, types) = deactivate_between_intent_and_event(true).await;
-    assert_eq!(ended["subscription"]["state"], "DEACTIVATED", "{ended}");
-    assert_eq!((&activated["subscription"], code(&activated)), (&Value::Null, &json!("STALE_VERSION")), "{activated}");
+    assert_eq!(ended["subscription"]["status"], "DEACTIVATED", "{ended}");
+    assert_eq!(code(&activated), &json!("STALE_VERSION"), "{activated}");
     let registered = "subscription.registered";
     assert_eq!(types, [registered, "subscription.deactivated", "subscription.deactivated"]);
 }
@@ -87,8 +87,8 @@ async fn an_activation_and_a_deactivation_that_expect_the_same_event_do_not_both
 #[tokio::test]
 async fn an_activation_without_an_expected_event_follows_a_concurrent_deactivation() {
     let (activated, ended, types) = deactivate_between_intent_and_event(false).await;
-    assert_eq!(ended["subscription"]["state"], "DEACTIVATED", "{ended}");
-    assert_eq!(activated["subscription"]["state"], "ACTIVE", "{activated}");
+    assert_eq!(ended["subscription"]["status"], "DEACTIVATED", "{ended}");
+    assert_eq!(activated["subscription"]["status"], "ACTIVE", "{activated}");
     assert_eq!(types[2..], ["subscription.deactivated", "subscription.activated"]);
 }
 
@@ -118,13 +118,13 @@ async fn the_intent_of_a_crashed_activation_does_not_undo_a_later_deactivation()
     let (id, _) = deactivated(&server).await;
     leave_intent(&deployment, &id).await;
     let ended = server.transition("deactivate", &id, None).await;
-    assert_eq!(ended["subscription"]["state"], "DEACTIVATED", "{ended}");
+    assert_eq!(ended["subscription"]["status"], "DEACTIVATED", "{ended}");
     ripen(&deployment).await;
     assert_eq!(types(&deployment, &id).await[1..], ["subscription.deactivated", "subscription.deactivated"]);
 
     // The path is free: a registration makes another subscription live.
     let again = server.register("inbox").await;
-    assert_eq!(again["subscription"]["state"], "REGISTERED", "{again}");
+    assert_eq!(again["subscription"]["status"], "REGISTERED", "{again}");
     assert_ne!(again["subscription"]["id"], json!(id));
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use noetl_testkit::{Deployment, Server};
+use noetl_testkit::{Deployment, Server, capitalized};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
@@ -186,15 +186,8 @@ fn bad_transitions(known: &Known) -> Vec<BadMutation> {
 
 const BULK: &str = "transitionSubscriptions";
 
-fn input_type(mutation: &str) -> &str {
-    match mutation {
-        "execute" => "ExecuteInput",
-        "registerCatalogEntry" => "RegisterCatalogEntryInput",
-        "registerSubscription" => "RegisterSubscriptionInput",
-        "cancelExecution" => "CancelExecutionInput",
-        BULK => "TransitionSubscriptionsInput",
-        _ => "TransitionInput",
-    }
+fn input_type(mutation: &str) -> String {
+    format!("{}Input", capitalized(mutation))
 }
 
 /// Returns queries with one invalid argument, with the expected error code and field.
@@ -208,7 +201,7 @@ fn bad_queries(known: &Known) -> Vec<(String, &'static str, String)> {
         (format!("events(executionId: \"{}\", @) {{ nodes {{ id }} }}", known.execution), false),
         (format!("execution(id: \"{}\") {{ children(@) {{ nodes {{ id }} }} }}", known.execution), true),
         (format!("execution(id: \"{}\") {{ events(@) {{ nodes {{ id }} }} }}", known.execution), false),
-        (format!("subscription(by: {{id: \"{}\"}}) {{ history(@) {{ nodes {{ id }} }} }}", known.subscription), false),
+        (format!("subscription(by: {{id: \"{}\"}}) {{ events(@) {{ nodes {{ id }} }} }}", known.subscription), false),
         (
             format!("subscription(by: {{id: \"{}\"}}) {{ executions(@) {{ nodes {{ id }} }} }}", known.subscription),
             true,
@@ -270,7 +263,7 @@ fn outside_the_types(known: &Known) -> Vec<(String, &'static str)> {
         (execute("priority: 1"), "priority"),
         (format!("{{ subscription(by: {{id: \"{}\", path: \"inbox\"}}) {{ id }} }}", known.subscription), "by"),
         ("{ subscription(by: {}) { id } }".to_owned(), "by"),
-        ("{ subscriptions(filter: {states: [ASLEEP]}) { nodes { id } } }".to_owned(), "states"),
+        ("{ subscriptions(filter: {statuses: [ASLEEP]}) { nodes { id } } }".to_owned(), "statuses"),
         ("{ executions(filter: {startedAfter: \"yesterday\"}) { nodes { id } } }".to_owned(), "ExecutionFilter"),
         ("{ executions(first: \"ten\") { nodes { id } } }".to_owned(), "first"),
     ]

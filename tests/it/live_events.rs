@@ -275,12 +275,12 @@ async fn heartbeat_cursors_advance_when_no_event_matches_the_filter() {
 }
 
 const CHANGES: &str = "subscription($filter: SubscriptionFilter) {
-    subscriptionChanges(filter: $filter) { id path state lastEventId lastEventType availableActions } }";
+    subscriptionChanges(filter: $filter) { id path status lastEventId lastEventType availableActions } }";
 
 async fn next_change(live: &mut Live) -> (String, String) {
     let change = live.next().await.expect("the subscription continues")["subscriptionChanges"].take();
     let text = |field: &str| change[field].as_str().unwrap().to_owned();
-    (text("path"), text("state"))
+    (text("path"), text("status"))
 }
 
 fn change(path: &str, state: &str) -> (String, String) {
@@ -299,7 +299,7 @@ async fn subscription_changes_deliver_current_states_and_then_each_change_once()
         ids.push(server.register(path).await["subscription"]["id"].as_str().unwrap().to_owned());
     }
     let open = async |filter: Value| other.live(CHANGES, json!({ "filter": filter })).await;
-    let (mut all, mut active) = (open(Value::Null).await, open(json!({ "states": ["ACTIVE"] })).await);
+    let (mut all, mut active) = (open(Value::Null).await, open(json!({ "statuses": ["ACTIVE"] })).await);
     let (mut prefixed, mut one) = (open(json!({ "pathPrefix": "b/" })).await, open(json!({ "ids": [ids[1]] })).await);
     let present: BTreeSet<_> = [next_change(&mut all).await, next_change(&mut all).await].into();
     assert_eq!(present, [change("a/one", "REGISTERED"), change("a/two", "REGISTERED")].into());

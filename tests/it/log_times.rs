@@ -53,7 +53,7 @@ async fn the_time_of_an_event_is_taken_while_the_log_is_locked() {
     let holder = locked(&deployment, log).await;
     let (activated, ()) =
         tokio::join!(server.transition("activate", &inbox, None), write_while_waiting(&deployment, holder, log));
-    assert_eq!(activated["subscription"]["state"], "ACTIVE", "{activated}");
+    assert_eq!(activated["subscription"]["status"], "ACTIVE", "{activated}");
     let found = times(&mut shard, log).await;
     assert!(found.len() == 3 && found.is_sorted(), "{found:?}");
 

@@ -144,7 +144,7 @@ async fn migrations_keep_the_rows_of_a_noetl_server_and_rewrite_no_event_table()
 
 const LISTS: &str = "{
     executions(first: 10) { nodes { id path status catalogEntry { path } events(first: 5) { nodes { type } } } }
-    subscriptions(first: 10) { nodes { id path state history(first: 10) { nodes { type createdAt } } } }
+    subscriptions(first: 10) { nodes { id path status events(first: 10) { nodes { type createdAt } } } }
     catalogEntries(first: 10) { nodes { path version createdAt } }
 }";
 
@@ -163,7 +163,7 @@ async fn the_server_works_on_the_tables_of_a_noetl_server() {
     let mut reader = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
 
     assert_eq!(listed(&server, "subscriptions", "path").await, ["inbox/ended", "inbox/paused", "inbox/live"]);
-    assert_eq!(listed(&server, "subscriptions", "state").await, ["DEACTIVATED", "PAUSED", "ACTIVE"]);
+    assert_eq!(listed(&server, "subscriptions", "status").await, ["DEACTIVATED", "PAUSED", "ACTIVE"]);
     assert_eq!(listed(&server, "executions", "path").await, ["work/flow", "work/flow"]);
     assert_eq!(listed(&server, "executions", "status").await, ["RUNNING", "COMPLETED"]);
     let entries = listed(&server, "catalogEntries", "createdAt").await;
@@ -174,7 +174,7 @@ async fn the_server_works_on_the_tables_of_a_noetl_server() {
         assert_eq!(server.register(path).await["subscription"]["id"], id);
     }
     let resumed = server.transition("resume", "310000000000000002", None).await;
-    assert_eq!(resumed["subscription"]["state"], "ACTIVE", "{resumed}");
+    assert_eq!(resumed["subscription"]["status"], "ACTIVE", "{resumed}");
     let again = server.register("inbox/ended").await;
     assert_ne!(again["subscription"]["id"], "310000000000000003", "{again}");
     server.register_entry("work/flow", &json!({ "kind": "playbook" })).await;

@@ -23,7 +23,7 @@ const EXECUTIONS: &str = "query($prefix: String!) { executions(first: 100, filte
 const SUBSCRIPTIONS: &str =
     "query($prefix: String!) { subscriptions(first: 100, filter: {pathPrefix: $prefix}) { nodes {
     id catalogEntry { path }
-    history(first: 2) { nodes { id } }
+    events(first: 2) { nodes { id } }
     executions(first: 2) { nodes { id workload } totalCount(upTo: 5) { value } }
 } } }";
 
@@ -177,5 +177,5 @@ async fn a_list_of_executions_runs_as_many_statements_for_100_rows_as_for_2() {
 
 #[tokio::test]
 async fn a_list_of_subscriptions_runs_as_many_statements_for_100_rows_as_for_2() {
-    check(SUBSCRIPTIONS, "inbox", &["history", "executions"]).await;
+    check(SUBSCRIPTIONS, "inbox", &["events", "executions"]).await;
 }

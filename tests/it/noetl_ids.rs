@@ -101,8 +101,8 @@ async fn both_servers_append_lifecycle_events_to_one_subscription_in_turns() {
     assert_eq!(registered["subscription"]["id"], json!(id.to_string()), "{registered}");
     let inbox = id.to_string();
     let state = async || {
-        let query = "{ subscription(by: {path: \"inbox\"}) { state } }";
-        server.data(query, Value::Null).await["subscription"]["state"].as_str().unwrap().to_owned()
+        let query = "{ subscription(by: {path: \"inbox\"}) { status } }";
+        server.data(query, Value::Null).await["subscription"]["status"].as_str().unwrap().to_owned()
     };
     let ours = async |action: &str| {
         let changed = server.transition(action, &inbox, None).await;

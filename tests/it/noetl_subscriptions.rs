@@ -34,7 +34,7 @@ async fn with_entry() -> (Deployment, Server, i64) {
 }
 
 async fn by_path(server: &Server, path: &str) -> Value {
-    let query = "query($path: String!) { subscription(by: {path: $path}) { id state } }";
+    let query = "query($path: String!) { subscription(by: {path: $path}) { id status } }";
     server.data(query, json!({ "path": path })).await["subscription"].clone()
 }
 
@@ -49,7 +49,7 @@ async fn a_subscription_of_noetl_is_found_by_path_and_adopted() {
     write(&mut deployment.shard(1).await, id, 11, "inbox", "registered").await;
     write(&mut deployment.shard(1).await, id, 12, "inbox", "activated").await;
     write(&mut deployment.shard(1).await, id + 1, 13, "inbox/other", "registered").await;
-    assert_eq!(by_path(&server, "inbox").await, json!({ "id": id.to_string(), "state": "ACTIVE" }));
+    assert_eq!(by_path(&server, "inbox").await, json!({ "id": id.to_string(), "status": "ACTIVE" }));
     assert_eq!(registry(&deployment).await, [id]);
     let registered = server.register("inbox").await;
     assert_eq!(registered["subscription"]["id"], json!(id.to_string()), "{registered}");
@@ -75,20 +75,20 @@ async fn a_subscription_that_noetl_registers_after_ours_has_ended_takes_its_path
     let (deployment, server, id) = with_entry().await;
     let ours = server.register("inbox").await["subscription"]["id"].as_str().unwrap().to_owned();
     server.transition("deactivate", &ours, None).await;
-    assert_eq!(by_path(&server, "inbox").await, json!({ "id": ours, "state": "DEACTIVATED" }));
+    assert_eq!(by_path(&server, "inbox").await, json!({ "id": ours, "status": "DEACTIVATED" }));
     write(&mut deployment.shard(1).await, id, 11, "inbox", "registered").await;
     let refused = server.transition("activate", &ours, None).await;
     assert_eq!(refused["userErrors"][0]["code"], "INVALID_TRANSITION", "{refused}");
-    assert_eq!(by_path(&server, "inbox").await, json!({ "id": id.to_string(), "state": "REGISTERED" }));
+    assert_eq!(by_path(&server, "inbox").await, json!({ "id": id.to_string(), "status": "REGISTERED" }));
     assert_eq!(server.register("inbox").await["subscription"]["id"], json!(id.to_string()));
     assert_eq!(deployment.sum_over_shards(LIVE).await, 1);
 
     // When theirs has ended too, the path is free: the last one is shown, and ours can be activated again.
     write(&mut deployment.shard(1).await, id, 12, "inbox", "deactivated").await;
-    assert_eq!(by_path(&server, "inbox").await["state"], "DEACTIVATED");
+    assert_eq!(by_path(&server, "inbox").await["status"], "DEACTIVATED");
     let activated = server.transition("activate", &ours, None).await;
-    assert_eq!(activated["subscription"]["state"], "ACTIVE", "{activated}");
-    assert_eq!(by_path(&server, "inbox").await, json!({ "id": ours, "state": "ACTIVE" }));
+    assert_eq!(activated["subscription"]["status"], "ACTIVE", "{activated}");
+    assert_eq!(by_path(&server, "inbox").await, json!({ "id": ours, "status": "ACTIVE" }));
 }
 
 #[tokio::test]
@@ -111,7 +111,7 @@ async fn a_path_of_noetl_that_has_ended_shows_its_last_subscription() {
     for (n, change) in [(11, "registered"), (12, "activated"), (13, "deactivated")] {
         write(&mut deployment.shard(1).await, id, n, "inbox", change).await;
     }
-    assert_eq!(by_path(&server, "inbox").await, json!({ "id": id.to_string(), "state": "DEACTIVATED" }));
+    assert_eq!(by_path(&server, "inbox").await, json!({ "id": id.to_string(), "status": "DEACTIVATED" }));
     let ours = server.register("inbox").await["subscription"]["id"].clone();
     assert_ne!(ours, json!(id.to_string()));
     assert_eq!(by_path(&server, "inbox").await["id"], ours);

@@ -79,7 +79,7 @@ async fn a_refused_statement_of_one_shard_fails_only_its_own_items_of_a_bulk_tra
     run(&mut deployment.shard(1).await, refuse).await;
     let query =
         "mutation { transitionSubscriptions(input: { action: ACTIVATE, select: { all: true }, dryRun: false }) {
-        results { subscription { shard state } applied userErrors { code } } unavailableShards userErrors { code } } }";
+        results { subscription { shard status } applied userErrors { code } } unavailableShards userErrors { code } } }";
     let response = server.send(query, Value::Null).await.unwrap();
     assert_eq!(response.get("errors"), None, "{response}");
     let payload = &response["data"]["transitionSubscriptions"];
@@ -94,7 +94,7 @@ async fn a_refused_statement_of_one_shard_fails_only_its_own_items_of_a_bulk_tra
             json!([false, "REGISTERED", [{ "code": "INTERNAL" }]])
         };
         let outcomes: Vec<Value> = of_shard
-            .map(|result| json!([result["applied"], result["subscription"]["state"], result["userErrors"]]))
+            .map(|result| json!([result["applied"], result["subscription"]["status"], result["userErrors"]]))
             .collect();
         assert!(!outcomes.is_empty() && outcomes.iter().all(|one| *one == outcome), "{shard}: {outcomes:?}");
     }

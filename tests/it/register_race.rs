@@ -46,7 +46,7 @@ async fn concurrent_register_and_activate_leave_at_most_one_live_subscription() 
         assert_eq!(id(&registered), id(&registered_too), "round {round}");
         let live = id(&registered).to_owned();
         let ended = one.transition("deactivate", &live, None).await;
-        assert_eq!(ended["subscription"]["state"], "DEACTIVATED", "round {round}: {ended}");
+        assert_eq!(ended["subscription"]["status"], "DEACTIVATED", "round {round}: {ended}");
         assert_eq!(deployment.sum_over_shards(LIVE).await, 0, "round {round}");
         if !known.contains(&live) {
             known.push(live);

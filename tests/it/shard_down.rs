@@ -52,7 +52,7 @@ async fn subscriptions(server: &Server) -> [String; 2] {
         server.register_entry(&path, &json!({ "kind": "subscription" })).await;
         let id = server.register(&path).await["subscription"]["id"].as_str().unwrap().to_owned();
         let activated = server.transition("activate", &id, None).await;
-        assert_eq!(activated["subscription"]["state"], "ACTIVE", "{activated}");
+        assert_eq!(activated["subscription"]["status"], "ACTIVE", "{activated}");
         let shard = server.data("query($id: ID!) { subscription(by: {id: $id}) { shard } }", json!({ "id": id })).await;
         let shard = usize::try_from(shard["subscription"]["shard"].as_u64().unwrap()).unwrap();
         found[shard].get_or_insert(id);
@@ -92,8 +92,8 @@ async fn check_down(server: &Server, [here, there]: &[String; 2]) {
     .await;
     assert_eq!(server.get("/readyz").await.unwrap().status(), 200);
     let paused = server.transition("pause", here, None).await;
-    assert_eq!(paused["subscription"]["state"], "PAUSED", "{paused}");
-    let get = "query($id: ID!) { subscription(by: {id: $id}) { state } }";
+    assert_eq!(paused["subscription"]["status"], "PAUSED", "{paused}");
+    let get = "query($id: ID!) { subscription(by: {id: $id}) { status } }";
     let response = server.send(get, json!({ "id": there })).await.unwrap();
     assert_eq!(response["errors"][0]["extensions"]["code"], "SHARD_UNAVAILABLE", "{response}");
 }
@@ -102,7 +102,7 @@ async fn check_up(server: &Server, ids: &[String; 2]) {
     eventually("lists are complete again", async || check_lists(server, ids, json!([])).await.then_some(())).await;
     eventually("the shard accepts writes again", async || {
         let paused = server.transition("pause", &ids[1], None).await;
-        (paused["subscription"]["state"] == "PAUSED").then_some(())
+        (paused["subscription"]["status"] == "PAUSED").then_some(())
     })
     .await;
     eventually("the shard shows as up", async || {

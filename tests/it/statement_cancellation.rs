@@ -195,5 +195,5 @@ async fn a_transaction_whose_caller_disconnects_is_rolled_back() {
     assert!(given_up.elapsed() < CANCEL_LIMIT, "{:?}", given_up.elapsed());
     drop(holder);
     let registered = setup.server.register("inbox").await;
-    assert_eq!(registered["subscription"]["state"], "REGISTERED", "{registered}");
+    assert_eq!(registered["subscription"]["status"], "REGISTERED", "{registered}");
 }

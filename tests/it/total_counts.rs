@@ -72,7 +72,7 @@ async fn children_subscriptions_and_outbox_rows_are_counted() {
             notMine: executions(filter: { parentExecutionId: \"17\" }) { totalCount { value capped } }
         }
         subscriptions { totalCount { value capped } }
-        ended: subscriptions(filter: { states: [DEACTIVATED] }) { totalCount { value capped } }
+        ended: subscriptions(filter: { statuses: [DEACTIVATED] }) { totalCount { value capped } }
         mine: subscriptions(filter: { ids: [$id] }) { totalCount { value capped } }
         inboxes: subscriptions(filter: { pathPrefix: \"inbox/\" }, first: 1) { totalCount(upTo: 2) { value capped } }
         outbox {

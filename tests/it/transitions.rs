@@ -36,8 +36,10 @@ fn row(action: &str) -> (&'static str, &'static str, &'static [&'static str]) {
     (event, state, from)
 }
 
-fn allowed(state: &str) -> Vec<String> {
-    TABLE.into_iter().filter(|(.., from)| from.contains(&state)).map(|(name, ..)| name.to_uppercase()).collect()
+/// Returns the actions that change a state.
+fn available(state: &str) -> Vec<String> {
+    let changes = |(_, _, target, from): &(&str, &str, &str, &[&str])| from.contains(&state) && *target != state;
+    TABLE.into_iter().filter(changes).map(|(name, ..)| name.to_uppercase()).collect()
 }
 
 /// Panics unless each event was allowed in the state before it, and has a larger id than the event before it.
@@ -82,8 +84,9 @@ async fn concurrent_transitions_write_a_valid_log_with_increasing_ids() {
         let transitions = asked.iter().enumerate().map(|(n, action)| replicas[n % 2].transition(action, &id, None));
         for (action, answer) in asked.iter().zip(join_all(transitions).await) {
             let (event, state, from) = row(action);
-            if let Some(moved) = answer["subscription"].as_object() {
-                assert_eq!(moved["state"], state, "{action}: {answer}");
+            if answer["userErrors"] == json!([]) {
+                let moved = &answer["subscription"];
+                assert_eq!(moved["status"], state, "{action}: {answer}");
                 let event_id = moved["lastEventId"].as_str().unwrap().parse().unwrap();
                 assert_eq!(carried_out.insert(event_id, (event, state)), None, "two responses name the same event");
             } else {
@@ -112,12 +115,13 @@ async fn exactly_one_of_the_transitions_that_expect_the_same_event_succeeds() {
         let transitions = (0..32).map(|n| replicas[n % 2].transition(action, &id, Some(&last)));
         let answers = join_all(transitions).await;
         let (won, lost): (Vec<&Value>, Vec<&Value>) =
-            answers.iter().partition(|answer| !answer["subscription"].is_null());
+            answers.iter().partition(|answer| answer["userErrors"] == json!([]));
         assert_eq!(won.len(), 1, "{action}: {won:?}");
         for answer in lost {
             let error = &answer["userErrors"][0];
             assert_eq!(error["code"], "STALE_VERSION", "{action}: {answer}");
             assert_eq!(error["field"], json!(["expectedLastEventId"]), "{answer}");
+            assert_eq!(answer["subscription"], won[0]["subscription"], "a refusal returns the current subscription");
         }
         let log = deployment.lifecycle(&id).await;
         assert_eq!(log.len(), round + 2);
@@ -142,20 +146,21 @@ async fn every_action_in_every_state_follows_the_transition_table() {
             let after = deployment.lifecycle(&id).await;
             if from.contains(&state) {
                 let moved = &answer["subscription"];
-                assert_eq!(moved["state"], target, "{state} {action}: {answer}");
-                assert_eq!(moved["availableActions"], json!(allowed(target)), "{state} {action}");
+                assert_eq!(moved["status"], target, "{state} {action}: {answer}");
+                assert_eq!(moved["availableActions"], json!(available(target)), "{state} {action}");
                 assert_eq!(after.len(), before.len() + 1, "{state} {action}");
                 assert_eq!(
                     (&*after.last().unwrap().event_type, after.last().unwrap().status.as_deref()),
                     (event, Some(target))
                 );
             } else {
-                assert_eq!(answer["subscription"], Value::Null, "{state} {action}");
+                let current = &answer["subscription"];
+                assert_eq!((&current["id"], &current["status"]), (&json!(id), &json!(state)), "{answer}");
                 let error = &answer["userErrors"][0];
                 assert_eq!(error["code"], "INVALID_TRANSITION", "{state} {action}: {answer}");
                 assert_eq!(error["field"], json!(["id"]));
                 let message = error["message"].as_str().unwrap();
-                assert!(message.contains(state) && message.ends_with(&allowed(state).join(", ")), "{message}");
+                assert!(message.contains(state) && message.ends_with(&available(state).join(", ")), "{message}");
                 assert_eq!(after, before, "{state} {action} wrote something");
             }
             assert_legal(&after);
@@ -165,7 +170,7 @@ async fn every_action_in_every_state_follows_the_transition_table() {
 }
 
 const BULK: &str = "mutation($input: TransitionSubscriptionsInput!) { transitionSubscriptions(input: $input) {
-    results { subscription { id path state lastEventId } applied userErrors { code field message } }
+    results { index id subscription { id path status lastEventId } applied userErrors { code field message } }
     unavailableShards userErrors { code field message } } }";
 
 #[tokio::test]
@@ -199,13 +204,13 @@ async fn a_bulk_transition_moves_only_allowed_subscriptions_and_a_dry_run_moves_
     let before = events().await;
     let dry = bulk("PAUSE", json!({ "pathPrefix": "team-a/" }), true).await;
     assert_eq!(list(&dry, "id"), newest_first);
-    assert_eq!(list(&dry, "state"), ["DEACTIVATED", "DRAINING", "PAUSED", "ACTIVE", "REGISTERED"]);
+    assert_eq!(list(&dry, "status"), ["DEACTIVATED", "DRAINING", "PAUSED", "ACTIVE", "REGISTERED"]);
     assert_eq!(applied(&dry), [false, false, true, true, false]);
     assert_eq!(events().await, before, "the dry run wrote something");
 
     let real = bulk("PAUSE", json!({ "pathPrefix": "team-a/" }), false).await;
     assert_eq!(list(&real, "id"), newest_first);
-    assert_eq!(list(&real, "state"), ["DEACTIVATED", "DRAINING", "PAUSED", "PAUSED", "REGISTERED"]);
+    assert_eq!(list(&real, "status"), ["DEACTIVATED", "DRAINING", "PAUSED", "PAUSED", "REGISTERED"]);
     assert_eq!(applied(&real), applied(&dry), "the dry run and the real run differ");
     for result in real["results"].as_array().unwrap().iter().filter(|result| result["applied"] == false) {
         assert_eq!(result["userErrors"][0]["code"], "INVALID_TRANSITION");
@@ -214,8 +219,17 @@ async fn a_bulk_transition_moves_only_allowed_subscriptions_and_a_dry_run_moves_
     let reason = "SELECT count(*) FROM noetl.event WHERE context ->> 'reason' = 'maintenance'";
     assert_eq!(deployment.sum_over_shards(reason).await, 2);
 
-    let paused = bulk("RESUME", json!({ "states": ["PAUSED"], "ids": [ids[1], ids[3]] }), false).await;
+    let paused = bulk("RESUME", json!({ "statuses": ["PAUSED"], "ids": [ids[1], ids[3]] }), false).await;
     assert_eq!(list(&paused, "id"), [ids[1].as_str()], "results must match all conditions of the filter");
+    // Each selected id has a result, also one that no subscription has.
+    let input = json!({ "action": "ACTIVATE", "select": { "ids": ["1", ids[3], ids[1]] }, "dryRun": true });
+    let by_id = server.data(BULK, json!({ "input": input })).await["transitionSubscriptions"].clone();
+    let results = by_id["results"].as_array().unwrap().iter();
+    let results: Vec<_> = results.map(|one| json!([one["index"], one["id"], one["userErrors"][0]["code"]])).collect();
+    let expected =
+        [json!([1, ids[3], "INVALID_TRANSITION"]), json!([2, ids[1], null]), json!([0, "1", "NOT_FOUND"])];
+    assert_eq!(results, expected);
+    assert_eq!(by_id["results"][2]["userErrors"][0]["field"], json!(["select", "ids", "0"]));
     for id in &ids {
         assert_legal(&deployment.lifecycle(id).await);
     }
@@ -231,14 +245,14 @@ async fn history_contains_every_lifecycle_event_in_order() {
         server.transition(step, &id, None).await;
     }
     let query = "query($id: ID!, $first: Int, $after: String, $last: Int, $types: [String!]) {
-        subscription(by: {id: $id}) { path state availableActions lastEventId lastEventType catalogEntry { id path }
-            history(first: $first, after: $after, last: $last, filter: {types: $types}) {
+        subscription(by: {id: $id}) { path status availableActions lastEventId lastEventType catalogEntry { id path }
+            events(first: $first, after: $after, last: $last, filter: {types: $types}) {
                 nodes { id executionId catalogId type nodeId nodeType nodeName status context meta }
                 pageInfo { hasNextPage hasPreviousPage endCursor } } } }";
     let ask = async |variables: Value| server.data(query, variables).await["subscription"].clone();
 
     let whole = ask(json!({ "id": id, "first": 100 })).await;
-    let events = whole["history"]["nodes"].as_array().unwrap();
+    let events = whole["events"]["nodes"].as_array().unwrap();
     let types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
     let expected: Vec<&str> = ["subscription.registered"].into_iter().chain(steps.map(|step| row(step).0)).collect();
     assert_eq!(types, expected);
@@ -256,18 +270,18 @@ async fn history_contains_every_lifecycle_event_in_order() {
         assert!(DateTime::parse_from_rfc3339(meta["emitted_at"].as_str().unwrap()).is_ok());
     }
     assert_eq!(whole["lastEventId"], events.last().unwrap()["id"]);
-    assert_eq!((&whole["lastEventType"], &whole["state"]), (&json!("subscription.activated"), &json!("ACTIVE")));
-    assert_eq!(whole["availableActions"], json!(allowed("ACTIVE")));
+    assert_eq!((&whole["lastEventType"], &whole["status"]), (&json!("subscription.activated"), &json!("ACTIVE")));
+    assert_eq!(whole["availableActions"], json!(available("ACTIVE")));
 
-    let first = ask(json!({ "id": id, "first": 3 })).await["history"].clone();
-    let rest = ask(json!({ "id": id, "first": 100, "after": first["pageInfo"]["endCursor"] })).await["history"].clone();
+    let first = ask(json!({ "id": id, "first": 3 })).await["events"].clone();
+    let rest = ask(json!({ "id": id, "first": 100, "after": first["pageInfo"]["endCursor"] })).await["events"].clone();
     assert_eq!((&first["pageInfo"]["hasNextPage"], &rest["pageInfo"]["hasNextPage"]), (&json!(true), &json!(false)));
     let joined: Vec<Value> =
         [&first, &rest].iter().flat_map(|page| page["nodes"].as_array().unwrap().clone()).collect();
     assert_eq!(&joined, events);
-    let last = ask(json!({ "id": id, "last": 2 })).await["history"].clone();
+    let last = ask(json!({ "id": id, "last": 2 })).await["events"].clone();
     assert_eq!(last["nodes"].as_array().unwrap(), &events[events.len() - 2..]);
-    let activations = ask(json!({ "id": id, "types": ["subscription.act*"] })).await["history"].clone();
+    let activations = ask(json!({ "id": id, "types": ["subscription.act*"] })).await["events"].clone();
     assert_eq!(activations["nodes"].as_array().unwrap().len(), 2);
 }
 
@@ -327,23 +341,23 @@ async fn lists_of_subscriptions_are_filtered_by_state_path_and_id() {
     let (paused_of_a, paused_of_b) = (id("team-a", "PAUSED"), id("team-b", "PAUSED"));
     let cases: [(Value, Vec<String>); 10] = [
         (Value::Null, newest_first(&|_, _| true)),
-        (json!({ "states": ["PAUSED"] }), newest_first(&|_, state| state == "PAUSED")),
+        (json!({ "statuses": ["PAUSED"] }), newest_first(&|_, state| state == "PAUSED")),
         (
-            json!({ "states": ["DEACTIVATED", "REGISTERED"] }),
+            json!({ "statuses": ["DEACTIVATED", "REGISTERED"] }),
             newest_first(&|_, state| state == "DEACTIVATED" || state == "REGISTERED"),
         ),
-        (json!({ "states": [] }), Vec::new()),
+        (json!({ "statuses": [] }), Vec::new()),
         (json!({ "pathPrefix": "team-a/" }), newest_first(&|team, _| team == "team-a")),
         (json!({ "pathPrefix": "team-%" }), Vec::new()),
         (json!({ "ids": [paused_of_a, paused_of_b] }), newest_first(&|_, state| state == "PAUSED")),
         (json!({ "ids": [] }), Vec::new()),
         // Each condition excludes a subscription that the other two match.
         (
-            json!({ "states": ["PAUSED", "DRAINING"], "pathPrefix": "team-b/",
+            json!({ "statuses": ["PAUSED", "DRAINING"], "pathPrefix": "team-b/",
                 "ids": [paused_of_a, paused_of_b, id("team-b", "ACTIVE")] }),
             vec![paused_of_b.clone()],
         ),
-        (json!({ "states": ["ACTIVE"], "ids": [paused_of_b] }), Vec::new()),
+        (json!({ "statuses": ["ACTIVE"], "ids": [paused_of_b] }), Vec::new()),
     ];
     for (filter, expected) in cases {
         for size in [1, 3, 100] {

@@ -49,7 +49,7 @@ pub fn is_lifecycle(event_type: &str) -> bool {
 
 /// A transition that the state table does not allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a subscription that is {from} can't be {}; allowed: {}", action.participle(), Allowed(*from))]
+#[error("a subscription that is {from} can't be {}; available: {}", action.participle(), Available(*from))]
 pub struct InvalidTransition {
     /// Current state.
     pub from: State,
@@ -57,9 +57,9 @@ pub struct InvalidTransition {
     pub action: Action,
 }
 
-struct Allowed(State);
+struct Available(State);
 
-impl fmt::Display for Allowed {
+impl fmt::Display for Available {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (position, action) in self.0.available_actions().into_iter().enumerate() {
             write!(f, "{}{action}", if position == 0 { "" } else { ", " })?;
@@ -111,10 +111,10 @@ impl State {
         }
     }
 
-    /// Returns the actions that this state allows.
+    /// Returns the actions that change this state. Some others are allowed too, but keep it.
     #[must_use]
     pub fn available_actions(self) -> Vec<Action> {
-        Action::ALL.into_iter().filter(|action| self.after(*action).is_ok()).collect()
+        Action::ALL.into_iter().filter(|action| self.after(*action).is_ok_and(|next| next != self)).collect()
     }
 }
 
@@ -187,6 +187,21 @@ mod tests {
     }
 
     #[test]
+    fn available_actions_are_those_that_change_the_state() {
+        let expected: [(State, &[Action]); 6] = [
+            (Registered, &[Activate, Deactivate]),
+            (Active, &[Pause, Drain, Deactivate]),
+            (Paused, &[Activate, Resume, Drain, Deactivate]),
+            (Draining, &[Deactivate]),
+            (Deactivated, &[Activate]),
+            (Unknown, &[Deactivate]),
+        ];
+        for (state, actions) in expected {
+            assert_eq!(state.available_actions(), actions, "{state}");
+        }
+    }
+
+    #[test]
     fn every_state_is_read_from_its_name_and_another_name_is_unknown_and_live() {
         assert!(State::ALL.into_iter().all(|state| State::from_stored(state.as_str()) == state));
         for name in ["", "active", "STARTED"] {
@@ -196,9 +211,9 @@ mod tests {
     }
 
     #[test]
-    fn refusal_names_the_state_and_the_allowed_actions() {
+    fn refusal_names_the_state_and_the_available_actions() {
         let refusal = Draining.after(Resume).unwrap_err().to_string();
-        assert_eq!(refusal, "a subscription that is DRAINING can't be resumed; allowed: DRAIN, DEACTIVATE");
+        assert_eq!(refusal, "a subscription that is DRAINING can't be resumed; available: DEACTIVATE");
     }
 
     #[test]

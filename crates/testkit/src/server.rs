@@ -131,7 +131,7 @@ impl Server {
     /// Registers a path as a source subscription and returns the payload.
     pub async fn register(&self, path: &str) -> Value {
         let query = "mutation($path: String!) { registerSubscription(input: {path: $path}) {
-            subscription { id state lastEventId availableActions } userErrors { code message field retryable } } }";
+            subscription { id status lastEventId availableActions } userErrors { code message field retryable } } }";
         self.data(query, json!({ "path": path })).await["registerSubscription"].clone()
     }
 
@@ -139,9 +139,10 @@ impl Server {
     pub async fn transition(&self, action: &str, id: &str, expected: Option<&str>) -> Value {
         let field = format!("{action}Subscription");
         let query = format!(
-            "mutation($input: TransitionInput!) {{ {field}(input: $input) {{
-                subscription {{ id state lastEventId availableActions }}
-                userErrors {{ code message field retryable }} }} }}"
+            "mutation($input: {}SubscriptionInput!) {{ {field}(input: $input) {{
+                subscription {{ id status lastEventId availableActions }}
+                userErrors {{ code message field retryable }} }} }}",
+            capitalized(action)
         );
         let input = json!({ "input": { "id": id, "expectedLastEventId": expected } });
         self.data(&query, input).await[field].clone()
@@ -153,6 +154,13 @@ impl Server {
             execution { id status path shard } executionId outcome differs userErrors { code message field retryable } } }";
         self.data(query, json!({ "input": input })).await["execute"].clone()
     }
+}
+
+/// Returns a name with its first letter in upper case.
+#[must_use]
+pub fn capitalized(name: &str) -> String {
+    let (first, rest) = name.split_at(1);
+    first.to_uppercase() + rest
 }
 
 /// Sleeps for a time that is part of a scenario, such as the length of a window. Not for waiting until a condition is

@@ -30,7 +30,7 @@ pub enum ApiError {
 #[derive(Debug, Deserialize)]
 pub(super) struct Subscription {
     pub(super) id: String,
-    pub(super) state: String,
+    pub(super) status: String,
 }
 
 /// A source subscription with the settings of its document that the demo obeys.
@@ -134,7 +134,7 @@ impl Api {
     pub(super) async fn register(&self, path: &str) -> Result<Registered, ApiError> {
         let query = "mutation Register($path: String!) { done: registerSubscription(input: {path: $path}) {
             result: subscription {
-                id state spec { dispatch { playbook } limits { maxInFlight maxDispatchPerSecond } }
+                id status spec { dispatch { playbook } limits { maxInFlight maxDispatchPerSecond } }
             } userErrors { message retryable } } }";
         self.mutate(query, json!({ "path": path })).await
     }
@@ -142,13 +142,13 @@ impl Api {
     pub(super) async fn transition(&self, action: &str, id: &str) -> Result<Subscription, ApiError> {
         let query = format!(
             "mutation Transition($id: ID!) {{ done: {action}Subscription(input: {{id: $id}}) {{
-                result: subscription {{ id state }} userErrors {{ message retryable }} }} }}"
+                result: subscription {{ id status }} userErrors {{ message retryable }} }} }}"
         );
         self.mutate(&query, json!({ "id": id })).await
     }
 
     pub(super) async fn subscription(&self, id: &str) -> Result<Subscription, ApiError> {
-        let query = "query State($id: ID!) { result: subscription(by: {id: $id}) { id state } }";
+        let query = "query State($id: ID!) { result: subscription(by: {id: $id}) { id status } }";
         read(self.send(query, json!({ "id": id })).await?)
     }
 

@@ -29,7 +29,7 @@ use worker::Worker;
 const IN_FLIGHT: usize = 64;
 /// Playbook if neither the options nor the document of the subscription name one.
 const PLAYBOOK: &str = "samples/orders/process";
-/// Interval at which the subscription's state is read.
+/// Interval at which the subscription's status is read.
 const WATCH: Duration = Duration::from_secs(1);
 /// Time by which a start may be late without shifting the following ones.
 const SLACK: Duration = Duration::from_millis(100);
@@ -108,7 +108,7 @@ pub(super) async fn run(options: Options) -> Result<(), DemoError> {
     let api = Api::new(&options.url, token);
     let Registered { subscription, spec } = api.register(&options.subscription).await?;
     let Spec { dispatch, limits } = spec.unwrap_or_default();
-    let active = match subscription.state.as_str() {
+    let active = match subscription.status.as_str() {
         "DRAINING" => subscription,
         _ => api.transition("activate", &subscription.id).await?,
     };
@@ -122,11 +122,11 @@ pub(super) async fn run(options: Options) -> Result<(), DemoError> {
         worker: Worker::new(Duration::from_millis(options.pace)),
     };
     eprintln!("subscription {} of {} takes messages; Ctrl-C ends it", active.id, options.subscription);
-    let mut progress = Progress::new(active.state);
+    let mut progress = Progress::new(active.status);
     runtime.take(messages, &mut progress).await?;
-    if progress.state != "DEACTIVATED" {
+    if progress.status != "DEACTIVATED" {
         let ended = runtime.api.transition("deactivate", &runtime.subscription).await?;
-        progress.state = ended.state;
+        progress.status = ended.status;
     }
     progress.finish();
     Ok(())
@@ -165,7 +165,7 @@ impl Runtime {
         let mut next = Instant::now();
         let mut open = true;
         while open || !running.is_empty() {
-            let takes = open && progress.state == "ACTIVE" && running.len() < in_flight;
+            let takes = open && progress.status == "ACTIVE" && running.len() < in_flight;
             tokio::select! {
                 message = async { sleep_until(next).await; messages.next().await }, if takes => match message {
                     Some(message) => {
@@ -178,9 +178,9 @@ impl Runtime {
                 Some(outcome) = running.next(), if !running.is_empty() => progress.count(outcome?),
                 _ = watch.tick() => {
                     // If there is no response, the next tick tries again.
-                    if let Ok(Subscription { state, .. }) = self.api.subscription(&self.subscription).await {
-                        open = open && state != "DRAINING" && state != "DEACTIVATED";
-                        progress.state = state;
+                    if let Ok(Subscription { status, .. }) = self.api.subscription(&self.subscription).await {
+                        open = open && status != "DRAINING" && status != "DEACTIVATED";
+                        progress.status = status;
                     }
                 }
                 _ = interrupts.recv() => {

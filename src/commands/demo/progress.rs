@@ -11,7 +11,7 @@ const ELSEWHERE: Duration = Duration::from_secs(5);
 /// Counts of the messages so far.
 pub(super) struct Progress {
     /// State of the subscription when it was last read.
-    pub(super) state: String,
+    pub(super) status: String,
     /// Messages taken from the source.
     pub(super) taken: u64,
     started: u64,
@@ -25,10 +25,10 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new(state: String) -> Self {
+    pub(super) fn new(status: String) -> Self {
         let (began, terminal) = (Instant::now(), stderr().is_terminal());
         Self {
-            state,
+            status,
             taken: 0,
             started: 0,
             completed: 0,
@@ -67,11 +67,11 @@ impl Progress {
 
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
     fn print(&self, in_flight: usize, end: &str) {
-        let Self { state, taken, started, completed, failed, duplicates, refused, .. } = self;
+        let Self { status, taken, started, completed, failed, duplicates, refused, .. } = self;
         let rate = *taken as f64 / self.began.elapsed().as_secs_f64().max(0.001);
         let start = if self.terminal { "\r\x1b[K" } else { "" };
         let line = format!(
-            "{start}{state}  taken {taken}  completed {completed}  failed {failed}  left {started}  duplicates {duplicates}  \
+            "{start}{status}  taken {taken}  completed {completed}  failed {failed}  left {started}  duplicates {duplicates}  \
              refused {refused}  in flight {in_flight}  {rate:.1}/s{end}"
         );
         // If the terminal is closed, the demo continues.

@@ -58,9 +58,9 @@ pub enum Capability {
     Project,
     /// `advanceProjections`.
     Advance,
-    /// Registering source subscriptions, and changing the state of those that the same subject registered.
+    /// Registering source subscriptions, and changing the status of those that the same subject registered.
     OwnLifecycle,
-    /// Registering source subscriptions, and changing the state of all of them.
+    /// Registering source subscriptions, and changing the status of all of them.
     Lifecycle,
     /// `cancelExecution`.
     Cancel,

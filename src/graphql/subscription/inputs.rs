@@ -2,12 +2,12 @@
 
 use async_graphql::{Context, ID, InputObject, OneofObject};
 
-use super::lifecycle::{SubscriptionAction, SubscriptionState};
+use super::lifecycle::{SubscriptionAction, SubscriptionStatus};
 use crate::graphql::filters::{check_list, check_owner, check_prefix};
 use crate::graphql::scalars::{parse_id, parse_ids};
 use crate::graphql::selector::{Selected, selector};
 use crate::service::error::Rejection;
-use crate::service::subscriptions::Transition;
+use crate::service::subscriptions::{Selection, Transition};
 use noetl_domain::tenant::{Caller, NamedTenancy};
 use noetl_storage::subscriptions;
 
@@ -23,8 +23,8 @@ pub enum SubscriptionKey {
 /// Filter for source subscriptions. An omitted condition matches everything.
 #[derive(Debug, Clone, Default, InputObject)]
 pub struct SubscriptionFilter {
-    /// Only subscriptions in one of these states.
-    states: Option<Vec<SubscriptionState>>,
+    /// Only subscriptions with one of these statuses.
+    statuses: Option<Vec<SubscriptionStatus>>,
     /// Only subscriptions whose path begins with this text.
     path_prefix: Option<String>,
     /// Only subscriptions with one of these ids (at most 1000).
@@ -41,7 +41,7 @@ impl SubscriptionFilter {
     pub fn parse(self, field: &str) -> Result<subscriptions::SubscriptionFilter, Rejection> {
         let ids_field = format!("{field}.ids");
         Ok(subscriptions::SubscriptionFilter {
-            states: self.states.map(|states| states.into_iter().map(Into::into).collect()),
+            states: self.statuses.map(|statuses| statuses.into_iter().map(Into::into).collect()),
             path_prefix: check_prefix(&format!("{field}.pathPrefix"), self.path_prefix)?,
             ids: self
                 .ids
@@ -74,19 +74,16 @@ impl RegisterSubscriptionInput {
     }
 }
 
-/// Transition of one source subscription.
-#[derive(Debug, InputObject)]
-pub struct TransitionInput {
+/// Transition of one source subscription, as the inputs of the five transitions contain it.
+#[derive(Debug)]
+pub struct TransitionFields {
     /// Id of the subscription.
     pub id: ID,
-    /// `lastEventId` that the caller has read. If a later lifecycle event exists, the transition is refused with
-    /// `STALE_VERSION`. By default, the version is not checked.
     expected_last_event_id: Option<ID>,
-    /// Reason, written to the log (at most 4096 bytes).
     reason: Option<String>,
 }
 
-impl TransitionInput {
+impl TransitionFields {
     /// Converts the input to the transition that the caller requests, and parses its ids.
     pub fn parse(self, action: SubscriptionAction, caller: Caller, only_own: bool) -> Result<Transition, Rejection> {
         let expected = self.expected_last_event_id.map(|id| parse_id("expectedLastEventId", &id)).transpose()?;
@@ -101,21 +98,63 @@ impl TransitionInput {
     }
 }
 
+/// Defines the input of a transition. Each transition has its own, so that it can get fields of its own.
+macro_rules! transition_input {
+    ($(#[$attribute:meta])* $name:ident) => {
+        $(#[$attribute])*
+        #[derive(Debug, InputObject)]
+        pub struct $name {
+            /// Id of the subscription.
+            id: ID,
+            /// `lastEventId` that the caller has read. If a later lifecycle event exists, the transition is refused with
+            /// `STALE_VERSION`. By default, the version is not checked.
+            expected_last_event_id: Option<ID>,
+            /// Reason, written to the log (at most 4096 bytes).
+            reason: Option<String>,
+        }
+
+        impl From<$name> for TransitionFields {
+            fn from(input: $name) -> Self {
+                let $name { id, expected_last_event_id, reason } = input;
+                Self { id, expected_last_event_id, reason }
+            }
+        }
+    };
+}
+
+transition_input! {
+    /// Source subscription to activate.
+    ActivateSubscriptionInput
+}
+transition_input! {
+    /// Source subscription to pause.
+    PauseSubscriptionInput
+}
+transition_input! {
+    /// Source subscription to resume.
+    ResumeSubscriptionInput
+}
+transition_input! {
+    /// Source subscription to drain.
+    DrainSubscriptionInput
+}
+transition_input! {
+    /// Source subscription to deactivate.
+    DeactivateSubscriptionInput
+}
+
 selector! {
     /// Selection of source subscriptions.
     SubscriptionSelector, SubscriptionFilter
 }
 
 impl SubscriptionSelector {
-    /// Converts the selector to the storage layer's filter.
-    pub fn parse(self, ctx: &Context<'_>) -> Result<subscriptions::SubscriptionFilter, Rejection> {
+    /// Converts the selector to the service's selection and parses its ids.
+    pub fn parse(self, ctx: &Context<'_>) -> Result<Selection, Rejection> {
         Ok(match self.check(ctx)? {
-            Selected::Ids(ids) => subscriptions::SubscriptionFilter {
-                ids: Some(parse_ids("select.ids", &ids)?),
-                ..subscriptions::SubscriptionFilter::default()
-            },
-            Selected::Filter(filter) => filter.parse("select.filter")?,
-            Selected::All => subscriptions::SubscriptionFilter::default(),
+            Selected::Ids(ids) => Selection::Ids(parse_ids("select.ids", &ids)?),
+            Selected::Filter(filter) => Selection::Filter(filter.parse("select.filter")?),
+            Selected::All => Selection::Filter(subscriptions::SubscriptionFilter::default()),
         })
     }
 }

@@ -1,13 +1,13 @@
-//! States of a source subscription, and the actions that change them.
+//! Statuses of a source subscription, and the actions that change them.
 
 use async_graphql::Enum;
 
 use noetl_domain::lifecycle::{Action, State};
 
-/// State of a source subscription.
+/// Status of a source subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
 #[graphql(remote = "State")]
-pub enum SubscriptionState {
+pub enum SubscriptionStatus {
     /// Registered, but never activated.
     Registered,
     /// Receives messages.
@@ -18,7 +18,7 @@ pub enum SubscriptionState {
     Draining,
     /// Ended. Its path is free for another registration.
     Deactivated,
-    /// Stored under a name that this server does not know; `stateText` contains the name. The subscription is live, and
+    /// Stored under a name that this server does not know; `statusText` contains the name. The subscription is live, and
     /// can only be deactivated.
     Unknown,
 }

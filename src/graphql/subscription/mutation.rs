@@ -2,12 +2,18 @@
 
 use async_graphql::{Context, Object, Result};
 
-use super::inputs::{RegisterSubscriptionInput, TransitionInput, TransitionSubscriptionsInput};
+use super::inputs::{
+    ActivateSubscriptionInput, DeactivateSubscriptionInput, DrainSubscriptionInput, PauseSubscriptionInput,
+    RegisterSubscriptionInput, ResumeSubscriptionInput, TransitionFields, TransitionSubscriptionsInput,
+};
 use super::lifecycle::SubscriptionAction;
-use super::payloads::{SubscriptionPayload, TransitionSubscriptionsPayload, TransitionSubscriptionsResult};
-use super::types::SourceSubscription;
+use super::payloads::{
+    ActivateSubscriptionPayload, Changed, DeactivateSubscriptionPayload, DrainSubscriptionPayload,
+    PauseSubscriptionPayload, RegisterSubscriptionPayload, ResumeSubscriptionPayload, Target,
+    TransitionSubscriptionsPayload, TransitionSubscriptionsResult,
+};
 use crate::graphql::access::{CHANGE_SUBSCRIPTION, LIFECYCLE, caller, changes_only_own};
-use crate::graphql::audit::audited;
+use crate::graphql::audit::{AuditedPayload, audited};
 use crate::graphql::context::Services;
 use crate::graphql::errors::result_or_user_error;
 
@@ -24,14 +30,13 @@ impl SourceSubscriptionMutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Source subscription to register.")] input: RegisterSubscriptionInput,
-    ) -> Result<SubscriptionPayload> {
-        audited(ctx, [input.path.clone()], async {
+    ) -> Result<Option<RegisterSubscriptionPayload>> {
+        let registered = audited(ctx, [input.path.clone()], async {
             let subscriptions = &ctx.data::<Services>()?.subscriptions;
             let registered = subscriptions.register(&input.path, &input.tenancy(), &caller(ctx)?).await;
-            let (subscription, user_errors) = result_or_user_error(registered.map(SourceSubscription::from))?;
-            Ok(SubscriptionPayload { subscription, user_errors })
-        })
-        .await
+            Ok(Changed::new(Target::Path(input.path), registered)?.into())
+        });
+        registered.await.map(Some)
     }
 
     /// Activates a source subscription: it starts to receive messages.
@@ -39,9 +44,9 @@ impl SourceSubscriptionMutation {
     async fn activate_subscription(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Subscription to activate.")] input: TransitionInput,
-    ) -> Result<SubscriptionPayload> {
-        transition(ctx, input, SubscriptionAction::Activate).await
+        #[graphql(desc = "Subscription to activate.")] input: ActivateSubscriptionInput,
+    ) -> Result<Option<ActivateSubscriptionPayload>> {
+        transition(ctx, input.into(), SubscriptionAction::Activate).await
     }
 
     /// Pauses a source subscription: it receives no messages until it is resumed or activated.
@@ -49,9 +54,9 @@ impl SourceSubscriptionMutation {
     async fn pause_subscription(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Subscription to pause.")] input: TransitionInput,
-    ) -> Result<SubscriptionPayload> {
-        transition(ctx, input, SubscriptionAction::Pause).await
+        #[graphql(desc = "Subscription to pause.")] input: PauseSubscriptionInput,
+    ) -> Result<Option<PauseSubscriptionPayload>> {
+        transition(ctx, input.into(), SubscriptionAction::Pause).await
     }
 
     /// Resumes a paused source subscription: it receives messages again.
@@ -59,9 +64,9 @@ impl SourceSubscriptionMutation {
     async fn resume_subscription(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Subscription to resume.")] input: TransitionInput,
-    ) -> Result<SubscriptionPayload> {
-        transition(ctx, input, SubscriptionAction::Resume).await
+        #[graphql(desc = "Subscription to resume.")] input: ResumeSubscriptionInput,
+    ) -> Result<Option<ResumeSubscriptionPayload>> {
+        transition(ctx, input.into(), SubscriptionAction::Resume).await
     }
 
     /// Drains a source subscription: it processes the received messages and receives no more.
@@ -69,9 +74,9 @@ impl SourceSubscriptionMutation {
     async fn drain_subscription(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Subscription to drain.")] input: TransitionInput,
-    ) -> Result<SubscriptionPayload> {
-        transition(ctx, input, SubscriptionAction::Drain).await
+        #[graphql(desc = "Subscription to drain.")] input: DrainSubscriptionInput,
+    ) -> Result<Option<DrainSubscriptionPayload>> {
+        transition(ctx, input.into(), SubscriptionAction::Drain).await
     }
 
     /// Deactivates a source subscription: it ends, and its path is free for another registration.
@@ -79,9 +84,9 @@ impl SourceSubscriptionMutation {
     async fn deactivate_subscription(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Subscription to deactivate.")] input: TransitionInput,
-    ) -> Result<SubscriptionPayload> {
-        transition(ctx, input, SubscriptionAction::Deactivate).await
+        #[graphql(desc = "Subscription to deactivate.")] input: DeactivateSubscriptionInput,
+    ) -> Result<Option<DeactivateSubscriptionPayload>> {
+        transition(ctx, input.into(), SubscriptionAction::Deactivate).await
     }
 
     /// Carries out a transition of several source subscriptions. Each transition succeeds or fails independently.
@@ -90,25 +95,25 @@ impl SourceSubscriptionMutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Action and selection.")] input: TransitionSubscriptionsInput,
-    ) -> Result<TransitionSubscriptionsPayload> {
-        audited(ctx, None::<String>, transition_all(ctx, input)).await
+    ) -> Result<Option<TransitionSubscriptionsPayload>> {
+        audited(ctx, None::<String>, transition_all(ctx, input)).await.map(Some)
     }
 }
 
-async fn transition(
+async fn transition<P: From<Changed> + AuditedPayload + Send>(
     ctx: &Context<'_>,
-    input: TransitionInput,
+    input: TransitionFields,
     action: SubscriptionAction,
-) -> Result<SubscriptionPayload> {
-    audited(ctx, [input.id.0.clone()], async {
+) -> Result<Option<P>> {
+    let changed = audited(ctx, [input.id.0.clone()], async {
+        let target = Target::Id(input.id.clone());
         let changed = match input.parse(action, caller(ctx)?, changes_only_own(ctx)?) {
             Ok(transition) => ctx.data::<Services>()?.subscriptions.transition(&transition).await,
             Err(rejection) => Err(rejection.into()),
         };
-        let (subscription, user_errors) = result_or_user_error(changed.map(SourceSubscription::from))?;
-        Ok(SubscriptionPayload { subscription, user_errors })
-    })
-    .await
+        Ok(P::from(Changed::new(target, changed)?))
+    });
+    changed.await.map(Some)
 }
 
 async fn transition_all(
@@ -118,7 +123,7 @@ async fn transition_all(
     let (subscriptions, caller) = (&ctx.data::<Services>()?.subscriptions, caller(ctx)?);
     let (action, reason) = (input.action.into(), input.reason.as_deref());
     let outcome = match input.select.parse(ctx) {
-        Ok(filter) => subscriptions.transition_all(action, &filter, reason, input.dry_run, &caller).await,
+        Ok(selection) => subscriptions.transition_all(action, selection, reason, input.dry_run, &caller).await,
         Err(rejection) => Err(rejection.into()),
     };
     let (bulk, user_errors) = result_or_user_error(outcome)?;

@@ -47,7 +47,7 @@ impl SourceSubscriptionQuery {
         #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
         #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
         #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
-    ) -> Result<SourceSubscriptionConnection> {
+    ) -> Result<Option<SourceSubscriptionConnection>> {
         let page = PageArguments { first, after, last, before };
         let request = page.by_time(CursorKind::Subscription).map_err(field_error)?;
         let filter = filter.unwrap_or_default().parse("filter").map_err(field_error)?;
@@ -57,6 +57,6 @@ impl SourceSubscriptionQuery {
         let cursor = |item: &SourceSubscription| time_cursor(CursorKind::Subscription, item.position());
         let (page, unavailable) = (listing.page, listing.unavailable);
         let all = SubscriptionList { filter, scope };
-        Ok(SourceSubscriptionConnection::new(all, page, unavailable, SourceSubscription::from, cursor))
+        Ok(Some(SourceSubscriptionConnection::new(all, page, unavailable, SourceSubscription::from, cursor)))
     }
 }

@@ -7,7 +7,7 @@
 use async_graphql::{Context, ID, Object, Result, SimpleObject};
 use chrono::{DateTime, Utc};
 
-use super::lifecycle::{SubscriptionAction, SubscriptionState};
+use super::lifecycle::{SubscriptionAction, SubscriptionStatus};
 use super::loaders::SubscriptionRowKey;
 use super::spec::SubscriptionSpec;
 use crate::graphql::access::READ;
@@ -27,7 +27,7 @@ use noetl_domain::page::Total;
 use noetl_domain::tenant::Scope;
 use noetl_storage::subscriptions::{SubscriptionFilter, SubscriptionRow};
 
-/// A long-lived resource that receives messages and runs an execution for each message. Its state is the status of its
+/// A long-lived resource that receives messages and runs an execution for each message. Its status is the one of its
 /// latest lifecycle event.
 #[derive(Debug, Clone, SimpleObject)]
 #[graphql(complex)]
@@ -88,17 +88,17 @@ impl OwnFields {
         &self.0.path
     }
 
-    /// Current state.
-    async fn state(&self) -> SubscriptionState {
+    /// Current status.
+    async fn status(&self) -> SubscriptionStatus {
         self.0.state.into()
     }
 
-    /// Name of the state in the latest lifecycle event. It differs from `state` only if that is `UNKNOWN`.
-    async fn state_text(&self) -> &str {
+    /// Name of the status in the latest lifecycle event. It differs from `status` only if that is `UNKNOWN`.
+    async fn status_text(&self) -> &str {
         &self.0.state_text
     }
 
-    /// Actions that the current state allows.
+    /// Actions that change the current status.
     async fn available_actions(&self) -> Vec<SubscriptionAction> {
         self.0.state.available_actions().into_iter().map(Into::into).collect()
     }
@@ -164,7 +164,7 @@ impl OwnFields {
 
     /// Log of the subscription, oldest event first: lifecycle events, and an audit event for each duplicate message.
     #[graphql(guard = "READ")]
-    async fn history(
+    async fn events(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Only items that match this filter (default: all).")] filter: Option<EventFilter>,

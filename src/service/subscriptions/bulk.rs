@@ -1,14 +1,15 @@
 //! Transitions of several source subscriptions, selected by a filter. A filter without a condition selects all of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use futures::{StreamExt, stream};
 
 use super::Subscriptions;
 use super::transition::{Transition, state_after};
 use crate::service::bounds::check_reason;
-use crate::service::error::{Rejection, ServiceError};
+use crate::service::error::{Rejection, RejectionCode, ServiceError};
 use crate::service::fan_out::Listing;
+use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::Action;
 use noetl_domain::list_position::CursorPosition;
 use noetl_domain::page::{MAX_PAGE, PageRequest};
@@ -21,11 +22,24 @@ const MAX_BULK: usize = 1000;
 /// Number of transitions of one bulk that run at the same time.
 const BULK_CONCURRENCY: usize = 8;
 
+/// Source subscriptions that a bulk transition changes.
+#[derive(Debug, Clone)]
+pub enum Selection {
+    /// Those with these ids.
+    Ids(Vec<Id>),
+    /// Those that match a filter. A filter without a condition selects all.
+    Filter(SubscriptionFilter),
+}
+
 /// Result of a bulk transition for one subscription.
 #[derive(Debug)]
 pub struct BulkItem {
-    /// The subscription at the time of the match.
-    pub matched: SubscriptionRow,
+    /// Index of the id among the selected ids, if ids were selected.
+    pub index: Option<usize>,
+    /// Id of the subscription.
+    pub id: Id,
+    /// The subscription at the time of the selection; `None` if it was not found.
+    pub matched: Option<SubscriptionRow>,
     /// The subscription after the transition, or the reason that it was not changed. A dry run returns it unchanged.
     pub outcome: Result<SubscriptionRow, ServiceError>,
 }
@@ -33,27 +47,33 @@ pub struct BulkItem {
 /// Result of a bulk transition.
 #[derive(Debug)]
 pub struct Bulk {
-    /// The matched subscriptions, newest first.
+    /// The selected subscriptions, newest first, then the selected ids that were not found.
     pub items: Vec<BulkItem>,
     /// Shards whose subscriptions could not be matched.
     pub unavailable: Vec<ShardIndex>,
 }
 
 impl Subscriptions {
-    /// Carries out an action on all matching subscriptions in the caller's scope. With `dry_run`, only checks whether
+    /// Carries out an action on all selected subscriptions in the caller's scope. With `dry_run`, only checks whether
     /// the action is allowed.
     #[tracing::instrument(level = "debug", name = "subscriptions.transition_all", skip_all, fields(action = ?action))]
     pub async fn transition_all(
         &self,
         action: Action,
-        filter: &SubscriptionFilter,
+        selection: Selection,
         reason: Option<&str>,
         dry_run: bool,
         caller: &Caller,
     ) -> Result<Bulk, ServiceError> {
         check_reason(reason)?;
-        let (matched, unavailable) = self.matching(filter, &caller.scope).await?;
+        let (ids, filter) = match selection {
+            Selection::Ids(ids) => (ids.clone(), SubscriptionFilter { ids: Some(ids), ..SubscriptionFilter::default() }),
+            Selection::Filter(filter) => (Vec::new(), filter),
+        };
+        let (matched, unavailable) = self.matching(&filter, &caller.scope).await?;
+        let missing = self.missing(&ids, &matched, &unavailable);
         let items = stream::iter(matched).map(async |matched: SubscriptionRow| {
+            let index = ids.iter().position(|id| *id == matched.id);
             let outcome = if dry_run {
                 state_after(&matched, action).map_err(ServiceError::from).map(|_| matched.clone())
             } else {
@@ -62,9 +82,29 @@ impl Subscriptions {
                 let request = Transition { id, action, expected_last_event_id: None, reason, caller, only_own: false };
                 self.transition(&request).await
             };
-            BulkItem { matched, outcome }
+            BulkItem { index, id: matched.id, matched: Some(matched), outcome }
         });
-        Ok(Bulk { items: items.buffered(BULK_CONCURRENCY).collect().await, unavailable })
+        let mut items: Vec<BulkItem> = items.buffered(BULK_CONCURRENCY).collect().await;
+        items.extend(missing);
+        Ok(Bulk { items, unavailable })
+    }
+
+    /// Returns the results of the selected ids that were not found.
+    fn missing(&self, ids: &[Id], matched: &[SubscriptionRow], unavailable: &[ShardIndex]) -> Vec<BulkItem> {
+        let found: HashSet<Id> = matched.iter().map(|row| row.id).collect();
+        let missing = ids.iter().enumerate().filter(|(_, id)| !found.contains(id));
+        let item = |(index, id): (usize, &Id)| {
+            let shard = self.databases.index_of(*id);
+            let field = format!("select.ids.{index}");
+            let rejection = if unavailable.contains(&shard) {
+                let message = format!("shard {shard} can't be reached; the subscription was not changed");
+                Rejection::new(RejectionCode::ShardUnavailable, &field, message)
+            } else {
+                Rejection::not_found(&field, format!("there is no subscription {id}"))
+            };
+            BulkItem { index: Some(index), id: *id, matched: None, outcome: Err(rejection.into()) }
+        };
+        missing.map(item).collect()
     }
 
     async fn matching(

@@ -24,7 +24,7 @@ use noetl_storage::catalog::CatalogEntry;
 use noetl_storage::pools::Databases;
 
 pub use backlog::{ActiveSubscription, ActiveSubscriptions};
-pub use bulk::{Bulk, BulkItem};
+pub use bulk::{Bulk, BulkItem, Selection};
 pub use transition::Transition;
 
 /// Use cases of source subscriptions.

@@ -59,11 +59,11 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
         "catalogEntry children context error events executionPool parent rerunOf snapshot steps trace workload",
     ),
     ("Execution", Open, "catalogId endedAt id organizationId path shard startedAt status statusText tenantId"),
-    ("SourceSubscription", READ, "catalogEntry executionPool executions history spec"),
+    ("SourceSubscription", READ, "catalogEntry executionPool events executions spec"),
     (
         "SourceSubscription",
         Open,
-        "availableActions catalogId id lastEventId lastEventType organizationId path registeredAt shard state stateText tenantId \
+        "availableActions catalogId id lastEventId lastEventType organizationId path registeredAt shard status statusText tenantId \
          updatedAt",
     ),
     ("CatalogEntry", READ, "content document layout meta payload"),
@@ -131,7 +131,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     // Results of mutations. The guard of the mutation protects them.
     ("AdvanceProjectionsPayload", Open, "advanced failed userErrors"),
     ("TransitionSubscriptionsPayload", Open, "results unavailableShards userErrors"),
-    ("TransitionSubscriptionsResult", Open, "applied subscription userErrors"),
+    ("TransitionSubscriptionsResult", Open, "applied id index subscription userErrors"),
     ("CancelExecutionPayload", Open, "execution userErrors"),
     ("ClaimOutboxPayload", Open, "claims unavailableShards userErrors"),
     ("DiscardOutboxPayload", Open, "discarded matched unavailableShards userErrors"),
@@ -142,7 +142,12 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("ProjectEventsPayload", Open, "duplicates projected rejected userErrors"),
     ("RegisterCatalogEntryPayload", Open, "catalogEntry userErrors"),
     ("RetryOutboxPayload", Open, "matched retried unavailableShards userErrors"),
-    ("SubscriptionPayload", Open, "subscription userErrors"),
+    ("RegisterSubscriptionPayload", Open, "subscription userErrors"),
+    ("ActivateSubscriptionPayload", Open, "subscription userErrors"),
+    ("PauseSubscriptionPayload", Open, "subscription userErrors"),
+    ("ResumeSubscriptionPayload", Open, "subscription userErrors"),
+    ("DrainSubscriptionPayload", Open, "subscription userErrors"),
+    ("DeactivateSubscriptionPayload", Open, "subscription userErrors"),
     // Pages. The guard of the list protects them.
     ("TotalCount", Open, "capped value"),
     ("CatalogEntryConnection", Open, "edges nodes pageInfo unavailableShards"),

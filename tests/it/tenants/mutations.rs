@@ -249,16 +249,16 @@ pub(super) async fn transition_subscriptions(world: &World, own: &Side, other: &
     let query = |select: &str| {
         format!(
             "mutation {{ transitionSubscriptions(input: {{ action: ACTIVATE, select: {{ {select} }} }}) {{
-                results {{ applied subscription {{ id tenantId }} }} userErrors {{ code }} }} }}"
+                results {{ applied subscription {{ id tenantId }} userErrors {{ code }} }} userErrors {{ code }} }} }}"
         )
     };
     let named = format!("ids: {}", list(std::slice::from_ref(&theirs)));
     let none = world.data(own, &query(&named)).await["transitionSubscriptions"]["results"].take();
-    assert_eq!(none, json!([]));
+    assert_eq!(none, json!([{ "applied": false, "subscription": null, "userErrors": [{ "code": "NOT_FOUND" }] }]));
     let found =
         world.data(own, &query(&format!("filter: {{ pathPrefix: \"{path}\" }}"))).await["transitionSubscriptions"]
             .take();
-    let expected = json!([{ "applied": true, "subscription": { "id": ours, "tenantId": own.tenant } }]);
+    let expected = json!([{ "applied": true, "subscription": { "id": ours, "tenantId": own.tenant }, "userErrors": [] }]);
     assert_eq!(found["results"], expected);
     let activated = format!("SELECT count(*) FROM noetl.event WHERE execution_id = {theirs}");
     assert_eq!(world.count(&activated).await, 1);

@@ -163,14 +163,14 @@ pub(super) fn pending(tenant: &str) -> String {
 pub(super) async fn subscription(world: &World, own: &Side, other: &Side) {
     let query = |by: &str| {
         format!(
-            "{{ subscription(by: {{ {by} }}) {{ id tenantId organizationId history {{ nodes {{ tenantId }} }}
+            "{{ subscription(by: {{ {by} }}) {{ id tenantId organizationId events {{ nodes {{ tenantId }} }}
                 executions {{ nodes {{ id }} }} }} }}"
         )
     };
     for by in [format!("id: \"{}\"", own.subscription), format!("path: \"inbox/{}\"", own.tenant)] {
         let found = world.data(own, &query(&by)).await["subscription"].take();
         assert_eq!((&found["id"], &found["tenantId"]), (&json!(own.subscription), &json!(own.tenant)));
-        assert!(texts(&found["history"]["nodes"], "tenantId").iter().all(|tenant| tenant == own.tenant));
+        assert!(texts(&found["events"]["nodes"], "tenantId").iter().all(|tenant| tenant == own.tenant));
         assert_eq!(world.data(other, &query(&by)).await, json!({ "subscription": null }));
     }
 }
