@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
-use noetl_testkit::{Deployment, Server};
+use noetl_testkit::{Deployment, Server, execute_input};
 use serde_json::json;
 use sqlx::postgres::PgPoolOptions;
 
@@ -41,7 +41,7 @@ async fn batch(server: &Server, report: &mut Report) {
     let begun = Instant::now();
     for round in 0..20 {
         let one = |n: u32| json!({ "path": "bench/run", "dedup": { "key": format!("{round}-{n}") } });
-        let requests: Vec<_> = (0..500).map(one).collect();
+        let requests: Vec<_> = (0..500).map(one).map(execute_input).collect();
         server.data(query, json!({ "input": { "requests": requests } })).await;
     }
     report.figure(

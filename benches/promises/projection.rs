@@ -27,7 +27,7 @@ const WRITE: &str = "
     FROM generate_series($2::bigint, $3::bigint) AS n";
 
 const ADVANCE: &str = "mutation($ids: [ID!]!) { advanceProjections(input: {executionIds: $ids}) {
-    advanced { appliedCount folded } failed { message } } }";
+    results { advanced { appliedCount folded } userErrors { message } } } }";
 const READ: &str = "query($id: ID!) { execution(id: $id) { status steps { name status attempt } } }";
 
 struct Log {
@@ -58,8 +58,9 @@ impl Log {
         let begun = Instant::now();
         let data = server.data(ADVANCE, json!({ "ids": [self.id.to_string()] })).await;
         let seconds = begun.elapsed().as_secs_f64();
-        assert_eq!(data["advanceProjections"]["failed"], json!([]), "{data}");
-        assert_eq!(data["advanceProjections"]["advanced"][0]["folded"], folded.to_string(), "{data}");
+        let result = &data["advanceProjections"]["results"][0];
+        assert_eq!(result["userErrors"], json!([]), "{data}");
+        assert_eq!(result["advanced"]["folded"], folded.to_string(), "{data}");
         seconds
     }
 

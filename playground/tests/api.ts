@@ -19,7 +19,7 @@ export async function graphql<T>(url: string, query: string, variables: object =
 export async function execute(url: string): Promise<string> {
   const data = await graphql<{ execute: { execution: { id: string } | null; userErrors: unknown[] } }>(
     url,
-    `mutation { execute(input: { path: "samples/orders/process" }) { execution { id } userErrors { code message } } }`,
+    `mutation { execute(input: { entry: { path: "samples/orders/process" } }) { execution { id } userErrors { code message } } }`,
   );
   if (!data.execute.execution) {
     throw new Error(`execute: ${JSON.stringify(data.execute.userErrors)}`);

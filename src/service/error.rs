@@ -121,6 +121,13 @@ impl Rejection {
         Self::new(RejectionCode::InvalidInput, field, message)
     }
 
+    /// Returns the rejection with `outer`, a dotted path, before its field.
+    #[must_use]
+    pub fn within(mut self, outer: &str) -> Self {
+        self.field.splice(0..0, outer.split('.').map(str::to_owned));
+        self
+    }
+
     /// Creates a rejection with the code [`RejectionCode::NotFound`].
     #[must_use]
     pub fn not_found(field: &str, message: impl Into<String>) -> Self {

@@ -67,7 +67,7 @@ async fn transition(server: &Server, token: &str, action: &str, id: &str) -> Val
 }
 
 async fn execute(server: &Server, token: &str, parent: &str) -> String {
-    let query = "mutation($parent: ID!) { execute(input: { path: \"flow\", parentExecutionId: $parent, dedup: { key: \"k\" } }) {
+    let query = "mutation($parent: ID!) { execute(input: { entry: { path: \"flow\" }, parentExecutionId: $parent, dedup: { key: \"k\" } }) {
         execution { id } userErrors { message } } }";
     let answer = server.send_as(token, query, json!({ "parent": parent })).await;
     answer["data"]["execute"]["execution"]["id"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()

@@ -11,7 +11,7 @@ use noetl_storage::error::{DatabaseName, StorageError};
 use noetl_storage::execution_lists::{self, ExecutionFilter};
 use noetl_storage::pools::Database;
 use noetl_testkit::feed::run;
-use noetl_testkit::{Deployment, Live, Server, eventually};
+use noetl_testkit::{Deployment, Live, Server, eventually, execute_input};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
@@ -170,7 +170,7 @@ async fn a_batch_of_executions_with_a_large_default_workload_uses_bounded_memory
     };
     let query = "mutation($input: ExecuteBatchInput!) { executeBatch(input: $input) {
         results { outcome userErrors { code message } } } }";
-    let requests: Vec<Value> = (0..150).map(request).collect();
+    let requests: Vec<Value> = (0..150).map(request).map(execute_input).collect();
     let response = server.send(query, json!({ "input": { "requests": requests } })).await.unwrap();
     assert_eq!(response.get("errors"), None, "{response:.300}");
     let results = response["data"]["executeBatch"]["results"].as_array().unwrap();

@@ -110,7 +110,7 @@ async fn an_execution_runs_the_newest_or_the_given_version() {
         assert_eq!(seen["workload"], json!({ "version": n }));
         assert_eq!(seen["catalogEntry"], json!({ "id": ids[n - 1], "version": n }));
     }
-    let query = "mutation($id: ID!) { execute(input: {catalogId: $id}) { execution { workload } } }";
+    let query = "mutation($id: ID!) { execute(input: {entry: {catalogId: $id}}) { execution { workload } } }";
     let first = other.data(query, json!({ "id": ids[0] })).await["execute"]["execution"].clone();
     assert_eq!(first["workload"], json!({ "version": 1 }));
 }

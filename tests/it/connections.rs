@@ -200,7 +200,7 @@ async fn a_mutation_over_its_deadline_says_how_to_find_its_outcome() {
     let mut locked = deployment.cluster().await;
     let mut locked = locked.begin().await.unwrap();
     sqlx::query("LOCK TABLE noetl.execution IN ACCESS EXCLUSIVE MODE").execute(&mut *locked).await.unwrap();
-    let query = "mutation { execute(input: { path: \"p\" }) { outcome } }";
+    let query = "mutation { execute(input: { entry: { path: \"p\" } }) { outcome } }";
     let response = server.send(query, Value::Null).await.unwrap();
     let error = &response["errors"][0];
     assert_eq!(

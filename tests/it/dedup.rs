@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use futures::future::join_all;
-use noetl_testkit::{Deployment, Server, sleep_in_scenario};
+use noetl_testkit::{Deployment, Server, execute_input, sleep_in_scenario};
 use serde_json::{Value, json};
 
 const EXECUTIONS: &str = "SELECT count(*) FROM noetl.execution";
@@ -201,8 +201,8 @@ async fn an_invalid_request_does_not_claim_the_key() {
     let deployment = Deployment::start(2).await;
     let (server, inbox) = with_subscription(&deployment, &json!({ "kind": "subscription" })).await;
     let bad = [
-        (json!({ "path": "nowhere" }), "NOT_FOUND", "path"),
-        (json!({ "path": "inbox" }), "WRONG_KIND", "path"),
+        (json!({ "path": "nowhere" }), "NOT_FOUND", "entry.path"),
+        (json!({ "path": "inbox" }), "WRONG_KIND", "entry.path"),
         (json!({ "parentExecutionId": "1" }), "NOT_FOUND", "parentExecutionId"),
         (json!({ "workload": [1] }), "INVALID_INPUT", "workload"),
         (json!({ "executionPool": "a.b" }), "INVALID_INPUT", "executionPool"),
@@ -212,7 +212,8 @@ async fn an_invalid_request_does_not_claim_the_key() {
         request.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
         let answer = server.execute(request).await;
         assert_eq!(answer["userErrors"][0]["code"], code, "{answer}");
-        assert_eq!(answer["userErrors"][0]["field"], json!([field]), "{answer}");
+        let field: Vec<&str> = field.split('.').collect();
+        assert_eq!(answer["userErrors"][0]["field"], json!(field), "{answer}");
     }
     assert_eq!(deployment.in_cluster(CLAIMS).await, 0);
     assert_eq!(server.execute(message(Some(&inbox), "m-1")).await["outcome"], "STARTED");
@@ -221,8 +222,9 @@ async fn an_invalid_request_does_not_claim_the_key() {
 
 async fn execute_batch(server: &Server, requests: Vec<Value>) -> Value {
     let query = "mutation($input: ExecuteBatchInput!) { executeBatch(input: $input) {
-        results { execution { id path workload } outcome differs userErrors { code field } }
+        results { index execution { id path workload } outcome differs userErrors { code field } }
         userErrors { code field message } } }";
+    let requests: Vec<Value> = requests.into_iter().map(execute_input).collect();
     server.data(query, json!({ "input": { "requests": requests } })).await["executeBatch"].clone()
 }
 
@@ -251,7 +253,7 @@ async fn batch_results_are_in_the_order_of_the_requests() {
             9 => match decade / 10 % 3 {
                 0 => json!({ "path": "nowhere" }),
                 1 => json!({ "catalogId": "no number" }),
-                _ => json!({}),
+                _ => json!({ "path": "" }),
             },
             _ => keyed(n, n),
         }
@@ -261,6 +263,7 @@ async fn batch_results_are_in_the_order_of_the_requests() {
     let results = answer["results"].as_array().unwrap();
     assert_eq!(results.len(), 1000);
     for (n, result) in results.iter().enumerate() {
+        assert_eq!(result["index"], n);
         let (started, error) = (&results[n / 10 * 10], &result["userErrors"][0]);
         match n % 10 {
             5 | 6 => {
@@ -283,7 +286,8 @@ async fn batch_results_are_in_the_order_of_the_requests() {
             9 => {
                 let (code, field) =
                     [("NOT_FOUND", "path"), ("INVALID_INPUT", "catalogId"), ("INVALID_INPUT", "path")][n / 10 % 3];
-                assert_eq!((&error["code"], &error["field"]), (&json!(code), &json!([field])), "{n}: {result}");
+                let field = json!(["requests", n.to_string(), "entry", field]);
+                assert_eq!((&error["code"], &error["field"]), (&json!(code), &field), "{n}: {result}");
             }
             _ => {
                 assert_eq!(result["outcome"], "STARTED", "{n}: {result}");

@@ -1,7 +1,7 @@
 //! Dedup claims of this server and of NoETL's own server in one table: each server respects the claims of the other.
 
 use noetl_testkit::feed::run;
-use noetl_testkit::{Deployment, Server};
+use noetl_testkit::{Deployment, Server, execute_input};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
@@ -17,7 +17,7 @@ async fn execute(server: &Server, key: &str, window: i64) -> Value {
     let query = "mutation($input: ExecuteInput!) { execute(input: $input) {
         executionId outcome differs execution { id } userErrors { code } } }";
     let input = json!({ "path": "process", "dedup": { "key": key, "windowSeconds": window } });
-    server.data(query, json!({ "input": input })).await["execute"].clone()
+    server.data(query, json!({ "input": execute_input(input) })).await["execute"].clone()
 }
 
 /// Claims a key as NoETL's server (3.15.4) does. Returns the execution that owns the key.

@@ -53,7 +53,7 @@ async fn a_claim_shows_the_execution_the_window_and_the_duplicates_of_a_key() {
     // A repeated and a changed delivery, and two in one batch.
     deliver(&server, Some(&inbox), 600, 1).await;
     deliver(&server, Some(&inbox), 900, 2).await;
-    let request = json!({ "path": "process", "parentExecutionId": inbox, "dedup": { "key": "order-17" } });
+    let request = json!({ "entry": { "path": "process" }, "parentExecutionId": inbox, "dedup": { "key": "order-17" } });
     let query = "mutation($input: ExecuteBatchInput!) { executeBatch(input: $input) { results { outcome } } }";
     server.data(query, json!({ "input": { "requests": [request, request] } })).await;
     let found = claim(&server, Some(&inbox), "order-17").await;
@@ -84,7 +84,7 @@ async fn a_key_that_counts_as_new_has_another_execution_and_no_duplicates() {
 async fn the_duplicates_of_a_first_batch_are_counted() {
     let deployment = Deployment::start(1).await;
     let (server, _) = with_subscription(&deployment).await;
-    let request = json!({ "path": "process", "dedup": { "key": "order-17" } });
+    let request = json!({ "entry": { "path": "process" }, "dedup": { "key": "order-17" } });
     let query = "mutation($input: ExecuteBatchInput!) { executeBatch(input: $input) { results { outcome } } }";
     server.data(query, json!({ "input": { "requests": [request, request, request] } })).await;
     assert_eq!(claim(&server, None, "order-17").await["duplicates"], 2);

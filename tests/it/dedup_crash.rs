@@ -15,7 +15,7 @@ const INTENTS: &str = "SELECT count(*) FROM noetl.subscription_registry WHERE in
 const LIVE: &str = "SELECT count(*) FROM noetl.source_subscription WHERE state <> 'DEACTIVATED'";
 
 fn message(inbox: &str, key: &str) -> Value {
-    json!({ "path": "process", "parentExecutionId": inbox, "dedup": { "key": key, "windowSeconds": 3600 } })
+    json!({ "entry": { "path": "process" }, "parentExecutionId": inbox, "dedup": { "key": key, "windowSeconds": 3600 } })
 }
 
 /// Creates catalog entries and a live subscription with a replica that stops afterwards. Returns the subscription's id.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use noetl_testkit::{Deployment, Server, capitalized};
+use noetl_testkit::{Deployment, Server, capitalized, execute_input};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
@@ -53,22 +53,20 @@ fn bad_executes(known: &Known) -> Vec<BadMutation> {
     let mut case = |input: Value, code, field| {
         let mut whole = json!({ "dedup": { "key": "k" } });
         whole.as_object_mut().unwrap().extend(input.as_object().unwrap().clone());
-        cases.push(("execute", whole, code, field));
+        cases.push(("execute", execute_input(whole), code, field));
     };
-    case(json!({}), "INVALID_INPUT", "path");
-    case(json!({ "path": "process", "catalogId": known.playbook }), "INVALID_INPUT", "path");
     for path in ["", " ", "process ", "a\nb", "a\0b", &"x".repeat(513)] {
-        case(json!({ "path": path }), "INVALID_INPUT", "path");
+        case(json!({ "path": path }), "INVALID_INPUT", "entry.path");
     }
-    case(json!({ "path": "nowhere" }), "NOT_FOUND", "path");
-    case(json!({ "path": "inbox" }), "WRONG_KIND", "path");
+    case(json!({ "path": "nowhere" }), "NOT_FOUND", "entry.path");
+    case(json!({ "path": "inbox" }), "WRONG_KIND", "entry.path");
     for id in NOT_IDS {
-        case(json!({ "catalogId": id }), "INVALID_INPUT", "catalogId");
+        case(json!({ "catalogId": id }), "INVALID_INPUT", "entry.catalogId");
         case(json!({ "path": "process", "parentExecutionId": id }), "INVALID_INPUT", "parentExecutionId");
     }
-    case(json!({ "catalogId": "1" }), "NOT_FOUND", "catalogId");
-    case(json!({ "catalogId": known.execution }), "NOT_FOUND", "catalogId");
-    case(json!({ "catalogId": known.subscription_entry }), "WRONG_KIND", "catalogId");
+    case(json!({ "catalogId": "1" }), "NOT_FOUND", "entry.catalogId");
+    case(json!({ "catalogId": known.execution }), "NOT_FOUND", "entry.catalogId");
+    case(json!({ "catalogId": known.subscription_entry }), "WRONG_KIND", "entry.catalogId");
     for parent in ["0", "1", &known.playbook, "9223372036854775807"] {
         case(json!({ "path": "process", "parentExecutionId": parent }), "NOT_FOUND", "parentExecutionId");
     }
@@ -254,13 +252,16 @@ fn bad_queries(known: &Known) -> Vec<(String, &'static str, String)> {
 
 /// Returns requests that fail GraphQL validation, with a word that the message must contain.
 fn outside_the_types(known: &Known) -> Vec<(String, &'static str)> {
-    let execute = |input: &str| format!("mutation {{ execute(input: {{path: \"process\", {input}}}) {{ outcome }} }}");
+    let execute = |input: &str| format!("mutation {{ execute(input: {{entry: {{path: \"process\"}}, {input}}}) {{ outcome }} }}");
     vec![
         (execute("dedup: {key: \"k\", windowSeconds: \"1\"}"), "windowSeconds"),
         (execute("dedup: {key: \"k\", windowSeconds: 3155760000}"), "input.dedup.windowSeconds"),
         (execute("dedup: {windowSeconds: 1}"), "key"),
         (execute("dedup: {key: 5}"), "key"),
         (execute("priority: 1"), "priority"),
+        ("mutation { execute(input: {}) { outcome } }".to_owned(), "entry"),
+        ("mutation { execute(input: {entry: {}}) { outcome } }".to_owned(), "CatalogEntryKey"),
+        ("mutation { execute(input: {entry: {path: \"a\", catalogId: \"1\"}}) { outcome } }".to_owned(), "CatalogEntryKey"),
         (format!("{{ subscription(by: {{id: \"{}\", path: \"inbox\"}}) {{ id }} }}", known.subscription), "by"),
         ("{ subscription(by: {}) { id } }".to_owned(), "by"),
         ("{ subscriptions(filter: {statuses: [ASLEEP]}) { nodes { id } } }".to_owned(), "statuses"),

@@ -15,7 +15,7 @@ const STAGGER: Duration = Duration::from_millis(75);
 /// Number of messages that are delivered again and again. Each has its own dedup key.
 const MESSAGES: usize = 6;
 const EXECUTE: &str = "mutation($key: String!) {
-    execute(input: {path: \"process\", dedup: {key: $key}}) { executionId outcome userErrors { code } } }";
+    execute(input: {entry: {path: \"process\"}, dedup: {key: $key}}) { executionId outcome userErrors { code } } }";
 
 /// The leases of a deployment with one database: the feed's fence and leader, and the machine ids with their owners.
 #[derive(Debug, PartialEq, Eq)]

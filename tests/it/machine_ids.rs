@@ -26,7 +26,7 @@ fn made_by(id: &str) -> u16 {
 }
 
 const EXECUTE: &str =
-    "mutation { execute(input: {path: \"process\"}) { execution { id } userErrors { code retryable } } }";
+    "mutation { execute(input: {entry: {path: \"process\"}}) { execution { id } userErrors { code retryable } } }";
 
 async fn execute(server: &Server) -> String {
     let data = server.data(EXECUTE, json!({})).await;

@@ -311,19 +311,33 @@ async fn each_execution_of_an_advance_request_fails_or_succeeds_separately() {
     it.server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
     let inbox = it.server.register("inbox").await["subscription"]["id"].as_str().unwrap().to_owned();
     let payload = it.server.advance_projections(&[it.id, it.id, 12345, inbox.parse().unwrap()]).await;
-    assert_eq!(payload["advanced"].as_array().unwrap().len(), 1, "{payload}");
+    assert_eq!(payload["advanced"].as_array().unwrap().len(), 2, "a repeated id has a result each time: {payload}");
     let failed = payload["failed"].as_array().unwrap();
     assert_eq!(failed.iter().map(|one| &one["code"]).collect::<Vec<_>>(), ["NOT_FOUND", "NOT_FOUND"]);
 
+    // A malformed id refuses only itself.
+    let advance = async |ids: Value| {
+        it.server.data(ADVANCE_PROJECTIONS, json!({ "ids": ids })).await["advanceProjections"].clone()
+    };
+    let mixed = advance(json!(["x", it.id.to_string(), "-1", "12345"])).await;
+    let outcome = |result: &Value| {
+        let error = &result["userErrors"][0];
+        json!([result["index"], result["executionId"], result["advanced"].is_object(), error["code"], error["field"]])
+    };
+    let outcomes: Vec<Value> = mixed["results"].as_array().unwrap().iter().map(outcome).collect();
+    let expected = [
+        json!([0, "x", false, "INVALID_INPUT", ["executionIds", "0"]]),
+        json!([1, it.id.to_string(), true, null, null]),
+        json!([2, "-1", false, "INVALID_INPUT", ["executionIds", "2"]]),
+        json!([3, "12345", false, "NOT_FOUND", ["executionIds", "3"]]),
+    ];
+    assert_eq!((outcomes, &mixed["userErrors"]), (expected.to_vec(), &json!([])));
+    assert_eq!(advance(json!(["x"])).await["results"].as_array().unwrap().len(), 1);
+
     let many: Vec<String> = (1..=1001).map(|id: i64| id.to_string()).collect();
-    for (ids, field) in [
-        (json!([]), json!(["executionIds"])),
-        (json!(many), json!(["executionIds"])),
-        (json!(["x"]), json!(["executionIds", "0"])),
-        (json!(["1", "-1"]), json!(["executionIds", "1"])),
-    ] {
-        let payload = it.server.data(ADVANCE_PROJECTIONS, json!({ "ids": ids })).await["advanceProjections"].clone();
-        assert_eq!(payload["userErrors"], json!([{ "code": "INVALID_INPUT", "field": field }]));
+    for ids in [json!([]), json!(many)] {
+        let expected = json!([{ "code": "INVALID_INPUT", "field": ["executionIds"] }]);
+        assert_eq!(advance(ids).await["userErrors"], expected);
     }
     let many: Vec<i64> = (1..=1000).collect();
     assert_eq!(it.server.advance_projections(&many).await["failed"].as_array().unwrap().len(), 1000);

@@ -2,7 +2,7 @@
 //! shard, are written and reported.
 
 use noetl_testkit::feed::run;
-use noetl_testkit::{Deployment, Server};
+use noetl_testkit::{Deployment, Server, execute_input};
 use serde_json::{Value, json};
 
 const EXECUTIONS: &str = "SELECT count(*) FROM noetl.execution";
@@ -33,6 +33,7 @@ async fn refuse_bad(deployment: &Deployment, shard: usize, code: &str) {
 async fn batch(server: &Server, requests: Vec<Value>) -> Vec<Value> {
     let query = "mutation($input: ExecuteBatchInput!) { executeBatch(input: $input) {
         results { execution { id path shard } outcome userErrors { code message retryable } } userErrors { code } } }";
+    let requests: Vec<Value> = requests.into_iter().map(execute_input).collect();
     let response = server.send(query, json!({ "input": { "requests": requests } })).await.unwrap();
     assert_eq!(response.get("errors"), None, "{response:.1000}");
     assert_eq!(response["data"]["executeBatch"]["userErrors"], json!([]));

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 
 const LIVE: &str = "subscription { systemStatus { at } }";
-const EXECUTE: &str = "mutation { execute(input: { path: \"p\" }) { outcome execution { id } } }";
+const EXECUTE: &str = "mutation { execute(input: { entry: { path: \"p\" } }) { outcome execution { id } } }";
 
 /// A balancer of connections. It probes the readiness of each replica and opens connections only to ready ones.
 struct Balancer {
@@ -171,7 +171,7 @@ async fn slow_down(deployment: &Deployment) {
 
 /// Sends one mutation that starts several executions one after another. Returns when the server runs it.
 async fn slow_mutation(server: &Server, executions: usize) -> JoinHandle<reqwest::Result<Value>> {
-    let field = |index| format!("e{index}: execute(input: {{ path: \"p\" }}) {{ outcome }}");
+    let field = |index| format!("e{index}: execute(input: {{ entry: {{ path: \"p\" }} }}) {{ outcome }}");
     let query = format!("mutation {{ {} }}", (0..executions).map(field).collect::<Vec<_>>().join(" "));
     let request = reqwest::Client::new().post(format!("{}/graphql", server.url)).json(&json!({ "query": query }));
     let task = tokio::spawn(async move { request.send().await?.json().await });

@@ -33,7 +33,7 @@ pub use database_rows::{LifecycleEvent, QUIET};
 pub use deployment::Deployment;
 pub use live::{Handshake, Live};
 pub use postgres::{NOT_DURABLE, own_postgres};
-pub use server::{Server, binary, capitalized, sleep_in_scenario};
+pub use server::{Server, binary, capitalized, execute_input, sleep_in_scenario};
 pub use tokens::TokenFile;
 
 use std::time::Duration;

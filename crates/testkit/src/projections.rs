@@ -17,8 +17,7 @@ const STATE: &str = "query($id: ID!) { execution(id: $id) {
 
 /// Operation that advances projections. It has the variable `ids`.
 pub const ADVANCE_PROJECTIONS: &str = "mutation($ids: [ID!]!) { advanceProjections(input: {executionIds: $ids}) {
-    advanced { executionId version appliedCount folded }
-    failed { executionId code message retryable }
+    results { index executionId advanced { version appliedCount folded } userErrors { code message field retryable } }
     userErrors { code field }
 } }";
 
@@ -35,10 +34,23 @@ impl Server {
         self.data(STATE, json!({ "id": id.to_string() })).await["execution"].clone()
     }
 
-    /// Advances the projections of executions and returns the payload.
+    /// Advances the projections of executions. Returns the states that are stored as `advanced`, and the errors of the
+    /// other executions as `failed`.
     pub async fn advance_projections(&self, ids: &[i64]) -> Value {
         let ids: Vec<String> = ids.iter().map(i64::to_string).collect();
-        self.data(ADVANCE_PROJECTIONS, json!({ "ids": ids })).await["advanceProjections"].clone()
+        let payload = self.data(ADVANCE_PROJECTIONS, json!({ "ids": ids })).await["advanceProjections"].take();
+        assert_eq!(payload["userErrors"], json!([]), "{payload}");
+        let (mut advanced, mut failed) = (Vec::new(), Vec::new());
+        for result in payload["results"].as_array().unwrap() {
+            let (into, from) = match result["userErrors"].get(0) {
+                Some(error) => (&mut failed, error),
+                None => (&mut advanced, &result["advanced"]),
+            };
+            let mut outcome = from.clone();
+            outcome["executionId"] = result["executionId"].clone();
+            into.push(outcome);
+        }
+        json!({ "advanced": advanced, "failed": failed })
     }
 }
 

@@ -148,12 +148,23 @@ impl Server {
         self.data(&query, input).await[field].clone()
     }
 
-    /// Starts an execution and returns the payload.
+    /// Starts an execution and returns the payload. The input is as for [`execute_input`].
     pub async fn execute(&self, input: Value) -> Value {
         let query = "mutation($input: ExecuteInput!) { execute(input: $input) {
             execution { id status path shard } executionId outcome differs userErrors { code message field retryable } } }";
-        self.data(query, json!({ "input": input })).await["execute"].clone()
+        self.data(query, json!({ "input": execute_input(input) })).await["execute"].clone()
     }
+}
+
+/// Returns an `ExecuteInput`. `path` or `catalogId` of the given input become its `entry`.
+#[must_use]
+pub fn execute_input(mut input: Value) -> Value {
+    for key in ["path", "catalogId"] {
+        if let Some(value) = input.as_object_mut().and_then(|fields| fields.remove(key)) {
+            input["entry"][key] = value;
+        }
+    }
+    input
 }
 
 /// Returns a name with its first letter in upper case.

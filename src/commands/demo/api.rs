@@ -161,7 +161,7 @@ impl Api {
         let query = "mutation Execute($input: ExecuteInput!) { done: execute(input: $input) {
             result: execution { id } outcome userErrors { message retryable } } }";
         let input = json!({
-            "path": playbook,
+            "entry": { "path": playbook },
             "parentExecutionId": subscription,
             "workload": { "order": message.body },
             "dedup": { "key": message.id },

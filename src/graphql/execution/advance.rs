@@ -4,26 +4,36 @@ use async_graphql::{ID, SimpleObject};
 
 use crate::graphql::audit::AuditedPayload;
 use crate::graphql::errors::{UserError, item_error};
-use crate::graphql::scalars::{BigInt, show_id};
-use crate::service::error::RejectionCode;
-use crate::service::projections::Advances;
+use crate::graphql::scalars::{BigInt, show_id, to_graphql_int};
+use crate::service::error::{Rejection, ServiceError};
+use crate::service::projections::{Advanced, Advances};
+use noetl_domain::ids::Id;
 
 /// Result of advancing projections.
 #[derive(Debug, SimpleObject)]
 pub(super) struct AdvanceProjectionsPayload {
-    /// Executions whose current state is stored, ordered by id.
-    advanced: Vec<AdvancedProjection>,
-    /// Executions whose current state could not be stored, ordered by id.
-    failed: Vec<FailedProjection>,
-    /// Reasons the request was refused; empty if it was carried out.
-    pub(super) user_errors: Vec<UserError>,
+    /// Results; result i belongs to id i.
+    results: Vec<AdvanceProjectionsResult>,
+    /// Reasons the whole request was refused; empty if it was carried out.
+    user_errors: Vec<UserError>,
 }
 
-/// An execution whose state is stored.
+/// Result of advancing the projection of one execution.
+#[derive(Debug, SimpleObject)]
+pub(super) struct AdvanceProjectionsResult {
+    /// Index of the id in `executionIds`, counted from 0.
+    index: i32,
+    /// Id of the execution, as the caller gave it.
+    execution_id: ID,
+    /// Stored state of the execution; null if it could not be stored.
+    advanced: Option<AdvancedProjection>,
+    /// Reasons the state could not be stored; empty if it is stored.
+    user_errors: Vec<UserError>,
+}
+
+/// State of an execution that is stored.
 #[derive(Debug, SimpleObject)]
 pub(super) struct AdvancedProjection {
-    /// Id of the execution.
-    execution_id: ID,
     /// Highest event id in the state.
     version: ID,
     /// Number of events in the state.
@@ -32,39 +42,53 @@ pub(super) struct AdvancedProjection {
     folded: BigInt,
 }
 
-/// An execution whose state could not be stored.
-#[derive(Debug, SimpleObject)]
-pub(super) struct FailedProjection {
-    /// Id of the execution.
-    execution_id: ID,
-    /// Code of the error.
-    code: RejectionCode,
-    /// Explanation of the error for a person.
-    message: String,
-    /// Whether the same request may succeed later.
-    retryable: bool,
+impl From<Advanced> for AdvancedProjection {
+    fn from(done: Advanced) -> Self {
+        Self { version: show_id(done.version), applied_count: BigInt(done.applied_count), folded: BigInt(done.folded) }
+    }
 }
 
 impl AdvanceProjectionsPayload {
-    pub(super) fn new(outcomes: Advances, user_errors: Vec<UserError>) -> Self {
-        let (mut advanced, mut failed) = (Vec::new(), Vec::new());
-        for (id, outcome) in outcomes {
-            let execution_id = show_id(id);
+    /// Creates the payload from the given ids and the results of the valid ones; `None`: the request was refused.
+    pub(super) fn new(
+        given: Vec<(ID, Result<Id, Rejection>)>,
+        advances: Option<Advances>,
+        user_errors: Vec<UserError>,
+    ) -> Self {
+        let Some(advances) = advances else { return Self { results: Vec::new(), user_errors } };
+        let result = |(index, (execution_id, id)): (usize, (ID, Result<Id, Rejection>))| {
+            let outcome = match id {
+                Ok(id) => advances.get(&id).cloned().unwrap_or_else(|| Err(unknown(index, id))),
+                Err(rejection) => Err(rejection.into()),
+            };
+            let index = to_graphql_int(index);
             match outcome {
-                Ok(done) => advanced.push(AdvancedProjection {
-                    execution_id,
-                    version: show_id(done.version),
-                    applied_count: BigInt(done.applied_count),
-                    folded: BigInt(done.folded),
-                }),
-                Err(error) => {
-                    let UserError { code, message, retryable, .. } = item_error(error);
-                    failed.push(FailedProjection { execution_id, code, message, retryable });
-                }
+                Ok(done) => Self::result(index, execution_id, Some(done.into()), Vec::new()),
+                Err(error) => Self::result(index, execution_id, None, vec![error_at(index, error)]),
             }
-        }
-        Self { advanced, failed, user_errors }
+        };
+        Self { results: given.into_iter().enumerate().map(result).collect(), user_errors }
     }
+
+    fn result(
+        index: i32,
+        execution_id: ID,
+        advanced: Option<AdvancedProjection>,
+        user_errors: Vec<UserError>,
+    ) -> AdvanceProjectionsResult {
+        AdvanceProjectionsResult { index, execution_id, advanced, user_errors }
+    }
+}
+
+/// Returns the error of an execution, with the path of its id.
+fn error_at(index: i32, error: ServiceError) -> UserError {
+    let error = item_error(error);
+    let field = error.field.is_some().then(|| vec!["executionIds".to_owned(), index.to_string()]);
+    UserError { field, ..error }
+}
+
+fn unknown(index: usize, id: Id) -> ServiceError {
+    Rejection::not_found(&format!("executionIds.{index}"), format!("there is no execution {id}")).into()
 }
 
 impl AuditedPayload for AdvanceProjectionsPayload {

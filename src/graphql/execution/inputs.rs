@@ -7,7 +7,8 @@ use super::status::ExecutionStatus;
 use crate::graphql::filters::{check_owner, check_prefix};
 use crate::graphql::scalars::{Json, parse_id};
 use crate::service::error::Rejection;
-use crate::service::executions::{Dedup, ExecuteRequest, RerunRequest};
+use crate::service::executions::{Dedup, EntryKey, ExecuteRequest, RerunRequest};
+use noetl_domain::ids::Id;
 use noetl_domain::projection::Moment;
 use noetl_domain::tenant::NamedTenancy;
 use noetl_storage::execution_lists;
@@ -69,17 +70,46 @@ impl ExecutionMoment {
 /// Executions whose projections are advanced.
 #[derive(Debug, InputObject)]
 pub struct AdvanceProjectionsInput {
-    /// Ids of the executions (1 to 1000). A repeated id counts once.
+    /// Ids of the executions (1 to 1000). Result i belongs to id i.
     pub execution_ids: Vec<ID>,
+}
+
+impl AdvanceProjectionsInput {
+    /// Returns the ids as given, each with its parsed form. A malformed id refuses only itself.
+    #[must_use]
+    pub fn parse(self) -> Vec<(ID, Result<Id, Rejection>)> {
+        let parse = |(index, id): (usize, ID)| {
+            let parsed = parse_id(&format!("executionIds.{index}"), &id);
+            (id, parsed)
+        };
+        self.execution_ids.into_iter().enumerate().map(parse).collect()
+    }
+}
+
+/// Key of a catalog entry to run.
+#[derive(Debug, OneofObject)]
+pub enum CatalogEntryKey {
+    /// Catalog path whose newest version is run.
+    Path(String),
+    /// Id of the catalog entry.
+    CatalogId(ID),
+}
+
+impl CatalogEntryKey {
+    /// Converts the input to a key of the service and parses its id.
+    fn parse(self) -> Result<EntryKey, Rejection> {
+        match self {
+            Self::Path(path) => Ok(EntryKey::Path(path)),
+            Self::CatalogId(id) => Ok(EntryKey::CatalogId(parse_id("entry.catalogId", &id)?)),
+        }
+    }
 }
 
 /// Execution to start.
 #[derive(Debug, InputObject)]
 pub struct ExecuteInput {
-    /// Catalog path whose newest version is run. Exactly one of `path` and `catalogId` is required.
-    path: Option<String>,
-    /// Id of the catalog entry to run. Exactly one of `path` and `catalogId` is required.
-    catalog_id: Option<ID>,
+    /// Catalog entry to run.
+    entry: CatalogEntryKey,
     /// Map that overlays the catalog entry's workload, key by key (at most 4 MiB as JSON).
     workload: Option<Json>,
     /// Id of the source subscription or execution that starts this execution.
@@ -118,15 +148,17 @@ pub struct DedupInput {
 impl ExecuteInput {
     /// Returns the path or the catalog id, as the caller gave it.
     #[must_use]
-    pub fn target_name(&self) -> Option<&str> {
-        self.path.as_deref().or(self.catalog_id.as_ref().map(|id| id.as_str()))
+    pub fn target_name(&self) -> &str {
+        match &self.entry {
+            CatalogEntryKey::Path(path) => path,
+            CatalogEntryKey::CatalogId(id) => id,
+        }
     }
 
     /// Converts the input to a request of the service and parses its ids.
     pub fn parse(self) -> Result<ExecuteRequest, Rejection> {
         Ok(ExecuteRequest {
-            path: self.path,
-            catalog_id: self.catalog_id.map(|id| parse_id("catalogId", &id)).transpose()?,
+            entry: self.entry.parse()?,
             workload: self.workload.map(|workload| workload.0),
             parent_execution_id: self.parent_execution_id.map(|id| parse_id("parentExecutionId", &id)).transpose()?,
             execution_pool: self.execution_pool,

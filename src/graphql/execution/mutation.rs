@@ -6,13 +6,17 @@ use super::advance::AdvanceProjectionsPayload;
 use super::inputs::{
     AdvanceProjectionsInput, CancelExecutionInput, ExecuteBatchInput, ExecuteInput, RerunExecutionInput,
 };
-use super::payloads::{CancelExecutionPayload, ExecuteBatchPayload, ExecutePayload};
+use super::payloads::{
+    CancelExecutionPayload, ExecuteBatchPayload, ExecuteBatchResult, ExecutePayload, RerunExecutionPayload, Started,
+};
 use super::types::Execution;
 use crate::graphql::access::{ADVANCE, CANCEL, EXECUTE, caller, scope};
 use crate::graphql::audit::audited;
 use crate::graphql::context::Services;
 use crate::graphql::errors::result_or_user_error;
-use crate::graphql::scalars::{parse_id, parse_ids};
+use crate::graphql::scalars::parse_id;
+use crate::service::projections::Advances;
+use noetl_domain::ids::Id;
 
 /// Mutations of executions.
 #[derive(Debug, Default)]
@@ -26,16 +30,16 @@ impl ExecutionMutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Execution to start.")] input: ExecuteInput,
-    ) -> Result<ExecutePayload> {
-        let target = input.target_name().map(str::to_owned);
-        audited(ctx, target, async {
+    ) -> Result<Option<ExecutePayload>> {
+        let target = input.target_name().to_owned();
+        let executed = audited(ctx, [target], async {
             let executed = match input.parse() {
                 Ok(request) => ctx.data::<Services>()?.executions.execute(request, &caller(ctx)?).await,
                 Err(rejection) => Err(rejection.into()),
             };
-            ExecutePayload::new(ctx, executed).await
-        })
-        .await
+            Ok(ExecutePayload { started: Started::new(ctx, executed).await? })
+        });
+        executed.await.map(Some)
     }
 
     /// Starts executions. Each request succeeds or fails independently; result i belongs to request i.
@@ -44,16 +48,17 @@ impl ExecutionMutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Executions to start.")] input: ExecuteBatchInput,
-    ) -> Result<ExecuteBatchPayload> {
-        audited(ctx, None::<String>, async {
+    ) -> Result<Option<ExecuteBatchPayload>> {
+        let executed = audited(ctx, None::<String>, async {
             let requests = input.requests.into_iter().map(ExecuteInput::parse).collect();
             let answers = ctx.data::<Services>()?.executions.execute_batch(requests, &caller(ctx)?).await;
             let (answers, user_errors) = result_or_user_error(answers)?;
-            let payloads = answers.unwrap_or_default().into_iter().map(|answer| ExecutePayload::of_batch(ctx, answer));
-            let results = futures::future::join_all(payloads).await;
+            let answers = answers.unwrap_or_default().into_iter().enumerate();
+            let results = answers.map(|(index, answer)| ExecuteBatchResult::new(ctx, index, answer));
+            let results = futures::future::join_all(results).await;
             Ok(ExecuteBatchPayload { results, user_errors })
-        })
-        .await
+        });
+        executed.await.map(Some)
     }
 
     /// Runs an execution again: starts a new one with its catalog entry and workload, which the request can change. The
@@ -65,15 +70,15 @@ impl ExecutionMutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Execution to run again.")] input: RerunExecutionInput,
-    ) -> Result<ExecutePayload> {
-        audited(ctx, [input.id.0.clone()], async {
+    ) -> Result<Option<RerunExecutionPayload>> {
+        let executed = audited(ctx, [input.id.0.clone()], async {
             let executed = match input.parse() {
                 Ok(request) => ctx.data::<Services>()?.executions.rerun(request, &caller(ctx)?).await,
                 Err(rejection) => Err(rejection.into()),
             };
-            ExecutePayload::new(ctx, executed).await
-        })
-        .await
+            Ok(RerunExecutionPayload { started: Started::new(ctx, executed).await? })
+        });
+        executed.await.map(Some)
     }
 
     /// Cancels an execution that has not ended.
@@ -93,17 +98,20 @@ impl ExecutionMutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Executions whose projections are advanced.")] input: AdvanceProjectionsInput,
-    ) -> Result<AdvanceProjectionsPayload> {
+    ) -> Result<Option<AdvanceProjectionsPayload>> {
         let ids: Vec<String> = input.execution_ids.iter().map(|id| id.0.clone()).collect();
-        audited(ctx, ids, async {
-            let advances = match parse_ids("executionIds", &input.execution_ids) {
-                Ok(ids) => ctx.data::<Services>()?.projections.advance(ids, &scope(ctx)?).await,
-                Err(rejection) => Err(rejection.into()),
+        let advanced = audited(ctx, ids, async {
+            let given = input.parse();
+            let ids: Vec<Id> = given.iter().filter_map(|(_, id)| id.as_ref().ok().copied()).collect();
+            let advances = if ids.is_empty() && !given.is_empty() {
+                Ok(Advances::new())
+            } else {
+                ctx.data::<Services>()?.projections.advance(ids, &scope(ctx)?).await
             };
             let (advances, user_errors) = result_or_user_error(advances)?;
-            Ok(AdvanceProjectionsPayload::new(advances.unwrap_or_default(), user_errors))
-        })
-        .await
+            Ok(AdvanceProjectionsPayload::new(given, advances, user_errors))
+        });
+        advanced.await.map(Some)
     }
 }
 

@@ -5,7 +5,7 @@ use async_graphql::{Context, Enum, ID, Result, SimpleObject};
 use super::types::Execution;
 use crate::graphql::audit::AuditedPayload;
 use crate::graphql::errors::{UserError, item_error, user_error};
-use crate::graphql::scalars::show_id;
+use crate::graphql::scalars::{show_id, to_graphql_int};
 use crate::service::error::ServiceError;
 use crate::service::executions::{Executed, Outcome};
 
@@ -19,9 +19,9 @@ pub(super) enum ExecuteOutcome {
     Duplicate,
 }
 
-/// Result of a request to execute.
+/// Result of a request to start an execution, as several payloads contain it.
 #[derive(Debug, Default, SimpleObject)]
-pub(super) struct ExecutePayload {
+pub(super) struct Started {
     /// Id of the execution; null if the request was refused. It is set even if the execution could not be read.
     execution_id: Option<ID>,
     /// Execution that was started by this request, or by an earlier request with the same dedup key. Null if the request
@@ -37,21 +37,12 @@ pub(super) struct ExecutePayload {
     user_errors: Vec<UserError>,
 }
 
-impl ExecutePayload {
-    /// Creates the payload of a single request. A fault becomes an error of the field.
+impl Started {
+    /// Creates the result of a single request. A fault becomes an error of the field.
     pub(super) async fn new(ctx: &Context<'_>, executed: std::result::Result<Executed, ServiceError>) -> Result<Self> {
         match executed {
             Ok(executed) => Ok(Self::executed(ctx, executed).await),
             Err(error) => Ok(Self { user_errors: vec![user_error(error)?], ..Self::default() }),
-        }
-    }
-
-    /// Creates the payload of one request of a batch. A fault becomes a user error, so that it does not hide the results
-    /// of the others.
-    pub(super) async fn of_batch(ctx: &Context<'_>, executed: std::result::Result<Executed, ServiceError>) -> Self {
-        match executed {
-            Ok(executed) => Self::executed(ctx, executed).await,
-            Err(error) => Self { user_errors: vec![item_error(error)], ..Self::default() },
         }
     }
 
@@ -64,15 +55,63 @@ impl ExecutePayload {
         let (execution_id, outcome) = (Some(show_id(executed.execution_id)), Some(executed.outcome.into()));
         Self { execution_id, execution, outcome, differs: executed.differs, user_errors }
     }
+
+    fn ids(&self) -> Vec<String> {
+        self.execution_id.iter().map(|id| id.0.clone()).collect()
+    }
+}
+
+/// Result of a request to execute.
+#[derive(Debug, SimpleObject)]
+pub(super) struct ExecutePayload {
+    #[graphql(flatten)]
+    pub(super) started: Started,
+}
+
+/// Result of a request to run an execution again.
+#[derive(Debug, SimpleObject)]
+pub(super) struct RerunExecutionPayload {
+    #[graphql(flatten)]
+    pub(super) started: Started,
 }
 
 /// Result of a batch of requests to execute.
 #[derive(Debug, SimpleObject)]
 pub(super) struct ExecuteBatchPayload {
     /// Results; result i belongs to request i.
-    pub(super) results: Vec<ExecutePayload>,
+    pub(super) results: Vec<ExecuteBatchResult>,
     /// Reasons the whole batch was refused; empty if it was carried out.
     pub(super) user_errors: Vec<UserError>,
+}
+
+/// Result of one request of a batch.
+#[derive(Debug, SimpleObject)]
+pub(super) struct ExecuteBatchResult {
+    /// Index of the request in the batch, counted from 0.
+    index: i32,
+    #[graphql(flatten)]
+    started: Started,
+}
+
+impl ExecuteBatchResult {
+    /// Creates the result. A fault becomes a user error, so that it does not hide the results of the others.
+    pub(super) async fn new(
+        ctx: &Context<'_>,
+        index: usize,
+        executed: std::result::Result<Executed, ServiceError>,
+    ) -> Self {
+        let started = match executed {
+            Ok(executed) => Started::executed(ctx, executed).await,
+            Err(error) => {
+                let mut user_error = item_error(error);
+                if let Some(field) = &mut user_error.field {
+                    field.splice(0..0, ["requests".to_owned(), index.to_string()]);
+                }
+                Started { user_errors: vec![user_error], ..Started::default() }
+            }
+        };
+        Self { index: to_graphql_int(index), started }
+    }
 }
 
 /// Result of a cancellation.
@@ -86,11 +125,21 @@ pub(super) struct CancelExecutionPayload {
 
 impl AuditedPayload for ExecutePayload {
     fn user_errors(&self) -> &[UserError] {
-        &self.user_errors
+        &self.started.user_errors
     }
 
     fn ids(&self) -> Vec<String> {
-        self.execution_id.iter().map(|id| id.0.clone()).collect()
+        self.started.ids()
+    }
+}
+
+impl AuditedPayload for RerunExecutionPayload {
+    fn user_errors(&self) -> &[UserError] {
+        &self.started.user_errors
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.started.ids()
     }
 }
 
@@ -100,7 +149,7 @@ impl AuditedPayload for ExecuteBatchPayload {
     }
 
     fn ids(&self) -> Vec<String> {
-        self.results.iter().flat_map(AuditedPayload::ids).collect()
+        self.results.iter().flat_map(|result| result.started.ids()).collect()
     }
 }
 

@@ -18,9 +18,8 @@ pub(super) fn default_workload<'a>(
         None => Ok(None),
         Some(Ok(document)) => Ok(document.workload()),
         Some(Err(error)) => {
-            let field = if request.path.is_some() { "path" } else { "catalogId" };
             let message = format!("the document of catalog entry {} can't be read: {error}", entry.catalog_id);
-            Err(Rejection::invalid(field, message))
+            Err(Rejection::invalid(request.entry.field(), message))
         }
     }
 }

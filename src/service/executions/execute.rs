@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::Executions;
 use super::dedup::ClaimedExecution;
 use super::defaults::{SubscriptionDefaults, default_workload};
-use super::request::{ExecuteRequest, MAX_BATCH, MAX_WORKLOAD_BYTES};
+use super::request::{EntryKey, ExecuteRequest, MAX_BATCH, MAX_WORKLOAD_BYTES};
 use super::start::{DedupKey, Executed, Outcome, Results, Start};
 use crate::runtime::clock;
 use crate::runtime::crash_point;
@@ -51,7 +51,7 @@ impl Executions {
     /// Starts one execution.
     #[tracing::instrument(
         level = "debug", name = "executions.execute", skip_all,
-        fields(path = request.path, parent = request.parent_execution_id.map(tracing::field::display))
+        fields(path = request.entry.path(), parent = request.parent_execution_id.map(tracing::field::display))
     )]
     pub async fn execute(&self, request: ExecuteRequest, caller: &Caller) -> Result<Executed, ServiceError> {
         let mut results = self.execute_batch(vec![Ok(request)], caller).await?;
@@ -123,11 +123,11 @@ impl Executions {
         requests: impl Iterator<Item = &ExecuteRequest> + Clone,
         scope: &Scope,
     ) -> Result<References, ServiceError> {
-        let paths: BTreeSet<&String> = requests.clone().filter_map(|request| request.path.as_ref()).collect();
+        let paths: BTreeSet<&String> = requests.clone().filter_map(|request| request.entry.path()).collect();
         let paths: Vec<String> = paths.into_iter().cloned().collect();
         let parents: BTreeSet<Id> = requests.clone().filter_map(|request| request.parent_execution_id).collect();
         let (parents, failed) = self.heads(parents, scope).await;
-        let mut ids: BTreeSet<i64> = requests.clone().filter_map(|request| request.catalog_id).map(Id::get).collect();
+        let mut ids: BTreeSet<i64> = requests.clone().filter_map(|request| request.entry.catalog_id()).map(Id::get).collect();
         let children = requests.filter(|request| SubscriptionDefaults::apply_to(request));
         let heads = children.filter_map(|request| parents.get(&request.parent_execution_id?));
         ids.extend(heads.filter(|head| head.event_type == REGISTERED).map(|head| head.catalog_id));
@@ -205,13 +205,11 @@ impl References {
 
     /// Returns the catalog entry that a request runs.
     fn entry(&self, request: &ExecuteRequest) -> Result<&CatalogEntry, Rejection> {
-        let (field, entry) = match (&request.path, request.catalog_id) {
-            (Some(path), _) => {
-                ("path", self.by_path.get(path).ok_or_else(|| format!("the catalog has no path {path:?}")))
-            }
-            (None, id) => {
-                let id = id.unwrap_or(Id::new(0));
-                ("catalogId", self.by_id.get(&id.get()).ok_or_else(|| format!("the catalog has no entry {id}")))
+        let field = request.entry.field();
+        let entry = match &request.entry {
+            EntryKey::Path(path) => self.by_path.get(path).ok_or_else(|| format!("the catalog has no path {path:?}")),
+            EntryKey::CatalogId(id) => {
+                self.by_id.get(&id.get()).ok_or_else(|| format!("the catalog has no entry {id}"))
             }
         };
         let entry = entry.map_err(|message| Rejection::not_found(field, message))?;

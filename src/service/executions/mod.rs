@@ -27,7 +27,7 @@ use noetl_domain::ids::Id;
 use noetl_storage::events::FirstEvent;
 use noetl_storage::pools::Databases;
 
-pub use request::{Dedup, ExecuteRequest, MAX_BATCH, MAX_WORKLOAD_BYTES};
+pub use request::{Dedup, EntryKey, ExecuteRequest, MAX_BATCH, MAX_WORKLOAD_BYTES};
 pub use rerun::RerunRequest;
 pub use start::{Executed, Outcome};
 

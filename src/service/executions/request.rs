@@ -19,13 +19,46 @@ const MAX_KEY_BYTES: usize = 1024;
 /// Longest dedup window in seconds: 30 days.
 pub(super) const MAX_WINDOW_SECONDS: i64 = 30 * 24 * 3600;
 
+/// Catalog entry that an execution runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EntryKey {
+    /// The newest version of a path.
+    Path(String),
+    /// The entry with this id.
+    CatalogId(Id),
+}
+
+impl EntryKey {
+    /// Returns the path of the input field.
+    pub(super) const fn field(&self) -> &'static str {
+        match self {
+            Self::Path(_) => "entry.path",
+            Self::CatalogId(_) => "entry.catalogId",
+        }
+    }
+
+    /// Returns the catalog path, if the entry is named by it.
+    pub(super) fn path(&self) -> Option<&String> {
+        match self {
+            Self::Path(path) => Some(path),
+            Self::CatalogId(_) => None,
+        }
+    }
+
+    /// Returns the id of the entry, if it is named by it.
+    pub(super) const fn catalog_id(&self) -> Option<Id> {
+        match self {
+            Self::Path(_) => None,
+            Self::CatalogId(id) => Some(*id),
+        }
+    }
+}
+
 /// A request to start an execution.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct ExecuteRequest {
-    /// Path of the catalog entry, of which the newest version runs. Exactly one of `path` and `catalog_id` is set.
-    pub path: Option<String>,
-    /// Id of the catalog entry to run.
-    pub catalog_id: Option<Id>,
+    /// The catalog entry to run.
+    pub entry: EntryKey,
     /// Map that overlays the catalog entry's workload, key by key.
     pub workload: Option<Value>,
     /// The parent: a subscription or an execution.
@@ -57,11 +90,8 @@ pub struct Dedup {
 impl ExecuteRequest {
     /// Checks every field that can be checked without a database.
     pub(super) fn check(&self) -> Result<(), Rejection> {
-        match (&self.path, self.catalog_id) {
-            (Some(path), None) => check_path(path)?,
-            (None, Some(_)) => {}
-            (Some(_), Some(_)) => return Err(Rejection::invalid("path", "give either path or catalogId, not both")),
-            (None, None) => return Err(Rejection::invalid("path", "give path or catalogId")),
+        if let EntryKey::Path(path) = &self.entry {
+            check_path(path).map_err(|rejection| rejection.within("entry"))?;
         }
         if let Some(workload) = &self.workload {
             check_json("workload", workload, MAX_WORKLOAD_BYTES)?;
@@ -87,9 +117,9 @@ impl ExecuteRequest {
     /// entry is resolved, so a later version of the entry does not change it. It leaves out the trace, which can differ
     /// when the same message is delivered again.
     pub(super) fn hash(&self) -> [u8; 32] {
-        let entry = match &self.path {
-            Some(path) => json!({ "path": path }),
-            None => json!({ "catalog_id": self.catalog_id }),
+        let entry = match &self.entry {
+            EntryKey::Path(path) => json!({ "path": path }),
+            EntryKey::CatalogId(id) => json!({ "catalog_id": id }),
         };
         let workload = self.workload.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
         let mut parts = vec![entry, workload.into(), json!(self.parent_execution_id), json!(self.execution_pool)];

@@ -52,8 +52,11 @@ impl Executions {
             organization_id: Some(origin.organization_id.clone()),
         };
         let request = ExecuteRequest {
-            path: newest_version.then(|| entry.path.clone()),
-            catalog_id: (!newest_version).then(|| Id::new(entry.catalog_id)),
+            entry: if newest_version {
+                EntryKey::Path(entry.path.clone())
+            } else {
+                EntryKey::CatalogId(Id::new(entry.catalog_id))
+            },
             workload: changed(self.workload(id, scope).await?, workload),
             parent_execution_id: parent,
             execution_pool: execution_pool.or_else(|| origin.execution_pool.clone()),

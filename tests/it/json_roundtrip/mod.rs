@@ -10,7 +10,7 @@ use async_nats::jetstream::consumer::pull::OrderedConfig;
 use futures::StreamExt;
 use noetl_testkit::feed::run;
 use noetl_testkit::outbox::NO_RELAY;
-use noetl_testkit::{Deployment, Server, WAIT_TIMEOUT, eventually};
+use noetl_testkit::{Deployment, Server, WAIT_TIMEOUT, eventually, execute_input};
 use plain_json as json;
 use serde_json::{Value, json};
 
@@ -75,7 +75,7 @@ async fn the_raw_value_key_of_serde_json_is_plain_data_in_claims_relay_and_lists
     let mut traces = Vec::new();
     for trace in marked() {
         let input = json!({ "path": "run", "trace": trace, "workload": trace, "dedup": { "key": trace.to_string() } });
-        let started = ask(&server, start, json!({ "input": input })).await["execute"]["execution"].take();
+        let started = ask(&server, start, json!({ "input": execute_input(input) })).await["execute"]["execution"].take();
         let mut workload = trace.as_object().unwrap().clone();
         workload.insert("own".to_owned(), marked()[0].clone());
         assert_eq!((&started["trace"], &started["workload"]), (&trace, &Value::Object(workload)));
@@ -164,9 +164,9 @@ async fn the_raw_value_key_of_serde_json_is_plain_data_in_worker_events_and_rows
     assert_eq!(delivered, page);
 
     // The fold keeps these values and can read its own snapshots.
-    let advance = r#"mutation { advanceProjections(input: {executionIds: ["7"]}) { failed { message } } }"#;
+    let advance = r#"mutation { advanceProjections(input: {executionIds: ["7"]}) { results { userErrors { message } } } }"#;
     let state = r#"{ execution(id: "7") { steps { name result } snapshot { behindBy } } }"#;
-    assert_eq!(ask(&server, advance, json!({})).await["advanceProjections"]["failed"], json!([]));
+    assert_eq!(ask(&server, advance, json!({})).await["advanceProjections"]["results"], json!([{ "userErrors": [] }]));
     let state = ask(&server, state, json!({})).await["execution"].take();
     let results = json!([{ "name": "a", "result": marked()[2] }, { "name": "b", "result": marked()[2] }]);
     assert_eq!((&state["steps"], &state["snapshot"]["behindBy"]), (&results, &json!("0")));

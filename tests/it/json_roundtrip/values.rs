@@ -102,7 +102,7 @@ async fn values_sent_in_requests_are_returned_unchanged() {
         .iter()
         .enumerate()
         .map(|(n, value)| {
-            json!({ "path": "run", "workload": { RAW: value }, "trace": { RAW: value }, "dedup": { "key": n.to_string() } })
+            json!({ "entry": { "path": "run" }, "workload": { RAW: value }, "trace": { RAW: value }, "dedup": { "key": n.to_string() } })
         })
         .collect();
     let mut started = ask(&server, start, json!({ "requests": inputs })).await["executeBatch"]["results"].take();
@@ -159,7 +159,7 @@ async fn values_that_would_change_are_refused_with_their_field() {
         "mutation($input: ExecuteInput!) { execute(input: $input) { execution { id } userErrors { code field } } }";
     for (value, field) in cases {
         let body = format!(
-            r#"{{"query": "{mutation}", "variables": {{"input": {{"path": "run", "trace": {{"v": {value}}}}}}}}}"#
+            r#"{{"query": "{mutation}", "variables": {{"input": {{"entry": {{"path": "run"}}, "trace": {{"v": {value}}}}}}}}}"#
         );
         let response = post(&server, body).await;
         let extensions = &response["errors"][0]["extensions"];
@@ -168,7 +168,7 @@ async fn values_that_would_change_are_refused_with_their_field() {
     // The same numbers as literals in the document.
     for number in ["1e400", "123456789012345678901", "3.14159265358979323846"] {
         let query = format!(
-            r#"mutation {{ execute(input: {{path: "run", trace: {{v: [{number}]}}}}) {{ execution {{ id }} }} }}"#
+            r#"mutation {{ execute(input: {{entry: {{path: "run"}}, trace: {{v: [{number}]}}}}) {{ execution {{ id }} }} }}"#
         );
         let response = post(&server, json!({ "query": query }).to_string()).await;
         let message = response["errors"][0]["message"].as_str().unwrap_or_default();
@@ -178,7 +178,7 @@ async fn values_that_would_change_are_refused_with_their_field() {
     let nested = json::read(&deep(102)).unwrap();
     for value in [json!({ "v": "a\0" }), json!({ "v": { "\0": 1 } }), json!({ "v": nested })] {
         for field in ["trace", "workload"] {
-            let payload = ask(&server, mutation, json!({ "input": { "path": "run", field: value } })).await;
+            let payload = ask(&server, mutation, json!({ "input": { "entry": { "path": "run" }, field: value } })).await;
             let refused = json!([{ "code": "INVALID_INPUT", "field": [field] }]);
             assert_eq!(payload["execute"]["userErrors"], refused, "{field}");
         }

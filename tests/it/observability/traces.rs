@@ -37,7 +37,7 @@ async fn spans_run_from_the_request_through_resolver_and_statement_to_the_publis
     let server = exporting_replica(&deployment, &collector.endpoint()).await;
     deployment.feeds_begun().await;
     server.register_entry("traced/run", &json!({ "kind": "playbook" })).await;
-    let query = "mutation($path: String!) { execute(input: {path: $path}) { execution { id trace } } }";
+    let query = "mutation($path: String!) { execute(input: {entry: {path: $path}}) { execution { id trace } } }";
     let response = send_traced(&server, TRACE, query, json!({ "path": "traced/run" })).await;
     let execution = &response["data"]["execute"]["execution"];
     // Later work of the execution belongs to the trace too.
@@ -96,7 +96,7 @@ async fn a_collector_that_never_responds_delays_neither_requests_nor_the_shutdow
     server.register_entry("traced/run", &json!({ "kind": "playbook" })).await;
     // The number of spans exceeds the exporter's queue.
     for _ in 0..20 {
-        let run = "execute(input: {path: \"traced/run\"}) { outcome }";
+        let run = "execute(input: {entry: {path: \"traced/run\"}}) { outcome }";
         let runs = (0..50).map(|number| format!("r{number}: {run}")).collect::<Vec<_>>().join(" ");
         let response = send_traced(&server, TRACE, &format!("mutation {{ {runs} }}"), json!({})).await;
         assert_eq!(response["data"]["r49"]["outcome"], "STARTED", "{response}");

@@ -3,7 +3,7 @@
 use noetl_testkit::feed::{Reader, run};
 use noetl_testkit::outbox::NO_RELAY;
 use noetl_testkit::worker::{event, event_with};
-use noetl_testkit::{Deployment, Server, eventually};
+use noetl_testkit::{Deployment, Server, eventually, execute_input};
 use serde_json::{Value, json};
 
 const QUIET: [(&str, &str); 2] = [NO_RELAY, ("NOETL_PROJECTOR", "false")];
@@ -21,7 +21,7 @@ async fn start() -> (Deployment, Server) {
 async fn execute(server: &Server, more: Value) -> Value {
     let mut input = json!({ "path": "flow" });
     input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    server.data(EXECUTE, json!({ "input": input })).await["execute"].take()
+    server.data(EXECUTE, json!({ "input": execute_input(input) })).await["execute"].take()
 }
 
 /// Starts an execution and returns its id.

@@ -14,11 +14,11 @@ pub(super) async fn register_catalog_entry(world: &World, own: &Side, _: &Side) 
 /// Returns inputs of `execute` with the code of their user error.
 fn starts(own: &Side, other: &Side) -> [(String, &'static str); 5] {
     [
-        ("path: \"flow\"".to_owned(), "DONE"),
-        (format!("path: \"flow\", tenantId: \"{}\", organizationId: \"west\"", own.tenant), "DONE"),
-        (format!("path: \"flow\", tenantId: \"{}\"", other.tenant), "FOREIGN_TENANT"),
-        (format!("path: \"flow\", parentExecutionId: \"{}\"", other.executions[0]), "NOT_FOUND"),
-        (format!("path: \"flow\", parentExecutionId: \"{}\"", other.subscription), "NOT_FOUND"),
+        ("entry: { path: \"flow\" }".to_owned(), "DONE"),
+        (format!("entry: {{ path: \"flow\" }}, tenantId: \"{}\", organizationId: \"west\"", own.tenant), "DONE"),
+        (format!("entry: {{ path: \"flow\" }}, tenantId: \"{}\"", other.tenant), "FOREIGN_TENANT"),
+        (format!("entry: {{ path: \"flow\" }}, parentExecutionId: \"{}\"", other.executions[0]), "NOT_FOUND"),
+        (format!("entry: {{ path: \"flow\" }}, parentExecutionId: \"{}\"", other.subscription), "NOT_FOUND"),
     ]
 }
 
@@ -94,7 +94,7 @@ pub(super) async fn advance_projections(world: &World, own: &Side, other: &Side)
     let ids = [&own.executions[..], &own.logs[..], &other.executions[..], &other.logs[..]].concat();
     let query = format!(
         "mutation {{ advanceProjections(input: {{ executionIds: {} }}) {{
-            advanced {{ executionId }} failed {{ executionId code }} }} }}",
+            results {{ executionId advanced {{ version }} userErrors {{ code }} }} }} }}",
         list(&ids)
     );
     let found = world.data(own, &query).await["advanceProjections"].take();
@@ -103,8 +103,12 @@ pub(super) async fn advance_projections(world: &World, own: &Side, other: &Side)
         ids
     };
     let ours = sorted([&own.executions[..], &own.logs[..]].concat());
-    assert_eq!(sorted(texts(&found["advanced"], "executionId")), ours);
-    assert_eq!(texts(&found["failed"], "code"), ["NOT_FOUND"; 4]);
+    let results = found["results"].as_array().unwrap().clone();
+    let (advanced, failed): (Vec<_>, Vec<_>) =
+        results.into_iter().partition(|result| result["userErrors"] == json!([]) && result["advanced"].is_object());
+    assert_eq!(sorted(texts(&Value::from(advanced), "executionId")), ours);
+    let codes: Vec<&Value> = failed.iter().map(|result| &result["userErrors"][0]["code"]).collect();
+    assert_eq!(codes, ["NOT_FOUND"; 4]);
     for id in &ours {
         let stored = format!(
             "SELECT count(*) FROM noetl.projection_snapshot WHERE aggregate_id = '{id}' AND tenant_id = '{}'",

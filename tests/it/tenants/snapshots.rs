@@ -15,11 +15,11 @@ async fn a_state_is_read_from_the_snapshot_of_its_tenant_only() {
     let acme = json!({ "path": "flow", "tenantId": "acme", "organizationId": "west" });
     let (acme, plain) = (id(server.execute(acme).await), id(server.execute(json!({ "path": "flow" })).await));
     let advance = "mutation($ids: [ID!]!) { advanceProjections(input: { executionIds: $ids }) {
-        advanced { executionId folded } } }";
+        results { advanced { folded } } } }";
     let folded = async || {
         let found = server.data(advance, json!({ "ids": [acme, plain] })).await;
-        let advanced = found["advanceProjections"]["advanced"].as_array().unwrap().clone();
-        advanced.iter().map(|one| one["folded"].as_str().unwrap().parse::<i64>().unwrap()).sum::<i64>()
+        let advanced = found["advanceProjections"]["results"].as_array().unwrap().clone();
+        advanced.iter().map(|one| one["advanced"]["folded"].as_str().unwrap().parse::<i64>().unwrap()).sum::<i64>()
     };
     assert_eq!(folded().await, 2);
     assert_eq!(folded().await, 0, "the snapshots have all events");

@@ -132,9 +132,9 @@ async fn register(server: &Server, token: &str, path: &str) -> String {
 
 /// Writes the data of a tenant through the API.
 async fn side(deployment: &Deployment, server: &Server, root: &str, tenant: &'static str, token: String) -> Side {
-    let request = "{ path: \"flow\" }, ".repeat(12);
+    let request = "{ entry: { path: \"flow\" } }, ".repeat(12);
     let batch = format!(
-        "mutation {{ executeBatch(input: {{ requests: [{{ path: \"flow\", dedup: {{ key: \"order-17\" }} }}, {request}] }}) {{
+        "mutation {{ executeBatch(input: {{ requests: [{{ entry: {{ path: \"flow\" }}, dedup: {{ key: \"order-17\" }} }}, {request}] }}) {{
             results {{ execution {{ id shard }} userErrors {{ code }} }} }} }}"
     );
     let results = data(server, &token, &batch).await["executeBatch"]["results"].take();
@@ -145,7 +145,7 @@ async fn side(deployment: &Deployment, server: &Server, root: &str, tenant: &'st
     let (shard, first) = started[0].clone();
     let other = started.iter().find(|(other, _)| *other != shard).expect("both shards have an execution").1.clone();
     let child = format!(
-        "mutation {{ execute(input: {{ path: \"flow\", parentExecutionId: \"{first}\", dedup: {{ key: \"part-1\" }} }}) {{
+        "mutation {{ execute(input: {{ entry: {{ path: \"flow\" }}, parentExecutionId: \"{first}\", dedup: {{ key: \"part-1\" }} }}) {{
             executionId }} }}"
     );
     let child = data(server, &token, &child).await["execute"]["executionId"].as_str().unwrap().to_owned();
