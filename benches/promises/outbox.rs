@@ -76,7 +76,15 @@ async fn bare_statements(deployment: &Deployment) -> f64 {
     while done < ROWS {
         marks = outbox::probe(&database, &marks).await.unwrap().low_watermarks;
         let limit = i64::try_from(BATCH).unwrap();
-        let claim = Claim { limit, retried: limit / 4, lease_seconds: 30, max_attempts: 20, payload_bytes: 1 << 20 };
+        let claim = Claim {
+            limit,
+            retried: limit / 4,
+            lease_seconds: 30,
+            max_attempts: 20,
+            payload_bytes: 1 << 20,
+            subjects: None,
+            claimant: None,
+        };
         let rows = outbox::claim(&database, &Scope::Unrestricted, &claim, &marks).await.unwrap();
         let rows: Vec<Ref> =
             rows.iter().map(|row| Ref { outbox_id: row.outbox_id, lease_token: row.lease_token }).collect();

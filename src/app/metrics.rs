@@ -44,6 +44,7 @@ pub const METRICS: [Metric; 65] = [
     Metric::counter("noetl_outbox_purged_total", &[], "Published outbox rows that were deleted"),
     Metric::gauge("noetl_outbox_relay_in_flight", &["shard"], "Outbox rows that the relay is delivering"),
     Metric::counter("noetl_outbox_relay_pauses_total", &[], "Pauses of a relay after a failure"),
+    Metric::counter("noetl_outbox_renewed_total", &[], "Outbox rows whose leases were extended"),
     Metric::counter(
         "noetl_outbox_retaken_total",
         &["shard"],

@@ -25,7 +25,7 @@ pub fn outcome_hint(field: &str) -> Option<&'static str> {
         }
         "claimOutbox" => "Claim again: rows claimed without a response become claimable when their lease expires.",
         "markOutboxPublished" => "Send markOutboxPublished again with the same lease: repeating it is harmless.",
-        "markOutboxFailed" | "retryOutbox" => "Query outbox for the status of the rows.",
+        "markOutboxFailed" | "renewOutboxLeases" | "retryOutbox" => "Query outbox for the status of the rows.",
         "discardOutbox" => "Query outbox for the DEAD rows that remain.",
         _ => return None,
     })

@@ -28,7 +28,8 @@ pub enum RejectionCode {
     StaleVersion,
     /// The dedup key belongs to a different request.
     IdempotencyMismatch,
-    /// The lease can no longer settle the row: the row was settled, or another caller has claimed it since.
+    /// The lease no longer holds the outbox entry: it has expired, the entry was settled, or another caller has claimed it
+    /// since.
     StaleLease,
     /// A field is too large.
     PayloadTooLarge,
@@ -83,7 +84,7 @@ impl RejectionCode {
             Self::InvalidTransition => "Read the object's state. Send an action that this state allows.",
             Self::StaleVersion => "Read the object again, decide again, and send the new version.",
             Self::IdempotencyMismatch => "Use a new dedup key for a different request.",
-            Self::StaleLease => "Drop the row. Its current holder settles it.",
+            Self::StaleLease => "Drop the entry. Its current holder settles it.",
             Self::PayloadTooLarge => "Send a smaller value. The message has the limit.",
             Self::ShardUnavailable => {
                 "Send the same request again after a pause. Use a dedup key to start an execution at most once."

@@ -66,7 +66,7 @@ async fn rows_without_subject_and_rows_in_other_codecs_are_delivered() {
     assert_eq!(message("0-5"), ("noetl.events.theirs", "application/json", br#"{"n": 5}"#.as_slice()));
 }
 
-const CLAIM: &str = "mutation { claimOutbox(input: {}) { claims {
+const CLAIM: &str = "mutation { claimOutbox(input: {select: {all: true}}) { claims {
     subject payload payloadCodec payloadBase64 contentType } userErrors { message } } }";
 
 #[tokio::test]

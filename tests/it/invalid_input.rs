@@ -252,7 +252,8 @@ fn bad_queries(known: &Known) -> Vec<(String, &'static str, String)> {
 
 /// Returns requests that fail GraphQL validation, with a word that the message must contain.
 fn outside_the_types(known: &Known) -> Vec<(String, &'static str)> {
-    let execute = |input: &str| format!("mutation {{ execute(input: {{entry: {{path: \"process\"}}, {input}}}) {{ outcome }} }}");
+    let execute =
+        |input: &str| format!("mutation {{ execute(input: {{entry: {{path: \"process\"}}, {input}}}) {{ outcome }} }}");
     vec![
         (execute("dedup: {key: \"k\", windowSeconds: \"1\"}"), "windowSeconds"),
         (execute("dedup: {key: \"k\", windowSeconds: 3155760000}"), "input.dedup.windowSeconds"),
@@ -261,7 +262,10 @@ fn outside_the_types(known: &Known) -> Vec<(String, &'static str)> {
         (execute("priority: 1"), "priority"),
         ("mutation { execute(input: {}) { outcome } }".to_owned(), "entry"),
         ("mutation { execute(input: {entry: {}}) { outcome } }".to_owned(), "CatalogEntryKey"),
-        ("mutation { execute(input: {entry: {path: \"a\", catalogId: \"1\"}}) { outcome } }".to_owned(), "CatalogEntryKey"),
+        (
+            "mutation { execute(input: {entry: {path: \"a\", catalogId: \"1\"}}) { outcome } }".to_owned(),
+            "CatalogEntryKey",
+        ),
         (format!("{{ subscription(by: {{id: \"{}\", path: \"inbox\"}}) {{ id }} }}", known.subscription), "by"),
         ("{ subscription(by: {}) { id } }".to_owned(), "by"),
         ("{ subscriptions(filter: {statuses: [ASLEEP]}) { nodes { id } } }".to_owned(), "statuses"),

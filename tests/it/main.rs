@@ -70,6 +70,7 @@ mod outbox_ends;
 mod outbox_invalid_input;
 mod outbox_lists;
 mod outbox_settle;
+mod outbox_workers;
 mod oversize_events;
 mod past_states;
 mod project_documents;

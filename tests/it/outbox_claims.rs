@@ -212,7 +212,15 @@ async fn a_row_below_the_low_watermark_is_claimed_before_later_rows_of_its_execu
     let database = Database::new(DatabaseName::Shard(0), deployment.shard_dsns[0].parse().unwrap(), 1);
     let lease = chrono::DateTime::from_timestamp(4_000_000_000, 0).unwrap();
     let marks = LowWatermarks { pending: 3, lease, ..LowWatermarks::START };
-    let claim = Claim { limit: 3, retried: 1, lease_seconds: 600, max_attempts: 20, payload_bytes: 1 << 20 };
+    let claim = Claim {
+        limit: 3,
+        retried: 1,
+        lease_seconds: 600,
+        max_attempts: 20,
+        payload_bytes: 1 << 20,
+        subjects: None,
+        claimant: None,
+    };
     let rows = outbox::claim(&database, &Scope::Unrestricted, &claim, &marks).await.unwrap();
     assert_eq!(rows.iter().map(|row| row.outbox_id).collect::<Vec<_>>(), [1, 2, 3]);
 }
@@ -325,7 +333,15 @@ async fn large_payloads_are_claimed_in_parts() {
                   FROM unnest(ARRAY[1, 1, 40, 1, 60, 1, 30, 30, 20, 63, 1, 1, 1]) WITH ORDINALITY AS row (size, n)";
     deployment.on_shard(0, insert).await;
     let database = Database::new(DatabaseName::Shard(0), deployment.shard_dsns[0].parse().unwrap(), 1);
-    let claim = Claim { limit: 1000, retried: 250, lease_seconds: 600, max_attempts: 20, payload_bytes: MAX_BYTES };
+    let claim = Claim {
+        limit: 1000,
+        retried: 250,
+        lease_seconds: 600,
+        max_attempts: 20,
+        payload_bytes: MAX_BYTES,
+        subjects: None,
+        claimant: None,
+    };
     let mut parts = Vec::new();
     loop {
         let rows = outbox::claim(&database, &Scope::Unrestricted, &claim, &LowWatermarks::START).await.unwrap();

@@ -29,7 +29,15 @@ impl Claimant {
     async fn claim(&mut self, limit: i64) -> Vec<Ref> {
         let probe = outbox::probe(&self.database, &self.marks).await.unwrap();
         self.marks = probe.low_watermarks;
-        let claim = Claim { limit, retried: limit / 4, lease_seconds: 1, max_attempts: 20, payload_bytes: 1 << 20 };
+        let claim = Claim {
+            limit,
+            retried: limit / 4,
+            lease_seconds: 1,
+            max_attempts: 20,
+            payload_bytes: 1 << 20,
+            subjects: None,
+            claimant: None,
+        };
         let rows = outbox::claim(&self.database, &Scope::Unrestricted, &claim, &self.marks).await.unwrap();
         rows.iter().map(|row| Ref { outbox_id: row.outbox_id, lease_token: row.lease_token }).collect()
     }

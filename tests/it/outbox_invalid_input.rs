@@ -6,56 +6,91 @@ use noetl_testkit::outbox::{NO_RELAY, ids, references};
 use noetl_testkit::{Deployment, Server, eventually};
 use serde_json::{Value, json};
 
-const MUTATIONS: [(&str, &str); 5] = [
+const MUTATIONS: [(&str, &str); 6] = [
     ("claimOutbox", "ClaimOutboxInput"),
+    ("renewOutboxLeases", "RenewOutboxLeasesInput"),
     ("markOutboxPublished", "MarkOutboxPublishedInput"),
     ("markOutboxFailed", "MarkOutboxFailedInput"),
     ("retryOutbox", "RetryOutboxInput"),
     ("discardOutbox", "DiscardOutboxInput"),
 ];
 
+/// Mutations with a result for each item.
+const ITEMS: [&str; 3] = ["markOutboxPublished", "markOutboxFailed", "renewOutboxLeases"];
+
+/// Returns the error of the request or, if it has none, of its last item.
 async fn refused(server: &Server, mutation: &str, input: &Value) -> Option<Value> {
     let (_, kind) = MUTATIONS.iter().find(|(name, _)| *name == mutation).unwrap();
-    let query = format!(
-        "mutation($input: {kind}!) {{ it: {mutation}(input: $input) {{ userErrors {{ code field message retryable }} }} }}"
-    );
-    let answer = server.send(&query, json!({ "input": input })).await.unwrap();
-    answer["data"]["it"]["userErrors"].get(0).cloned()
+    let errors = "userErrors { code field message retryable }";
+    let results = if ITEMS.contains(&mutation) { format!("results {{ index {errors} }}") } else { String::new() };
+    let query = format!("mutation($input: {kind}!) {{ it: {mutation}(input: $input) {{ {results} {errors} }} }}");
+    let payload = server.send(&query, json!({ "input": input })).await.unwrap()["data"]["it"].take();
+    let of_item = payload["results"].as_array().and_then(|results| results.last()?["userErrors"].get(0).cloned());
+    payload["userErrors"].get(0).cloned().or(of_item)
 }
 
 fn cases() -> Vec<(&'static str, Value, &'static str)> {
     let mut cases = Vec::new();
     for limit in [0, -1, 1001, 5000, i32::MIN] {
-        cases.push(("claimOutbox", json!({ "limit": limit }), "limit"));
+        cases.push(("claimOutbox", json!({ "select": { "all": true }, "limit": limit }), "limit"));
     }
     for seconds in [0, -1, 3601, 86_400, i32::MAX] {
-        cases.push(("claimOutbox", json!({ "leaseSeconds": seconds }), "leaseSeconds"));
+        cases.push(("claimOutbox", json!({ "select": { "all": true }, "leaseSeconds": seconds }), "leaseSeconds"));
     }
     for attempts in [0, -1, 1001, i32::MAX] {
-        cases.push(("claimOutbox", json!({ "maxAttempts": attempts }), "maxAttempts"));
+        cases.push(("claimOutbox", json!({ "select": { "all": true }, "maxAttempts": attempts }), "maxAttempts"));
     }
     for shard in [-1, 2, 65_536, i32::MAX] {
-        cases.push(("claimOutbox", json!({ "shard": shard }), "shard"));
+        cases.push(("claimOutbox", json!({ "select": { "all": true }, "shard": shard }), "shard"));
+    }
+    let select = |filter: Value| json!({ "select": { "filter": filter } });
+    for pool in ["", "a b", "a.b", "*", &"x".repeat(65)] {
+        cases.push(("claimOutbox", select(json!({ "pools": ["gpu", pool] })), "select.filter.pools.1"));
+    }
+    cases.push(("claimOutbox", select(json!({ "pools": vec!["a"; 101] })), "select.filter.pools"));
+    cases.push(("claimOutbox", select(json!({ "pools": [] })), "select.filter.pools"));
+    cases.push(("claimOutbox", select(json!({ "pools": null, "subjectPrefix": "a" })), "select.filter.pools"));
+    cases.push(("claimOutbox", select(json!({ "pools": ["a"], "subjectPrefix": "" })), "select.filter.subjectPrefix"));
+    cases.push(("claimOutbox", select(json!({ "subjectPrefix": "a\0" })), "select.filter.subjectPrefix"));
+    cases.push(("claimOutbox", select(json!({})), "select.filter"));
+    cases.push(("claimOutbox", json!({ "select": { "all": false } }), "select.all"));
+    for claimant in ["", "a\0", &"x".repeat(257)] {
+        cases.push(("claimOutbox", json!({ "select": { "all": true }, "claimant": claimant }), "claimant"));
     }
     let not_ids =
         ["", "1", "-", "0-", "-1", "0--1", "0-01", "00-1", "0-1-1", "0-9223372036854775808", "65536-1", "x-1"];
     // The ids of shards that do not exist are added.
     for id in not_ids.into_iter().chain(["2-1", "9-1"]) {
         let bad = json!({ "id": id, "lease": "1" });
-        cases.push(("markOutboxPublished", json!({ "claims": [{ "id": "0-1", "lease": "1" }, bad] }), "claims.1.id"));
-        cases.push(("markOutboxFailed", json!({ "id": id, "lease": "1", "error": "no" }), "id"));
+        cases.push((
+            "markOutboxPublished",
+            json!({ "claims": [{ "id": "0-1", "lease": "99999" }, bad] }),
+            "claims.1.id",
+        ));
+        cases.push(("renewOutboxLeases", json!({ "claims": [{ "id": "0-1", "lease": "99999" }, bad] }), "claims.1.id"));
+        let failure = json!({ "id": id, "lease": "1", "error": "no" });
+        cases.push(("markOutboxFailed", json!({ "failures": [failure] }), "failures.0.id"));
     }
     for lease in ["", "x", "-1", "1.5", "9223372036854775808"] {
         let bad = json!({ "id": "0-1", "lease": lease });
-        cases.push(("markOutboxPublished", json!({ "claims": [bad] }), "claims.0.lease"));
-        cases.push(("markOutboxFailed", json!({ "id": "0-1", "lease": lease, "error": "no" }), "lease"));
+        cases.push(("markOutboxPublished", json!({ "claims": [bad.clone()] }), "claims.0.lease"));
+        cases.push(("renewOutboxLeases", json!({ "claims": [bad] }), "claims.0.lease"));
+        let failure = json!({ "id": "0-1", "lease": lease, "error": "no" });
+        cases.push(("markOutboxFailed", json!({ "failures": [failure] }), "failures.0.lease"));
     }
     for seconds in [0, -1, 86_401, i32::MAX] {
-        let bad = json!({ "id": "0-1", "lease": "1", "error": "no", "maxDelaySeconds": seconds });
+        let bad = json!({ "failures": [], "maxDelaySeconds": seconds });
         cases.push(("markOutboxFailed", bad, "maxDelaySeconds"));
     }
     let many: Vec<Value> = (0..1001).map(|n| json!({ "id": format!("0-{n}"), "lease": "1" })).collect();
+    for seconds in [0, -1, 3601, i32::MAX] {
+        cases.push(("renewOutboxLeases", json!({ "claims": [], "leaseSeconds": seconds }), "leaseSeconds"));
+    }
     cases.push(("markOutboxPublished", json!({ "claims": many }), "claims"));
+    cases.push(("renewOutboxLeases", json!({ "claims": many }), "claims"));
+    let failures: Vec<Value> =
+        (0..1001).map(|n| json!({ "id": format!("0-{n}"), "lease": "1", "error": "" })).collect();
+    cases.push(("markOutboxFailed", json!({ "failures": failures }), "failures"));
     for bulk in ["retryOutbox", "discardOutbox"] {
         let by = |filter: Value| json!({ "select": { "filter": filter } });
         cases.push((bulk, by(json!({ "executionId": "x" })), "select.filter.executionId"));

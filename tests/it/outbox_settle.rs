@@ -32,7 +32,10 @@ async fn a_settlement_with_a_stale_lease_is_reported_and_changes_nothing() {
     let nothing = json!({ "published": 0, "stale": ["0-1"], "userErrors": [] });
     assert_eq!(server.published(&references(&stale)).await, nothing);
     let failed = server.failed(&references(&stale)[0], "no", None).await;
-    assert_eq!((code(&failed), &failed["userErrors"][0]["field"]), (&json!("STALE_LEASE"), &json!(["lease"])));
+    assert_eq!(
+        (code(&failed), &failed["userErrors"][0]["field"]),
+        (&json!("STALE_LEASE"), &json!(["failures", "0", "lease"]))
+    );
     for (id, lease) in [("0-1", "9999"), ("0-2", "1")] {
         let unknown = json!({ "id": id, "lease": lease });
         assert_eq!(server.published(std::slice::from_ref(&unknown)).await["stale"], json!([id]));

@@ -44,6 +44,31 @@ fn token(text: Option<&str>) -> String {
     if token.is_empty() { "default".to_owned() } else { token.to_owned() }
 }
 
+/// Returns the beginnings of the subjects of a pool's commands: those of this server and of NoETL's.
+fn pool_prefixes(pool: &str) -> [String; 2] {
+    [format!("noetl.executions.{pool}."), format!("noetl.commands.{pool}.")]
+}
+
+/// Returns the beginnings of the subjects that belong to one of the pools, if pools are given, and begin with `prefix`, if
+/// it is given. A subject is selected if it begins with one of them. `None`: every subject is selected.
+#[must_use]
+pub fn selected_subjects(pools: Option<&[String]>, prefix: Option<&str>) -> Option<Vec<String>> {
+    let Some(pools) = pools else {
+        return prefix.map(|prefix| vec![prefix.to_owned()]);
+    };
+    let prefix = prefix.unwrap_or_default();
+    let of_pools = pools.iter().flat_map(|pool| pool_prefixes(pool));
+    // A subject begins with both texts only if one text begins with the other.
+    let both = |of_pool: String| {
+        if of_pool.starts_with(prefix) {
+            Some(of_pool)
+        } else {
+            prefix.starts_with(&of_pool).then(|| prefix.to_owned())
+        }
+    };
+    Some(of_pools.filter_map(both).collect())
+}
+
 /// Returns the media type of bytes in a codec. `arrow-feather` has the type that NoETL uses for it. Another codec has
 /// an unregistered type with its name, such as `application/x-msgpack`.
 #[must_use]
@@ -73,6 +98,19 @@ mod tests {
         {
             assert!(!is_publishable(subject), "{subject:?}");
         }
+    }
+
+    #[test]
+    fn subjects_are_selected_by_pool_and_by_prefix() {
+        let pools = ["gpu".to_owned(), "a".to_owned()];
+        let select = |pools: Option<&[String]>, prefix| selected_subjects(pools, prefix).map(|found| found.join(" "));
+        assert_eq!(select(None, None), None);
+        assert_eq!(select(None, Some("noetl.ev")).as_deref(), Some("noetl.ev"));
+        let gpu = "noetl.executions.gpu. noetl.commands.gpu.";
+        assert_eq!(select(Some(&pools[..1]), None).as_deref(), Some(gpu));
+        assert_eq!(select(Some(&pools[..1]), Some("noetl.")).as_deref(), Some(gpu));
+        assert_eq!(select(Some(&pools), Some("noetl.commands.a.17")).as_deref(), Some("noetl.commands.a.17"));
+        assert_eq!(select(Some(&pools), Some("noetl.events.")).as_deref(), Some(""), "no subject has both");
     }
 
     #[test]

@@ -72,30 +72,66 @@ pub fn ids(payload: &Value) -> Vec<String> {
 }
 
 impl Server {
-    /// Claims rows and returns the payload.
-    pub async fn claim(&self, input: Value) -> Value {
+    /// Claims rows and returns the payload. If the input selects none, all rows are selected.
+    pub async fn claim(&self, mut input: Value) -> Value {
+        if input.get("select").is_none() {
+            input["select"] = json!({ "all": true });
+        }
         let query = "mutation($input: ClaimOutboxInput!) { claimOutbox(input: $input) {
             claims { id lease leaseExpiresAt eventId executionId subject payload payloadCodec attempts }
             unavailableShards userErrors { code message field retryable } } }";
         self.data(query, json!({ "input": input })).await["claimOutbox"].clone()
     }
 
-    /// Marks claims as published and returns the payload.
+    /// Marks claims as published. Returns the number of `published` rows, the ids of `stale` ones, and the other errors as
+    /// `userErrors`.
     pub async fn published(&self, claims: &[Value]) -> Value {
         let query = "mutation($input: MarkOutboxPublishedInput!) { markOutboxPublished(input: $input) {
-            published stale userErrors { code message field retryable } } }";
-        self.data(query, json!({ "input": { "claims": claims } })).await["markOutboxPublished"].clone()
+            published results { index id userErrors { code message field retryable } }
+            userErrors { code message field retryable } } }";
+        let payload = self.data(query, json!({ "input": { "claims": claims } })).await["markOutboxPublished"].take();
+        let mut errors = payload["userErrors"].as_array().unwrap().clone();
+        let mut stale = Vec::new();
+        for (index, result) in payload["results"].as_array().unwrap().iter().enumerate() {
+            assert_eq!(result["index"], index);
+            for error in result["userErrors"].as_array().unwrap() {
+                if error["code"] == "STALE_LEASE" {
+                    stale.push(result["id"].clone());
+                } else {
+                    errors.push(error.clone());
+                }
+            }
+        }
+        json!({ "published": payload["published"], "stale": stale, "userErrors": errors })
     }
 
-    /// Marks a claim as failed and returns the payload.
+    /// Marks a claim as failed and returns its result.
     pub async fn failed(&self, claim: &Value, error: &str, max_delay: Option<i64>) -> Value {
+        let failure = json!({ "id": claim["id"], "lease": claim["lease"], "error": error });
+        let mut payload = self.failed_batch(&[failure], max_delay).await;
+        assert_eq!(payload["userErrors"], json!([]), "{payload}");
+        payload["results"][0].take()
+    }
+
+    /// Marks claims as failed and returns the payload.
+    pub async fn failed_batch(&self, failures: &[Value], max_delay: Option<i64>) -> Value {
         let query = "mutation($input: MarkOutboxFailedInput!) { markOutboxFailed(input: $input) {
-            retryInSeconds dead userErrors { code message field retryable } } }";
-        let mut input = json!({ "id": claim["id"], "lease": claim["lease"], "error": error });
+            results { index id retryInSeconds dead userErrors { code message field retryable } }
+            userErrors { code message field retryable } } }";
+        let mut input = json!({ "failures": failures });
         if let Some(max_delay) = max_delay {
             input["maxDelaySeconds"] = max_delay.into();
         }
-        self.data(query, json!({ "input": input })).await["markOutboxFailed"].clone()
+        self.data(query, json!({ "input": input })).await["markOutboxFailed"].take()
+    }
+
+    /// Extends the leases of claims and returns the payload.
+    pub async fn renewed(&self, claims: &[Value], lease_seconds: i64) -> Value {
+        let query = "mutation($input: RenewOutboxLeasesInput!) { renewOutboxLeases(input: $input) {
+            results { index id leaseExpiresAt userErrors { code message field retryable } }
+            userErrors { code message field retryable } } }";
+        let input = json!({ "claims": claims, "leaseSeconds": lease_seconds });
+        self.data(query, json!({ "input": input })).await["renewOutboxLeases"].take()
     }
 
     /// Retries failed rows and returns the payload.

@@ -1,68 +1,116 @@
 //! Payloads of the mutations of the outbox.
 
 use async_graphql::{ID, SimpleObject};
+use chrono::{DateTime, Utc};
 
 use super::types::OutboxClaim;
 use crate::graphql::audit::AuditedPayload;
 use crate::graphql::errors::UserError;
 
-/// Result of claiming outbox rows.
+/// Result of claiming outbox entries.
 #[derive(Debug, SimpleObject)]
 pub(super) struct ClaimOutboxPayload {
-    /// Rows that the caller holds until their leases expire. The rows of each execution are in outbox order.
+    /// Entries that the caller holds until their leases expire. The entries of each execution are in outbox order.
     pub(super) claims: Vec<OutboxClaim>,
-    /// Shards that could not be reached. Rows that were claimed there without a response become claimable when their
+    /// Shards that could not be reached. Entries that were claimed there without a response become claimable when their
     /// leases expire.
     pub(super) unavailable_shards: Vec<u16>,
     /// Reasons the request was refused; empty if it was carried out.
     pub(super) user_errors: Vec<UserError>,
 }
 
-/// Result of marking rows as delivered.
+/// Result of marking entries as delivered.
 #[derive(Debug, SimpleObject)]
 pub(super) struct MarkOutboxPublishedPayload {
-    /// Number of rows that this request marked as delivered. A row that was already marked under the same lease is not
-    /// counted again.
+    /// Number of entries that this request marked as delivered. An entry that was already marked under the same lease is
+    /// not counted again.
     pub(super) published: i32,
-    /// Ids of rows that these leases can't settle: the row was marked as failed, another caller has claimed it since,
-    /// or it does not exist.
-    pub(super) stale: Vec<ID>,
-    /// Reasons the request was refused, or the rows of a shard could not be marked.
+    /// Results; result i belongs to claim i.
+    pub(super) results: Vec<MarkOutboxPublishedResult>,
+    /// Reasons the whole request was refused; empty if it was carried out.
     pub(super) user_errors: Vec<UserError>,
 }
 
-/// Result of marking a row as not delivered.
+/// Result of marking one entry as delivered.
+#[derive(Debug, SimpleObject)]
+pub(super) struct MarkOutboxPublishedResult {
+    /// Index of the claim in the request, counted from 0.
+    pub(super) index: i32,
+    /// Id of the entry, as the caller gave it.
+    pub(super) id: ID,
+    /// Reasons the entry was not marked. `STALE_LEASE`: it was marked as failed, another caller has claimed it since, or
+    /// it does not exist.
+    pub(super) user_errors: Vec<UserError>,
+}
+
+/// Result of extending leases.
+#[derive(Debug, SimpleObject)]
+pub(super) struct RenewOutboxLeasesPayload {
+    /// Results; result i belongs to claim i.
+    pub(super) results: Vec<RenewOutboxLeasesResult>,
+    /// Reasons the whole request was refused; empty if it was carried out.
+    pub(super) user_errors: Vec<UserError>,
+}
+
+/// Result of extending one lease.
+#[derive(Debug, SimpleObject)]
+pub(super) struct RenewOutboxLeasesResult {
+    /// Index of the claim in the request, counted from 0.
+    pub(super) index: i32,
+    /// Id of the entry, as the caller gave it.
+    pub(super) id: ID,
+    /// Time at which the lease expires; null if it was not extended.
+    pub(super) lease_expires_at: Option<DateTime<Utc>>,
+    /// Reasons the lease was not extended. `STALE_LEASE`: it has expired, the entry was settled, or it does not exist.
+    pub(super) user_errors: Vec<UserError>,
+}
+
+/// Result of marking entries as not delivered.
 #[derive(Debug, SimpleObject)]
 pub(super) struct MarkOutboxFailedPayload {
-    /// Delay in seconds before the row is claimable again; null if the row is `DEAD` or the request was refused.
-    pub(super) retry_in_seconds: Option<i32>,
-    /// Whether the row is `DEAD`, because this was the last of its attempts.
-    pub(super) dead: bool,
-    /// Reasons the request was refused; empty if it was carried out.
+    /// Results; result i belongs to failure i.
+    pub(super) results: Vec<MarkOutboxFailedResult>,
+    /// Reasons the whole request was refused; empty if it was carried out.
     pub(super) user_errors: Vec<UserError>,
 }
 
-/// Result of retrying failed and `DEAD` rows.
+/// Result of marking one entry as not delivered.
+#[derive(Debug, SimpleObject)]
+pub(super) struct MarkOutboxFailedResult {
+    /// Index of the failure in the request, counted from 0.
+    pub(super) index: i32,
+    /// Id of the entry, as the caller gave it.
+    pub(super) id: ID,
+    /// Delay in seconds before the entry is claimable again; null if it is `DEAD` or was not marked.
+    pub(super) retry_in_seconds: Option<i32>,
+    /// Whether the entry is `DEAD`, because this was the last of its attempts.
+    pub(super) dead: bool,
+    /// Reasons the entry was not marked. `STALE_LEASE`: it was settled, another caller has claimed it since, or it does
+    /// not exist.
+    pub(super) user_errors: Vec<UserError>,
+}
+
+/// Result of retrying failed and `DEAD` entries.
 #[derive(Debug, SimpleObject)]
 pub(super) struct RetryOutboxPayload {
-    /// Number of selected failed rows that were not due yet, and of selected `DEAD` rows.
+    /// Number of selected failed entries that were not due yet, and of selected `DEAD` entries.
     pub(super) matched: i32,
-    /// Number of these rows that are claimable now: at most 100,000 on each shard, and 0 in a dry run.
+    /// Number of these entries that are claimable now: at most 100,000 on each shard, and 0 in a dry run.
     pub(super) retried: i32,
-    /// Shards that could not be reached. Their rows were not selected.
+    /// Shards that could not be reached. Their entries were not selected.
     pub(super) unavailable_shards: Vec<u16>,
     /// Reasons the request was refused; empty if it was carried out.
     pub(super) user_errors: Vec<UserError>,
 }
 
-/// Result of discarding `DEAD` rows.
+/// Result of discarding `DEAD` entries.
 #[derive(Debug, SimpleObject)]
 pub(super) struct DiscardOutboxPayload {
-    /// Number of selected `DEAD` rows.
+    /// Number of selected `DEAD` entries.
     pub(super) matched: i32,
-    /// Number of these rows that were deleted: at most 100,000 on each shard, and 0 in a dry run.
+    /// Number of these entries that were deleted: at most 100,000 on each shard, and 0 in a dry run.
     pub(super) discarded: i32,
-    /// Shards that could not be reached. Their rows were not selected.
+    /// Shards that could not be reached. Their entries were not selected.
     pub(super) unavailable_shards: Vec<u16>,
     /// Reasons the request was refused; empty if it was carried out.
     pub(super) user_errors: Vec<UserError>,
@@ -79,6 +127,12 @@ impl AuditedPayload for ClaimOutboxPayload {
 }
 
 impl AuditedPayload for MarkOutboxPublishedPayload {
+    fn user_errors(&self) -> &[UserError] {
+        &self.user_errors
+    }
+}
+
+impl AuditedPayload for RenewOutboxLeasesPayload {
     fn user_errors(&self) -> &[UserError] {
         &self.user_errors
     }

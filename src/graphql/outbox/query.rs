@@ -13,7 +13,7 @@ pub struct OutboxQuery;
 impl OutboxQuery {
     /// The outbox: messages for delivery to the broker.
     #[graphql(guard = "OUTBOX_COUNTS")]
-    async fn outbox(&self) -> Outbox {
-        Outbox
+    async fn outbox(&self) -> Option<Outbox> {
+        Some(Outbox)
     }
 }

@@ -9,27 +9,27 @@ use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_storage::outbox::{Backlog, StatusCounts};
 
-/// Numbers of outbox rows on the shards that can be reached. Up to 100,000 rows of each kind are counted per shard.
+/// Numbers of outbox entries on the shards that can be reached. Up to 100,000 entries of each kind are counted per shard.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct OutboxStats {
-    /// Number of rows that are claimable now, including rows in flight whose lease has expired.
+    /// Number of entries that are claimable now, including entries in flight whose lease has expired.
     pending: i32,
-    /// Number of rows that are claimed and not settled, including rows whose lease has expired.
+    /// Number of entries that are claimed and not settled, including entries whose lease has expired.
     in_flight: i32,
-    /// Number of rows whose last delivery attempt failed and that are tried again, including rows that are due.
+    /// Number of entries whose last delivery attempt failed and that are tried again, including entries that are due.
     failed: i32,
-    /// Number of rows that are no longer tried.
+    /// Number of entries that are no longer tried.
     dead: i32,
-    /// Age in seconds of the oldest claimable row that was counted; null if there is none.
+    /// Age in seconds of the oldest claimable entry that was counted; null if there is none.
     oldest_pending_age_seconds: Option<f64>,
     /// The same numbers for each shard.
     by_shard: Vec<OutboxShardStats>,
-    /// Shards that could not be reached. Their rows are not counted.
+    /// Shards that could not be reached. Their entries are not counted.
     unavailable_shards: Vec<ShardIndex>,
 }
 
 impl OutboxStats {
-    /// Counts the rows in the scope on every shard.
+    /// Counts the entries in the scope on every shard.
     pub async fn read(services: &Services, scope: &Scope) -> Result<Self, ServiceError> {
         let stats = services.outbox.stats(scope).await?;
         let by_shard = stats
@@ -55,20 +55,20 @@ impl OutboxStats {
     }
 }
 
-/// Numbers of outbox rows on one shard. Up to 100,000 rows of each kind are counted.
+/// Numbers of outbox entries on one shard. Up to 100,000 entries of each kind are counted.
 #[derive(Debug, Clone, SimpleObject)]
 pub struct OutboxShardStats {
     /// Index of the shard.
     shard: ShardIndex,
-    /// Number of rows that are claimable now, including rows in flight whose lease has expired.
+    /// Number of entries that are claimable now, including entries in flight whose lease has expired.
     pending: i32,
-    /// Number of rows that are claimed and not settled, including rows whose lease has expired.
+    /// Number of entries that are claimed and not settled, including entries whose lease has expired.
     in_flight: i32,
-    /// Number of rows whose last delivery attempt failed and that are tried again, including rows that are due.
+    /// Number of entries whose last delivery attempt failed and that are tried again, including entries that are due.
     failed: i32,
-    /// Number of rows that are no longer tried.
+    /// Number of entries that are no longer tried.
     dead: i32,
-    /// Age in seconds of the oldest claimable row that was counted; null if there is none.
+    /// Age in seconds of the oldest claimable entry that was counted; null if there is none.
     oldest_pending_age_seconds: Option<f64>,
 }
 

@@ -4,7 +4,7 @@ use async_graphql::Enum;
 
 use noetl_domain::outbox::OutboxStatus as Status;
 
-/// Status of an outbox row.
+/// Status of an outbox entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
 #[graphql(remote = "Status")]
 pub enum OutboxStatus {
@@ -14,11 +14,11 @@ pub enum OutboxStatus {
     InFlight,
     /// Delivered.
     Published,
-    /// Not delivered at the last attempt. The row is claimable again from `availableAt`.
+    /// Not delivered at the last attempt. The entry is claimable again from `availableAt`.
     Failed,
-    /// No longer tried: the last of its attempts failed, or its payload can't be delivered. The row is claimable only
-    /// after `retryOutbox`, and no other row waits for it.
+    /// No longer tried: the last of its attempts failed, or its payload can't be delivered. The entry is claimable only
+    /// after `retryOutbox`, and no other entry waits for it.
     Dead,
-    /// Stored under a name that this server does not know; `statusText` contains the name. The row is never claimed.
+    /// Stored under a name that this server does not know; `statusText` contains the name. The entry is never claimed.
     Unknown,
 }

@@ -29,19 +29,19 @@ pub struct Outbox;
 /// The outbox: messages that are written in the same transaction as an event and then delivered to the broker.
 #[Object]
 impl Outbox {
-    /// Number of rows that are claimable now: pending or failed rows that are due, and rows in flight whose lease has
-    /// expired. Counts up to 100,000 rows on each shard that can be reached.
+    /// Number of entries that are claimable now: pending or failed entries that are due, and entries in flight whose lease has
+    /// expired. Counts up to 100,000 entries on each shard that can be reached.
     async fn pending_count(&self, ctx: &Context<'_>) -> Result<i32> {
         let stats = ctx.data::<Services>()?.outbox.backlog(&scope(ctx)?).await.map_err(field_error)?;
         Ok(total(stats.shards.iter().map(|(_, backlog)| to_graphql_int(backlog.pending))))
     }
 
-    /// Numbers of claimable, in-flight, failed and DEAD rows.
+    /// Numbers of claimable, in-flight, failed and DEAD entries.
     async fn stats(&self, ctx: &Context<'_>) -> Result<OutboxStats> {
         OutboxStats::read(ctx.data::<Services>()?, &scope(ctx)?).await.map_err(field_error)
     }
 
-    /// Rows, newest first.
+    /// Entries, newest first.
     #[graphql(guard = "READ")]
     async fn entries(
         &self,
@@ -64,7 +64,7 @@ impl Outbox {
     }
 }
 
-/// Returns the cursor of a row: its creation time in microseconds, its shard and its number.
+/// Returns the cursor of an entry: its creation time in microseconds, its shard and its number.
 fn cursor(entry: &OutboxEntry) -> String {
     let OutboxPosition { created_at, id } = entry.0.position();
     let mut position = created_at.timestamp_micros().to_be_bytes().to_vec();
@@ -80,34 +80,34 @@ fn decode_position(position: &[u8]) -> Option<OutboxPosition> {
     Some(OutboxPosition { created_at: DateTime::from_timestamp_micros(i64::from_be_bytes(*micros))?, id })
 }
 
-/// A row of the outbox.
+/// An entry of the outbox.
 #[derive(Debug, Clone)]
 pub struct OutboxEntry(pub ListedRow);
 
-/// A row of the outbox.
+/// An entry of the outbox.
 #[Object]
 impl OutboxEntry {
-    /// Id of the row: its shard and its number on the shard, as `<shard>-<number>`.
+    /// Id of the entry: its shard and its number on the shard, as `<shard>-<number>`.
     async fn id(&self) -> ID {
         self.0.id.to_string().into()
     }
 
-    /// Id of the event that was written together with the row.
+    /// Id of the event that was written together with the entry.
     async fn event_id(&self) -> ID {
         show_id(Id::new(self.0.row.event_id))
     }
 
-    /// Id of the execution that the row belongs to.
+    /// Id of the execution that the entry belongs to.
     async fn execution_id(&self) -> Option<ID> {
         self.0.row.execution_id.map(|id| show_id(Id::new(id)))
     }
 
-    /// Tenant of the row.
+    /// Tenant of the entry.
     async fn tenant_id(&self) -> &str {
         &self.0.row.tenant_id
     }
 
-    /// Organization of the row.
+    /// Organization of the entry.
     async fn organization_id(&self) -> &str {
         &self.0.row.organization_id
     }
@@ -118,7 +118,7 @@ impl OutboxEntry {
         self.0.row.subject.as_deref()
     }
 
-    /// Message as JSON; null if the row has no JSON. Unreadable JSON (nested more than 104 levels deep, or with a number
+    /// Message as JSON; null if the entry has no JSON. Unreadable JSON (nested more than 104 levels deep, or with a number
     /// outside the 64-bit float range) is replaced by `{"error": {"code": "UNREADABLE", "message": …}}`.
     #[graphql(guard = "READ")]
     async fn payload(&self) -> Option<JsonText> {
@@ -141,13 +141,13 @@ impl OutboxEntry {
         &self.0.row.status
     }
 
-    /// Number of times that the row was claimed.
+    /// Number of times that the entry was claimed.
     async fn attempts(&self) -> i32 {
         self.0.row.attempts
     }
 
-    /// Time from which the row is claimable. For a row in flight, the time at which its lease expires. For a DEAD
-    /// row, the end of the year 9999.
+    /// Time from which the entry is claimable. For an entry in flight, the time at which its lease expires. For a DEAD
+    /// entry, the end of the year 9999.
     async fn available_at(&self) -> DateTime<Utc> {
         let row = &self.0.row;
         if row.state == Status::InFlight.as_str() {
@@ -155,6 +155,18 @@ impl OutboxEntry {
         } else {
             row.available_at
         }
+    }
+
+    /// Name of the caller that holds the entry or has delivered it; null if the entry is neither in flight nor delivered,
+    /// and if the claim named no claimant.
+    async fn claimant(&self) -> Option<&str> {
+        self.0.row.claimant.as_deref()
+    }
+
+    /// Time at which the lease of the entry expires; null if the entry is not in flight, and if NoETL's own server has
+    /// claimed it.
+    async fn lease_expires_at(&self) -> Option<DateTime<Utc>> {
+        self.0.row.lease_until.filter(|_| self.0.row.state == Status::InFlight.as_str())
     }
 
     /// Whether `status` is `DEAD`.
@@ -168,55 +180,55 @@ impl OutboxEntry {
         self.0.row.last_error.as_deref()
     }
 
-    /// Time at which the row was written.
+    /// Time at which the entry was written.
     async fn created_at(&self) -> DateTime<Utc> {
         self.0.row.created_at
     }
 
-    /// Time of delivery; null until the row is delivered.
+    /// Time of delivery; null until the entry is delivered.
     async fn published_at(&self) -> Option<DateTime<Utc>> {
         self.0.row.published_at
     }
 }
 
-/// A claimed row.
+/// A claimed entry.
 #[derive(Debug, Clone)]
 pub struct OutboxClaim(pub ClaimedRow);
 
-/// An outbox row that the caller has claimed for delivery until its lease expires.
+/// An outbox entry that the caller has claimed for delivery until its lease expires.
 #[Object]
 impl OutboxClaim {
-    /// Id of the row: its shard and its number on the shard, as `<shard>-<number>`.
+    /// Id of the entry: its shard and its number on the shard, as `<shard>-<number>`.
     async fn id(&self) -> ID {
         self.0.id.to_string().into()
     }
 
-    /// Lease token, required to settle the row.
+    /// Lease token, required to settle the entry.
     async fn lease(&self) -> ID {
         self.0.row.lease_token.into()
     }
 
-    /// Time at which the lease expires. After it, another caller can claim the row.
+    /// Time at which the lease expires. After it, another caller can claim the entry.
     async fn lease_expires_at(&self) -> DateTime<Utc> {
         self.0.row.lease_until
     }
 
-    /// Id of the event that was written together with the row.
+    /// Id of the event that was written together with the entry.
     async fn event_id(&self) -> ID {
         show_id(Id::new(self.0.row.event_id))
     }
 
-    /// Id of the execution that the row belongs to.
+    /// Id of the execution that the entry belongs to.
     async fn execution_id(&self) -> Option<ID> {
         self.0.row.execution_id.map(|id| show_id(Id::new(id)))
     }
 
-    /// Tenant of the row.
+    /// Tenant of the entry.
     async fn tenant_id(&self) -> &str {
         &self.0.row.tenant_id
     }
 
-    /// Organization of the row.
+    /// Organization of the entry.
     async fn organization_id(&self) -> &str {
         &self.0.row.organization_id
     }
@@ -226,7 +238,7 @@ impl OutboxClaim {
         Some(self.0.row.target().into_owned())
     }
 
-    /// Payload as JSON; null if the row has no JSON. It is the message if `payloadBase64` is null.
+    /// Payload as JSON; null if the entry has no JSON. It is the message if `payloadBase64` is null.
     #[graphql(guard = "OUTBOX")]
     async fn payload(&self) -> Option<JsonText> {
         Some(self.0.row.payload.shown()).filter(|payload| !payload.is_null()).map(JsonText)
@@ -253,13 +265,13 @@ impl OutboxClaim {
         &self.0.row.payload_codec
     }
 
-    /// Number of times that the row was claimed, including this claim.
+    /// Number of times that the entry was claimed, including this claim.
     async fn attempts(&self) -> i32 {
         self.0.row.attempts
     }
 }
 
-/// A list of outbox rows.
+/// A list of outbox entries.
 #[derive(Debug)]
 pub struct OutboxList {
     filter: outbox::OutboxFilter,

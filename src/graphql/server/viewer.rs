@@ -52,7 +52,7 @@ pub enum Capability {
     Live,
     /// `execute` and `executeBatch`.
     Execute,
-    /// Counting, claiming and settling outbox rows.
+    /// Counting, claiming and settling outbox entries.
     Outbox,
     /// `projectEvents`.
     Project,

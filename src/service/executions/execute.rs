@@ -127,7 +127,8 @@ impl Executions {
         let paths: Vec<String> = paths.into_iter().cloned().collect();
         let parents: BTreeSet<Id> = requests.clone().filter_map(|request| request.parent_execution_id).collect();
         let (parents, failed) = self.heads(parents, scope).await;
-        let mut ids: BTreeSet<i64> = requests.clone().filter_map(|request| request.entry.catalog_id()).map(Id::get).collect();
+        let mut ids: BTreeSet<i64> =
+            requests.clone().filter_map(|request| request.entry.catalog_id()).map(Id::get).collect();
         let children = requests.filter(|request| SubscriptionDefaults::apply_to(request));
         let heads = children.filter_map(|request| parents.get(&request.parent_execution_id?));
         ids.extend(heads.filter(|head| head.event_type == REGISTERED).map(|head| head.catalog_id));

@@ -9,6 +9,7 @@ use futures::future::join_all;
 use super::dead::NewlyDead;
 use super::failures::Failures;
 use super::{MAX_ROWS, Outbox};
+use crate::service::bounds::check_text;
 use crate::service::error::{Rejection, ServiceError};
 use noetl_domain::outbox::{MAX_ATTEMPTS, OutboxId, truncated_error};
 use noetl_domain::shard::ShardIndex;
@@ -17,14 +18,16 @@ use noetl_storage::error::StorageError;
 use noetl_storage::outbox::{self, Claimed, Failure, MAX_PAYLOAD_BYTES, Ref};
 
 /// Longest lease in seconds.
-const MAX_LEASE_SECONDS: i32 = 3600;
+pub(super) const MAX_LEASE_SECONDS: i32 = 3600;
+/// Maximum size of the name of a claimant in bytes.
+const MAX_CLAIMANT_BYTES: usize = 256;
 /// One row in this many is reserved for rows that were tried before, even if untried rows wait.
 const RETRIED: usize = 4;
 /// Bytes of the payloads of one claim, as text. They fit into one response.
 const PAYLOAD_BYTES: usize = MAX_PAYLOAD_BYTES / 2 * 3;
 
 /// Request to claim rows.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Claim {
     /// Maximum number of rows (1 to 1000).
     pub limit: i64,
@@ -34,6 +37,10 @@ pub struct Claim {
     pub shard: Option<i64>,
     /// Number of claims after which a row that is not delivered is dead (1 to 1000); `None`: as the deployment sets it.
     pub max_attempts: Option<i64>,
+    /// Beginnings of the subjects to claim; `None`: all subjects.
+    pub subjects: Option<Vec<String>>,
+    /// Name of the claimant (at most 256 bytes).
+    pub claimant: Option<String>,
 }
 
 /// A claimed row with its id over all shards.
@@ -62,6 +69,8 @@ impl Outbox {
         let lease = within("leaseSeconds", claim.lease_seconds, 1, MAX_LEASE_SECONDS.unsigned_abs() as usize)?;
         let lease_seconds = i32::try_from(lease).unwrap_or(MAX_LEASE_SECONDS);
         let max_attempts = self.max_attempts(claim.max_attempts)?;
+        check_claimant(claim.claimant.as_deref())?;
+        let (subjects, claimant) = (claim.subjects.as_deref(), claim.claimant.as_deref());
         let mut open: Vec<ShardIndex> = match claim.shard {
             Some(index) => vec![self.shard_named("shard", index)?],
             None => self.shards().collect(),
@@ -77,7 +86,8 @@ impl Outbox {
             let rounds = shares.iter().enumerate().map(|(place, (shard, share))| {
                 let (limit, retried) = (count(*share), count(retried(*share, round)));
                 let payload_bytes = byte_share(bytes, place, shares.len());
-                let claim = outbox::Claim { limit, retried, lease_seconds, max_attempts, payload_bytes };
+                let claim =
+                    outbox::Claim { limit, retried, lease_seconds, max_attempts, payload_bytes, subjects, claimant };
                 self.claim_from(*shard, scope, claim)
             });
             for ((shard, share), answer) in shares.iter().zip(join_all(rounds).await) {
@@ -118,7 +128,7 @@ impl Outbox {
         &self,
         shard: ShardIndex,
         scope: &Scope,
-        claim: outbox::Claim,
+        claim: outbox::Claim<'_>,
     ) -> Result<Vec<Claimed>, StorageError> {
         let database = self.database(shard);
         let query = |from| async move { outbox::probe(database, &from).await };
@@ -212,7 +222,16 @@ fn count(rows: usize) -> i64 {
     i64::try_from(rows).unwrap_or(i64::MAX)
 }
 
-fn within(field: &str, number: i64, least: usize, most: usize) -> Result<usize, Rejection> {
+fn check_claimant(claimant: Option<&str>) -> Result<(), Rejection> {
+    let Some(claimant) = claimant else { return Ok(()) };
+    if (1..=MAX_CLAIMANT_BYTES).contains(&claimant.len()) {
+        return check_text("claimant", claimant);
+    }
+    let message = format!("the name of a claimant has 1 to {MAX_CLAIMANT_BYTES} bytes, not {}", claimant.len());
+    Err(Rejection::invalid("claimant", message))
+}
+
+pub(super) fn within(field: &str, number: i64, least: usize, most: usize) -> Result<usize, Rejection> {
     let valid = usize::try_from(number).ok().filter(|number| (least..=most).contains(number));
     valid.ok_or_else(|| Rejection::invalid(field, format!("{field} must be {least} to {most}, not {number}")))
 }

@@ -33,7 +33,7 @@ pub use bulk::BulkChange;
 pub use claim::{Claim, ClaimedRow, Claims};
 pub use purge::OutboxPurge;
 pub use read::{ListedRow, Stats};
-pub use settle::{ClaimRef, FailedDelivery, FailedRow, Published};
+pub use settle::{ClaimRef, FailedDelivery, FailedRow, Published, Settled};
 
 /// Maximum number of rows in one claim and in one settlement.
 pub const MAX_ROWS: usize = 1000;

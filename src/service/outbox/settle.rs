@@ -4,13 +4,15 @@
 //! published again with the same token changes nothing and is not counted; any other repetition is stale. An expired
 //! lease still settles its row until another claim takes the row.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use chrono::{DateTime, Utc};
 use futures::future::join_all;
 
+use super::claim::{MAX_LEASE_SECONDS, within};
 use super::dead::NewlyDead;
 use super::{MAX_ROWS, Outbox};
-use crate::service::error::{Rejection, RejectionCode, ServiceError};
+use crate::service::error::{Rejection, ServiceError};
 use noetl_domain::backoff;
 use noetl_domain::outbox::{OutboxId, truncated_error};
 use noetl_domain::shard::ShardIndex;
@@ -19,7 +21,7 @@ use noetl_storage::error::StorageError;
 use noetl_storage::outbox::{self, Failed, Failure, Ref};
 
 /// Upper limit in seconds of the caller's maximum delay: one day.
-const MAX_DELAY_SECONDS: i64 = 86_400;
+const MAX_DELAY_SECONDS: usize = 86_400;
 
 /// Reference to a claim, as its holder sends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,6 +50,21 @@ pub struct Published {
     pub stale: Vec<OutboxId>,
     /// Shards that failed. Their rows may or may not be settled.
     pub failed: BTreeMap<ShardIndex, ServiceError>,
+}
+
+/// Result of an operation on claimed rows, each with the outcome of its row.
+#[derive(Debug)]
+pub struct Settled<T> {
+    /// Outcomes of the rows that the given leases hold. The other rows are stale.
+    pub rows: HashMap<OutboxId, T>,
+    /// Shards that failed. Their rows may or may not be changed.
+    pub failed: BTreeMap<ShardIndex, ServiceError>,
+}
+
+impl<T> Default for Settled<T> {
+    fn default() -> Self {
+        Self { rows: HashMap::new(), failed: BTreeMap::new() }
+    }
 }
 
 /// Row that was marked as failed.
@@ -99,28 +116,61 @@ impl Outbox {
         Ok((changed.len() as u64, stale.into_iter().collect()))
     }
 
-    /// Marks a row as failed. A row that is not in the scope is stale. Returns whether and when it is claimable again.
-    #[tracing::instrument(level = "debug", name = "outbox.mark_failed", skip_all, fields(row = %claim.id))]
+    /// Marks up to 1000 rows as failed. Rows that are not in the scope are stale.
+    #[tracing::instrument(level = "debug", name = "outbox.mark_failed", skip_all, fields(count = failures.len()))]
     pub async fn mark_failed(
         &self,
-        claim: ClaimRef,
-        error: &str,
+        failures: &[FailedDelivery],
         max_delay_seconds: i64,
         scope: &Scope,
-    ) -> Result<FailedRow, ServiceError> {
-        if !(1..=MAX_DELAY_SECONDS).contains(&max_delay_seconds) {
-            let message = format!("maxDelaySeconds must be 1 to {MAX_DELAY_SECONDS}, not {max_delay_seconds}");
-            return Err(Rejection::invalid("maxDelaySeconds", message).into());
+    ) -> Result<Settled<FailedRow>, ServiceError> {
+        check_count("failures", failures.len())?;
+        let max_delay = within("maxDelaySeconds", max_delay_seconds, 1, MAX_DELAY_SECONDS)?;
+        let max_delay = i32::try_from(max_delay).unwrap_or(i32::MAX);
+        let groups = Self::by_shard(failures.iter().map(|failed| (failed.claim.id, failed.clone())));
+        let answers =
+            groups.iter().map(async |(shard, rows)| (*shard, self.fail_on(*shard, rows, max_delay, scope).await));
+        let mut settled = Settled::default();
+        for (shard, answer) in join_all(answers).await {
+            match answer {
+                Ok(rows) => settled.rows.extend(rows.into_iter().map(|row| (row.id, row))),
+                Err(error) => drop(settled.failed.insert(shard, error)),
+            }
         }
-        self.shard_named("id", claim.id.shard.into())?;
-        let max_delay = i32::try_from(max_delay_seconds).unwrap_or(i32::MAX);
-        let failed = FailedDelivery { claim, error: error.to_owned() };
-        let mut rows = self.fail_on(claim.id.shard, &[failed], max_delay, scope).await?;
-        let row = rows.pop().ok_or_else(|| {
-            let message = "this lease no longer settles the row: it is settled, or another caller has claimed it";
-            Rejection::new(RejectionCode::StaleLease, "lease", message)
-        })?;
-        Ok(row)
+        Ok(settled)
+    }
+
+    /// Extends the leases of up to 1000 rows that have not expired. Other rows, and those that are not in the scope, are
+    /// stale.
+    #[tracing::instrument(level = "debug", name = "outbox.renew_leases", skip_all, fields(count = claims.len()))]
+    pub async fn renew_leases(
+        &self,
+        claims: &[ClaimRef],
+        lease_seconds: i64,
+        scope: &Scope,
+    ) -> Result<Settled<DateTime<Utc>>, ServiceError> {
+        let lease = within("leaseSeconds", lease_seconds, 1, MAX_LEASE_SECONDS.unsigned_abs() as usize)?;
+        let lease_seconds = i32::try_from(lease).unwrap_or(MAX_LEASE_SECONDS);
+        let groups = self.checked(claims)?;
+        let answers = groups.iter().map(async |(shard, refs)| {
+            (*shard, outbox::renew(self.database(*shard), scope, refs, lease_seconds).await)
+        });
+        let mut settled = Settled::default();
+        for (shard, answer) in join_all(answers).await {
+            match answer {
+                Ok(rows) => settled
+                    .rows
+                    .extend(rows.into_iter().map(|row| (OutboxId { shard, number: row.outbox_id }, row.lease_until))),
+                Err(error) => drop(settled.failed.insert(shard, error.into())),
+            }
+        }
+        metrics::counter!("noetl_outbox_renewed_total").increment(settled.rows.len() as u64);
+        Ok(settled)
+    }
+
+    /// Checks that the row's shard exists. `field` is the path of the id.
+    pub fn check_id(&self, field: &str, id: OutboxId) -> Result<(), Rejection> {
+        self.shard_named(field, id.shard.into()).map(drop)
     }
 
     /// Marks rows of one shard as failed. Returns those in the scope that were in flight under these leases.
@@ -167,16 +217,20 @@ impl Outbox {
 
     /// Checks the number of claims and their shards. Returns the distinct claims by shard.
     fn checked(&self, claims: &[ClaimRef]) -> Result<BTreeMap<ShardIndex, Vec<Ref>>, Rejection> {
-        if claims.len() > MAX_ROWS {
-            let message = format!("at most {MAX_ROWS} claims can be settled at once, not {}", claims.len());
-            return Err(Rejection::invalid("claims", message));
-        }
+        check_count("claims", claims.len())?;
         for (position, claim) in claims.iter().enumerate() {
             self.shard_named(&format!("claims.{position}.id"), claim.id.shard.into())?;
         }
         let distinct: BTreeSet<&ClaimRef> = claims.iter().collect();
         Ok(Self::by_shard(distinct.into_iter().map(|claim| (claim.id, bare(claim)))))
     }
+}
+
+fn check_count(field: &str, count: usize) -> Result<(), Rejection> {
+    if count <= MAX_ROWS {
+        return Ok(());
+    }
+    Err(Rejection::invalid(field, format!("one request takes at most {MAX_ROWS} rows, not {count}")))
 }
 
 fn bare(claim: &ClaimRef) -> Ref {

@@ -67,7 +67,9 @@ impl Subscriptions {
     ) -> Result<Bulk, ServiceError> {
         check_reason(reason)?;
         let (ids, filter) = match selection {
-            Selection::Ids(ids) => (ids.clone(), SubscriptionFilter { ids: Some(ids), ..SubscriptionFilter::default() }),
+            Selection::Ids(ids) => {
+                (ids.clone(), SubscriptionFilter { ids: Some(ids), ..SubscriptionFilter::default() })
+            }
             Selection::Filter(filter) => (Vec::new(), filter),
         };
         let (matched, unavailable) = self.matching(&filter, &caller.scope).await?;

@@ -34,6 +34,8 @@ const TURN: Duration = Duration::from_secs(10);
 /// Maximum number of executions whose rows are in flight to the broker.
 const WINDOW: usize = 256;
 /// Shortest idle poll interval; it doubles up to [`IDLE_POLL`].
+/// Name of the relay in the rows that it claims.
+const CLAIMANT: &str = "outbox-relay";
 const BUSY_POLL: Duration = Duration::from_millis(20);
 const IDLE_POLL: Duration = Duration::from_secs(1);
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
@@ -100,6 +102,8 @@ impl Relay {
             lease_seconds: DEFAULT_LEASE_SECONDS.into(),
             shard: Some(self.shard.into()),
             max_attempts: None,
+            subjects: None,
+            claimant: Some(CLAIMANT.to_owned()),
         };
         let claims = self.outbox.claim(claim, &Scope::Unrestricted).await.map_err(PauseReason::Claim)?;
         if !claims.unavailable.is_empty() {

@@ -122,6 +122,7 @@ impl Samples {
                 attempts: 1,
                 available_at: AT,
                 lease_until: None,
+                claimant: None,
                 last_error: None,
                 created_at: AT,
                 published_at: None,

@@ -73,7 +73,9 @@ fn variables(corpus: &mut Corpus) {
 
 fn literals(corpus: &mut Corpus) {
     let mut add = |name, expected, query: &str| corpus.query("literals", name, expected, query);
-    let workload = |value: &str| format!("mutation {{ execute(input: {{ entry: {{ path: \"p\" }} workload: {value} }}) {{ outcome }} }}");
+    let workload = |value: &str| {
+        format!("mutation {{ execute(input: {{ entry: {{ path: \"p\" }} workload: {value} }}) {{ outcome }} }}")
+    };
     let entry = |value: &str| format!("{{ executions(first: 1, filter: {value}) {{ pageInfo {{ hasNextPage }} }} }}");
     add("a long string", INVALID, &entry(&format!("{{ statuses: \"{}\" }}", "x".repeat(250_000))));
     add("a document of one string", "LIMIT_EXCEEDED document_bytes", &entry(&format!("\"{}\"", "x".repeat(300_000))));
@@ -98,7 +100,10 @@ fn literals(corpus: &mut Corpus) {
     let keys = parts(200, |_| "k: 1".to_owned());
     add("one key 200 times", INVALID, &workload(&format!("{{ {keys} }}")));
     let equal = parts(10, |_| {
-        format!("execute(input: {{ entry: {{ path: \"p\" }} workload: {{ {} }} }}) {{ outcome }}", parts(100, |index| format!("k{index}: 1")))
+        format!(
+            "execute(input: {{ entry: {{ path: \"p\" }} workload: {{ {} }} }}) {{ outcome }}",
+            parts(100, |index| format!("k{index}: 1"))
+        )
     });
     add("objects that are compared", "LIMIT_EXCEEDED comparisons", &format!("mutation {{ {equal} }}"));
     let copied = format!(

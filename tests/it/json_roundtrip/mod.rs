@@ -43,7 +43,7 @@ async fn events(server: &Server, execution: &str) -> Vec<Value> {
 }
 
 async fn claim(server: &Server, limit: usize) -> Vec<Value> {
-    let query = "mutation($limit: Int!) { claimOutbox(input: {limit: $limit, leaseSeconds: 60}) {
+    let query = "mutation($limit: Int!) { claimOutbox(input: {select: {all: true}, limit: $limit, leaseSeconds: 60}) {
         claims { id executionId payload } unavailableShards userErrors { code message } } }";
     let payload = ask(server, query, json!({ "limit": limit })).await["claimOutbox"].take();
     assert_eq!((&payload["unavailableShards"], &payload["userErrors"]), (&json!([]), &json!([])));
@@ -75,7 +75,8 @@ async fn the_raw_value_key_of_serde_json_is_plain_data_in_claims_relay_and_lists
     let mut traces = Vec::new();
     for trace in marked() {
         let input = json!({ "path": "run", "trace": trace, "workload": trace, "dedup": { "key": trace.to_string() } });
-        let started = ask(&server, start, json!({ "input": execute_input(input) })).await["execute"]["execution"].take();
+        let started =
+            ask(&server, start, json!({ "input": execute_input(input) })).await["execute"]["execution"].take();
         let mut workload = trace.as_object().unwrap().clone();
         workload.insert("own".to_owned(), marked()[0].clone());
         assert_eq!((&started["trace"], &started["workload"]), (&trace, &Value::Object(workload)));
@@ -164,7 +165,8 @@ async fn the_raw_value_key_of_serde_json_is_plain_data_in_worker_events_and_rows
     assert_eq!(delivered, page);
 
     // The fold keeps these values and can read its own snapshots.
-    let advance = r#"mutation { advanceProjections(input: {executionIds: ["7"]}) { results { userErrors { message } } } }"#;
+    let advance =
+        r#"mutation { advanceProjections(input: {executionIds: ["7"]}) { results { userErrors { message } } } }"#;
     let state = r#"{ execution(id: "7") { steps { name result } snapshot { behindBy } } }"#;
     assert_eq!(ask(&server, advance, json!({})).await["advanceProjections"]["results"], json!([{ "userErrors": [] }]));
     let state = ask(&server, state, json!({})).await["execution"].take();

@@ -178,7 +178,8 @@ async fn values_that_would_change_are_refused_with_their_field() {
     let nested = json::read(&deep(102)).unwrap();
     for value in [json!({ "v": "a\0" }), json!({ "v": { "\0": 1 } }), json!({ "v": nested })] {
         for field in ["trace", "workload"] {
-            let payload = ask(&server, mutation, json!({ "input": { "entry": { "path": "run" }, field: value } })).await;
+            let payload =
+                ask(&server, mutation, json!({ "input": { "entry": { "path": "run" }, field: value } })).await;
             let refused = json!([{ "code": "INVALID_INPUT", "field": [field] }]);
             assert_eq!(payload["execute"]["userErrors"], refused, "{field}");
         }

@@ -63,6 +63,7 @@ const ROOT_FIELDS: &[(&str, &[&str], Check)] = &[
     ("Mutation", &["transitionSubscriptions"], check!(mutations::transition_subscriptions)),
     ("Mutation", &["claimOutbox"], check!(mutations::claim_outbox)),
     ("Mutation", &["markOutboxPublished"], check!(mutations::mark_outbox_published)),
+    ("Mutation", &["renewOutboxLeases"], check!(mutations::renew_outbox_leases)),
     ("Mutation", &["markOutboxFailed"], check!(mutations::mark_outbox_failed)),
     ("Mutation", &["retryOutbox"], check!(mutations::retry_outbox)),
     ("Mutation", &["discardOutbox"], check!(mutations::discard_outbox)),

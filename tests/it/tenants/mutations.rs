@@ -262,7 +262,8 @@ pub(super) async fn transition_subscriptions(world: &World, own: &Side, other: &
     let found =
         world.data(own, &query(&format!("filter: {{ pathPrefix: \"{path}\" }}"))).await["transitionSubscriptions"]
             .take();
-    let expected = json!([{ "applied": true, "subscription": { "id": ours, "tenantId": own.tenant }, "userErrors": [] }]);
+    let expected =
+        json!([{ "applied": true, "subscription": { "id": ours, "tenantId": own.tenant }, "userErrors": [] }]);
     assert_eq!(found["results"], expected);
     let activated = format!("SELECT count(*) FROM noetl.event WHERE execution_id = {theirs}");
     assert_eq!(world.count(&activated).await, 1);
@@ -271,7 +272,7 @@ pub(super) async fn transition_subscriptions(world: &World, own: &Side, other: &
 /// Claims rows of a tenant, and returns them as references to settle them.
 async fn claim(world: &World, own: &Side, limit: usize) -> Vec<String> {
     let query = format!(
-        "mutation {{ claimOutbox(input: {{ limit: {limit}, leaseSeconds: 3600 }}) {{
+        "mutation {{ claimOutbox(input: {{ select: {{ all: true }}, limit: {limit}, leaseSeconds: 3600 }}) {{
             claims {{ id lease tenantId executionId }} userErrors {{ code }} }} }}"
     );
     let claims = world.data(own, &query).await["claimOutbox"]["claims"].take();
@@ -298,21 +299,40 @@ pub(super) async fn mark_outbox_published(world: &World, own: &Side, other: &Sid
     let claims = claim(world, own, 3).await;
     assert_eq!(claims.len(), 3);
     let refs: Vec<String> = claims.iter().map(|claim| format!("{{ {claim} }}")).collect();
-    let mark =
-        format!("mutation {{ markOutboxPublished(input: {{ claims: [{}] }}) {{ published stale }} }}", refs.join(", "));
+    let mark = format!(
+        "mutation {{ markOutboxPublished(input: {{ claims: [{}] }}) {{ published results {{ userErrors {{ code }} }} }} }}",
+        refs.join(", ")
+    );
     let stale = world.data(other, &mark).await["markOutboxPublished"].take();
-    assert_eq!((&stale["published"], stale["stale"].as_array().unwrap().len()), (&json!(0), 3));
-    let done = json!({ "published": 3, "stale": [] });
+    let stale_results = Value::from(vec![json!({ "userErrors": [{ "code": "STALE_LEASE" }] }); 3]);
+    assert_eq!((&stale["published"], &stale["results"]), (&json!(0), &stale_results));
+    let done = json!({ "published": 3, "results": vec![json!({ "userErrors": [] }); 3] });
     assert_eq!(world.data(own, &mark).await["markOutboxPublished"], done);
     let again = world.data(other, &mark).await["markOutboxPublished"].take();
-    assert_eq!((&again["published"], again["stale"].as_array().unwrap().len()), (&json!(0), 3));
+    assert_eq!((&again["published"], &again["results"]), (&json!(0), &stale_results));
+}
+
+/// Returns the code of the only result of a settlement.
+async fn settled(world: &World, side: &Side, mutation: &str) -> String {
+    let query = format!("mutation {{ payload: {mutation} {{ results {{ userErrors {{ code }} }} }} }}");
+    let result = world.data(side, &query).await["payload"]["results"][0].take();
+    result["userErrors"][0]["code"].as_str().unwrap_or("DONE").to_owned()
 }
 
 pub(super) async fn mark_outbox_failed(world: &World, own: &Side, other: &Side) {
     let claims = claim(world, own, 1).await;
-    let mark = format!("markOutboxFailed(input: {{ {}, error: \"refused\" }})", claims[0]);
-    assert_eq!(world.outcome(other, &mark).await, "STALE_LEASE");
-    assert_eq!(world.outcome(own, &mark).await, "DONE");
+    let mark = format!("markOutboxFailed(input: {{ failures: [{{ {}, error: \"refused\" }}] }})", claims[0]);
+    assert_eq!(settled(world, other, &mark).await, "STALE_LEASE");
+    assert_eq!(settled(world, own, &mark).await, "DONE");
+}
+
+pub(super) async fn renew_outbox_leases(world: &World, own: &Side, other: &Side) {
+    let claims = claim(world, own, 1).await;
+    let renew = format!("renewOutboxLeases(input: {{ claims: [{{ {} }}] }})", claims[0]);
+    assert_eq!(settled(world, other, &renew).await, "STALE_LEASE");
+    assert_eq!(settled(world, own, &renew).await, "DONE");
+    world.deployment.on_shard(0, RELEASE).await;
+    world.deployment.on_shard(1, RELEASE).await;
 }
 
 /// Writes a DEAD row of a tenant on each shard. NoETL's own server does not write the tenant to the column.

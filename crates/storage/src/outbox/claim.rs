@@ -11,6 +11,9 @@
 //! The locks are on 2048 buckets of executions, so that claims of many executions can't fill the server's lock table
 //! (about 7000 locks by default). While a claim holds a bucket, other claims skip all executions of that bucket.
 //!
+//! A claim can select rows by the beginnings of their subjects. A row that is not selected ends the prefix of its execution
+//! as well, so the later rows of the execution wait until it is settled, or DEAD.
+//!
 //! Rows without an execution have no order; each is locked on its own. DEAD rows are not claimed and delay no other row.
 //!
 //! A claim writes the number of attempts after which the row is dead. If the lease of the last attempt expires, the row
@@ -29,7 +32,7 @@ use plain_json::Received;
 
 /// Parameters of a claim.
 #[derive(Debug, Clone, Copy)]
-pub struct Claim {
+pub struct Claim<'a> {
     /// Maximum number of rows.
     pub limit: i64,
     /// Number of candidates, each of failed rows and of rows with an expired lease, that are considered before PENDING
@@ -41,6 +44,11 @@ pub struct Claim {
     pub max_attempts: i32,
     /// Maximum number of bytes of their payloads, as text.
     pub payload_bytes: usize,
+    /// Beginnings of the subjects to claim; `None`: all subjects. A row of another subject is not overtaken by later rows
+    /// of its execution.
+    pub subjects: Option<&'a [String]>,
+    /// Name of the claimant.
+    pub claimant: Option<&'a str>,
 }
 
 /// Candidates of a claim, whose locks it holds: executions, and rows without an execution.
@@ -56,7 +64,7 @@ struct LockedCandidates {
 pub async fn claim(
     shard: &Database,
     scope: &Scope,
-    claim: &Claim,
+    claim: &Claim<'_>,
     from: &LowWatermarks,
 ) -> Result<Vec<Claimed>, StorageError> {
     let work = async {
@@ -102,7 +110,7 @@ enum Taken {
 async fn hold(
     tx: &mut Transaction,
     scope: &Scope,
-    claim: &Claim,
+    claim: &Claim<'_>,
     from: &LowWatermarks,
 ) -> sqlx::Result<LockedCandidates> {
     let found = sqlx::query!(
@@ -111,31 +119,37 @@ async fn hold(
                (SELECT outbox_id, execution_id, false AS fresh FROM noetl.outbox
                 WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until >= $3 AND lease_until <= now()
                   AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7)
+                  AND ($8::text[] IS NULL OR noetl.outbox_selected($8, subject, tenant_id, organization_id, payload, execution_id))
                 ORDER BY lease_until LIMIT $5)
                UNION ALL
                (SELECT outbox_id, execution_id, false FROM noetl.outbox
                 WHERE status = 'FAILED' AND attempts >= 0 AND available_at >= $2 AND available_at <= now()
                   AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7)
+                  AND ($8::text[] IS NULL OR noetl.outbox_selected($8, subject, tenant_id, organization_id, payload, execution_id))
                 ORDER BY available_at LIMIT $5)
                UNION ALL
                (SELECT outbox_id, execution_id, false FROM noetl.outbox
                 WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until IS NULL AND locked_at <= now() - make_interval(secs => $6)
                   AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7)
+                  AND ($8::text[] IS NULL OR noetl.outbox_selected($8, subject, tenant_id, organization_id, payload, execution_id))
                 LIMIT $5)
                UNION ALL
                (SELECT outbox_id, execution_id, true FROM noetl.outbox
                 WHERE status = 'PENDING' AND attempts >= 0 AND outbox_id >= $1 AND available_at <= now()
                   AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7)
+                  AND ($8::text[] IS NULL OR noetl.outbox_selected($8, subject, tenant_id, organization_id, payload, execution_id))
                 ORDER BY outbox_id)
                UNION ALL
                (SELECT outbox_id, execution_id, false FROM noetl.outbox
                 WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until >= $3 AND lease_until <= now()
                   AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7)
+                  AND ($8::text[] IS NULL OR noetl.outbox_selected($8, subject, tenant_id, organization_id, payload, execution_id))
                 ORDER BY lease_until OFFSET $5)
                UNION ALL
                (SELECT outbox_id, execution_id, false FROM noetl.outbox
                 WHERE status = 'FAILED' AND attempts >= 0 AND available_at >= $2 AND available_at <= now()
                   AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7)
+                  AND ($8::text[] IS NULL OR noetl.outbox_selected($8, subject, tenant_id, organization_id, payload, execution_id))
                 ORDER BY available_at OFFSET $5)
            ) AS candidate
            WHERE CASE
@@ -155,6 +169,12 @@ async fn hold(
                        AND waiting.outbox_id < candidate.outbox_id AND waiting.available_at > now()
                        AND waiting.available_at < 'infinity'
                      LIMIT 1) THEN false
+               WHEN $8::text[] IS NOT NULL AND (SELECT true FROM noetl.outbox AS outside
+                     WHERE outside.execution_id = candidate.execution_id AND outside.outbox_id < candidate.outbox_id
+                       AND (outside.status IN ('PENDING', 'IN_FLIGHT') OR outside.status = 'FAILED' AND outside.available_at < 'infinity')
+                       AND NOT noetl.outbox_selected($8, outside.subject, outside.tenant_id, outside.organization_id,
+                                                     outside.payload, outside.execution_id)
+                     LIMIT 1) THEN false
                ELSE pg_try_advisory_xact_lock(hashtext('noetl.outbox'), hashint8(candidate.execution_id) & 2047)
            END) AS candidate
            CROSS JOIN LATERAL (
@@ -162,6 +182,7 @@ async fn hold(
                UNION ALL
                (SELECT 1 FROM noetl.outbox
                 WHERE execution_id = candidate.execution_id AND status = 'PENDING' AND outbox_id > candidate.outbox_id
+                  AND ($8::text[] IS NULL OR noetl.outbox_selected($8, subject, tenant_id, organization_id, payload, execution_id))
                 LIMIT $4)
            ) AS behind
            LIMIT $4"#,
@@ -172,6 +193,7 @@ async fn hold(
         claim.retried,
         f64::from(DEFAULT_LEASE_SECONDS),
         scope.tenant(),
+        claim.subjects,
     );
     let mut held = LockedCandidates { executions: Vec::new(), loose: Vec::new() };
     for row in found.fetch_all(&mut **tx).await? {
@@ -188,8 +210,9 @@ async fn hold(
 /// Marks the prefixes of the locked executions, and the rows without an execution, as in flight.
 ///
 /// The low watermarks limit only the search for candidates. Of a locked execution all open rows are read, so a row that
-/// committed below a mark is claimed before those above it. A row outside the scope ends the prefix of its execution.
-async fn take(tx: &mut Transaction, scope: &Scope, claim: &Claim, held: &LockedCandidates) -> sqlx::Result<Taken> {
+/// committed below a mark is claimed before those above it. A row outside the scope or of
+/// another subject ends the prefix of its execution.
+async fn take(tx: &mut Transaction, scope: &Scope, claim: &Claim<'_>, held: &LockedCandidates) -> sqlx::Result<Taken> {
     let claimed = sqlx::query_as!(
         Claimed,
         r#"WITH free AS MATERIALIZED (
@@ -204,20 +227,20 @@ async fn take(tx: &mut Transaction, scope: &Scope, claim: &Claim, held: &LockedC
            ), open AS (
                SELECT free.execution_id, row.outbox_id, row.due
                FROM free CROSS JOIN LATERAL (
-                   (SELECT outbox_id, available_at <= now() AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7) AS due
+                   (SELECT outbox_id, available_at <= now() AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7) AND ($9::text[] IS NULL OR noetl.outbox_selected($9, subject, tenant_id, organization_id, payload, execution_id)) AS due
                     FROM noetl.outbox
                     WHERE execution_id = free.execution_id AND status = 'PENDING'
                     ORDER BY outbox_id LIMIT $3)
                    UNION ALL
-                   (SELECT outbox_id, available_at <= now() AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7)
+                   (SELECT outbox_id, available_at <= now() AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7) AND ($9::text[] IS NULL OR noetl.outbox_selected($9, subject, tenant_id, organization_id, payload, execution_id))
                     FROM noetl.outbox
                     WHERE execution_id = free.execution_id AND status = 'FAILED' AND available_at < 'infinity'
                     ORDER BY outbox_id LIMIT $3)
                    UNION ALL
-                   (SELECT outbox_id, ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7) FROM noetl.outbox
+                   (SELECT outbox_id, ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7) AND ($9::text[] IS NULL OR noetl.outbox_selected($9, subject, tenant_id, organization_id, payload, execution_id)) FROM noetl.outbox
                     WHERE execution_id = free.execution_id AND status = 'IN_FLIGHT' AND lease_until <= now())
                    UNION ALL
-                   (SELECT outbox_id, ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7) FROM noetl.outbox
+                   (SELECT outbox_id, ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7) AND ($9::text[] IS NULL OR noetl.outbox_selected($9, subject, tenant_id, organization_id, payload, execution_id)) FROM noetl.outbox
                     WHERE execution_id = free.execution_id AND status = 'IN_FLIGHT' AND lease_until IS NULL)
                ) AS row
            ), prefix AS MATERIALIZED (
@@ -255,7 +278,7 @@ async fn take(tx: &mut Transaction, scope: &Scope, claim: &Claim, held: &LockedC
                UPDATE noetl.outbox
                SET status = 'IN_FLIGHT', locked_at = now(), updated_at = now(),
                    attempts = attempts + (outbox_id <> ALL (ARRAY(SELECT outbox_id FROM mine WHERE exhausted)))::int,
-                   max_attempts = $6,
+                   max_attempts = $6, claimant = $8,
                    lease_until = now() + make_interval(secs => $4), lease_token = (SELECT token FROM token)
                WHERE outbox_id = ANY (ARRAY(SELECT outbox_id FROM mine))
                RETURNING *
@@ -275,6 +298,8 @@ async fn take(tx: &mut Transaction, scope: &Scope, claim: &Claim, held: &LockedC
         f64::from(DEFAULT_LEASE_SECONDS),
         claim.max_attempts,
         scope.tenant(),
+        claim.claimant,
+        claim.subjects,
     );
     let mut claimed = claimed.fetch(&mut **tx);
     let (mut rows, mut bytes, mut fitting) = (Vec::new(), 0, 0);

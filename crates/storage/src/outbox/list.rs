@@ -60,6 +60,8 @@ pub struct OutboxRow {
     pub available_at: DateTime<Utc>,
     /// Time at which the lease of the last claim expires.
     pub lease_until: Option<DateTime<Utc>>,
+    /// Name of the caller of the last claim, if the claim named one.
+    pub claimant: Option<String>,
     /// Error of the last failed delivery.
     pub last_error: Option<String>,
     /// Time at which the row was written.
@@ -110,7 +112,8 @@ pub async fn list(
                           CASE WHEN $9 THEN payload::text END AS "payload: Text", payload_codec AS "payload_codec!",
                           noetl.outbox_state(status, available_at) AS "state!", status AS "status!", attempts AS "attempts!",
                           greatest(least(available_at, '9999-12-31'), '0001-01-01') AS "available_at!",
-                          CASE WHEN lease_until IS NOT NULL THEN greatest(least(lease_until, '9999-12-31'), '0001-01-01') END AS lease_until, last_error,
+                          CASE WHEN lease_until IS NOT NULL THEN greatest(least(lease_until, '9999-12-31'), '0001-01-01') END AS lease_until,
+                          claimant, last_error,
                           created_at AS "created_at!",
                           CASE WHEN published_at IS NOT NULL THEN greatest(least(published_at, '9999-12-31'), '0001-01-01') END AS published_at,
                           noetl.outbox_owner(tenant_id, payload, 'tenant_id') AS "tenant_id!",

@@ -21,6 +21,7 @@ mod claim;
 mod list;
 mod message;
 mod purge;
+mod renew;
 mod settle;
 mod watch;
 
@@ -31,6 +32,7 @@ pub use claim::{Claim, claim};
 pub use list::{Bounds, OutboxFilter, OutboxRow, count, list};
 pub use message::{Claimed, MAX_PAYLOAD_BYTES, Message};
 pub use purge::{Purged, is_adopted, purge};
+pub use renew::{Renewed, renew};
 pub use settle::{Failed, Failure, Ref, mark_dead, mark_failed, mark_published, published_under, release};
 pub use watch::{Backlog, MAX_COUNT, Probe, StatusCounts, backlog, counts, probe};
 

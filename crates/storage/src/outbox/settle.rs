@@ -4,7 +4,7 @@
 //! long as no other claim has taken the row. Rows are locked in the order of their ids, so concurrent settlements of
 //! the same rows don't deadlock.
 //!
-//! The lease of a row is removed when the row becomes claimable again. NoETL's own server sets no lease when it claims
+//! The lease of a row and its claimant are removed when the row becomes claimable again. NoETL's own server sets no lease when it claims
 //! a row, so a lease of an earlier claim would be taken for the lease of that server.
 
 use crate::error::StorageError;
@@ -123,7 +123,8 @@ pub async fn mark_failed(
                ) AS row)
            UPDATE noetl.outbox AS row
            SET status = 'FAILED', last_error = held.error,
-               available_at = coalesce(now() + make_interval(secs => held.delay), 'infinity'), updated_at = now(), lease_until = NULL, lease_token = NULL
+               available_at = coalesce(now() + make_interval(secs => held.delay), 'infinity'), updated_at = now(),
+               lease_until = NULL, lease_token = NULL, claimant = NULL
            FROM held
            WHERE row.outbox_id = held.outbox_id AND row.outbox_id = ANY (ARRAY(SELECT outbox_id FROM held))
            RETURNING row.outbox_id, held.delay"#,
@@ -152,7 +153,7 @@ pub async fn mark_dead(shard: &Database, failures: &[Failure]) -> Result<Vec<i64
                ) AS row)
            UPDATE noetl.outbox AS row
            SET status = 'FAILED', last_error = held.error, available_at = 'infinity', updated_at = now(),
-               lease_until = NULL, lease_token = NULL
+               lease_until = NULL, lease_token = NULL, claimant = NULL
            FROM held
            WHERE row.outbox_id = held.outbox_id AND row.outbox_id = ANY (ARRAY(SELECT outbox_id FROM held))
            RETURNING row.outbox_id"#,
@@ -181,7 +182,8 @@ pub async fn release(shard: &Database, refs: &[Ref]) -> Result<(), StorageError>
              ) AS row)
          UPDATE noetl.outbox
          SET status = CASE WHEN attempts > 1 THEN 'FAILED' ELSE 'PENDING' END, attempts = greatest(attempts - 1, 0),
-             available_at = now(), updated_at = now(), lease_until = NULL, lease_token = NULL
+             available_at = now(), updated_at = now(),
+               lease_until = NULL, lease_token = NULL, claimant = NULL
          WHERE outbox_id = ANY (ARRAY(SELECT outbox_id FROM held))",
         &ids,
         &tokens,
