@@ -28,6 +28,8 @@ pub enum RejectionCode {
     StaleVersion,
     /// The dedup key belongs to a different request.
     IdempotencyMismatch,
+    /// Another event with this id is in the log. The event was not stored.
+    EventIdConflict,
     /// The lease no longer holds the outbox entry: it has expired, the entry was settled, or another caller has claimed it
     /// since.
     StaleLease,
@@ -65,6 +67,7 @@ impl RejectionCode {
             | Self::InvalidTransition
             | Self::StaleVersion
             | Self::IdempotencyMismatch
+            | Self::EventIdConflict
             | Self::StaleLease
             | Self::PayloadTooLarge
             | Self::Internal => false,
@@ -84,6 +87,9 @@ impl RejectionCode {
             Self::InvalidTransition => "Read the object's state. Send an action that this state allows.",
             Self::StaleVersion => "Read the object again, decide again, and send the new version.",
             Self::IdempotencyMismatch => "Use a new dedup key for a different request.",
+            Self::EventIdConflict => {
+                "Send the event with a new id, which `reserveEventIds` gives. Send a repetition unchanged."
+            }
             Self::StaleLease => "Drop the entry. Its current holder settles it.",
             Self::PayloadTooLarge => "Send a smaller value. The message has the limit.",
             Self::ShardUnavailable => {
