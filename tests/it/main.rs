@@ -63,6 +63,7 @@ mod noetl_subscriptions;
 mod noetl_tailer;
 mod observability;
 mod oidc;
+mod omissions;
 mod one_database;
 mod open_transactions;
 mod outbox_claims;
