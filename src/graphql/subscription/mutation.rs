@@ -100,7 +100,7 @@ impl SourceSubscriptionMutation {
     }
 }
 
-async fn transition<P: From<Changed> + AuditedPayload + Send>(
+async fn transition<P: From<Changed> + AuditedPayload + Send + 'static>(
     ctx: &Context<'_>,
     input: TransitionFields,
     action: SubscriptionAction,

@@ -33,9 +33,9 @@ const BATCH: i64 = 500;
 const TURN: Duration = Duration::from_secs(10);
 /// Maximum number of executions whose rows are in flight to the broker.
 const WINDOW: usize = 256;
-/// Shortest idle poll interval; it doubles up to [`IDLE_POLL`].
 /// Name of the relay in the rows that it claims.
 const CLAIMANT: &str = "outbox-relay";
+/// Shortest idle poll interval; it doubles up to [`IDLE_POLL`].
 const BUSY_POLL: Duration = Duration::from_millis(20);
 const IDLE_POLL: Duration = Duration::from_secs(1);
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
