@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::Executions;
-use super::request::{Dedup, ExecuteRequest};
+use super::request::{Dedup, EntryKey, ExecuteRequest};
 use super::start::Executed;
 use crate::service::error::{Rejection, ServiceError};
 use noetl_domain::execution::overlay;
