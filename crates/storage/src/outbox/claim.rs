@@ -19,7 +19,7 @@
 //! A claim writes the number of attempts after which the row is dead. If the lease of the last attempt expires, the row
 //! is *exhausted*: the next claim takes it once more, without counting, so that the caller can mark it as dead.
 
-use futures::TryStreamExt;
+use futures::{Stream, TryStreamExt};
 
 use super::message::Claimed;
 use super::{DEFAULT_LEASE_SECONDS, LowWatermarks};
@@ -301,16 +301,22 @@ async fn take(tx: &mut Transaction, scope: &Scope, claim: &Claim<'_>, held: &Loc
         claim.claimant,
         claim.subjects,
     );
-    let mut claimed = claimed.fetch(&mut **tx);
+    fitting(claimed.fetch(&mut **tx), claim.payload_bytes).await
+}
+
+/// Reads claimed rows until their payloads have more bytes than allowed.
+async fn fitting(
+    mut claimed: impl Stream<Item = sqlx::Result<Claimed>> + Unpin,
+    payload_bytes: usize,
+) -> sqlx::Result<Taken> {
     let (mut rows, mut bytes, mut fitting) = (Vec::new(), 0, 0);
     while let Some(row) = claimed.try_next().await? {
         bytes += row.size();
-        if bytes > claim.payload_bytes {
+        if bytes > payload_bytes {
             return Ok(Taken::TooMany { fitting });
         }
         rows.push(row);
         fitting += 1;
     }
-    drop(claimed);
     Ok(Taken::All(rows))
 }
