@@ -170,8 +170,20 @@ async fn hold(
                        AND waiting.available_at < 'infinity'
                      LIMIT 1) THEN false
                WHEN $8::text[] IS NOT NULL AND (SELECT true FROM noetl.outbox AS outside
-                     WHERE outside.execution_id = candidate.execution_id AND outside.outbox_id < candidate.outbox_id
-                       AND (outside.status IN ('PENDING', 'IN_FLIGHT') OR outside.status = 'FAILED' AND outside.available_at < 'infinity')
+                     WHERE outside.execution_id = candidate.execution_id AND outside.status = 'PENDING'
+                       AND outside.outbox_id < candidate.outbox_id
+                       AND NOT noetl.outbox_selected($8, outside.subject, outside.tenant_id, outside.organization_id,
+                                                     outside.payload, outside.execution_id)
+                     LIMIT 1) THEN false
+               WHEN $8::text[] IS NOT NULL AND (SELECT true FROM noetl.outbox AS outside
+                     WHERE outside.execution_id = candidate.execution_id AND outside.status = 'FAILED' AND outside.available_at < 'infinity'
+                       AND outside.outbox_id < candidate.outbox_id
+                       AND NOT noetl.outbox_selected($8, outside.subject, outside.tenant_id, outside.organization_id,
+                                                     outside.payload, outside.execution_id)
+                     LIMIT 1) THEN false
+               WHEN $8::text[] IS NOT NULL AND (SELECT true FROM noetl.outbox AS outside
+                     WHERE outside.execution_id = candidate.execution_id AND outside.status = 'IN_FLIGHT'
+                       AND outside.outbox_id < candidate.outbox_id
                        AND NOT noetl.outbox_selected($8, outside.subject, outside.tenant_id, outside.organization_id,
                                                      outside.payload, outside.execution_id)
                      LIMIT 1) THEN false
