@@ -118,38 +118,32 @@ async fn hold(
            FROM (SELECT * FROM (
                (SELECT outbox_id, execution_id, false AS fresh FROM noetl.outbox
                 WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until >= $3 AND lease_until <= now()
-                  AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7)
-                  AND ($8::text[] IS NULL OR noetl.outbox_selected($8, subject, tenant_id, organization_id, payload, execution_id))
+                  AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7) AND ($8::text[] IS NULL OR noetl.outbox_selected($8, subject, tenant_id, organization_id, payload, execution_id))
                 ORDER BY lease_until LIMIT $5)
                UNION ALL
                (SELECT outbox_id, execution_id, false FROM noetl.outbox
                 WHERE status = 'FAILED' AND attempts >= 0 AND available_at >= $2 AND available_at <= now()
-                  AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7)
-                  AND ($8::text[] IS NULL OR noetl.outbox_selected($8, subject, tenant_id, organization_id, payload, execution_id))
+                  AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7) AND ($8::text[] IS NULL OR noetl.outbox_selected($8, subject, tenant_id, organization_id, payload, execution_id))
                 ORDER BY available_at LIMIT $5)
                UNION ALL
                (SELECT outbox_id, execution_id, false FROM noetl.outbox
                 WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until IS NULL AND locked_at <= now() - make_interval(secs => $6)
-                  AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7)
-                  AND ($8::text[] IS NULL OR noetl.outbox_selected($8, subject, tenant_id, organization_id, payload, execution_id))
+                  AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7) AND ($8::text[] IS NULL OR noetl.outbox_selected($8, subject, tenant_id, organization_id, payload, execution_id))
                 LIMIT $5)
                UNION ALL
                (SELECT outbox_id, execution_id, true FROM noetl.outbox
                 WHERE status = 'PENDING' AND attempts >= 0 AND outbox_id >= $1 AND available_at <= now()
-                  AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7)
-                  AND ($8::text[] IS NULL OR noetl.outbox_selected($8, subject, tenant_id, organization_id, payload, execution_id))
+                  AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7) AND ($8::text[] IS NULL OR noetl.outbox_selected($8, subject, tenant_id, organization_id, payload, execution_id))
                 ORDER BY outbox_id)
                UNION ALL
                (SELECT outbox_id, execution_id, false FROM noetl.outbox
                 WHERE status = 'IN_FLIGHT' AND attempts >= 0 AND lease_until >= $3 AND lease_until <= now()
-                  AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7)
-                  AND ($8::text[] IS NULL OR noetl.outbox_selected($8, subject, tenant_id, organization_id, payload, execution_id))
+                  AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7) AND ($8::text[] IS NULL OR noetl.outbox_selected($8, subject, tenant_id, organization_id, payload, execution_id))
                 ORDER BY lease_until OFFSET $5)
                UNION ALL
                (SELECT outbox_id, execution_id, false FROM noetl.outbox
                 WHERE status = 'FAILED' AND attempts >= 0 AND available_at >= $2 AND available_at <= now()
-                  AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7)
-                  AND ($8::text[] IS NULL OR noetl.outbox_selected($8, subject, tenant_id, organization_id, payload, execution_id))
+                  AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7) AND ($8::text[] IS NULL OR noetl.outbox_selected($8, subject, tenant_id, organization_id, payload, execution_id))
                 ORDER BY available_at OFFSET $5)
            ) AS candidate
            WHERE CASE
@@ -170,20 +164,17 @@ async fn hold(
                        AND waiting.available_at < 'infinity'
                      LIMIT 1) THEN false
                WHEN $8::text[] IS NOT NULL AND (SELECT true FROM noetl.outbox AS outside
-                     WHERE outside.execution_id = candidate.execution_id AND outside.status = 'PENDING'
-                       AND outside.outbox_id < candidate.outbox_id
+                     WHERE outside.execution_id = candidate.execution_id AND outside.status = 'PENDING' AND outside.outbox_id < candidate.outbox_id
                        AND NOT noetl.outbox_selected($8, outside.subject, outside.tenant_id, outside.organization_id,
                                                      outside.payload, outside.execution_id)
                      LIMIT 1) THEN false
                WHEN $8::text[] IS NOT NULL AND (SELECT true FROM noetl.outbox AS outside
-                     WHERE outside.execution_id = candidate.execution_id AND outside.status = 'FAILED' AND outside.available_at < 'infinity'
-                       AND outside.outbox_id < candidate.outbox_id
+                     WHERE outside.execution_id = candidate.execution_id AND outside.status = 'FAILED' AND outside.available_at < 'infinity' AND outside.outbox_id < candidate.outbox_id
                        AND NOT noetl.outbox_selected($8, outside.subject, outside.tenant_id, outside.organization_id,
                                                      outside.payload, outside.execution_id)
                      LIMIT 1) THEN false
                WHEN $8::text[] IS NOT NULL AND (SELECT true FROM noetl.outbox AS outside
-                     WHERE outside.execution_id = candidate.execution_id AND outside.status = 'IN_FLIGHT'
-                       AND outside.outbox_id < candidate.outbox_id
+                     WHERE outside.execution_id = candidate.execution_id AND outside.status = 'IN_FLIGHT' AND outside.outbox_id < candidate.outbox_id
                        AND NOT noetl.outbox_selected($8, outside.subject, outside.tenant_id, outside.organization_id,
                                                      outside.payload, outside.execution_id)
                      LIMIT 1) THEN false
@@ -193,8 +184,7 @@ async fn hold(
                SELECT 1
                UNION ALL
                (SELECT 1 FROM noetl.outbox
-                WHERE execution_id = candidate.execution_id AND status = 'PENDING' AND outbox_id > candidate.outbox_id
-                  AND ($8::text[] IS NULL OR noetl.outbox_selected($8, subject, tenant_id, organization_id, payload, execution_id))
+                WHERE execution_id = candidate.execution_id AND status = 'PENDING' AND outbox_id > candidate.outbox_id AND ($8::text[] IS NULL OR noetl.outbox_selected($8, subject, tenant_id, organization_id, payload, execution_id))
                 LIMIT $4)
            ) AS behind
            LIMIT $4"#,
