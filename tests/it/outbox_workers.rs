@@ -220,9 +220,8 @@ async fn failures_in_a_batch_have_a_result_each() {
     assert_eq!(fields, json!([["failures", "0", "id"], ["failures", "5", "id"]]));
     assert_eq!(results[1]["dead"], true, "the only attempt failed");
     assert_eq!(deployment.outbox_rows("status = 'FAILED' AND last_error = 'broken'").await, 3);
-    let marked =
-        server.published(&[vec![json!({ "id": "x", "lease": "1" })], references(&claimed)[1..2].to_vec()].concat());
-    let marked = marked.await;
+    let mixed = [vec![json!({ "id": "x", "lease": "1" })], references(&claimed)[1..2].to_vec()].concat();
+    let marked = server.published(&mixed).await;
     assert_eq!(
         (&marked["published"], &marked["userErrors"][0]["code"]),
         (&json!(1), &json!("INVALID_INPUT")),
