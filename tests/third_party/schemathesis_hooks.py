@@ -33,7 +33,7 @@ def existing_ids():
     ids = [send(f'mutation {{ registerSubscription(input: {{path: "{path}"}}) {{ subscription {{ id }} }} }}')
            ["registerSubscription"]["subscription"]["id"]]
     for path in SAMPLES[1:] * 3:
-        execute = f'mutation {{ execute(input: {{path: "{path}"}}) {{ execution {{ id catalogEntry {{ id }} }} }} }}'
+        execute = f'mutation {{ execute(input: {{entry: {{path: "{path}"}}}}) {{ execution {{ id catalogEntry {{ id }} }} }} }}'
         execution = send(execute)["execute"]["execution"]
         ids += [execution["id"], execution["catalogEntry"]["id"]]
     events = send(f'{{ events(executionId: "{ids[1]}") {{ nodes {{ id }} }} }}')["events"]["nodes"]
