@@ -84,8 +84,8 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     (
         "OutboxEntry",
         Open,
-        "attempts availableAt createdAt dead eventId executionId id organizationId payloadCodec publishedAt status statusText \
-         subject tenantId",
+        "attempts availableAt claimant createdAt dead eventId executionId id leaseExpiresAt organizationId payloadCodec \
+         publishedAt status statusText subject tenantId",
     ),
     ("OutboxClaim", Any(&[Outbox]), "payload payloadBase64"),
     (
