@@ -9,6 +9,7 @@ mod create;
 mod dedup;
 mod defaults;
 mod execute;
+mod of_entries;
 mod read;
 mod request;
 mod rerun;
