@@ -223,6 +223,9 @@ async fn omitted_values_change_nothing_in_any_mutation() {
     assert!(sent > 500, "only {sent} requests were made");
 }
 
+/// Root fields whose failure hides their siblings.
+const NOT_NULLABLE: [&str; 2] = ["executions", "cancelExecution"];
+
 /// Returns the calls of a root field with one invalid argument.
 fn invalid_calls(types: &Types, field: &FieldDefinition) -> Vec<String> {
     let mut calls = Vec::new();
@@ -244,13 +247,14 @@ async fn an_invalid_argument_of_a_root_field_does_not_hide_its_sibling() {
     let types = Types::read();
     for root in ["Query", "Mutation"] {
         for field in types.fields(root) {
-            assert!(field.ty.node.nullable, "{root}.{}: {} is not nullable", field.name.node, field.ty.node);
+            let name = field.name.node.as_str();
+            assert!(field.ty.node.nullable || NOT_NULLABLE.contains(&name), "{root}.{name} is not nullable");
         }
     }
     let deployment = Deployment::start(1).await;
     let server = replica(&deployment).await;
     let (mut wrong, mut tested) = (Vec::new(), 0);
-    for field in types.fields("Query") {
+    for field in types.fields("Query").into_iter().filter(|field| field.ty.node.nullable) {
         let calls = invalid_calls(&types, field);
         let mut refused = 0;
         for call in &calls {
@@ -272,7 +276,7 @@ async fn an_invalid_argument_of_a_root_field_does_not_hide_its_sibling() {
         tested += usize::from(refused > 0);
     }
     assert!(tested >= 8, "an argument of only {tested} root fields was refused");
-    for field in types.fields("Mutation") {
+    for field in types.fields("Mutation").into_iter().filter(|field| field.ty.node.nullable) {
         let argument = &field.arguments[0].node;
         let bad = types.call(field, &format!("{}: {}", argument.name.node, types.empty(&argument.ty.node)));
         let good = "advanceProjections(input: { executionIds: [\"1\"] }) { results { index } }";

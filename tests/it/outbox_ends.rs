@@ -38,7 +38,8 @@ async fn a_row_is_dead_after_its_last_attempt_and_the_next_row_of_its_execution_
     let server = deployment.replica_with(&[NO_RELAY, TWO_ATTEMPTS]).await;
     deployment.fill_outbox(0, &[7], 2).await;
     let failed = fail_until_dead(&server, &json!({ "limit": 1 })).await;
-    assert_eq!(failed, json!({ "retryInSeconds": null, "dead": true, "userErrors": [] }));
+    let expected = json!({ "index": 0, "id": "0-1", "retryInSeconds": null, "dead": true, "userErrors": [] });
+    assert_eq!(failed, expected);
     let row = &entries(&server, json!({ "statuses": ["DEAD"] })).await[0];
     let expected = json!({ "id": "0-1", "status": "DEAD", "statusText": "FAILED", "dead": true, "attempts": 2,
                            "lastError": "broken" });

@@ -82,7 +82,8 @@ async fn a_failed_row_backs_off_1_2_4_to_256_seconds_on_the_database_clock() {
         let claimed = server.claim(json!({})).await;
         assert_eq!(claimed["claims"][0]["attempts"], attempts + 1);
         let failed = server.failed(&references(&claimed)[0], "no", None).await;
-        assert_eq!(failed, json!({ "retryInSeconds": seconds, "dead": false, "userErrors": [] }));
+        let expected = json!({ "index": 0, "id": "0-1", "retryInSeconds": seconds, "dead": false, "userErrors": [] });
+        assert_eq!(failed, expected);
         let row = &deployment.outbox(0).await[0];
         assert_eq!((row.status.as_str(), row.delay_micros), ("FAILED", seconds * 1_000_000));
         assert_eq!(server.retry(json!({ "statuses": ["FAILED"] }), false).await["retried"], 1);
