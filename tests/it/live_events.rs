@@ -148,7 +148,7 @@ async fn a_cursor_continues_on_a_replica_whose_feed_lags_behind_it() {
 }
 
 async fn refused(server: &Server, variables: Value) -> Value {
-    let query = "subscription($filter: EventFilter, $start: EventStart) {
+    let query = "subscription($filter: LiveEventFilter, $start: EventStart) {
         events(filter: $filter, start: $start) { __typename } }";
     Live::open(&server.url, query, variables).await.errors().await[0].clone()
 }

@@ -8,6 +8,7 @@ pub mod backoff;
 pub mod cursor;
 pub mod document;
 pub mod event;
+pub mod event_list;
 pub mod execution;
 pub mod feed;
 pub mod ids;

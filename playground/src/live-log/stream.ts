@@ -26,7 +26,7 @@ export type Start = { latest: true } | { beginning: true } | { after: string };
 
 /** Leaves out context, result and meta, which may be large. A row fetches them when it is opened. */
 export const LIVE_LOG = /* GraphQL */ `
-  subscription LiveLog($filter: EventFilter, $start: EventStart) {
+  subscription LiveLog($filter: LiveEventFilter, $start: EventStart) {
     events(filter: $filter, start: $start) {
       __typename
       ... on EventDelivery {

@@ -10,4 +10,5 @@ pub mod query;
 pub mod render_cache;
 mod reserve_event_ids;
 pub mod stream;
+mod stream_cursor;
 pub mod types;

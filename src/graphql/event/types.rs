@@ -128,4 +128,13 @@ impl Event {
     }
 }
 
-connection!(EventConnection, EventEdge, Event);
+connection!(EventConnection, EventEdge, Event, extra: {
+    /// Start position of live events that continues the page: `events(start: {after: …})` with the same filter delivers
+    /// exactly the events that neither this page nor the pages after it contain. For a log in the order `ARRIVAL`, read
+    /// all pages with this field, and pass that of the last page. In another order, a page with which the list ends is
+    /// exact; if several pages are read, pass that of the first one, and leave out repeated events by their ids. With this
+    /// field, the page has only events that are published, so it lacks those of the last milliseconds, or those that were
+    /// written since publishing stopped; the live events contain them. Null if the server has no event stream, or if the
+    /// feed of a shard can't be read or has not begun.
+    stream_cursor: Option<String>
+});

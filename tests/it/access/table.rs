@@ -149,7 +149,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     // Pages. The guard of the list protects them.
     ("TotalCount", Open, "capped value"),
     ("CatalogEntryConnection", Open, "edges nodes pageInfo unavailableShards"),
-    ("EventConnection", Open, "edges nodes pageInfo unavailableShards"),
+    ("EventConnection", Open, "edges nodes pageInfo streamCursor unavailableShards"),
     ("ExecutionConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),
     ("OutboxEntryConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),
     ("SourceSubscriptionConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),

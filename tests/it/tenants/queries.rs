@@ -60,9 +60,21 @@ pub(super) async fn events(world: &World, own: &Side, other: &Side) {
         let foreign = texts(&world.data(other, &first_event(log)).await["events"]["nodes"], "tenantId");
         assert!(!foreign.iter().any(|tenant| tenant == own.tenant), "{log}");
     }
-    let query = format!("{{ events(executionId: \"{}\", first: 100) {{ nodes {{ tenantId }} }} }}", own.executions[0]);
-    let tenants = texts(&world.data(own, &query).await["events"]["nodes"], "tenantId");
-    assert!(!tenants.is_empty() && tenants.iter().all(|tenant| tenant == own.tenant), "{tenants:?}");
+    let log = format!("executionId: \"{}\",", own.executions[0]);
+    let lists = [
+        log.clone(),
+        format!("{log} order: ARRIVAL,"),
+        String::new(),
+        "filter: { types: [\"playbook_started\"] },".to_owned(),
+        format!("filter: {{ executionIds: [\"{}\", \"{}\"] }},", own.executions[0], other.executions[0]),
+    ];
+    for list in lists {
+        let query = format!("{{ events({list} first: 100) {{ nodes {{ tenantId }} }} }}");
+        let tenants = texts(&world.data(own, &query).await["events"]["nodes"], "tenantId");
+        assert!(!tenants.is_empty() && tenants.iter().all(|tenant| tenant == own.tenant), "{list} {tenants:?}");
+    }
+    let foreign = format!("{{ events(filter: {{ tenantId: \"{}\" }}) {{ nodes {{ tenantId }} }} }}", other.tenant);
+    assert_eq!(world.data(own, &foreign).await["events"]["nodes"], json!([]));
 }
 
 pub(super) async fn execution(world: &World, own: &Side, other: &Side) {
