@@ -29,7 +29,7 @@ impl SourceSubscriptionSubscription {
         ctx: &Context<'_>,
         #[graphql(desc = "Only items that match this filter (default: all).")] filter: Option<SubscriptionFilter>,
     ) -> Result<impl Stream<Item = Result<WithDeadline<SharedItem<SourceSubscription>>>> + use<>> {
-        let filter = filter.unwrap_or_default().parse().map_err(field_error)?;
+        let filter = filter.unwrap_or_default().parse("filter").map_err(field_error)?;
         let deadline = deadline(ctx)?;
         let audience = Audience::of_operation(ctx, principal(ctx)?);
         let texts = ctx.data::<SharedTexts>()?.clone();
