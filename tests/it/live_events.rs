@@ -208,10 +208,10 @@ async fn an_event_over_the_brokers_limit_is_delivered_complete() {
 #[tokio::test]
 async fn readers_get_the_selected_fields_in_the_order_of_their_selection() {
     let (deployment, server) = start(1).await;
-    let first = "subscription { events { ... on EventDelivery { event { type id ...rest } cursor } __typename } }
+    let first =
+        "subscription { events { ... on EventDelivery { event { type id: eventId ...rest } cursor } __typename } }
         fragment rest on Event { executionId context }";
-    let skipping =
-        "subscription($no: Boolean!) { events { ... on EventDelivery { cursor event { id type @skip(if: $no) } } } }";
+    let skipping = "subscription($no: Boolean!) { events { ... on EventDelivery { cursor event { id: eventId type @skip(if: $no) } } } }";
     let mut readers = vec![
         server.live(first, Value::Null).await,
         server.live(first, Value::Null).await,

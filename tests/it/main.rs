@@ -59,6 +59,7 @@ mod machine_ids;
 mod migrations;
 mod network;
 mod no_query_per_row;
+mod nodes;
 mod noetl_catalog;
 mod noetl_ids;
 mod noetl_subscriptions;

@@ -14,6 +14,7 @@ pub mod feed;
 pub mod ids;
 pub mod lifecycle;
 pub mod list_position;
+pub mod node_id;
 pub mod outbox;
 pub mod outbox_message;
 pub mod page;

@@ -83,7 +83,6 @@ struct ArrivedRow {
     level = "debug", name = "sql.events.arrived", skip_all,
     fields(database = %shard.name(), count = executions.len(), first = executions.first())
 )]
-#[expect(clippy::too_many_arguments, reason = "a page has as many conditions")]
 pub async fn list(
     shard: &Database,
     scope: &Scope,

@@ -21,6 +21,7 @@ const _: () = assert!(INDEXED_CHARS == 255, "the statement and the indexes cut t
 /// and its text is not searched for. Large columns that are not in `columns` are absent. With `within`, the page has only
 /// events that this snapshot sees.
 #[tracing::instrument(level = "debug", name = "sql.events.newest", skip_all, fields(database = %shard.name()))]
+#[expect(clippy::too_many_lines, reason = "most of them are one statement")]
 pub async fn list(
     shard: &Database,
     scope: &Scope,

@@ -102,6 +102,12 @@ impl LargeColumns {
         Self(Self::NAMES.into_iter().filter(|name| is_wanted(name)).map(str::to_owned).collect())
     }
 
+    /// Returns the name of a large column's field in the API.
+    #[must_use]
+    pub fn field_name(column: &str) -> &str {
+        if column == "stack_trace" { "stackTrace" } else { column }
+    }
+
     /// Returns the names of the columns in the set.
     pub(super) fn names(&self) -> &[String] {
         &self.0

@@ -19,7 +19,7 @@ pub type Key = (i64, i64);
 const EVENTS: &str =
     "subscription($filter: LiveEventFilter, $start: EventStart) { events(filter: $filter, start: $start) {
     __typename
-    ... on EventDelivery { cursor payloadOmitted event { id executionId type context shard } }
+    ... on EventDelivery { cursor payloadOmitted event { id: eventId executionId type context shard } }
     ... on CaughtUp { cursor }
     ... on StreamGap { cursor shard from to reason }
     ... on StreamHeartbeat { cursor lagEvents }

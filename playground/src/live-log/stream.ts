@@ -31,7 +31,7 @@ export const LIVE_LOG = /* GraphQL */ `
       __typename
       ... on EventDelivery {
         cursor
-        event { id executionId type nodeName status createdAt shard error }
+        event { id: eventId executionId type nodeName status createdAt shard error }
       }
       ... on CaughtUp { cursor at }
       ... on StreamGap { cursor shard from to reason }

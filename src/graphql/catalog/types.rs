@@ -13,6 +13,7 @@ use crate::graphql::loaders::BatchLoader;
 use crate::graphql::scalars::{Json, JsonText};
 use noetl_domain::document::Document;
 use noetl_domain::ids::Id;
+use noetl_domain::node_id::NodeId;
 use noetl_storage::catalog as storage;
 
 /// Fields of an entry that are read only if they are selected.
@@ -48,8 +49,13 @@ impl CatalogEntry {
 /// One version of a catalog path. A version never changes.
 #[Object]
 impl CatalogEntry {
-    /// Id of the entry.
-    async fn id(&self) -> ID {
+    /// Id of the entry, unique over all types: `catalog-<number>`.
+    pub async fn id(&self) -> ID {
+        NodeId::CatalogEntry(Id::new(self.0.catalog_id)).to_string().into()
+    }
+
+    /// Number of the entry, which other objects name as `catalogId`.
+    async fn catalog_id(&self) -> ID {
         self.0.catalog_id.into()
     }
 

@@ -8,12 +8,23 @@ use async_graphql::dataloader::Loader;
 use crate::graphql::loaders::{Loaders, group_by_kind};
 use crate::service::error::ServiceError;
 use crate::service::executions::logs::{LogPage, LogQuery};
+use noetl_domain::event::{Event, EventKey};
 use noetl_domain::ids::Id;
-use noetl_storage::events::FirstEvent;
+use noetl_storage::events::{FirstEvent, LargeColumns};
+use plain_json::Text;
 
 /// Key of the head of a log: its registered or started event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HeadKey(pub Id);
+
+/// Key of an event.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct EventLoadKey {
+    /// Key of the event.
+    pub key: EventKey,
+    /// Large columns to read.
+    pub columns: LargeColumns,
+}
 
 /// Key of a page of a log.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -32,6 +43,28 @@ impl Loader<HeadKey> for Loaders {
         let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
         let (heads, failed) = self.services.executions.log_heads(&ids, &self.scope).await;
         Ok(self.with_failures(keys, |key| key.0, heads, &failed))
+    }
+}
+
+impl Loader<EventLoadKey> for Loaders {
+    type Value = Result<Arc<Event<Text>>, ServiceError>;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[EventLoadKey]) -> Result<HashMap<EventLoadKey, Self::Value>, ServiceError> {
+        let mut loaded = HashMap::new();
+        for (columns, group) in group_by_kind(keys, |key| key.columns.clone()) {
+            let wanted: Vec<EventKey> = group.iter().map(|key| key.key).collect();
+            let (mut found, failed) = self.services.executions.events_by_keys(&wanted, &columns, &self.scope).await;
+            for key in wanted {
+                let shard = self.services.databases.index_of(Id::new(key.execution_id));
+                let event = match failed.get(&shard) {
+                    Some(error) => Some(Err(error.clone())),
+                    None => found.remove(&key).map(Arc::new).map(Ok),
+                };
+                loaded.extend(event.map(|event| (EventLoadKey { key, columns: columns.clone() }, event)));
+            }
+        }
+        Ok(loaded)
     }
 }
 

@@ -106,5 +106,5 @@ fn joins_live_events(ctx: &Context<'_>) -> Result<bool> {
 
 /// Returns the large columns of events that the operation selects.
 fn large_columns(ctx: &Context<'_>) -> LargeColumns {
-    LargeColumns::wanted(|column| selects_item_field(ctx, if column == "stack_trace" { "stackTrace" } else { column }))
+    LargeColumns::wanted(|column| selects_item_field(ctx, LargeColumns::field_name(column)))
 }

@@ -1,10 +1,12 @@
 //! Events: the logs of executions and source subscriptions, and their live delivery.
 
+pub mod edges;
 pub mod inputs;
 pub mod live;
 pub mod loaders;
 pub mod log;
 pub mod mutation;
+mod object;
 mod project_events;
 pub mod query;
 pub mod render_cache;

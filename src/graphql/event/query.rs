@@ -13,6 +13,7 @@ use crate::graphql::context::Services;
 use crate::graphql::errors::field_error;
 use crate::graphql::scalars::parse_id;
 use crate::service::error::Rejection;
+use noetl_domain::node_id::{MalformedNodeId, NodeId};
 
 /// Queries of events.
 #[derive(Debug, Default)]
@@ -26,10 +27,11 @@ impl EventQuery {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Id of the execution or source subscription that the log belongs to.")] execution_id: ID,
-        #[graphql(desc = "Id of the event.")] id: ID,
+        #[graphql(desc = "Id of the event: `id` or `eventId`.")] id: ID,
     ) -> Result<Option<Event>> {
         let execution = parse_id("executionId", &execution_id).map_err(field_error)?;
-        let event = parse_id("id", &id).map_err(field_error)?;
+        let malformed = |malformed: MalformedNodeId| field_error(Rejection::invalid("id", malformed.to_string()));
+        let event = NodeId::event(&id, Some(execution)).map_err(malformed)?;
         let executions = &ctx.data::<Services>()?.executions;
         let found = executions.event(execution, event, &scope(ctx)?).await.map_err(field_error)?;
         Ok(found.map(|event| Event(Arc::new(event))))

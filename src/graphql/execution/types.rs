@@ -114,7 +114,7 @@ impl Execution {
 #[Object]
 impl Execution {
     /// Id of the execution.
-    async fn id(&self) -> ID {
+    pub async fn id(&self) -> ID {
         show_id(self.key())
     }
 

@@ -48,6 +48,11 @@ impl SourceSubscription {
     pub fn key(&self) -> Id {
         self.own.0.id
     }
+
+    /// Resolves the field `id` of the interface `Node`.
+    pub fn id(&self, _: &Context<'_>) -> std::future::Ready<Result<ID>> {
+        std::future::ready(Ok(show_id(self.key())))
+    }
 }
 
 impl SourceSubscription {

@@ -27,7 +27,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     (
         "Query",
         READ,
-        "catalogEntries catalogEntry dedupClaim event eventStream events execution executions shards subscription subscriptions",
+        "catalogEntries catalogEntry dedupClaim event eventStream events execution executions node nodes shards subscription subscriptions",
     ),
     ("Mutation", Any(&[Catalog]), "registerCatalogEntry"),
     (
@@ -47,11 +47,11 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("Mutation", Any(&[Retry]), "discardOutbox retryOutbox"),
     ("Subscription", Any(&[Live]), "events executionChanges subscriptionChanges systemStatus"),
     // Fields with payloads, and fields that lead to other objects.
-    ("Event", READ, "context error meta result stackTrace"),
+    ("Event", READ, "catalogEntry context error meta owner result stackTrace"),
     (
         "Event",
         Open,
-        "catalogId createdAt durationSeconds executionId id nodeId nodeName nodeType organizationId parentEventId parentExecutionId \
+        "catalogId createdAt durationSeconds eventId executionId id nodeId nodeName nodeType organizationId parentEventId parentExecutionId \
          shard status tenantId type",
     ),
     (
@@ -68,16 +68,16 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
          updatedAt",
     ),
     ("CatalogEntry", READ, "content document layout meta payload"),
-    ("CatalogEntry", Open, "createdAt id kind path version"),
+    ("CatalogEntry", Open, "catalogId createdAt id kind path version"),
     ("Step", READ, "error result"),
     ("Step", Open, "attempt completedAt enteredAt frames iterations name status"),
     ("Outbox", READ, "entries"),
     ("Outbox", Open, "pendingCount stats"),
-    ("OutboxEntry", READ, "lastError payload"),
+    ("OutboxEntry", READ, "event execution lastError payload"),
     (
         "OutboxEntry",
         Open,
-        "attempts availableAt createdAt dead eventId executionId id organizationId payloadCodec publishedAt status statusText \
+        "attempts availableAt createdAt dead entryId eventId executionId id organizationId payloadCodec publishedAt status statusText \
          subject tenantId",
     ),
     ("OutboxClaim", Any(&[Outbox]), "payload payloadBase64"),
@@ -140,7 +140,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("MarkOutboxFailedPayload", Open, "dead retryInSeconds userErrors"),
     ("MarkOutboxPublishedPayload", Open, "published stale userErrors"),
     ("ProjectEventDocumentsPayload", Open, "duplicates projected rejected userErrors"),
-    ("ProjectEventResult", Open, "eventId executionId index userErrors"),
+    ("ProjectEventResult", Open, "event eventId executionId index userErrors"),
     ("ProjectEventsPayload", Open, "duplicates projected rejected userErrors"),
     ("ReserveEventIdsPayload", Open, "eventIds userErrors"),
     ("RegisterCatalogEntryPayload", Open, "catalogEntry userErrors"),

@@ -120,7 +120,7 @@ async fn the_raw_value_key_of_serde_json_is_plain_data_in_worker_events_and_rows
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
     let live = "subscription { events(start: {latest: true}) { __typename ... on EventDelivery {
-        payloadOmitted event { id context result meta } } } }";
+        payloadOmitted event { id: eventId context result meta } } } }";
     deployment.feeds_begun().await;
     let mut live = server.live(live, json!(null)).await;
     while json::read(&live.text().await.unwrap()).unwrap()["payload"]["data"]["events"]["__typename"] != "CaughtUp" {}

@@ -202,3 +202,19 @@ pub(super) async fn subscriptions(world: &World, own: &Side, other: &Side) {
         assert_eq!(world.data(own, &query(&filter)).await["subscriptions"]["nodes"], Value::Array(Vec::new()));
     }
 }
+
+pub(super) async fn nodes(world: &World, own: &Side, other: &Side) {
+    let event = world.data(own, &first_event(&own.executions[0])).await["events"]["nodes"][0]["id"].take();
+    let entry = "{ outbox { entries(first: 1) { nodes { id } } } }";
+    let entry = world.data(own, entry).await["outbox"]["entries"]["nodes"][0]["id"].take();
+    let ids = [json!(own.executions[0]), json!(own.subscription), event, entry];
+    let query = format!("{{ nodes(ids: {}) {{ id }} }}", Value::from(ids.to_vec()));
+    let found: Vec<Value> = ids.iter().map(|id| json!({ "id": id })).collect();
+    assert_eq!(world.data(own, &query).await, json!({ "nodes": found }));
+    assert_eq!(world.data(other, &query).await, json!({ "nodes": [null, null, null, null] }));
+    for id in &ids {
+        let query = format!("{{ node(id: {id}) {{ id }} }}");
+        assert_eq!(world.data(own, &query).await, json!({ "node": { "id": id } }));
+        assert_eq!(world.data(other, &query).await, json!({ "node": null }));
+    }
+}
