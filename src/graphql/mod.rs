@@ -32,3 +32,4 @@ pub mod server;
 pub mod shared_item;
 pub mod shared_reads;
 pub mod subscription;
+pub mod trace;

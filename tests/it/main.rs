@@ -19,6 +19,7 @@ mod brokers;
 mod budgets;
 mod callers;
 mod catalog;
+mod catalog_documents;
 mod cli;
 mod clock_steps;
 mod connections;

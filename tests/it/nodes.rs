@@ -19,7 +19,7 @@ async fn each_object_is_found_by_its_id_and_no_two_objects_have_the_same_one() {
     let subscription = server.register("inbox").await["subscription"]["id"].take();
     let query = "query($execution: ID!) {
         event: events(executionId: $execution) { nodes { id eventId executionId meta } }
-        entry: catalogEntry(path: \"flow\") { id catalogId }
+        entry: catalogEntry(by: {path: \"flow\"}) { id catalogId }
         outbox { entries { nodes { id entryId eventId executionId payload } } } }";
     let data = server.data(query, json!({ "execution": execution })).await;
     let (event, entry) = (&data["event"]["nodes"][0], &data["entry"]);
@@ -33,7 +33,7 @@ async fn each_object_is_found_by_its_id_and_no_two_objects_have_the_same_one() {
     let types = ["Execution", "SourceSubscription", "CatalogEntry", "Event", "OutboxEntry"];
     let query = "query($ids: [ID!]!, $id: ID!) { nodes(ids: $ids) { ...all } node(id: $id) { ...all } }
         fragment all on Node { __typename id ... on Event { meta } ... on OutboxEntry { payload }
-            ... on CatalogEntry { payload } ... on Execution { workload } }";
+            ... on CatalogEntry { workload } ... on Execution { workload } }";
     let unknown = [json!("7"), json!("catalog-7"), json!("event-7-7"), json!("outbox-0-70"), json!("outbox-9-7")];
     let all: Vec<&Value> = ids.into_iter().chain(&unknown).collect();
     for (id, expected) in ids.into_iter().zip(types) {
@@ -44,7 +44,7 @@ async fn each_object_is_found_by_its_id_and_no_two_objects_have_the_same_one() {
         assert_eq!(listed[..5], types.map(|name| json!(name)).each_ref());
         assert!(found[5..].iter().all(Value::is_null), "{found:?}");
         assert_eq!((&found[3]["meta"], &found[4]["payload"]), (&event["meta"], &row["payload"]));
-        assert_eq!((&found[0]["workload"], &found[2]["payload"]), (&json!({ "n": 1 }), &json!({ "n": 1 })));
+        assert_eq!((&found[0]["workload"], &found[2]["workload"]), (&json!({ "n": 1 }), &json!({ "n": 1 })));
     }
     for (ids, field) in [(json!([]), "ids"), (json!(vec!["1"; 101]), "ids"), (json!(["1", "catalog-x"]), "1")] {
         let answer = server.send(query, json!({ "ids": ids, "id": execution })).await.unwrap();
@@ -86,7 +86,7 @@ async fn events_lead_to_their_log_and_catalog_entry_and_outbox_entries_to_their_
 async fn inputs_accept_both_forms_of_an_id() {
     let deployment = Deployment::start(1).await;
     let server = server(&deployment).await;
-    let query = "{ catalogEntry(path: \"flow\") { id catalogId } }";
+    let query = "{ catalogEntry(by: {path: \"flow\"}) { id catalogId } }";
     let entry = server.data(query, Value::Null).await["catalogEntry"].take();
     for id in [&entry["id"], &entry["catalogId"]] {
         let started = server.execute(json!({ "catalogId": id })).await["execution"]["id"].take();

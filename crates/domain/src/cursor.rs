@@ -30,6 +30,8 @@ pub enum CursorKind {
     EventTime = 7,
     /// Events of one log, in the order of arrival.
     EventArrival = 8,
+    /// Versions of a catalog path, by version.
+    CatalogVersion = 9,
 }
 
 /// A text that is not a cursor of the list.

@@ -10,6 +10,7 @@ mod dedup;
 mod defaults;
 mod execute;
 pub mod logs;
+mod of_entries;
 mod read;
 mod request;
 mod rerun;

@@ -27,7 +27,8 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     (
         "Query",
         READ,
-        "catalogEntries catalogEntry dedupClaim event eventStream events execution executions node nodes shards subscription subscriptions",
+        "catalogEntries catalogEntry dedupClaim event eventStream events execution executions node nodes shards subscription \
+         subscriptions validateCatalogEntry",
     ),
     ("Mutation", Any(&[Catalog]), "registerCatalogEntry"),
     (
@@ -67,8 +68,14 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
         "availableActions catalogId id lastEventId lastEventType organizationId path registeredAt shard state stateText tenantId \
          updatedAt",
     ),
-    ("CatalogEntry", READ, "content document layout meta payload"),
-    ("CatalogEntry", Open, "catalogId createdAt id kind path version"),
+    (
+        "CatalogEntry",
+        READ,
+        "content description document executions labels name versions workflow workload workloadFields",
+    ),
+    ("CatalogEntry", Open, "catalogId createdAt id kind kindText path version"),
+    ("CatalogEntryDraft", READ, "description document labels name workflow workload workloadFields"),
+    ("CatalogEntryDraft", Open, "kind path"),
     ("Step", READ, "error result"),
     ("Step", Open, "attempt completedAt enteredAt frames iterations name status"),
     ("Outbox", READ, "entries"),
@@ -112,7 +119,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
         "deadlineSeconds defaultPage maxBatch maxBodyBytes maxContentBytes maxCost maxDepth maxEventBytes maxEvents \
          maxOperationsPerSocket maxPage maxReadBytes maxReadRows maxResponseBytes maxWorkloadBytes",
     ),
-    ("Shard", Open, "available buckets error index latencyMs poolIdle poolSize"),
+    ("Shard", Open, "available buckets error latencyMilliseconds poolIdle poolSize shard"),
     ("StepIterations", Open, "completed dispatched expected"),
     ("StreamGap", Open, "cursor from reason shard to"),
     ("StreamHeartbeat", Open, "at cursor lagEvents"),
@@ -128,6 +135,16 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("SubscriptionIngress", Open, "gatewayPath verify"),
     ("IngressVerification", Open, "audience header secret serviceAccount type"),
     ("SubscriptionSpool", Open, "backend bucket mode ordering path"),
+    // Parts of a document. The guards of the fields `workflow`, `workloadFields` and `trace` protect them.
+    ("Workflow", Open, "steps"),
+    ("WorkflowStep", Open, "condition description name repetition routing tools transitions"),
+    ("WorkflowTool", Open, "kind label playbook"),
+    ("WorkflowRepetition", Open, "items iterator mode"),
+    ("WorkflowTransition", Open, "condition to"),
+    ("WorkloadField", READ, "default"),
+    ("WorkloadField", Open, "fields name required type"),
+    ("TraceContext", Open, "traceparent tracestate"),
+    ("CatalogEntryValidation", Open, "entry userErrors"),
     // Results of mutations. The guard of the mutation protects them.
     ("AdvanceProjectionsPayload", Open, "advanced failed userErrors"),
     ("TransitionSubscriptionsPayload", Open, "results unavailableShards userErrors"),
@@ -143,12 +160,12 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("ProjectEventResult", Open, "event eventId executionId index userErrors"),
     ("ProjectEventsPayload", Open, "duplicates projected rejected userErrors"),
     ("ReserveEventIdsPayload", Open, "eventIds userErrors"),
-    ("RegisterCatalogEntryPayload", Open, "catalogEntry userErrors"),
+    ("RegisterCatalogEntryPayload", Open, "catalogEntry outcome userErrors"),
     ("RetryOutboxPayload", Open, "matched retried unavailableShards userErrors"),
     ("SubscriptionPayload", Open, "subscription userErrors"),
     // Pages. The guard of the list protects them.
     ("TotalCount", Open, "capped value"),
-    ("CatalogEntryConnection", Open, "edges nodes pageInfo unavailableShards"),
+    ("CatalogEntryConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),
     ("EventConnection", Open, "edges nodes pageInfo streamCursor unavailableShards"),
     ("ExecutionConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),
     ("OutboxEntryConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),
