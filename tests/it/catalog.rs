@@ -17,7 +17,7 @@ async fn register(server: &Server, input: Value) -> Value {
 
 async fn entry(server: &Server, path: &str, version: Option<u32>) -> Value {
     let query = "query($by: CatalogEntryKey!) { catalogEntry(by: $by) {
-        id path version kind content document workload labels createdAt } }";
+        id: catalogId path version kind content document workload labels createdAt } }";
     let by = match version {
         Some(version) => json!({ "pathVersion": { "path": path, "version": version } }),
         None => json!({ "path": path }),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures::future::join_all;
 use noetl_domain::cursor::{CursorKind, decode, encode};
 use noetl_domain::event_list::Arrival;
-use noetl_testkit::feed::{assert_exactly, insert, run};
+use noetl_testkit::feed::{assert_exactly, insert, insert_typed, run};
 use noetl_testkit::projections::NO_PROJECTOR_NO_STREAM;
 use noetl_testkit::writer::Writer;
 use noetl_testkit::{Deployment, Server};
@@ -59,7 +59,8 @@ async fn a_cursor_in_arrival_order_sees_an_event_with_a_lower_id_that_is_committ
     let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
     let (mut shard, mut other) = (deployment.shard(0).await, deployment.shard(0).await);
     let log = deployment.ids_on(0, 1000, 1)[0];
-    for event in [10, 20, 30] {
+    insert_typed(&mut shard, (log, 10), "playbook_started").await;
+    for event in [20, 30] {
         insert(&mut shard, (log, event)).await;
     }
     let by_id =

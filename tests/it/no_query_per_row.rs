@@ -32,7 +32,7 @@ const EVENTS: &str = "query($prefix: String!) { events(first: 100, filter: {type
 } } }";
 
 const OUTBOX: &str = "query($prefix: String!) { outbox { entries(first: 100, filter: {tenantId: $prefix}) { nodes {
-    id event { id meta catalogEntry { path } } execution { id catalogEntry { path } }
+    id event { id meta catalogEntry { path } } execution { id workload }
 } } } }";
 
 /// Name of the rows that are catalog entries.

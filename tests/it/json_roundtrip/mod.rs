@@ -21,7 +21,7 @@ const RAW: &str = "$serde_json::private::RawValue";
 const LONGER: &str = "abcdefghijklmnopqrstuvwxyzabcdefg";
 
 const EVENTS: &str = "query($id: ID!, $first: Int) { events(executionId: $id, first: $first) {
-    nodes { id context result meta } } }";
+    nodes { id: eventId context result meta } } }";
 
 /// Sends a body unchanged and returns the response.
 async fn post(server: &Server, body: String) -> Value {
