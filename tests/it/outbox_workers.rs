@@ -46,7 +46,7 @@ async fn a_claim_selects_by_pool_and_by_subject_and_names_its_claimant() {
     // An entry without a stored subject has the one that the claim shows.
     assert_eq!(claim(json!({ "subjectPrefix": "noetl.events.default.default.5." })).await, ["0-5"]);
 
-    let query = "{ outbox { entries { nodes { id status claimant leaseExpiresAt } } } }";
+    let query = "{ outbox { entries { nodes { id: entryId status claimant leaseExpiresAt } } } }";
     let list = async || server.data(query, Value::Null).await["outbox"]["entries"]["nodes"].take();
     let entries = list().await;
     assert_eq!(entries[2], json!({ "id": "0-3", "status": "PENDING", "claimant": null, "leaseExpiresAt": null }));

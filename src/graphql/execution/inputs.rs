@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 
 use super::status::ExecutionStatus;
 use crate::graphql::filters::{check_owner, check_prefix};
-use crate::graphql::scalars::{Json, parse_id};
+use crate::graphql::scalars::{Json, parse_catalog_id, parse_event_id, parse_id};
 use crate::graphql::trace::TraceContextInput;
 use crate::service::error::Rejection;
 use crate::service::executions::{Dedup, EntryKey, ExecuteRequest, RerunRequest};
@@ -62,7 +62,7 @@ impl ExecutionMoment {
     /// Converts the input and parses its id.
     pub fn parse(self) -> Result<Moment, Rejection> {
         match self {
-            Self::Event(id) => Ok(Moment::Event(parse_id("at.event", &id)?)),
+            Self::Event(id) => Ok(Moment::Event(parse_event_id("at.event", &id)?)),
             Self::Time(time) => Ok(Moment::Time(time)),
         }
     }
@@ -101,7 +101,7 @@ impl ExecuteEntryKey {
     fn parse(self) -> Result<EntryKey, Rejection> {
         match self {
             Self::Path(path) => Ok(EntryKey::Path(path)),
-            Self::CatalogId(id) => Ok(EntryKey::CatalogId(parse_id("entry.catalogId", &id)?)),
+            Self::CatalogId(id) => Ok(EntryKey::CatalogId(parse_catalog_id("entry.catalogId", &id)?)),
         }
     }
 }
