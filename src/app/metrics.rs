@@ -3,7 +3,7 @@
 use graphql_transport::Metric;
 
 /// Metrics of the server. A test compares this table with the metrics that the sources record.
-pub const METRICS: [Metric; 66] = [
+pub const METRICS: [Metric; 67] = [
     Metric::counter("noetl_callers_refused_total", &[], "Callers that were refused because of their token"),
     Metric::counter("noetl_catalog_named_total", &[], "Catalog entries of NoETL's server whose names were read"),
     Metric::gauge("noetl_database_up", &["database"], "Whether the last probe reached the database: 1 or 0"),
