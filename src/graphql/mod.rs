@@ -20,6 +20,7 @@ pub mod field_spans;
 mod filters;
 mod live;
 pub mod loaders;
+pub mod node;
 pub mod outbox;
 pub mod outcome_hint;
 mod response_budget;

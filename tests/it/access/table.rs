@@ -27,8 +27,8 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     (
         "Query",
         READ,
-        "catalogEntries catalogEntry dedupClaim event eventStream events execution executions shards subscription subscriptions \
-         validateCatalogEntry",
+        "catalogEntries catalogEntry dedupClaim event eventStream events execution executions node nodes shards subscription \
+         subscriptions validateCatalogEntry",
     ),
     ("Mutation", Any(&[Catalog]), "registerCatalogEntry"),
     (
@@ -48,11 +48,11 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("Mutation", Any(&[Retry]), "discardOutbox retryOutbox"),
     ("Subscription", Any(&[Live]), "events executionChanges subscriptionChanges systemStatus"),
     // Fields with payloads, and fields that lead to other objects.
-    ("Event", READ, "context error meta result stackTrace"),
+    ("Event", READ, "catalogEntry context error meta owner result stackTrace"),
     (
         "Event",
         Open,
-        "catalogId createdAt durationSeconds executionId id nodeId nodeName nodeType organizationId parentEventId parentExecutionId \
+        "catalogId createdAt durationSeconds eventId executionId id nodeId nodeName nodeType organizationId parentEventId parentExecutionId \
          shard status tenantId type",
     ),
     (
@@ -73,18 +73,18 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
         READ,
         "content description document executions labels name versions workflow workload workloadFields",
     ),
-    ("CatalogEntry", Open, "createdAt id kind kindText path version"),
+    ("CatalogEntry", Open, "catalogId createdAt id kind kindText path version"),
     ("CatalogEntryDraft", READ, "description document labels name workflow workload workloadFields"),
     ("CatalogEntryDraft", Open, "kind path"),
     ("Step", READ, "error result"),
     ("Step", Open, "attempt completedAt enteredAt frames iterations name status"),
     ("Outbox", READ, "entries"),
     ("Outbox", Open, "pendingCount stats"),
-    ("OutboxEntry", READ, "lastError payload"),
+    ("OutboxEntry", READ, "event execution lastError payload"),
     (
         "OutboxEntry",
         Open,
-        "attempts availableAt createdAt dead eventId executionId id organizationId payloadCodec publishedAt status statusText \
+        "attempts availableAt createdAt dead entryId eventId executionId id organizationId payloadCodec publishedAt status statusText \
          subject tenantId",
     ),
     ("OutboxClaim", Any(&[Outbox]), "payload payloadBase64"),
@@ -157,7 +157,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("MarkOutboxFailedPayload", Open, "dead retryInSeconds userErrors"),
     ("MarkOutboxPublishedPayload", Open, "published stale userErrors"),
     ("ProjectEventDocumentsPayload", Open, "duplicates projected rejected userErrors"),
-    ("ProjectEventResult", Open, "eventId executionId index userErrors"),
+    ("ProjectEventResult", Open, "event eventId executionId index userErrors"),
     ("ProjectEventsPayload", Open, "duplicates projected rejected userErrors"),
     ("ReserveEventIdsPayload", Open, "eventIds userErrors"),
     ("RegisterCatalogEntryPayload", Open, "catalogEntry outcome userErrors"),
@@ -166,7 +166,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     // Pages. The guard of the list protects them.
     ("TotalCount", Open, "capped value"),
     ("CatalogEntryConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),
-    ("EventConnection", Open, "edges nodes pageInfo unavailableShards"),
+    ("EventConnection", Open, "edges nodes pageInfo streamCursor unavailableShards"),
     ("ExecutionConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),
     ("OutboxEntryConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),
     ("SourceSubscriptionConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),
