@@ -78,11 +78,12 @@ const ONLY_IN: &[(&str, &[&str])] = &[
         &[
             "graphql::context",
             "graphql::event",
-            "graphql::execution::changes",
+            "graphql::execution::updates",
             "graphql::live",
             "graphql::server::event_stream",
             "graphql::shared_reads",
-            "graphql::subscription::changes",
+            "graphql::subscription::updates",
+            "graphql::updates",
         ],
     ),
     // The state of the feed and of the pools needs no use case. It is shown unchanged.

@@ -106,5 +106,6 @@ mod undecodable_messages;
 mod unlisted_executions;
 mod unselected_columns;
 mod unusual_rows_published;
+mod updates;
 mod upgraded_database;
 mod work_independent_of_log_length;

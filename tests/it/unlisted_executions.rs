@@ -87,18 +87,18 @@ async fn live_changes_of_an_execution_that_has_only_a_log_begin_with_its_state()
     let (deployment, server, mut shard) = started(&[("NOETL_PROJECTOR", "false")]).await;
     deployment.feeds_begun().await;
     log_of_noetl(&mut shard, 1_000, &["step.enter"]).await;
-    let query = "subscription { executionChanges(id: \"1000\") { id status path } }";
+    let query = "subscription { executionUpdates(id: \"1000\") { kind execution { id status path } } }";
     let mut live = server.live(query, Value::Null).await;
     let first = live.next().await.unwrap();
-    assert_eq!(first["executionChanges"], json!({ "id": "1000", "status": "RUNNING", "path": "theirs" }));
+    assert_eq!(first["executionUpdates"]["execution"], json!({ "id": "1000", "status": "RUNNING", "path": "theirs" }));
     insert_typed(&mut shard, (1_000, 1_003), "playbook.completed").await;
     loop {
         // The same state may be returned twice.
         let next = live.next().await.unwrap();
-        if next["executionChanges"]["status"] == "COMPLETED" {
+        if next["executionUpdates"]["execution"]["status"] == "COMPLETED" {
             break;
         }
-        assert_eq!(next["executionChanges"]["status"], "RUNNING", "{next}");
+        assert_eq!(next["executionUpdates"]["execution"]["status"], "RUNNING", "{next}");
     }
     assert_eq!(deployment.in_cluster(LISTED).await, 0);
 }

@@ -30,6 +30,28 @@ pub struct ExecutionFilter {
 }
 
 impl ExecutionFilter {
+    /// Returns whether the execution meets all conditions.
+    #[must_use]
+    pub fn matches(&self, row: &ExecutionRow) -> bool {
+        let status = row.status.to_uppercase();
+        self.statuses.as_ref().is_none_or(|wanted| stored_names(wanted).contains(&status))
+            && self
+                .path_prefix
+                .as_ref()
+                .is_none_or(|prefix| row.path.as_ref().is_some_and(|path| path.starts_with(prefix.as_str())))
+            && self.parent_execution_id.is_none_or(|parent| row.parent_execution_id == Some(parent.get()))
+            && self.started_after.is_none_or(|time| row.start_time.is_some_and(|started| started > time))
+            && self.started_before.is_none_or(|time| row.start_time.is_some_and(|started| started < time))
+            && self.tenant_id.as_ref().is_none_or(|tenant| *tenant == row.tenant_id)
+            && self.organization_id.as_ref().is_none_or(|organization| *organization == row.organization_id)
+    }
+
+    /// Returns whether an execution that matches can stop matching after an event.
+    #[must_use]
+    pub fn can_stop_matching(&self) -> bool {
+        self.statuses.is_some()
+    }
+
     /// Returns the part of a range in which executions that meet the conditions can be.
     fn within(&self, range: PositionRange) -> PositionRange {
         let after = self.started_after.map(|at| ListPosition { at, id: i64::MAX });
@@ -56,7 +78,7 @@ pub async fn list(
         ($order:literal) => {
             sqlx::query_as!(
                 ExecutionRow,
-                "SELECT execution_id, catalog_id, parent_execution_id, status, path, tenant_id, organization_id,
+                "SELECT execution_id, catalog_id, parent_execution_id, status, path, last_event_id, tenant_id, organization_id,
                   CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
                   CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time
                  FROM noetl.execution
@@ -116,7 +138,7 @@ pub async fn children(
         ($order:literal) => {
             sqlx::query_as!(
                 ExecutionRow,
-                "SELECT execution_id, catalog_id, parent_execution_id, status, path, tenant_id, organization_id,
+                "SELECT execution_id, catalog_id, parent_execution_id, status, path, last_event_id, tenant_id, organization_id,
                   CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
                   CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time
                  FROM unnest($1::bigint[]) AS parent (id)

@@ -29,6 +29,8 @@ pub struct ExecutionRow {
     pub start_time: Option<DateTime<Utc>>,
     /// End time; `None` while it is running.
     pub end_time: Option<DateTime<Utc>>,
+    /// Last event that the row includes, by id; `None` on rows that other programs wrote.
+    pub last_event_id: Option<i64>,
     /// Tenant.
     pub tenant_id: String,
     /// Organization.
@@ -57,6 +59,7 @@ impl ExecutionRow {
                 path: started.and_then(|start| start.path.clone()),
                 start_time: started.map(|start| start.at),
                 end_time: state.end().map(|end| end.at),
+                last_event_id: projection.version.map(Id::get),
                 tenant_id: projected.tenancy.tenant_id.clone(),
                 organization_id: projected.tenancy.organization_id.clone(),
             }
@@ -132,7 +135,7 @@ pub async fn create(shard: &Database, creations: &[&Creation]) -> Result<(), Sto
 pub async fn by_ids(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<ExecutionRow>, StorageError> {
     let rows = sqlx::query_as!(
         ExecutionRow,
-        "SELECT execution_id, catalog_id, parent_execution_id, status, path, tenant_id, organization_id,
+        "SELECT execution_id, catalog_id, parent_execution_id, status, path, last_event_id, tenant_id, organization_id,
                   CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
                   CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time
          FROM noetl.execution WHERE execution_id = ANY($1) AND ($2::text IS NULL OR tenant_id = $2)",

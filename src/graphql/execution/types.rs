@@ -6,6 +6,7 @@ use async_graphql::{Context, ID, Object, Result, Union};
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 
+use super::current::CurrentExecution;
 use super::inputs::ExecutionFilter;
 use super::loaders::{
     ChildrenKey, ChildrenPage, ChildrenTotalKey, EndKey, ErrorKey, ExecutionKey, StateKey, WorkloadKey,
@@ -51,15 +52,31 @@ pub enum ExecutionParent {
 #[derive(Debug, Clone)]
 pub struct Execution {
     row: ExecutionRow,
-    /// State at a moment in the past; `None`: the execution is shown in its current state.
-    past: Option<Arc<Projected>>,
+    moment: Moment,
+}
+
+/// Moment in which an execution is shown.
+#[derive(Debug, Clone)]
+enum Moment {
+    /// The current one.
+    Now,
+    /// The one in which its row was read; the end was read too, if the list did not show it.
+    AsRead(Option<End>),
+    /// A moment in the past.
+    Past(Arc<Projected>),
 }
 
 impl Execution {
     /// Returns an execution in its current state.
     #[must_use]
     pub const fn current(row: ExecutionRow) -> Self {
-        Self { row, past: None }
+        Self { row, moment: Moment::Now }
+    }
+
+    /// Returns an execution whose end was read together with its row.
+    #[must_use]
+    pub fn as_read(current: CurrentExecution) -> Self {
+        Self { row: current.row, moment: Moment::AsRead(current.end) }
     }
 
     /// Returns the execution in a state of the past.
@@ -67,7 +84,7 @@ impl Execution {
     pub fn in_state(self, past: Projected) -> Self {
         let state = &past.projection.state;
         let (status, end_time) = (state.status().as_str().to_owned(), state.end().map(|end| end.at));
-        Self { row: ExecutionRow { status, end_time, ..self.row }, past: Some(Arc::new(past)) }
+        Self { row: ExecutionRow { status, end_time, ..self.row }, moment: Moment::Past(Arc::new(past)) }
     }
 
     /// Returns the execution with this id through the batch loader.
@@ -88,8 +105,8 @@ impl Execution {
 
     /// Returns the state, which is the current one unless the execution is shown in the past.
     async fn projected(&self, ctx: &Context<'_>) -> Result<Option<Arc<Projected>>> {
-        if self.past.is_some() {
-            return Ok(self.past.clone());
+        if let Moment::Past(past) = &self.moment {
+            return Ok(Some(Arc::clone(past)));
         }
         let state = ctx.data::<BatchLoader>()?.load_one(StateKey(self.key())).await.map_err(field_error)?;
         state.transpose().map_err(field_error)
@@ -97,8 +114,11 @@ impl Execution {
 
     /// Returns the end of an execution whose list row does not show it yet. With `reason`, it includes the error.
     async fn end_not_in_list(&self, ctx: &Context<'_>, reason: bool) -> Result<Option<End>> {
-        if self.past.is_some() || Status::from_stored(&self.row.status).is_terminal() {
-            return Ok(None);
+        match &self.moment {
+            Moment::Past(_) => return Ok(None),
+            Moment::AsRead(end) => return Ok(end.clone()),
+            Moment::Now if Status::from_stored(&self.row.status).is_terminal() => return Ok(None),
+            Moment::Now => {}
         }
         let end = ctx.data::<BatchLoader>()?.load_one(EndKey { id: self.key(), reason }).await.map_err(field_error)?;
         end.transpose().map_err(field_error)
@@ -156,7 +176,7 @@ impl Execution {
         if let Some(end) = self.end_not_in_list(ctx, true).await? {
             return Ok(end.error);
         }
-        if let Some(past) = &self.past {
+        if let Moment::Past(past) = &self.moment {
             return Ok(past.projection.state.end().and_then(|end| end.error));
         }
         let error = ctx.data::<BatchLoader>()?.load_one(ErrorKey(self.key())).await.map_err(field_error)?;

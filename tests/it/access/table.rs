@@ -44,7 +44,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("Mutation", Any(&[Project]), "projectEvents"),
     ("Mutation", Any(&[Outbox]), "claimOutbox markOutboxFailed markOutboxPublished"),
     ("Mutation", Any(&[Retry]), "discardOutbox retryOutbox"),
-    ("Subscription", Any(&[Live]), "events executionChanges subscriptionChanges systemStatus"),
+    ("Subscription", Any(&[Live]), "events executionListUpdates executionUpdates subscriptionUpdates systemStatus"),
     // Fields with payloads, and fields that lead to other objects.
     ("Event", READ, "context error meta result stackTrace"),
     (
@@ -91,7 +91,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("DedupClaim", READ, "execution"),
     ("DedupClaim", Open, "duplicates executionId expiresAt firstSeenAt"),
     ("CursorFrame", Open, "bodyCompleted bodyIssued claimCompleted index"),
-    ("EventDelivery", Open, "cursor event payloadOmitted"),
+    ("EventDelivery", Open, "at cursor event payloadOmitted"),
     (
         "EventStreamShard",
         Open,
@@ -99,6 +99,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
          oldestPreparedTransactionSeconds preparedTransactions publishedEvents shard stream",
     ),
     ("EventStreamStatus", Open, "connected enabled shards"),
+    ("ExecutionUpdate", Open, "at cursor execution id kind shard"),
     ("FailedProjection", Open, "code executionId message retryable"),
     ("OutboxShardStats", Open, "dead failed inFlight oldestPendingAgeSeconds pending shard"),
     ("OutboxStats", Open, "byShard dead failed inFlight oldestPendingAgeSeconds pending unavailableShards"),
@@ -114,9 +115,10 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ),
     ("Shard", Open, "available buckets error index latencyMs poolIdle poolSize"),
     ("StepIterations", Open, "completed dispatched expected"),
-    ("StreamGap", Open, "cursor from reason shard to"),
+    ("StreamGap", Open, "at cursor from reason shard to"),
     ("StreamHeartbeat", Open, "at cursor lagEvents"),
-    ("SystemStatus", Open, "at eventStream outbox shards"),
+    ("SubscriptionUpdate", Open, "at cursor id kind shard subscription"),
+    ("SystemStatus", Open, "at cursor eventStream outbox shards"),
     ("UserError", Open, "code field message retryable"),
     ("Viewer", Open, "authenticated capabilities expiresAt name permissions roles subject tenant"),
     // Settings of a source subscription. The guard of the field `spec` protects them.
