@@ -26,6 +26,8 @@ pub enum CursorKind {
     Stream = 5,
     /// Outbox rows, by time, shard and number.
     Outbox = 6,
+    /// Frames of a cursor loop, by index.
+    Frame = 9,
 }
 
 /// A text that is not a cursor of the list.

@@ -11,6 +11,7 @@ use noetl_domain::execution::{Creation, Status, ended_by};
 use noetl_domain::ids::Id;
 use noetl_domain::list_position::ListPosition;
 use noetl_domain::tenant::Scope;
+use plain_json::Text;
 
 /// Row of the read model for lists.
 #[derive(Debug, Clone)]
@@ -164,6 +165,26 @@ pub async fn errors(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<
         scope.tenant(),
     );
     shard.run(rows.fetch_all(shard.pool())).await
+}
+
+/// Returns the result of the latest ending event in the scope of each of these executions, in no order. A log without an
+/// ending event, or whose event has no result, is left out.
+#[tracing::instrument(
+    level = "debug", name = "sql.executions.results", skip_all,
+    fields(database = %shard.name(), count = ids.len(), first = ids.first())
+)]
+pub async fn results(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<(i64, Text)>, StorageError> {
+    let rows = sqlx::query!(
+        r#"SELECT DISTINCT ON (execution_id) execution_id, result::text AS "result: Text" FROM noetl.event
+           WHERE execution_id = ANY($1) AND ($2::text IS NULL OR tenant_id = $2) AND event_type IN (
+               'playbook_completed', 'playbook.completed', 'workflow.completed', 'playbook_failed', 'playbook.failed',
+               'workflow.failed', 'playbook.cancelled', 'playbook_cancelled', 'execution.cancelled')
+           ORDER BY execution_id, event_id DESC"#,
+        ids,
+        scope.tenant(),
+    );
+    let rows = shard.run(rows.fetch_all(shard.pool())).await?;
+    Ok(rows.into_iter().filter_map(|row| Some((row.execution_id, row.result?))).collect())
 }
 
 /// Number of executions of a parent that have not ended.

@@ -20,6 +20,14 @@ const PLAIN: &[(&str, &str, &str)] = &[
         "(parent_execution_id, noetl.list_time(start_time), execution_id) WHERE parent_execution_id IS NOT NULL",
     ),
     ("execution_status_idx", "noetl.execution", "(upper(status), execution_id)"),
+    (
+        "execution_path_idx",
+        "noetl.execution",
+        "(path, noetl.list_time(start_time), execution_id) WHERE path IS NOT NULL",
+    ),
+    ("execution_end_idx", "noetl.execution", "(end_time) WHERE end_time IS NOT NULL"),
+    // For prefixes of an id.
+    ("execution_id_text_idx", "noetl.execution", "((execution_id::text) COLLATE \"C\")"),
     // For lists of a tenant. It is empty in a deployment without tenants.
     (
         "execution_tenant_idx",

@@ -1,13 +1,17 @@
 //! Inputs of executions.
 
-use async_graphql::{ID, InputObject, OneofObject};
+use async_graphql::{Context, ID, InputObject, OneofObject};
 use chrono::{DateTime, Utc};
 
 use super::status::ExecutionStatus;
+use crate::graphql::access::scope;
+use crate::graphql::context::Services;
 use crate::graphql::filters::{check_owner, check_prefix};
 use crate::graphql::scalars::{Json, parse_id};
-use crate::service::error::Rejection;
+use crate::service::bounds::check_text;
+use crate::service::error::{Rejection, ServiceError};
 use crate::service::executions::{Dedup, ExecuteRequest, RerunRequest};
+use noetl_domain::ids::Id;
 use noetl_domain::projection::Moment;
 use noetl_domain::tenant::NamedTenancy;
 use noetl_storage::execution_lists;
@@ -17,14 +21,27 @@ use noetl_storage::execution_lists;
 pub struct ExecutionFilter {
     /// Only executions with one of these statuses.
     statuses: Option<Vec<ExecutionStatus>>,
+    /// Only executions of this catalog path.
+    path: Option<String>,
+    /// Only executions of this version of the path (1 to 32767). It needs `path`.
+    version: Option<i64>,
     /// Only executions whose catalog path begins with this text.
     path_prefix: Option<String>,
+    /// Only executions whose id begins with these digits (1 to 19).
+    id_prefix: Option<String>,
+    /// Only the execution that belongs to this dedup key, while the claim of the key is stored (see `dedupClaim`). The
+    /// key belongs to `parentExecutionId`, or to the requests without a parent if that is omitted.
+    dedup_key: Option<String>,
     /// Only executions that this execution or source subscription started.
     parent_execution_id: Option<ID>,
     /// Only executions that started after this time.
     started_after: Option<DateTime<Utc>>,
     /// Only executions that started before this time.
     started_before: Option<DateTime<Utc>>,
+    /// Only executions that ended after this time.
+    ended_after: Option<DateTime<Utc>>,
+    /// Only executions that ended before this time.
+    ended_before: Option<DateTime<Utc>>,
     /// Only executions of this tenant.
     tenant_id: Option<String>,
     /// Only executions of this organization.
@@ -32,19 +49,54 @@ pub struct ExecutionFilter {
 }
 
 impl ExecutionFilter {
-    /// Converts the input to the storage layer's filter and parses its ids.
-    pub fn parse(self) -> Result<execution_lists::ExecutionFilter, Rejection> {
+    /// Converts the input to the storage layer's filter and parses its ids. The version and the dedup key are looked up.
+    pub async fn resolve(self, ctx: &Context<'_>) -> Result<execution_lists::ExecutionFilter, ServiceError> {
+        let (path, version, dedup_key) = (self.path.clone(), self.version, self.dedup_key.clone());
+        let mut filter = self.parse()?;
+        let services = ctx.data_unchecked::<Services>();
+        if let Some(version) = version {
+            let needs_path = || Rejection::invalid("filter.version", "version needs path");
+            let path = path.ok_or_else(needs_path)?;
+            let no_version = |_| Rejection::invalid("filter.version", "version must be 1 to 32767");
+            let version = i16::try_from(version).map_err(no_version)?;
+            match services.catalog.find(&path, Some(version)).await? {
+                Some(entry) => filter.catalog_id = Some(Id::new(entry.catalog_id)),
+                None => filter.ids = Some(Vec::new()),
+            }
+        }
+        if let Some(key) = dedup_key {
+            let scope = scope(ctx).map_err(|_| Rejection::invalid("", "authenticate with a valid token"))?;
+            let claim = services.executions.dedup_claim(filter.parent_execution_id, &key, &scope).await?;
+            filter.ids = Some(claim.into_iter().map(|claim| claim.execution_id).collect());
+        }
+        Ok(filter)
+    }
+
+    fn parse(self) -> Result<execution_lists::ExecutionFilter, Rejection> {
         let parent = self.parent_execution_id.map(|id| parse_id("filter.parentExecutionId", &id)).transpose()?;
         Ok(execution_lists::ExecutionFilter {
             statuses: self.statuses.map(|statuses| statuses.into_iter().map(Into::into).collect()),
+            path: self.path.map(|path| check_text("filter.path", &path).map(|()| path)).transpose()?,
             path_prefix: check_prefix(self.path_prefix)?,
+            catalog_id: None,
             parent_execution_id: parent,
+            ids: None,
+            id_prefix: self.id_prefix.map(check_id_prefix).transpose()?,
             started_after: self.started_after,
             started_before: self.started_before,
+            ended_after: self.ended_after,
+            ended_before: self.ended_before,
             tenant_id: check_owner("filter.tenantId", self.tenant_id)?,
             organization_id: check_owner("filter.organizationId", self.organization_id)?,
         })
     }
+}
+
+fn check_id_prefix(prefix: String) -> Result<String, Rejection> {
+    if (1..=19).contains(&prefix.len()) && prefix.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok(prefix);
+    }
+    Err(Rejection::invalid("filter.idPrefix", "idPrefix must have 1 to 19 digits"))
 }
 
 /// Moment in the history of an execution.
@@ -191,4 +243,7 @@ pub struct CancelExecutionInput {
     pub id: ID,
     /// Reason, written to the log (at most 4096 bytes).
     pub reason: Option<String>,
+    /// Whether the executions that it started, and those that these started, are cancelled too (default false).
+    #[graphql(default = false)]
+    pub cascade: bool,
 }

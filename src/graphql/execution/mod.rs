@@ -11,6 +11,7 @@ mod of_subscription;
 mod payloads;
 pub mod query;
 pub mod state;
+pub mod stats;
 pub mod status;
 pub mod types;
 pub mod update;

@@ -9,9 +9,9 @@ use serde_json::{Map, Value};
 use super::current::CurrentExecution;
 use super::inputs::ExecutionFilter;
 use super::loaders::{
-    ChildrenKey, ChildrenPage, ChildrenTotalKey, EndKey, ErrorKey, ExecutionKey, StateKey, WorkloadKey,
+    ChildrenKey, ChildrenPage, ChildrenTotalKey, EndKey, ErrorKey, ExecutionKey, ResultKey, StateKey, WorkloadKey,
 };
-use super::state::{ProjectionSnapshot, Step, steps};
+use super::state::{ExecutionProgress, ProjectionSnapshot, Step, steps};
 use super::status::ExecutionStatus;
 use crate::graphql::access::{READ, scope};
 use crate::graphql::catalog::types::CatalogEntry;
@@ -23,7 +23,7 @@ use crate::graphql::event::loaders::HeadKey;
 use crate::graphql::event::log::log;
 use crate::graphql::event::types::EventConnection;
 use crate::graphql::loaders::BatchLoader;
-use crate::graphql::scalars::{Json, JsonText, show_id};
+use crate::graphql::scalars::{BigInt, Json, JsonText, show_id};
 use crate::graphql::subscription::types::SourceSubscription;
 use crate::service::error::ServiceError;
 use noetl_domain::cursor::CursorKind;
@@ -183,6 +183,26 @@ impl Execution {
         Ok(error.transpose().map_err(field_error)?.flatten())
     }
 
+    /// Result of the execution: the result of the event that ended it, as it was reported. Null until the execution ends,
+    /// and if the event has none. Unreadable JSON is replaced by an error object, as in events.
+    #[graphql(guard = "READ")]
+    async fn result(&self, ctx: &Context<'_>) -> Result<Option<JsonText>> {
+        let result = ctx.data::<BatchLoader>()?.load_one(ResultKey(self.key())).await.map_err(field_error)?;
+        Ok(result.transpose().map_err(field_error)?.map(JsonText))
+    }
+
+    /// Number of events in the log.
+    #[graphql(guard = "READ")]
+    async fn event_count(&self, ctx: &Context<'_>) -> Result<Option<BigInt>> {
+        Ok(self.projected(ctx).await?.map(|projected| BigInt(projected.projection.applied_count)))
+    }
+
+    /// Progress of the execution: numbers of its steps.
+    #[graphql(guard = "READ")]
+    async fn progress(&self, ctx: &Context<'_>) -> Result<Option<ExecutionProgress>> {
+        Ok(self.projected(ctx).await?.map(|projected| ExecutionProgress::of(&projected.projection.state)))
+    }
+
     /// Tenant of the execution.
     async fn tenant_id(&self) -> &str {
         &self.row.tenant_id
@@ -315,7 +335,7 @@ pub async fn children(
     page: &PageArguments,
 ) -> Result<ExecutionConnection> {
     let request = page.by_time(CursorKind::Execution).map_err(field_error)?;
-    let filter = filter.unwrap_or_default().parse().map_err(field_error)?;
+    let filter = filter.unwrap_or_default().resolve(ctx).await.map_err(field_error)?;
     let list = ExecutionList { parent: Some(parent), filter: filter.clone(), scope: scope(ctx)? };
     let key = ChildrenKey { parent, filter, request };
     let found = ctx.data::<BatchLoader>()?.load_one(key).await.map_err(field_error)?;

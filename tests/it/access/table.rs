@@ -27,7 +27,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     (
         "Query",
         READ,
-        "catalogEntries catalogEntry dedupClaim event eventStream events execution executions shards subscription subscriptions",
+        "catalogEntries catalogEntry dedupClaim event eventStream events execution executionStats executions shards subscription subscriptions",
     ),
     ("Mutation", Any(&[Catalog]), "registerCatalogEntry"),
     (
@@ -56,7 +56,8 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     (
         "Execution",
         READ,
-        "catalogEntry children context error events executionPool parent rerunOf snapshot steps trace workload",
+        "catalogEntry children context error eventCount events executionPool parent progress rerunOf result snapshot steps trace \
+         workload",
     ),
     ("Execution", Open, "catalogId endedAt id organizationId path shard startedAt status statusText tenantId"),
     ("SourceSubscription", READ, "catalogEntry executionPool executions history spec"),
@@ -99,6 +100,10 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
          oldestPreparedTransactionSeconds preparedTransactions publishedEvents shard stream",
     ),
     ("EventStreamStatus", Open, "connected enabled shards"),
+    ("ExecutionPathCount", Open, "count path"),
+    ("ExecutionProgress", Open, "stepsCompleted stepsKnown"),
+    ("ExecutionStats", Open, "byPath byStatus capped morePaths total unavailableShards"),
+    ("ExecutionStatusCount", Open, "count status"),
     ("ExecutionUpdate", Open, "at cursor execution id kind shard"),
     ("FailedProjection", Open, "code executionId message retryable"),
     ("OutboxShardStats", Open, "dead failed inFlight oldestPendingAgeSeconds pending shard"),
@@ -134,7 +139,8 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("AdvanceProjectionsPayload", Open, "advanced failed userErrors"),
     ("BulkTransitionPayload", Open, "results unavailableShards userErrors"),
     ("BulkTransitionResult", Open, "applied subscription userErrors"),
-    ("CancelExecutionPayload", Open, "execution userErrors"),
+    ("CancelExecutionPayload", Open, "cancelled complete execution results unavailableShards userErrors"),
+    ("CancelExecutionResult", Open, "cancelled execution id userErrors"),
     ("ClaimOutboxPayload", Open, "claims unavailableShards userErrors"),
     ("DiscardOutboxPayload", Open, "discarded matched unavailableShards userErrors"),
     ("ExecuteBatchPayload", Open, "results userErrors"),
@@ -148,6 +154,8 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     // Pages. The guard of the list protects them.
     ("TotalCount", Open, "capped value"),
     ("CatalogEntryConnection", Open, "edges nodes pageInfo unavailableShards"),
+    ("CursorFrameConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),
+    ("CursorFrameEdge", Open, "cursor node"),
     ("EventConnection", Open, "edges nodes pageInfo unavailableShards"),
     ("ExecutionConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),
     ("OutboxEntryConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),

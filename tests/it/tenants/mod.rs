@@ -40,6 +40,7 @@ const ROOT_FIELDS: &[(&str, &[&str], Check)] = &[
     ("Query", &["events"], check!(queries::events)),
     ("Query", &["execution"], check!(queries::execution)),
     ("Query", &["executions"], check!(queries::executions)),
+    ("Query", &["executionStats"], check!(queries::execution_stats)),
     ("Query", &["outbox"], check!(queries::outbox)),
     ("Query", &["subscription"], check!(queries::subscription)),
     ("Query", &["subscriptions"], check!(queries::subscriptions)),
