@@ -72,7 +72,7 @@ async fn project(server: &Server, batches: &[Vec<Vec<Row>>]) -> f64 {
 
 fn input(shards: &[Vec<Row>]) -> Vec<Value> {
     let event = |row: &Row| {
-        let fields = json!({ "status": "COMPLETED", "duration": 0.25, "timestamp": "2026-01-31T10:00:00.5Z",
+        let fields = json!({ "status": "COMPLETED", "durationSeconds": 0.25, "timestamp": "2026-01-31T10:00:00.5Z",
                              "context": row.context, "result": row.result, "meta": row.meta });
         event_with(row.key.0, row.key.1, &fields)
     };

@@ -23,6 +23,15 @@ pub struct UserError {
     pub retryable: bool,
 }
 
+impl UserError {
+    /// Returns the error of an item of a list in the input: its path begins with the list's name and the index.
+    #[must_use]
+    pub fn of_item(self, list: &str, index: usize) -> Self {
+        let path = [list.to_owned(), index.to_string()].into_iter().chain(self.field.into_iter().flatten());
+        Self { field: Some(path.collect()), ..self }
+    }
+}
+
 impl From<Rejection> for UserError {
     fn from(rejection: Rejection) -> Self {
         let field = (!rejection.field.is_empty()).then_some(rejection.field);

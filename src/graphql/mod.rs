@@ -19,7 +19,7 @@ pub mod execution;
 pub mod field_spans;
 mod filters;
 mod live;
-mod live_item;
+pub mod live_item;
 pub mod loaders;
 pub mod outbox;
 pub mod outcome_hint;

@@ -23,6 +23,7 @@ pub fn outcome_hint(field: &str) -> Option<&'static str> {
         "projectEvents" | "projectEventDocuments" => {
             "Send projectEvents again with the same event ids: known events are skipped."
         }
+        "reserveEventIds" => "Send reserveEventIds again: ids that were reserved without a response stay unused.",
         "claimOutbox" => "Claim again: rows claimed without a response become claimable when their lease expires.",
         "markOutboxPublished" => "Send markOutboxPublished again with the same lease: repeating it is harmless.",
         "markOutboxFailed" | "retryOutbox" => "Query outbox for the status of the rows.",

@@ -28,6 +28,8 @@ pub enum RejectionCode {
     StaleVersion,
     /// The dedup key belongs to a different request.
     IdempotencyMismatch,
+    /// Another event with this id is in the log. The event was not stored.
+    EventIdConflict,
     /// The lease can no longer settle the row: the row was settled, or another caller has claimed it since.
     StaleLease,
     /// A field is too large.
@@ -64,6 +66,7 @@ impl RejectionCode {
             | Self::InvalidTransition
             | Self::StaleVersion
             | Self::IdempotencyMismatch
+            | Self::EventIdConflict
             | Self::StaleLease
             | Self::PayloadTooLarge
             | Self::Internal => false,
@@ -83,6 +86,9 @@ impl RejectionCode {
             Self::InvalidTransition => "Read the object's state. Send an action that this state allows.",
             Self::StaleVersion => "Read the object again, decide again, and send the new version.",
             Self::IdempotencyMismatch => "Use a new dedup key for a different request.",
+            Self::EventIdConflict => {
+                "Send the event with a new id, which `reserveEventIds` gives. Send a repetition unchanged."
+            }
             Self::StaleLease => "Drop the row. Its current holder settles it.",
             Self::PayloadTooLarge => "Send a smaller value. The message has the limit.",
             Self::ShardUnavailable => {

@@ -54,6 +54,15 @@ impl Ids {
         self.make_in_range(0, Snowflakes::next).await
     }
 
+    /// Returns this many ids in increasing order.
+    pub async fn reserve(&self, count: u32) -> Result<Vec<Id>, ServiceError> {
+        let mut ids = Vec::new();
+        for _ in 0..count {
+            ids.push(self.next().await?);
+        }
+        Ok(ids)
+    }
+
     /// Returns an id larger than `floor`, regardless of the replicas' clocks.
     pub async fn next_after(&self, floor: Id) -> Result<Id, ServiceError> {
         let next = |snowflakes: &mut Snowflakes, now_ms| snowflakes.next_after(floor, now_ms);

@@ -89,7 +89,7 @@ async fn events_contain_the_caller_that_caused_them() {
     );
 
     let project = "mutation($events: [EventInput!]!) { projectEvents(input: { events: $events }) {
-        projected duplicates rejected { message } } }";
+        projected duplicates rejected { userErrors { message } } } }";
     let first: i64 = id.parse().unwrap();
     let events = json!([
         { "eventId": (first + 1000).to_string(), "executionId": id, "type": "step.enter", "nodeName": "one" },

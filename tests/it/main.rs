@@ -31,6 +31,7 @@ mod dedup_crash;
 mod demo;
 mod dependencies;
 mod documents;
+mod event_id_conflicts;
 mod event_order;
 mod event_partitions;
 mod execution_lists;

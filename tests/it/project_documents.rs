@@ -5,11 +5,12 @@ use std::fs;
 use std::path::Path;
 
 use noetl_testkit::feed::run;
+use noetl_testkit::worker::with_errors_of_items;
 use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
 
 const PROJECT: &str = "mutation($events: [JSON!]!) { projectEventDocuments(input: { events: $events }) {
-    projected duplicates rejected { index eventId code } userErrors { code } } }";
+    projected duplicates rejected { index eventId userErrors { code field } } userErrors { code } } }";
 
 /// The columns of NoETL's table that ours does not have.
 const NOETL_COLUMNS: &str = "ALTER TABLE noetl.event
@@ -36,7 +37,7 @@ fn recorded_rows() -> Vec<Value> {
 }
 
 async fn project(server: &Server, events: &[Value]) -> Value {
-    server.data(PROJECT, json!({ "events": events })).await["projectEventDocuments"].clone()
+    with_errors_of_items(server.data(PROJECT, json!({ "events": events })).await["projectEventDocuments"].take())
 }
 
 /// Returns the rows of the table by id.
@@ -76,7 +77,9 @@ async fn rows_of_noetl_are_stored_as_they_are_and_a_repetition_changes_nothing()
         "execution_id": row["execution_id"], "worker_id": "other" })
         })
         .collect();
-    assert_eq!(project(&server, &changed).await["projected"], json!(0));
+    let refused = project(&server, &changed).await;
+    assert_eq!((&refused["projected"], &refused["duplicates"]), (&json!(0), &json!(0)));
+    assert!(refused["rejected"].as_array().unwrap().iter().all(|one| one["code"] == "EVENT_ID_CONFLICT"), "{refused}");
     assert_eq!(stored(&deployment).await, by_id(&rows));
 }
 

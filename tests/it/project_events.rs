@@ -65,7 +65,7 @@ async fn five_invalid_events_of_5000_are_rejected_by_index_and_the_others_are_st
         keys.iter().map(|key| event_with(key.0, key.1, &json!({ "result": { "data": bytes } }))).collect();
     let bad = [
         (0, json!({ "eventId": null })),
-        (17, json!({ "duration": "soon" })),
+        (17, json!({ "durationSeconds": "soon" })),
         (1234, json!({ "timestamp": "0000-01-01T00:00:00Z" })),
         (2500, json!({ "type": "" })),
         (4999, json!({ "context": { "a": "b\0" } })),
@@ -91,15 +91,16 @@ async fn the_first_valid_event_with_an_id_in_a_batch_is_stored() {
     let deployment = Deployment::start(2).await;
     let server = without_feed(&deployment).await;
     let events = [
-        event_with(1, 1, &json!({ "status": "bad", "duration": [] })),
+        event_with(1, 1, &json!({ "status": "bad", "durationSeconds": [] })),
         event_with(1, 1, &json!({ "status": "first" })),
         event_with(1, 1, &json!({ "status": "second" })),
         event_with(2, 1, &json!({ "status": "another log" })),
-        event_with(1, 1, &json!({ "status": "third" })),
+        event_with(1, 1, &json!({ "status": "first" })),
     ];
     let payload = server.project(&events).await;
-    assert_eq!((count(&payload, "projected"), count(&payload, "duplicates")), (2, 2), "{payload}");
-    assert_eq!(refused(&payload), BTreeMap::from([(0, "INVALID_INPUT".to_owned())]));
+    assert_eq!((count(&payload, "projected"), count(&payload, "duplicates")), (2, 1), "{payload}");
+    let expected = [(0, "INVALID_INPUT".to_owned()), (2, "EVENT_ID_CONFLICT".to_owned())];
+    assert_eq!(refused(&payload), BTreeMap::from(expected));
     let status: Vec<(String,)> = deployment.rows("SELECT status FROM noetl.event WHERE execution_id = $1", "1").await;
     assert_eq!(status, [("first".to_owned(),)]);
 }
@@ -133,10 +134,10 @@ fn bad_fields() -> Vec<(Value, &'static str)> {
         invalid(json!({ field: "a\0b" }));
     }
     for seconds in [json!("NaN"), json!("inf"), json!("-infinity"), json!("1e999"), json!("a second"), json!(" ")] {
-        invalid(json!({ "duration": seconds }));
+        invalid(json!({ "durationSeconds": seconds }));
     }
     for value in [json!(true), json!([1]), json!({ "seconds": 1 })] {
-        invalid(json!({ "duration": value }));
+        invalid(json!({ "durationSeconds": value }));
     }
     let times = [
         json!("yesterday"),
@@ -233,17 +234,17 @@ async fn absent_values_get_their_defaults_and_unknown_fields_are_kept() {
     let child = server.execute(json!({ "path": "flow", "parentExecutionId": started })).await;
     let child: i64 = child["execution"]["id"].as_str().unwrap().parse().unwrap();
     let empty = json!({
-        "catalogId": "", "parentEventId": "", "parentExecutionId": "", "duration": "", "timestamp": "",
+        "catalogId": "", "parentEventId": "", "parentExecutionId": "", "durationSeconds": "", "timestamp": "",
         "createdAt": "2026-01-02T03:04:05.5+01:00", "context": null, "result": null, "meta": null, "extra": null,
         "traceComponent": null, "nodeId": null, "error": null,
     });
     let full = json!({
-        "catalogId": 7, "parentEventId": "8", "parentExecutionId": "9", "duration": "1.25",
+        "catalogId": 7, "parentEventId": "8", "parentExecutionId": "9", "durationSeconds": "1.25",
         "timestamp": "2026-01-02T03:04:05.000006Z", "createdAt": "2000-01-01T00:00:00Z", "context": [1], "result": "text",
         "meta": { "command_id": "c", "extra": { "a": 1, "b": 1 } }, "extra": { "b": 2, "worker_id": "w" },
         "traceComponent": { "t": 1 },
     });
-    let bare_meta = json!({ "meta": "said", "duration": -3, "extra": {}, "catalogId": "0" });
+    let bare_meta = json!({ "meta": "said", "durationSeconds": -3, "extra": {}, "catalogId": "0" });
     let key = |n| (child, n);
     let events = [
         event_with(child, 1, &empty),

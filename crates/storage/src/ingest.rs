@@ -12,7 +12,7 @@ use noetl_domain::ids::Id;
 use noetl_domain::tenant::Scope;
 
 /// A validated event of a worker. Its JSON is text.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct NewEvent {
     /// Execution to whose log the event belongs.
     pub execution_id: Id,
@@ -64,6 +64,9 @@ pub struct OtherColumns {
     /// Statement that sets the columns of rows that the same transaction inserted. A column without a value keeps its
     /// default.
     update: String,
+    /// Statement that returns the columns in which the given rows differ from the stored ones. A column without a value
+    /// is not compared.
+    pub(super) compare: String,
 }
 
 /// Returns the other columns of a shard's table.
@@ -76,7 +79,17 @@ pub async fn other_columns(shard: &Database) -> Result<OtherColumns, StorageErro
                                 FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS t (execution_id, event_id, value)) AS given
                           WHERE event.execution_id = given.execution_id AND event.event_id = given.event_id
                             AND event.tx_id = pg_current_xact_id()',
-                         string_agg(format('%1$I = coalesce((given.value).%1$I, event.%1$I)', attname), ', ')) AS "update!"
+                         string_agg(format('%1$I = coalesce((given.value).%1$I, event.%1$I)', attname), ', ')) AS "update!",
+                  format('SELECT given.position, array_remove(ARRAY[%s], NULL) AS fields
+                          FROM (SELECT execution_id, event_id, position, jsonb_populate_record(NULL::noetl.event, value::jsonb) AS value
+                                FROM unnest($1::bigint[], $2::bigint[], $3::text[]) WITH ORDINALITY
+                                    AS t (execution_id, event_id, value, position)) AS given
+                          CROSS JOIN LATERAL (SELECT * FROM noetl.event
+                                              WHERE execution_id = given.execution_id AND event_id = given.event_id
+                                              OFFSET 0) AS event',
+                         string_agg(format('CASE WHEN (given.value).%1$I::text IS NOT NULL
+                                                     AND (given.value).%1$I::text IS DISTINCT FROM event.%1$I::text
+                                                THEN %1$L END', attname), ', ')) AS "compare!"
            FROM pg_attribute
            WHERE attrelid = 'noetl.event'::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = '' AND attname <> ALL(
                ARRAY['execution_id', 'event_id', 'catalog_id', 'parent_event_id', 'parent_execution_id', 'created_at',
@@ -84,14 +97,15 @@ pub async fn other_columns(shard: &Database) -> Result<OtherColumns, StorageErro
                      'error', 'stack_trace', 'tenant_id', 'organization_id', 'tx_id'])"#,
     );
     let columns = shard.run(columns.fetch_one(shard.pool())).await?;
-    Ok(OtherColumns { names: columns.names.into_iter().collect(), update: columns.update })
+    Ok(OtherColumns { names: columns.names.into_iter().collect(), update: columns.update, compare: columns.compare })
 }
 
 /// Result of an insert.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Inserted {
-    /// Number of events inserted.
-    pub events: u64,
+    /// Positions of the events that were inserted, counted from 1. The events that are neither here nor in `foreign` were
+    /// stored before, or have the id of an earlier event of the list.
+    pub positions: Vec<i64>,
     /// Positions of the events that are not in the scope.
     pub foreign: Vec<Foreign>,
 }
@@ -105,7 +119,8 @@ pub struct Foreign {
     pub named: bool,
 }
 
-/// Inserts the events of one shard that are in the scope, in one statement. Events whose ids are stored are skipped.
+/// Inserts the events of one shard that are in the scope, in one statement. Events whose ids are stored are skipped, and so
+/// is an event with the id of an earlier one of the list.
 ///
 /// Rows are inserted in the order of (execution id, event id), so concurrent statements with common ids don't deadlock.
 #[tracing::instrument(
@@ -118,13 +133,16 @@ pub async fn insert(
     events: &[NewEvent],
     columns: Option<&OtherColumns>,
 ) -> Result<Inserted, StorageError> {
-    let with_others: Vec<&NewEvent> = events.iter().filter(|event| event.others.is_some()).collect();
-    let Some(columns) = columns.filter(|_| !with_others.is_empty()) else {
+    let has_others = events.iter().any(|event| event.others.is_some());
+    let Some(columns) = columns.filter(|_| has_others) else {
         return shard.run(insert_rows(shard.pool(), scope, events)).await;
     };
     let work = async {
         let mut tx = shard.pool().begin().await?;
         let inserted = insert_rows(&mut *tx, scope, events).await?;
+        let index = |position: &i64| usize::try_from(position - 1).ok();
+        let rows = inserted.positions.iter().filter_map(index).filter_map(|index| events.get(index));
+        let with_others: Vec<&NewEvent> = rows.filter(|event| event.others.is_some()).collect();
         let update = sqlx::query(AssertSqlSafe(columns.update.clone()))
             .bind(with_others.iter().map(|event| event.execution_id.get()).collect::<Vec<_>>())
             .bind(with_others.iter().map(|event| event.event_id.get()).collect::<Vec<_>>())
@@ -144,8 +162,8 @@ async fn insert_rows(
     let ids = |of: fn(&NewEvent) -> Option<Id>| -> Vec<Option<i64>> { column(events, |one| of(one).map(Id::get)) };
     let statement = sqlx::query!(
         r#"WITH event AS MATERIALIZED (
-             SELECT * FROM unnest($1::bigint[], $18::text[], $19::text[]) WITH ORDINALITY
-                 AS t (execution_id, tenant_id, organization_id, position)
+             SELECT * FROM unnest($1::bigint[], $2::bigint[], $18::text[], $19::text[]) WITH ORDINALITY
+                 AS t (execution_id, event_id, tenant_id, organization_id, position)
          ), owner AS MATERIALIZED (
              -- A row with the default tenant may have been written before rows had one, or by another server.
              SELECT log.execution_id, listed.catalog_id AS listed_catalog, listed.parent_execution_id AS listed_parent,
@@ -158,7 +176,7 @@ async fn insert_rows(
                  CASE WHEN listed.tenant_id IS NULL OR listed.tenant_id = 'default' THEN log.execution_id END
              ) AS first ON true
          ), owned AS MATERIALIZED (
-             SELECT position, listed_catalog, listed_parent, tenant,
+             SELECT position, execution_id, event_id, listed_catalog, listed_parent, tenant,
                     coalesce(organization_id, CASE WHEN owner_tenant = tenant THEN owner_organization END, 'default')
                         AS organization,
                     CASE WHEN tenant <> $20 THEN 'named' WHEN owner_tenant <> $20 THEN 'owned' END AS foreign_as
@@ -183,11 +201,15 @@ async fn insert_rows(
                        position)
              JOIN owned USING (position)
              WHERE owned.foreign_as IS NULL
-             ORDER BY t.execution_id, t.event_id
+             ORDER BY t.execution_id, t.event_id, position
              ON CONFLICT (execution_id, event_id) DO NOTHING
-             RETURNING 1
+             RETURNING event.execution_id, event.event_id
+         ), landed AS (
+             -- Of several events with one id, the first is inserted.
+             SELECT min(position) AS position FROM inserted JOIN owned USING (execution_id, event_id)
+             WHERE foreign_as IS NULL GROUP BY execution_id, event_id
          )
-         SELECT (SELECT count(*) FROM inserted) AS "inserted!",
+         SELECT (SELECT coalesce(array_agg(position), '{}') FROM landed) AS "inserted!",
                 (SELECT coalesce(array_agg(position), '{}') FROM owned WHERE foreign_as = 'named') AS "named!",
                 (SELECT coalesce(array_agg(position), '{}') FROM owned WHERE foreign_as = 'owned') AS "owned!""#,
         &column(events, |one| one.execution_id.get()),
@@ -214,7 +236,7 @@ async fn insert_rows(
     let row = statement.fetch_one(executor).await?;
     let foreign = |positions: Vec<i64>, named| positions.into_iter().map(move |position| Foreign { position, named });
     let foreign = foreign(row.named, true).chain(foreign(row.owned, false)).collect();
-    Ok(Inserted { events: row.inserted.unsigned_abs(), foreign })
+    Ok(Inserted { positions: row.inserted, foreign })
 }
 
 fn column<'a, T>(events: &'a [NewEvent], of: impl Fn(&'a NewEvent) -> T) -> Vec<T> {

@@ -20,6 +20,7 @@ pub mod execution_lists;
 pub mod executions;
 pub mod indexes;
 pub mod ingest;
+pub mod ingest_conflicts;
 #[cfg(test)]
 mod listed_types;
 mod lock_wait;

@@ -5,13 +5,25 @@ use serde_json::{Value, json};
 use super::Server;
 
 const PROJECT: &str = "mutation($events: [EventInput!]!) { projectEvents(input: {events: $events}) {
-    projected duplicates rejected { index eventId code message retryable } userErrors { code field message retryable } } }";
+    projected duplicates rejected { index eventId userErrors { code field message retryable } }
+    userErrors { code field message retryable } } }";
 
 impl Server {
-    /// Sends events and returns the payload.
+    /// Sends events and returns the payload. Each rejected event also has the fields of its user error.
     pub async fn project(&self, events: &[Value]) -> Value {
-        self.data(PROJECT, json!({ "events": events })).await["projectEvents"].clone()
+        with_errors_of_items(self.data(PROJECT, json!({ "events": events })).await["projectEvents"].take())
     }
+}
+
+/// Returns the payload of a batch of events, in which each rejected event also has the fields of its user error.
+pub fn with_errors_of_items(mut payload: Value) -> Value {
+    for item in payload["rejected"].as_array_mut().into_iter().flatten() {
+        let errors = item["userErrors"].as_array().unwrap();
+        assert_eq!(errors.len(), 1, "{item}");
+        let error = errors[0].as_object().unwrap().clone();
+        item.as_object_mut().unwrap().extend(error);
+    }
+    payload
 }
 
 /// Returns a valid event.

@@ -52,7 +52,7 @@ export const EVENT_DETAILS = /* GraphQL */ `
       nodeName
       nodeType
       status
-      duration
+      durationSeconds
       createdAt
       shard
       error

@@ -181,9 +181,9 @@ impl Api {
     /// Sends a worker's events. Duplicates count as sent.
     pub(super) async fn project(&self, events: &[Value]) -> Result<(), ApiError> {
         let query = "mutation Project($events: [EventInput!]!) { done: projectEvents(input: {events: $events}) {
-            rejected { message retryable } userErrors { message retryable } } }";
+            rejected { userErrors { message retryable } } userErrors { message retryable } } }";
         let done = self.send(query, json!({ "events": events })).await?["done"].take();
-        let error = done["userErrors"].get(0).or_else(|| done["rejected"].get(0));
+        let error = done["userErrors"].get(0).or_else(|| done["rejected"].get(0)?["userErrors"].get(0));
         error.map_or(Ok(()), |error| Err(refusal(error)))
     }
 

@@ -8,5 +8,6 @@ pub mod mutation;
 mod project_events;
 pub mod query;
 pub mod render_cache;
+mod reserve_event_ids;
 pub mod stream;
 pub mod types;

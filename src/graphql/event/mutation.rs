@@ -1,29 +1,32 @@
-//! Mutation that stores events of workers.
+//! Mutations that store events of workers.
 
 use async_graphql::{Context, Object, Result};
 
 use super::project_events::{
-    ProjectEventDocumentsInput, ProjectEventsInput, ProjectEventsPayload, event_ids, executions,
+    BatchOutcome, ProjectEventDocumentsInput, ProjectEventDocumentsPayload, ProjectEventsInput, ProjectEventsPayload,
+    executions, given_ids,
 };
+use super::reserve_event_ids::{ReserveEventIdsInput, ReserveEventIdsPayload};
 use crate::graphql::access::{PROJECT, caller};
 use crate::graphql::audit::audited;
 use crate::graphql::context::Services;
 use crate::service::ingest::Draft;
 
-/// Mutation that stores events of workers.
+/// Mutations that store events of workers.
 #[derive(Debug, Default)]
 pub struct EventMutation;
 
 #[Object]
 impl EventMutation {
-    /// Stores events of workers. The mutation is idempotent: events that are already stored are skipped and counted.
+    /// Stores events of workers. The mutation is idempotent: events that are already stored with the same content are
+    /// skipped and counted. An event whose id is stored with other content is refused with `EVENT_ID_CONFLICT`.
     #[graphql(guard = "PROJECT")]
     async fn project_events(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Batch of events.")] input: ProjectEventsInput,
-    ) -> Result<ProjectEventsPayload> {
-        project(ctx, input.into_drafts()).await
+    ) -> Result<Option<ProjectEventsPayload>> {
+        Ok(Some(project(ctx, input.into_drafts()).await?.into()))
     }
 
     /// Stores events of workers that are given as JSON documents. The same as `projectEvents` otherwise.
@@ -32,16 +35,31 @@ impl EventMutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Batch of events.")] input: ProjectEventDocumentsInput,
-    ) -> Result<ProjectEventsPayload> {
-        project(ctx, input.into_drafts()).await
+    ) -> Result<Option<ProjectEventDocumentsPayload>> {
+        Ok(Some(project(ctx, input.into_drafts()).await?.into()))
+    }
+
+    /// Reserves ids for events of a worker. No other event of the deployment gets these ids, unless another program makes
+    /// ids in its own way. They increase, and the ids that the same replica gives later are larger. Ids that are not used
+    /// cost nothing.
+    #[graphql(guard = "PROJECT")]
+    async fn reserve_event_ids(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Number of ids.")] input: ReserveEventIdsInput,
+    ) -> Result<Option<ReserveEventIdsPayload>> {
+        let nothing: [&str; 0] = [];
+        audited(ctx, nothing, async { ReserveEventIdsPayload::new(input.reserve(ctx.data::<Services>()?).await) })
+            .await
+            .map(Some)
     }
 }
 
-async fn project(ctx: &Context<'_>, drafts: Vec<Draft>) -> Result<ProjectEventsPayload> {
+async fn project(ctx: &Context<'_>, drafts: Vec<Draft>) -> Result<BatchOutcome> {
     audited(ctx, executions(&drafts), async {
-        let ids = event_ids(&drafts);
+        let given = given_ids(&drafts);
         let projected = ctx.data::<Services>()?.ingest.project(drafts, &caller(ctx)?).await;
-        ProjectEventsPayload::new(&ids, projected)
+        BatchOutcome::new(&given, projected)
     })
     .await
 }

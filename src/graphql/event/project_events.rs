@@ -7,7 +7,7 @@ use async_graphql::{ID, InputObject, Result, SimpleObject};
 use crate::graphql::audit::AuditedPayload;
 use crate::graphql::errors::{UserError, item_error, result_or_user_error};
 use crate::graphql::scalars::{Json, Seconds, Timestamp};
-use crate::service::error::{RejectionCode, ServiceError};
+use crate::service::error::ServiceError;
 use crate::service::ingest::{Draft, EventDraft, IngestOutcome};
 
 /// Batch of events of workers.
@@ -20,8 +20,9 @@ pub(super) struct ProjectEventsInput {
 /// An event of a worker. Null counts as absent. In ids, the duration and times, an empty string also counts as absent.
 #[derive(Debug, InputObject)]
 pub(super) struct EventInput {
-    /// Snowflake id that the worker generated. An event whose id is already in the log is skipped. An event without an
-    /// id is refused.
+    /// Snowflake id that the worker generated, or that `reserveEventIds` gave. An event that is already in the log with
+    /// this id and the same content is skipped. With other content, it is refused with `EVENT_ID_CONFLICT`. An event
+    /// without an id is refused.
     event_id: Option<ID>,
     /// Id of the execution or source subscription that the log belongs to. An event without it is refused.
     execution_id: Option<ID>,
@@ -45,7 +46,7 @@ pub(super) struct EventInput {
     /// Status after the event.
     status: Option<String>,
     /// Duration of the reported work, in seconds.
-    duration: Option<Seconds>,
+    duration_seconds: Option<Seconds>,
     /// Time of the event (default: `createdAt`, else the time at which the event is stored).
     timestamp: Option<Timestamp>,
     /// Alternative to `timestamp`. If both are present, `timestamp` is used.
@@ -80,7 +81,7 @@ pub(super) struct EventInput {
 #[derive(Debug, InputObject)]
 pub(super) struct ProjectEventDocumentsInput {
     /// Events of any executions (1 to 5000). Each is a map with the columns of NoETL's event table as keys, such as
-    /// `event_id`, `execution_id` and `event_type`; messages of the event stream have this form. Ids and numbers can be
+    /// `event_id`, `execution_id`, `event_type` and `duration`; messages of the event stream have this form. Ids and numbers can be
     /// texts, and times without an offset are UTC. Values of unknown keys are stored under `meta.extra`. Each event is
     /// stored or refused independently.
     pub(super) events: Vec<Json>,
@@ -102,7 +103,7 @@ impl From<EventInput> for EventDraft {
             node_name: input.node_name,
             node_type: input.node_type,
             status: input.status,
-            duration: input.duration.map(|duration| duration.0),
+            duration: input.duration_seconds.map(|duration| duration.0),
             timestamp: time(input.timestamp),
             created_at: time(input.created_at),
             context: json(input.context),
@@ -118,50 +119,81 @@ impl From<EventInput> for EventDraft {
     }
 }
 
-/// Result of a batch of events. Each event is counted once: as stored, duplicate or refused.
+/// Result of a batch of events.
 #[derive(Debug, SimpleObject)]
 pub(super) struct ProjectEventsPayload {
+    #[graphql(flatten)]
+    outcome: BatchOutcome,
+}
+
+/// Result of a batch of events as documents.
+#[derive(Debug, SimpleObject)]
+pub(super) struct ProjectEventDocumentsPayload {
+    #[graphql(flatten)]
+    outcome: BatchOutcome,
+}
+
+/// Result of a batch of events. Each event is counted once: as stored, duplicate or refused.
+#[derive(Debug, SimpleObject)]
+pub(super) struct BatchOutcome {
     /// Number of events that were stored.
     projected: usize,
-    /// Number of events that were already in their log, or earlier in the batch.
+    /// Number of events that were already in their log, or earlier in the batch, with the same content.
     duplicates: usize,
     /// Events that were refused, in the order of the batch.
-    rejected: Vec<RejectedEvent>,
+    rejected: Vec<ProjectEventResult>,
     /// Reasons the whole batch was refused; empty if it was carried out.
     pub(super) user_errors: Vec<UserError>,
 }
 
-/// An event that was refused.
+/// An event of a batch that was refused.
 #[derive(Debug, SimpleObject)]
-pub(super) struct RejectedEvent {
+pub(super) struct ProjectEventResult {
     /// Index of the event in the batch, counted from 0.
     index: usize,
     /// Id of the event, as the caller gave it.
     event_id: Option<ID>,
-    /// Code of the error.
-    code: RejectionCode,
-    /// Explanation of the error for a person.
-    message: String,
-    /// Whether the same event may be accepted later.
-    retryable: bool,
+    /// Id of the event's execution, as the caller gave it.
+    execution_id: Option<ID>,
+    /// Reasons the event was refused. An event with a retryable one may be accepted later.
+    user_errors: Vec<UserError>,
 }
 
-impl ProjectEventsPayload {
-    pub(super) fn new(given: &[Option<ID>], outcome: Result<IngestOutcome, ServiceError>) -> Result<Self> {
+/// Ids of an event, as the caller gave them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct GivenIds {
+    event: Option<ID>,
+    execution: Option<ID>,
+}
+
+impl BatchOutcome {
+    pub(super) fn new(given: &[GivenIds], outcome: Result<IngestOutcome, ServiceError>) -> Result<Self> {
         let (outcome, user_errors) = result_or_user_error(outcome)?;
         let IngestOutcome { projected, duplicates, rejected } = outcome.unwrap_or_default();
         let rejected = rejected.into_iter().map(|(index, error)| {
-            let UserError { code, message, retryable, .. } = item_error(error);
-            let event_id = given.get(index).cloned().flatten();
-            RejectedEvent { index, event_id, code, message, retryable }
+            let GivenIds { event: event_id, execution: execution_id } = given.get(index).cloned().unwrap_or_default();
+            let user_errors = vec![item_error(error).of_item("events", index)];
+            ProjectEventResult { index, event_id, execution_id, user_errors }
         });
         Ok(Self { projected, duplicates, rejected: rejected.collect(), user_errors })
     }
 }
 
-impl AuditedPayload for ProjectEventsPayload {
+impl AuditedPayload for BatchOutcome {
     fn user_errors(&self) -> &[UserError] {
         &self.user_errors
+    }
+}
+
+impl From<BatchOutcome> for ProjectEventsPayload {
+    fn from(outcome: BatchOutcome) -> Self {
+        Self { outcome }
+    }
+}
+
+impl From<BatchOutcome> for ProjectEventDocumentsPayload {
+    fn from(outcome: BatchOutcome) -> Self {
+        Self { outcome }
     }
 }
 
@@ -184,8 +216,12 @@ pub(super) fn executions(drafts: &[Draft]) -> BTreeSet<String> {
     drafts.iter().flatten().filter_map(|draft| draft.execution_id.clone()).collect()
 }
 
-/// Returns the event ids as the caller gave them.
-pub(super) fn event_ids(drafts: &[Draft]) -> Vec<Option<ID>> {
-    let id = |draft: &Draft| draft.as_ref().ok()?.event_id.clone().map(ID);
-    drafts.iter().map(id).collect()
+/// Returns the ids of the events as the caller gave them.
+pub(super) fn given_ids(drafts: &[Draft]) -> Vec<GivenIds> {
+    let ids = |draft: &Draft| {
+        let draft = draft.as_ref().ok();
+        let id = |of: fn(&EventDraft) -> &Option<String>| draft.and_then(|draft| of(draft).clone()).map(ID);
+        GivenIds { event: id(|draft| &draft.event_id), execution: id(|draft| &draft.execution_id) }
+    };
+    drafts.iter().map(ids).collect()
 }

@@ -46,8 +46,8 @@ impl EventQuery {
         #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
         #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
         #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
-    ) -> Result<EventConnection> {
+    ) -> Result<Option<EventConnection>> {
         let execution = parse_id("executionId", &execution_id).map_err(field_error)?;
-        log(ctx, execution, filter, &PageArguments { first, after, last, before }).await
+        log(ctx, execution, filter, &PageArguments { first, after, last, before }).await.map(Some)
     }
 }

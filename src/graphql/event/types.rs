@@ -39,9 +39,9 @@ impl Event {
         self.0.parent_execution_id.map(show_id)
     }
 
-    /// Id of the catalog entry; 0 if unknown.
-    async fn catalog_id(&self) -> ID {
-        show_id(self.0.catalog_id)
+    /// Number of the catalog entry; null if unknown.
+    async fn catalog_id(&self) -> Option<ID> {
+        (self.0.catalog_id.get() != 0).then(|| show_id(self.0.catalog_id))
     }
 
     /// Type of the event, such as `playbook_started`.
@@ -71,7 +71,7 @@ impl Event {
     }
 
     /// Duration of the reported work, in seconds.
-    async fn duration(&self) -> Option<f64> {
+    async fn duration_seconds(&self) -> Option<f64> {
         self.0.duration
     }
 

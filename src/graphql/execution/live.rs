@@ -5,7 +5,7 @@ use futures::{Stream, TryStreamExt};
 
 use super::inputs::ExecutionFilter;
 use super::update::ExecutionUpdate;
-use super::updates::{self, ExecutionPages, ExecutionReads, Watch};
+use super::updates::{self, ExecutionPages, ExecutionReads, FollowedExecutions, Watch};
 use crate::graphql::access::{LIVE, principal, scope};
 use crate::graphql::audience::Audience;
 use crate::graphql::context::Services;
@@ -64,7 +64,7 @@ impl ExecutionSubscription {
     ) -> Result<impl Stream<Item = Result<WithDeadline<ExecutionUpdate>>> + use<>> {
         let filter = filter.unwrap_or_default().resolve(ctx).await.map_err(field_error)?;
         let deadline = deadline(ctx)?;
-        let updates = list::updates(ListWatch {
+        let updates = list::updates::<FollowedExecutions>(ListWatch {
             hub: hub(ctx)?,
             services: ctx.data::<Services>()?.clone(),
             reads: ctx.data::<ExecutionReads>()?.clone(),

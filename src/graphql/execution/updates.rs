@@ -114,11 +114,11 @@ async fn next_changes(
     let mut changes = Changes { event: None, gap: false, ..before };
     loop {
         let item = feed.try_next().await.map_err(read_error)?;
-        let mut changed = item.is_some_and(|item| changes.add(item));
+        let mut is_change = item.is_some_and(|item| changes.add(item));
         while let Some(Some(item)) = feed.next().now_or_never() {
-            changed |= changes.add(item.map_err(read_error)?);
+            is_change |= changes.add(item.map_err(read_error)?);
         }
-        if changed {
+        if is_change {
             return Ok(changes);
         }
     }
@@ -147,9 +147,9 @@ impl Watch {
     /// Reads the execution with these changes.
     async fn read(&self, changes: Changes) -> Result<Read<Found<CurrentExecution>>> {
         let event = if changes.gap { None } else { changes.event };
-        let changed = Changed { id: self.id, event };
+        let object = Changed { id: self.id, event };
         let (services, scope) = (self.services.clone(), self.scope.clone());
-        let read = move |_: Vec<usize>| async move { current::read(&services, &[changed], &scope).await };
+        let read = move |_: Vec<usize>| async move { current::read(&services, &[object], &scope).await };
         let wanted = Wanted { key: (self.id, self.scope.clone()), position: changes.position };
         let found = with_deadline(self.deadline, self.reads.read_all(vec![wanted], read)).await?;
         found.into_iter().next().ok_or_else(|| self.not_found())

@@ -5,7 +5,7 @@ use futures::{Stream, TryStreamExt};
 
 use super::inputs::SubscriptionFilter;
 use super::update::SubscriptionUpdate;
-use super::updates::{SubscriptionPages, SubscriptionReads};
+use super::updates::{FollowedSubscriptions, SubscriptionPages, SubscriptionReads};
 use crate::graphql::access::{LIVE, principal, scope};
 use crate::graphql::audience::Audience;
 use crate::graphql::context::Services;
@@ -35,7 +35,7 @@ impl SourceSubscriptionSubscription {
     ) -> Result<impl Stream<Item = Result<WithDeadline<SubscriptionUpdate>>> + use<>> {
         let filter = filter.unwrap_or_default().parse().map_err(field_error)?;
         let deadline = deadline(ctx)?;
-        let updates = list::updates(ListWatch {
+        let updates = list::updates::<FollowedSubscriptions>(ListWatch {
             hub: hub(ctx)?,
             services: ctx.data::<Services>()?.clone(),
             reads: ctx.data::<SubscriptionReads>()?.clone(),

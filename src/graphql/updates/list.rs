@@ -307,11 +307,11 @@ impl<L: Followed> ListWatch<L> {
     /// Returns the current states of changed objects. Readers share the reads.
     async fn read(&self, changes: &[Change]) -> Result<Vec<Read<Found<L::Row>>>> {
         let wanted = |change: &Change| Wanted { key: (change.id, self.scope.clone()), position: change.place.position };
-        let changed: Vec<Changed> =
+        let objects: Vec<Changed> =
             changes.iter().map(|change| Changed { id: change.id, event: Some(change.event.event_id) }).collect();
         let (services, scope) = (self.services.clone(), self.scope.clone());
         let read = move |missing: Vec<usize>| async move {
-            let missing: Vec<Changed> = missing.into_iter().filter_map(|index| changed.get(index).copied()).collect();
+            let missing: Vec<Changed> = missing.into_iter().filter_map(|index| objects.get(index).copied()).collect();
             L::read(&services, &missing, &scope).await
         };
         self.reads.read_all(changes.iter().map(wanted).collect(), read).await

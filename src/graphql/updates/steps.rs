@@ -76,12 +76,13 @@ impl Steps {
     /// Waits for the next items, at most until `retry_at`. With `combine`, all items that have arrived are one step.
     pub(super) async fn next(&mut self, retry_at: Option<Instant>, combine: bool) -> Result<Step> {
         let mut step = Step { changes: BTreeMap::new(), gaps: Vec::new(), cursor: self.cursor.clone() };
-        let item = match self.first.take() {
-            Some(item) => item,
-            None => tokio::select! {
+        let item = if let Some(item) = self.first.take() {
+            item
+        } else {
+            tokio::select! {
                 item = self.feed.try_next() => item.map_err(read_error)?.ok_or_else(stream_unavailable)?,
                 () = wait_until(retry_at) => return Ok(step),
-            },
+            }
         };
         self.add(&mut step, item);
         while combine

@@ -130,7 +130,7 @@ impl EventDraft {
             node_name: text("nodeName", node_name)?,
             node_type: text("nodeType", node_type)?,
             status: text("status", status)?,
-            duration: seconds("duration", duration)?,
+            duration: seconds("durationSeconds", duration)?,
             context: json("context", context)?,
             result: json("result", result)?,
             meta: json("meta", whole_meta(meta, unknown, by.is_some()))?,

@@ -1,10 +1,16 @@
 //! Inserting events of one shard. Events that the database refuses are reported, and the others are inserted.
+//!
+//! After each statement, the events whose ids were stored before are compared with the stored ones, in a later
+//! transaction snapshot. An insert waits for a concurrent one with the same id, so the later snapshot sees its event.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::service::bisection::{Bisection, Cause, not_tried};
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
 use noetl_domain::tenant::{Scope, TenancyError};
 use noetl_storage::error::StorageError;
 use noetl_storage::ingest::{self, Foreign, NewEvent, OtherColumns};
+use noetl_storage::ingest_conflicts;
 use noetl_storage::pools::Database;
 
 /// Result of inserting one shard's events.
@@ -12,7 +18,8 @@ use noetl_storage::pools::Database;
 pub(super) struct InsertOutcome {
     /// Number of events inserted.
     pub(super) inserted: usize,
-    /// Positions and errors of the events that were not inserted.
+    /// Positions and errors of the events that were not inserted. An event that is neither counted nor here was stored
+    /// before, with the same content.
     pub(super) refused: Vec<(usize, ServiceError)>,
 }
 
@@ -26,15 +33,13 @@ impl InsertOutcome {
     ) -> Self {
         let (mut insert, mut search) = (Self::default(), Bisection::of(events.len()));
         while let Some(part) = search.next_part() {
-            let inserted = ingest::insert(shard, scope, &events[part.clone()], columns).await;
-            let inserted = inserted.map(|inserted| {
-                insert.inserted += usize::try_from(inserted.events).unwrap_or(usize::MAX);
-                for foreign in inserted.foreign {
-                    let position = part.start + usize::try_from(foreign.position - 1).unwrap_or_default();
-                    insert.refused.push((position, not_in_scope(&events[position], foreign).into()));
-                }
+            let written = write(shard, scope, &events[part.clone()], columns).await;
+            let recorded = written.map(|written| {
+                insert.inserted += written.inserted;
+                let refused = written.refused.into_iter();
+                insert.refused.extend(refused.map(|(index, error)| (part.start + index, error.into())));
             });
-            search.record(part, inserted);
+            search.record(part, recorded);
         }
         for unwritten in search.unwritten(shard) {
             let error = match unwritten.cause {
@@ -46,6 +51,49 @@ impl InsertOutcome {
         }
         insert
     }
+}
+
+/// Result of one statement.
+struct Written {
+    /// Number of events inserted.
+    inserted: usize,
+    /// Rejections by index in the statement's events.
+    refused: Vec<(usize, Rejection)>,
+}
+
+/// Inserts events in one statement, and compares those that are stored already.
+async fn write(
+    shard: &Database,
+    scope: &Scope,
+    events: &[NewEvent],
+    columns: Option<&OtherColumns>,
+) -> Result<Written, StorageError> {
+    let inserted = ingest::insert(shard, scope, events, columns).await?;
+    let foreign: BTreeMap<usize, Foreign> = inserted.foreign.iter().map(|one| (index(one.position), *one)).collect();
+    let new: BTreeSet<usize> = inserted.positions.iter().map(|position| index(*position)).collect();
+    let repeated: Vec<usize> =
+        (0..events.len()).filter(|index| !new.contains(index) && !foreign.contains_key(index)).collect();
+    let mut refused: Vec<_> =
+        foreign.into_iter().map(|(index, foreign)| (index, not_in_scope(&events[index], foreign))).collect();
+    if !repeated.is_empty() {
+        let compared: Vec<&NewEvent> = repeated.iter().map(|index| &events[*index]).collect();
+        let conflicts = ingest_conflicts::find(shard, scope, &compared, columns).await?;
+        let differing = conflicts.into_iter().map(|conflict| (repeated[index(conflict.position)], conflict.fields));
+        refused.extend(differing.map(|(index, fields)| (index, other_content(&events[index], &fields))));
+    }
+    Ok(Written { inserted: new.len(), refused })
+}
+
+/// Returns the index of a position that is counted from 1.
+fn index(position: i64) -> usize {
+    usize::try_from(position - 1).unwrap_or_default()
+}
+
+/// Creates the rejection of an event whose id is stored with other content.
+fn other_content(event: &NewEvent, fields: &[String]) -> Rejection {
+    let (id, execution, fields) = (event.event_id, event.execution_id, fields.join(", "));
+    let message = format!("event {id} of execution {execution} is stored with other content; it differs in: {fields}");
+    Rejection::new(RejectionCode::EventIdConflict, "eventId", message)
 }
 
 /// Creates the rejection of an event that is not in the caller's scope. The execution of another tenant does not exist

@@ -1,8 +1,8 @@
 //! Storing events of workers: 1 to 5000 per batch, of any executions.
 //!
-//! A batch is idempotent: an event whose id is in the log, or earlier in the batch, is skipped and counted. An event
-//! that is malformed, that a database refuses or whose shard is down is reported by its index, and the other events are
-//! stored. Events are not checked against their log, because workers can report them in any order. Lifecycle events of
+//! A batch is idempotent: an event that is in the log, or earlier in the batch, with the same id and content is skipped
+//! and counted. An event whose id is stored with other content, that is malformed, that a database refuses or whose shard
+//! is down is reported by its index, and the other events are stored. Events are not checked against their log, because workers can report them in any order. Lifecycle events of
 //! source subscriptions are refused: only transitions write them.
 
 mod columns;
@@ -12,6 +12,7 @@ mod insert;
 mod values;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry::{Occupied, Vacant};
 use std::sync::Arc;
 
 use futures::future::join_all;
@@ -54,7 +55,7 @@ pub struct IngestOutcome {
     pub rejected: BTreeMap<usize, ServiceError>,
 }
 
-/// An event of the batch, and all indexes at which its id occurs. The content of the first one is stored.
+/// An event of the batch, and all indexes at which it occurs.
 struct Entry {
     event: NewEvent,
     indexes: Vec<usize>,
@@ -113,21 +114,23 @@ impl IngestOutcome {
     }
 }
 
-/// Validates the events. Returns the valid ones, each id once, and the errors of the others by index.
+/// Validates the events. Returns the valid ones and the errors of the others by index. Events that equal the first one
+/// with their id share its entry. Others with the id follow later, and the database compares them with the stored one.
 fn read<'a>(
     drafts: Vec<Draft>,
     by: Option<&Actor>,
     columns_of: impl Fn(Id) -> Option<&'a OtherColumns>,
 ) -> (Vec<Entry>, BTreeMap<usize, ServiceError>) {
-    let (mut entries, mut rejected) = (BTreeMap::<(Id, Id), Entry>::new(), BTreeMap::new());
+    let (mut firsts, mut others, mut rejected) = (BTreeMap::<(Id, Id), Entry>::new(), Vec::new(), BTreeMap::new());
     for (index, draft) in drafts.into_iter().enumerate() {
         match draft.and_then(|draft| draft.read(by, &columns_of)) {
-            Ok(event) => {
-                let key = (event.execution_id, event.event_id);
-                entries.entry(key).or_insert_with(|| Entry { event, indexes: Vec::new() }).indexes.push(index);
-            }
+            Ok(event) => match firsts.entry((event.execution_id, event.event_id)) {
+                Vacant(first) => drop(first.insert(Entry { event, indexes: vec![index] })),
+                Occupied(mut first) if first.get().event == event => first.get_mut().indexes.push(index),
+                Occupied(_) => others.push(Entry { event, indexes: vec![index] }),
+            },
             Err(rejection) => drop(rejected.insert(index, rejection.into())),
         }
     }
-    (entries.into_values().collect(), rejected)
+    (firsts.into_values().chain(others).collect(), rejected)
 }

@@ -42,6 +42,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("Mutation", Any(&[Advance]), "advanceProjections"),
     ("Mutation", Any(&[Project]), "projectEventDocuments"),
     ("Mutation", Any(&[Project]), "projectEvents"),
+    ("Mutation", Any(&[Project]), "reserveEventIds"),
     ("Mutation", Any(&[Outbox]), "claimOutbox markOutboxFailed markOutboxPublished"),
     ("Mutation", Any(&[Retry]), "discardOutbox retryOutbox"),
     ("Subscription", Any(&[Live]), "events executionListUpdates executionUpdates subscriptionUpdates systemStatus"),
@@ -50,7 +51,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     (
         "Event",
         Open,
-        "catalogId createdAt duration executionId id nodeId nodeName nodeType organizationId parentEventId parentExecutionId \
+        "catalogId createdAt durationSeconds executionId id nodeId nodeName nodeType organizationId parentEventId parentExecutionId \
          shard status tenantId type",
     ),
     (
@@ -110,7 +111,6 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("OutboxStats", Open, "byShard dead failed inFlight oldestPendingAgeSeconds pending unavailableShards"),
     ("PageInfo", Open, "endCursor hasNextPage hasPreviousPage startCursor"),
     ("ProjectionSnapshot", Open, "appliedCount behindBy checksum schemaVersion updatedAt version"),
-    ("RejectedEvent", Open, "code eventId index message retryable"),
     ("ServerInfo", Open, "features limits machineId replica startedAt uptimeSeconds version"),
     (
         "ServerLimits",
@@ -147,7 +147,10 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("ExecutePayload", Open, "differs execution executionId outcome userErrors"),
     ("MarkOutboxFailedPayload", Open, "dead retryInSeconds userErrors"),
     ("MarkOutboxPublishedPayload", Open, "published stale userErrors"),
+    ("ProjectEventDocumentsPayload", Open, "duplicates projected rejected userErrors"),
+    ("ProjectEventResult", Open, "eventId executionId index userErrors"),
     ("ProjectEventsPayload", Open, "duplicates projected rejected userErrors"),
+    ("ReserveEventIdsPayload", Open, "eventIds userErrors"),
     ("RegisterCatalogEntryPayload", Open, "catalogEntry userErrors"),
     ("RetryOutboxPayload", Open, "matched retried unavailableShards userErrors"),
     ("SubscriptionPayload", Open, "subscription userErrors"),

@@ -137,7 +137,7 @@ async fn the_raw_value_key_of_serde_json_is_plain_data_in_worker_events_and_rows
         run(&mut deployment.shard(0).await, &insert).await;
     }
     let project = "mutation($events: [EventInput!]!) { projectEvents(input: {events: $events}) {
-        projected rejected { message } } }";
+        projected rejected { userErrors { message } } } }";
     let payload = ask(&server, project, json!({ "events": batch })).await;
     assert_eq!(payload["projectEvents"], json!({ "projected": 3, "rejected": [] }));
 

@@ -85,7 +85,7 @@ async fn values_sent_in_requests_are_returned_unchanged() {
     let event = |(id, value): (usize, &Value)| json!({ "eventId": (id + 1).to_string(), "executionId": "7", "type": "x", "context": value, "result": [value] });
     let batch: Vec<Value> = values.iter().enumerate().map(event).collect();
     let project = "mutation($events: [EventInput!]!) { projectEvents(input: {events: $events}) {
-        projected rejected { index message } } }";
+        projected rejected { index userErrors { message } } } }";
     let payload = ask(&server, project, json!({ "events": batch })).await;
     assert_eq!(payload["projectEvents"], json!({ "projected": 100, "rejected": [] }));
     let page = events(&server, "7").await;

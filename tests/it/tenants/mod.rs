@@ -56,6 +56,7 @@ const ROOT_FIELDS: &[(&str, &[&str], Check)] = &[
     ("Mutation", &["advanceProjections"], check!(mutations::advance_projections)),
     ("Mutation", &["projectEvents"], check!(mutations::project_events)),
     ("Mutation", &["projectEventDocuments"], check!(mutations::project_event_documents)),
+    ("Mutation", &["reserveEventIds"], check!(mutations::reserve_event_ids)),
     ("Mutation", &["registerSubscription"], check!(mutations::register_subscription)),
     ("Mutation", &["activateSubscription"], check!(mutations::activate)),
     ("Mutation", &["pauseSubscription"], check!(mutations::pause)),

@@ -139,12 +139,13 @@ async fn project(world: &World, own: &Side, other: &Side, field: &str, id: i64, 
     let reports = reports(own, other, id);
     let events: Vec<String> = reports.iter().map(|(event, _)| input(event)).collect();
     let query = format!(
-        "mutation {{ payload: {field}(input: {{ events: [{}] }}) {{ projected rejected {{ index code }} }} }}",
+        "mutation {{ payload: {field}(input: {{ events: [{}] }}) {{ projected rejected {{ index userErrors {{ code }} }} }} }}",
         events.join(", ")
     );
     let found = world.data(own, &query).await["payload"].take();
     let refused = reports.iter().enumerate().filter(|(_, (_, code))| *code != "DONE");
-    let refused: Vec<Value> = refused.map(|(index, (_, code))| json!({ "index": index, "code": code })).collect();
+    let refused: Vec<Value> =
+        refused.map(|(index, (_, code))| json!({ "index": index, "userErrors": [{ "code": code }] })).collect();
     assert_eq!(found, json!({ "projected": 4, "rejected": refused }));
     let count = |tenant: &str| {
         format!("SELECT count(*) FROM noetl.event WHERE event_id IN ({id}, {}) AND tenant_id = '{tenant}'", id + 1)
@@ -354,4 +355,11 @@ pub(super) async fn retry_outbox(world: &World, own: &Side, other: &Side) {
 
 pub(super) async fn discard_outbox(world: &World, own: &Side, other: &Side) {
     change_dead_rows(world, own, other, "discardOutbox", "discarded").await;
+}
+
+/// Ids belong to no tenant.
+pub(super) async fn reserve_event_ids(world: &World, own: &Side, _: &Side) {
+    let query = "mutation { reserveEventIds(input: { count: 2 }) { eventIds userErrors { code } } }";
+    let found = world.data(own, query).await["reserveEventIds"].take();
+    assert_eq!((found["eventIds"].as_array().unwrap().len(), &found["userErrors"]), (2, &json!([])));
 }
