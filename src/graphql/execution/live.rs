@@ -62,7 +62,7 @@ impl ExecutionSubscription {
         ctx: &Context<'_>,
         #[graphql(desc = "Only executions that match this filter (default: all).")] filter: Option<ExecutionFilter>,
     ) -> Result<impl Stream<Item = Result<WithDeadline<ExecutionUpdate>>> + use<>> {
-        let filter = filter.unwrap_or_default().resolve(ctx).await.map_err(field_error)?;
+        let filter = filter.unwrap_or_default().resolve(ctx, "filter").await.map_err(field_error)?;
         let deadline = deadline(ctx)?;
         let updates = list::updates::<FollowedExecutions>(ListWatch {
             hub: hub(ctx)?,

@@ -4,9 +4,9 @@ use async_graphql::{Context, Object, Result};
 
 use super::advance::AdvanceProjectionsPayload;
 use super::inputs::{
-    AdvanceProjectionsInput, CancelExecutionInput, ExecuteBatchInput, ExecuteInput, RerunExecutionInput,
+    AdvanceProjectionsInput, CancelExecutionInput, CancelExecutionsInput, ExecuteBatchInput, ExecuteInput, RerunExecutionInput,
 };
-use super::payloads::{CancelExecutionPayload, ExecuteBatchPayload, ExecutePayload};
+use super::payloads::{CancelExecutionPayload, CancelExecutionsPayload, ExecuteBatchPayload, ExecutePayload};
 use crate::graphql::access::{ADVANCE, CANCEL, EXECUTE, caller, scope};
 use crate::graphql::audit::audited;
 use crate::graphql::context::Services;
@@ -89,6 +89,17 @@ impl ExecutionMutation {
         audited(ctx, [input.id.0.clone()], cancel(ctx, input)).await.map(Some)
     }
 
+    /// Cancels several executions. Each cancellation succeeds or fails independently. For executions that are cancelled,
+    /// nothing is written, and they succeed.
+    #[graphql(guard = "CANCEL")]
+    async fn cancel_executions(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Executions to cancel.")] input: CancelExecutionsInput,
+    ) -> Result<Option<CancelExecutionsPayload>> {
+        audited(ctx, None::<String>, cancel_all(ctx, input)).await.map(Some)
+    }
+
     /// Stores the current states of executions, so that a read of them folds fewer events. Each execution succeeds or
     /// fails independently.
     #[graphql(guard = "ADVANCE")]
@@ -120,4 +131,19 @@ async fn cancel(ctx: &Context<'_>, input: CancelExecutionInput) -> Result<Cancel
         Cancelling { reason: input.reason.as_deref(), cascade: input.cascade, dry_run: false, caller: &caller };
     let cancelled = ctx.data::<Services>()?.executions.cancel_all(vec![id], &cancelling).await;
     CancelExecutionPayload::new(ctx, id, cancelled).await
+}
+
+async fn cancel_all(ctx: &Context<'_>, input: CancelExecutionsInput) -> Result<CancelExecutionsPayload> {
+    let (executions, caller) = (&ctx.data::<Services>()?.executions, caller(ctx)?);
+    let CancelExecutionsInput { select, reason, cascade, dry_run } = input;
+    let cancelling = Cancelling { reason: reason.as_deref(), cascade, dry_run, caller: &caller };
+    let outcome = async {
+        let selected = select.select(ctx, &caller.scope).await?;
+        let tree = executions.cancel_all(selected.ids, &cancelling).await?;
+        Ok((tree, selected.unavailable))
+    };
+    match result_or_user_error(outcome.await)? {
+        (Some((tree, unavailable)), _) => Ok(CancelExecutionsPayload::new(ctx, tree, unavailable).await),
+        (None, user_errors) => Ok(CancelExecutionsPayload::refused(user_errors)),
+    }
 }

@@ -1,5 +1,7 @@
 //! Payloads of the mutations that start and cancel executions.
 
+use std::collections::BTreeSet;
+
 use async_graphql::{Context, Enum, ID, Result as FieldResult, SimpleObject};
 
 use super::types::Execution;
@@ -9,6 +11,7 @@ use crate::graphql::scalars::show_id;
 use crate::service::error::ServiceError;
 use crate::service::executions::{CancelledOne, CancelledTree, Executed, Outcome};
 use noetl_domain::ids::Id;
+use noetl_domain::shard::ShardIndex;
 
 /// Outcome of a request to execute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
@@ -169,6 +172,38 @@ pub(super) async fn results(ctx: &Context<'_>, items: Vec<CancelledOne>) -> Vec<
     futures::future::join_all(items.into_iter().map(result)).await
 }
 
+/// Result of cancelling several executions.
+#[derive(Debug, SimpleObject)]
+pub(super) struct CancelExecutionsPayload {
+    /// Results: one for each selected execution, then, with `cascade`, those of the descendants that had not ended.
+    results: Vec<CancelExecutionResult>,
+    /// Whether all descendants were visited, with `cascade`. False if there are more than 1000, or if a shard could not be
+    /// reached; then the same request continues.
+    complete: bool,
+    /// Shards that could not be reached. Their executions were not selected.
+    unavailable_shards: Vec<u16>,
+    /// Reasons the request was refused; empty if it was carried out.
+    user_errors: Vec<UserError>,
+}
+
+impl CancelExecutionsPayload {
+    /// Creates the payload. `unavailable` are the shards whose executions were not selected.
+    pub(super) async fn new(ctx: &Context<'_>, tree: CancelledTree, unavailable: Vec<ShardIndex>) -> Self {
+        let shards: BTreeSet<ShardIndex> = unavailable.into_iter().chain(tree.unavailable).collect();
+        Self {
+            results: results(ctx, tree.roots.into_iter().chain(tree.descendants).collect()).await,
+            complete: tree.complete && shards.is_empty(),
+            unavailable_shards: shards.into_iter().collect(),
+            user_errors: Vec::new(),
+        }
+    }
+
+    /// Creates the payload of a request that was refused.
+    pub(super) fn refused(user_errors: Vec<UserError>) -> Self {
+        Self { results: Vec::new(), complete: false, unavailable_shards: Vec::new(), user_errors }
+    }
+}
+
 impl AuditedPayload for ExecutePayload {
     fn user_errors(&self) -> &[UserError] {
         &self.user_errors
@@ -196,5 +231,15 @@ impl AuditedPayload for CancelExecutionPayload {
 
     fn ids(&self) -> Vec<String> {
         self.results.iter().filter(|result| result.cancelled).map(|result| result.id.0.clone()).collect()
+    }
+}
+
+impl AuditedPayload for CancelExecutionsPayload {
+    fn user_errors(&self) -> &[UserError] {
+        &self.user_errors
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.results.iter().map(|result| result.id.0.clone()).collect()
     }
 }

@@ -76,7 +76,7 @@ impl ExecutionQuery {
     ) -> Result<Option<ExecutionConnection>> {
         let page = PageArguments { first, after, last, before };
         let request = page.by_time(CursorKind::Execution).map_err(field_error)?;
-        let filter = filter.unwrap_or_default().resolve(ctx).await.map_err(field_error)?;
+        let filter = filter.unwrap_or_default().resolve(ctx, "filter").await.map_err(field_error)?;
         let scope = scope(ctx)?;
         let found = ctx.data::<Services>()?.executions.list(&filter, &request, &scope).await;
         let listing = found.map_err(field_error)?;
@@ -90,7 +90,7 @@ impl ExecutionQuery {
         ctx: &Context<'_>,
         #[graphql(desc = "Only executions that match this filter (default: all).")] filter: Option<ExecutionFilter>,
     ) -> Result<Option<ExecutionStats>> {
-        let filter = filter.unwrap_or_default().resolve(ctx).await.map_err(field_error)?;
+        let filter = filter.unwrap_or_default().resolve(ctx, "filter").await.map_err(field_error)?;
         let stats = ctx.data::<Services>()?.executions.stats(&filter, &scope(ctx)?).await.map_err(field_error)?;
         Ok(Some(stats.into()))
     }

@@ -335,7 +335,7 @@ pub async fn children(
     page: &PageArguments,
 ) -> Result<ExecutionConnection> {
     let request = page.by_time(CursorKind::Execution).map_err(field_error)?;
-    let filter = filter.unwrap_or_default().resolve(ctx).await.map_err(field_error)?;
+    let filter = filter.unwrap_or_default().resolve(ctx, "filter").await.map_err(field_error)?;
     let list = ExecutionList { parent: Some(parent), filter: filter.clone(), scope: scope(ctx)? };
     let key = ChildrenKey { parent, filter, request };
     let found = ctx.data::<BatchLoader>()?.load_one(key).await.map_err(field_error)?;
