@@ -81,3 +81,50 @@ async fn a_cascade_visits_a_bounded_number_of_descendants_and_says_so() {
     let payload = cancel(&server, &root, true).await;
     assert_eq!((&payload["cancelled"], &payload["complete"]), (&json!(true), &json!(false)), "{payload}");
 }
+
+const CANCEL_ALL: &str = "mutation($input: CancelExecutionsInput!) { cancelExecutions(input: $input) {
+    results { id cancelled execution { status } userErrors { code field } } complete unavailableShards
+    userErrors { code field } } }";
+
+async fn cancel_all(server: &Server, input: Value) -> Value {
+    server.data(CANCEL_ALL, json!({ "input": input })).await["cancelExecutions"].take()
+}
+
+#[tokio::test]
+async fn many_executions_are_cancelled_with_a_result_for_each() {
+    let (_deployment, server) = started().await;
+    let (one, two) = (start(&server, None).await, start(&server, None).await);
+    let child = start(&server, Some(&two)).await;
+    cancel(&server, &one, false).await;
+    let running = json!({ "select": { "filter": { "statuses": ["RUNNING"] } }, "dryRun": true, "cascade": true });
+    let dry = cancel_all(&server, running).await;
+    assert_eq!(cancelled_ids(&dry), [&child, &two], "{dry}");
+    assert_eq!([status(&server, &two).await, status(&server, &child).await], ["RUNNING", "RUNNING"]);
+
+    let done = cancel_all(&server, json!({ "select": { "ids": [one, two, two, "7"] }, "cascade": true })).await;
+    assert_eq!(cancelled_ids(&done), [&two, &child], "{done}");
+    let results = done["results"].as_array().unwrap();
+    assert_eq!((&results[0]["cancelled"], &results[0]["userErrors"]), (&json!(false), &json!([])));
+    assert_eq!(results[2]["userErrors"], json!([{ "code": "NOT_FOUND", "field": ["id"] }]));
+    assert_eq!((&done["complete"], results.len()), (&json!(true), 4));
+    assert_eq!(status(&server, &child).await, "CANCELLED");
+    let all = cancel_all(&server, json!({ "select": { "all": true } })).await;
+    assert_eq!((cancelled_ids(&all), all["results"].as_array().unwrap().len()), (Vec::new(), 3));
+}
+
+#[tokio::test]
+async fn an_incomplete_selection_cancels_nothing() {
+    let (_deployment, server) = started().await;
+    let id = start(&server, None).await;
+    for select in
+        [json!({ "filter": {} }), json!({ "ids": [] }), json!({ "all": false }), json!({ "filter": { "path": null } })]
+    {
+        let refused = cancel_all(&server, json!({ "select": select })).await;
+        assert_eq!(refused["userErrors"][0]["code"], "INVALID_INPUT", "{select}: {refused}");
+    }
+    let undefined = "mutation($path: String) { cancelExecutions(input: { select: { filter: { path: $path } } }) {
+        results { id } userErrors { code field } } }";
+    let refused = server.data(undefined, json!({})).await["cancelExecutions"].take();
+    assert_eq!((&refused["results"], &refused["userErrors"][0]["code"]), (&json!([]), &json!("INVALID_INPUT")));
+    assert_eq!(status(&server, &id).await, "RUNNING");
+}

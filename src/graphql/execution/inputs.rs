@@ -55,11 +55,7 @@ pub struct ExecutionFilter {
 impl ExecutionFilter {
     /// Converts the input to the storage layer's filter and parses its ids. The version and the dedup key are looked up.
     /// `at` is the path of the filter in the field's arguments.
-    pub async fn resolve(
-        self,
-        ctx: &Context<'_>,
-        at: &str,
-    ) -> Result<execution_lists::ExecutionFilter, ServiceError> {
+    pub async fn resolve(self, ctx: &Context<'_>, at: &str) -> Result<execution_lists::ExecutionFilter, ServiceError> {
         let (path, version, dedup_key) = (self.path.clone(), self.version, self.dedup_key.clone());
         let mut filter = self.parse(at)?;
         let services = ctx.data_unchecked::<Services>();

@@ -4,7 +4,8 @@ use async_graphql::{Context, Object, Result};
 
 use super::advance::AdvanceProjectionsPayload;
 use super::inputs::{
-    AdvanceProjectionsInput, CancelExecutionInput, CancelExecutionsInput, ExecuteBatchInput, ExecuteInput, RerunExecutionInput,
+    AdvanceProjectionsInput, CancelExecutionInput, CancelExecutionsInput, ExecuteBatchInput, ExecuteInput,
+    RerunExecutionInput,
 };
 use super::payloads::{CancelExecutionPayload, CancelExecutionsPayload, ExecuteBatchPayload, ExecutePayload};
 use crate::graphql::access::{ADVANCE, CANCEL, EXECUTE, caller, scope};

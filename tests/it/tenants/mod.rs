@@ -52,7 +52,7 @@ const ROOT_FIELDS: &[(&str, &[&str], Check)] = &[
     ("Mutation", &["execute"], check!(mutations::execute)),
     ("Mutation", &["executeBatch"], check!(mutations::execute_batch)),
     ("Mutation", &["rerunExecution"], check!(mutations::rerun_execution)),
-    ("Mutation", &["cancelExecution"], check!(mutations::cancel_execution)),
+    ("Mutation", &["cancelExecution", "cancelExecutions"], check!(mutations::cancel_execution)),
     ("Mutation", &["advanceProjections"], check!(mutations::advance_projections)),
     ("Mutation", &["projectEvents"], check!(mutations::project_events)),
     ("Mutation", &["projectEventDocuments"], check!(mutations::project_event_documents)),
