@@ -47,9 +47,12 @@ impl ExecutionFilter {
     pub fn matches(&self, row: &ExecutionRow) -> bool {
         let status = row.status.to_uppercase();
         let path = row.path.as_deref();
-        let is_after = |time: Option<DateTime<Utc>>, bound| bound.is_none_or(|bound| time.is_some_and(|at| at > bound));
-        let is_before =
-            |time: Option<DateTime<Utc>>, bound| bound.is_none_or(|bound| time.is_some_and(|at| at < bound));
+        let is_after = |time: Option<DateTime<Utc>>, bound: Option<DateTime<Utc>>| {
+            bound.is_none_or(|bound| time.is_some_and(|at| at > bound))
+        };
+        let is_before = |time: Option<DateTime<Utc>>, bound: Option<DateTime<Utc>>| {
+            bound.is_none_or(|bound| time.is_some_and(|at| at < bound))
+        };
         self.statuses.as_ref().is_none_or(|wanted| stored_names(wanted).contains(&status))
             && self.path.as_deref().is_none_or(|wanted| path == Some(wanted))
             && self.path_prefix.as_deref().is_none_or(|prefix| path.is_some_and(|path| path.starts_with(prefix)))
@@ -82,19 +85,29 @@ impl ExecutionFilter {
         }
     }
 
-    fn ids(&self) -> Option<Vec<i64>> {
-        self.ids.as_ref().map(|ids| ids.iter().map(|id| id.get()).collect())
+    /// Returns the values of the conditions in the form of the statements.
+    fn stored(&self) -> StoredConditions {
+        StoredConditions {
+            statuses: self.statuses.as_ref().map(|wanted| stored_names(wanted)),
+            ids: self.ids.as_ref().map(|ids| ids.iter().map(|id| id.get()).collect()),
+            // The character after the digits.
+            id_bound: self.id_prefix.as_ref().map(|prefix| format!("{prefix}:")),
+        }
     }
+}
 
-    fn status_names(&self) -> Option<Vec<String>> {
-        self.statuses.as_ref().map(|wanted| stored_names(wanted))
-    }
+/// Values of conditions in the form of the statements.
+struct StoredConditions {
+    statuses: Option<Vec<String>>,
+    ids: Option<Vec<i64>>,
+    /// Exclusive upper bound of ids as texts.
+    id_bound: Option<String>,
 }
 
 /// Expands to a statement with the conditions of a filter and a scope on `noetl.execution`. They have the parameters 1
 /// to 15; those of the rest of the statement follow. The first argument is the macro of sqlx with its result type.
 macro_rules! filtered {
-    ($query:ident!($($row:ty)?), $scope:expr, $filter:expr, $before:literal, $after:literal $(, $argument:expr)* $(,)?) => {
+    ($query:ident!($($row:ty)?), $scope:expr, $filter:expr, $stored:expr, $before:literal, $after:literal $(, $argument:expr)* $(,)?) => {
         sqlx::$query!(
             $($row,)?
             $before
@@ -113,7 +126,7 @@ macro_rules! filtered {
                     AND ($14::text IS NULL OR execution_id::text COLLATE \"C\" >= $14)
                     AND ($15::text IS NULL OR execution_id::text COLLATE \"C\" < $15) "
                 + $after,
-            $filter.status_names().as_deref(),
+            $stored.statuses.as_deref(),
             $filter.path_prefix,
             $filter.parent_execution_id.map(Id::get),
             $filter.started_after,
@@ -125,10 +138,9 @@ macro_rules! filtered {
             $filter.catalog_id.map(Id::get),
             $filter.ended_after,
             $filter.ended_before,
-            $filter.ids().as_deref(),
+            $stored.ids.as_deref(),
             $filter.id_prefix,
-            // The character after the digits.
-            $filter.id_prefix.as_ref().map(|prefix| format!("{prefix}:")),
+            $stored.id_bound,
             $($argument,)*
         )
     };
@@ -142,13 +154,14 @@ pub async fn list(
     filter: &ExecutionFilter,
     range: PositionRange,
 ) -> Result<Vec<ExecutionRow>, StorageError> {
-    let range = filter.within(range);
+    let (stored, range) = (filter.stored(), filter.within(range));
     macro_rules! listed {
         ($rest:literal) => {
             filtered!(
                 query_as!(ExecutionRow),
                 scope,
                 filter,
+                stored,
                 "SELECT execution_id, catalog_id, parent_execution_id, status, path, last_event_id, tenant_id, organization_id,
                   CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
                   CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time
@@ -195,13 +208,14 @@ pub async fn children(
     filter: &ExecutionFilter,
     range: PositionRange,
 ) -> Result<Vec<ExecutionRow>, StorageError> {
-    let (parents, range) = (wanted_parents(parents, filter), filter.within(range));
+    let (parents, stored, range) = (wanted_parents(parents, filter), filter.stored(), filter.within(range));
     macro_rules! listed {
         ($rest:literal) => {
             filtered!(
                 query_as!(ExecutionRow),
                 scope,
                 filter,
+                stored,
                 "SELECT execution_id, catalog_id, parent_execution_id, status, path, last_event_id, tenant_id, organization_id,
                   CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
                   CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time
@@ -277,10 +291,12 @@ pub async fn child_ids(
 /// Counts executions in the scope, up to `limit`.
 #[tracing::instrument(level = "debug", name = "sql.executions.count", skip_all, fields(database = %shard.name()))]
 pub async fn count(shard: &Database, scope: &Scope, filter: &ExecutionFilter, limit: i64) -> Result<i64, StorageError> {
+    let stored = filter.stored();
     let count = filtered!(
         query_scalar!(),
         scope,
         filter,
+        stored,
         "SELECT count(*) AS \"count!\" FROM (SELECT 1 FROM noetl.execution WHERE ",
         " LIMIT $16) AS counted",
         limit,
@@ -309,10 +325,12 @@ pub async fn stats(
     limit: i64,
     paths: i64,
 ) -> Result<Vec<GroupCount>, StorageError> {
+    let stored = filter.stored();
     let groups = filtered!(
         query_as!(GroupCount),
         scope,
         filter,
+        stored,
         "WITH counted AS MATERIALIZED (SELECT upper(status) AS status, path FROM noetl.execution WHERE ",
         " LIMIT $16)
          SELECT status, NULL::text AS path, count(*) AS \"count!\" FROM counted GROUP BY status
@@ -347,11 +365,12 @@ pub async fn count_children(
     filter: &ExecutionFilter,
     limit: i64,
 ) -> Result<Vec<ChildCount>, StorageError> {
-    let parents = wanted_parents(parents, filter);
+    let (parents, stored) = (wanted_parents(parents, filter), filter.stored());
     let counts = filtered!(
         query_as!(ChildCount),
         scope,
         filter,
+        stored,
         "SELECT parent.id AS \"parent!\", children.count AS \"count!\"
          FROM unnest($17::bigint[]) AS parent (id)
          CROSS JOIN LATERAL (

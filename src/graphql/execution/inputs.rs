@@ -73,7 +73,7 @@ impl ExecutionFilter {
             let unknown = |_| Rejection::invalid(&format!("{at}.dedupKey"), "the caller is unknown");
             let scope = scope(ctx).map_err(unknown)?;
             let claim = services.executions.dedup_claim(filter.parent_execution_id, &key, &scope).await?;
-            let found = claim.into_iter().map(|claim| claim.execution_id);
+            let found = claim.into_iter().map(|claim| Id::new(claim.execution_id));
             filter.ids = Some(found.filter(|_| filter.ids.is_none()).collect());
         }
         Ok(filter)
@@ -110,6 +110,7 @@ fn check_id_prefix(field: &str, prefix: String) -> Result<String, Rejection> {
 
 selector! {
     /// Executions that a bulk operation selects. Exactly one field is given.
+    #[expect(clippy::large_enum_variant, reason = "a request has one value")]
     ExecutionSelector, ExecutionFilter
 }
 

@@ -76,9 +76,9 @@ impl Step {
     ) -> Result<Option<CursorFrameConnection>> {
         let request = PageArguments { first, after, last, before }.by_id(CursorKind::Frame).map_err(field_error)?;
         Ok(self.frames.as_ref().map(|frames| {
-            let list = FrameList(frames.len());
+            let all = FrameList(frames.len());
             let cursor = |frame: &CursorFrame| id_cursor(CursorKind::Frame, frame.index.into());
-            CursorFrameConnection::new(list, frame_page(frames, &request), Vec::new(), |frame| frame, cursor)
+            CursorFrameConnection::new(all, frame_page(frames, &request), Vec::new(), |frame| frame, cursor)
         }))
     }
 }
@@ -96,7 +96,7 @@ fn frame_page(frames: &[CursorFrame], request: &PageRequest<i64>) -> Page<Cursor
 
 /// All frames of a loop.
 #[derive(Debug)]
-struct FrameList(usize);
+pub struct FrameList(usize);
 
 impl Countable for FrameList {
     async fn total(&self, _: &Context<'_>, limit: i64) -> std::result::Result<Total, ServiceError> {

@@ -41,22 +41,22 @@ impl ExecutionStats {
     /// Returns the sums of the counts of the shards.
     pub(super) fn of(shards: Vec<Vec<GroupCount>>, unavailable: Vec<ShardIndex>) -> Self {
         let mut stats = Self { unavailable, ..Self::default() };
-        let (mut statuses, mut paths) = (BTreeMap::new(), BTreeMap::new());
+        let (mut by_place, mut paths) = (BTreeMap::new(), BTreeMap::new());
         for groups in shards {
             let (of_status, of_path): (Vec<_>, Vec<_>) = groups.into_iter().partition(|group| group.status.is_some());
             stats.capped |= of_status.iter().map(|group| group.count).sum::<i64>() > MAX_COUNTED;
             stats.more_paths |= of_path.len() > max_paths();
             for GroupCount { status, count, .. } in of_status {
-                let status = Status::from_stored(&status.unwrap_or_default());
-                *statuses.entry(place(status)).or_default() += count;
+                let place = place(Status::from_stored(&status.unwrap_or_default()));
+                *by_place.entry(place).or_default() += count;
             }
             for GroupCount { path, count, .. } in of_path {
                 *paths.entry(path).or_default() += count;
             }
         }
-        stats.total = statuses.values().sum();
+        stats.total = by_place.values().sum();
         stats.by_status =
-            statuses.into_iter().filter_map(|(place, count)| Some((*Status::ALL.get(place)?, count))).collect();
+            by_place.into_iter().filter_map(|(place, count)| Some((*Status::ALL.get(place)?, count))).collect();
         stats.by_path = paths.into_iter().map(|(path, count)| PathCount { path, count }).collect();
         stats.by_path.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.path.cmp(&b.path)));
         stats.more_paths |= stats.by_path.len() > max_paths();
