@@ -26,6 +26,6 @@ pub(super) fn check_owner(field: &str, name: Option<String>) -> Result<Option<St
 }
 
 /// Refuses a malformed prefix of a path.
-pub(super) fn check_prefix(prefix: Option<String>) -> Result<Option<String>, Rejection> {
-    prefix.map(|prefix| check_text("filter.pathPrefix", &prefix).map(|()| prefix)).transpose()
+pub(super) fn check_prefix(field: &str, prefix: Option<String>) -> Result<Option<String>, Rejection> {
+    prefix.map(|prefix| check_text(field, &prefix).map(|()| prefix)).transpose()
 }

@@ -27,6 +27,7 @@ mod response_budget;
 pub mod scalars;
 pub mod schema;
 pub mod selection;
+mod selector;
 pub mod server;
 pub mod shared_item;
 pub mod shared_reads;

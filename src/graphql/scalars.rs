@@ -107,9 +107,10 @@ pub fn parse_id(field: &str, id: &ID) -> Result<Id, Rejection> {
     id.parse().map_err(|malformed: noetl_domain::ids::MalformedId| Rejection::invalid(field, malformed.to_string()))
 }
 
-/// Parses a list of `ID`s, or returns a rejection that names the field.
+/// Parses a list of `ID`s, or returns a rejection that names the field and the index of the malformed one.
 pub fn parse_ids(field: &str, ids: &[ID]) -> Result<Vec<Id>, Rejection> {
-    ids.iter().map(|id| parse_id(field, id)).collect()
+    let parse = |(index, id): (usize, &ID)| parse_id(&format!("{field}.{index}"), id);
+    ids.iter().enumerate().map(parse).collect()
 }
 
 /// Converts a number to GraphQL's 32-bit `Int`. A number beyond its range becomes the nearest number in it.

@@ -194,7 +194,7 @@ async fn each_mutation_writes_a_line_to_the_audit_log() {
     transition(&server, &callers.bob, "activate", &inbox).await;
     transition(&server, &callers.ann, "resume", &inbox).await;
     let id = execute(&server, &callers.ann, &inbox).await;
-    let retry = "mutation { retryOutbox(input: { filter: { statuses: [FAILED] } }) { matched } }";
+    let retry = "mutation { retryOutbox(input: { select: { filter: { statuses: [FAILED] } } }) { matched } }";
     server.send_as(&callers.ann, retry, Value::Null).await;
     server.send_as(&callers.admin, retry, Value::Null).await;
 

@@ -124,7 +124,7 @@ async fn each_role_can_do_exactly_what_its_capabilities_permit() {
         catalogEntry { id } userErrors { message } } }";
     let execute =
         "mutation { execute(input: { path: \"a\" }) { execution { id status workload } userErrors { message } } }";
-    let retry = "mutation { retryOutbox(input: { filter: { statuses: [FAILED] } }) { matched } }";
+    let retry = "mutation { retryOutbox(input: { select: { filter: { statuses: [FAILED] } } }) { matched } }";
     let list = "{ executions { nodes { workload } } }";
     let table: [(&str, &[&String], &[&String]); 4] = [
         (entry, &[&viewer, &worker], &[&operator, &admin]),

@@ -154,19 +154,31 @@ fn bad_transitions(known: &Known) -> Vec<BadMutation> {
         cases.push((mutation, stale, "STALE_VERSION", "expectedLastEventId"));
     }
     for id in NOT_IDS {
-        let filter = json!({ "ids": [known.subscription, id] });
-        cases.push((BULK, json!({ "action": "ACTIVATE", "filter": filter }), "INVALID_INPUT", "filter.ids"));
+        let ids = json!({ "ids": [known.subscription, id] });
+        if !id.is_empty() {
+            let filter = json!({ "action": "ACTIVATE", "select": { "filter": ids } });
+            cases.push((BULK, filter, "INVALID_INPUT", "select.filter.ids.1"));
+        }
+        cases.push((BULK, json!({ "action": "ACTIVATE", "select": ids }), "INVALID_INPUT", "select.ids.1"));
         cases.push(("cancelExecution", json!({ "id": id }), "INVALID_INPUT", "id"));
     }
     let many = json!({ "ids": vec!["1"; 1001] });
-    cases.push((BULK, json!({ "action": "ACTIVATE", "filter": many }), "INVALID_INPUT", "filter.ids"));
-    let prefix = json!({ "pathPrefix": "a\0" });
-    cases.push((BULK, json!({ "action": "ACTIVATE", "filter": prefix }), "INVALID_INPUT", "filter.pathPrefix"));
+    cases.push((BULK, json!({ "action": "ACTIVATE", "select": many }), "INVALID_INPUT", "select.ids"));
+    let many = json!({ "filter": many });
+    cases.push((BULK, json!({ "action": "ACTIVATE", "select": many }), "INVALID_INPUT", "select.filter.ids"));
+    let prefix = json!({ "filter": { "pathPrefix": "a\0" } });
+    let input = json!({ "action": "ACTIVATE", "select": prefix });
+    cases.push((BULK, input, "INVALID_INPUT", "select.filter.pathPrefix"));
     for id in ["0", "1", &known.subscription, &known.playbook] {
         cases.push(("cancelExecution", json!({ "id": id }), "NOT_FOUND", "id"));
     }
     for reason in &reasons {
-        cases.push((BULK, json!({ "action": "PAUSE", "filter": {}, "reason": reason }), "INVALID_INPUT", "reason"));
+        cases.push((
+            BULK,
+            json!({ "action": "PAUSE", "select": { "all": true }, "reason": reason }),
+            "INVALID_INPUT",
+            "reason",
+        ));
         cases.push(("cancelExecution", json!({ "id": known.execution, "reason": reason }), "INVALID_INPUT", "reason"));
     }
     cases
@@ -180,7 +192,7 @@ fn input_type(mutation: &str) -> &str {
         "registerCatalogEntry" => "RegisterCatalogEntryInput",
         "registerSubscription" => "RegisterSubscriptionInput",
         "cancelExecution" => "CancelExecutionInput",
-        BULK => "BulkTransitionInput",
+        BULK => "TransitionSubscriptionsInput",
         _ => "TransitionInput",
     }
 }
@@ -223,12 +235,12 @@ fn bad_queries(known: &Known) -> Vec<(String, &'static str, String)> {
         case(format!("event(executionId: \"{id}\", id: \"1\") {{ id }}"), "executionId");
         case(format!("event(executionId: \"1\", id: \"{id}\") {{ id }}"), "id");
         case(format!("events(executionId: \"{id}\") {{ nodes {{ id }} }}"), "executionId");
-        case(format!("subscriptions(filter: {{ids: [\"{id}\"]}}) {{ nodes {{ id }} }}"), "filter.ids");
+        case(format!("subscriptions(filter: {{ids: [\"{id}\"]}}) {{ nodes {{ id }} }}"), "filter.ids.0");
         let parent = format!("filter: {{parentExecutionId: \"{id}\"}}");
         case(format!("executions({parent}) {{ nodes {{ id }} }}"), "filter.parentExecutionId");
         case(format!("events(executionId: \"1\", {parent}) {{ nodes {{ id }} }}"), "filter.parentExecutionId");
         let executions = format!("filter: {{executionIds: [\"{id}\"]}}");
-        case(format!("events(executionId: \"1\", {executions}) {{ nodes {{ id }} }}"), "filter.executionIds");
+        case(format!("events(executionId: \"1\", {executions}) {{ nodes {{ id }} }}"), "filter.executionIds.0");
     }
     let nul = "a\\u0000";
     case(format!("subscription(by: {{path: \"{nul}\"}}) {{ id }}"), "by.path");

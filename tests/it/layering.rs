@@ -50,6 +50,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "auth::principal",
             "feed::read",
             "feed::wire",
+            "graphql_transport",
             "noetl_domain",
             "noetl_storage::budget",
             "noetl_storage::catalog",
@@ -86,6 +87,8 @@ const ONLY_IN: &[(&str, &[&str])] = &[
             "graphql::updates",
         ],
     ),
+    // Variables without a value, which only the transport knows.
+    ("graphql_transport", &["graphql::selector"]),
     // The state of the feed and of the pools needs no use case. It is shown unchanged.
     ("noetl_storage::tail", &["graphql::server::event_stream"]),
     ("noetl_storage::pools", &["graphql::context", "graphql::server::shards"]),

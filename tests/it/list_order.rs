@@ -212,7 +212,7 @@ async fn subscriptions_with_ids_of_both_servers_are_ordered_by_time() {
     let after = page(&server, SUBSCRIPTIONS, json!({ "first": 100, "after": earlier })).await;
     assert_eq!(ids(&after), expected[4..]);
     let bulk =
-        "mutation { transitionSubscriptions(input: {action: ACTIVATE, filter: {pathPrefix: \"inbox\"}, dryRun: true}) {
+        "mutation { transitionSubscriptions(input: {action: ACTIVATE, select: {filter: {pathPrefix: \"inbox\"}}, dryRun: true}) {
         results { subscription { id } } userErrors { code message } } }";
     let bulk = server.data(bulk, Value::Null).await["transitionSubscriptions"].clone();
     let matched: Vec<&str> =

@@ -87,6 +87,7 @@ mod relay;
 mod reruns;
 mod restored_database;
 mod schema;
+mod selectors;
 mod session_settings;
 mod shard_down;
 mod shutdown;

@@ -184,21 +184,6 @@ async fn single_rows_are_listed_retried_and_discarded_by_id() {
     assert_eq!(bad["userErrors"][0]["code"], "INVALID_INPUT", "{bad}");
 }
 
-/// An empty filter would match every row.
-#[tokio::test]
-async fn bulk_changes_need_a_condition() {
-    let deployment = Deployment::start(1).await;
-    let server = deployment.replica_with(&[NO_RELAY]).await;
-    deployment.fill_outbox(0, &[1, 2, 3, 4], 1).await;
-    deployment.on_shard(0, TWO_DEAD).await;
-    let before = deployment.outbox(0).await;
-    for refused in [server.retry(json!({}), false).await, server.discard(json!({}), false).await] {
-        let error = &refused["userErrors"][0];
-        assert_eq!((&error["code"], &error["field"]), (&json!("INVALID_INPUT"), &json!(["filter"])), "{refused}");
-    }
-    assert_eq!(deployment.outbox(0).await, before);
-}
-
 #[tokio::test]
 async fn an_unknown_status_is_shown_with_its_text_and_the_row_is_listed() {
     let deployment = Deployment::start(1).await;

@@ -57,8 +57,11 @@ fn cases() -> Vec<(&'static str, Value, &'static str)> {
     let many: Vec<Value> = (0..1001).map(|n| json!({ "id": format!("0-{n}"), "lease": "1" })).collect();
     cases.push(("markOutboxPublished", json!({ "claims": many }), "claims"));
     for bulk in ["retryOutbox", "discardOutbox"] {
-        cases.push((bulk, json!({ "filter": { "executionId": "x" } }), "filter.executionId"));
-        cases.push((bulk, json!({ "filter": {} }), "filter"));
+        let by = |filter: Value| json!({ "select": { "filter": filter } });
+        cases.push((bulk, by(json!({ "executionId": "x" })), "select.filter.executionId"));
+        cases.push((bulk, by(json!({ "minAttempts": 0 })), "select.filter.minAttempts"));
+        cases.push((bulk, by(json!({ "ids": ["0-1", "1"] })), "select.filter.ids.1"));
+        cases.push((bulk, json!({ "select": { "ids": ["0-1", "1"] } }), "select.ids.1"));
     }
     cases
 }

@@ -316,9 +316,14 @@ async fn each_execution_of_an_advance_request_fails_or_succeeds_separately() {
     assert_eq!(failed.iter().map(|one| &one["code"]).collect::<Vec<_>>(), ["NOT_FOUND", "NOT_FOUND"]);
 
     let many: Vec<String> = (1..=1001).map(|id: i64| id.to_string()).collect();
-    for ids in [json!([]), json!(many), json!(["x"]), json!(["-1"])] {
+    for (ids, field) in [
+        (json!([]), json!(["executionIds"])),
+        (json!(many), json!(["executionIds"])),
+        (json!(["x"]), json!(["executionIds", "0"])),
+        (json!(["1", "-1"]), json!(["executionIds", "1"])),
+    ] {
         let payload = it.server.data(ADVANCE_PROJECTIONS, json!({ "ids": ids })).await["advanceProjections"].clone();
-        assert_eq!(payload["userErrors"], json!([{ "code": "INVALID_INPUT", "field": ["executionIds"] }]));
+        assert_eq!(payload["userErrors"], json!([{ "code": "INVALID_INPUT", "field": field }]));
     }
     let many: Vec<i64> = (1..=1000).collect();
     assert_eq!(it.server.advance_projections(&many).await["failed"].as_array().unwrap().len(), 1000);

@@ -77,7 +77,8 @@ async fn a_refused_statement_of_one_shard_fails_only_its_own_items_of_a_bulk_tra
                   $$ BEGIN RAISE EXCEPTION 'refused'; END $$;
                   CREATE TRIGGER refuse BEFORE INSERT ON noetl.event FOR EACH ROW EXECUTE FUNCTION public.refuse()";
     run(&mut deployment.shard(1).await, refuse).await;
-    let query = "mutation { transitionSubscriptions(input: { action: ACTIVATE, filter: {}, dryRun: false }) {
+    let query =
+        "mutation { transitionSubscriptions(input: { action: ACTIVATE, select: { all: true }, dryRun: false }) {
         results { subscription { shard state } applied userErrors { code } } unavailableShards userErrors { code } } }";
     let response = server.send(query, Value::Null).await.unwrap();
     assert_eq!(response.get("errors"), None, "{response}");

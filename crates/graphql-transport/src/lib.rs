@@ -14,6 +14,7 @@
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests read what they wrote themselves"))]
 
+mod absent_values;
 mod admission;
 mod body;
 mod document;
@@ -44,6 +45,7 @@ mod transport;
 pub mod trusted;
 mod websocket;
 
+pub use absent_values::AbsentValues;
 pub use admission::{Admit, Admitted, Caller, Permits, Prepare, Refusal};
 pub use body::check_body;
 pub use document::{InvalidSchema, TypeSystem};

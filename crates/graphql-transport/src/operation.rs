@@ -79,9 +79,9 @@ impl Operation {
         // Some clients send an empty name if they have none.
         let name = parameters.operation_name.filter(|name| !name.is_empty());
         let selected = Selected { query: &parameters.query, operation: name.as_deref() };
-        let Checked { kind, document, variables, shape, introspects } =
+        let Checked { kind, document, variables, shape, introspects, absent } =
             document::check(selected, parameters.variables, types, limits)?;
-        let mut request = Request::new(parameters.query).variables(variables);
+        let mut request = Request::new(parameters.query).variables(variables).data(absent);
         request.operation_name = name;
         request.extensions = parameters.extensions;
         request.set_parsed_query(document);

@@ -1,9 +1,15 @@
 //! Rows of the databases, read without the server.
 
+use std::collections::BTreeMap;
+
 use sqlx::postgres::PgRow;
-use sqlx::{Connection, FromRow, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, FromRow, PgConnection};
 
 use super::Deployment;
+
+/// Settings that turn off the tasks that write at any time.
+pub const QUIET: [(&str, &str); 3] =
+    [("NOETL_EVENT_STREAM_ENABLED", "false"), ("NOETL_OUTBOX_RELAY", "false"), ("NOETL_PROJECTOR", "false")];
 
 /// The columns of an event that describe a subscription's lifecycle.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
@@ -37,6 +43,26 @@ impl Deployment {
         let query = "SELECT event_id, event_type, status FROM noetl.event
                      WHERE execution_id = $1 AND event_type NOT LIKE 'subscription.message.%' ORDER BY tx_id, event_id";
         self.rows(query, subscription).await
+    }
+
+    /// Returns the digest of the rows of each table of each database, to compare them later. Without the tables that
+    /// background tasks write at any time; start the replica with [`QUIET`], so that there are no others.
+    pub async fn table_digests(&self) -> BTreeMap<String, String> {
+        let mut digests = BTreeMap::new();
+        for dsn in self.shard_dsns.iter().chain([&self.cluster_dsn]) {
+            let mut database = PgConnection::connect(dsn).await.unwrap();
+            let tables = "SELECT relname::text FROM pg_class WHERE relnamespace = 'noetl'::regnamespace
+                          AND relkind IN ('r', 'p') AND NOT relispartition
+                          AND relname NOT IN ('read_model_fill', 'machine_lease')";
+            for table in sqlx::query_scalar::<_, String>(tables).fetch_all(&mut database).await.unwrap() {
+                let digest = format!(
+                    "SELECT md5(coalesce(string_agg(row::text, chr(10) ORDER BY row::text), '')) FROM noetl.{table} AS row"
+                );
+                let digest = sqlx::query_scalar(AssertSqlSafe(digest)).fetch_one(&mut database).await.unwrap();
+                digests.insert(format!("{dsn} {table}"), digest);
+            }
+        }
+        digests
     }
 
     /// Returns the single value of a query on the cluster database.

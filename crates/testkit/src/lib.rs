@@ -29,7 +29,7 @@ pub mod worker;
 pub mod writer;
 
 pub use broker_store::copy_folder;
-pub use database_rows::LifecycleEvent;
+pub use database_rows::{LifecycleEvent, QUIET};
 pub use deployment::Deployment;
 pub use live::{Handshake, Live};
 pub use postgres::{NOT_DURABLE, own_postgres};

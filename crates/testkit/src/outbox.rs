@@ -102,13 +102,14 @@ impl Server {
     pub async fn retry(&self, filter: Value, dry_run: bool) -> Value {
         let query = "mutation($input: RetryOutboxInput!) { retryOutbox(input: $input) {
             matched retried unavailableShards userErrors { code message field retryable } } }";
-        self.data(query, json!({ "input": { "filter": filter, "dryRun": dry_run } })).await["retryOutbox"].clone()
+        self.data(query, json!({ "input": { "select": { "filter": filter }, "dryRun": dry_run } })).await["retryOutbox"]
+            .clone()
     }
 
     /// Discards DEAD rows and returns the payload.
     pub async fn discard(&self, filter: Value, dry_run: bool) -> Value {
         let query = "mutation($input: DiscardOutboxInput!) { discardOutbox(input: $input) {
             matched discarded unavailableShards userErrors { code message field retryable } } }";
-        self.data(query, json!({ "input": { "filter": filter, "dryRun": dry_run } })).await["discardOutbox"].clone()
+        self.data(query, json!({ "input": { "select": { "filter": filter }, "dryRun": dry_run } })).await["discardOutbox"].clone()
     }
 }

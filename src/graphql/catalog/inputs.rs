@@ -32,7 +32,7 @@ impl CatalogFilter {
         self.kinds.as_ref().map_or(Ok(()), |kinds| check_texts("filter.kinds", kinds))?;
         Ok(catalog::CatalogFilter {
             kinds: self.kinds.map(|kinds| kinds.iter().map(|kind| kind.to_lowercase()).collect()),
-            path_prefix: check_prefix(self.path_prefix)?,
+            path_prefix: check_prefix("filter.pathPrefix", self.path_prefix)?,
             latest_only: self.latest_only,
         })
     }

@@ -37,7 +37,7 @@ impl ExecutionFilter {
         let parent = self.parent_execution_id.map(|id| parse_id("filter.parentExecutionId", &id)).transpose()?;
         Ok(execution_lists::ExecutionFilter {
             statuses: self.statuses.map(|statuses| statuses.into_iter().map(Into::into).collect()),
-            path_prefix: check_prefix(self.path_prefix)?,
+            path_prefix: check_prefix("filter.pathPrefix", self.path_prefix)?,
             parent_execution_id: parent,
             started_after: self.started_after,
             started_before: self.started_before,

@@ -1,11 +1,12 @@
 //! Inputs of the outbox. Bounded numbers are 64-bit, so that a number beyond GraphQL's `Int` is refused with an error
 //! that names its field.
 
-use async_graphql::{ID, InputObject};
+use async_graphql::{Context, ID, InputObject};
 
 use super::status::OutboxStatus;
 use crate::graphql::filters::{check_list, check_owner};
 use crate::graphql::scalars::parse_id;
+use crate::graphql::selector::{Selected, selector};
 use crate::service::error::Rejection;
 use crate::service::outbox::{Claim, ClaimRef};
 use noetl_domain::backoff::DEFAULT_MAX_SECONDS;
@@ -19,7 +20,7 @@ pub struct OutboxFilter {
     statuses: Option<Vec<OutboxStatus>>,
     /// Only rows of this execution.
     execution_id: Option<ID>,
-    /// Only rows that were claimed at least this many times.
+    /// Only rows that were claimed at least this many times (at least 1).
     min_attempts: Option<i32>,
     /// Only rows with one of these ids (at most 1000).
     ids: Option<Vec<ID>>,
@@ -43,7 +44,7 @@ impl OutboxFilter {
         Ok(storage::OutboxFilter {
             statuses,
             execution_id: execution,
-            min_attempts: self.min_attempts,
+            min_attempts: self.min_attempts.map(|least| min_attempts(field, least)).transpose()?,
             ids: self.ids.map(|ids| row_ids(&format!("{field}.ids"), &ids)).transpose()?,
             tenant_id: check_owner(&format!("{field}.tenantId"), self.tenant_id)?,
             organization_id: check_owner(&format!("{field}.organizationId"), self.organization_id)?,
@@ -57,6 +58,32 @@ fn row_ids(field: &str, ids: &[ID]) -> Result<Vec<OutboxId>, Rejection> {
         id.parse().map_err(|bad: MalformedOutboxId| Rejection::invalid(&format!("{field}.{at}"), bad.to_string()))
     };
     ids.iter().enumerate().map(parse).collect()
+}
+
+fn min_attempts(field: &str, least: i32) -> Result<i32, Rejection> {
+    if least >= 1 {
+        return Ok(least);
+    }
+    let message = format!("minAttempts must be at least 1, not {least}");
+    Err(Rejection::invalid(&format!("{field}.minAttempts"), message))
+}
+
+selector! {
+    /// Selection of outbox rows.
+    OutboxSelector, OutboxFilter
+}
+
+impl OutboxSelector {
+    /// Converts the selector to the storage layer's filter.
+    pub fn parse(self, ctx: &Context<'_>) -> Result<storage::OutboxFilter, Rejection> {
+        Ok(match self.check(ctx)? {
+            Selected::Ids(ids) => {
+                storage::OutboxFilter { ids: Some(row_ids("select.ids", &ids)?), ..storage::OutboxFilter::default() }
+            }
+            Selected::Filter(filter) => filter.parse("select.filter")?,
+            Selected::All => storage::OutboxFilter::default(),
+        })
+    }
 }
 
 /// Claim of outbox rows.
@@ -140,9 +167,8 @@ impl MarkOutboxFailedInput {
 /// Failed and `DEAD` rows to make claimable immediately.
 #[derive(Debug, InputObject)]
 pub struct RetryOutboxInput {
-    /// Filter for the rows, with at least one condition. Of the matching rows, only failed rows that are not due yet and
-    /// `DEAD` rows are retried.
-    pub filter: OutboxFilter,
+    /// Rows to retry. Of the selected rows, only failed rows that are not due yet and `DEAD` rows are retried.
+    pub select: OutboxSelector,
     /// Whether to change nothing and only count the rows (default false).
     #[graphql(default = false)]
     pub dry_run: bool,
@@ -151,8 +177,8 @@ pub struct RetryOutboxInput {
 /// `DEAD` rows to delete.
 #[derive(Debug, InputObject)]
 pub struct DiscardOutboxInput {
-    /// Filter for the rows, with at least one condition. Of the matching rows, only `DEAD` rows are discarded.
-    pub filter: OutboxFilter,
+    /// Rows to discard. Of the selected rows, only `DEAD` rows are discarded.
+    pub select: OutboxSelector,
     /// Whether to change nothing and only count the rows (default false).
     #[graphql(default = false)]
     pub dry_run: bool,

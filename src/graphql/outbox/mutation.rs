@@ -3,7 +3,7 @@
 use async_graphql::{Context, Object, Result};
 
 use super::inputs::{
-    ClaimOutboxInput, DiscardOutboxInput, MarkOutboxFailedInput, MarkOutboxPublishedInput, OutboxFilter,
+    ClaimOutboxInput, DiscardOutboxInput, MarkOutboxFailedInput, MarkOutboxPublishedInput, OutboxSelector,
     RetryOutboxInput,
 };
 use super::payloads::{
@@ -63,7 +63,7 @@ impl OutboxMutation {
     async fn retry_outbox(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Filter for the rows.")] input: RetryOutboxInput,
+        #[graphql(desc = "Selection of the rows.")] input: RetryOutboxInput,
     ) -> Result<RetryOutboxPayload> {
         audited(ctx, None::<String>, retry(ctx, input)).await
     }
@@ -73,7 +73,7 @@ impl OutboxMutation {
     async fn discard_outbox(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Filter for the rows.")] input: DiscardOutboxInput,
+        #[graphql(desc = "Selection of the rows.")] input: DiscardOutboxInput,
     ) -> Result<DiscardOutboxPayload> {
         audited(ctx, None::<String>, discard(ctx, input)).await
     }
@@ -114,7 +114,8 @@ async fn mark_failed(ctx: &Context<'_>, input: MarkOutboxFailedInput) -> Result<
 async fn retry(ctx: &Context<'_>, input: RetryOutboxInput) -> Result<RetryOutboxPayload> {
     let (outbox, scope) = (&ctx.data::<Services>()?.outbox, scope(ctx)?);
     let retry = async |filter| outbox.retry(&filter, input.dry_run, &scope).await;
-    let BulkResult { matched, rows: retried, unavailable_shards, user_errors } = change(input.filter, retry).await?;
+    let BulkResult { matched, rows: retried, unavailable_shards, user_errors } =
+        change(ctx, input.select, retry).await?;
     Ok(RetryOutboxPayload { matched, retried, unavailable_shards, user_errors })
 }
 
@@ -122,11 +123,11 @@ async fn discard(ctx: &Context<'_>, input: DiscardOutboxInput) -> Result<Discard
     let (outbox, scope) = (&ctx.data::<Services>()?.outbox, scope(ctx)?);
     let discard = async |filter| outbox.discard(&filter, input.dry_run, &scope).await;
     let BulkResult { matched, rows: discarded, unavailable_shards, user_errors } =
-        change(input.filter, discard).await?;
+        change(ctx, input.select, discard).await?;
     Ok(DiscardOutboxPayload { matched, discarded, unavailable_shards, user_errors })
 }
 
-/// Result of a change of the rows that match a filter.
+/// Result of a change of the selected rows.
 struct BulkResult {
     matched: i32,
     rows: i32,
@@ -134,12 +135,13 @@ struct BulkResult {
     user_errors: Vec<UserError>,
 }
 
-/// Parses the filter and changes the matching rows.
+/// Checks the selector and changes the selected rows.
 async fn change(
-    filter: OutboxFilter,
+    ctx: &Context<'_>,
+    select: OutboxSelector,
     apply: impl AsyncFnOnce(storage::OutboxFilter) -> Result<BulkChange, ServiceError>,
 ) -> Result<BulkResult> {
-    let changed = match filter.parse("filter") {
+    let changed = match select.parse(ctx) {
         Ok(filter) => apply(filter).await,
         Err(rejection) => Err(rejection.into()),
     };

@@ -45,11 +45,11 @@ pub(super) struct MarkOutboxFailedPayload {
 /// Result of retrying failed and `DEAD` rows.
 #[derive(Debug, SimpleObject)]
 pub(super) struct RetryOutboxPayload {
-    /// Number of matching failed rows that were not due yet, and of matching `DEAD` rows.
+    /// Number of selected failed rows that were not due yet, and of selected `DEAD` rows.
     pub(super) matched: i32,
     /// Number of these rows that are claimable now: at most 100,000 on each shard, and 0 in a dry run.
     pub(super) retried: i32,
-    /// Shards that could not be reached. Their rows were not matched.
+    /// Shards that could not be reached. Their rows were not selected.
     pub(super) unavailable_shards: Vec<u16>,
     /// Reasons the request was refused; empty if it was carried out.
     pub(super) user_errors: Vec<UserError>,
@@ -58,11 +58,11 @@ pub(super) struct RetryOutboxPayload {
 /// Result of discarding `DEAD` rows.
 #[derive(Debug, SimpleObject)]
 pub(super) struct DiscardOutboxPayload {
-    /// Number of matching `DEAD` rows.
+    /// Number of selected `DEAD` rows.
     pub(super) matched: i32,
     /// Number of these rows that were deleted: at most 100,000 on each shard, and 0 in a dry run.
     pub(super) discarded: i32,
-    /// Shards that could not be reached. Their rows were not matched.
+    /// Shards that could not be reached. Their rows were not selected.
     pub(super) unavailable_shards: Vec<u16>,
     /// Reasons the request was refused; empty if it was carried out.
     pub(super) user_errors: Vec<UserError>,

@@ -1,10 +1,11 @@
 //! Inputs of source subscriptions.
 
-use async_graphql::{ID, InputObject, OneofObject};
+use async_graphql::{Context, ID, InputObject, OneofObject};
 
 use super::lifecycle::{SubscriptionAction, SubscriptionState};
 use crate::graphql::filters::{check_list, check_owner, check_prefix};
 use crate::graphql::scalars::{parse_id, parse_ids};
+use crate::graphql::selector::{Selected, selector};
 use crate::service::error::Rejection;
 use crate::service::subscriptions::Transition;
 use noetl_domain::tenant::{Caller, NamedTenancy};
@@ -35,17 +36,19 @@ pub struct SubscriptionFilter {
 }
 
 impl SubscriptionFilter {
-    /// Converts the input to the storage layer's filter and parses its ids.
-    pub fn parse(self) -> Result<subscriptions::SubscriptionFilter, Rejection> {
+    /// Converts the input to the storage layer's filter and parses its ids. `field` is the path of the filter in the
+    /// arguments.
+    pub fn parse(self, field: &str) -> Result<subscriptions::SubscriptionFilter, Rejection> {
+        let ids_field = format!("{field}.ids");
         Ok(subscriptions::SubscriptionFilter {
             states: self.states.map(|states| states.into_iter().map(Into::into).collect()),
-            path_prefix: check_prefix(self.path_prefix)?,
+            path_prefix: check_prefix(&format!("{field}.pathPrefix"), self.path_prefix)?,
             ids: self
                 .ids
-                .map(|ids| check_list("filter.ids", &ids).and_then(|()| parse_ids("filter.ids", &ids)))
+                .map(|ids| check_list(&ids_field, &ids).and_then(|()| parse_ids(&ids_field, &ids)))
                 .transpose()?,
-            tenant_id: check_owner("filter.tenantId", self.tenant_id)?,
-            organization_id: check_owner("filter.organizationId", self.organization_id)?,
+            tenant_id: check_owner(&format!("{field}.tenantId"), self.tenant_id)?,
+            organization_id: check_owner(&format!("{field}.organizationId"), self.organization_id)?,
         })
     }
 }
@@ -98,13 +101,32 @@ impl TransitionInput {
     }
 }
 
-/// Transition of all source subscriptions that match a filter.
+selector! {
+    /// Selection of source subscriptions.
+    SubscriptionSelector, SubscriptionFilter
+}
+
+impl SubscriptionSelector {
+    /// Converts the selector to the storage layer's filter.
+    pub fn parse(self, ctx: &Context<'_>) -> Result<subscriptions::SubscriptionFilter, Rejection> {
+        Ok(match self.check(ctx)? {
+            Selected::Ids(ids) => subscriptions::SubscriptionFilter {
+                ids: Some(parse_ids("select.ids", &ids)?),
+                ..subscriptions::SubscriptionFilter::default()
+            },
+            Selected::Filter(filter) => filter.parse("select.filter")?,
+            Selected::All => subscriptions::SubscriptionFilter::default(),
+        })
+    }
+}
+
+/// Transition of several source subscriptions.
 #[derive(Debug, InputObject)]
-pub struct BulkTransitionInput {
+pub struct TransitionSubscriptionsInput {
     /// Action to carry out.
     pub action: SubscriptionAction,
-    /// Filter for the subscriptions; at most 1000 may match.
-    pub filter: SubscriptionFilter,
+    /// Subscriptions to change, at most 1000.
+    pub select: SubscriptionSelector,
     /// Reason, written to the logs (at most 4096 bytes).
     pub reason: Option<String>,
     /// Whether to change nothing and only return the result that is expected (default false).

@@ -33,7 +33,7 @@ impl SourceSubscriptionSubscription {
             SubscriptionFilter,
         >,
     ) -> Result<impl Stream<Item = Result<WithDeadline<SubscriptionUpdate>>> + use<>> {
-        let filter = filter.unwrap_or_default().parse().map_err(field_error)?;
+        let filter = filter.unwrap_or_default().parse("filter").map_err(field_error)?;
         let deadline = deadline(ctx)?;
         let updates = list::updates::<FollowedSubscriptions>(ListWatch {
             hub: hub(ctx)?,

@@ -2,9 +2,9 @@
 
 use async_graphql::{Context, Object, Result};
 
-use super::inputs::{BulkTransitionInput, RegisterSubscriptionInput, TransitionInput};
+use super::inputs::{RegisterSubscriptionInput, TransitionInput, TransitionSubscriptionsInput};
 use super::lifecycle::SubscriptionAction;
-use super::payloads::{BulkTransitionPayload, BulkTransitionResult, SubscriptionPayload};
+use super::payloads::{SubscriptionPayload, TransitionSubscriptionsPayload, TransitionSubscriptionsResult};
 use super::types::SourceSubscription;
 use crate::graphql::access::{CHANGE_SUBSCRIPTION, LIFECYCLE, caller, changes_only_own};
 use crate::graphql::audit::audited;
@@ -84,14 +84,13 @@ impl SourceSubscriptionMutation {
         transition(ctx, input, SubscriptionAction::Deactivate).await
     }
 
-    /// Carries out a transition of all source subscriptions that match a filter. Each transition succeeds or fails
-    /// independently.
+    /// Carries out a transition of several source subscriptions. Each transition succeeds or fails independently.
     #[graphql(guard = "LIFECYCLE")]
     async fn transition_subscriptions(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Action and filter.")] input: BulkTransitionInput,
-    ) -> Result<BulkTransitionPayload> {
+        #[graphql(desc = "Action and selection.")] input: TransitionSubscriptionsInput,
+    ) -> Result<TransitionSubscriptionsPayload> {
         audited(ctx, None::<String>, transition_all(ctx, input)).await
     }
 }
@@ -112,17 +111,20 @@ async fn transition(
     .await
 }
 
-async fn transition_all(ctx: &Context<'_>, input: BulkTransitionInput) -> Result<BulkTransitionPayload> {
+async fn transition_all(
+    ctx: &Context<'_>,
+    input: TransitionSubscriptionsInput,
+) -> Result<TransitionSubscriptionsPayload> {
     let (subscriptions, caller) = (&ctx.data::<Services>()?.subscriptions, caller(ctx)?);
     let (action, reason) = (input.action.into(), input.reason.as_deref());
-    let outcome = match input.filter.parse() {
+    let outcome = match input.select.parse(ctx) {
         Ok(filter) => subscriptions.transition_all(action, &filter, reason, input.dry_run, &caller).await,
         Err(rejection) => Err(rejection.into()),
     };
     let (bulk, user_errors) = result_or_user_error(outcome)?;
     let Some(bulk) = bulk else {
-        return Ok(BulkTransitionPayload { results: Vec::new(), unavailable_shards: Vec::new(), user_errors });
+        return Ok(TransitionSubscriptionsPayload { results: Vec::new(), unavailable_shards: Vec::new(), user_errors });
     };
-    let results = bulk.items.into_iter().map(BulkTransitionResult::new).collect();
-    Ok(BulkTransitionPayload { results, unavailable_shards: bulk.unavailable, user_errors })
+    let results = bulk.items.into_iter().map(TransitionSubscriptionsResult::new).collect();
+    Ok(TransitionSubscriptionsPayload { results, unavailable_shards: bulk.unavailable, user_errors })
 }

@@ -18,10 +18,10 @@ pub(super) struct SubscriptionPayload {
 
 /// Result of a bulk transition.
 #[derive(Debug, SimpleObject)]
-pub(super) struct BulkTransitionPayload {
-    /// Results, one for each matching subscription, newest subscription first.
-    pub(super) results: Vec<BulkTransitionResult>,
-    /// Shards that could not be reached. Their subscriptions were not matched.
+pub(super) struct TransitionSubscriptionsPayload {
+    /// Results, one for each selected subscription, newest subscription first.
+    pub(super) results: Vec<TransitionSubscriptionsResult>,
+    /// Shards that could not be reached. Their subscriptions were not selected.
     pub(super) unavailable_shards: Vec<u16>,
     /// Reasons the request was refused; empty if it was carried out.
     pub(super) user_errors: Vec<UserError>,
@@ -29,8 +29,8 @@ pub(super) struct BulkTransitionPayload {
 
 /// Result of a bulk transition for one source subscription.
 #[derive(Debug, SimpleObject)]
-pub(super) struct BulkTransitionResult {
-    /// Subscription after the transition. In a dry run, or if the transition was refused: the subscription as matched.
+pub(super) struct TransitionSubscriptionsResult {
+    /// Subscription after the transition. In a dry run, or if the transition was refused: the subscription as selected.
     pub(super) subscription: SourceSubscription,
     /// Whether the transition was carried out. In a dry run: whether it would be carried out.
     applied: bool,
@@ -38,7 +38,7 @@ pub(super) struct BulkTransitionResult {
     user_errors: Vec<UserError>,
 }
 
-impl BulkTransitionResult {
+impl TransitionSubscriptionsResult {
     /// Creates the result. A fault becomes a user error, so that it does not hide the results of the others.
     pub(super) fn new(item: BulkItem) -> Self {
         match item.outcome {
@@ -60,7 +60,7 @@ impl AuditedPayload for SubscriptionPayload {
     }
 }
 
-impl AuditedPayload for BulkTransitionPayload {
+impl AuditedPayload for TransitionSubscriptionsPayload {
     fn user_errors(&self) -> &[UserError] {
         &self.user_errors
     }

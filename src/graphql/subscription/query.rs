@@ -50,7 +50,7 @@ impl SourceSubscriptionQuery {
     ) -> Result<SourceSubscriptionConnection> {
         let page = PageArguments { first, after, last, before };
         let request = page.by_time(CursorKind::Subscription).map_err(field_error)?;
-        let filter = filter.unwrap_or_default().parse().map_err(field_error)?;
+        let filter = filter.unwrap_or_default().parse("filter").map_err(field_error)?;
         let scope = scope(ctx)?;
         let found = ctx.data::<Services>()?.subscriptions.list(&filter, &request, &scope).await;
         let listing = found.map_err(field_error)?;

@@ -1,11 +1,11 @@
-//! Retrying and discarding rows by a filter, on all shards. A filter without a condition is refused, because it would
-//! match every row.
+//! Retrying and discarding rows by a filter, on all shards. A filter without a condition matches every row: the caller
+//! must have selected all of them.
 
 use futures::future::join_all;
 
 use super::Outbox;
 use super::failures::Failures;
-use crate::service::error::{Rejection, ServiceError};
+use crate::service::error::ServiceError;
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_storage::error::StorageError;
@@ -48,7 +48,7 @@ impl Outbox {
             }
             Ok(ShardChange { matched: matched.unsigned_abs(), changed })
         };
-        self.change(filter, retry).await
+        self.change(retry).await
     }
 
     /// Deletes matching DEAD rows in the scope. A dry run only counts them.
@@ -70,19 +70,14 @@ impl Outbox {
             }
             Ok(ShardChange { matched: matched.unsigned_abs(), changed })
         };
-        self.change(filter, discard).await
+        self.change(discard).await
     }
 
     /// Changes the matching rows of every shard.
     async fn change<Change: Future<Output = Result<ShardChange, StorageError>>>(
         &self,
-        filter: &OutboxFilter,
         change_on: impl Fn(ShardIndex) -> Change,
     ) -> Result<BulkChange, ServiceError> {
-        if filter.matches_everything() {
-            let message = "give at least one condition, such as the statuses; an empty filter would match every row";
-            return Err(Rejection::invalid("filter", message).into());
-        }
         let answers = join_all(self.shards().map(change_on)).await;
         let (mut outcome, mut failures, mut answered) = (BulkChange::default(), Failures::default(), false);
         for (shard, answer) in self.shards().zip(answers) {

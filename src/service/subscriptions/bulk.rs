@@ -1,4 +1,4 @@
-//! Transitions of all source subscriptions that match a filter.
+//! Transitions of several source subscriptions, selected by a filter. A filter without a condition selects all of them.
 
 use std::collections::BTreeSet;
 
@@ -79,8 +79,8 @@ impl Subscriptions {
             missing.extend(unavailable);
             matched.extend(page.items);
             if matched.len() > MAX_BULK || (page.has_next && matched.len() == MAX_BULK) {
-                let message = format!("the filter matches more than {MAX_BULK} subscriptions; narrow it");
-                return Err(Rejection::invalid("filter", message).into());
+                let message = format!("more than {MAX_BULK} subscriptions are selected; narrow the selection");
+                return Err(Rejection::invalid("select", message).into());
             }
             if !page.has_next {
                 return Ok((matched, missing.into_iter().collect()));

@@ -214,7 +214,7 @@ async fn every_guarded_field_is_refused_to_callers_without_its_capability() {
 async fn a_refusal_names_the_field_and_the_missing_capability() {
     let schema = Schema::new(Query::default(), Mutation::default(), Subscription::default());
     let viewer = Arc::new(Principal::new("ann", &[Role::Viewer]));
-    let query = "mutation { retryOutbox(input: { filter: { statuses: [FAILED] } }) { matched } }";
+    let query = "mutation { retryOutbox(input: { select: { filter: { statuses: [FAILED] } } }) { matched } }";
     let response = schema.execute(Request::new(query).data(viewer)).await;
     assert_eq!(code(&response).as_deref(), Some("FORBIDDEN"));
     let message = &response.errors[0].message;

@@ -132,8 +132,8 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("SubscriptionSpool", Open, "backend bucket mode ordering path"),
     // Results of mutations. The guard of the mutation protects them.
     ("AdvanceProjectionsPayload", Open, "advanced failed userErrors"),
-    ("BulkTransitionPayload", Open, "results unavailableShards userErrors"),
-    ("BulkTransitionResult", Open, "applied subscription userErrors"),
+    ("TransitionSubscriptionsPayload", Open, "results unavailableShards userErrors"),
+    ("TransitionSubscriptionsResult", Open, "applied subscription userErrors"),
     ("CancelExecutionPayload", Open, "execution userErrors"),
     ("ClaimOutboxPayload", Open, "claims unavailableShards userErrors"),
     ("DiscardOutboxPayload", Open, "discarded matched unavailableShards userErrors"),

@@ -58,7 +58,7 @@ async fn each_lifecycle_change_writes_an_info_line() {
     let refused = server.transition("resume", "1", None).await;
     assert_eq!(refused["userErrors"][0]["code"], "NOT_FOUND", "{refused}");
     let all =
-        "mutation { transitionSubscriptions(input: { action: PAUSE, filter: {}, reason: \"night\", dryRun: false }) {
+        "mutation { transitionSubscriptions(input: { action: PAUSE, select: { all: true }, reason: \"night\", dryRun: false }) {
         results { applied } } }";
     server.data(all, json!({})).await;
 

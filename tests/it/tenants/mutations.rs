@@ -247,16 +247,18 @@ pub(super) async fn deactivate(world: &World, own: &Side, other: &Side) {
 pub(super) async fn transition_subscriptions(world: &World, own: &Side, other: &Side) {
     let path = format!("bulk/{}", own.tenant);
     let (ours, theirs) = (world.subscribe(own, &path).await, world.subscribe(other, &format!("{path}/2")).await);
-    let query = |filter: &str| {
+    let query = |select: &str| {
         format!(
-            "mutation {{ transitionSubscriptions(input: {{ action: ACTIVATE, filter: {{ {filter} }} }}) {{
+            "mutation {{ transitionSubscriptions(input: {{ action: ACTIVATE, select: {{ {select} }} }}) {{
                 results {{ applied subscription {{ id tenantId }} }} userErrors {{ code }} }} }}"
         )
     };
     let named = format!("ids: {}", list(std::slice::from_ref(&theirs)));
     let none = world.data(own, &query(&named)).await["transitionSubscriptions"]["results"].take();
     assert_eq!(none, json!([]));
-    let found = world.data(own, &query(&format!("pathPrefix: \"{path}\""))).await["transitionSubscriptions"].take();
+    let found =
+        world.data(own, &query(&format!("filter: {{ pathPrefix: \"{path}\" }}"))).await["transitionSubscriptions"]
+            .take();
     let expected = json!([{ "applied": true, "subscription": { "id": ours, "tenantId": own.tenant } }]);
     assert_eq!(found["results"], expected);
     let activated = format!("SELECT count(*) FROM noetl.event WHERE execution_id = {theirs}");
@@ -336,7 +338,7 @@ async fn change_dead_rows(world: &World, own: &Side, other: &Side, field: &str, 
     let theirs = world.count(&dead(other.tenant)).await;
     let query = |more: &str, dry_run: bool| {
         format!(
-            "mutation {{ payload: {field}(input: {{ filter: {{ statuses: [DEAD] {more} }}, dryRun: {dry_run} }}) {{
+            "mutation {{ payload: {field}(input: {{ select: {{ filter: {{ statuses: [DEAD] {more} }} }}, dryRun: {dry_run} }}) {{
                 matched changed: {changed} }} }}"
         )
     };

@@ -17,7 +17,8 @@ use async_graphql_value::Value as Literal;
 
 use super::shape::{Member, Shape};
 use super::types::{self, TypeSystem};
-use super::values::{self, InputLocation, Values};
+use super::values::{self, AbsentFields, InputLocation, Values};
+use crate::absent_values::AbsentValues;
 use crate::operation_error::{Limit, OperationError};
 
 /// Merges selection sets of one operation.
@@ -29,6 +30,8 @@ pub(super) struct Merge<'a> {
     pub(super) visited: u64,
     /// Maximum number of visits.
     pub(super) allowed: u64,
+    /// Arguments and input fields whose variable has no value.
+    pub(super) absent: AbsentValues,
 }
 
 /// A merged selection set, and the shape of its objects.
@@ -197,8 +200,9 @@ impl<'a> Merge<'a> {
         Err(OperationError::rule(message, [self.position(first), self.position(other)]))
     }
 
-    fn arguments(&self, field: &Field) -> Result<Arguments, OperationError> {
+    fn arguments(&mut self, field: &Node<Field>) -> Result<Arguments, OperationError> {
         let mut arguments = Vec::with_capacity(field.arguments.len());
+        let mut absent = AbsentFields::default();
         for argument in &field.arguments {
             let definition = field.definition.argument_by_name(&argument.name);
             let location = InputLocation {
@@ -206,11 +210,16 @@ impl<'a> Merge<'a> {
                 has_default: definition.is_some_and(|definition| definition.default_value.is_some()),
             };
             let positions = self.values.positions;
-            if let Some(value) = self.values.value(&argument.value, location)? {
+            absent.path.push(&argument.name);
+            if let Some(value) = self.values.value(&argument.value, location, &mut absent)? {
                 let name = Positioned::new(Key::new(&argument.name), positions.of(argument.name.location()));
                 arguments.push((name, Positioned::new(value, positions.of(argument.value.location()))));
+            } else {
+                absent.add();
             }
+            absent.path.pop();
         }
+        self.absent.add(self.position(field), absent.paths);
         Ok(arguments)
     }
 

@@ -42,6 +42,7 @@ use async_graphql::parser::types as executor;
 use async_graphql::parser::types::OperationType;
 use async_graphql::{Name, Positioned, Variables};
 
+use super::absent_values::AbsentValues;
 use super::lexer;
 use super::limits::Limits;
 use super::operation_error::{Limit, OperationError};
@@ -75,6 +76,8 @@ pub(super) struct Checked {
     pub(super) shape: Shape,
     /// Whether the operation reads the schema: `__schema` or `__type`.
     pub(super) introspects: bool,
+    /// Arguments and input fields whose variable has no value.
+    pub(super) absent: AbsentValues,
 }
 
 /// Checks a document against the schema and the limits, and merges the selected operation.
@@ -96,8 +99,10 @@ pub(super) fn check(
         variables: &variables,
         positions: &positions,
     };
-    let mut merge = Merge { types, fragments: &document.fragments, values, visited: 0, allowed: limits.comparisons };
+    let (fragments, allowed) = (&document.fragments, limits.comparisons);
+    let mut merge = Merge { types, fragments, values, visited: 0, allowed, absent: AbsentValues::default() };
     let (set, shape) = merge.sets(operation.object_type(), &[&operation.selection_set])?;
+    let absent = merge.absent;
     let kind = match operation.operation_type {
         Kind::Query => OperationType::Query,
         Kind::Mutation => OperationType::Mutation,
@@ -115,7 +120,7 @@ pub(super) fn check(
         selection_set: Positioned::new(set, position),
     };
     let document = document_of(operation, Positioned::new(definition, position));
-    Ok(Checked { kind, document, variables, shape, introspects })
+    Ok(Checked { kind, document, variables, shape, introspects, absent })
 }
 
 /// Parses and validates a document, unless that was done for an earlier request, and checks its cost.
@@ -243,11 +248,13 @@ fn document_of(
 
 #[cfg(test)]
 mod tests {
+    use async_graphql::Pos;
     use serde_json::{Value as Json, json};
 
     use super::*;
 
-    const SDL: &str = "type Query { f(a: Int, b: [Int!], c: [[Int]!], d: Int): Int }";
+    const SDL: &str = "type Query { f(a: Int, b: [Int!], c: [[Int]!], d: Int, in: In): Int }
+                       input In { a: Int in: In list: [In] }";
 
     fn checked(query: &str, operation: Option<&str>, variables: Json) -> Result<Checked, OperationError> {
         let types = TypeSystem::from_sdl(SDL).unwrap();
@@ -262,6 +269,18 @@ mod tests {
         let definitions = operation.node.variable_definitions.iter();
         let types = definitions.map(|definition| format!("{}: {}", definition.node.name, definition.node.var_type));
         assert_eq!(types.collect::<Vec<_>>(), ["a: Int", "b: [Int!]!", "c: [[Int]!]"]);
+    }
+
+    #[test]
+    fn arguments_and_input_fields_whose_variable_has_no_value_are_reported_with_their_field() {
+        let query = "query ($a: Int, $b: Int, $none: Int, $in: In) {
+            f(a: $a, d: $none, in: { a: $none, list: { a: $b, in: { a: $none } } })
+            g: f(in: $in) }";
+        let absent = checked(query, None, json!({ "a": 1, "b": null })).unwrap().absent;
+        let of = |line, column| absent.of_field(Pos { line, column }).map(|path| path.join(".")).collect::<Vec<_>>();
+        assert_eq!(of(2, 13), ["d", "in.a", "in.list.in.a"]);
+        assert_eq!(of(3, 13), ["in"]);
+        assert_eq!(of(1, 1), [""; 0]);
     }
 
     #[test]

@@ -28,13 +28,15 @@ pub(super) struct Values<'a> {
 
 impl Values<'_> {
     /// Returns the value of an argument or input field. Returns `None` for a variable without a value: the argument
-    /// then counts as absent (GraphQL specification, section 6.4.1).
+    /// then counts as absent (GraphQL specification, section 6.4.1). The paths of such input fields are added to
+    /// `absent`.
     ///
     /// Recursive. The depth is bounded because the lexer limits the depth of brackets.
-    pub(super) fn value(
+    pub(super) fn value<'w>(
         &self,
-        written: &Node<Written>,
+        written: &'w Node<Written>,
         location: InputLocation<'_>,
+        absent: &mut AbsentFields<'w>,
     ) -> Result<Option<Literal>, OperationError> {
         Ok(Some(match &**written {
             Written::Null => Literal::Null,
@@ -47,18 +49,19 @@ impl Values<'_> {
             Written::List(items) => {
                 let list = location.expected.filter(|expected| expected.is_list());
                 let item = InputLocation { expected: list.map(Type::item_type), has_default: false };
-                let items = items.iter().map(|value| Ok(self.value(value, item)?.unwrap_or(Literal::Null)));
+                let items = items.iter().map(|value| Ok(self.value(value, item, absent)?.unwrap_or(Literal::Null)));
                 Literal::List(items.collect::<Result<_, OperationError>>()?)
             }
-            Written::Object(fields) => self.object(written, fields, location)?,
+            Written::Object(fields) => self.object(written, fields, location, absent)?,
         }))
     }
 
-    fn object(
+    fn object<'w>(
         &self,
         written: &Node<Written>,
-        fields: &[(apollo_compiler::Name, Node<Written>)],
+        fields: &'w [(apollo_compiler::Name, Node<Written>)],
         location: InputLocation<'_>,
+        absent: &mut AbsentFields<'w>,
     ) -> Result<Literal, OperationError> {
         let definition =
             location.expected.and_then(|expected| match self.schema.types.get(expected.inner_named_type()) {
@@ -76,9 +79,12 @@ impl Values<'_> {
                 expected: field.map(|field| &*field.ty),
                 has_default: field.is_some_and(|field| field.default_value.is_some()),
             };
-            if let Some(value) = self.value(value, location)? {
-                object.push((Name::new(key), value));
+            absent.path.push(key);
+            match self.value(value, location, absent)? {
+                Some(value) => object.push((Name::new(key), value)),
+                None => absent.add(),
             }
+            absent.path.pop();
         }
         if let Some(one_of) = definition.map(|definition| OneOf::new(definition)) {
             let null = |value: &Literal| match value {
@@ -136,6 +142,22 @@ impl Values<'_> {
         let argument = written.location().and_then(|span| argument_path::at(self.syntax, span.offset()));
         let message = argument.map(|path| format!("Argument \"{path}\": {message}")).unwrap_or(message);
         OperationError::rule(message, [self.positions.of(written.location())])
+    }
+}
+
+/// Input fields of a field's arguments whose variable has no value.
+#[derive(Debug, Default)]
+pub(super) struct AbsentFields<'w> {
+    /// Path to the current value, beginning with the argument.
+    pub(super) path: Vec<&'w str>,
+    /// Paths of the absent arguments and input fields.
+    pub(super) paths: Vec<Vec<String>>,
+}
+
+impl AbsentFields<'_> {
+    /// Adds the current path.
+    pub(super) fn add(&mut self) {
+        self.paths.push(self.path.iter().map(|&step| step.to_owned()).collect());
     }
 }
 

@@ -10,7 +10,7 @@ use noetl_domain::tenant::Scope;
 use plain_json::Text;
 
 /// Conditions of a list; a row must meet all that are set.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct OutboxFilter {
     /// Statuses to include; default: all.
     pub statuses: Option<Vec<OutboxStatus>>,
@@ -27,12 +27,6 @@ pub struct OutboxFilter {
 }
 
 impl OutboxFilter {
-    /// Returns whether the filter has no condition.
-    #[must_use]
-    pub fn matches_everything(&self) -> bool {
-        *self == Self::default()
-    }
-
     /// Returns the numbers of the shard's rows to include.
     pub(super) fn numbers(&self, shard: &Database) -> Option<Vec<i64>> {
         let own =
