@@ -58,13 +58,12 @@ impl ExecutionFilter {
     pub async fn resolve(self, ctx: &Context<'_>, at: &str) -> Result<execution_lists::ExecutionFilter, ServiceError> {
         let (path, version, dedup_key) = (self.path.clone(), self.version, self.dedup_key.clone());
         let mut filter = self.parse(at)?;
-        let services = ctx.data_unchecked::<Services>();
         if let Some(version) = version {
             let field = format!("{at}.version");
             let path = path.ok_or_else(|| Rejection::invalid(&field, "version needs path"))?;
             let in_range = i16::try_from(version).ok().filter(|version| *version > 0);
             let version = in_range.ok_or_else(|| Rejection::invalid(&field, "version must be 1 to 32767"))?;
-            match services.catalog.find(&path, Some(version)).await? {
+            match ctx.data_unchecked::<Services>().catalog.find(&path, Some(version)).await? {
                 Some(entry) => filter.catalog_id = Some(Id::new(entry.catalog_id)),
                 None => filter.ids = Some(Vec::new()),
             }
@@ -72,7 +71,8 @@ impl ExecutionFilter {
         if let Some(key) = dedup_key {
             let unknown = |_| Rejection::invalid(&format!("{at}.dedupKey"), "the caller is unknown");
             let scope = scope(ctx).map_err(unknown)?;
-            let claim = services.executions.dedup_claim(filter.parent_execution_id, &key, &scope).await?;
+            let executions = &ctx.data_unchecked::<Services>().executions;
+            let claim = executions.dedup_claim(filter.parent_execution_id, &key, &scope).await?;
             let found = claim.into_iter().map(|claim| Id::new(claim.execution_id));
             filter.ids = Some(found.filter(|_| filter.ids.is_none()).collect());
         }

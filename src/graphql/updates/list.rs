@@ -183,6 +183,11 @@ impl<L: Followed> Follower<L> {
         self.watch.services.databases.index_of(id)
     }
 
+    /// Returns whether objects are remembered after the replay. Otherwise, none can leave the list.
+    fn remembers(&self) -> bool {
+        L::EACH_EVENT || L::can_leave(&self.watch.filter)
+    }
+
     /// Returns whether the reader has received the state after these changes. An event that was published after the
     /// reader joined may have a smaller id than one that the state includes.
     fn shows(&self, change: &Change) -> bool {
@@ -256,7 +261,7 @@ impl<L: Followed> Follower<L> {
             let update = self.update(change.id, found)?;
             updates.extend(update.map(|update| Update { read: Some(number), ..update }));
         }
-        if !L::can_leave(&self.watch.filter) && !L::EACH_EVENT && changes.iter().any(|change| !change.replayed) {
+        if !self.remembers() && changes.iter().any(|change| !change.replayed) {
             self.known.clear();
         }
         Ok(updates)
@@ -267,7 +272,9 @@ impl<L: Followed> Follower<L> {
         match found {
             Found::Unavailable => Ok(self.lose(self.shard_of(id))),
             Found::Row(row) if L::matches(&self.watch.filter, &row) => {
-                self.known.insert(id, row.version())?;
+                if self.remembers() {
+                    self.known.insert(id, row.version())?;
+                }
                 let kind = if row.has_ended() { UpdateKind::Ended } else { UpdateKind::Changed };
                 Ok(Some(Update::of(kind, id, Some(row))))
             }
