@@ -11,10 +11,10 @@ PLAYGROUND_INPUTS := $(shell find playground/src playground/public playground/*.
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test bench demo lint fmt schema sqlx clean prepare playground server
+.PHONY: help run test bench demo lint fmt schema accept-schema sqlx clean prepare playground server
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "make %-11s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "make %-13s %s\n", $$1, $$2 }'
 
 run: server ## install missing programs, build, and start everything: make run ARGS="--port 8090 --shards 4"
 	@exec $(SERVER) dev $(ARGS)
@@ -42,6 +42,9 @@ schema: server ## write what is generated from the code: schema.graphql, docs/er
 	@$(SERVER) schema >$(TARGET)/schema.graphql && mv $(TARGET)/schema.graphql schema.graphql
 	@$(SERVER) reference errors >$(TARGET)/errors.md && mv $(TARGET)/errors.md docs/errors.md
 	@$(SERVER) reference metrics >$(TARGET)/metrics.md && mv $(TARGET)/metrics.md docs/metrics.md
+
+accept-schema: ## accept schema.graphql as the contract with clients, for a release (docs/api-policy.md)
+	@cp schema.graphql schema.accepted.graphql
 
 sqlx: playground ## write .sqlx, the data for checking queries without a database
 	@scripts/sqlx

@@ -76,3 +76,14 @@ faketime_library() {
 has_python() {
     python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1
 }
+
+# Installs the npm packages of tests/third_party if they have changed.
+third_party_modules() {
+    (
+        cd tests/third_party
+        mkdir -p node_modules
+        [ ! node_modules/.package-lock.json -nt package-lock.json ] || exit 0
+        npm ci --loglevel error
+        touch node_modules/.package-lock.json
+    )
+}

@@ -3,8 +3,9 @@
 use graphql_transport::Metric;
 
 /// Metrics of the server. A test compares this table with the metrics that the sources record.
-pub const METRICS: [Metric; 65] = [
+pub const METRICS: [Metric; 66] = [
     Metric::counter("noetl_callers_refused_total", &[], "Callers that were refused because of their token"),
+    Metric::counter("noetl_catalog_named_total", &[], "Catalog entries of NoETL's server whose names were read"),
     Metric::gauge("noetl_database_up", &["database"], "Whether the last probe reached the database: 1 or 0"),
     Metric::counter("noetl_dedup_purged_total", &[], "Expired dedup claims that were deleted"),
     Metric::counter("noetl_dedup_swept_total", &[], "Abandoned dedup claims that were found"),

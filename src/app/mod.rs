@@ -86,6 +86,7 @@ fn housekeeping(
 ) -> Housekeeping {
     Housekeeping {
         read_model: ReadModel::new(Projections::new(databases.clone())),
+        catalog: catalog.clone(),
         executions: Executions::new(databases.clone(), Arc::clone(ids), catalog.clone(), wake_ups.clone()),
         subscriptions: Subscriptions::new(databases.clone(), Arc::clone(ids), catalog.clone(), wake_ups.clone()),
         outbox: Outbox::new(databases.clone(), wake_ups.clone(), config.outbox),

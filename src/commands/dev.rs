@@ -107,9 +107,8 @@ async fn start(config: &Config, metrics: PrometheusHandle) -> Result<(App, TcpLi
 async fn register_samples(app: &App) -> Result<(), ServiceError> {
     for (path, content) in SAMPLES {
         if app.services.catalog.find(path, None).await?.is_none() {
-            let registration =
-                Registration { path: Some(path.to_owned()), kind: None, content: content.to_owned(), meta: None };
-            app.services.catalog.register(registration, &Scope::Unrestricted).await?;
+            let registration = Registration { path: Some(path.to_owned()), kind: None, content: content.to_owned() };
+            app.services.catalog.register(registration, false, &Scope::Unrestricted).await?;
         }
     }
     Ok(())

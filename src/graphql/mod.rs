@@ -32,4 +32,5 @@ pub mod server;
 pub mod shared_item;
 pub mod shared_reads;
 pub mod subscription;
+pub mod trace;
 pub mod updates;

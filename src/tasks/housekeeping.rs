@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Turns;
 use super::partitions::{self, Partitions};
+use crate::service::catalog::Catalog;
 use crate::service::error::ServiceError;
 use crate::service::executions::Executions;
 use crate::service::outbox::Outbox;
@@ -22,7 +23,7 @@ use noetl_storage::error::DatabaseName;
 use noetl_storage::pools::Databases;
 
 /// Every housekeeping task.
-pub const TASKS: [Task; 8] = [
+pub const TASKS: [Task; 9] = [
     Task {
         name: "partitions",
         period: Duration::from_hours(6),
@@ -62,6 +63,11 @@ pub const TASKS: [Task; 8] = [
         name: "dedup purge",
         period: Duration::from_mins(1),
         run: Run::OnCluster(|services| services.purge_dedup_claims().boxed()),
+    },
+    Task {
+        name: "catalog names",
+        period: Duration::from_secs(5),
+        run: Run::OnCluster(|services| services.name_catalog_entries().boxed()),
     },
 ];
 
@@ -121,6 +127,8 @@ pub struct Done {
 pub struct Housekeeping {
     /// All databases.
     pub databases: Databases,
+    /// The catalog.
+    pub catalog: Catalog,
     /// Executions, with their dedup claims.
     pub executions: Executions,
     /// Source subscriptions, with their registrations.
@@ -217,6 +225,10 @@ impl Housekeeping {
 
     async fn purge_dedup_claims(&self) -> Result<String, HousekeepingError> {
         Ok(format!("purged {} expired", self.executions.purge_claims().await?))
+    }
+
+    async fn name_catalog_entries(&self) -> Result<String, HousekeepingError> {
+        Ok(format!("named {}", self.catalog.fill_names().await?))
     }
 }
 

@@ -6,7 +6,8 @@ use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
 
 const REGISTER: &str = "mutation($input: RegisterCatalogEntryInput!) { registerCatalogEntry(input: $input) {
-    catalogEntry { id path version kind content document payload meta createdAt } userErrors { code field message } } }";
+    catalogEntry { id path version kind content document workload labels createdAt }
+    userErrors { code field message } } }";
 
 async fn register(server: &Server, input: Value) -> Value {
     let payload = server.data(REGISTER, json!({ "input": input })).await["registerCatalogEntry"].clone();
@@ -15,9 +16,13 @@ async fn register(server: &Server, input: Value) -> Value {
 }
 
 async fn entry(server: &Server, path: &str, version: Option<u32>) -> Value {
-    let query = "query($path: String!, $version: Int) { catalogEntry(path: $path, version: $version) {
-        id path version kind content document payload meta createdAt } }";
-    server.data(query, json!({ "path": path, "version": version })).await["catalogEntry"].clone()
+    let query = "query($by: CatalogEntryKey!) { catalogEntry(by: $by) {
+        id path version kind content document workload labels createdAt } }";
+    let by = match version {
+        Some(version) => json!({ "pathVersion": { "path": path, "version": version } }),
+        None => json!({ "path": path }),
+    };
+    server.data(query, json!({ "by": by })).await["catalogEntry"].clone()
 }
 
 const YAML: &str = "\
@@ -43,13 +48,13 @@ async fn yaml_and_json_give_the_same_document_and_the_content_is_kept_unchanged(
     let defaults = json!({ "greeting": "grüß dich", "retries": 3, "ratio": 0.5, "on": true, "nothing": null });
     let parsed = json!({ "kind": "Playbook", "workload": defaults,
         "steps": [{ "name": "one", "with": defaults }, { "name": "two", "text": "line\nline\n" }] });
-    let of_yaml = register(&server, json!({ "path": "a", "content": YAML, "meta": { "by": ["me"] } })).await;
+    let of_yaml = register(&server, json!({ "path": "a", "content": YAML })).await;
     let of_json = register(&server, json!({ "path": "b", "content": parsed.to_string() })).await;
     assert_eq!((&of_yaml["document"], &of_json["document"]), (&parsed, &parsed));
-    assert_eq!((&of_yaml["payload"], &of_json["payload"]), (&defaults, &defaults));
+    assert_eq!((&of_yaml["workload"], &of_json["workload"]), (&defaults, &defaults));
     assert_eq!((&of_yaml["content"], &of_json["content"]), (&json!(YAML), &json!(parsed.to_string())));
-    assert_eq!((&of_yaml["meta"], &of_json["meta"]), (&json!({ "by": ["me"] }), &Value::Null));
-    assert_eq!((&of_yaml["kind"], &of_json["kind"]), (&json!("playbook"), &json!("playbook")));
+    assert_eq!((&of_yaml["labels"], &of_json["labels"]), (&Value::Null, &Value::Null));
+    assert_eq!((&of_yaml["kind"], &of_json["kind"]), (&json!("PLAYBOOK"), &json!("PLAYBOOK")));
     assert_eq!(entry(&server, "a", None).await, of_yaml);
 }
 
@@ -58,11 +63,11 @@ async fn the_kind_is_taken_from_the_input_or_else_from_the_content() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
     let cases = [
-        (json!(null), "kind: agent", "agent"),
-        (json!("SUBSCRIPTION"), "kind: agent", "subscription"),
-        (json!("mcp"), "a: 1", "mcp"),
-        (json!(null), "{\"kind\": \"Memory\"}", "memory"),
-        (json!("credential"), "kind: nonsense", "credential"),
+        (json!(null), "kind: agent", "AGENT"),
+        (json!("SUBSCRIPTION"), "kind: agent", "SUBSCRIPTION"),
+        (json!("MCP"), "a: 1", "MCP"),
+        (json!(null), "{\"kind\": \"Memory\"}", "MEMORY"),
+        (json!("CREDENTIAL"), "kind: nonsense", "CREDENTIAL"),
     ];
     for (kind, content, expected) in cases {
         let registered = register(&server, json!({ "path": "a", "kind": kind, "content": content })).await;
@@ -151,7 +156,7 @@ async fn catalog_lists_are_filtered_and_ordered_by_path_and_version() {
     let server = deployment.replica().await;
     let paths = ["a/1", "a/1/deep", "a/10", "a_1", "b/1", "ä/1", "a%1"];
     for (n, path) in paths.into_iter().enumerate() {
-        let kind = ["playbook", "subscription", "agent"][n % 3];
+        let kind = ["PLAYBOOK", "SUBSCRIPTION", "AGENT"][n % 3];
         for _ in 0..=n % 4 {
             register(&server, json!({ "path": path, "kind": kind, "content": "a: 1" })).await;
         }
@@ -166,15 +171,21 @@ async fn catalog_lists_are_filtered_and_ordered_by_path_and_version() {
         entries.sort();
         entries
     };
-    let cases: [(Value, Vec<(String, u64)>); 8] = [
+    let cases: [(Value, Vec<(String, u64)>); 14] = [
         (Value::Null, all(&|_, _| true, true)),
         (json!({ "latestOnly": false }), all(&|_, _| true, false)),
         (json!({ "pathPrefix": "a/1" }), all(&|_, path| path.starts_with("a/1"), true)),
         (json!({ "pathPrefix": "a_" }), all(&|_, path| path == "a_1", true)),
         (json!({ "pathPrefix": "a%", "latestOnly": false }), all(&|_, path| path == "a%1", false)),
-        (json!({ "kinds": ["Agent", "SUBSCRIPTION"] }), all(&|n, _| n % 3 != 0, true)),
-        (json!({ "kinds": ["playbook"], "pathPrefix": "b/" }), Vec::new()),
+        (json!({ "kinds": ["AGENT", "SUBSCRIPTION"] }), all(&|n, _| n % 3 != 0, true)),
+        (json!({ "kinds": ["PLAYBOOK"], "pathPrefix": "b/" }), Vec::new()),
         (json!({ "kinds": [] }), Vec::new()),
+        (json!({ "kinds": ["UNKNOWN"] }), Vec::new()),
+        (json!({ "text": "/1" }), all(&|_, path| path.contains("/1"), true)),
+        (json!({ "text": "ä/" }), all(&|_, path| path == "ä/1", true)),
+        (json!({ "text": "%" }), all(&|_, path| path == "a%1", true)),
+        (json!({ "text": "1", "kinds": ["AGENT"], "latestOnly": false }), all(&|n, _| n % 3 == 2, false)),
+        (json!({ "text": "nothing" }), Vec::new()),
     ];
     for (filter, expected) in cases {
         for size in [1, 3, 100] {

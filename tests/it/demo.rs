@@ -81,6 +81,12 @@ async fn the_demo_completes_every_message_and_shows_every_step() {
         assert!(run["endedAt"].is_string());
     }
     assert!(failed > 0 && retried > 0, "{failed} failed, {retried} were retried");
+    let failures = "SELECT event_type FROM noetl.event WHERE status = 'FAILED' AND error <> ''
+                    AND event_type IN ('command.failed', 'playbook.failed')";
+    let all = "SELECT event_type FROM noetl.event WHERE event_type LIKE '%.failed'";
+    let count = async |rows: &str| deployment.sum_over_shards(&format!("SELECT count(*) FROM ({rows}) AS rows")).await;
+    assert!(count(failures).await > 0);
+    assert_eq!(count(failures).await, count(all).await);
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use sqlx::FromRow;
 
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+const OTHER_TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
 
 async fn start(server: &Server, input: Value) -> String {
     let payload = server.execute(input).await;
@@ -110,7 +111,12 @@ async fn a_start_writes_the_specified_event_and_outbox_row_in_one_transaction() 
         assert_eq!(row.payload, payload);
         assert_eq!((&*row.payload_codec, &*row.status, row.attempts), ("json", "PENDING", 0));
 
-        let seen = execution(&server, id, "status path workload trace endedAt catalogEntry { id version }").await;
+        let seen = execution(
+            &server,
+            id,
+            "status path workload endedAt trace { traceparent tracestate } catalogEntry { id version }",
+        )
+        .await;
         assert_eq!(seen["workload"], workload);
         assert_eq!(
             (&seen["status"], &seen["path"], &seen["endedAt"]),
@@ -125,14 +131,17 @@ async fn a_trace_is_inherited_from_the_parent_unless_given() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica().await;
     server.register_entry("process", &json!({ "kind": "playbook" })).await;
-    let (of_parent, other) = (json!({ "traceparent": TRACE, "tracestate": "a=1" }), json!({ "traceparent": "other" }));
+    let (of_parent, other) = (
+        json!({ "traceparent": TRACE, "tracestate": "a=1" }),
+        json!({ "traceparent": OTHER_TRACE, "tracestate": null }),
+    );
     let parent = start(&server, json!({ "path": "process", "trace": of_parent })).await;
     let child = start(&server, json!({ "path": "process", "parentExecutionId": parent })).await;
     let grandchild = start(&server, json!({ "path": "process", "parentExecutionId": child })).await;
     let stranger = start(&server, json!({ "path": "process", "parentExecutionId": parent, "trace": other })).await;
     let orphan = start(&server, json!({ "path": "process" })).await;
     for (id, trace) in [(child, &of_parent), (grandchild, &of_parent), (stranger, &other), (orphan, &Value::Null)] {
-        assert_eq!(&execution(&server, &id, "trace").await["trace"], trace);
+        assert_eq!(&execution(&server, &id, "trace { traceparent tracestate }").await["trace"], trace);
     }
 }
 

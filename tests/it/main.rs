@@ -20,6 +20,7 @@ mod budgets;
 mod callers;
 mod cancellations;
 mod catalog;
+mod catalog_documents;
 mod cli;
 mod clock_steps;
 mod connections;

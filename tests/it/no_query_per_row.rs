@@ -29,6 +29,13 @@ const SUBSCRIPTIONS: &str =
     executions(first: 2) { nodes { id workload } totalCount(upTo: 5) { value } }
 } } }";
 
+/// Name of the rows that are catalog entries.
+const ENTRY: &str = "entry";
+const ENTRIES: &str = "query($prefix: String!) { catalogEntries(first: 100, filter: {pathPrefix: $prefix}) { nodes {
+    path workflow { steps { name } } versions(first: 2) { nodes { version content } totalCount { value } }
+    executions(first: 2) { nodes { id workload catalogEntry { path } } totalCount(upTo: 5) { value } }
+} } }";
+
 /// Writes rows with ids of its own to the shard of each execution.
 struct Seed {
     cluster: PgConnection,
@@ -53,14 +60,21 @@ impl Seed {
     }
 
     async fn entry(&mut self, path: &str, kind: &str) -> i64 {
+        self.version(path, 1, kind).await
+    }
+
+    async fn version(&mut self, path: &str, version: i16, kind: &str) -> i64 {
         let id = self.id();
-        sqlx::query("INSERT INTO noetl.catalog (catalog_id, path, version, kind) VALUES ($1, $2, 1, $3)")
-            .bind(id)
-            .bind(path)
-            .bind(kind)
-            .execute(&mut self.cluster)
-            .await
-            .unwrap();
+        sqlx::query(
+            "INSERT INTO noetl.catalog (catalog_id, path, version, kind, content) VALUES ($1, $2, $3, $4, 'a: 1')",
+        )
+        .bind(id)
+        .bind(path)
+        .bind(version)
+        .bind(kind)
+        .execute(&mut self.cluster)
+        .await
+        .unwrap();
         id
     }
 
@@ -84,6 +98,11 @@ impl Seed {
     /// Writes an execution with its own catalog entry and two events.
     async fn execution(&mut self, path: &str, parent: Option<i64>) -> i64 {
         let entry = self.entry(path, "playbook").await;
+        self.execution_of(entry, path, parent).await
+    }
+
+    /// Writes an execution of a catalog entry with two events.
+    async fn execution_of(&mut self, entry: i64, path: &str, parent: Option<i64>) -> i64 {
         let execution = self.id();
         let shard = self.map.shard_of(noetl_domain::ids::Id::new(execution));
         sqlx::query(
@@ -129,6 +148,18 @@ impl Seed {
             }
         }
     }
+
+    /// Writes catalog entries with two versions each. The newest has two executions.
+    async fn entries(&mut self, prefix: &str, count: i64) {
+        for row in 0..count {
+            let path = format!("{prefix}{row}");
+            self.version(&path, 1, "playbook").await;
+            let newest = self.version(&path, 2, "playbook").await;
+            for _ in 0..2 {
+                self.execution_of(newest, &path, None).await;
+            }
+        }
+    }
 }
 
 /// Returns the number of statements of a query, and the nodes of its list.
@@ -147,11 +178,15 @@ async fn least(server: &Server, seed: &mut Seed, query: &str, name: &str, count:
     let mut least = i64::MAX;
     for trial in 0..TRIALS {
         let prefix = format!("{name}{count}-{trial}/");
-        seed.rows(&prefix, count).await;
+        if name == ENTRY {
+            seed.entries(&prefix, count).await;
+        } else {
+            seed.rows(&prefix, count).await;
+        }
         let (statements, nodes) = cost(server, query, &prefix).await;
         assert_eq!(i64::try_from(nodes.len()).unwrap(), count);
         for node in &nodes {
-            assert!(node["catalogEntry"]["path"].is_string(), "{node}");
+            assert!(name == ENTRY || node["catalogEntry"]["path"].is_string(), "{node}");
             for list in lists {
                 assert_eq!(node[list]["nodes"].as_array().unwrap().len(), 2, "{node}");
             }
@@ -180,4 +215,9 @@ async fn a_list_of_executions_runs_as_many_statements_for_100_rows_as_for_2() {
 #[tokio::test]
 async fn a_list_of_subscriptions_runs_as_many_statements_for_100_rows_as_for_2() {
     check(SUBSCRIPTIONS, "inbox", &["history", "executions"]).await;
+}
+
+#[tokio::test]
+async fn a_list_of_catalog_entries_runs_as_many_statements_for_100_rows_as_for_2() {
+    check(ENTRIES, ENTRY, &["versions", "executions"]).await;
 }

@@ -39,7 +39,7 @@ spec:
 
 async fn register(server: &Server, input: Value) -> Value {
     let query = "mutation($input: RegisterCatalogEntryInput!) { registerCatalogEntry(input: $input) {
-        catalogEntry { id path version kind content document payload layout meta }
+        catalogEntry { id path version kind content document workload labels }
         userErrors { code field message } } }";
     server.data(query, json!({ "input": input })).await["registerCatalogEntry"].clone()
 }
@@ -78,9 +78,9 @@ async fn an_entry_is_stored_as_noetl_stores_it() {
     let row: Value = sqlx::query_scalar(row).fetch_one(&mut deployment.cluster().await).await.unwrap();
     assert_eq!(row, json!(["work/flow", 1, "playbook", FLOW, workload, workflow, { "team": "orders" }]));
     assert_eq!((&entry["path"], &entry["content"]), (&json!("work/flow"), &json!(FLOW)));
-    assert_eq!((&entry["payload"], &entry["layout"]), (&workload, &workflow));
+    assert_eq!(entry["workload"], workload);
     assert_eq!(
-        (&entry["meta"], &entry["document"]["metadata"]["name"]),
+        (&entry["labels"], &entry["document"]["metadata"]["name"]),
         (&json!({ "team": "orders" }), &json!("flow"))
     );
 }
@@ -127,10 +127,10 @@ async fn the_default_workload_comes_from_the_document_of_either_product() {
         let execution = server.data(query, json!({ "id": id["execution"]["id"] })).await["execution"].clone();
         assert_eq!(execution["workload"], json!({ "currency": "EUR", "order": { "id": "o-1" } }), "{path}");
     }
-    let query = "{ catalogEntry(path: \"theirs\") { id kind payload layout meta document } }";
+    let query = "{ catalogEntry(by: {path: \"theirs\"}) { id kind workload document } }";
     let entry = server.data(query, json!({})).await["catalogEntry"].clone();
-    assert_eq!((&entry["id"], &entry["payload"]), (&json!(theirs.to_string()), &workload));
-    assert_eq!((&entry["layout"], &entry["document"]["kind"]), (&json!([{ "step": "start" }]), &json!("Playbook")));
+    assert_eq!((&entry["id"], &entry["workload"]), (&json!(theirs.to_string()), &workload));
+    assert_eq!((&entry["kind"], &entry["document"]["kind"]), (&json!("PLAYBOOK"), &json!("Playbook")));
     let list = "{ catalogEntries { nodes { path document } } }";
     let list = server.data(list, json!({})).await["catalogEntries"]["nodes"].clone();
     assert!(list.as_array().unwrap().iter().all(|entry| entry["document"]["workload"] == workload), "{list}");
@@ -143,8 +143,16 @@ async fn an_entry_whose_document_can_t_be_read_can_t_be_executed() {
     insert(&deployment, "broken", "playbook", "a: [1", None).await;
     let refused = server.execute(json!({ "path": "broken" })).await;
     assert_eq!(error(&refused), "INVALID_INPUT path", "{refused}");
-    let entry = server.data("{ catalogEntry(path: \"broken\") { content document } }", json!({})).await;
-    assert_eq!(entry["catalogEntry"], json!({ "content": "a: [1", "document": null }));
+    let entry = server
+        .data(
+            "{ catalogEntry(by: {path: \"broken\"}) { content document workload name workloadFields { name } } }",
+            json!({}),
+        )
+        .await;
+    assert_eq!(
+        entry["catalogEntry"],
+        json!({ "content": "a: [1", "document": null, "workload": null, "name": null, "workloadFields": [] })
+    );
 }
 
 #[tokio::test]
@@ -237,7 +245,7 @@ async fn an_invalid_document_of_a_subscription_is_refused_with_its_field() {
         ("batch_max: 1000", "batch_max: 1001", "content.spec.dispatch.batch_max"),
         ("window_secs: 7", "window_secs: 0", "content.spec.dedup.window_secs"),
         ("max_in_flight: 64", "max_in_flight: many", "content.spec.limits.max_in_flight"),
-        ("header: x-noetl-pool, ", "", "content.spec.headers.directives[0].header"),
+        ("header: x-noetl-pool, ", "", "content.spec.headers.directives.0.header"),
         ("bucket: overflow, ", "", "content.spec.spool.bucket"),
     ] {
         let content = INBOX.replace(valid, invalid);

@@ -394,7 +394,7 @@ async fn a_snapshot_has_the_routing_of_the_execution() {
     let deployment = Deployment::start(0).await;
     let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
     server.register_entry("run", &json!({ "kind": "playbook" })).await;
-    let trace = json!({ "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "none": null });
+    let trace = json!({ "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01" });
     let started = server.execute(json!({ "path": "run", "executionPool": "gpu", "trace": trace })).await;
     let id: i64 = started["execution"]["id"].as_str().unwrap().parse().unwrap();
     let mut shard = deployment.shard(0).await;

@@ -116,7 +116,7 @@ async fn an_invalid_rerun_starts_nothing() {
         (json!({ "id": inbox }), "NOT_FOUND", "id"),
         (json!({ "id": "x" }), "INVALID_INPUT", "id"),
         (json!({ "id": origin, "workload": [1] }), "INVALID_INPUT", "workload"),
-        (json!({ "id": origin, "trace": "00" }), "INVALID_INPUT", "trace"),
+        (json!({ "id": origin, "trace": { "traceparent": "00" } }), "INVALID_INPUT", "trace.traceparent"),
         (json!({ "id": origin, "executionPool": "a.b" }), "INVALID_INPUT", "executionPool"),
         (json!({ "id": origin, "dedup": { "key": "" } }), "INVALID_INPUT", "dedup.key"),
     ] {

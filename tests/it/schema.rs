@@ -104,7 +104,10 @@ fn every_list_has_the_shape_of_a_relay_connection() {
         assert!(page_info.iter().any(|has| has == signature), "{page_info:?}");
     }
     for definition in &all {
-        for field in fields(definition).into_iter().filter(|field| field.ty.node.to_string().ends_with("Connection!")) {
+        for field in fields(definition)
+            .into_iter()
+            .filter(|field| field.ty.node.to_string().trim_end_matches('!').ends_with("Connection"))
+        {
             let arguments: Vec<String> =
                 field.arguments.iter().map(|one| format!("{}: {}", one.node.name.node, one.node.ty.node)).collect();
             for argument in ["first: Int", "after: String", "last: Int", "before: String"] {

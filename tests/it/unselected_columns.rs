@@ -13,8 +13,8 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// 20 rows of each list, with 1 MiB in each large column.
 const ROWS: &str = "
-    INSERT INTO noetl.catalog (catalog_id, path, version, kind, content, payload, meta)
-    SELECT n, 'large/' || n, 1, 'playbook', large, jsonb_build_object('a', large), jsonb_build_object('a', large)
+    INSERT INTO noetl.catalog (catalog_id, path, version, kind, content, payload, meta, name)
+    SELECT n, 'large/' || n, 1, 'playbook', large, jsonb_build_object('a', large), jsonb_build_object('a', large), ''
     FROM generate_series(1, 20) AS n, repeat('x', 1 << 20) AS large;
     INSERT INTO noetl.execution (execution_id, catalog_id, parent_execution_id, status, path, error)
     SELECT n, n, CASE WHEN n > 1 THEN 1 END, 'RUNNING', 'large/' || n, large
@@ -37,12 +37,12 @@ const LEAN: [&str; 6] = [
     "{ executions(first: 100) { edges { node { id catalogEntry { id path version kind createdAt } } } } }",
     r#"{ execution(id: "1") { events(first: 100) { edges { cursor node { ...Lean } } } } } fragment Lean on Event { id }"#,
     "{ outbox { entries(first: 100) { nodes { id subject status attempts } } } }",
-    "{ catalogEntries(first: 100) { nodes { id path kind } } }",
+    "{ catalogEntries(first: 100) { nodes { id path kind versions { nodes { version } } executions { nodes { id } } } } }",
 ];
 
 /// Queries of one row with large columns, selected in different ways, and the MiB that they read. A page reads one more
-/// row, and a catalog entry is always read completely.
-const FULL: [(&str, u64); 9] = [
+/// row.
+const FULL: [(&str, u64); 10] = [
     (r#"{ events(executionId: "1", first: 1) { nodes { context } } }"#, 2),
     (
         r#"{ events(executionId: "1", first: 1) { edges { node { ...Full } } } } fragment Full on Event { result meta }"#,
@@ -52,9 +52,10 @@ const FULL: [(&str, u64); 9] = [
     (r#"query($no: Boolean = false) { events(executionId: "1", first: 1) { nodes { id meta @skip(if: $no) } } }"#, 2),
     ("{ executions(first: 1) { nodes { workload } } }", 1),
     ("{ executions(first: 1) { nodes { error } } }", 1),
-    ("{ executions(first: 1) { nodes { catalogEntry { content } } } }", 3),
+    ("{ executions(first: 1) { nodes { catalogEntry { content } } } }", 1),
     ("{ outbox { entries(first: 1) { nodes { payload } } } }", 2),
-    ("{ catalogEntries(first: 1) { nodes { payload content } } }", 4),
+    ("{ catalogEntries(first: 1) { nodes { workflow { steps { name } } content } } }", 2),
+    ("{ catalogEntries(first: 1) { nodes { versions(first: 1) { nodes { content } } } } }", 1),
 ];
 
 /// Starts a proxy to a server on 127.0.0.1. Returns its port and the number of bytes received from the server.

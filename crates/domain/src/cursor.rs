@@ -26,6 +26,8 @@ pub enum CursorKind {
     Stream = 5,
     /// Outbox rows, by time, shard and number.
     Outbox = 6,
+    /// Versions of a catalog path, by version.
+    CatalogVersion = 8,
     /// Frames of a cursor loop, by index.
     Frame = 9,
 }

@@ -21,5 +21,6 @@ pub mod quarter;
 pub mod shard;
 pub mod subscription_log;
 pub mod tenant;
+pub mod trace_context;
 pub mod tx_snapshot;
 pub mod workflow;

@@ -19,6 +19,7 @@ const PLAIN: &[(&str, &str, &str)] = &[
         "noetl.execution",
         "(parent_execution_id, noetl.list_time(start_time), execution_id) WHERE parent_execution_id IS NOT NULL",
     ),
+    ("execution_catalog_time_idx", "noetl.execution", "(catalog_id, noetl.list_time(start_time), execution_id)"),
     ("execution_status_idx", "noetl.execution", "(upper(status), execution_id)"),
     (
         "execution_path_idx",
@@ -34,6 +35,8 @@ const PLAIN: &[(&str, &str, &str)] = &[
         "noetl.execution",
         "(tenant_id, noetl.list_time(start_time), execution_id) WHERE tenant_id <> 'default'",
     ),
+    // Entries whose names were not read from their documents yet: none, or those that NoETL's server registered lately.
+    ("catalog_unnamed_idx", "noetl.catalog", "(catalog_id) WHERE name IS NULL"),
     ("subscription_dedup_expiry_idx", "noetl.subscription_dedup", "(expires_at) WHERE state = 1"),
     ("subscription_dedup_noetl_idx", "noetl.subscription_dedup", "(seen_at) WHERE state = 1 AND expires_at IS NULL"),
     ("subscription_dedup_reserved_idx", "noetl.subscription_dedup", "(execution_id) WHERE state = 0"),

@@ -11,6 +11,7 @@
 pub mod budget;
 mod cancel;
 pub mod catalog;
+pub mod catalog_executions;
 mod connections;
 pub mod content;
 pub mod dedup;

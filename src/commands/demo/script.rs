@@ -68,10 +68,32 @@ fn draft(event_type: &str, step: Option<&str>, meta: Value, said: &Value) -> Dra
     if let Some(step) = step {
         fields.insert("nodeName".to_owned(), step.into());
     }
+    if let Some(status) = status(event_type) {
+        fields.insert("status".to_owned(), status.into());
+    }
+    if let Some(error) = said.get("error") {
+        fields.insert("error".to_owned(), error.clone());
+    }
     if !said.is_null() {
         fields.insert("result".to_owned(), said.clone());
     }
     Draft(fields)
+}
+
+/// Returns the status that NoETL's server and worker give an event of this type.
+fn status(event_type: &str) -> Option<&'static str> {
+    Some(match event_type {
+        "command.issued" => "PENDING",
+        "command.claimed" => "RUNNING",
+        "command.started" => "STARTED",
+        "command.completed" => "success",
+        "step.enter" => "ENTERED",
+        "step.skipped" => "SKIPPED",
+        "ctx.updated" => "CONTEXT",
+        "call.done" | "step.exit" | "loop.done" | "playbook.completed" => "COMPLETED",
+        "command.failed" | "playbook.failed" => "FAILED",
+        _ => return None,
+    })
 }
 
 /// Returns the reports of a step in order, and whether the step succeeded. The events of a report are sent together.
@@ -150,6 +172,26 @@ fn looped(step: &Step, items: &[Value]) -> Vec<Vec<Draft>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_event_has_a_status_and_failures_have_their_error() {
+        let retry = json!([{ "do": "retry", "attempts": 2 }]);
+        let workflow = json!([
+            { "step": "start", "tool": { "kind": "noop" } },
+            { "step": "none", "tool": { "kind": "python" }, "loop": { "in": "{{ workload.none }}" } },
+            { "step": "each", "tool": { "kind": "python" }, "loop": { "in": "{{ workload.items }}" } },
+            { "step": "pay", "tool": [{ "kind": "python", "eval": retry }] },
+        ]);
+        let steps = steps(&workflow, &json!({ "items": [1] }));
+        let reports = steps.iter().flat_map(|step| play(step, FailureMode::Bad).0);
+        let drafts: Vec<Draft> = reports.chain([ending(None), ending(Some("pay"))]).flatten().collect();
+        for Draft(event) in &drafts {
+            assert!(event.get("status").is_some_and(Value::is_string), "{event:?}");
+            let failed = event["type"].as_str().is_some_and(|name| name.ends_with(".failed"));
+            assert_eq!((failed, failed), (event["status"] == "FAILED", event.contains_key("error")), "{event:?}");
+        }
+        assert_eq!(drafts.iter().filter(|draft| draft.0["status"] == "FAILED").count(), 3);
+    }
 
     fn types(reports: &[Vec<Draft>]) -> Vec<&str> {
         reports.iter().flatten().filter_map(|draft| draft.0["type"].as_str()).collect()

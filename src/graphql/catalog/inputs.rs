@@ -1,20 +1,28 @@
 //! Inputs of the catalog.
 
-use async_graphql::InputObject;
+use async_graphql::{ID, InputObject, OneofObject};
 
-use crate::graphql::filters::{check_prefix, check_texts};
-use crate::graphql::scalars::Json;
+use super::kind::CatalogKind;
+use crate::graphql::filters::{check_list, check_prefix};
+use crate::service::bounds::check_text;
 use crate::service::catalog::Registration;
 use crate::service::error::Rejection;
 use noetl_storage::catalog;
 
-/// Filter for catalog entries. An omitted list or prefix matches everything.
+/// Maximum number of characters of a text that is searched for.
+const MAX_TEXT: usize = 256;
+
+/// Filter for catalog entries. An omitted condition matches everything.
 #[derive(Debug, Clone, InputObject)]
 pub struct CatalogFilter {
-    /// Only entries of these kinds, in upper or lower case (at most 1000).
-    kinds: Option<Vec<String>>,
+    /// Only entries of these kinds (at most 1000).
+    kinds: Option<Vec<CatalogKind>>,
     /// Only entries whose path begins with this text.
     path_prefix: Option<String>,
+    /// Only entries whose path or name contains this text (1 to 256 characters). Letters match in upper and lower case;
+    /// those beyond ASCII only if the locale of the database knows them. An entry that NoETL's own server registered is
+    /// found by its name a few seconds later.
+    text: Option<String>,
     /// Whether to return only the newest version of each path (default true).
     #[graphql(default = true)]
     latest_only: bool,
@@ -22,20 +30,51 @@ pub struct CatalogFilter {
 
 impl Default for CatalogFilter {
     fn default() -> Self {
-        Self { kinds: None, path_prefix: None, latest_only: true }
+        Self { kinds: None, path_prefix: None, text: None, latest_only: true }
     }
 }
 
 impl CatalogFilter {
-    /// Converts the input to the storage layer's filter, with the kinds in lower case.
+    /// Converts the input to the storage layer's filter.
     pub fn parse(self) -> Result<catalog::CatalogFilter, Rejection> {
-        self.kinds.as_ref().map_or(Ok(()), |kinds| check_texts("filter.kinds", kinds))?;
+        self.kinds.as_ref().map_or(Ok(()), |kinds| check_list("filter.kinds", kinds))?;
         Ok(catalog::CatalogFilter {
-            kinds: self.kinds.map(|kinds| kinds.iter().map(|kind| kind.to_lowercase()).collect()),
+            kinds: self.kinds.map(|kinds| kinds.into_iter().map(Into::into).collect()),
             path_prefix: check_prefix("filter.pathPrefix", self.path_prefix)?,
+            text: self.text.map(searched).transpose()?,
             latest_only: self.latest_only,
         })
     }
+}
+
+/// Checks a text that is searched for.
+fn searched(text: String) -> Result<String, Rejection> {
+    let count = text.chars().count();
+    if !(1..=MAX_TEXT).contains(&count) {
+        let message = format!("a text to search for has 1 to {MAX_TEXT} characters, not {count}");
+        return Err(Rejection::invalid("filter.text", message));
+    }
+    check_text("filter.text", &text).map(|()| text)
+}
+
+/// Key of a catalog entry.
+#[derive(Debug, OneofObject)]
+pub enum CatalogEntryKey {
+    /// Id of the entry.
+    Id(ID),
+    /// Path of the entry, for its newest version.
+    Path(String),
+    /// Path and version of the entry.
+    PathVersion(CatalogPathVersion),
+}
+
+/// Path and version of a catalog entry.
+#[derive(Debug, InputObject)]
+pub struct CatalogPathVersion {
+    /// Catalog path.
+    pub path: String,
+    /// Version of the path, counted from 1.
+    pub version: i32,
 }
 
 /// Catalog entry to register.
@@ -44,19 +83,39 @@ pub struct RegisterCatalogEntryInput {
     /// Catalog path (1 to 512 bytes; default: `metadata.path` of the content, else `metadata.name`). If the content has
     /// `metadata.path`, it must be the same path.
     pub path: Option<String>,
-    /// Kind, such as `playbook`, `agent` or `subscription`, in upper or lower case (default: the `kind` in the
-    /// content).
-    kind: Option<String>,
+    /// Kind (default: the `kind` in the content). `UNKNOWN` is refused.
+    kind: Option<CatalogKind>,
     /// Document, a map in YAML or JSON (at most 4 MiB), in the form that NoETL reads. The `spec` of a source subscription
     /// is checked.
     content: String,
-    /// Additional data to store with the entry (at most 1 MiB as JSON; default: `metadata.labels` of the content).
-    meta: Option<Json>,
+    /// Whether to add no version if the newest version of the path has the same kind and the same content, character by
+    /// character (default false).
+    #[graphql(default = false)]
+    pub only_if_changed: bool,
 }
 
 impl From<RegisterCatalogEntryInput> for Registration {
     fn from(input: RegisterCatalogEntryInput) -> Self {
-        let RegisterCatalogEntryInput { path, kind, content, meta } = input;
-        Self { path, kind, content, meta: meta.map(|meta| meta.0) }
+        let RegisterCatalogEntryInput { path, kind, content, only_if_changed: _ } = input;
+        Self { path, kind: kind.map(Into::into), content }
+    }
+}
+
+/// Catalog entry to check.
+#[derive(Debug, InputObject)]
+pub struct ValidateCatalogEntryInput {
+    /// Catalog path (1 to 512 bytes; default: `metadata.path` of the content, else `metadata.name`). If the content has
+    /// `metadata.path`, it must be the same path.
+    path: Option<String>,
+    /// Kind (default: the `kind` in the content). `UNKNOWN` is refused.
+    kind: Option<CatalogKind>,
+    /// Document, a map in YAML or JSON (at most 4 MiB), in the form that NoETL reads. The `spec` of a source subscription
+    /// is checked.
+    content: String,
+}
+
+impl From<ValidateCatalogEntryInput> for Registration {
+    fn from(ValidateCatalogEntryInput { path, kind, content }: ValidateCatalogEntryInput) -> Self {
+        Self { path, kind: kind.map(Into::into), content }
     }
 }

@@ -4,7 +4,6 @@ use async_graphql::{Context, Object, Result};
 
 use super::inputs::RegisterCatalogEntryInput;
 use super::payloads::RegisterCatalogEntryPayload;
-use super::types::CatalogEntry;
 use crate::graphql::access::{CATALOG, scope};
 use crate::graphql::audit::audited;
 use crate::graphql::context::Services;
@@ -16,19 +15,22 @@ pub struct CatalogMutation;
 
 #[Object]
 impl CatalogMutation {
-    /// Adds the next version of a catalog path. All tenants share the catalog, so a caller with a tenant is refused
+    /// Adds the next version of a catalog path. To check a document only, query `validateCatalogEntry`. All tenants share the catalog, so a caller with a tenant is refused
     /// with `FOREIGN_TENANT`.
     #[graphql(guard = "CATALOG")]
     async fn register_catalog_entry(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Catalog entry to register.")] input: RegisterCatalogEntryInput,
-    ) -> Result<RegisterCatalogEntryPayload> {
+    ) -> Result<Option<RegisterCatalogEntryPayload>> {
         audited(ctx, input.path.clone(), async {
-            let registered = ctx.data::<Services>()?.catalog.register(input.into(), &scope(ctx)?).await;
-            let (catalog_entry, user_errors) = result_or_user_error(registered.map(CatalogEntry))?;
-            Ok(RegisterCatalogEntryPayload { catalog_entry, user_errors })
+            let only_if_changed = input.only_if_changed;
+            let catalog = &ctx.data::<Services>()?.catalog;
+            let registered = catalog.register(input.into(), only_if_changed, &scope(ctx)?).await;
+            let (registered, user_errors) = result_or_user_error(registered)?;
+            Ok(RegisterCatalogEntryPayload::new(registered, user_errors))
         })
         .await
+        .map(Some)
     }
 }

@@ -1,18 +1,19 @@
 //! Queries of the catalog.
 
-use std::sync::Arc;
-
 use async_graphql::{Context, Object, Result};
 
-use super::inputs::CatalogFilter;
-use super::types::{CatalogEntry, CatalogEntryConnection, LARGE_FIELDS};
+use super::draft::{CatalogEntryDraft, CatalogEntryValidation};
+use super::inputs::{CatalogEntryKey, CatalogFilter, CatalogPathVersion, ValidateCatalogEntryInput};
+use super::types::{CatalogEntry, CatalogEntryConnection, CatalogList, entries, selects_content};
 use crate::graphql::access::READ;
-use crate::graphql::connection::{PageArguments, selects_item_field};
+use crate::graphql::connection::PageArguments;
 use crate::graphql::context::Services;
-use crate::graphql::errors::field_error;
+use crate::graphql::errors::{field_error, result_or_user_error};
+use crate::graphql::scalars::parse_id;
 use crate::service::bounds::check_text;
+use crate::service::catalog::Registration;
 use noetl_domain::cursor::{CursorKind, encode};
-use noetl_storage::catalog::CatalogKey;
+use noetl_storage::catalog::{self as storage, CatalogKey};
 
 /// Queries of the catalog.
 #[derive(Debug, Default)]
@@ -20,22 +21,29 @@ pub struct CatalogQuery;
 
 #[Object]
 impl CatalogQuery {
-    /// One version of a catalog path; null if there is none.
+    /// Catalog entry with this key; null if there is none.
     #[graphql(guard = "READ")]
     async fn catalog_entry(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Catalog path.")] path: String,
-        #[graphql(desc = "Version of the path (default: the newest).")] version: Option<i32>,
+        #[graphql(desc = "Id, path, or path and version of the entry.")] by: CatalogEntryKey,
     ) -> Result<Option<CatalogEntry>> {
-        check_text("path", &path).map_err(field_error)?;
-        let version = match version.map(i16::try_from) {
-            Some(Err(_)) => return Ok(None),
-            Some(Ok(version)) => Some(version),
-            None => None,
+        let catalog = &ctx.data::<Services>()?.catalog;
+        let found = match by {
+            CatalogEntryKey::Id(id) => catalog.get(parse_id("by.id", &id).map_err(field_error)?).await,
+            CatalogEntryKey::Path(path) => {
+                check_text("by.path", &path).map_err(field_error)?;
+                catalog.find(&path, None).await
+            }
+            CatalogEntryKey::PathVersion(CatalogPathVersion { path, version }) => {
+                check_text("by.pathVersion.path", &path).map_err(field_error)?;
+                match i16::try_from(version) {
+                    Ok(version) => catalog.find(&path, Some(version)).await,
+                    Err(_) => Ok(None),
+                }
+            }
         };
-        let found = ctx.data::<Services>()?.catalog.find(&path, version).await.map_err(field_error)?;
-        Ok(found.map(CatalogEntry))
+        Ok(found.map_err(field_error)?.map(CatalogEntry::from))
     }
 
     /// Catalog entries, ordered by path and version.
@@ -50,25 +58,29 @@ impl CatalogQuery {
         #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
         #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
         #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
-    ) -> Result<CatalogEntryConnection> {
+    ) -> Result<Option<CatalogEntryConnection>> {
         let page = PageArguments { first, after, last, before };
         let request = page.request(CursorKind::Catalog, decode_position).map_err(field_error)?;
         let filter = filter.unwrap_or_default().parse().map_err(field_error)?;
-        let wanted = LARGE_FIELDS.into_iter().filter(|field| selects_item_field(ctx, field));
-        let wanted: Vec<String> = wanted.map(|field| column(field).to_owned()).collect();
-        let page = ctx.data::<Services>()?.catalog.list(&filter, &wanted, &request).await.map_err(field_error)?;
-        Ok(CatalogEntryConnection::new(page, Vec::new(), |entry| CatalogEntry(Arc::new(entry)), cursor))
+        let catalog = &ctx.data::<Services>()?.catalog;
+        let page = catalog.list(&filter, selects_content(ctx), &request).await.map_err(field_error)?;
+        Ok(Some(entries(CatalogList::Filtered(filter), page, cursor)))
+    }
+
+    /// Checks a catalog entry as `registerCatalogEntry` does, and registers nothing.
+    #[graphql(guard = "READ")]
+    async fn validate_catalog_entry(
+        &self,
+        #[graphql(desc = "Catalog entry to check.")] input: ValidateCatalogEntryInput,
+    ) -> Result<Option<CatalogEntryValidation>> {
+        let checked = Registration::from(input).check().map(CatalogEntryDraft::from);
+        let (entry, user_errors) = result_or_user_error(checked.map_err(Into::into))?;
+        Ok(Some(CatalogEntryValidation { entry, user_errors }))
     }
 }
 
-/// Returns the column that a large field reads.
-fn column(field: &str) -> &str {
-    if field == "document" { "content" } else { field }
-}
-
 /// Returns the cursor of a catalog entry: its version, then its path.
-fn cursor(entry: &CatalogEntry) -> String {
-    let entry = &entry.0;
+fn cursor(entry: &storage::CatalogEntry) -> String {
     let mut position = entry.version.to_be_bytes().to_vec();
     position.extend_from_slice(entry.path.as_bytes());
     encode(CursorKind::Catalog, &position)

@@ -11,6 +11,7 @@ use crate::graphql::context::Services;
 use crate::graphql::filters::{check_owner, check_prefix};
 use crate::graphql::scalars::{Json, parse_id, parse_ids};
 use crate::graphql::selector::{Selected, selector};
+use crate::graphql::trace::TraceContextInput;
 use crate::service::bounds::check_text;
 use crate::service::error::{Rejection, ServiceError};
 use crate::service::executions::{Dedup, ExecuteRequest, RerunRequest};
@@ -197,8 +198,8 @@ pub struct ExecuteInput {
     parent_execution_id: Option<ID>,
     /// Pool of workers that runs the execution (1 to 64 letters, digits, `-` and `_`; default `shared`).
     execution_pool: Option<String>,
-    /// W3C trace context, a map such as `{"traceparent": "00-…"}` (default: the parent's trace context).
-    trace: Option<Json>,
+    /// Trace context (default: the parent's, else that of this request).
+    trace: Option<TraceContextInput>,
     /// Dedup window. Without it, every request starts an execution.
     dedup: Option<DedupInput>,
     /// Tenant of the execution (1 to 256 bytes; default: the tenant of the parent, else that of the caller, else
@@ -241,7 +242,7 @@ impl ExecuteInput {
             workload: self.workload.map(|workload| workload.0),
             parent_execution_id: self.parent_execution_id.map(|id| parse_id("parentExecutionId", &id)).transpose()?,
             execution_pool: self.execution_pool,
-            trace: self.trace.map(|trace| trace.0),
+            trace: self.trace.map(TraceContextInput::parse).transpose()?,
             dedup: self.dedup.map(Dedup::from),
             rerun_of: None,
             tenancy: NamedTenancy { tenant_id: self.tenant_id, organization_id: self.organization_id },
@@ -268,8 +269,8 @@ pub struct RerunExecutionInput {
     /// Pool of workers that runs the new execution (1 to 64 letters, digits, `-` and `_`; default: the pool of the
     /// execution).
     execution_pool: Option<String>,
-    /// W3C trace context, a map such as `{"traceparent": "00-…"}` (default: that of this request).
-    trace: Option<Json>,
+    /// Trace context (default: that of this request).
+    trace: Option<TraceContextInput>,
     /// Dedup window. Without it, every request starts an execution.
     dedup: Option<DedupInput>,
 }
@@ -282,7 +283,7 @@ impl RerunExecutionInput {
             workload: self.workload.map(|workload| workload.0),
             newest_version: self.newest_version,
             execution_pool: self.execution_pool,
-            trace: self.trace.map(|trace| trace.0),
+            trace: self.trace.map(TraceContextInput::parse).transpose()?,
             dedup: self.dedup.map(Dedup::from),
         })
     }

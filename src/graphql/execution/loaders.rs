@@ -68,9 +68,27 @@ pub struct ChildrenTotalKey {
     pub limit: i64,
 }
 
-/// Page of the executions that a source subscription or execution started.
+/// Key of a page of the executions of a catalog entry.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct EntryExecutionsKey {
+    /// Id of the entry.
+    pub entry: i64,
+    /// Requested page.
+    pub request: PageRequest<CursorPosition>,
+}
+
+/// Key of the number of executions of a catalog entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct EntryTotalKey {
+    /// Id of the entry.
+    pub entry: i64,
+    /// Number up to which executions are counted.
+    pub limit: i64,
+}
+
+/// Page of the executions of an owner: a source subscription, an execution or a catalog entry.
 #[derive(Debug, Clone, Default)]
-pub struct ChildrenPage {
+pub struct ExecutionsPage {
     /// Executions of the reachable shards.
     pub page: Arc<Page<ExecutionRow>>,
     /// Shards that could not be reached.
@@ -159,7 +177,7 @@ impl Loader<StateKey> for Loaders {
 }
 
 impl Loader<ChildrenKey> for Loaders {
-    type Value = ChildrenPage;
+    type Value = ExecutionsPage;
     type Error = ServiceError;
 
     async fn load(&self, keys: &[ChildrenKey]) -> Result<HashMap<ChildrenKey, Self::Value>, ServiceError> {
@@ -170,7 +188,7 @@ impl Loader<ChildrenKey> for Loaders {
                 self.services.executions.children(&parents, &filter, &request, &self.scope).await?;
             for key in group {
                 let page = found.remove(&key.parent.get()).unwrap_or_else(|| request.cut(Vec::new()));
-                pages.insert(key.clone(), ChildrenPage { page: Arc::new(page), unavailable: unavailable.clone() });
+                pages.insert(key.clone(), ExecutionsPage { page: Arc::new(page), unavailable: unavailable.clone() });
             }
         }
         Ok(pages)
@@ -187,6 +205,42 @@ impl Loader<ChildrenTotalKey> for Loaders {
             let parents: Vec<Id> = group.iter().map(|key| key.parent).collect();
             let found = self.services.executions.children_totals(&parents, &filter, limit, &self.scope).await?;
             totals.extend(group.into_iter().filter_map(|key| Some((key.clone(), *found.get(&key.parent)?))));
+        }
+        Ok(totals)
+    }
+}
+
+impl Loader<EntryExecutionsKey> for Loaders {
+    type Value = ExecutionsPage;
+    type Error = ServiceError;
+
+    async fn load(
+        &self,
+        keys: &[EntryExecutionsKey],
+    ) -> Result<HashMap<EntryExecutionsKey, Self::Value>, ServiceError> {
+        let mut pages = HashMap::new();
+        for (request, group) in group_by_kind(keys, |key| key.request.clone()) {
+            let entries: Vec<i64> = group.iter().map(|key| key.entry).collect();
+            let (mut found, unavailable) = self.services.executions.of_entries(&entries, &request, &self.scope).await?;
+            for key in group {
+                let page = found.remove(&key.entry).unwrap_or_else(|| request.cut(Vec::new()));
+                pages.insert(key.clone(), ExecutionsPage { page: Arc::new(page), unavailable: unavailable.clone() });
+            }
+        }
+        Ok(pages)
+    }
+}
+
+impl Loader<EntryTotalKey> for Loaders {
+    type Value = Total;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[EntryTotalKey]) -> Result<HashMap<EntryTotalKey, Self::Value>, ServiceError> {
+        let mut totals = HashMap::new();
+        for (limit, group) in group_by_kind(keys, |key| key.limit) {
+            let entries: Vec<i64> = group.iter().map(|key| key.entry).collect();
+            let found = self.services.executions.entry_totals(&entries, limit, &self.scope).await?;
+            totals.extend(group.into_iter().filter_map(|key| Some((*key, *found.get(&key.entry)?))));
         }
         Ok(totals)
     }

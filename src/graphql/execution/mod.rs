@@ -7,6 +7,7 @@ pub mod inputs;
 pub mod live;
 pub mod loaders;
 pub mod mutation;
+mod of_entry;
 mod of_subscription;
 mod payloads;
 pub mod query;

@@ -5,7 +5,7 @@ use async_graphql::{Context, ID, Object, Result};
 use super::dedup::DedupClaim;
 use super::inputs::{ExecutionFilter, ExecutionMoment};
 use super::stats::ExecutionStats;
-use super::types::{Execution, ExecutionConnection, ExecutionList, executions};
+use super::types::{Execution, ExecutionConnection, ExecutionList, ExecutionsOf, executions};
 use crate::graphql::access::{READ, scope};
 use crate::graphql::connection::PageArguments;
 use crate::graphql::context::Services;
@@ -80,7 +80,7 @@ impl ExecutionQuery {
         let scope = scope(ctx)?;
         let found = ctx.data::<Services>()?.executions.list(&filter, &request, &scope).await;
         let listing = found.map_err(field_error)?;
-        Ok(Some(executions(ExecutionList { parent: None, filter, scope }, listing.page, listing.unavailable)))
+        Ok(Some(executions(ExecutionList { of: ExecutionsOf::All, filter, scope }, listing.page, listing.unavailable)))
     }
 
     /// Numbers of executions by status and by path.

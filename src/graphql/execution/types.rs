@@ -9,7 +9,8 @@ use serde_json::{Map, Value};
 use super::current::CurrentExecution;
 use super::inputs::ExecutionFilter;
 use super::loaders::{
-    ChildrenKey, ChildrenPage, ChildrenTotalKey, EndKey, ErrorKey, ExecutionKey, ResultKey, StateKey, WorkloadKey,
+    ChildrenKey, ChildrenTotalKey, EndKey, EntryTotalKey, ErrorKey, ExecutionKey, ExecutionsPage, ResultKey, StateKey,
+    WorkloadKey,
 };
 use super::state::{ExecutionProgress, ProjectionSnapshot, Step, steps};
 use super::status::ExecutionStatus;
@@ -25,6 +26,7 @@ use crate::graphql::event::types::EventConnection;
 use crate::graphql::loaders::BatchLoader;
 use crate::graphql::scalars::{BigInt, Json, JsonText, show_id};
 use crate::graphql::subscription::types::SourceSubscription;
+use crate::graphql::trace::TraceContext;
 use crate::service::error::ServiceError;
 use noetl_domain::cursor::CursorKind;
 use noetl_domain::execution::Status;
@@ -33,6 +35,7 @@ use noetl_domain::lifecycle::REGISTERED;
 use noetl_domain::page::{Page, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
+use noetl_domain::trace_context as domain;
 use noetl_domain::workflow::End;
 use noetl_storage::events::FirstEvent;
 use noetl_storage::execution_lists;
@@ -144,7 +147,7 @@ impl Execution {
             return Ok(self.row.path.clone());
         }
         let entry = CatalogEntry::load(ctx, Id::new(self.row.catalog_id)).await?;
-        Ok(entry.map(|entry| entry.0.path.clone()))
+        Ok(entry.map(|entry| entry.row().path.clone()))
     }
 
     /// Current status.
@@ -304,10 +307,12 @@ impl Execution {
         Ok(self.projected(ctx).await?.and_then(|projected| ProjectionSnapshot::of(&projected)))
     }
 
-    /// W3C trace context of the execution.
+    /// Trace context of the execution; null if the log has none, or one that does not have the form of the standard.
     #[graphql(guard = "READ")]
-    async fn trace(&self, ctx: &Context<'_>) -> Result<Option<JsonText>> {
-        Ok(self.head(ctx).await?.and_then(|head| head.trace.clone()).map(JsonText))
+    async fn trace(&self, ctx: &Context<'_>) -> Result<Option<TraceContext>> {
+        let head = self.head(ctx).await?;
+        let stored = head.as_ref().and_then(|head| head.trace.as_ref());
+        Ok(stored.and_then(|trace| domain::TraceContext::of_stored(&trace.read())).map(TraceContext::from))
     }
 
     /// Log of the execution, oldest event first.
@@ -336,10 +341,10 @@ pub async fn children(
 ) -> Result<ExecutionConnection> {
     let request = page.by_time(CursorKind::Execution).map_err(field_error)?;
     let filter = filter.unwrap_or_default().resolve(ctx, "filter").await.map_err(field_error)?;
-    let list = ExecutionList { parent: Some(parent), filter: filter.clone(), scope: scope(ctx)? };
+    let list = ExecutionList { of: ExecutionsOf::Parent(parent), filter: filter.clone(), scope: scope(ctx)? };
     let key = ChildrenKey { parent, filter, request };
     let found = ctx.data::<BatchLoader>()?.load_one(key).await.map_err(field_error)?;
-    let ChildrenPage { page, unavailable } = found.unwrap_or_default();
+    let ExecutionsPage { page, unavailable } = found.unwrap_or_default();
     Ok(executions(list, Arc::unwrap_or_clone(page), unavailable))
 }
 
@@ -350,11 +355,22 @@ pub fn executions(list: ExecutionList, page: Page<ExecutionRow>, unavailable: Ve
     ExecutionConnection::new(list, page, unavailable, Execution::current, cursor)
 }
 
+/// Owner of the executions of a list.
+#[derive(Debug, Clone, Copy)]
+pub enum ExecutionsOf {
+    /// The list has all executions.
+    All,
+    /// The list has the executions that a source subscription or execution started.
+    Parent(Id),
+    /// The list has the executions of a catalog entry.
+    Entry(Id),
+}
+
 /// A list of executions.
 #[derive(Debug)]
 pub struct ExecutionList {
-    /// Parent of the executions; `None`: the list has executions of all parents and without a parent.
-    pub parent: Option<Id>,
+    /// Owner of the executions.
+    pub of: ExecutionsOf,
     /// Conditions of the list.
     pub filter: execution_lists::ExecutionFilter,
     /// Data that the caller may read.
@@ -363,12 +379,18 @@ pub struct ExecutionList {
 
 impl Countable for ExecutionList {
     async fn total(&self, ctx: &Context<'_>, limit: i64) -> std::result::Result<Total, ServiceError> {
-        match self.parent {
-            Some(parent) => {
+        match self.of {
+            ExecutionsOf::Parent(parent) => {
                 let key = ChildrenTotalKey { parent, filter: self.filter.clone(), limit };
                 Ok(ctx.data_unchecked::<BatchLoader>().load_one(key).await?.unwrap_or(Total::of(0, limit)))
             }
-            None => ctx.data_unchecked::<Services>().executions.total(&self.filter, limit, &self.scope).await,
+            ExecutionsOf::Entry(entry) => {
+                let key = EntryTotalKey { entry: entry.get(), limit };
+                Ok(ctx.data_unchecked::<BatchLoader>().load_one(key).await?.unwrap_or(Total::of(0, limit)))
+            }
+            ExecutionsOf::All => {
+                ctx.data_unchecked::<Services>().executions.total(&self.filter, limit, &self.scope).await
+            }
         }
     }
 }

@@ -167,7 +167,7 @@ impl Executions {
             path: entry.path.clone(),
             workload: overlay(default_workload, workload),
             pool,
-            trace: request.trace.or_else(of_parent).or_else(trace::current),
+            trace: request.trace.map(|trace| trace.to_stored()).or_else(of_parent).or_else(trace::current),
             emitted_at: clock::now(),
             actor: caller.actor.clone(),
             tenancy,
@@ -224,7 +224,8 @@ impl References {
     }
 }
 
-/// Returns the trace context of a parent, if it is a map within the bounds.
+/// Returns the stored trace of a parent, if it is a map within the bounds. It is passed on unchanged: NoETL's server also
+/// stores a baggage in it.
 fn trace_of_parent(trace: &Text) -> Option<Value> {
     let trace = trace.read();
     (trace.is_object() && check_json("trace", &trace, MAX_WORKLOAD_BYTES).is_ok()).then_some(trace)

@@ -19,8 +19,8 @@ use noetl_storage::execution_lists::{self, ChildCount, ExecutionFilter};
 use noetl_storage::executions::{self, ExecutionRow};
 use plain_json::Text;
 
-/// A page for each parent, and the shards whose rows may be missing from the pages.
-type PagesByParent = (HashMap<i64, Page<ExecutionRow>>, Vec<ShardIndex>);
+/// A page for each parent or catalog entry, and the shards whose rows may be missing from the pages.
+pub(super) type PagesByOwner = (HashMap<i64, Page<ExecutionRow>>, Vec<ShardIndex>);
 
 /// A page of events for each log.
 type PagesByLog = HashMap<Id, Page<Event<Text>>>;
@@ -65,7 +65,7 @@ impl Executions {
     }
 
     /// Returns the request with the positions of its cursors.
-    async fn positioned(
+    pub(super) async fn positioned(
         &self,
         request: &PageRequest<CursorPosition>,
         scope: &Scope,
@@ -134,7 +134,7 @@ impl Executions {
         filter: &ExecutionFilter,
         request: &PageRequest<CursorPosition>,
         scope: &Scope,
-    ) -> Result<PagesByParent, ServiceError> {
+    ) -> Result<PagesByOwner, ServiceError> {
         let parents: Vec<i64> = parents.iter().map(|id| id.get()).collect();
         let query = |shard, range| execution_lists::children(shard, scope, &parents, filter, range);
         let parent = |row: &ExecutionRow| row.parent_execution_id.unwrap_or_default();

@@ -9,10 +9,11 @@ use crate::service::tenancy;
 use noetl_domain::execution::{is_pool_name, request_hash};
 use noetl_domain::ids::Id;
 use noetl_domain::tenant::NamedTenancy;
+use noetl_domain::trace_context::TraceContext;
 
 /// Maximum number of requests in one batch.
 pub const MAX_BATCH: usize = 1000;
-/// Maximum size in bytes of a workload or a trace as JSON.
+/// Maximum size in bytes of a workload as JSON, and of a trace that is inherited.
 pub const MAX_WORKLOAD_BYTES: usize = 4 << 20;
 /// Maximum size of a dedup key in bytes.
 const MAX_KEY_BYTES: usize = 1024;
@@ -32,8 +33,8 @@ pub struct ExecuteRequest {
     pub parent_execution_id: Option<Id>,
     /// Pool of the workers that run the execution; absent: the default pool.
     pub execution_pool: Option<String>,
-    /// W3C trace context; absent: the parent's, else that of the current span.
-    pub trace: Option<Value>,
+    /// Trace context; absent: the parent's, else that of the current span.
+    pub trace: Option<TraceContext>,
     /// Dedup key and window; absent: no deduplication.
     pub dedup: Option<Dedup>,
     /// Tenant and organization of the execution; absent: the parent's, else the caller's.
@@ -67,12 +68,6 @@ impl ExecuteRequest {
             check_json("workload", workload, MAX_WORKLOAD_BYTES)?;
             if !workload.is_object() && !workload.is_null() {
                 return Err(Rejection::invalid("workload", "workload must be a map"));
-            }
-        }
-        if let Some(trace) = &self.trace {
-            check_json("trace", trace, MAX_WORKLOAD_BYTES)?;
-            if !trace.is_object() {
-                return Err(Rejection::invalid("trace", "trace must be a map, such as {\"traceparent\": \"00-…\"}"));
             }
         }
         if self.execution_pool.as_ref().is_some_and(|pool| !is_pool_name(pool)) {

@@ -12,6 +12,7 @@ use noetl_domain::execution::overlay;
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::REGISTERED;
 use noetl_domain::tenant::{Caller, NamedTenancy, Scope};
+use noetl_domain::trace_context::TraceContext;
 use noetl_storage::events::FirstEvent;
 
 /// A request to run an execution again.
@@ -25,8 +26,8 @@ pub struct RerunRequest {
     pub newest_version: bool,
     /// Pool of the workers; absent: that of the origin.
     pub execution_pool: Option<String>,
-    /// W3C trace context; absent: that of the current span.
-    pub trace: Option<Value>,
+    /// Trace context; absent: that of the current span.
+    pub trace: Option<TraceContext>,
     /// Dedup key and window; absent: no deduplication.
     pub dedup: Option<Dedup>,
 }

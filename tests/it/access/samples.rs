@@ -5,19 +5,24 @@ use std::sync::Arc;
 
 use async_graphql::Object;
 use chrono::{DateTime, Utc};
+use noetl_domain::document::kind::Kind;
+use noetl_domain::document::{Document, workload};
 use noetl_domain::event;
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::State;
 use noetl_domain::outbox::OutboxId;
 use noetl_domain::tenant::Tenancy;
 use noetl_domain::workflow::WorkflowState;
+use noetl_graphql::graphql::catalog::draft::CatalogEntryDraft;
 use noetl_graphql::graphql::catalog::types::CatalogEntry;
+use noetl_graphql::graphql::catalog::workload::WorkloadField;
 use noetl_graphql::graphql::event::types::Event;
 use noetl_graphql::graphql::execution::dedup::DedupClaim;
 use noetl_graphql::graphql::execution::state::{Step, steps};
 use noetl_graphql::graphql::execution::types::Execution;
 use noetl_graphql::graphql::outbox::types::{Outbox, OutboxClaim, OutboxEntry};
 use noetl_graphql::graphql::subscription::types::SourceSubscription;
+use noetl_graphql::service::catalog::Draft;
 use noetl_graphql::service::outbox::{ClaimedRow, ListedRow};
 use noetl_storage::catalog;
 use noetl_storage::dedup::ClaimRow;
@@ -26,6 +31,7 @@ use noetl_storage::outbox::{Claimed, OutboxRow};
 use noetl_storage::subscriptions::SubscriptionRow;
 use plain_json::Received;
 use plain_json::Text;
+use serde_json::Value;
 
 const AT: DateTime<Utc> = DateTime::UNIX_EPOCH;
 const OUTBOX_ID: OutboxId = OutboxId { shard: 0, number: 1 };
@@ -78,17 +84,27 @@ impl Samples {
 
     #[graphql(name = "sampleCatalogEntry")]
     async fn catalog_entry(&self) -> CatalogEntry {
-        CatalogEntry(Arc::new(catalog::CatalogEntry {
+        CatalogEntry::from(Arc::new(catalog::CatalogEntry {
             catalog_id: 3,
             path: "a".to_owned(),
             version: 1,
             kind: "playbook".to_owned(),
             content: None,
-            payload: None,
-            layout: None,
-            meta: None,
             created_at: AT,
         }))
+    }
+
+    #[graphql(name = "sampleCatalogEntryDraft")]
+    async fn catalog_entry_draft(&self) -> CatalogEntryDraft {
+        let document = Document::parse("kind: playbook").expect("a document");
+        let content = "kind: playbook".to_owned();
+        CatalogEntryDraft::from(Draft { path: "a".to_owned(), kind: Kind::Playbook, content, document })
+    }
+
+    #[graphql(name = "sampleWorkloadField")]
+    async fn workload_field(&self) -> WorkloadField<'_> {
+        static DEFAULT: Value = Value::Bool(true);
+        WorkloadField(workload::WorkloadField { name: "a", default: &DEFAULT })
     }
 
     #[graphql(name = "sampleStep")]

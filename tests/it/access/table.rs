@@ -27,7 +27,8 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     (
         "Query",
         READ,
-        "catalogEntries catalogEntry dedupClaim event eventStream events execution executionStats executions shards subscription subscriptions",
+        "catalogEntries catalogEntry dedupClaim event eventStream events execution executionStats executions shards subscription \
+         subscriptions validateCatalogEntry",
     ),
     ("Mutation", Any(&[Catalog]), "registerCatalogEntry"),
     (
@@ -68,8 +69,14 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
         "availableActions catalogId id lastEventId lastEventType organizationId path registeredAt shard state stateText tenantId \
          updatedAt",
     ),
-    ("CatalogEntry", READ, "content document layout meta payload"),
-    ("CatalogEntry", Open, "createdAt id kind path version"),
+    (
+        "CatalogEntry",
+        READ,
+        "content description document executions labels name versions workflow workload workloadFields",
+    ),
+    ("CatalogEntry", Open, "createdAt id kind kindText path version"),
+    ("CatalogEntryDraft", READ, "description document labels name workflow workload workloadFields"),
+    ("CatalogEntryDraft", Open, "kind path"),
     ("Step", READ, "error result"),
     ("Step", Open, "attempt completedAt enteredAt frames iterations name status"),
     ("Outbox", READ, "entries"),
@@ -135,6 +142,16 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("SubscriptionIngress", Open, "gatewayPath verify"),
     ("IngressVerification", Open, "audience header secret serviceAccount type"),
     ("SubscriptionSpool", Open, "backend bucket mode ordering path"),
+    // Parts of a document. The guards of the fields `workflow`, `workloadFields` and `trace` protect them.
+    ("Workflow", Open, "steps"),
+    ("WorkflowStep", Open, "condition description name repetition routing tools transitions"),
+    ("WorkflowTool", Open, "kind label playbook"),
+    ("WorkflowRepetition", Open, "items iterator mode"),
+    ("WorkflowTransition", Open, "condition to"),
+    ("WorkloadField", READ, "default"),
+    ("WorkloadField", Open, "fields name required type"),
+    ("TraceContext", Open, "traceparent tracestate"),
+    ("CatalogEntryValidation", Open, "entry userErrors"),
     // Results of mutations. The guard of the mutation protects them.
     ("AdvanceProjectionsPayload", Open, "advanced failed userErrors"),
     ("CancelExecutionPayload", Open, "cancelled complete execution results unavailableShards userErrors"),
@@ -152,12 +169,12 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("ProjectEventResult", Open, "eventId executionId index userErrors"),
     ("ProjectEventsPayload", Open, "duplicates projected rejected userErrors"),
     ("ReserveEventIdsPayload", Open, "eventIds userErrors"),
-    ("RegisterCatalogEntryPayload", Open, "catalogEntry userErrors"),
+    ("RegisterCatalogEntryPayload", Open, "catalogEntry outcome userErrors"),
     ("RetryOutboxPayload", Open, "matched retried unavailableShards userErrors"),
     ("SubscriptionPayload", Open, "subscription userErrors"),
     // Pages. The guard of the list protects them.
     ("TotalCount", Open, "capped value"),
-    ("CatalogEntryConnection", Open, "edges nodes pageInfo unavailableShards"),
+    ("CatalogEntryConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),
     ("CursorFrameConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),
     ("CursorFrameEdge", Open, "cursor node"),
     ("EventConnection", Open, "edges nodes pageInfo unavailableShards"),

@@ -21,7 +21,7 @@ fn variables(corpus: &mut Corpus) {
     let filter = |prefixes: &str| format!("executions(filter: {{ pathPrefix: {prefixes} }}) {{ totalCount }}");
     // Validation would copy the value at each use: 1.4 GiB.
     let uses = format!(
-        "query ($v: String) {{ catalogEntries(filter: {{ kinds: [{}] }}) {{ nodes {{ id }} }} }}",
+        "query ($v: String) {{ events(executionId: \"1\", filter: {{ types: [{}] }}) {{ nodes {{ id }} }} }}",
         "$v ".repeat(2_000)
     );
     add("500 kB used 2,000 times", BYTES, &uses, json!({ "v": "x".repeat(500_000) }));

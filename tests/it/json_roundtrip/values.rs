@@ -94,26 +94,20 @@ async fn values_sent_in_requests_are_returned_unchanged() {
     assert_same(&contexts, &values);
     assert_same(&results, &values);
 
-    // The same values in executions: the dedup claim and the outbox store them.
+    // The same values in executions: the dedup claim and the started event store them.
     server.register_entry("run", &json!({ "kind": "playbook" })).await;
     let start = "mutation($requests: [ExecuteInput!]!) { executeBatch(input: {requests: $requests}) { results {
-        execution { id workload trace } userErrors { message } } } }";
+        execution { id workload } userErrors { message } } } }";
     let inputs: Vec<Value> = values
         .iter()
         .enumerate()
-        .map(|(n, value)| {
-            json!({ "path": "run", "workload": { RAW: value }, "trace": { RAW: value }, "dedup": { "key": n.to_string() } })
-        })
+        .map(|(n, value)| json!({ "path": "run", "workload": { RAW: value }, "dedup": { "key": n.to_string() } }))
         .collect();
     let mut started = ask(&server, start, json!({ "requests": inputs })).await["executeBatch"]["results"].take();
     let started: Vec<Value> =
         started.as_array_mut().unwrap().iter_mut().map(|result| result["execution"].take()).collect();
     let member = |field: &str| started.iter().map(|one| one[field][RAW].clone()).collect::<Vec<_>>();
     assert_same(&member("workload"), &values);
-    assert_same(&member("trace"), &values);
-    let claims = claim(&server, 1000).await;
-    let traces: Vec<Value> = claims.iter().map(|claim| claim["payload"]["trace"][RAW].clone()).collect();
-    assert_same(&traces, &values);
 }
 
 #[tokio::test]
@@ -148,18 +142,18 @@ async fn values_that_would_change_are_refused_with_their_field() {
     server.register_entry("run", &json!({ "kind": "playbook" })).await;
     let deep = |levels| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
     let cases = [
-        ("1e400".to_owned(), "variables.input.trace.v"),
-        ("{\"n\": [1, 123456789012345678901]}".to_owned(), "variables.input.trace.v.n.1"),
-        ("[3.14159265358979323846]".to_owned(), "variables.input.trace.v.0"),
-        ("\"\\ud800\"".to_owned(), "variables.input.trace.v"),
-        ("{\"\\udfff\": 1}".to_owned(), "variables.input.trace.v.\\udfff"),
-        (deep(10_000), "variables.input.trace.v.0.0.0.0"),
+        ("1e400".to_owned(), "variables.input.workload.v"),
+        ("{\"n\": [1, 123456789012345678901]}".to_owned(), "variables.input.workload.v.n.1"),
+        ("[3.14159265358979323846]".to_owned(), "variables.input.workload.v.0"),
+        ("\"\\ud800\"".to_owned(), "variables.input.workload.v"),
+        ("{\"\\udfff\": 1}".to_owned(), "variables.input.workload.v.\\udfff"),
+        (deep(10_000), "variables.input.workload.v.0.0.0.0"),
     ];
     let mutation =
         "mutation($input: ExecuteInput!) { execute(input: $input) { execution { id } userErrors { code field } } }";
     for (value, field) in cases {
         let body = format!(
-            r#"{{"query": "{mutation}", "variables": {{"input": {{"path": "run", "trace": {{"v": {value}}}}}}}}}"#
+            r#"{{"query": "{mutation}", "variables": {{"input": {{"path": "run", "workload": {{"v": {value}}}}}}}}}"#
         );
         let response = post(&server, body).await;
         let extensions = &response["errors"][0]["extensions"];
@@ -168,7 +162,7 @@ async fn values_that_would_change_are_refused_with_their_field() {
     // The same numbers as literals in the document.
     for number in ["1e400", "123456789012345678901", "3.14159265358979323846"] {
         let query = format!(
-            r#"mutation {{ execute(input: {{path: "run", trace: {{v: [{number}]}}}}) {{ execution {{ id }} }} }}"#
+            r#"mutation {{ execute(input: {{path: "run", workload: {{v: [{number}]}}}}) {{ execution {{ id }} }} }}"#
         );
         let response = post(&server, json!({ "query": query }).to_string()).await;
         let message = response["errors"][0]["message"].as_str().unwrap_or_default();
@@ -177,11 +171,9 @@ async fn values_that_would_change_are_refused_with_their_field() {
     // Valid JSON that PostgreSQL cannot store, and JSON that is too deep for readers.
     let nested = json::read(&deep(102)).unwrap();
     for value in [json!({ "v": "a\0" }), json!({ "v": { "\0": 1 } }), json!({ "v": nested })] {
-        for field in ["trace", "workload"] {
-            let payload = ask(&server, mutation, json!({ "input": { "path": "run", field: value } })).await;
-            let refused = json!([{ "code": "INVALID_INPUT", "field": [field] }]);
-            assert_eq!(payload["execute"]["userErrors"], refused, "{field}");
-        }
+        let payload = ask(&server, mutation, json!({ "input": { "path": "run", "workload": value } })).await;
+        let refused = json!([{ "code": "INVALID_INPUT", "field": ["workload"] }]);
+        assert_eq!(payload["execute"]["userErrors"], refused);
     }
     assert_eq!(deployment.outbox_rows("true").await, 0);
 }

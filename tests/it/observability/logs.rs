@@ -13,7 +13,7 @@ use super::logging_replica;
 async fn a_slow_operation_is_logged_without_its_variables_and_without_colours() {
     let deployment = Deployment::start(0).await;
     let (server, log) = logging_replica(&deployment, &[("NOETL_SLOW_OPERATION_MS", "1")]).await;
-    let query = "query Stalled($path: String!) { catalogEntry(path: $path) { id } }";
+    let query = "query Stalled($path: String!) { catalogEntry(by: {path: $path}) { id } }";
     let (mut holder, mut watcher) = (deployment.cluster().await, deployment.cluster().await);
     let mut held = holder.begin().await.unwrap();
     sqlx::query("LOCK TABLE noetl.catalog IN ACCESS EXCLUSIVE MODE").execute(&mut *held).await.unwrap();

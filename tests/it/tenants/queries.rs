@@ -6,9 +6,14 @@ use super::world::{Side, World, list, texts};
 
 /// Fields that show no data of a tenant return the same to each.
 pub(super) async fn catalog(world: &World, own: &Side, _: &Side) {
-    let query = "{ catalogEntry(path: \"inbox/globex\") { path } catalogEntries(first: 100) { nodes { path } } }";
+    let query = "{ catalogEntry(by: {path: \"inbox/globex\"}) { path } catalogEntries(first: 100) { nodes { path } }
+        flow: catalogEntry(by: {path: \"flow\"}) { executions(first: 100) { nodes { tenantId } } }
+        validateCatalogEntry(input: {content: \"kind: agent\", path: \"a\"}) { entry { kind } } }";
     let found = world.data(own, query).await;
     assert_eq!(found["catalogEntry"]["path"], "inbox/globex");
+    assert_eq!(found["validateCatalogEntry"]["entry"]["kind"], "AGENT");
+    let tenants = texts(&found["flow"]["executions"]["nodes"], "tenantId");
+    assert!(!tenants.is_empty() && tenants.iter().all(|tenant| *tenant == own.tenant), "{tenants:?}");
     let paths = texts(&found["catalogEntries"]["nodes"], "path");
     assert!(
         ["flow", "inbox/acme", "inbox/globex"].iter().all(|path| paths.iter().any(|found| found == path)),

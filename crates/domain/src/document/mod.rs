@@ -6,8 +6,11 @@
 
 pub mod field;
 pub mod ingress;
+pub mod kind;
 pub mod spool;
 pub mod subscription;
+pub mod workflow;
+pub mod workload;
 
 use plain_json::AnyJson;
 use serde_json::Value;
@@ -57,6 +60,12 @@ impl Document {
         self.metadata("name").and_then(Value::as_str)
     }
 
+    /// Returns `metadata.description`.
+    #[must_use]
+    pub fn description(&self) -> Option<&str> {
+        self.metadata("description").and_then(Value::as_str)
+    }
+
     /// Returns `metadata.labels`.
     #[must_use]
     pub fn labels(&self) -> Option<&Value> {
@@ -104,10 +113,10 @@ mod tests {
 
     #[test]
     fn metadata_workload_and_workflow_are_the_parts_that_noetl_stores() {
-        let text =
-            "kind: Playbook\nmetadata: { name: a, path: b/c, labels: { d: 1 } }\nworkload: { e: 2 }\nworkflow: []";
+        let text = "kind: Playbook\nmetadata: { name: a, path: b/c, description: f, labels: { d: 1 } }\nworkload: { e: 2 }\nworkflow: []";
         let read = document(text);
         assert_eq!((read.kind(), read.name(), read.path()), (Some("Playbook"), Some("a"), Some("b/c")));
+        assert_eq!(read.description(), Some("f"));
         assert_eq!((read.labels(), read.workload()), (Some(&json!({ "d": 1 })), Some(&json!({ "e": 2 }))));
         assert_eq!(read.workflow(), Some(&json!([])));
         let other = document("kind: 5\nmetadata: { name: 5, path: }\nworkload:");

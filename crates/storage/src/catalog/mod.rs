@@ -1,0 +1,113 @@
+//! Catalog entries (cluster database). A stored entry never changes. Versions count up from 1 for each path.
+//!
+//! The rows have NoETL's form: parts of the document are stored in columns of their own. All rules, and the API, read
+//! the document. The columns are written for NoETL's server only.
+
+mod list;
+mod names;
+mod register;
+
+use chrono::{DateTime, Utc};
+
+use super::content::Content;
+use super::error::StorageError;
+use super::pools::Database;
+use noetl_domain::document::{Document, DocumentError};
+
+pub use list::{CatalogFilter, CatalogKey, VersionCount, count, count_versions, list, versions};
+pub use names::{set_names, unnamed};
+pub use register::{NewEntry, Registered, register};
+
+/// One version of a catalog path.
+#[derive(Debug, Clone)]
+pub struct CatalogEntry {
+    /// Catalog id, a snowflake.
+    pub catalog_id: i64,
+    /// Path, the name that users give it.
+    pub path: String,
+    /// Version, from 1, per path.
+    pub version: i16,
+    /// Kind, such as `playbook` or `subscription`; NoETL's own server writes it in any case.
+    pub kind: String,
+    /// Document; absent in an outline.
+    pub content: Option<Content>,
+    /// Time of the registration.
+    pub created_at: DateTime<Utc>,
+}
+
+impl CatalogEntry {
+    /// Returns the text of the document. `None`: the entry is an outline, or has no content.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        self.content.as_ref().map(Content::text)
+    }
+
+    /// Returns the document, or the reason that it can't be read. `None`: the entry is an outline, or has no content.
+    #[must_use]
+    pub fn document(&self) -> Option<Result<&Document, &DocumentError>> {
+        self.content.as_ref().map(Content::document)
+    }
+}
+
+/// Returns the entries with these ids, in no order.
+#[tracing::instrument(
+    level = "debug", name = "sql.catalog.by_ids", skip_all,
+    fields(database = %cluster.name(), count = ids.len(), first = ids.first())
+)]
+pub async fn by_ids(cluster: &Database, ids: &[i64]) -> Result<Vec<CatalogEntry>, StorageError> {
+    let rows = sqlx::query_as!(
+        CatalogEntry,
+        r#"SELECT catalog_id, path, version, kind, content AS "content: Content",
+                  created_at AT TIME ZONE 'UTC' AS "created_at!"
+           FROM noetl.catalog WHERE catalog_id = ANY($1)"#,
+        ids,
+    );
+    cluster.run(rows.fetch_all(cluster.pool())).await
+}
+
+/// Returns the outlines of the entries with these ids, in no order. An outline has no content.
+#[tracing::instrument(
+    level = "debug", name = "sql.catalog.outlines", skip_all,
+    fields(database = %cluster.name(), count = ids.len(), first = ids.first())
+)]
+pub async fn outlines(cluster: &Database, ids: &[i64]) -> Result<Vec<CatalogEntry>, StorageError> {
+    let rows = sqlx::query_as!(
+        CatalogEntry,
+        r#"SELECT catalog_id, path, version, kind, NULL::text AS "content: Content",
+                  created_at AT TIME ZONE 'UTC' AS "created_at!"
+           FROM noetl.catalog WHERE catalog_id = ANY($1)"#,
+        ids,
+    );
+    cluster.run(rows.fetch_all(cluster.pool())).await
+}
+
+/// Returns the ids of these paths' newest entries, in no order. A path without entries is left out.
+#[tracing::instrument(
+    level = "debug", name = "sql.catalog.newest_ids", skip_all,
+    fields(database = %cluster.name(), count = paths.len())
+)]
+pub async fn newest_ids(cluster: &Database, paths: &[String]) -> Result<Vec<(String, i64)>, StorageError> {
+    let rows = sqlx::query!(
+        "SELECT DISTINCT ON (path) path, catalog_id FROM noetl.catalog
+         WHERE path = ANY($1) ORDER BY path, version DESC",
+        paths,
+    );
+    let rows = cluster.run(rows.fetch_all(cluster.pool())).await?;
+    Ok(rows.into_iter().map(|row| (row.path, row.catalog_id)).collect())
+}
+
+/// Returns a path's entry in this version, or in the newest. `Ok(None)`: it does not exist.
+#[tracing::instrument(level = "debug", name = "sql.catalog.find", skip_all, fields(database = %cluster.name(), path))]
+pub async fn find(cluster: &Database, path: &str, version: Option<i16>) -> Result<Option<CatalogEntry>, StorageError> {
+    let row = sqlx::query_as!(
+        CatalogEntry,
+        r#"SELECT catalog_id, path, version, kind, content AS "content: Content",
+                  created_at AT TIME ZONE 'UTC' AS "created_at!"
+           FROM noetl.catalog
+           WHERE path = $1 AND ($2::smallint IS NULL OR version = $2)
+           ORDER BY version DESC LIMIT 1"#,
+        path,
+        version,
+    );
+    cluster.run(row.fetch_optional(cluster.pool())).await
+}

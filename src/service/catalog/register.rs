@@ -1,0 +1,156 @@
+//! Checks of a new entry, and its registration.
+
+use std::sync::Arc;
+
+use super::Catalog;
+use crate::service::bounds::check_json;
+use crate::service::error::{Rejection, RejectionCode, ServiceError};
+use noetl_domain::document::Document;
+use noetl_domain::document::field::InvalidField;
+use noetl_domain::document::kind::Kind;
+use noetl_domain::tenant::Scope;
+use noetl_storage::catalog::{self, CatalogEntry, NewEntry};
+
+/// Maximum size of an entry's content in bytes.
+pub const MAX_CONTENT_BYTES: usize = 4 << 20;
+/// Maximum size of a path in bytes.
+const MAX_PATH_BYTES: usize = 512;
+
+/// Document to register, or to check only.
+#[derive(Debug, Clone)]
+pub struct Registration {
+    /// Path of the entry; `None`: `metadata.path` of the document, else `metadata.name`.
+    pub path: Option<String>,
+    /// Kind of the entry; `None`: the `kind` in the document.
+    pub kind: Option<Kind>,
+    /// The document, as YAML or JSON.
+    pub content: String,
+}
+
+/// A document that passed every check of a registration.
+#[derive(Debug, Clone)]
+pub struct Draft {
+    /// Path of the entry.
+    pub path: String,
+    /// Kind of the entry, which is known.
+    pub kind: Kind,
+    /// Text of the document.
+    pub content: String,
+    /// The document.
+    pub document: Document,
+}
+
+/// Result of a registration.
+#[derive(Debug, Clone)]
+pub enum Registered {
+    /// The document is the next version of its path.
+    Added(Arc<CatalogEntry>),
+    /// The newest version has the same kind and text, and no version was added.
+    Unchanged(Arc<CatalogEntry>),
+}
+
+impl Registration {
+    /// Checks the document, its path and its kind.
+    pub fn check(self) -> Result<Draft, Rejection> {
+        let Self { path, kind, content } = self;
+        path.as_deref().map_or(Ok(()), check_path)?;
+        if content.len() > MAX_CONTENT_BYTES {
+            let message = format!("content has {} bytes; at most {MAX_CONTENT_BYTES} are allowed", content.len());
+            return Err(Rejection::new(RejectionCode::PayloadTooLarge, "content", message));
+        }
+        let document = Document::parse(&content).map_err(|error| Rejection::invalid("content", error.to_string()))?;
+        let kind = kind_of(kind, &document)?;
+        check_json("content", document.value(), usize::MAX)?;
+        let path = path_of(path, &document)?;
+        if kind == Kind::Subscription {
+            document.subscription().map_err(|invalid| invalid_field(&invalid))?;
+        }
+        Ok(Draft { path, kind, content, document })
+    }
+}
+
+impl Catalog {
+    /// Stores the next version of a path. With `only_if_changed`, a document that equals the newest version is not
+    /// stored. All tenants share the catalog, so only a caller without a tenant may register entries.
+    #[tracing::instrument(level = "debug", name = "catalog.register", skip_all, fields(path = registration.path))]
+    pub async fn register(
+        &self,
+        registration: Registration,
+        only_if_changed: bool,
+        scope: &Scope,
+    ) -> Result<Registered, ServiceError> {
+        if *scope != Scope::Unrestricted {
+            let message = "all tenants share the catalog; only a caller without a tenant may register entries";
+            return Err(Rejection::new(RejectionCode::ForeignTenant, "", message).into());
+        }
+        let Draft { path, kind, content, document } = registration.check()?;
+        let kind = kind.name().unwrap_or_default().to_owned();
+        let catalog_id = self.ids.next().await?;
+        let entry = NewEntry { catalog_id, path, kind, content, document, only_if_changed };
+        match catalog::register(&self.cluster, &entry).await? {
+            catalog::Registered::Added(entry) => Ok(Registered::Added(self.cache(entry).await)),
+            catalog::Registered::Unchanged(entry) => Ok(Registered::Unchanged(self.cache(entry).await)),
+            catalog::Registered::NoVersionLeft => {
+                Err(Rejection::invalid("path", "this path has 32767 versions, which is the maximum").into())
+            }
+        }
+    }
+
+    async fn cache(&self, entry: CatalogEntry) -> Arc<CatalogEntry> {
+        let entry = Arc::new(entry);
+        self.cached.insert(entry.catalog_id, Arc::clone(&entry)).await;
+        entry
+    }
+}
+
+/// Checks a path: 1 to 512 bytes, without control characters, and without white space at its ends.
+pub fn check_path(path: &str) -> Result<(), Rejection> {
+    check_path_in("path", path)
+}
+
+fn check_path_in(field: &str, path: &str) -> Result<(), Rejection> {
+    if path.is_empty() || path.len() > MAX_PATH_BYTES {
+        return Err(Rejection::invalid(field, format!("a path has 1 to {MAX_PATH_BYTES} bytes")));
+    }
+    if path.trim() != path || path.chars().any(char::is_control) {
+        return Err(Rejection::invalid(field, "a path has no control characters and no white space at its ends"));
+    }
+    Ok(())
+}
+
+/// Returns the path of a new entry. The request may name a path for a document without `metadata.path`, whose name is
+/// then only a name. Otherwise NoETL and this server would register the same document under different paths.
+fn path_of(given: Option<String>, document: &Document) -> Result<String, Rejection> {
+    match (given, document.path()) {
+        (Some(given), Some(path)) if given != path => {
+            let message = format!("metadata.path of the content is {path:?}; leave path out, or give the same path");
+            Err(Rejection::invalid("path", message))
+        }
+        (Some(given), _) => Ok(given),
+        (None, path) => {
+            let field = if path.is_some() { "content.metadata.path" } else { "content.metadata.name" };
+            let message = "give path, or metadata.path or metadata.name in the content";
+            let path = path.or(document.name()).ok_or_else(|| Rejection::invalid("path", message))?;
+            check_path_in(field, path).map(|()| path.to_owned())
+        }
+    }
+}
+
+/// Returns the rejection of a field of the document. An index of a list is a part of the field's path.
+fn invalid_field(invalid: &InvalidField) -> Rejection {
+    let place = invalid.place.replace('[', ".").replace(']', "");
+    Rejection::invalid(&format!("content.{place}"), invalid.to_string())
+}
+
+fn kind_of(given: Option<Kind>, document: &Document) -> Result<Kind, Rejection> {
+    let field = if given.is_some() { "kind" } else { "content" };
+    match given.unwrap_or_else(|| Kind::from_stored(document.kind().unwrap_or_default())) {
+        Kind::Unknown => {
+            let names: Vec<&str> = Kind::KNOWN.iter().filter_map(|kind| kind.name()).collect();
+            let message =
+                format!("the kind (the argument, or `kind` in the content) must be one of: {}", names.join(", "));
+            Err(Rejection::invalid(field, message))
+        }
+        kind => Ok(kind),
+    }
+}

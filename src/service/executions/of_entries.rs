@@ -1,0 +1,53 @@
+//! Executions of catalog entries.
+
+use std::collections::HashMap;
+
+use super::Executions;
+use super::read::PagesByOwner;
+use crate::service::error::ServiceError;
+use crate::service::fan_out;
+use noetl_domain::list_position::CursorPosition;
+use noetl_domain::page::{PageRequest, Total};
+use noetl_domain::tenant::Scope;
+use noetl_storage::catalog_executions::{self, EntryCount};
+use noetl_storage::executions::ExecutionRow;
+
+impl Executions {
+    /// Returns a page of the executions of each catalog entry in the scope, newest first, and the shards whose rows may
+    /// be missing.
+    #[tracing::instrument(
+        level = "debug", name = "executions.of_entries", skip_all,
+        fields(count = entries.len(), first = entries.first())
+    )]
+    pub async fn of_entries(
+        &self,
+        entries: &[i64],
+        request: &PageRequest<CursorPosition>,
+        scope: &Scope,
+    ) -> Result<PagesByOwner, ServiceError> {
+        let request = self.positioned(request, scope).await?;
+        let query = |shard, range| catalog_executions::list(shard, scope, entries, range);
+        let entry = |row: &ExecutionRow| row.catalog_id;
+        fan_out::newest_first_grouped(&self.databases, &request, ExecutionRow::position, entry, query).await
+    }
+
+    /// Counts the executions of each catalog entry in the scope over all shards, up to `limit` for each entry.
+    #[tracing::instrument(
+        level = "debug", name = "executions.entry_totals", skip_all,
+        fields(count = entries.len(), first = entries.first())
+    )]
+    pub async fn entry_totals(
+        &self,
+        entries: &[i64],
+        limit: i64,
+        scope: &Scope,
+    ) -> Result<HashMap<i64, Total>, ServiceError> {
+        let query = |shard| catalog_executions::count(shard, scope, entries, limit + 1);
+        let (counts, _) = fan_out::answers(&self.databases, query).await?;
+        let mut sums: HashMap<i64, i64> = HashMap::new();
+        for EntryCount { entry, count } in counts.into_iter().flatten() {
+            *sums.entry(entry).or_default() += count;
+        }
+        Ok(sums.into_iter().map(|(entry, sum)| (entry, Total::of(sum, limit))).collect())
+    }
+}
