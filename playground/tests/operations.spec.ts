@@ -5,7 +5,7 @@ test("a query shows its response", async ({ playground }) => {
   await playground.open();
   await playground.tab("Overview").click();
   await playground.run();
-  await playground.expectAnswer(/"shards": \[\s*\{\s*"index": 0,\s*"available": true/);
+  await playground.expectAnswer(/"shards": \[\s*\{\s*"shard": 0,\s*"available": true/);
 });
 
 test("a subscription is registered and activated", async ({ playground }) => {

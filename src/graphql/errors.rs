@@ -87,9 +87,11 @@ pub fn field_error(error: impl Into<ServiceError>) -> Error {
         return limit_exceeded(exceeded);
     }
     if let ServiceError::Rejected(rejection) = error {
-        let field = rejection.field.join(".");
-        return error_with_code(rejection.code.name(), rejection.message)
-            .extend_with(|_, e| e.set("field", field.clone()));
+        let error = error_with_code(rejection.code.name(), rejection.message);
+        if rejection.field.is_empty() {
+            return error;
+        }
+        return error.extend_with(|_, extensions| extensions.set("field", rejection.field.clone()));
     }
     let mut chain = error.to_string();
     let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(&error);
@@ -113,6 +115,7 @@ pub fn limit_exceeded(exceeded: Exceeded) -> Error {
     error_with_code("LIMIT_EXCEEDED", exceeded.to_string()).extend_with(|_, extensions| {
         extensions.set("limit", exceeded.limit.name());
         extensions.set("allowed", exceeded.allowed);
+        extensions.set("actual", exceeded.actual);
     })
 }
 
@@ -196,7 +199,7 @@ pub const FIELD_ERROR_CODES: [FieldErrorCode; 11] = [
     },
     FieldErrorCode {
         name: "LIMIT_EXCEEDED",
-        meaning: "The request exceeds a limit. `extensions.limit` names it.",
+        meaning: "The request exceeds a limit. `extensions` has its name (`limit`), the number `allowed`, and the `actual` number at which the check stopped.",
         retryable: false,
         advice: "Ask for less: smaller pages, fewer fields, or several requests.",
     },

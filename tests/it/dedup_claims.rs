@@ -117,6 +117,10 @@ async fn an_invalid_key_or_parent_is_refused_with_its_field() {
     ] {
         let response = server.send(query, variables).await.unwrap();
         let extensions = &response["errors"][0]["extensions"];
-        assert_eq!((&extensions["code"], &extensions["field"]), (&json!("INVALID_INPUT"), &json!(field)), "{response}");
+        assert_eq!(
+            (&extensions["code"], &extensions["field"]),
+            (&json!("INVALID_INPUT"), &json!([field])),
+            "{response}"
+        );
     }
 }

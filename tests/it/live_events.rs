@@ -169,7 +169,7 @@ async fn malformed_cursors_and_ids_are_refused_by_field() {
     for cursor in ["", "x", "ünsinn", foreign, truncated, &more_shards, &"A".repeat(100_000)] {
         let error = refused(&server, json!({ "start": { "after": cursor } })).await;
         assert_eq!(error["extensions"]["code"], "INVALID_INPUT", "{cursor}: {error}");
-        assert_eq!(error["extensions"]["field"], "start.after", "{cursor}: {error}");
+        assert_eq!(error["extensions"]["field"], json!(["start", "after"]), "{cursor}: {error}");
     }
     for (field, value) in [
         ("executionIds.1", json!(["1", "0x2"])),
@@ -180,10 +180,10 @@ async fn malformed_cursors_and_ids_are_refused_by_field() {
         let (name, _) = field.split_once('.').unwrap_or((field, ""));
         let error = refused(&server, json!({ "filter": { name: value } })).await;
         assert_eq!(error["extensions"]["code"], "INVALID_INPUT", "{field}: {error}");
-        assert_eq!(error["extensions"]["field"], format!("filter.{field}"), "{error}");
+        assert_eq!(error["extensions"]["field"], json!(["filter", field]), "{error}");
     }
     let error = refused(&server, json!({ "start": { "latest": false } })).await;
-    assert_eq!(error["extensions"]["field"], "start.latest", "{error}");
+    assert_eq!(error["extensions"]["field"], json!(["start", "latest"]), "{error}");
 }
 
 #[tokio::test]

@@ -85,8 +85,8 @@ async fn check_down(server: &Server, [here, there]: &[String; 2]) {
 
     assert!(check_lists(server, std::slice::from_ref(here), json!([1])).await);
     eventually("the shard shows as down", async || {
-        let shards = server.data("{ shards { index available error } }", Value::Null).await;
-        assert_eq!(shards["shards"][0], json!({ "index": 0, "available": true, "error": null }));
+        let shards = server.data("{ shards { shard available error } }", Value::Null).await;
+        assert_eq!(shards["shards"][0], json!({ "shard": 0, "available": true, "error": null }));
         (shards["shards"][1]["available"] == false && shards["shards"][1]["error"].is_string()).then_some(())
     })
     .await;

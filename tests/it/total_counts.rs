@@ -108,7 +108,7 @@ async fn an_invalid_limit_fails_the_count_and_not_the_list() {
         let error = &response["errors"][0];
         assert_eq!(
             (&error["extensions"]["code"], &error["extensions"]["field"]),
-            (&json!("INVALID_INPUT"), &json!("upTo"))
+            (&json!("INVALID_INPUT"), &json!(["upTo"]))
         );
         assert_eq!(error["path"], json!(["executions", "totalCount"]));
     }

@@ -89,7 +89,7 @@ impl OperationError {
             extensions.set("actual", *actual);
         }
         if let Self::Unrepresentable(value) = &self {
-            extensions.set("field", value.field.as_str());
+            extensions.set("field", value.field.clone());
         }
         let error = |message, positions| {
             let mut error = ServerError::new(message, None);

@@ -22,8 +22,9 @@ const MAX_DIGITS: usize = 40;
 /// A value that can't be represented unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unrepresentable {
-    /// Place of the value, such as `variables.input.trace`; at most its first 8 segments.
-    pub field: String,
+    /// Path of the value, such as `["variables", "input", "trace"]`; at most its first 8 segments. An index of a list is
+    /// a decimal number.
+    pub field: Vec<String>,
     kind: Kind,
 }
 
@@ -39,8 +40,8 @@ impl std::error::Error for Unrepresentable {}
 
 impl fmt::Display for Unrepresentable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { field, kind } = self;
-        match kind {
+        let field = self.field.join(".");
+        match &self.kind {
             Kind::Depth(most) => write!(f, "{field} has more than {most} nested objects or lists"),
             Kind::Number => write!(f, "{field} is a number that a 64-bit float can't represent; send it as a string"),
             Kind::Range => write!(f, "{field} is a number beyond 64-bit floats"),
@@ -197,13 +198,13 @@ fn decimal(token: &str) -> (String, i64) {
     if kept.is_empty() { (kept, 0) } else { (kept, exponent.saturating_sub(places).saturating_add(zeros)) }
 }
 
-fn field(within: &str, place: &[Step<'_>]) -> String {
+fn field(within: &str, place: &[Step<'_>]) -> Vec<String> {
     let step = |step: &Step<'_>| match step {
         Step::Index(index) => index.to_string(),
         Step::Key(key) => String::from_utf8_lossy(key.unwrap_or_default()).chars().take(MAX_SEGMENT).collect(),
     };
     let segments = (!within.is_empty()).then(|| within.to_owned()).into_iter().chain(place.iter().map(step));
-    segments.take(MAX_SEGMENTS).collect::<Vec<_>>().join(".")
+    segments.take(MAX_SEGMENTS).collect()
 }
 
 #[cfg(test)]
@@ -218,7 +219,7 @@ mod tests {
     }
 
     fn place(text: &str) -> String {
-        check("variables", text.as_bytes()).unwrap_err().field
+        check("variables", text.as_bytes()).unwrap_err().field.join(".")
     }
 
     #[test]

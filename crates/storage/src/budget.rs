@@ -26,12 +26,14 @@ impl Default for BudgetLimits {
 
 /// An exceeded limit of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the {} of one operation are limited to {allowed}; select less, or ask for smaller pages", limit.noun())]
+#[error("the {} of one operation are limited to {allowed}, not {actual}; select less, or ask for smaller pages", limit.noun())]
 pub struct Exceeded {
     /// The limited resource.
     pub limit: Resource,
     /// Maximum amount, in the limit's unit.
     pub allowed: u64,
+    /// Amount at which the operation was stopped. The whole operation would use more.
+    pub actual: u64,
 }
 
 /// A resource that a budget limits.
@@ -122,8 +124,13 @@ impl Budget {
             (Resource::ReadRows, &self.read_rows, self.limits.read_rows),
             (Resource::ResponseBytes, &self.response_bytes, self.limits.response_bytes),
         ];
-        let passed = uses.into_iter().find(|(_, used, allowed)| used.load(Ordering::Relaxed) > *allowed);
-        passed.map_or(Ok(()), |(limit, _, allowed)| Err(Exceeded { limit, allowed }))
+        for (limit, used, allowed) in uses {
+            let actual = used.load(Ordering::Relaxed);
+            if actual > allowed {
+                return Err(Exceeded { limit, allowed, actual });
+            }
+        }
+        Ok(())
     }
 
     /// Sets all used amounts to zero, for the next item of a subscription.
@@ -145,12 +152,12 @@ mod tests {
         let limits = BudgetLimits { read_bytes: 10, read_rows: 2, response_bytes: 5 };
         let budget = Budget::new(limits);
         assert_eq!(budget.charge_row(5).and(budget.charge_row(5)), Ok(()));
-        assert_eq!(budget.charge_row(0), Err(Exceeded { limit: Resource::ReadRows, allowed: 2 }));
+        assert_eq!(budget.charge_row(0), Err(Exceeded { limit: Resource::ReadRows, allowed: 2, actual: 3 }));
         assert!(budget.charge_response(0).is_err() && budget.check().is_err());
         budget.renew();
-        assert_eq!(budget.charge_row(11), Err(Exceeded { limit: Resource::ReadBytes, allowed: 10 }));
+        assert_eq!(budget.charge_row(11), Err(Exceeded { limit: Resource::ReadBytes, allowed: 10, actual: 11 }));
         budget.renew();
-        assert_eq!(budget.charge_response(6), Err(Exceeded { limit: Resource::ResponseBytes, allowed: 5 }));
+        assert_eq!(budget.charge_response(6), Err(Exceeded { limit: Resource::ResponseBytes, allowed: 5, actual: 6 }));
     }
 
     #[test]

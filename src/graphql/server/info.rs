@@ -1,6 +1,6 @@
 //! Information about the replica that executes an operation, and its limits.
 
-use async_graphql::SimpleObject;
+use async_graphql::{Enum, SimpleObject};
 use chrono::{DateTime, Utc};
 
 use crate::graphql::context::{Replica, Services};
@@ -26,8 +26,19 @@ pub struct ServerInfo {
     pub machine_id: u16,
     /// Limits on one request.
     pub limits: ServerLimits,
-    /// Features that are turned on: `live-events`, `event-stream`, `outbox-relay`.
-    pub features: Vec<String>,
+    /// Features that are turned on.
+    pub features: Vec<Feature>,
+}
+
+/// Feature of a replica that its settings turn on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
+pub enum Feature {
+    /// Live subscriptions.
+    LiveEvents,
+    /// Publishing of events to the event stream.
+    EventStream,
+    /// Delivery of outbox entries to the broker.
+    OutboxRelay,
 }
 
 /// Limits on one request.
@@ -92,11 +103,11 @@ impl From<&Replica> for ServerLimits {
 pub(super) fn server(services: &Services) -> ServerInfo {
     let replica = &services.replica;
     let up = clock::now() - replica.started_at;
-    let feature = |on: bool, name: &str| on.then(|| name.to_owned());
+    let feature = |on: bool, feature: Feature| on.then_some(feature);
     let features = [
-        feature(services.hub.is_some(), "live-events"),
-        feature(replica.event_stream_enabled, "event-stream"),
-        feature(replica.relay_enabled, "outbox-relay"),
+        feature(services.hub.is_some(), Feature::LiveEvents),
+        feature(replica.event_stream_enabled, Feature::EventStream),
+        feature(replica.relay_enabled, Feature::OutboxRelay),
     ];
     ServerInfo {
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -16,25 +16,25 @@ pub struct ServerQuery;
 impl ServerQuery {
     /// Status of the event stream.
     #[graphql(guard = "READ")]
-    async fn event_stream(&self, ctx: &Context<'_>) -> Result<EventStreamStatus> {
-        Ok(event_stream(ctx.data()?).await)
+    async fn event_stream(&self, ctx: &Context<'_>) -> Result<Option<EventStreamStatus>> {
+        Ok(Some(event_stream(ctx.data()?).await))
     }
 
     /// Health of the shards, as this replica sees them.
     #[graphql(guard = "READ")]
-    async fn shards(&self, ctx: &Context<'_>) -> Result<Vec<Shard>> {
-        Ok(shards(ctx.data()?))
+    async fn shards(&self, ctx: &Context<'_>) -> Result<Option<Vec<Shard>>> {
+        Ok(Some(shards(ctx.data()?)))
     }
 
     /// Information about the replica that executes the operation.
     #[graphql(guard = "CALLER")]
-    async fn server(&self, ctx: &Context<'_>) -> Result<ServerInfo> {
-        Ok(server(ctx.data()?))
+    async fn server(&self, ctx: &Context<'_>) -> Result<Option<ServerInfo>> {
+        Ok(Some(server(ctx.data()?)))
     }
 
     /// Caller of this operation.
     #[graphql(guard = "CALLER")]
-    async fn viewer(&self, ctx: &Context<'_>) -> Result<Viewer> {
-        Ok(viewer(principal(ctx)?))
+    async fn viewer(&self, ctx: &Context<'_>) -> Result<Option<Viewer>> {
+        Ok(Some(viewer(principal(ctx)?)))
     }
 }

@@ -125,7 +125,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
         "deadlineSeconds defaultPage maxBatch maxBodyBytes maxContentBytes maxCost maxDepth maxEventBytes maxEvents \
          maxOperationsPerSocket maxPage maxReadBytes maxReadRows maxResponseBytes maxWorkloadBytes",
     ),
-    ("Shard", Open, "available buckets error index latencyMs poolIdle poolSize"),
+    ("Shard", Open, "available buckets error latencyMilliseconds poolIdle poolSize shard"),
     ("StepIterations", Open, "completed dispatched expected"),
     ("StreamGap", Open, "at cursor from reason shard to"),
     ("StreamHeartbeat", Open, "at cursor lagEvents"),

@@ -205,3 +205,16 @@ pub(super) fn cursor(event: &Event) -> Option<(Phase, i64)> {
     };
     Some((phase, cursor.get("frame").and_then(Value::as_i64).unwrap_or_default()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_known_types_are_those_that_have_a_kind() {
+        let known: Vec<_> = known_types().collect();
+        assert!(known.iter().all(|name| kind(name).is_some()), "{known:?}");
+        let all = KINDS.map(|(name, _)| name).into_iter().chain(ENDINGS.map(|(name, _)| name));
+        assert_eq!(all.filter(|name| !known.contains(name)).collect::<Vec<_>>(), Vec::<&str>::new());
+    }
+}

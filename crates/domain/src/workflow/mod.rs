@@ -114,9 +114,7 @@ impl WorkflowState {
     /// Folds one event of the log.
     pub fn fold(&mut self, event: &Event) {
         let last = || Last { event_type: event.event_type.clone(), node_name: event.node_name.clone() };
-        if self.last.event() < Some(event.event_id) {
-            self.last.set(event.event_id, last());
-        }
+        self.last.set_with(event.event_id, last);
         self.latest_at = self.latest_at.max(Some(event.created_at));
         match fact::kind(&event.event_type) {
             Some(Kind::Started) => self.started.set(event.event_id, start(event)),

@@ -90,8 +90,18 @@ mod tests {
         assert_eq!(issued("70:fetch:75"), Some(Id::new(75)));
         assert_eq!(issued("70:fetch:75:i12"), Some(Id::new(75)));
         assert_eq!(issued("70:a:b:75"), Some(Id::new(75)), "a step's name may contain colons");
-        for other in ["", "75", "fetch:75", "70:75", "71:fetch:75", "70:fetch:1", "70:fetch:", "70:fetch:075", "70:i1"]
-        {
+        for other in [
+            "",
+            "75",
+            "fetch:75",
+            "70:75",
+            "71:fetch:75",
+            "70:fetch:1",
+            "70:fetch:70",
+            "70:fetch:",
+            "70:fetch:075",
+            "70:i1",
+        ] {
             assert_eq!(issued(other), None, "{other:?}");
         }
     }

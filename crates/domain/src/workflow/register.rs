@@ -47,20 +47,17 @@ impl<T, P> Register<T, P> {
     }
 }
 
-impl<T> Register<T> {
-    /// Returns the id of the event that set the value.
-    #[must_use]
-    pub fn event(&self) -> Option<Id> {
-        self.place()
-    }
-}
-
 #[expect(private_bounds, reason = "only the fold sets registers")]
 impl<T, P: Place> Register<T, P> {
     /// Sets the value of an event. A repeated or earlier event changes nothing.
     pub(super) fn set(&mut self, place: P, value: T) {
+        self.set_with(place, || value);
+    }
+
+    /// Sets the value of an event as [`Self::set`] does. `value` is called only if the value is set.
+    pub(super) fn set_with(&mut self, place: P, value: impl FnOnce() -> T) {
         if self.place() < Some(place) {
-            self.0 = Some((place, value));
+            self.0 = Some((place, value()));
         }
     }
 
@@ -81,5 +78,28 @@ impl<T, P: Place> Register<T, P> {
     /// Returns the place of the event that set the value.
     pub(super) fn place(&self) -> Option<P> {
         self.0.as_ref().map(|(place, _)| *place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repeated_event_does_not_change_the_value() {
+        let mut register = Register::default();
+        register.set(Id::new(5), "first");
+        register.set(Id::new(5), "again");
+        assert_eq!(register.get(), Some(&"first"));
+    }
+
+    #[test]
+    fn a_value_of_the_event_that_starts_a_run_is_kept() {
+        let mut register = Register::default();
+        register.set(Id::new(5), "value");
+        register.forget_before(Id::new(5));
+        assert_eq!(register.get(), Some(&"value"));
+        register.forget_before(Id::new(6));
+        assert_eq!(register.get(), None);
     }
 }

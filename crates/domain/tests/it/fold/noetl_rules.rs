@@ -374,3 +374,42 @@ fn repeated(log: &Log, rounds: usize) -> Vec<Event> {
     }
     events
 }
+
+#[test]
+fn an_empty_command_id_counts_as_absent() {
+    let mut history = History::started();
+    history.entered("l").with_result(json!({ "context": { "iterations_expected": 1 } }));
+    let command = history.issued("l");
+    history.append("command.completed", Some("l"), json!({ "command_id": "" }));
+    history.with_result(json!({ "context": { "command_id": command } }));
+    let wanted = Iterations { expected: 1, dispatched: 1, completed: 1 };
+    assert_eq!(step(&history.fold(), "l").iterations(), Some(wanted));
+}
+
+#[test]
+fn an_event_of_the_orchestrator_enters_a_step_whatever_its_status_is() {
+    let mut history = History::started();
+    history.entered("a").with_result(json!({ "status": "STARTED" }));
+    assert_eq!(shown(&history), (StepStatus::Entered, None));
+    assert_eq!(step(&history.fold(), "a").entered_at(), Some(history.time(1)));
+}
+
+#[test]
+fn only_a_later_success_of_another_command_clears_the_error_of_a_call() {
+    let error = json!({ "status": "error", "error": "no route" });
+    let failing = |history: &mut History| {
+        let command = history.issued("a");
+        history.command("call.done", "a", &command).with_result(error.clone());
+    };
+    let succeeding = |history: &mut History| {
+        let command = history.issued("a");
+        history.command("command.completed", "a", &command);
+    };
+    let mut history = History::started();
+    history.entered("a");
+    succeeding(&mut history);
+    failing(&mut history);
+    assert_eq!(step(&history.fold(), "a").error(), Some("no route"));
+    succeeding(&mut history);
+    assert_eq!(step(&history.fold(), "a").error(), None);
+}
