@@ -19,7 +19,7 @@ const FIRST: i64 = 1 << 40;
 const GIVE_UP: Duration = Duration::from_mins(1);
 
 const QUERY: &str = "subscription { events { __typename
-    ... on EventDelivery { cursor event { n: id executionId type nodeName status createdAt context } }
+    ... on EventDelivery { cursor event { n: eventId executionId type nodeName status createdAt context } }
     ... on CaughtUp { cursor } ... on StreamGap { cursor reason } ... on StreamHeartbeat { cursor lagEvents } } }";
 
 pub async fn measure(report: &mut Report) {

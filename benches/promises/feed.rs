@@ -47,7 +47,7 @@ pub async fn measure_idling(server: &Server, report: &mut Report) {
 /// latencies of the others. `after` is added to the event ids, so that no two logs share one.
 async fn latencies(deployment: &Deployment, server: &Server, execution: i64, after: i64) -> (f64, Vec<f64>) {
     let query = "subscription($id: ID!) { events(filter: {executionIds: [$id]}) {
-        __typename ... on EventDelivery { event { id } } } }";
+        __typename ... on EventDelivery { event { id: eventId } } } }";
     let mut live = server.live(query, json!({ "id": execution.to_string() })).await;
     while live.next().await.unwrap()["events"]["__typename"] != "CaughtUp" {}
     let mut writer = deployment.shard(0).await;

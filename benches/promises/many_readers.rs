@@ -30,7 +30,7 @@ const GIVE_UP: Duration = Duration::from_mins(2);
 
 const QUERY: &str = "subscription($id: ID!, $start: EventStart) {
     events(filter: {executionIds: [$id]}, start: $start) {
-        __typename ... on EventDelivery { cursor event { n: id } } ... on CaughtUp { cursor } } }";
+        __typename ... on EventDelivery { cursor event { n: eventId } } ... on CaughtUp { cursor } } }";
 
 /// Times of the commits of events, by id.
 type Commits = HashMap<i64, Instant>;

@@ -58,7 +58,7 @@ pub async fn total_count(
 }
 
 /// Defines the connection and edge types of a node type. GraphQL has no generic types, so each type is written out. If a
-/// type of list is given, its items can be counted.
+/// type of list is given, its items can be counted. A connection can have one more field, which `with` sets.
 macro_rules! connection {
     ($connection:ident, $edge:ident, $node:ty, $list:ty) => {
         connection!(@types $connection, $edge, $node, #[graphql(complex)], list: $list);
@@ -76,10 +76,13 @@ macro_rules! connection {
             }
         }
     };
-    ($connection:ident, $edge:ident, $node:ty) => {
-        connection!(@types $connection, $edge, $node,);
+    ($connection:ident, $edge:ident, $node:ty $(, extra: { $(#[$extra_meta:meta])* $extra:ident: $extra_type:ty })?) => {
+        connection!(@types $connection, $edge, $node, $(, extra: { $(#[$extra_meta])* $extra: $extra_type })?);
     };
-    (@types $connection:ident, $edge:ident, $node:ty, $(#[$attribute:meta])? $(, $list:ident: $list_type:ty)?) => {
+    (
+        @types $connection:ident, $edge:ident, $node:ty, $(#[$attribute:meta])? $(, list: $list_type:ty)?
+        $(, extra: { $(#[$extra_meta:meta])* $extra:ident: $extra_type:ty })?
+    ) => {
         /// One item of a list with its cursor.
         #[derive(Debug, Clone, async_graphql::SimpleObject)]
         pub struct $edge {
@@ -101,13 +104,14 @@ macro_rules! connection {
             page_info: $crate::graphql::connection::PageInfo,
             /// Shards that could not be reached. Their items are missing.
             unavailable_shards: Vec<noetl_domain::shard::ShardIndex>,
-            $(#[graphql(skip)] $list: $list_type,)?
+            $($(#[$extra_meta])* $extra: $extra_type,)?
+            $(#[graphql(skip)] list: $list_type,)?
         }
 
         impl $connection {
             /// Creates the connection of a page. `node` converts a row, and `cursor` returns the cursor of an item.
             pub fn new<R>(
-                $($list: $list_type,)?
+                $(list: $list_type,)?
                 page: noetl_domain::page::Page<R>,
                 unavailable_shards: Vec<noetl_domain::shard::ShardIndex>,
                 node: impl Fn(R) -> $node,
@@ -122,8 +126,23 @@ macro_rules! connection {
                     end_cursor: edges.last().map(|edge| edge.cursor.clone()),
                 };
                 let nodes = edges.iter().map(|edge| edge.node.clone()).collect();
-                Self { edges, nodes, page_info, unavailable_shards, $($list,)? }
+                Self {
+                    edges,
+                    nodes,
+                    page_info,
+                    unavailable_shards,
+                    $($extra: <$extra_type>::default(),)?
+                    $(list: std::convert::identity::<$list_type>(list),)?
+                }
             }
+
+            $(
+                /// Returns the connection with this value in its additional field.
+                #[must_use]
+                pub fn with(self, $extra: $extra_type) -> Self {
+                    Self { $extra, ..self }
+                }
+            )?
         }
     };
 }

@@ -21,6 +21,7 @@ mod filters;
 mod live;
 pub mod live_item;
 pub mod loaders;
+pub mod node;
 pub mod outbox;
 pub mod outcome_hint;
 mod response_budget;

@@ -5,6 +5,7 @@ use bytes::Bytes;
 
 use crate::service::error::Rejection;
 use noetl_domain::ids::Id;
+use noetl_domain::node_id::NodeId;
 use plain_json::Text;
 
 /// A signed 64-bit integer as a decimal string.
@@ -105,6 +106,16 @@ impl From<u64> for BigInt {
 /// Parses an `ID`, or returns a rejection that names the field.
 pub fn parse_id(field: &str, id: &ID) -> Result<Id, Rejection> {
     id.parse().map_err(|malformed: noetl_domain::ids::MalformedId| Rejection::invalid(field, malformed.to_string()))
+}
+
+/// Parses the `ID` of a catalog entry in either form, or returns a rejection that names the field.
+pub fn parse_catalog_id(field: &str, id: &ID) -> Result<Id, Rejection> {
+    NodeId::catalog_entry(id).map_err(|malformed| Rejection::invalid(field, malformed.to_string()))
+}
+
+/// Parses the `ID` of an event of any log in either form, or returns a rejection that names the field.
+pub fn parse_event_id(field: &str, id: &ID) -> Result<Id, Rejection> {
+    NodeId::event(id, None).map_err(|malformed| Rejection::invalid(field, malformed.to_string()))
 }
 
 /// Parses a list of `ID`s, or returns a rejection that names the field and the index of the malformed one.

@@ -17,6 +17,7 @@ use super::execution::query::ExecutionQuery;
 use super::execution::updates::{ExecutionPages, ExecutionReads};
 use super::field_spans::FieldSpans;
 use super::live_item::AnyLiveItem;
+use super::node::query::NodeQuery;
 use super::outbox::mutation::OutboxMutation;
 use super::outbox::query::OutboxQuery;
 use super::response_budget::ResponseBudget;
@@ -34,7 +35,15 @@ pub type ControlPlane = BatchingExecutor<Schema<Query, Mutation, Subscription>>;
 
 /// The root of all queries.
 #[derive(Debug, Default, MergedObject)]
-pub struct Query(CatalogQuery, EventQuery, SourceSubscriptionQuery, ExecutionQuery, OutboxQuery, ServerQuery);
+pub struct Query(
+    CatalogQuery,
+    EventQuery,
+    SourceSubscriptionQuery,
+    ExecutionQuery,
+    OutboxQuery,
+    ServerQuery,
+    NodeQuery,
+);
 
 /// The root of all mutations.
 #[derive(Debug, Default, MergedObject)]

@@ -121,7 +121,7 @@ async fn each_role_can_do_exactly_what_its_capabilities_permit() {
     let server = guarded(&deployment, &file).await;
     let entry =
         "mutation { registerCatalogEntry(input: { path: \"a\", content: \"kind: playbook\\nworkload: {secret: 1}\" }) {
-        catalogEntry { id } userErrors { message } } }";
+        catalogEntry { id: catalogId } userErrors { message } } }";
     let execute =
         "mutation { execute(input: { path: \"a\" }) { execution { id status workload } userErrors { message } } }";
     let retry = "mutation { retryOutbox(input: { select: { filter: { statuses: [FAILED] } } }) { matched } }";

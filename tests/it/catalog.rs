@@ -6,7 +6,7 @@ use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
 
 const REGISTER: &str = "mutation($input: RegisterCatalogEntryInput!) { registerCatalogEntry(input: $input) {
-    catalogEntry { id path version kind content document workload labels createdAt }
+    catalogEntry { id: catalogId path version kind content document workload labels createdAt }
     userErrors { code field message } } }";
 
 async fn register(server: &Server, input: Value) -> Value {
@@ -17,7 +17,7 @@ async fn register(server: &Server, input: Value) -> Value {
 
 async fn entry(server: &Server, path: &str, version: Option<u32>) -> Value {
     let query = "query($by: CatalogEntryKey!) { catalogEntry(by: $by) {
-        id path version kind content document workload labels createdAt } }";
+        id: catalogId path version kind content document workload labels createdAt } }";
     let by = match version {
         Some(version) => json!({ "pathVersion": { "path": path, "version": version } }),
         None => json!({ "path": path }),
@@ -110,7 +110,7 @@ async fn an_execution_runs_the_newest_or_the_given_version() {
         // A replica that has already used the path sees its new version.
         let answer = other.execute(json!({ "path": "process" })).await;
         let started = answer["execution"]["id"].clone();
-        let query = "query($id: ID!) { execution(id: $id) { workload catalogEntry { id version } } }";
+        let query = "query($id: ID!) { execution(id: $id) { workload catalogEntry { id: catalogId version } } }";
         let seen = other.data(query, json!({ "id": started })).await["execution"].clone();
         assert_eq!(seen["workload"], json!({ "version": n }));
         assert_eq!(seen["catalogEntry"], json!({ "id": ids[n - 1], "version": n }));

@@ -154,7 +154,7 @@ async fn documents_with_a_stored_id_and_other_content_are_rejected() {
     let project = async |events: Value| {
         let query =
             "mutation($events: [JSON!]!) { projectEventDocuments(input: { events: $events }) { projected duplicates
-            rejected { index eventId executionId userErrors { code message field retryable } } } }";
+            rejected { index eventId executionId event { eventId } userErrors { code message field retryable } } } }";
         with_errors_of_items(server.data(query, json!({ "events": events })).await["projectEventDocuments"].take())
     };
     let row = |fields: Value| {
@@ -170,6 +170,7 @@ async fn documents_with_a_stored_id_and_other_content_are_rejected() {
         assert_eq!(counts(&payload), (0, 0, 1), "{payload}");
         assert!(payload["rejected"][0]["message"].as_str().unwrap().ends_with(field), "{payload}");
         assert_eq!(payload["rejected"][0]["executionId"], "7");
+        assert_eq!(payload["rejected"][0]["event"], json!({ "eventId": "1" }), "the stored event");
     }
     assert_eq!(counts(&project(json!([row(json!({ "worker_id": null }))])).await), (0, 1, 0), "it is not compared");
 }

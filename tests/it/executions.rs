@@ -114,7 +114,7 @@ async fn a_start_writes_the_specified_event_and_outbox_row_in_one_transaction() 
         let seen = execution(
             &server,
             id,
-            "status path workload endedAt trace { traceparent tracestate } catalogEntry { id version }",
+            "status path workload endedAt trace { traceparent tracestate } catalogEntry { id: catalogId version }",
         )
         .await;
         assert_eq!(seen["workload"], workload);
@@ -198,8 +198,9 @@ async fn only_one_of_many_concurrent_cancellations_ends_an_execution() {
         assert_eq!((&ended["status"], &ended["error"]), (&json!("CANCELLED"), &json!("operator said so")), "{answer}");
         assert!(ended["endedAt"].is_string() && answer["userErrors"] == json!([]), "{answer}");
     }
-    let log = "events { nodes { id type status nodeId nodeType nodeName context meta parentExecutionId catalogId } }
-        catalogEntry { id }";
+    let log =
+        "events { nodes { id: eventId type status nodeId nodeType nodeName context meta parentExecutionId catalogId } }
+        catalogEntry { id: catalogId }";
     let seen = execution(&server, &id, log).await;
     let [started, cancelled] = &seen["events"]["nodes"].as_array().unwrap()[..] else { panic!("{seen}") };
     assert!(numeric(&cancelled["id"]) > numeric(&started["id"]));

@@ -64,6 +64,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "noetl_storage::snapshots",
             "noetl_storage::subscriptions",
             "noetl_storage::tail",
+            "noetl_storage::tail_covered",
             "runtime",
             "service",
         ],
@@ -91,6 +92,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("graphql_transport", &["graphql::selector"]),
     // The state of the feed and of the pools needs no use case. It is shown unchanged.
     ("noetl_storage::tail", &["graphql::server::event_stream"]),
+    ("noetl_storage::tail_covered", &["graphql::event::stream_cursor"]),
     ("noetl_storage::pools", &["graphql::context", "graphql::server::shards"]),
 ];
 

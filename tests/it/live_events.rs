@@ -148,7 +148,7 @@ async fn a_cursor_continues_on_a_replica_whose_feed_lags_behind_it() {
 }
 
 async fn refused(server: &Server, variables: Value) -> Value {
-    let query = "subscription($filter: EventFilter, $start: EventStart) {
+    let query = "subscription($filter: LiveEventFilter, $start: EventStart) {
         events(filter: $filter, start: $start) { __typename } }";
     Live::open(&server.url, query, variables).await.errors().await[0].clone()
 }
@@ -208,10 +208,10 @@ async fn an_event_over_the_brokers_limit_is_delivered_complete() {
 #[tokio::test]
 async fn readers_get_the_selected_fields_in_the_order_of_their_selection() {
     let (deployment, server) = start(1).await;
-    let first = "subscription { events { ... on EventDelivery { event { type id ...rest } cursor } __typename } }
+    let first =
+        "subscription { events { ... on EventDelivery { event { type id: eventId ...rest } cursor } __typename } }
         fragment rest on Event { executionId context }";
-    let skipping =
-        "subscription($no: Boolean!) { events { ... on EventDelivery { cursor event { id type @skip(if: $no) } } } }";
+    let skipping = "subscription($no: Boolean!) { events { ... on EventDelivery { cursor event { id: eventId type @skip(if: $no) } } } }";
     let mut readers = vec![
         server.live(first, Value::Null).await,
         server.live(first, Value::Null).await,

@@ -29,6 +29,14 @@ const SUBSCRIPTIONS: &str =
     executions(first: 2) { nodes { id workload } totalCount(upTo: 5) { value } }
 } } }";
 
+const EVENTS: &str = "query($prefix: String!) { events(first: 100, filter: {types: [$prefix]}) { nodes {
+    id catalogEntry { path } owner { __typename ... on Execution { id workload } ... on SourceSubscription { id path } }
+} } }";
+
+const OUTBOX: &str = "query($prefix: String!) { outbox { entries(first: 100, filter: {tenantId: $prefix}) { nodes {
+    id event { id meta catalogEntry { path } } execution { id workload }
+} } } }";
+
 /// Name of the rows that are catalog entries.
 const ENTRY: &str = "entry";
 const ENTRIES: &str = "query($prefix: String!) { catalogEntries(first: 100, filter: {pathPrefix: $prefix}) { nodes {
@@ -167,7 +175,10 @@ async fn cost(server: &Server, query: &str, prefix: &str) -> (i64, Vec<Value>) {
     let before = server.metric("noetl_sql_statements_total").await;
     let mut data = server.data(query, json!({ "prefix": prefix })).await;
     let after = server.metric("noetl_sql_statements_total").await;
-    let list = data.as_object_mut().unwrap().values_mut().next().unwrap();
+    let mut list = data.as_object_mut().unwrap().values_mut().next().unwrap();
+    if list.get("nodes").is_none() {
+        list = &mut list["entries"];
+    }
     #[expect(clippy::cast_possible_truncation, reason = "a count")]
     let statements = (after - before) as i64;
     (statements, list["nodes"].as_array().unwrap().clone())
@@ -215,6 +226,56 @@ async fn a_list_of_executions_runs_as_many_statements_for_100_rows_as_for_2() {
 #[tokio::test]
 async fn a_list_of_subscriptions_runs_as_many_statements_for_100_rows_as_for_2() {
     check(SUBSCRIPTIONS, "inbox", &["history", "executions"]).await;
+}
+
+/// Writes events of executions and of source subscriptions, and outbox rows of executions, each with a log of its own.
+async fn write_logs(seed: &mut Seed, prefix: &str, count: i64) {
+    for row in 0..count {
+        let path = format!("{prefix}{row}");
+        let log = match row % 2 {
+            0 => seed.execution(&path, None).await,
+            _ => seed.subscription(&path).await,
+        };
+        let entry = seed.entry(&format!("{prefix}event/{row}"), "playbook").await;
+        seed.event(log, entry, &path, prefix, "DONE").await;
+        let execution = seed.execution(&format!("{prefix}outbox/{row}"), None).await;
+        let entry = seed.entry(&format!("{prefix}message/{row}"), "playbook").await;
+        seed.event(execution, entry, &path, "call.done", "DONE").await;
+        let insert = "INSERT INTO noetl.outbox (event_id, execution_id, payload, tenant_id) VALUES ($1, $2, '{}', $3)";
+        let shard = usize::from(seed.map.shard_of(noetl_domain::ids::Id::new(execution)));
+        let insert = sqlx::query(insert).bind(seed.last).bind(execution).bind(prefix);
+        insert.execute(&mut seed.shards[shard]).await.unwrap();
+    }
+}
+
+async fn check_edges(query: &str, name: &str, edges: &[&str]) {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica_with(&[("NOETL_EVENT_STREAM_ENABLED", "false"), NO_RELAY]).await;
+    let mut seed = Seed::new(&deployment).await;
+    let mut least = [i64::MAX; 2];
+    for (least, count) in least.iter_mut().zip([SMALL, LARGE]) {
+        for trial in 0..TRIALS {
+            let prefix = format!("{name}{count}-{trial}/");
+            write_logs(&mut seed, &prefix, count).await;
+            let (statements, nodes) = cost(&server, query, &prefix).await;
+            assert_eq!(i64::try_from(nodes.len()).unwrap(), count);
+            for node in &nodes {
+                assert!(edges.iter().all(|edge| node[edge].is_object()), "{node}");
+            }
+            *least = statements.min(*least);
+        }
+    }
+    assert!(least[0] > 0 && least[0] == least[1], "statements for {SMALL} and for {LARGE} rows: {least:?}");
+}
+
+#[tokio::test]
+async fn a_list_of_events_runs_as_many_statements_for_100_rows_as_for_2() {
+    check_edges(EVENTS, "event", &["catalogEntry", "owner"]).await;
+}
+
+#[tokio::test]
+async fn a_list_of_outbox_entries_runs_as_many_statements_for_100_rows_as_for_2() {
+    check_edges(OUTBOX, "outbox", &["event", "execution"]).await;
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ spec:
 
 async fn register(server: &Server, input: Value) -> Value {
     let query = "mutation($input: RegisterCatalogEntryInput!) { registerCatalogEntry(input: $input) {
-        catalogEntry { id path version kind content document workload labels }
+        catalogEntry { id: catalogId path version kind content document workload labels }
         userErrors { code field message } } }";
     server.data(query, json!({ "input": input })).await["registerCatalogEntry"].clone()
 }
@@ -127,7 +127,7 @@ async fn the_default_workload_comes_from_the_document_of_either_product() {
         let execution = server.data(query, json!({ "id": id["execution"]["id"] })).await["execution"].clone();
         assert_eq!(execution["workload"], json!({ "currency": "EUR", "order": { "id": "o-1" } }), "{path}");
     }
-    let query = "{ catalogEntry(by: {path: \"theirs\"}) { id kind workload document } }";
+    let query = "{ catalogEntry(by: {path: \"theirs\"}) { id: catalogId kind workload document } }";
     let entry = server.data(query, json!({})).await["catalogEntry"].clone();
     assert_eq!((&entry["id"], &entry["workload"]), (&json!(theirs.to_string()), &workload));
     assert_eq!((&entry["kind"], &entry["document"]["kind"]), (&json!("PLAYBOOK"), &json!("Playbook")));
@@ -272,7 +272,7 @@ async fn window_and_pool_of_an_execution_are_those_of_the_subscriptions_document
     for (id, pool, subject) in
         [(&child, json!("orders"), "orders"), (&other, json!("gpu"), "gpu"), (&alone, Value::Null, "shared")]
     {
-        let query = "query($id: ID!) { execution(id: $id) { executionPool catalogId catalogEntry { id } } }";
+        let query = "query($id: ID!) { execution(id: $id) { executionPool catalogId catalogEntry { id: catalogId } } }";
         let execution = server.data(query, json!({ "id": id })).await["execution"].clone();
         assert_eq!((&execution["executionPool"], &execution["catalogId"]), (&pool, &execution["catalogEntry"]["id"]));
         let subjects: Vec<String> = deployment

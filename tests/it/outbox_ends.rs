@@ -21,7 +21,7 @@ async fn fail_until_dead(server: &Server, claim: &Value) -> Value {
 }
 
 const ENTRIES: &str = "query($filter: OutboxFilter) { outbox { entries(filter: $filter, first: 100) { nodes {
-    id status statusText dead attempts lastError } } } }";
+    id: entryId status statusText dead attempts lastError } } } }";
 
 async fn entries(server: &Server, filter: Value) -> Vec<Value> {
     let listed = server.data(ENTRIES, json!({ "filter": filter })).await;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 const ENTRIES: &str = "query($filter: OutboxFilter, $first: Int, $after: String, $last: Int, $before: String) { outbox {
     entries(filter: $filter, first: $first, after: $after, last: $last, before: $before) {
-        nodes { id status attempts executionId subject payload payloadCodec availableAt lastError createdAt publishedAt }
+        nodes { id: entryId status attempts executionId subject payload payloadCodec availableAt lastError createdAt publishedAt }
         pageInfo { hasNextPage hasPreviousPage startCursor endCursor } unavailableShards } } }";
 
 async fn entries(server: &Server, variables: Value) -> Value {

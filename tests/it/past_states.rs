@@ -111,7 +111,7 @@ async fn a_past_state_does_not_show_a_later_cancellation() {
     let deployment = Deployment::start(2).await;
     let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
     let id = server.start_execution().await.to_string();
-    let fields = "id path status statusText endedAt error events(last: 1) { nodes { id } }";
+    let fields = "id path status statusText endedAt error events(last: 1) { nodes { id: eventId } }";
     let started = at(&server, &id, json!({ "time": "9999-12-31T00:00:00Z" }), fields).await;
     let last = started["events"]["nodes"][0]["id"].clone();
     let cancel =

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 const EXCEPTIONS: [(&str, &str, &str); 2] = [("big_result", "start", "result"), ("tool_exit_1", "start", "error")];
 
 const QUERY: &str = "query($id: ID!) { execution(id: $id) {
-    id path status workload steps { name status error result } events(first: 100) { nodes { id } } } }";
+    id path status workload steps { name status error result } events(first: 100) { nodes { id: eventId } } } }";
 
 /// Returns the steps of NoETL's result by name: state, error, result.
 fn steps_of_noetl(noetl: &Value) -> BTreeMap<String, Value> {

@@ -158,7 +158,8 @@ async fn live_events_of_other_shards_are_delivered_while_one_shard_was_never_up(
     setup.own.kill_9().await;
     let server = setup.deployment.replica().await;
     eventually("shard 0 has a leader", async || setup.deployment.leader(0).await).await;
-    let live = server.live("subscription { events { __typename ... on EventDelivery { event { id } } } }", Value::Null);
+    let live = server
+        .live("subscription { events { __typename ... on EventDelivery { event { id: eventId } } } }", Value::Null);
     let mut live = live.await;
     let mut next = 0;
     let received = eventually("an event of shard 0 arrives", async || {

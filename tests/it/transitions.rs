@@ -231,7 +231,7 @@ async fn history_contains_every_lifecycle_event_in_order() {
         server.transition(step, &id, None).await;
     }
     let query = "query($id: ID!, $first: Int, $after: String, $last: Int, $types: [String!]) {
-        subscription(by: {id: $id}) { path state availableActions lastEventId lastEventType catalogEntry { id path }
+        subscription(by: {id: $id}) { path state availableActions lastEventId lastEventType catalogEntry { id: catalogId path }
             history(first: $first, after: $after, last: $last, filter: {types: $types}) {
                 nodes { id executionId catalogId type nodeId nodeType nodeName status context meta }
                 pageInfo { hasNextPage hasPreviousPage endCursor } } } }";

@@ -101,7 +101,7 @@ async fn an_event_with_names_larger_than_a_message_is_delivered_complete() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
-    let query = "subscription { events { ... on EventDelivery { event { id nodeName status } } } }";
+    let query = "subscription { events { ... on EventDelivery { event { id: eventId nodeName status } } } }";
     let mut live = server.live(query, Value::Null).await;
     let mut reader = Reader::open(&server, json!({ "latest": true }), Value::Null).await;
     let rows = "INSERT INTO noetl.event (execution_id, event_id, event_type, node_name, status)

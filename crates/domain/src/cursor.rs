@@ -26,10 +26,14 @@ pub enum CursorKind {
     Stream = 5,
     /// Outbox rows, by time, shard and number.
     Outbox = 6,
+    /// Events of several logs, by time, id and execution.
+    EventTime = 7,
+    /// Events of one log, in the order of arrival.
+    EventArrival = 8,
     /// Versions of a catalog path, by version.
-    CatalogVersion = 8,
+    CatalogVersion = 9,
     /// Frames of a cursor loop, by index.
-    Frame = 9,
+    Frame = 10,
 }
 
 /// A text that is not a cursor of the list.

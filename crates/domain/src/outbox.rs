@@ -26,7 +26,10 @@ pub struct OutboxPolicy {
     pub retention: Option<Duration>,
 }
 
-/// Id of a row over all shards; in the API `<shard>-<number>`.
+/// Prefix of the id of an outbox entry among the ids of all types.
+pub const OUTBOX_PREFIX: &str = "outbox-";
+
+/// Id of a row over all shards: `<shard>-<number>`. Inputs may have [`OUTBOX_PREFIX`] before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OutboxId {
     /// Shard that holds the row.
@@ -51,6 +54,7 @@ impl FromStr for OutboxId {
 
     fn from_str(text: &str) -> Result<Self, MalformedOutboxId> {
         let number = |part: &str| part.parse::<Id>().map(Id::get).map_err(|_| MalformedOutboxId);
+        let text = text.strip_prefix(OUTBOX_PREFIX).unwrap_or(text);
         let (shard, row) = text.split_once('-').ok_or(MalformedOutboxId)?;
         let shard = ShardIndex::try_from(number(shard)?).map_err(|_| MalformedOutboxId)?;
         Ok(Self { shard, number: number(row)? })

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 /// A transaction snapshot. All transactions below `xmin` had ended, and none from `xmax` on. Between them, all had
 /// ended except those in `in_progress`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TxSnapshot {
     xmin: u64,
     xmax: u64,

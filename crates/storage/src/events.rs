@@ -4,10 +4,12 @@ use chrono::{DateTime, Utc};
 
 use super::error::StorageError;
 use super::pools::Database;
-use noetl_domain::event::{Event, EventFilter};
+use noetl_domain::event::{Event, EventKey};
+use noetl_domain::event_list::LogFilter;
 use noetl_domain::ids::Id;
 use noetl_domain::page::IdRange;
 use noetl_domain::tenant::{Scope, Tenancy};
+use noetl_domain::tx_snapshot::TxSnapshot;
 use plain_json::Text;
 
 /// Row of an event as it is read, before it becomes an [`Event`].
@@ -99,10 +101,97 @@ impl LargeColumns {
     pub fn wanted(is_wanted: impl Fn(&str) -> bool) -> Self {
         Self(Self::NAMES.into_iter().filter(|name| is_wanted(name)).map(str::to_owned).collect())
     }
+
+    /// Returns the name of a large column's field in the API.
+    #[must_use]
+    pub fn field_name(column: &str) -> &str {
+        if column == "stack_trace" { "stackTrace" } else { column }
+    }
+
+    /// Returns the names of the columns in the set.
+    pub(super) fn names(&self) -> &[String] {
+        &self.0
+    }
+}
+
+/// Returns the logs among `executions` that a filter includes.
+pub(super) fn wanted_logs(executions: &[i64], filter: &LogFilter) -> Vec<i64> {
+    let wanted = |id: &&i64| filter.event.execution_ids.as_ref().is_none_or(|ids| ids.contains(&Id::new(**id)));
+    executions.iter().filter(wanted).copied().collect()
+}
+
+/// Returns the events with these ids in the scope, in no order. Events that do not exist are left out. Large columns that
+/// are not in `columns` are absent.
+#[tracing::instrument(
+    level = "debug", name = "sql.events.by_keys", skip_all,
+    fields(database = %shard.name(), count = keys.len())
+)]
+pub async fn by_keys(
+    shard: &Database,
+    scope: &Scope,
+    keys: &[EventKey],
+    columns: &LargeColumns,
+) -> Result<Vec<Event<Text>>, StorageError> {
+    let rows = sqlx::query_as!(
+        EventRow,
+        r#"SELECT execution_id, event_id, catalog_id, parent_event_id, parent_execution_id,
+                  greatest(least(created_at, '9999-12-31'), '0001-01-01') AT TIME ZONE 'UTC' AS "created_at!",
+                  coalesce(event_type, '') AS "event_type!", node_id, node_name, node_type, status, duration,
+                  CASE WHEN 'context' = ANY($4) THEN context::text END AS "context: Text",
+                  CASE WHEN 'result' = ANY($4) THEN result::text END AS "result: Text",
+                  CASE WHEN 'meta' = ANY($4) THEN meta::text END AS "meta: Text",
+                  CASE WHEN 'error' = ANY($4) THEN error END AS error,
+                  CASE WHEN 'stack_trace' = ANY($4) THEN stack_trace END AS stack_trace,
+                  tenant_id, organization_id
+           FROM (
+               SELECT event.* FROM unnest($1::bigint[], $2::bigint[]) AS key (execution_id, event_id)
+               CROSS JOIN LATERAL (
+                   SELECT * FROM noetl.event
+                   WHERE execution_id = key.execution_id AND event_id = key.event_id
+                     AND ($3::text IS NULL OR tenant_id = $3)
+                   OFFSET 0
+               ) AS event
+           ) AS found"#,
+        &keys.iter().map(|key| key.execution_id).collect::<Vec<_>>(),
+        &keys.iter().map(|key| key.event_id).collect::<Vec<_>>(),
+        scope.tenant(),
+        columns.names(),
+    );
+    let rows = shard.run(rows.fetch_all(shard.pool())).await?;
+    Ok(rows.into_iter().map(Event::from).collect())
+}
+
+/// Returns those of the logs in which more than `limit` events in the scope are within the filter's times.
+#[tracing::instrument(
+    level = "debug", name = "sql.events.longer_than", skip_all,
+    fields(database = %shard.name(), count = executions.len(), first = executions.first())
+)]
+pub async fn longer_than(
+    shard: &Database,
+    scope: &Scope,
+    executions: &[i64],
+    filter: &LogFilter,
+    limit: i64,
+) -> Result<Vec<i64>, StorageError> {
+    let longer = sqlx::query_scalar!(
+        r#"SELECT id AS "id!" FROM unnest($1::bigint[]) AS log (id)
+           WHERE EXISTS (
+               SELECT FROM noetl.event
+               WHERE execution_id = log.id AND ($2::timestamptz IS NULL OR created_at >= $2 AT TIME ZONE 'UTC')
+                 AND ($3::timestamptz IS NULL OR created_at < $3 AT TIME ZONE 'UTC')
+                 AND ($5::text IS NULL OR tenant_id = $5)
+               OFFSET $4)"#,
+        &wanted_logs(executions, filter),
+        filter.created_after,
+        filter.created_before,
+        limit,
+        scope.tenant(),
+    );
+    shard.run(longer.fetch_all(shard.pool())).await
 }
 
 /// Returns the candidates of a page in the scope for each of these logs, in the range's direction, grouped by log.
-/// Large columns that are not in `columns` are absent.
+/// Large columns that are not in `columns` are absent. With `within`, the pages have only events that this snapshot sees.
 #[tracing::instrument(
     level = "debug", name = "sql.events.list", skip_all,
     fields(database = %shard.name(), count = executions.len(), first = executions.first())
@@ -111,13 +200,14 @@ pub async fn list(
     shard: &Database,
     scope: &Scope,
     executions: &[i64],
-    filter: &EventFilter,
+    filter: &LogFilter,
     columns: &LargeColumns,
     range: IdRange,
+    within: Option<&TxSnapshot>,
 ) -> Result<Vec<Event<Text>>, StorageError> {
-    let wanted = |id: &&i64| filter.execution_ids.as_ref().is_none_or(|ids| ids.contains(&Id::new(**id)));
-    let executions: Vec<i64> = executions.iter().filter(wanted).copied().collect();
-    let type_patterns = filter.type_patterns();
+    let LogFilter { event, created_after, created_before, text } = filter;
+    let executions = wanted_logs(executions, filter);
+    let type_patterns = event.type_patterns();
     // The inner query sorts, where large values are references; their texts are made row by row as rows are sent.
     macro_rules! listed {
         ($order:literal) => {
@@ -143,6 +233,12 @@ pub async fn list(
                              AND ($7::bigint IS NULL OR parent_execution_id = $7)
                              AND ($10::text IS NULL OR tenant_id = $10)
                              AND ($11::text IS NULL OR tenant_id = $11) AND ($12::text IS NULL OR organization_id = $12)
+                             AND ($13::timestamptz IS NULL OR created_at >= $13 AT TIME ZONE 'UTC')
+                             AND ($14::timestamptz IS NULL OR created_at < $14 AT TIME ZONE 'UTC')
+                             AND ($15::text IS NULL OR strpos(lower(concat_ws(E'\n', event_type, node_id, node_name,
+                                     node_type, status, error, stack_trace, context::text, result::text, meta::text)),
+                                 lower($15)) > 0)
+                             AND ($16::text IS NULL OR pg_visible_in_snapshot(tx_id, $16::text::pg_snapshot))
                            ORDER BY "# + $order + " LIMIT $8
                        ) AS page
                        ORDER BY execution_id, " + $order + " OFFSET 0
@@ -151,14 +247,18 @@ pub async fn list(
                 range.above,
                 range.below,
                 type_patterns.as_deref(),
-                filter.node_names.as_deref(),
-                filter.statuses.as_deref(),
-                filter.parent_execution_id.map(Id::get),
+                event.node_names.as_deref(),
+                event.statuses.as_deref(),
+                event.parent_execution_id.map(Id::get),
                 range.limit,
-                &columns.0,
+                columns.names(),
                 scope.tenant(),
-                filter.tenant_id,
-                filter.organization_id,
+                event.tenant_id.as_deref(),
+                event.organization_id.as_deref(),
+                *created_after,
+                *created_before,
+                text.as_deref(),
+                within.map(TxSnapshot::to_string),
             )
             .fetch_all(shard.pool())
         };

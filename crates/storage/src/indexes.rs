@@ -74,7 +74,7 @@ const PLAIN: &[(&str, &str, &str)] = &[
 ];
 
 /// Indexes of the event table; the migrations define them.
-const EVENT: [&str; 7] = [
+const EVENT: [&str; 9] = [
     "event_tx_idx",
     "event_page_idx",
     "event_landmarks_idx",
@@ -82,6 +82,8 @@ const EVENT: [&str; 7] = [
     "event_log_tx_idx",
     "event_registered_path_idx",
     "event_registered_time_idx",
+    "event_kind_idx",
+    "event_node_idx",
 ];
 
 /// Indexes that others in [`PLAIN`] and [`EVENT`] replace.

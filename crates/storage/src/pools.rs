@@ -125,7 +125,7 @@ impl Database {
     }
 
     /// Returns the index of the shard. A cluster database that is the only shard is shard 0.
-    pub(super) fn shard_index(&self) -> ShardIndex {
+    pub fn shard_index(&self) -> ShardIndex {
         match self.name {
             DatabaseName::Cluster => 0,
             DatabaseName::Shard(index) => index,

@@ -16,9 +16,10 @@ use super::{Deployment, Live, Server, WAIT_TIMEOUT, eventually};
 /// Key of an event: execution id and event id.
 pub type Key = (i64, i64);
 
-const EVENTS: &str = "subscription($filter: EventFilter, $start: EventStart) { events(filter: $filter, start: $start) {
+const EVENTS: &str =
+    "subscription($filter: LiveEventFilter, $start: EventStart) { events(filter: $filter, start: $start) {
     __typename
-    ... on EventDelivery { cursor payloadOmitted event { id executionId type context shard } }
+    ... on EventDelivery { cursor payloadOmitted event { id: eventId executionId type context shard } }
     ... on CaughtUp { cursor }
     ... on StreamGap { cursor shard from to reason }
     ... on StreamHeartbeat { cursor lagEvents }

@@ -121,7 +121,7 @@ impl Server {
     /// Registers a catalog entry and returns its id.
     pub async fn register_entry(&self, path: &str, content: &Value) -> String {
         let query = "mutation($path: String!, $content: String!) {
-            registerCatalogEntry(input: {path: $path, content: $content}) { catalogEntry { id } userErrors { message } }
+            registerCatalogEntry(input: {path: $path, content: $content}) { catalogEntry { id: catalogId } userErrors { message } }
         }";
         let data = self.data(query, json!({ "path": path, "content": content.to_string() })).await;
         let payload = &data["registerCatalogEntry"];

@@ -26,12 +26,12 @@ export type Start = { latest: true } | { beginning: true } | { after: string };
 
 /** Leaves out context, result and meta, which may be large. A row fetches them when it is opened. */
 export const LIVE_LOG = /* GraphQL */ `
-  subscription LiveLog($filter: EventFilter, $start: EventStart) {
+  subscription LiveLog($filter: LiveEventFilter, $start: EventStart) {
     events(filter: $filter, start: $start) {
       __typename
       ... on EventDelivery {
         cursor
-        event { id executionId type nodeName status createdAt shard error }
+        event { id: eventId executionId type nodeName status createdAt shard error }
       }
       ... on CaughtUp { cursor at }
       ... on StreamGap { cursor shard from to reason }

@@ -174,7 +174,7 @@ impl Api {
 
     pub(super) async fn run(&self, id: &str) -> Result<Run, ApiError> {
         let query = "query Run($id: ID!) { result: execution(id: $id) {
-            id status workload catalogEntry { document } steps { name status } events(last: 1) { nodes { id } } } }";
+            id status workload catalogEntry { document } steps { name status } events(last: 1) { nodes { id: eventId } } } }";
         read(self.send(query, json!({ "id": id })).await?)
     }
 

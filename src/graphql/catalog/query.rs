@@ -9,7 +9,7 @@ use crate::graphql::access::READ;
 use crate::graphql::connection::PageArguments;
 use crate::graphql::context::Services;
 use crate::graphql::errors::{field_error, result_or_user_error};
-use crate::graphql::scalars::parse_id;
+use crate::graphql::scalars::parse_catalog_id;
 use crate::service::bounds::check_text;
 use crate::service::catalog::Registration;
 use noetl_domain::cursor::{CursorKind, encode};
@@ -30,7 +30,7 @@ impl CatalogQuery {
     ) -> Result<Option<CatalogEntry>> {
         let catalog = &ctx.data::<Services>()?.catalog;
         let found = match by {
-            CatalogEntryKey::Id(id) => catalog.get(parse_id("by.id", &id).map_err(field_error)?).await,
+            CatalogEntryKey::Id(id) => catalog.get(parse_catalog_id("by.id", &id).map_err(field_error)?).await,
             CatalogEntryKey::Path(path) => {
                 check_text("by.path", &path).map_err(field_error)?;
                 catalog.find(&path, None).await

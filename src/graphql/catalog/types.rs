@@ -21,6 +21,7 @@ use noetl_domain::cursor::{CursorKind, encode};
 use noetl_domain::document::Document;
 use noetl_domain::document::kind::Kind;
 use noetl_domain::ids::Id;
+use noetl_domain::node_id::NodeId;
 use noetl_domain::page::{Page, Total};
 use noetl_storage::catalog as storage;
 
@@ -41,6 +42,11 @@ impl From<Arc<storage::CatalogEntry>> for CatalogEntry {
 }
 
 impl CatalogEntry {
+    /// Resolves the field `id` of the interface `Node`.
+    pub fn id(&self, _: &Context<'_>) -> std::future::Ready<Result<ID>> {
+        std::future::ready(Ok(self.own.node_id()))
+    }
+
     /// Returns the entry with this id through the batch loader. Its document is read only if a field needs it.
     pub async fn load(ctx: &Context<'_>, id: Id) -> Result<Option<Self>> {
         let selects = |field: &str| ctx.look_ahead().field(field).exists();
@@ -79,10 +85,21 @@ pub(super) fn selects_content(ctx: &Context<'_>) -> bool {
 #[derive(Debug, Clone)]
 struct EntryFields(Arc<storage::CatalogEntry>);
 
+impl EntryFields {
+    fn node_id(&self) -> ID {
+        NodeId::CatalogEntry(Id::new(self.0.catalog_id)).to_string().into()
+    }
+}
+
 #[Object]
 impl EntryFields {
-    /// Id of the entry.
+    /// Id of the entry, unique over all types: `catalog-<number>`.
     async fn id(&self) -> ID {
+        self.node_id()
+    }
+
+    /// Number of the entry, which other objects name as `catalogId`.
+    async fn catalog_id(&self) -> ID {
         self.0.catalog_id.into()
     }
 

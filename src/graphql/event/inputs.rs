@@ -1,18 +1,20 @@
 //! Inputs of the event queries and the live events.
 
-use async_graphql::{ID, InputObject, OneofObject};
+use async_graphql::{Enum, ID, InputObject, OneofObject};
 use chrono::{DateTime, Utc};
 
 use crate::feed::read::reader::{Since, Start};
 use crate::feed::wire::cursor::StreamCursor;
 use crate::graphql::filters::{check_list, check_owner, check_texts};
 use crate::graphql::scalars::{parse_id, parse_ids};
+use crate::service::bounds::check_text;
 use crate::service::error::Rejection;
 use noetl_domain::event as domain;
+use noetl_domain::event_list::LogFilter;
 
-/// Filter for events. An omitted condition matches everything.
+/// Conditions of stored and of live events.
 #[derive(Debug, Clone, Default, InputObject)]
-pub struct EventFilter {
+pub struct EventConditions {
     /// Only events in the logs of these executions and source subscriptions (at most 1000 ids).
     execution_ids: Option<Vec<ID>>,
     /// Only events of executions that this execution or source subscription started.
@@ -29,9 +31,9 @@ pub struct EventFilter {
     organization_id: Option<String>,
 }
 
-impl EventFilter {
+impl EventConditions {
     /// Converts the input to a filter of the domain and parses its ids.
-    pub fn parse(self) -> Result<domain::EventFilter, Rejection> {
+    fn parse(self) -> Result<domain::EventFilter, Rejection> {
         let lists = [("types", &self.types), ("nodeNames", &self.node_names), ("statuses", &self.statuses)];
         for (field, list) in lists {
             list.as_ref().map_or(Ok(()), |list| check_texts(&format!("filter.{field}"), list))?;
@@ -50,6 +52,75 @@ impl EventFilter {
             organization_id: check_owner("filter.organizationId", self.organization_id)?,
         })
     }
+}
+
+/// Filter for live events. An omitted condition matches everything.
+#[derive(Debug, Clone, Default, InputObject)]
+pub struct LiveEventFilter {
+    #[graphql(flatten)]
+    conditions: EventConditions,
+}
+
+impl LiveEventFilter {
+    /// Converts the input to a filter of the domain and parses its ids.
+    pub fn parse(self) -> Result<domain::EventFilter, Rejection> {
+        self.conditions.parse()
+    }
+}
+
+/// Filter for stored events. An omitted condition matches everything.
+#[derive(Debug, Clone, Default, InputObject)]
+pub struct EventFilter {
+    #[graphql(flatten)]
+    conditions: EventConditions,
+    /// Only events with this time or a later one.
+    created_after: Option<DateTime<Utc>>,
+    /// Only events before this time.
+    created_before: Option<DateTime<Utc>>,
+    /// Only events that contain this text (1 to 200 characters, in any case of letters) in the type, the node, the
+    /// status, the error, the stack trace, or the JSON text of context, result and meta. It is searched for within one
+    /// log, in at most 10000 events between `createdAfter` and `createdBefore`; a log with more is refused.
+    text: Option<String>,
+}
+
+/// Maximum number of characters of a text that is searched for.
+const MAX_TEXT: usize = 200;
+
+impl EventFilter {
+    /// Converts the input to a filter of the domain and parses its ids.
+    pub fn parse(self) -> Result<LogFilter, Rejection> {
+        if let Some(text) = &self.text {
+            check_text("filter.text", text)?;
+            if text.is_empty() || text.chars().count() > MAX_TEXT {
+                return Err(Rejection::invalid("filter.text", format!("text must have 1 to {MAX_TEXT} characters")));
+            }
+        }
+        Ok(LogFilter {
+            event: self.conditions.parse()?,
+            created_after: self.created_after.map(storable),
+            created_before: self.created_before.map(storable),
+            text: self.text,
+        })
+    }
+}
+
+/// Returns the nearest time that events can have.
+fn storable(time: DateTime<Utc>) -> DateTime<Utc> {
+    let bound = |seconds| DateTime::from_timestamp(seconds, 0).unwrap_or(time);
+    time.clamp(bound(-62_135_596_800), bound(253_402_300_800))
+}
+
+/// Order of a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Enum)]
+pub enum EventOrder {
+    /// By event id.
+    #[default]
+    Id,
+    /// By arrival: a reader that continues from a cursor gets every event that was committed since, whatever its id is,
+    /// and no event twice. Events that one read finds are ordered by their transactions and then by id. Such a log is read
+    /// forwards, with `first` and `after`. A cursor is no longer valid after the shard was moved to another database
+    /// server, promoted or restored.
+    Arrival,
 }
 
 /// Start position of the live events.

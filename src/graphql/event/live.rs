@@ -3,7 +3,7 @@
 use async_graphql::{Context, Result, Subscription};
 use futures::{Stream, TryStreamExt};
 
-use super::inputs::{EventFilter, EventStart};
+use super::inputs::{EventStart, LiveEventFilter};
 use super::render_cache::{LiveItem, RenderCache};
 use crate::feed::read::reader::{self, Interest, Shards, Start};
 use crate::graphql::access::{LIVE, principal, scope_of};
@@ -31,7 +31,7 @@ impl EventSubscription {
     async fn events(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Only items that match this filter (default: all).")] filter: Option<EventFilter>,
+        #[graphql(desc = "Only items that match this filter (default: all).")] filter: Option<LiveEventFilter>,
         #[graphql(desc = "Start position (default: events that are published from now on).")] start: Option<EventStart>,
     ) -> Result<impl Stream<Item = Result<WithDeadline<LiveItem>>> + use<>> {
         let (hub, deadline) = (hub(ctx)?, deadline(ctx)?);

@@ -7,9 +7,9 @@ use async_graphql::dataloader::Loader;
 
 use crate::graphql::loaders::{Loaders, group_by_kind};
 use crate::service::error::ServiceError;
-use noetl_domain::event::{Event, EventFilter};
+use crate::service::executions::logs::{LogPage, LogQuery};
+use noetl_domain::event::{Event, EventKey};
 use noetl_domain::ids::Id;
-use noetl_domain::page::{Page, PageRequest};
 use noetl_storage::events::{FirstEvent, LargeColumns};
 use plain_json::Text;
 
@@ -17,17 +17,22 @@ use plain_json::Text;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HeadKey(pub Id);
 
+/// Key of an event.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct EventLoadKey {
+    /// Key of the event.
+    pub key: EventKey,
+    /// Large columns to read.
+    pub columns: LargeColumns,
+}
+
 /// Key of a page of a log.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LogKey {
     /// Id of the execution or source subscription that the log belongs to.
     pub execution: Id,
-    /// Filter for the events.
-    pub filter: EventFilter,
-    /// Large columns to read.
-    pub columns: LargeColumns,
-    /// Requested page.
-    pub request: PageRequest<i64>,
+    /// Query for the page.
+    pub query: LogQuery,
 }
 
 impl Loader<HeadKey> for Loaders {
@@ -41,24 +46,42 @@ impl Loader<HeadKey> for Loaders {
     }
 }
 
+impl Loader<EventLoadKey> for Loaders {
+    type Value = Result<Arc<Event<Text>>, ServiceError>;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[EventLoadKey]) -> Result<HashMap<EventLoadKey, Self::Value>, ServiceError> {
+        let mut loaded = HashMap::new();
+        for (columns, group) in group_by_kind(keys, |key| key.columns.clone()) {
+            let wanted: Vec<EventKey> = group.iter().map(|key| key.key).collect();
+            let (mut found, failed) = self.services.executions.events_by_keys(&wanted, &columns, &self.scope).await;
+            for key in wanted {
+                let shard = self.services.databases.index_of(Id::new(key.execution_id));
+                let event = match failed.get(&shard) {
+                    Some(error) => Some(Err(error.clone())),
+                    None => found.remove(&key).map(Arc::new).map(Ok),
+                };
+                loaded.extend(event.map(|event| (EventLoadKey { key, columns: columns.clone() }, event)));
+            }
+        }
+        Ok(loaded)
+    }
+}
+
 impl Loader<LogKey> for Loaders {
-    type Value = Result<Arc<Page<Event<Text>>>, ServiceError>;
+    type Value = Result<Arc<LogPage>, ServiceError>;
     type Error = ServiceError;
 
     async fn load(&self, keys: &[LogKey]) -> Result<HashMap<LogKey, Self::Value>, ServiceError> {
         let mut pages = HashMap::new();
-        let kind = |key: &LogKey| (key.filter.clone(), key.columns.clone(), key.request.clone());
-        for ((filter, columns, request), group) in group_by_kind(keys, kind) {
+        for (query, group) in group_by_kind(keys, |key| key.query.clone()) {
             let executions: Vec<Id> = group.iter().map(|key| key.execution).collect();
-            let (mut found, failed) =
-                self.services.executions.events(&executions, &filter, &columns, &request, &self.scope).await;
-            for key in group {
-                let page = match failed.get(&self.services.databases.index_of(key.execution)) {
-                    Some(error) => Err(error.clone()),
-                    None => Ok(found.remove(&key.execution).unwrap_or_else(|| request.cut(Vec::new()))),
-                };
-                pages.insert(key.clone(), page.map(Arc::new));
-            }
+            let found = self.services.executions.logs(&executions, &query, &self.scope).await;
+            pages.extend(
+                found
+                    .into_iter()
+                    .map(|(execution, page)| (LogKey { execution, query: query.clone() }, page.map(Arc::new))),
+            );
         }
         Ok(pages)
     }

@@ -2,13 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use async_graphql::{ID, InputObject, Result, SimpleObject};
+use async_graphql::{ComplexObject, Context, ID, InputObject, Result, SimpleObject};
 
+use super::types::Event;
 use crate::graphql::audit::AuditedPayload;
 use crate::graphql::errors::{UserError, item_error, result_or_user_error};
 use crate::graphql::scalars::{Json, Seconds, Timestamp};
-use crate::service::error::ServiceError;
+use crate::service::error::{RejectionCode, ServiceError};
 use crate::service::ingest::{Draft, EventDraft, IngestOutcome};
+use noetl_domain::event::EventKey;
+use noetl_domain::ids::Id;
+use noetl_domain::node_id::NodeId;
 
 /// Batch of events of workers.
 #[derive(Debug, InputObject)]
@@ -148,6 +152,7 @@ pub(super) struct BatchOutcome {
 
 /// An event of a batch that was refused.
 #[derive(Debug, SimpleObject)]
+#[graphql(complex)]
 pub(super) struct ProjectEventResult {
     /// Index of the event in the batch, counted from 0.
     index: usize,
@@ -157,6 +162,27 @@ pub(super) struct ProjectEventResult {
     execution_id: Option<ID>,
     /// Reasons the event was refused. An event with a retryable one may be accepted later.
     user_errors: Vec<UserError>,
+}
+
+#[ComplexObject]
+impl ProjectEventResult {
+    /// The stored event with this id, if the event was refused with `EVENT_ID_CONFLICT`.
+    async fn event(&self, ctx: &Context<'_>) -> Result<Option<Event>> {
+        match self.conflict() {
+            Some(key) => Event::load(ctx, key).await,
+            None => Ok(None),
+        }
+    }
+}
+
+impl ProjectEventResult {
+    /// Returns the key of the stored event that the event conflicts with.
+    fn conflict(&self) -> Option<EventKey> {
+        self.user_errors.iter().find(|error| error.code == RejectionCode::EventIdConflict)?;
+        let execution: Id = self.execution_id.as_ref()?.parse().ok()?;
+        let event = NodeId::event(self.event_id.as_ref()?, Some(execution)).ok()?;
+        Some(EventKey { event_id: event.get(), execution_id: execution.get() })
+    }
 }
 
 /// Ids of an event, as the caller gave them.

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use async_graphql::{Context, ID, Object, Result};
 
-use super::inputs::EventFilter;
-use super::log::log;
+use super::inputs::{EventFilter, EventOrder};
+use super::log::{log, newest_events};
 use super::types::{Event, EventConnection};
 use crate::graphql::access::{READ, scope};
 use crate::graphql::connection::PageArguments;
 use crate::graphql::context::Services;
 use crate::graphql::errors::field_error;
 use crate::graphql::scalars::parse_id;
+use crate::service::error::Rejection;
+use noetl_domain::node_id::{MalformedNodeId, NodeId};
 
 /// Queries of events.
 #[derive(Debug, Default)]
@@ -25,29 +27,42 @@ impl EventQuery {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Id of the execution or source subscription that the log belongs to.")] execution_id: ID,
-        #[graphql(desc = "Id of the event.")] id: ID,
+        #[graphql(desc = "Id of the event: `id` or `eventId`.")] id: ID,
     ) -> Result<Option<Event>> {
         let execution = parse_id("executionId", &execution_id).map_err(field_error)?;
-        let event = parse_id("id", &id).map_err(field_error)?;
+        let malformed = |malformed: MalformedNodeId| field_error(Rejection::invalid("id", malformed.to_string()));
+        let event = NodeId::event(&id, Some(execution)).map_err(malformed)?;
         let executions = &ctx.data::<Services>()?.executions;
         let found = executions.event(execution, event, &scope(ctx)?).await.map_err(field_error)?;
         Ok(found.map(|event| Event(Arc::new(event))))
     }
 
-    /// Log of an execution or a source subscription, oldest event first.
+    /// Log of an execution or a source subscription, in the order of event ids or of arrival; without `executionId`, the
+    /// events of all logs, newest first: ordered by `createdAt`, then by event id. Conditions on types, statuses, times,
+    /// node names and executions are looked up in indexes; other conditions on all logs are fast only together with them.
     #[graphql(guard = "READ")]
     async fn events(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Id of the execution or source subscription that the log belongs to.")] execution_id: ID,
+        #[graphql(desc = "Id of the execution or source subscription that the log belongs to (default: all logs).")]
+        execution_id: Option<ID>,
         #[graphql(desc = "Only items that match this filter (default: all).")] filter: Option<EventFilter>,
+        #[graphql(desc = "Order of the log of `executionId` (default: by id).")] order: Option<EventOrder>,
         #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 25).")]
         first: Option<i32>,
         #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
         #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
         #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
     ) -> Result<Option<EventConnection>> {
-        let execution = parse_id("executionId", &execution_id).map_err(field_error)?;
-        log(ctx, execution, filter, &PageArguments { first, after, last, before }).await.map(Some)
+        let page = PageArguments { first, after, last, before };
+        let Some(execution) = execution_id else {
+            if order.is_some() {
+                let message = "the events of all logs have one order; add executionId, or leave the order out";
+                return Err(field_error(Rejection::invalid("order", message)));
+            }
+            return newest_events(ctx, filter, &page).await.map(Some);
+        };
+        let execution = parse_id("executionId", &execution).map_err(field_error)?;
+        log(ctx, execution, filter, order, &page).await.map(Some)
     }
 }

@@ -2,130 +2,37 @@
 
 use std::sync::Arc;
 
-use async_graphql::{Context, ID, Object, Result};
-use chrono::{DateTime, Utc};
+use async_graphql::{Context, Result};
 
-use crate::graphql::access::READ;
+use super::loaders::EventLoadKey;
 use crate::graphql::connection::connection;
-use crate::graphql::context::Services;
-use crate::graphql::scalars::{JsonText, show_id};
-use noetl_domain::event as domain;
+use crate::graphql::errors::field_error;
+use crate::graphql::loaders::BatchLoader;
+use noetl_domain::event::{self as domain, EventKey};
+use noetl_storage::events::LargeColumns;
 use plain_json::Text;
 
-/// A committed event.
+/// A committed event. Its fields are in [`super::object`], because they lead to executions, which have events.
 #[derive(Debug, Clone)]
 pub struct Event(pub Arc<domain::Event<Text>>);
 
-/// A committed event: an immutable row in the log of an execution or a source subscription.
-#[Object]
 impl Event {
-    /// Id of the event. A log is ordered by event id.
-    async fn id(&self) -> ID {
-        show_id(self.0.event_id)
-    }
-
-    /// Id of the execution or source subscription that the log belongs to.
-    async fn execution_id(&self) -> ID {
-        show_id(self.0.execution_id)
-    }
-
-    /// Id of the event that caused this event.
-    async fn parent_event_id(&self) -> Option<ID> {
-        self.0.parent_event_id.map(show_id)
-    }
-
-    /// Id of the execution or source subscription that started this execution.
-    async fn parent_execution_id(&self) -> Option<ID> {
-        self.0.parent_execution_id.map(show_id)
-    }
-
-    /// Number of the catalog entry; null if unknown.
-    async fn catalog_id(&self) -> Option<ID> {
-        (self.0.catalog_id.get() != 0).then(|| show_id(self.0.catalog_id))
-    }
-
-    /// Type of the event, such as `playbook_started`.
-    #[graphql(name = "type")]
-    async fn event_type(&self) -> &str {
-        &self.0.event_type
-    }
-
-    /// Id of the node that the event belongs to.
-    async fn node_id(&self) -> Option<&str> {
-        self.0.node_id.as_deref()
-    }
-
-    /// Name of the node.
-    async fn node_name(&self) -> Option<&str> {
-        self.0.node_name.as_deref()
-    }
-
-    /// Type of the node.
-    async fn node_type(&self) -> Option<&str> {
-        self.0.node_type.as_deref()
-    }
-
-    /// Status after the event.
-    async fn status(&self) -> Option<&str> {
-        self.0.status.as_deref()
-    }
-
-    /// Duration of the reported work, in seconds.
-    async fn duration_seconds(&self) -> Option<f64> {
-        self.0.duration
-    }
-
-    /// Time of the event, as reported by the worker; otherwise the time at which the event was written.
-    async fn created_at(&self) -> DateTime<Utc> {
-        self.0.created_at
-    }
-
-    /// Input of the reported work. Unreadable JSON (nested more than 104 levels deep, or with a number outside the
-    /// 64-bit float range) is replaced by `{"error": {"code": "UNREADABLE", "message": …}}`.
-    #[graphql(guard = "READ")]
-    async fn context(&self) -> Option<JsonText> {
-        self.0.context.clone().map(JsonText)
-    }
-
-    /// Output of the reported work. Unreadable JSON is replaced as in `context`.
-    #[graphql(guard = "READ")]
-    async fn result(&self) -> Option<JsonText> {
-        self.0.result.clone().map(JsonText)
-    }
-
-    /// Metadata of the event. If the server identifies callers, `actor` is the subject of the caller that caused the
-    /// event. Unreadable JSON is replaced as in `context`.
-    #[graphql(guard = "READ")]
-    async fn meta(&self) -> Option<JsonText> {
-        self.0.meta.clone().map(JsonText)
-    }
-
-    /// Error message.
-    #[graphql(guard = "READ")]
-    async fn error(&self) -> Option<&str> {
-        self.0.error.as_deref()
-    }
-
-    /// Stack trace of the error.
-    #[graphql(guard = "READ")]
-    async fn stack_trace(&self) -> Option<&str> {
-        self.0.stack_trace.as_deref()
-    }
-
-    /// Tenant of the event.
-    async fn tenant_id(&self) -> &str {
-        &self.0.tenant_id
-    }
-
-    /// Organization of the event.
-    async fn organization_id(&self) -> &str {
-        &self.0.organization_id
-    }
-
-    /// Index of the shard that stores the log.
-    async fn shard(&self, ctx: &Context<'_>) -> Result<u16> {
-        Ok(ctx.data::<Services>()?.databases.index_of(self.0.execution_id))
+    /// Returns the event with this key through the batch loader. Its large fields are read only if they are selected.
+    pub async fn load(ctx: &Context<'_>, key: EventKey) -> Result<Option<Self>> {
+        let is_selected = |field: &str| ctx.look_ahead().field(field).exists();
+        let columns = LargeColumns::wanted(|column| is_selected(LargeColumns::field_name(column)));
+        let found = ctx.data::<BatchLoader>()?.load_one(EventLoadKey { key, columns }).await.map_err(field_error)?;
+        Ok(found.transpose().map_err(field_error)?.map(Self))
     }
 }
 
-connection!(EventConnection, EventEdge, Event);
+connection!(EventConnection, EventEdge, Event, extra: {
+    /// Start position of live events that continues the page: `events(start: {after: …})` with the same filter delivers
+    /// exactly the events that neither this page nor the pages after it contain. For a log in the order `ARRIVAL`, read
+    /// all pages with this field, and pass that of the last page. In another order, a page with which the list ends is
+    /// exact; if several pages are read, pass that of the first one, and leave out repeated events by their ids. With this
+    /// field, the page has only events that are published, so it lacks those of the last milliseconds, or those that were
+    /// written since publishing stopped; the live events contain them. Null if the server has no event stream, or if the
+    /// feed of a shard can't be read or has not begun.
+    stream_cursor: Option<String>
+});

@@ -9,7 +9,7 @@ use super::status::ExecutionStatus;
 use crate::graphql::access::scope;
 use crate::graphql::context::Services;
 use crate::graphql::filters::{check_owner, check_prefix};
-use crate::graphql::scalars::{Json, parse_id, parse_ids};
+use crate::graphql::scalars::{Json, parse_catalog_id, parse_event_id, parse_id, parse_ids};
 use crate::graphql::selector::{Selected, selector};
 use crate::graphql::trace::TraceContextInput;
 use crate::service::bounds::check_text;
@@ -172,7 +172,7 @@ impl ExecutionMoment {
     /// Converts the input and parses its id.
     pub fn parse(self) -> Result<Moment, Rejection> {
         match self {
-            Self::Event(id) => Ok(Moment::Event(parse_id("at.event", &id)?)),
+            Self::Event(id) => Ok(Moment::Event(parse_event_id("at.event", &id)?)),
             Self::Time(time) => Ok(Moment::Time(time)),
         }
     }
@@ -238,7 +238,7 @@ impl ExecuteInput {
     pub fn parse(self) -> Result<ExecuteRequest, Rejection> {
         Ok(ExecuteRequest {
             path: self.path,
-            catalog_id: self.catalog_id.map(|id| parse_id("catalogId", &id)).transpose()?,
+            catalog_id: self.catalog_id.map(|id| parse_catalog_id("catalogId", &id)).transpose()?,
             workload: self.workload.map(|workload| workload.0),
             parent_execution_id: self.parent_execution_id.map(|id| parse_id("parentExecutionId", &id)).transpose()?,
             execution_pool: self.execution_pool,

@@ -19,7 +19,7 @@ use crate::graphql::catalog::types::CatalogEntry;
 use crate::graphql::connection::{Countable, PageArguments, connection, time_cursor};
 use crate::graphql::context::Services;
 use crate::graphql::errors::field_error;
-use crate::graphql::event::inputs::EventFilter;
+use crate::graphql::event::inputs::{EventFilter, EventOrder};
 use crate::graphql::event::loaders::HeadKey;
 use crate::graphql::event::log::log;
 use crate::graphql::event::types::EventConnection;
@@ -137,7 +137,7 @@ impl Execution {
 #[Object]
 impl Execution {
     /// Id of the execution.
-    async fn id(&self) -> ID {
+    pub async fn id(&self) -> ID {
         show_id(self.key())
     }
 
@@ -315,12 +315,13 @@ impl Execution {
         Ok(stored.and_then(|trace| domain::TraceContext::of_stored(&trace.read())).map(TraceContext::from))
     }
 
-    /// Log of the execution, oldest event first.
+    /// Log of the execution, oldest event first, or in the order of arrival.
     #[graphql(guard = "READ")]
     async fn events(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Only items that match this filter (default: all).")] filter: Option<EventFilter>,
+        #[graphql(desc = "Order of the log (default: by id).")] order: Option<EventOrder>,
         #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 25).")]
         first: Option<i32>,
         #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
@@ -328,7 +329,7 @@ impl Execution {
         #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
     ) -> Result<EventConnection> {
         let page = PageArguments { first, after, last, before };
-        log(ctx, self.key(), filter, &page).await
+        log(ctx, self.key(), filter, order, &page).await
     }
 }
 

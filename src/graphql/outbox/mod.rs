@@ -1,6 +1,7 @@
 //! The outbox: messages for delivery to the broker.
 
 pub mod inputs;
+pub mod loaders;
 pub mod mutation;
 mod payloads;
 pub mod query;

@@ -6,17 +6,23 @@ use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, Utc};
 
 use super::inputs::OutboxFilter;
+use super::loaders::EntryKey;
 use super::stats::{OutboxStats, total};
 use super::status::OutboxStatus;
 use crate::graphql::access::{OUTBOX, READ, scope};
 use crate::graphql::connection::{Countable, PageArguments, connection, selects_item_field};
 use crate::graphql::context::Services;
 use crate::graphql::errors::field_error;
+use crate::graphql::event::types::Event;
+use crate::graphql::execution::types::Execution;
+use crate::graphql::loaders::BatchLoader;
 use crate::graphql::scalars::{JsonText, show_id, to_graphql_int};
 use crate::service::error::ServiceError;
 use crate::service::outbox::{ClaimedRow, ListedRow};
 use noetl_domain::cursor::{CursorKind, encode};
+use noetl_domain::event::EventKey;
 use noetl_domain::ids::Id;
+use noetl_domain::node_id::NodeId;
 use noetl_domain::outbox::{OutboxId, OutboxPosition, OutboxStatus as Status};
 use noetl_domain::page::Total;
 use noetl_domain::tenant::Scope;
@@ -84,12 +90,42 @@ fn decode_position(position: &[u8]) -> Option<OutboxPosition> {
 #[derive(Debug, Clone)]
 pub struct OutboxEntry(pub ListedRow);
 
+impl OutboxEntry {
+    /// Returns the entry with this id through the batch loader. Its payload is read only if it is selected.
+    pub async fn load(ctx: &Context<'_>, id: OutboxId) -> Result<Option<Self>> {
+        let key = EntryKey { id, with_payload: ctx.look_ahead().field("payload").exists() };
+        let found = ctx.data::<BatchLoader>()?.load_one(key).await.map_err(field_error)?;
+        Ok(found.transpose().map_err(field_error)?.map(Self))
+    }
+}
+
 /// A row of the outbox.
 #[Object]
 impl OutboxEntry {
-    /// Id of the row: its shard and its number on the shard, as `<shard>-<number>`.
-    async fn id(&self) -> ID {
+    /// Id of the entry, unique over all types: `outbox-<shard>-<number>`.
+    pub async fn id(&self) -> ID {
+        NodeId::OutboxEntry(self.0.id).to_string().into()
+    }
+
+    /// Shard of the entry and its number on the shard, as `<shard>-<number>`.
+    async fn entry_id(&self) -> ID {
         self.0.id.to_string().into()
+    }
+
+    /// Event that was written together with the entry; null if it does not exist any more.
+    #[graphql(guard = "READ")]
+    async fn event(&self, ctx: &Context<'_>) -> Result<Option<Event>> {
+        let Some(execution_id) = self.0.row.execution_id else { return Ok(None) };
+        Event::load(ctx, EventKey { event_id: self.0.row.event_id, execution_id }).await
+    }
+
+    /// Execution that the entry belongs to; null if it names none, or if it does not exist any more.
+    #[graphql(guard = "READ")]
+    async fn execution(&self, ctx: &Context<'_>) -> Result<Option<Execution>> {
+        match self.0.row.execution_id {
+            Some(id) => Execution::load(ctx, Id::new(id)).await,
+            None => Ok(None),
+        }
     }
 
     /// Id of the event that was written together with the row.

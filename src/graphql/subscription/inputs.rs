@@ -4,7 +4,7 @@ use async_graphql::{Context, ID, InputObject, OneofObject};
 
 use super::lifecycle::{SubscriptionAction, SubscriptionState};
 use crate::graphql::filters::{check_list, check_owner, check_prefix};
-use crate::graphql::scalars::{parse_id, parse_ids};
+use crate::graphql::scalars::{parse_event_id, parse_id, parse_ids};
 use crate::graphql::selector::{Selected, selector};
 use crate::service::error::Rejection;
 use crate::service::subscriptions::Transition;
@@ -89,7 +89,7 @@ pub struct TransitionInput {
 impl TransitionInput {
     /// Converts the input to the transition that the caller requests, and parses its ids.
     pub fn parse(self, action: SubscriptionAction, caller: Caller, only_own: bool) -> Result<Transition, Rejection> {
-        let expected = self.expected_last_event_id.map(|id| parse_id("expectedLastEventId", &id)).transpose()?;
+        let expected = self.expected_last_event_id.map(|id| parse_event_id("expectedLastEventId", &id)).transpose()?;
         Ok(Transition {
             id: parse_id("id", &self.id)?,
             action: action.into(),

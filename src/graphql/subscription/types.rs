@@ -15,7 +15,7 @@ use crate::graphql::catalog::types::CatalogEntry;
 use crate::graphql::connection::{Countable, PageArguments, connection};
 use crate::graphql::context::Services;
 use crate::graphql::errors::field_error;
-use crate::graphql::event::inputs::EventFilter;
+use crate::graphql::event::inputs::{EventFilter, EventOrder};
 use crate::graphql::event::log::log;
 use crate::graphql::event::types::EventConnection;
 use crate::graphql::loaders::BatchLoader;
@@ -47,6 +47,11 @@ impl SourceSubscription {
     #[must_use]
     pub fn key(&self) -> Id {
         self.own.0.id
+    }
+
+    /// Resolves the field `id` of the interface `Node`.
+    pub fn id(&self, _: &Context<'_>) -> std::future::Ready<Result<ID>> {
+        std::future::ready(Ok(show_id(self.key())))
     }
 }
 
@@ -168,13 +173,14 @@ impl OwnFields {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Only items that match this filter (default: all).")] filter: Option<EventFilter>,
+        #[graphql(desc = "Order of the log (default: by id).")] order: Option<EventOrder>,
         #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 25).")]
         first: Option<i32>,
         #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
         #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
         #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
     ) -> Result<EventConnection> {
-        log(ctx, self.0.id, filter, &PageArguments { first, after, last, before }).await
+        log(ctx, self.0.id, filter, order, &PageArguments { first, after, last, before }).await
     }
 }
 

@@ -10,6 +10,7 @@ mod create;
 mod dedup;
 mod defaults;
 mod execute;
+pub mod logs;
 mod of_entries;
 mod read;
 mod request;

@@ -1,4 +1,4 @@
-//! Reading executions and their events.
+//! Reading executions.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -8,22 +8,18 @@ use super::stats::{ExecutionStats, MAX_COUNTED, MAX_PATHS};
 use crate::service::error::ServiceError;
 use crate::service::fan_out::{self, Listing};
 use crate::service::shards::rows_by_ids;
-use noetl_domain::event::{Event, EventFilter};
 use noetl_domain::ids::Id;
 use noetl_domain::list_position::{CursorPosition, ListPosition};
 use noetl_domain::page::{Page, PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
-use noetl_storage::events::{self, FirstEvent, LargeColumns};
+use noetl_storage::events::{self, FirstEvent};
 use noetl_storage::execution_lists::{self, ChildCount, ExecutionFilter};
 use noetl_storage::executions::{self, ExecutionRow};
 use plain_json::Text;
 
 /// A page for each parent or catalog entry, and the shards whose rows may be missing from the pages.
 pub(super) type PagesByOwner = (HashMap<i64, Page<ExecutionRow>>, Vec<ShardIndex>);
-
-/// A page of events for each log.
-type PagesByLog = HashMap<Id, Page<Event<Text>>>;
 
 impl Executions {
     /// Returns the executions in the scope with these ids, and the error of each shard that could not be read. An
@@ -113,15 +109,6 @@ impl Executions {
         Ok(sums.into_iter().map(|(parent, sum)| (Id::new(parent), Total::of(sum, limit))).collect())
     }
 
-    /// Returns one event. `Ok(None)`: it does not exist in the scope.
-    #[tracing::instrument(
-        level = "debug", name = "executions.event", skip_all,
-        fields(execution = %execution, event = %event)
-    )]
-    pub async fn event(&self, execution: Id, event: Id, scope: &Scope) -> Result<Option<Event<Text>>, ServiceError> {
-        Ok(events::get(self.databases.shard_of(execution), scope, execution, event).await?)
-    }
-
     /// Returns a page of the child executions of each parent in the scope, newest first, and the shards whose rows may
     /// be missing.
     #[tracing::instrument(
@@ -140,31 +127,6 @@ impl Executions {
         let parent = |row: &ExecutionRow| row.parent_execution_id.unwrap_or_default();
         let request = self.positioned(request, scope).await?;
         fan_out::newest_first_grouped(&self.databases, &request, ExecutionRow::position, parent, query).await
-    }
-
-    /// Returns a page of events in the scope of each log, oldest first and with these large columns, and the error of
-    /// each shard that could not be read.
-    #[tracing::instrument(
-        level = "debug", name = "executions.events", skip_all,
-        fields(count = executions.len(), first = executions.first().map(tracing::field::display))
-    )]
-    pub async fn events(
-        &self,
-        executions: &[Id],
-        filter: &EventFilter,
-        columns: &LargeColumns,
-        request: &PageRequest<i64>,
-        scope: &Scope,
-    ) -> (PagesByLog, BTreeMap<ShardIndex, ServiceError>) {
-        let range = request.oldest_first();
-        let query =
-            |shard, ids: Vec<i64>| async move { events::list(shard, scope, &ids, filter, columns, range).await };
-        let (rows, failed) = rows_by_ids(&self.databases, executions.iter().copied(), query).await;
-        let mut logs: HashMap<Id, Vec<Event<Text>>> = HashMap::new();
-        for event in rows {
-            logs.entry(event.execution_id).or_default().push(event);
-        }
-        (logs.into_iter().map(|(id, events)| (id, request.cut(events))).collect(), failed)
     }
 
     /// Returns the heads of these logs in the scope, and the error of each shard that could not be read.

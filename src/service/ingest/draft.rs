@@ -2,12 +2,13 @@
 
 use serde_json::{Map, Value};
 
-use super::values::{id, known_id, seconds, text, time};
+use super::values::{id, known_id, number, seconds, text, time};
 use crate::service::bounds::json_text;
 use crate::service::error::{Rejection, RejectionCode};
 use noetl_domain::actor::{Actor, META_KEY};
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::is_lifecycle;
+use noetl_domain::node_id::NodeId;
 use noetl_storage::ingest::{NewEvent, OtherColumns};
 
 /// Maximum total size in bytes of one event's JSON values and texts.
@@ -112,6 +113,7 @@ impl EventDraft {
             organization_id,
         } = self;
         let execution_id = id("executionId", execution_id)?.ok_or_else(|| missing("executionId"))?;
+        let event_id = number("eventId", event_id, |text| NodeId::event(text, Some(execution_id)))?;
         let event_id = id("eventId", event_id)?.ok_or_else(|| missing("eventId"))?;
         if !event_id.can_be_followed() {
             return Err(Rejection::invalid("eventId", "eventId is too large: no id of a later event could follow it"));
@@ -121,8 +123,11 @@ impl EventDraft {
         let mut event = NewEvent {
             execution_id,
             event_id,
-            catalog_id: known_id("catalogId", catalog_id)?,
-            parent_event_id: id("parentEventId", parent_event_id)?,
+            catalog_id: known_id("catalogId", number("catalogId", catalog_id, NodeId::catalog_entry)?)?,
+            parent_event_id: id(
+                "parentEventId",
+                number("parentEventId", parent_event_id, |text| NodeId::event(text, None))?,
+            )?,
             parent_execution_id: id("parentExecutionId", parent_execution_id)?,
             created_at: time("timestamp", timestamp)?.or(time("createdAt", created_at)?),
             event_type: check_type(event_type)?,

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::service::bounds::check_text;
 use crate::service::error::Rejection;
 use noetl_domain::ids::{Id, MalformedId};
+use noetl_domain::node_id::MalformedNodeId;
 
 /// Years that both PostgreSQL and RFC 3339 support.
 const YEARS: std::ops::RangeInclusive<i32> = 1..=9999;
@@ -16,6 +17,21 @@ pub(super) fn id(field: &str, given: Option<String>) -> Result<Option<Id>, Rejec
     match known_or_zero(field, given)? {
         Some(id) if id.get() == 0 => Err(Rejection::invalid(field, format!("{field} is 0, which is not an id"))),
         id => Ok(id),
+    }
+}
+
+/// Returns the decimal number of an id that is given in the form with a prefix; other texts are returned as they are.
+pub(super) fn number(
+    field: &str,
+    given: Option<String>,
+    parse: impl Fn(&str) -> Result<Id, MalformedNodeId>,
+) -> Result<Option<String>, Rejection> {
+    match given {
+        Some(given) if given.starts_with(|first: char| first.is_ascii_alphabetic()) => {
+            let id = parse(&given).map_err(|bad| Rejection::invalid(field, format!("{field} is {bad}")))?;
+            Ok(Some(id.to_string()))
+        }
+        given => Ok(given),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Backlog, statistics and lists of outbox rows.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use futures::future::join_all;
@@ -120,6 +121,39 @@ impl Outbox {
 }
 
 impl Outbox {
+    /// Returns the rows in the scope with these ids, or the error of their shard. Rows that do not exist are left out.
+    /// Reads payloads only if `payloads` is set.
+    #[tracing::instrument(level = "debug", name = "outbox.by_ids", skip_all, fields(count = ids.len()))]
+    pub async fn by_ids(
+        &self,
+        ids: &[OutboxId],
+        payloads: bool,
+        scope: &Scope,
+    ) -> HashMap<OutboxId, Result<ListedRow, ServiceError>> {
+        let limit = u32::try_from(ids.len()).unwrap_or(u32::MAX);
+        let request = PageRequest { limit, backwards: false, after: None, before: None };
+        let filter = OutboxFilter { ids: Some(ids.to_vec()), ..OutboxFilter::default() };
+        let shards = self.shards().filter(|shard| ids.iter().any(|id| id.shard == *shard));
+        let reads = shards.map(async |shard| {
+            (shard, outbox::list(self.database(shard), scope, &filter, payloads, bounds(shard, &request)).await)
+        });
+        let mut found = HashMap::new();
+        for (shard, rows) in join_all(reads).await {
+            match rows {
+                Ok(rows) => found.extend(rows.into_iter().map(|row| {
+                    let id = OutboxId { shard, number: row.outbox_id };
+                    (id, Ok(ListedRow { id, row }))
+                })),
+                Err(error) => {
+                    let error = ServiceError::from(error);
+                    let failed = ids.iter().filter(|id| id.shard == shard);
+                    found.extend(failed.map(|id| (*id, Err(error.clone()))));
+                }
+            }
+        }
+        found
+    }
+
     /// Counts rows in the scope over all shards, up to `limit`.
     #[tracing::instrument(level = "debug", name = "outbox.total", skip_all)]
     pub async fn total(&self, filter: &OutboxFilter, limit: i64, scope: &Scope) -> Result<Total, ServiceError> {

@@ -27,7 +27,8 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     (
         "Query",
         READ,
-        "catalogEntries catalogEntry dedupClaim event eventStream events execution executionStats executions shards subscription \
+        "catalogEntries catalogEntry dedupClaim event eventStream events execution executionStats executions node nodes shards \
+         subscription \
          subscriptions validateCatalogEntry",
     ),
     ("Mutation", Any(&[Catalog]), "registerCatalogEntry"),
@@ -48,11 +49,11 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("Mutation", Any(&[Retry]), "discardOutbox retryOutbox"),
     ("Subscription", Any(&[Live]), "events executionListUpdates executionUpdates subscriptionUpdates systemStatus"),
     // Fields with payloads, and fields that lead to other objects.
-    ("Event", READ, "context error meta result stackTrace"),
+    ("Event", READ, "catalogEntry context error meta owner result stackTrace"),
     (
         "Event",
         Open,
-        "catalogId createdAt durationSeconds executionId id nodeId nodeName nodeType organizationId parentEventId parentExecutionId \
+        "catalogId createdAt durationSeconds eventId executionId id nodeId nodeName nodeType organizationId parentEventId parentExecutionId \
          shard status tenantId type",
     ),
     (
@@ -74,18 +75,18 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
         READ,
         "content description document executions labels name versions workflow workload workloadFields",
     ),
-    ("CatalogEntry", Open, "createdAt id kind kindText path version"),
+    ("CatalogEntry", Open, "catalogId createdAt id kind kindText path version"),
     ("CatalogEntryDraft", READ, "description document labels name workflow workload workloadFields"),
     ("CatalogEntryDraft", Open, "kind path"),
     ("Step", READ, "error result"),
     ("Step", Open, "attempt completedAt enteredAt frames iterations name status"),
     ("Outbox", READ, "entries"),
     ("Outbox", Open, "pendingCount stats"),
-    ("OutboxEntry", READ, "lastError payload"),
+    ("OutboxEntry", READ, "event execution lastError payload"),
     (
         "OutboxEntry",
         Open,
-        "attempts availableAt createdAt dead eventId executionId id organizationId payloadCodec publishedAt status statusText \
+        "attempts availableAt createdAt dead entryId eventId executionId id organizationId payloadCodec publishedAt status statusText \
          subject tenantId",
     ),
     ("OutboxClaim", Any(&[Outbox]), "payload payloadBase64"),
@@ -166,7 +167,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("MarkOutboxFailedPayload", Open, "dead retryInSeconds userErrors"),
     ("MarkOutboxPublishedPayload", Open, "published stale userErrors"),
     ("ProjectEventDocumentsPayload", Open, "duplicates projected rejected userErrors"),
-    ("ProjectEventResult", Open, "eventId executionId index userErrors"),
+    ("ProjectEventResult", Open, "event eventId executionId index userErrors"),
     ("ProjectEventsPayload", Open, "duplicates projected rejected userErrors"),
     ("ReserveEventIdsPayload", Open, "eventIds userErrors"),
     ("RegisterCatalogEntryPayload", Open, "catalogEntry outcome userErrors"),
@@ -177,7 +178,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("CatalogEntryConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),
     ("CursorFrameConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),
     ("CursorFrameEdge", Open, "cursor node"),
-    ("EventConnection", Open, "edges nodes pageInfo unavailableShards"),
+    ("EventConnection", Open, "edges nodes pageInfo streamCursor unavailableShards"),
     ("ExecutionConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),
     ("OutboxEntryConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),
     ("SourceSubscriptionConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),

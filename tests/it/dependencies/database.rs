@@ -84,7 +84,7 @@ pub(super) async fn serves(replica: &Server) {
     assert_eq!(executed["userErrors"], json!([]), "{executed}");
     let id = executed["execution"]["id"].clone();
     let data = replica
-        .data("query($id: ID!) { execution(id: $id) { id events { nodes { id } } } }", json!({ "id": id }))
+        .data("query($id: ID!) { execution(id: $id) { id events { nodes { id: eventId } } } }", json!({ "id": id }))
         .await;
     let number = |value: &Value| value.as_str().unwrap().parse::<i64>().unwrap();
     let event = number(&data["execution"]["events"]["nodes"][0]["id"]);

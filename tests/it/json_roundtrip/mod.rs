@@ -21,7 +21,7 @@ const RAW: &str = "$serde_json::private::RawValue";
 const LONGER: &str = "abcdefghijklmnopqrstuvwxyzabcdefg";
 
 const EVENTS: &str = "query($id: ID!, $first: Int) { events(executionId: $id, first: $first) {
-    nodes { id context result meta } } }";
+    nodes { id: eventId context result meta } } }";
 
 /// Sends a body unchanged and returns the response.
 async fn post(server: &Server, body: String) -> Value {
@@ -132,7 +132,7 @@ async fn the_raw_value_key_of_serde_json_is_plain_data_in_worker_events_and_rows
     let deployment = Deployment::start(1).await;
     let server = deployment.replica_with(&[NO_RELAY]).await;
     let live = "subscription { events(start: {latest: true}) { __typename ... on EventDelivery {
-        payloadOmitted event { id context result meta } } } }";
+        payloadOmitted event { id: eventId context result meta } } } }";
     deployment.feeds_begun().await;
     let mut live = server.live(live, json!(null)).await;
     while json::read(&live.text().await.unwrap()).unwrap()["payload"]["data"]["events"]["__typename"] != "CaughtUp" {}

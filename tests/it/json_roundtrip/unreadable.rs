@@ -75,7 +75,7 @@ async fn an_unreadable_event_is_delivered_with_its_error_and_does_not_hide_other
     let server = deployment.replica().await;
     deployment.feeds_begun().await;
     let live = "subscription { events(start: {latest: true}) { __typename ... on EventDelivery {
-        payloadOmitted event { id context result meta } } } }";
+        payloadOmitted event { id: eventId context result meta } } } }";
     let mut live = server.live(live, json!(null)).await;
     while json::read(&live.text().await.unwrap()).unwrap()["payload"]["data"]["events"]["__typename"] != "CaughtUp" {}
     let mut shard = deployment.shard(0).await;

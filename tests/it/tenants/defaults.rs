@@ -150,8 +150,7 @@ async fn lists_and_live_events_can_be_limited_to_a_tenant_and_an_organization() 
         assert_eq!(texts(&found["executions"]["nodes"], "id"), expected, "{filter}");
         assert_eq!(texts(&found["outbox"]["entries"]["nodes"], "executionId"), expected, "{filter}");
         assert_eq!(found["subscriptions"]["nodes"].as_array().unwrap().len(), subscriptions, "{filter}");
-        let stored =
-            "query($id: ID!, $filter: EventFilter) { events(executionId: $id, filter: $filter) { nodes { id } } }";
+        let stored = "query($id: ID!, $filter: EventFilter) { events(executionId: $id, filter: $filter) { nodes { id: eventId } } }";
         let log = server.data(stored, json!({ "id": subscription, "filter": filter })).await;
         assert_eq!(log["events"]["nodes"].as_array().unwrap().len(), subscriptions, "{filter}");
         deployment.until_all_published().await;

@@ -38,6 +38,7 @@ const ROOT_FIELDS: &[(&str, &[&str], Check)] = &[
     ("Query", &["dedupClaim"], check!(queries::dedup_claim)),
     ("Query", &["event"], check!(queries::event)),
     ("Query", &["events"], check!(queries::events)),
+    ("Query", &["node", "nodes"], check!(queries::nodes)),
     ("Query", &["execution"], check!(queries::execution)),
     ("Query", &["executions"], check!(queries::executions)),
     ("Query", &["executionStats"], check!(queries::execution_stats)),

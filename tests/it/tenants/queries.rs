@@ -65,9 +65,21 @@ pub(super) async fn events(world: &World, own: &Side, other: &Side) {
         let foreign = texts(&world.data(other, &first_event(log)).await["events"]["nodes"], "tenantId");
         assert!(!foreign.iter().any(|tenant| tenant == own.tenant), "{log}");
     }
-    let query = format!("{{ events(executionId: \"{}\", first: 100) {{ nodes {{ tenantId }} }} }}", own.executions[0]);
-    let tenants = texts(&world.data(own, &query).await["events"]["nodes"], "tenantId");
-    assert!(!tenants.is_empty() && tenants.iter().all(|tenant| tenant == own.tenant), "{tenants:?}");
+    let log = format!("executionId: \"{}\",", own.executions[0]);
+    let lists = [
+        log.clone(),
+        format!("{log} order: ARRIVAL,"),
+        String::new(),
+        "filter: { types: [\"playbook_started\"] },".to_owned(),
+        format!("filter: {{ executionIds: [\"{}\", \"{}\"] }},", own.executions[0], other.executions[0]),
+    ];
+    for list in lists {
+        let query = format!("{{ events({list} first: 100) {{ nodes {{ tenantId }} }} }}");
+        let tenants = texts(&world.data(own, &query).await["events"]["nodes"], "tenantId");
+        assert!(!tenants.is_empty() && tenants.iter().all(|tenant| tenant == own.tenant), "{list} {tenants:?}");
+    }
+    let foreign = format!("{{ events(filter: {{ tenantId: \"{}\" }}) {{ nodes {{ tenantId }} }} }}", other.tenant);
+    assert_eq!(world.data(own, &foreign).await["events"]["nodes"], json!([]));
 }
 
 pub(super) async fn execution(world: &World, own: &Side, other: &Side) {
@@ -210,5 +222,21 @@ pub(super) async fn subscriptions(world: &World, own: &Side, other: &Side) {
     let foreign = list(std::slice::from_ref(&other.subscription));
     for filter in [format!("ids: {foreign}"), format!("tenantId: \"{}\"", other.tenant)] {
         assert_eq!(world.data(own, &query(&filter)).await["subscriptions"]["nodes"], Value::Array(Vec::new()));
+    }
+}
+
+pub(super) async fn nodes(world: &World, own: &Side, other: &Side) {
+    let event = world.data(own, &first_event(&own.executions[0])).await["events"]["nodes"][0]["id"].take();
+    let entry = "{ outbox { entries(first: 1) { nodes { id } } } }";
+    let entry = world.data(own, entry).await["outbox"]["entries"]["nodes"][0]["id"].take();
+    let ids = [json!(own.executions[0]), json!(own.subscription), event, entry];
+    let query = format!("{{ nodes(ids: {}) {{ id }} }}", Value::from(ids.to_vec()));
+    let found: Vec<Value> = ids.iter().map(|id| json!({ "id": id })).collect();
+    assert_eq!(world.data(own, &query).await, json!({ "nodes": found }));
+    assert_eq!(world.data(other, &query).await, json!({ "nodes": [null, null, null, null] }));
+    for id in &ids {
+        let query = format!("{{ node(id: {id}) {{ id }} }}");
+        assert_eq!(world.data(own, &query).await, json!({ "node": { "id": id } }));
+        assert_eq!(world.data(other, &query).await, json!({ "node": null }));
     }
 }

@@ -1,0 +1,4 @@
+//! Objects by an id that is unique over all types.
+
+pub mod query;
+pub mod types;

@@ -1,0 +1,223 @@
+//! Lists of events over all logs, newest first, and the conditions of lists of one log.
+
+use std::time::Duration;
+
+use noetl_domain::event::EventFilter;
+use noetl_domain::event_list::{EventPosition, LogFilter};
+use noetl_domain::page::PageRequest;
+use noetl_domain::tenant::Scope;
+use noetl_storage::error::DatabaseName;
+use noetl_storage::event_lists;
+use noetl_storage::events::LargeColumns;
+use noetl_storage::pools::Database;
+use noetl_testkit::feed::run;
+use noetl_testkit::projections::NO_PROJECTOR_NO_STREAM;
+use noetl_testkit::proxy::{ForwardingMode, Proxy};
+use noetl_testkit::worker::event_with;
+use noetl_testkit::{Deployment, Server, sleep_in_scenario};
+use serde_json::{Value, json};
+use sqlx::postgres::PgConnectOptions;
+
+const LIST: &str = "query($filter: EventFilter, $first: Int, $after: String, $last: Int, $before: String) {
+    events(filter: $filter, first: $first, after: $after, last: $last, before: $before) {
+        nodes { executionId eventId type status } pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
+        unavailableShards } }";
+
+/// Writes 40 failures and 40 completions in turns, one each minute, in 20 logs on both shards. The ids decrease, so only
+/// the times give the order.
+async fn with_events(server: &Server) {
+    let events: Vec<Value> = (0..80)
+        .map(|n: i64| {
+            let kind = if n % 2 == 0 { "playbook.failed" } else { "playbook.completed" };
+            let fields = json!({
+                "type": kind, "status": if n % 4 == 0 { "FAILED" } else { "DONE" }, "nodeName": format!("step{}", n % 5),
+                "timestamp": format!("2026-01-01T{:02}:{:02}:00Z", n / 60, n % 60), "error": format!("Attempt {n} failed"),
+                "tenantId": if n % 10 == 0 { "acme" } else { "default" },
+            });
+            event_with(1000 + n % 20, 1000 - n, &fields)
+        })
+        .collect();
+    let payload = server.project(&events).await;
+    assert_eq!(payload["projected"], 80, "{payload}");
+}
+
+fn numbers(list: &Value) -> Vec<i64> {
+    let id = |node: &Value| 1000 - node["eventId"].as_str().unwrap().parse::<i64>().unwrap();
+    list["nodes"].as_array().unwrap().iter().map(id).collect()
+}
+
+async fn read(server: &Server, variables: Value) -> Value {
+    server.data(LIST, variables).await["events"].take()
+}
+
+#[tokio::test]
+async fn the_latest_failures_of_all_executions_are_listed_newest_first() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    with_events(&server).await;
+    let latest = read(&server, json!({ "filter": { "types": ["playbook.failed"] }, "first": 5 })).await;
+    assert_eq!(numbers(&latest), [78, 76, 74, 72, 70], "{latest}");
+    assert_eq!(latest["unavailableShards"], json!([]));
+    let cases: &[(Value, &dyn Fn(i64) -> bool)] = &[
+        (json!(null), &|_| true),
+        (json!({ "types": ["playbook.*"] }), &|_| true),
+        (json!({ "types": ["playbook.c*", "other", "playbook.completed"] }), &|n| n % 2 == 1),
+        (json!({ "types": ["playbook"] }), &|_| false),
+        (json!({ "types": [] }), &|_| false),
+        (json!({ "statuses": ["FAILED"] }), &|n| n % 4 == 0),
+        (json!({ "types": ["playbook.f*"], "statuses": ["DONE", "FAILED"] }), &|n| n % 2 == 0),
+        (json!({ "nodeNames": ["step1", "step2", "step1"] }), &|n| n % 5 == 1 || n % 5 == 2),
+        (json!({ "nodeNames": ["step1"], "types": ["playbook.failed"] }), &|n| n % 10 == 6),
+        (json!({ "createdAfter": "2026-01-01T00:30:00Z", "createdBefore": "2026-01-01T01:00:00Z" }), &|n| {
+            (30..60).contains(&n)
+        }),
+        (json!({ "executionIds": ["1001", "1002"], "types": ["playbook.failed"] }), &|n| n % 20 == 2),
+        (json!({ "tenantId": "acme" }), &|n| n % 10 == 0),
+    ];
+    for (filter, matches) in cases {
+        let expected: Vec<i64> = (0..80).rev().filter(|n| matches(*n)).collect();
+        for size in [7, 100] {
+            let (mut forwards, mut cursor) = (Vec::new(), Value::Null);
+            loop {
+                let page = read(&server, json!({ "filter": filter, "first": size, "after": cursor })).await;
+                forwards.extend(numbers(&page));
+                if page["pageInfo"]["hasNextPage"] == false {
+                    break;
+                }
+                cursor = page["pageInfo"]["endCursor"].clone();
+            }
+            assert_eq!(forwards, expected, "{filter}");
+            let (mut backwards, mut cursor) = (Vec::new(), Value::Null);
+            loop {
+                let page = read(&server, json!({ "filter": filter, "last": size, "before": cursor })).await;
+                backwards.splice(0..0, numbers(&page));
+                if page["pageInfo"]["hasPreviousPage"] == false {
+                    break;
+                }
+                cursor = page["pageInfo"]["startCursor"].clone();
+            }
+            assert_eq!(backwards, expected, "{filter}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_shard_that_is_down_is_named_and_the_others_are_listed() {
+    let mut deployment = Deployment::unmigrated(2).await;
+    let port = deployment.shard_dsns[1].parse::<PgConnectOptions>().unwrap().get_port();
+    let proxy = Proxy::start(port).await;
+    let through_proxy = deployment.shard_dsns[1].replace(&format!(":{port}/"), &format!(":{}/", proxy.port));
+    let shards = format!("{},{through_proxy}", deployment.shard_dsns[0]);
+    deployment.env.push(("NOETL_SHARDS".to_owned(), shards));
+    deployment.migrate().await;
+    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    with_events(&server).await;
+    proxy.set(ForwardingMode::Closed);
+    let list = read(&server, json!({ "first": 100 })).await;
+    assert_eq!(list["unavailableShards"], json!([1]));
+    assert!(!numbers(&list).is_empty() && numbers(&list).len() < 80, "{list}");
+}
+
+#[tokio::test]
+async fn a_text_is_found_within_one_log_and_refused_over_all_logs() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica_with(&NO_PROJECTOR_NO_STREAM).await;
+    with_events(&server).await;
+    let fields =
+        json!({ "type": "call.done", "result": { "Reason": "No ROUTE to 10% of hosts" }, "nodeName": "load_all" });
+    server.project(&[event_with(1003, 2000, &fields)]).await;
+    let search = async |text: &str, log: Value, more: &str| {
+        let query = format!(
+            "query($text: String!, $log: ID) {{ events(executionId: $log, filter: {{ text: $text {more} }}) {{ nodes {{ eventId }} }} }}"
+        );
+        server.send(&query, json!({ "text": text, "log": log })).await.unwrap()
+    };
+    let found = async |text: &str| {
+        let found = search(text, json!("1003"), "").await["data"]["events"].take();
+        found["nodes"].as_array().unwrap_or_else(|| panic!("{found}")).len()
+    };
+    for (text, count) in [
+        ("route TO 10% of", 1),
+        ("reason", 1),
+        ("load_all", 1),
+        ("loadXall", 0),
+        ("attempt", 4),
+        ("FAILED", 4),
+        ("%", 1),
+    ] {
+        assert_eq!(found(text).await, count, "{text}");
+    }
+    let refused = |answer: &Value| {
+        let extensions = &answer["errors"][0]["extensions"];
+        assert_eq!(
+            (&extensions["code"], answer["data"].get("events")),
+            (&json!("INVALID_INPUT"), Some(&Value::Null)),
+            "{answer}"
+        );
+        assert!(extensions["field"].to_string().contains("text"), "{answer}");
+    };
+    refused(&search("attempt", Value::Null, "").await);
+    for text in ["", "a\0", &"x".repeat(201)] {
+        refused(&search(text, json!("1003"), "").await);
+    }
+    let fill = "INSERT INTO noetl.event (execution_id, event_id, event_type, created_at)
+                SELECT 1003, 10000 + n, 'call.done', '2026-02-01' FROM generate_series(1, 10001) AS n";
+    run(&mut deployment.shard(0).await, fill).await;
+    refused(&search("attempt", json!("1003"), "").await);
+    let within = search("attempt", json!("1003"), "createdBefore: \"2026-01-31T00:00:00Z\"").await;
+    assert_eq!(within["data"]["events"]["nodes"].as_array().unwrap().len(), 4, "{within}");
+}
+
+/// Number of rows and index entries that the database reads for a page.
+async fn work(deployment: &Deployment, reader: &Database, filter: &LogFilter) -> i64 {
+    let read = async || {
+        let query = "SELECT ((SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname LIKE 'event%')
+                           + (SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE relname LIKE 'event%'))::bigint";
+        sqlx::query_scalar::<_, i64>(query).fetch_one(&mut deployment.shard(0).await).await.unwrap()
+    };
+    let request = PageRequest::<EventPosition> { limit: 20, backwards: false, after: None, before: None };
+    let list = async |filter: &LogFilter| {
+        let (columns, range) = (LargeColumns::default(), request.newest_events_first(filter));
+        event_lists::list(reader, &Scope::Unrestricted, filter, &columns, range, None).await.unwrap()
+    };
+    let nothing = LogFilter {
+        event: EventFilter { execution_ids: Some(vec![]), ..EventFilter::default() },
+        ..LogFilter::default()
+    };
+    // The database publishes its counts at most once a second, with the next statement of the connection.
+    sleep_in_scenario(Duration::from_millis(1100)).await;
+    assert_eq!(list(&nothing).await.len(), 0);
+    let before = read().await;
+    assert!(!list(filter).await.is_empty(), "{filter:?}");
+    sleep_in_scenario(Duration::from_millis(1100)).await;
+    assert_eq!(list(&nothing).await.len(), 0);
+    read().await - before
+}
+
+#[tokio::test]
+async fn a_page_of_all_logs_is_read_along_an_index_whatever_the_condition_is() {
+    let deployment = Deployment::start(1).await;
+    let fill = "INSERT INTO noetl.event (execution_id, event_id, event_type, status, node_name, created_at)
+                SELECT n % 500, n, CASE WHEN n % 20000 = 1 THEN 'playbook.failed' ELSE 'call.' || n % 10 END,
+                       CASE WHEN n % 30000 = 2 THEN 'ODD' ELSE 'DONE' END, 'step' || n % 1000,
+                       timestamp '2026-01-01' + n * interval '1 second'
+                FROM generate_series(1, 100000) AS n";
+    let mut shard = deployment.shard(0).await;
+    run(&mut shard, fill).await;
+    run(&mut shard, "VACUUM ANALYZE noetl.event").await;
+    let reader = Database::new(DatabaseName::Shard(0), deployment.shard_dsns[0].parse().unwrap(), 1);
+    let texts = |texts: &[&str]| Some(texts.iter().map(|one| (*one).to_owned()).collect::<Vec<String>>());
+    let none = EventFilter::default;
+    let filters = [
+        none(),
+        EventFilter { types: texts(&["playbook.failed"]), ..none() },
+        EventFilter { types: texts(&["playbook.*", "call.7"]), ..none() },
+        EventFilter { statuses: texts(&["ODD"]), ..none() },
+        EventFilter { node_names: texts(&["step7"]), ..none() },
+    ];
+    for event in filters {
+        let filter = LogFilter { event, created_before: "2026-01-02T00:00:00Z".parse().ok(), ..LogFilter::default() };
+        let work = work(&deployment, &reader, &filter).await;
+        assert!(work < 3000, "{work} rows and index entries were read: {filter:?}");
+    }
+}

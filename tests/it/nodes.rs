@@ -1,0 +1,110 @@
+//! Every object is found by its id, ids are unique over all types, and objects lead to the objects that they name.
+
+use noetl_testkit::outbox::NO_RELAY;
+use noetl_testkit::{Deployment, Server};
+use serde_json::{Value, json};
+
+async fn server(deployment: &Deployment) -> Server {
+    let server = deployment.replica_with(&[("NOETL_EVENT_STREAM_ENABLED", "false"), NO_RELAY]).await;
+    server.register_entry("flow", &json!({ "kind": "playbook", "workload": { "n": 1 } })).await;
+    server.register_entry("inbox", &json!({ "kind": "subscription" })).await;
+    server
+}
+
+#[tokio::test]
+async fn each_object_is_found_by_its_id_and_no_two_objects_have_the_same_one() {
+    let deployment = Deployment::start(2).await;
+    let server = server(&deployment).await;
+    let execution = server.execute(json!({ "path": "flow" })).await["execution"]["id"].take();
+    let subscription = server.register("inbox").await["subscription"]["id"].take();
+    let query = "query($execution: ID!) {
+        event: events(executionId: $execution) { nodes { id eventId executionId meta } }
+        entry: catalogEntry(by: {path: \"flow\"}) { id catalogId }
+        outbox { entries { nodes { id entryId eventId executionId payload } } } }";
+    let data = server.data(query, json!({ "execution": execution })).await;
+    let (event, entry) = (&data["event"]["nodes"][0], &data["entry"]);
+    let row = &data["outbox"]["entries"]["nodes"][0];
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    assert_eq!(text(&event["id"]), format!("event-{}-{}", text(&event["executionId"]), text(&event["eventId"])));
+    assert_eq!(text(&entry["id"]), format!("catalog-{}", text(&entry["catalogId"])));
+    assert_eq!(text(&row["id"]), format!("outbox-{}", text(&row["entryId"])));
+
+    let ids = [&execution, &subscription, &entry["id"], &event["id"], &row["id"]];
+    let types = ["Execution", "SourceSubscription", "CatalogEntry", "Event", "OutboxEntry"];
+    let query = "query($ids: [ID!]!, $id: ID!) { nodes(ids: $ids) { ...all } node(id: $id) { ...all } }
+        fragment all on Node { __typename id ... on Event { meta } ... on OutboxEntry { payload }
+            ... on CatalogEntry { workload } ... on Execution { workload } }";
+    let unknown = [json!("7"), json!("catalog-7"), json!("event-7-7"), json!("outbox-0-70"), json!("outbox-9-7")];
+    let all: Vec<&Value> = ids.into_iter().chain(&unknown).collect();
+    for (id, expected) in ids.into_iter().zip(types) {
+        let data = server.data(query, json!({ "ids": all, "id": id })).await;
+        assert_eq!((&data["node"]["__typename"], &data["node"]["id"]), (&json!(expected), id));
+        let found = data["nodes"].as_array().unwrap();
+        let listed: Vec<&Value> = found.iter().map(|node| &node["__typename"]).collect();
+        assert_eq!(listed[..5], types.map(|name| json!(name)).each_ref());
+        assert!(found[5..].iter().all(Value::is_null), "{found:?}");
+        assert_eq!((&found[3]["meta"], &found[4]["payload"]), (&event["meta"], &row["payload"]));
+        assert_eq!((&found[0]["workload"], &found[2]["workload"]), (&json!({ "n": 1 }), &json!({ "n": 1 })));
+    }
+    for (ids, field) in [(json!([]), "ids"), (json!(vec!["1"; 101]), "ids"), (json!(["1", "catalog-x"]), "1")] {
+        let answer = server.send(query, json!({ "ids": ids, "id": execution })).await.unwrap();
+        let extensions = &answer["errors"][0]["extensions"];
+        assert_eq!(
+            (&extensions["code"], &answer["data"]["nodes"]),
+            (&json!("INVALID_INPUT"), &Value::Null),
+            "{answer}"
+        );
+        assert!(extensions["field"].to_string().contains(field), "{answer}");
+        assert_eq!(answer["data"]["node"]["id"], execution, "the valid field returns its data");
+    }
+}
+
+#[tokio::test]
+async fn events_lead_to_their_log_and_catalog_entry_and_outbox_entries_to_their_event_and_execution() {
+    let deployment = Deployment::start(2).await;
+    let server = server(&deployment).await;
+    let execution = server.execute(json!({ "path": "flow" })).await["execution"]["id"].take();
+    let subscription = server.register("inbox").await["subscription"]["id"].take();
+    let edges = "query($log: ID!) { events(executionId: $log) { nodes { catalogEntry { path }
+        owner { __typename ... on Execution { id } ... on SourceSubscription { id path } } } } }";
+    let of = async |log: &Value| server.data(edges, json!({ "log": log })).await["events"]["nodes"][0].take();
+    let expected =
+        json!({ "catalogEntry": { "path": "flow" }, "owner": { "__typename": "Execution", "id": execution } });
+    assert_eq!(of(&execution).await, expected);
+    let owner = json!({ "__typename": "SourceSubscription", "id": subscription, "path": "inbox" });
+    assert_eq!(of(&subscription).await, json!({ "catalogEntry": { "path": "inbox" }, "owner": owner }));
+    let bare = json!({ "executionId": "77", "eventId": "1", "type": "call.done" });
+    assert_eq!(server.project(&[bare]).await["projected"], 1);
+    assert_eq!(of(&json!("77")).await["catalogEntry"], Value::Null, "the event names no entry");
+    let outbox = "{ outbox { entries { nodes { eventId event { eventId type } execution { id status } } } } }";
+    let row = server.data(outbox, Value::Null).await["outbox"]["entries"]["nodes"][0].take();
+    assert_eq!(row["event"], json!({ "eventId": row["eventId"], "type": "playbook_started" }));
+    assert_eq!(row["execution"]["id"], execution);
+}
+
+#[tokio::test]
+async fn inputs_accept_both_forms_of_an_id() {
+    let deployment = Deployment::start(1).await;
+    let server = server(&deployment).await;
+    let query = "{ catalogEntry(by: {path: \"flow\"}) { id catalogId } }";
+    let entry = server.data(query, Value::Null).await["catalogEntry"].take();
+    for id in [&entry["id"], &entry["catalogId"]] {
+        let started = server.execute(json!({ "catalogId": id })).await["execution"]["id"].take();
+        assert!(started.is_string(), "{id}");
+        let event = "query($log: ID!) { events(executionId: $log) { nodes { id eventId } } }";
+        let event = server.data(event, json!({ "log": started })).await["events"]["nodes"][0].take();
+        for id in [&event["id"], &event["eventId"]] {
+            let query = "query($log: ID!, $id: ID!) { event(executionId: $log, id: $id) { id } }";
+            let found = server.data(query, json!({ "log": started, "id": id })).await;
+            assert_eq!(found["event"]["id"], event["id"]);
+        }
+    }
+    let claims = server.claim(json!({ "limit": 2 })).await["claims"].take();
+    let raw = claims[0]["id"].as_str().unwrap();
+    let id = if raw.starts_with("outbox-") { raw.to_owned() } else { format!("outbox-{raw}") };
+    let settle =
+        "mutation($id: ID!, $lease: ID!) { markOutboxPublished(input: { claims: [{ id: $id, lease: $lease }] }) {
+        published } }";
+    let settled = server.data(settle, json!({ "id": id, "lease": claims[0]["lease"] })).await;
+    assert_eq!(settled["markOutboxPublished"]["published"], 1);
+}
