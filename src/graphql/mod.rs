@@ -3,7 +3,7 @@
 //!
 //! Each aggregate has a folder with its types, inputs, payloads, resolvers and loaders. A folder may use the folders
 //! before it in this order: `catalog`, `event`, `subscription`, `execution`, `outbox`, `server`. The shared files use no
-//! aggregate; only `schema` uses all of them.
+//! aggregate; only `schema` and `live_item` use all of them.
 
 pub mod access;
 pub mod audience;
@@ -19,6 +19,7 @@ pub mod execution;
 pub mod field_spans;
 mod filters;
 mod live;
+pub mod live_item;
 pub mod loaders;
 pub mod node;
 pub mod outbox;
@@ -33,3 +34,4 @@ pub mod shared_item;
 pub mod shared_reads;
 pub mod subscription;
 pub mod trace;
+pub mod updates;

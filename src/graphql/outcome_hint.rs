@@ -18,7 +18,7 @@ pub fn outcome_hint(field: &str) -> Option<&'static str> {
             "With a dedup key, send the request again with the same key. Without a key, query executions first: \
              sending the request again may start a second execution."
         }
-        "cancelExecution" => "Query execution for its status.",
+        "cancelExecution" | "cancelExecutions" => "Send the request again: repeating it is harmless.",
         "advanceProjections" => "Send advanceProjections again: repeating it is harmless.",
         "projectEvents" | "projectEventDocuments" => {
             "Send projectEvents again with the same event ids: known events are skipped."

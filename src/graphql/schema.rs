@@ -11,11 +11,12 @@ use super::event::live::EventSubscription;
 use super::event::mutation::EventMutation;
 use super::event::query::EventQuery;
 use super::event::render_cache::RenderCache;
-use super::execution::changes::ExecutionReads;
 use super::execution::live::ExecutionSubscription;
 use super::execution::mutation::ExecutionMutation;
 use super::execution::query::ExecutionQuery;
+use super::execution::updates::{ExecutionPages, ExecutionReads};
 use super::field_spans::FieldSpans;
+use super::live_item::AnyLiveItem;
 use super::node::query::NodeQuery;
 use super::outbox::mutation::OutboxMutation;
 use super::outbox::query::OutboxQuery;
@@ -24,10 +25,10 @@ use super::server::live::ServerSubscription;
 use super::server::query::ServerQuery;
 use super::server::status::StatusCache;
 use super::shared_item::SharedTexts;
-use super::subscription::changes::{PageReads, SubscriptionReads};
 use super::subscription::live::SourceSubscriptionSubscription;
 use super::subscription::mutation::SourceSubscriptionMutation;
 use super::subscription::query::SourceSubscriptionQuery;
+use super::subscription::updates::{SubscriptionPages, SubscriptionReads};
 
 /// The executable schema.
 pub type ControlPlane = BatchingExecutor<Schema<Query, Mutation, Subscription>>;
@@ -59,7 +60,8 @@ pub struct Subscription(EventSubscription, SourceSubscriptionSubscription, Execu
 pub fn build(services: Services, placeholder: &str) -> ControlPlane {
     let mut schema = definition().data(services.clone()).data(RenderCache::new(placeholder));
     schema = schema.data(StatusCache::default()).data(SharedTexts::default()).data(ExecutionReads::default());
-    schema = schema.data(SubscriptionReads::default()).data(PageReads::default());
+    schema = schema.data(ExecutionPages::default());
+    schema = schema.data(SubscriptionReads::default()).data(SubscriptionPages::default());
     schema = schema.validation_mode(ValidationMode::Fast).disable_suggestions().extension(ResponseBudget);
     if let Some(spans) = FieldSpans::if_wanted() {
         schema = schema.extension(spans);
@@ -76,5 +78,6 @@ pub fn sdl() -> String {
 
 fn definition() -> SchemaBuilder<Query, Mutation, Subscription> {
     Schema::build(Query::default(), Mutation::default(), Subscription::default())
+        .register_output_type::<AnyLiveItem>()
         .override_output_type_description::<DateTime<Utc>>("Time in UTC as an RFC 3339 string.")
 }

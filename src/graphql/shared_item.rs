@@ -1,4 +1,4 @@
-//! Items of live subscriptions that are rendered once for all readers with the same selection.
+//! Objects of live subscriptions that are rendered once for all readers with the same selection.
 //!
 //! The first reader resolves the item, and the others wait for its text. They wait for a short time only, because a
 //! reader whose socket is blocked does not continue; then they resolve the item themselves.
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_graphql::parser::types::Field;
 use async_graphql::registry::Registry;
-use async_graphql::{ContextSelectionSet, OutputType, Positioned, ServerResult, Value};
+use async_graphql::{ContextSelectionSet, Name, OutputType, Positioned, ServerResult, Value};
 use bytes::Bytes;
 use moka::sync::Cache;
 use plain_json::Written;
@@ -40,13 +40,21 @@ pub struct ItemKey {
     pub id: Id,
 }
 
+/// An item, and the response key of the field that shows it. An item can show an object several times, each time with
+/// other fields.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct TextKey {
+    item: ItemKey,
+    field: Name,
+}
+
 /// Texts of a replica. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct SharedTexts(Cache<ItemKey, Arc<Rendering>>);
+pub struct SharedTexts(Cache<TextKey, Arc<Rendering>>);
 
 impl Default for SharedTexts {
     fn default() -> Self {
-        let weight = |_: &ItemKey, rendering: &Arc<Rendering>| {
+        let weight = |_: &TextKey, rendering: &Arc<Rendering>| {
             let bytes = rendering.state().text.as_ref().map_or(0, Bytes::len);
             u32::try_from(bytes + OVERHEAD).unwrap_or(u32::MAX)
         };
@@ -141,6 +149,7 @@ impl<T: OutputType> OutputType for SharedItem<T> {
         let Some((key, texts)) = &self.shared else {
             return self.item.resolve(ctx, field).await;
         };
+        let key = TextKey { item: key.clone(), field: field.node.response_key().node.clone() };
         let rendering = texts.0.get_with(key.clone(), Arc::default);
         if let Some(text) = rendering.text().await {
             return Ok(Value::Binary(text));
@@ -155,7 +164,7 @@ impl<T: OutputType> OutputType for SharedItem<T> {
         let Ok(text) = serde_json::to_vec(&Written(&value)).map(Bytes::from) else { return Ok(value) };
         rendering.state().text = Some(text.clone());
         // The cache weighs an entry when it is inserted.
-        texts.0.insert(key.clone(), Arc::clone(&rendering));
+        texts.0.insert(key, Arc::clone(&rendering));
         Ok(Value::Binary(text))
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use async_graphql::Result;
 use futures::FutureExt;
-use futures::future::{BoxFuture, Shared};
+use futures::future::{BoxFuture, Shared, try_join_all};
 use moka::sync::Cache;
 
 use crate::feed::wire::cursor::Position;
@@ -38,12 +38,24 @@ pub struct Read<R> {
     pub value: R,
 }
 
+/// An object to read.
+#[derive(Debug, Clone)]
+pub struct Wanted<K> {
+    /// Key of the object.
+    pub key: K,
+    /// Position in the feed of its shard, up to which its changes must be included.
+    pub position: Position,
+}
+
 /// The last read of each object.
 #[derive(Clone)]
 pub struct SharedReads<K, R> {
     objects: Cache<K, Arc<Mutex<Option<LastRead<R>>>>>,
     started: Arc<AtomicU64>,
 }
+
+/// A read that a reader waits for, and its number.
+type Joined<R> = (ReadNumber, Shared<BoxFuture<'static, Result<R>>>);
 
 /// A read that has started, and may have ended.
 struct LastRead<R> {
@@ -102,6 +114,43 @@ where
         };
         Ok(Read { number, value: value.await? })
     }
+
+    /// Returns objects, each with all its changes up to a position, in the given order. Joins reads of other readers as
+    /// [`SharedReads::read`] does. The objects that remain are read together: `read` gets their indexes, and returns
+    /// them in this order.
+    pub async fn read_all<F>(&self, wanted: Vec<Wanted<K>>, read: impl FnOnce(Vec<usize>) -> F) -> Result<Vec<Read<R>>>
+    where
+        F: Future<Output = Result<Vec<R>>> + Send + 'static,
+    {
+        let entry = |one: Wanted<K>| (self.objects.get_with(one.key, Arc::default), one.position);
+        let entries: Vec<_> = wanted.into_iter().map(entry).collect();
+        let mut joined: Vec<_> = entries.iter().map(|(last, position)| usable(last, *position)).collect();
+        let missing: Vec<usize> = (0..joined.len()).filter(|index| joined[*index].is_none()).collect();
+        if !missing.is_empty() {
+            let together = uncharged(read(missing.clone())).boxed().shared();
+            for (place, index) in missing.into_iter().enumerate() {
+                let (last, position) = &entries[index];
+                let one = together.clone().map(move |read| match read?.get(place) {
+                    Some(value) => Ok(value.clone()),
+                    None => Err("a read returned too few objects".into()),
+                });
+                let number = ReadNumber(self.started.fetch_add(1, Ordering::Relaxed));
+                let value = one.boxed().shared();
+                let started = LastRead { from: *position, number, at: Instant::now(), value: value.clone() };
+                *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
+                joined[index] = Some((number, value));
+            }
+        }
+        let values =
+            joined.into_iter().flatten().map(|(number, value)| async move { Ok(Read { number, value: value.await? }) });
+        try_join_all(values).await
+    }
+}
+
+/// Returns the last read of an object if it includes all changes up to a position.
+fn usable<R: Clone>(last: &Mutex<Option<LastRead<R>>>, position: Position) -> Option<Joined<R>> {
+    let last = last.lock().unwrap_or_else(PoisonError::into_inner);
+    last.as_ref().filter(|last| last.includes(position)).map(|last| (last.number, last.value.clone()))
 }
 
 #[cfg(test)]
@@ -155,6 +204,24 @@ mod tests {
         assert_eq!(setup.read(1, at(4), false).await.unwrap(), 1);
         assert_eq!(setup.read(1, at(6), false).await.unwrap(), 2);
         assert_eq!(setup.read(2, at(1), false).await.unwrap(), 3);
+    }
+
+    #[tokio::test]
+    async fn objects_of_several_readers_are_read_together_and_once() {
+        let reads: SharedReads<u8, u64> = SharedReads::default();
+        let read = async |keys: [u8; 2], position| {
+            let wanted = keys.map(|key| Wanted { key, position: at(position) });
+            let mut read = Vec::new();
+            let values = |missing: Vec<usize>| {
+                read.clone_from(&missing);
+                async move { Ok(missing.into_iter().map(|index| u64::from(keys[index])).collect()) }
+            };
+            let found = reads.read_all(wanted.into(), values).await.unwrap();
+            (read, found.into_iter().map(|read| read.value).collect::<Vec<_>>())
+        };
+        assert_eq!(read([1, 2], 5).await, (vec![0, 1], vec![1, 2]));
+        assert_eq!(read([2, 3], 5).await, (vec![1], vec![2, 3]));
+        assert_eq!(read([3, 1], 6).await, (vec![0, 1], vec![3, 1]));
     }
 
     #[tokio::test]

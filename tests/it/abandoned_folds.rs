@@ -73,9 +73,9 @@ async fn the_fold_of_an_item_that_timed_out_is_cancelled_and_the_subscription_co
     deployment.feeds_begun().await;
     let id = server.start_execution().await;
     let mut shard = deployment.shard(0).await;
-    let query = "subscription($id: ID!) { executionChanges(id: $id) { steps { name } } }";
+    let query = "subscription($id: ID!) { executionUpdates(id: $id) { execution { steps { name } } } }";
     let mut live = Live::open(&server.url, query, json!({ "id": id.to_string() })).await;
-    assert_eq!(live.next().await.unwrap()["executionChanges"]["steps"], json!([]));
+    assert_eq!(live.next().await.unwrap()["executionUpdates"]["execution"]["steps"], json!([]));
 
     slow_folds(&mut shard, id).await;
     insert_step_event(&mut shard, id, 100, "step.enter", "{}", "{}").await;
@@ -87,7 +87,7 @@ async fn the_fold_of_an_item_that_timed_out_is_cancelled_and_the_subscription_co
     quick_folds(&mut shard).await;
     insert_step_event(&mut shard, id, 101, "step.enter", "{}", "{}").await;
     let next = live.next().await.unwrap();
-    assert_eq!(next["executionChanges"]["steps"], json!([{ "name": "a" }]));
+    assert_eq!(next["executionUpdates"]["execution"]["steps"], json!([{ "name": "a" }]));
 }
 
 #[tokio::test]

@@ -229,7 +229,9 @@ async fn an_item_of_a_subscription_has_a_deadline() {
     deployment.feeds_begun().await;
     let started = server.execute(json!({ "path": "p" })).await;
     let id = started["execution"]["id"].as_str().unwrap();
-    let query = format!("subscription {{ executionChanges(id: \"{id}\") {{ status snapshot {{ version }} }} }}");
+    let query = format!(
+        "subscription {{ executionUpdates(id: \"{id}\") {{ execution {{ status snapshot {{ version }} }} }} }}"
+    );
     let stream = reqwest::Client::new().get(stream_url(&server, &query)).header("accept", "text/event-stream");
     let mut stream = stream.send().await.unwrap();
     let mut text = String::new();

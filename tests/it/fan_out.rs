@@ -62,7 +62,7 @@ async fn an_event_is_taken_only_by_the_readers_that_follow_it() {
 }
 
 #[tokio::test]
-async fn execution_changes_reads_only_the_shard_of_the_execution() {
+async fn execution_updates_reads_only_the_shard_of_the_execution() {
     let (deployment, _leader, server) = start(2).await;
     let execution = deployment.ids_on(1, 50, 1)[0];
     insert_typed(&mut deployment.shard(1).await, (execution, 1), "playbook_started").await;
@@ -73,7 +73,7 @@ async fn execution_changes_reads_only_the_shard_of_the_execution() {
 }
 
 async fn watch(server: &Server, execution: i64) -> Live {
-    let query = "subscription($id: ID!) { executionChanges(id: $id) { id status endedAt } }";
+    let query = "subscription($id: ID!) { executionUpdates(id: $id) { kind execution { id status endedAt } } }";
     server.live(query, json!({ "id": execution.to_string() })).await
 }
 
@@ -83,7 +83,7 @@ async fn readers_of_one_execution_share_the_queries_after_a_change() {
     insert_typed(&mut deployment.shard(0).await, (5, 1), "playbook_started").await;
     let mut readers = join_all((0..READERS).map(|_| watch(&server, 5))).await;
     for reader in &mut readers {
-        assert_eq!(reader.next().await.unwrap()["executionChanges"]["status"], "RUNNING");
+        assert_eq!(reader.next().await.unwrap()["executionUpdates"]["execution"]["status"], "RUNNING");
     }
     deployment.until_published(1).await;
     for reader in &mut readers {
@@ -92,7 +92,7 @@ async fn readers_of_one_execution_share_the_queries_after_a_change() {
     let before = server.metric("noetl_sql_statements_total").await;
     insert_typed(&mut deployment.shard(0).await, (5, 2), "playbook_completed").await;
     for reader in &mut readers {
-        while reader.next().await.unwrap()["executionChanges"]["status"] != "COMPLETED" {}
+        while reader.next().await.unwrap()["executionUpdates"]["execution"]["status"] != "COMPLETED" {}
     }
     let statements = server.metric("noetl_sql_statements_total").await - before;
     assert!(statements < 30.0, "{statements} statements for one change");
@@ -103,15 +103,15 @@ async fn readers_of_a_list_share_the_query_after_a_change() {
     let (_deployment, leader, server) = start(1).await;
     leader.register_entry("a", &json!({ "kind": "subscription" })).await;
     let id = leader.register("a").await["subscription"]["id"].as_str().unwrap().to_owned();
-    let query = "subscription { subscriptionChanges { id status } }";
+    let query = "subscription { subscriptionUpdates { kind subscription { id status } } }";
     let mut readers = join_all((0..READERS).map(|_| server.live(query, Value::Null))).await;
     for reader in &mut readers {
-        assert_eq!(reader.next().await.unwrap()["subscriptionChanges"]["status"], "REGISTERED");
+        assert_eq!(reader.next().await.unwrap()["subscriptionUpdates"]["subscription"]["status"], "REGISTERED");
     }
     let before = server.metric("noetl_sql_statements_total").await;
     leader.transition("activate", &id, None).await;
     for reader in &mut readers {
-        assert_eq!(reader.next().await.unwrap()["subscriptionChanges"]["status"], "ACTIVE");
+        assert_eq!(reader.next().await.unwrap()["subscriptionUpdates"]["subscription"]["status"], "ACTIVE");
     }
     let statements = server.metric("noetl_sql_statements_total").await - before;
     assert!(statements < 30.0, "{statements} statements for one change");

@@ -80,11 +80,12 @@ const ONLY_IN: &[(&str, &[&str])] = &[
         &[
             "graphql::context",
             "graphql::event",
-            "graphql::execution::changes",
+            "graphql::execution::updates",
             "graphql::live",
             "graphql::server::event_stream",
             "graphql::shared_reads",
-            "graphql::subscription::changes",
+            "graphql::subscription::updates",
+            "graphql::updates",
         ],
     ),
     // Variables without a value, which only the transport knows.

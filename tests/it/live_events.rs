@@ -276,12 +276,14 @@ async fn heartbeat_cursors_advance_when_no_event_matches_the_filter() {
 }
 
 const CHANGES: &str = "subscription($filter: SubscriptionFilter) {
-    subscriptionChanges(filter: $filter) { id path status lastEventId lastEventType availableActions } }";
+    subscriptionUpdates(filter: $filter) {
+        kind id subscription { id path status lastEventId lastEventType availableActions } } }";
 
 async fn next_change(live: &mut Live) -> (String, String) {
-    let change = live.next().await.expect("the subscription continues")["subscriptionChanges"].take();
-    let text = |field: &str| change[field].as_str().unwrap().to_owned();
-    (text("path"), text("status"))
+    let change = live.next().await.expect("the subscription continues")["subscriptionUpdates"].take();
+    let text = |field: &str| change["subscription"][field].as_str().unwrap().to_owned();
+    let left = if change["kind"] == "LEFT_FILTER" { "left as " } else { "" };
+    (text("path"), format!("{left}{}", text("status")))
 }
 
 fn change(path: &str, state: &str) -> (String, String) {
@@ -289,7 +291,7 @@ fn change(path: &str, state: &str) -> (String, String) {
 }
 
 #[tokio::test]
-async fn subscription_changes_deliver_current_states_and_then_each_change_once() {
+async fn subscription_updates_deliver_current_states_and_then_each_change_once() {
     let (deployment, server) = start(2).await;
     let other = deployment.replica().await;
     let mut ids = Vec::new();
@@ -319,9 +321,10 @@ async fn subscription_changes_deliver_current_states_and_then_each_change_once()
     assert_eq!(last, [change("b/one", "REGISTERED"), change("a/two", "ACTIVE")].into());
     assert_eq!(next_change(&mut prefixed).await, change("b/one", "REGISTERED"));
     assert_eq!(next_change(&mut one).await, change("a/two", "ACTIVE"));
-    for path in ["a/one", "a/one", "a/two"] {
-        assert_eq!(next_change(&mut active).await, change(path, "ACTIVE"));
+    for state in ["ACTIVE", "left as PAUSED", "ACTIVE", "left as DRAINING"] {
+        assert_eq!(next_change(&mut active).await, change("a/one", state));
     }
+    assert_eq!(next_change(&mut active).await, change("a/two", "ACTIVE"));
 }
 
 #[tokio::test]

@@ -15,6 +15,8 @@ const EXECUTIONS: &str = "query($prefix: String!) { executions(first: 100, filte
     id catalogEntry { path }
     parent { __typename ... on Execution { id catalogEntry { path } } ... on SourceSubscription { id } }
     workload
+    result
+    eventCount progress { stepsCompleted stepsKnown }
     rerunOf { id }
     children(first: 2) { nodes { id } totalCount { value } }
     events(first: 2) { nodes { id } }

@@ -49,7 +49,9 @@ async fn an_execution_that_has_only_a_log_can_be_cancelled_once() {
     let event = "SELECT node_name, catalog_id, event_id FROM noetl.event WHERE event_type = 'playbook.cancelled'";
     let event: (String, i64, i64) = sqlx::query_as(event).fetch_one(&mut shard).await.unwrap();
     assert_eq!(event, ("theirs".to_owned(), 7, row.2));
-    assert_eq!(cancel(&server, 1_000).await["userErrors"][0]["code"], "INVALID_TRANSITION");
+    assert_eq!(cancel(&server, 1_000).await, expected);
+    let events = "SELECT count(*) FROM noetl.event WHERE event_type = 'playbook.cancelled'";
+    assert_eq!(deployment.in_cluster(events).await, 1);
 
     // One that has ended is refused, and so is a log that is not an execution's.
     log_of_noetl(&mut shard, 2_000, &["playbook.completed"]).await;
@@ -87,18 +89,18 @@ async fn live_changes_of_an_execution_that_has_only_a_log_begin_with_its_state()
     let (deployment, server, mut shard) = started(&[("NOETL_PROJECTOR", "false")]).await;
     deployment.feeds_begun().await;
     log_of_noetl(&mut shard, 1_000, &["step.enter"]).await;
-    let query = "subscription { executionChanges(id: \"1000\") { id status path } }";
+    let query = "subscription { executionUpdates(id: \"1000\") { kind execution { id status path } } }";
     let mut live = server.live(query, Value::Null).await;
     let first = live.next().await.unwrap();
-    assert_eq!(first["executionChanges"], json!({ "id": "1000", "status": "RUNNING", "path": "theirs" }));
+    assert_eq!(first["executionUpdates"]["execution"], json!({ "id": "1000", "status": "RUNNING", "path": "theirs" }));
     insert_typed(&mut shard, (1_000, 1_003), "playbook.completed").await;
     loop {
         // The same state may be returned twice.
         let next = live.next().await.unwrap();
-        if next["executionChanges"]["status"] == "COMPLETED" {
+        if next["executionUpdates"]["execution"]["status"] == "COMPLETED" {
             break;
         }
-        assert_eq!(next["executionChanges"]["status"], "RUNNING", "{next}");
+        assert_eq!(next["executionUpdates"]["execution"]["status"], "RUNNING", "{next}");
     }
     assert_eq!(deployment.in_cluster(LISTED).await, 0);
 }

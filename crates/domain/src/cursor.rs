@@ -32,6 +32,8 @@ pub enum CursorKind {
     EventArrival = 8,
     /// Versions of a catalog path, by version.
     CatalogVersion = 9,
+    /// Frames of a cursor loop, by index.
+    Frame = 10,
 }
 
 /// A text that is not a cursor of the list.

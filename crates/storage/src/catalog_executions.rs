@@ -22,7 +22,7 @@ pub async fn list(
         ($order:literal) => {
             sqlx::query_as!(
                 ExecutionRow,
-                "SELECT execution_id, catalog_id, parent_execution_id, status, path, tenant_id, organization_id,
+                "SELECT execution_id, catalog_id, parent_execution_id, status, path, last_event_id, tenant_id, organization_id,
                   CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
                   CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time
                  FROM unnest($1::bigint[]) AS entry (id)

@@ -15,14 +15,26 @@ use noetl_domain::tenant::Scope;
 pub struct ExecutionFilter {
     /// Statuses to include; default: all.
     pub statuses: Option<Vec<Status>>,
+    /// Path.
+    pub path: Option<String>,
     /// Prefix of the path.
     pub path_prefix: Option<String>,
+    /// Catalog entry.
+    pub catalog_id: Option<Id>,
     /// Subscription or execution that started it.
     pub parent_execution_id: Option<Id>,
+    /// Ids to include; default: all.
+    pub ids: Option<Vec<Id>>,
+    /// First digits of the id.
+    pub id_prefix: Option<String>,
     /// Exclusive lower bound of the start time.
     pub started_after: Option<DateTime<Utc>>,
     /// Exclusive upper bound of the start time.
     pub started_before: Option<DateTime<Utc>>,
+    /// Exclusive lower bound of the end time.
+    pub ended_after: Option<DateTime<Utc>>,
+    /// Exclusive upper bound of the end time.
+    pub ended_before: Option<DateTime<Utc>>,
     /// Tenant.
     pub tenant_id: Option<String>,
     /// Organization.
@@ -30,6 +42,38 @@ pub struct ExecutionFilter {
 }
 
 impl ExecutionFilter {
+    /// Returns whether the execution meets all conditions.
+    #[must_use]
+    pub fn matches(&self, row: &ExecutionRow) -> bool {
+        let status = row.status.to_uppercase();
+        let path = row.path.as_deref();
+        let is_after = |time: Option<DateTime<Utc>>, bound: Option<DateTime<Utc>>| {
+            bound.is_none_or(|bound| time.is_some_and(|at| at > bound))
+        };
+        let is_before = |time: Option<DateTime<Utc>>, bound: Option<DateTime<Utc>>| {
+            bound.is_none_or(|bound| time.is_some_and(|at| at < bound))
+        };
+        self.statuses.as_ref().is_none_or(|wanted| stored_names(wanted).contains(&status))
+            && self.path.as_deref().is_none_or(|wanted| path == Some(wanted))
+            && self.path_prefix.as_deref().is_none_or(|prefix| path.is_some_and(|path| path.starts_with(prefix)))
+            && self.catalog_id.is_none_or(|id| row.catalog_id == id.get())
+            && self.parent_execution_id.is_none_or(|parent| row.parent_execution_id == Some(parent.get()))
+            && self.ids.as_ref().is_none_or(|ids| ids.contains(&Id::new(row.execution_id)))
+            && self.id_prefix.as_deref().is_none_or(|prefix| row.execution_id.to_string().starts_with(prefix))
+            && is_after(row.start_time, self.started_after)
+            && is_before(row.start_time, self.started_before)
+            && is_after(row.end_time, self.ended_after)
+            && is_before(row.end_time, self.ended_before)
+            && self.tenant_id.as_ref().is_none_or(|tenant| *tenant == row.tenant_id)
+            && self.organization_id.as_ref().is_none_or(|organization| *organization == row.organization_id)
+    }
+
+    /// Returns whether an execution that matches can stop matching after an event.
+    #[must_use]
+    pub const fn can_stop_matching(&self) -> bool {
+        self.statuses.is_some() || self.ended_after.is_some() || self.ended_before.is_some()
+    }
+
     /// Returns the part of a range in which executions that meet the conditions can be.
     fn within(&self, range: PositionRange) -> PositionRange {
         let after = self.started_after.map(|at| ListPosition { at, id: i64::MAX });
@@ -40,6 +84,66 @@ impl ExecutionFilter {
             ..range
         }
     }
+
+    /// Returns the values of the conditions in the form of the statements.
+    fn stored(&self) -> StoredConditions {
+        StoredConditions {
+            statuses: self.statuses.as_ref().map(|wanted| stored_names(wanted)),
+            ids: self.ids.as_ref().map(|ids| ids.iter().map(|id| id.get()).collect()),
+            // The character after the digits.
+            id_bound: self.id_prefix.as_ref().map(|prefix| format!("{prefix}:")),
+        }
+    }
+}
+
+/// Values of conditions in the form of the statements.
+struct StoredConditions {
+    statuses: Option<Vec<String>>,
+    ids: Option<Vec<i64>>,
+    /// Exclusive upper bound of ids as texts.
+    id_bound: Option<String>,
+}
+
+/// Expands to a statement with the conditions of a filter and a scope on `noetl.execution`. They have the parameters 1
+/// to 15; those of the rest of the statement follow. The first argument is the macro of sqlx with its result type.
+macro_rules! filtered {
+    ($query:ident!($($row:ty)?), $scope:expr, $filter:expr, $stored:expr, $before:literal, $after:literal $(, $argument:expr)* $(,)?) => {
+        sqlx::$query!(
+            $($row,)?
+            $before
+                + " ($1::text[] IS NULL OR upper(status) = ANY($1))
+                    AND ($2::text IS NULL OR starts_with(path, $2))
+                    AND ($3::bigint IS NULL OR parent_execution_id = $3)
+                    AND ($4::timestamptz IS NULL OR start_time > $4)
+                    AND ($5::timestamptz IS NULL OR start_time < $5)
+                    AND ($6::text IS NULL OR tenant_id = $6)
+                    AND ($7::text IS NULL OR tenant_id = $7) AND ($8::text IS NULL OR organization_id = $8)
+                    AND ($9::text IS NULL OR path = $9)
+                    AND ($10::bigint IS NULL OR catalog_id = $10)
+                    AND ($11::timestamptz IS NULL OR end_time > $11)
+                    AND ($12::timestamptz IS NULL OR end_time < $12)
+                    AND ($13::bigint[] IS NULL OR execution_id = ANY($13))
+                    AND ($14::text IS NULL OR execution_id::text COLLATE \"C\" >= $14)
+                    AND ($15::text IS NULL OR execution_id::text COLLATE \"C\" < $15) "
+                + $after,
+            $stored.statuses.as_deref(),
+            $filter.path_prefix,
+            $filter.parent_execution_id.map(Id::get),
+            $filter.started_after,
+            $filter.started_before,
+            $scope.tenant(),
+            $filter.tenant_id,
+            $filter.organization_id,
+            $filter.path,
+            $filter.catalog_id.map(Id::get),
+            $filter.ended_after,
+            $filter.ended_before,
+            $stored.ids.as_deref(),
+            $filter.id_prefix,
+            $stored.id_bound,
+            $($argument,)*
+        )
+    };
 }
 
 /// Returns the candidates of a page in the scope, in the range's direction. A list is ordered by start time, then by id.
@@ -50,49 +154,44 @@ pub async fn list(
     filter: &ExecutionFilter,
     range: PositionRange,
 ) -> Result<Vec<ExecutionRow>, StorageError> {
-    let statuses: Option<Vec<String>> = filter.statuses.as_ref().map(|wanted| stored_names(wanted));
-    let range = filter.within(range);
+    let (stored, range) = (filter.stored(), filter.within(range));
     macro_rules! listed {
-        ($order:literal) => {
-            sqlx::query_as!(
-                ExecutionRow,
-                "SELECT execution_id, catalog_id, parent_execution_id, status, path, tenant_id, organization_id,
+        ($rest:literal) => {
+            filtered!(
+                query_as!(ExecutionRow),
+                scope,
+                filter,
+                stored,
+                "SELECT execution_id, catalog_id, parent_execution_id, status, path, last_event_id, tenant_id, organization_id,
                   CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
                   CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time
-                 FROM noetl.execution
-                 WHERE (noetl.list_time(start_time), execution_id) > ($1, $2)
-                   AND (noetl.list_time(start_time), execution_id) < ($3, $4)
-                   AND ($5::text[] IS NULL OR upper(status) = ANY($5))
-                   AND ($6::text IS NULL OR starts_with(path, $6))
-                   AND ($7::bigint IS NULL OR parent_execution_id = $7)
-                   AND ($8::timestamptz IS NULL OR start_time > $8)
-                   AND ($9::timestamptz IS NULL OR start_time < $9)
-                   AND ($11::text IS NULL OR tenant_id = $11)
-                   AND ($12::text IS NULL OR tenant_id = $12) AND ($13::text IS NULL OR organization_id = $13)
-                 ORDER BY "
-                    + $order
-                    + " LIMIT $10",
+                 FROM noetl.execution WHERE ",
+                $rest,
                 range.above.at,
                 range.above.id,
                 range.below.at,
                 range.below.id,
-                statuses.as_deref(),
-                filter.path_prefix,
-                filter.parent_execution_id.map(Id::get),
-                filter.started_after,
-                filter.started_before,
                 range.limit,
-                scope.tenant(),
-                filter.tenant_id,
-                filter.organization_id,
             )
             .fetch_all(shard.pool())
         };
     }
     if range.descending {
-        shard.run(listed!("noetl.list_time(start_time) DESC, execution_id DESC")).await
+        shard
+            .run(listed!(
+                "AND (noetl.list_time(start_time), execution_id) > ($16, $17)
+             AND (noetl.list_time(start_time), execution_id) < ($18, $19)
+             ORDER BY noetl.list_time(start_time) DESC, execution_id DESC LIMIT $20"
+            ))
+            .await
     } else {
-        shard.run(listed!("noetl.list_time(start_time), execution_id")).await
+        shard
+            .run(listed!(
+                "AND (noetl.list_time(start_time), execution_id) > ($16, $17)
+             AND (noetl.list_time(start_time), execution_id) < ($18, $19)
+             ORDER BY noetl.list_time(start_time), execution_id LIMIT $20"
+            ))
+            .await
     }
 }
 
@@ -109,85 +208,139 @@ pub async fn children(
     filter: &ExecutionFilter,
     range: PositionRange,
 ) -> Result<Vec<ExecutionRow>, StorageError> {
-    let parents = wanted_parents(parents, filter);
-    let statuses: Option<Vec<String>> = filter.statuses.as_ref().map(|wanted| stored_names(wanted));
-    let range = filter.within(range);
+    let (parents, stored, range) = (wanted_parents(parents, filter), filter.stored(), filter.within(range));
     macro_rules! listed {
-        ($order:literal) => {
-            sqlx::query_as!(
-                ExecutionRow,
-                "SELECT execution_id, catalog_id, parent_execution_id, status, path, tenant_id, organization_id,
+        ($rest:literal) => {
+            filtered!(
+                query_as!(ExecutionRow),
+                scope,
+                filter,
+                stored,
+                "SELECT execution_id, catalog_id, parent_execution_id, status, path, last_event_id, tenant_id, organization_id,
                   CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
                   CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time
-                 FROM unnest($1::bigint[]) AS parent (id)
+                 FROM unnest($20::bigint[]) AS parent (id)
                  CROSS JOIN LATERAL (
-                     SELECT * FROM noetl.execution
-                     WHERE parent_execution_id = parent.id
-                       AND (noetl.list_time(start_time), execution_id) > ($2, $3)
-                       AND (noetl.list_time(start_time), execution_id) < ($4, $5)
-                       AND ($6::text[] IS NULL OR upper(status) = ANY($6))
-                       AND ($7::text IS NULL OR starts_with(path, $7))
-                       AND ($8::timestamptz IS NULL OR start_time > $8)
-                       AND ($9::timestamptz IS NULL OR start_time < $9)
-                       AND ($11::text IS NULL OR tenant_id = $11)
-                       AND ($12::text IS NULL OR tenant_id = $12) AND ($13::text IS NULL OR organization_id = $13)
-                     ORDER BY "
-                    + $order
-                    + " LIMIT $10
-                 ) AS page
-                 ORDER BY parent_execution_id, "
-                    + $order,
-                &parents,
+                     SELECT * FROM noetl.execution WHERE parent_execution_id = parent.id AND ",
+                $rest,
                 range.above.at,
                 range.above.id,
                 range.below.at,
                 range.below.id,
-                statuses.as_deref(),
-                filter.path_prefix,
-                filter.started_after,
-                filter.started_before,
+                &parents,
                 range.limit,
-                scope.tenant(),
-                filter.tenant_id,
-                filter.organization_id,
             )
             .fetch_all(shard.pool())
         };
     }
     if range.descending {
-        shard.run(listed!("noetl.list_time(start_time) DESC, execution_id DESC")).await
+        shard
+            .run(listed!(
+                "        AND (noetl.list_time(start_time), execution_id) > ($16, $17)
+                     AND (noetl.list_time(start_time), execution_id) < ($18, $19)
+                     ORDER BY noetl.list_time(start_time) DESC, execution_id DESC LIMIT $21
+                 ) AS page
+                 ORDER BY parent_execution_id, noetl.list_time(start_time) DESC, execution_id DESC"
+            ))
+            .await
     } else {
-        shard.run(listed!("noetl.list_time(start_time), execution_id")).await
+        shard
+            .run(listed!(
+                "        AND (noetl.list_time(start_time), execution_id) > ($16, $17)
+                     AND (noetl.list_time(start_time), execution_id) < ($18, $19)
+                     ORDER BY noetl.list_time(start_time), execution_id LIMIT $21
+                 ) AS page
+                 ORDER BY parent_execution_id, noetl.list_time(start_time), execution_id"
+            ))
+            .await
     }
+}
+
+/// Child of an execution.
+#[derive(Debug, Clone)]
+pub struct Child {
+    /// Its id.
+    pub execution_id: i64,
+    /// Status as stored.
+    pub status: String,
+}
+
+/// Returns the children of these executions in the scope, up to `limit`, by id.
+#[tracing::instrument(
+    level = "debug", name = "sql.executions.child_ids", skip_all,
+    fields(database = %shard.name(), count = parents.len(), first = parents.first())
+)]
+pub async fn child_ids(
+    shard: &Database,
+    scope: &Scope,
+    parents: &[i64],
+    limit: i64,
+) -> Result<Vec<Child>, StorageError> {
+    let rows = sqlx::query_as!(
+        Child,
+        "SELECT execution_id, status FROM noetl.execution
+         WHERE parent_execution_id = ANY($1) AND ($2::text IS NULL OR tenant_id = $2)
+         ORDER BY execution_id LIMIT $3",
+        parents,
+        scope.tenant(),
+        limit,
+    );
+    shard.run(rows.fetch_all(shard.pool())).await
 }
 
 /// Counts executions in the scope, up to `limit`.
 #[tracing::instrument(level = "debug", name = "sql.executions.count", skip_all, fields(database = %shard.name()))]
 pub async fn count(shard: &Database, scope: &Scope, filter: &ExecutionFilter, limit: i64) -> Result<i64, StorageError> {
-    let statuses: Option<Vec<String>> = filter.statuses.as_ref().map(|wanted| stored_names(wanted));
-    let count = sqlx::query_scalar!(
-        r#"SELECT count(*) AS "count!" FROM (
-               SELECT 1 FROM noetl.execution
-               WHERE ($1::text[] IS NULL OR upper(status) = ANY($1))
-                 AND ($2::text IS NULL OR starts_with(path, $2))
-                 AND ($3::bigint IS NULL OR parent_execution_id = $3)
-                 AND ($4::timestamptz IS NULL OR start_time > $4)
-                 AND ($5::timestamptz IS NULL OR start_time < $5)
-                 AND ($7::text IS NULL OR tenant_id = $7)
-                 AND ($8::text IS NULL OR tenant_id = $8) AND ($9::text IS NULL OR organization_id = $9)
-               LIMIT $6
-           ) AS counted"#,
-        statuses.as_deref(),
-        filter.path_prefix,
-        filter.parent_execution_id.map(Id::get),
-        filter.started_after,
-        filter.started_before,
+    let stored = filter.stored();
+    let count = filtered!(
+        query_scalar!(),
+        scope,
+        filter,
+        stored,
+        "SELECT count(*) AS \"count!\" FROM (SELECT 1 FROM noetl.execution WHERE ",
+        " LIMIT $16) AS counted",
         limit,
-        scope.tenant(),
-        filter.tenant_id,
-        filter.organization_id,
     );
     shard.run(count.fetch_one(shard.pool())).await
+}
+
+/// Number of executions with a status, or of executions of a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupCount {
+    /// Status as stored, in capitals; `None` in the group of a path.
+    pub status: Option<String>,
+    /// Path; `None` in the group of a status, and of executions without a path.
+    pub path: Option<String>,
+    /// Number of executions.
+    pub count: i64,
+}
+
+/// Counts executions in the scope by status, and by path for the `paths` paths with the most executions. Up to `limit`
+/// executions are counted.
+#[tracing::instrument(level = "debug", name = "sql.executions.stats", skip_all, fields(database = %shard.name()))]
+pub async fn stats(
+    shard: &Database,
+    scope: &Scope,
+    filter: &ExecutionFilter,
+    limit: i64,
+    paths: i64,
+) -> Result<Vec<GroupCount>, StorageError> {
+    let stored = filter.stored();
+    let groups = filtered!(
+        query_as!(GroupCount),
+        scope,
+        filter,
+        stored,
+        "WITH counted AS MATERIALIZED (SELECT upper(status) AS status, path FROM noetl.execution WHERE ",
+        " LIMIT $16)
+         SELECT status, NULL::text AS path, count(*) AS \"count!\" FROM counted GROUP BY status
+         UNION ALL
+         (SELECT NULL::text AS status, path, count(*) AS \"count!\" FROM counted
+          GROUP BY path ORDER BY count(*) DESC, path LIMIT $17)",
+        limit,
+        paths,
+    );
+    shard.run(groups.fetch_all(shard.pool())).await
 }
 
 /// Number of children of an execution or subscription.
@@ -212,33 +365,22 @@ pub async fn count_children(
     filter: &ExecutionFilter,
     limit: i64,
 ) -> Result<Vec<ChildCount>, StorageError> {
-    let statuses: Option<Vec<String>> = filter.statuses.as_ref().map(|wanted| stored_names(wanted));
-    let counts = sqlx::query_as!(
-        ChildCount,
-        r#"SELECT parent.id AS "parent!", children.count AS "count!"
-           FROM unnest($1::bigint[]) AS parent (id)
-           CROSS JOIN LATERAL (
-               SELECT count(*) AS count FROM (
-                   SELECT 1 FROM noetl.execution
-                   WHERE parent_execution_id = parent.id
-                     AND ($2::text[] IS NULL OR upper(status) = ANY($2))
-                     AND ($3::text IS NULL OR starts_with(path, $3))
-                     AND ($4::timestamptz IS NULL OR start_time > $4)
-                     AND ($5::timestamptz IS NULL OR start_time < $5)
-                     AND ($7::text IS NULL OR tenant_id = $7)
-                     AND ($8::text IS NULL OR tenant_id = $8) AND ($9::text IS NULL OR organization_id = $9)
-                   LIMIT $6
-               ) AS counted
-           ) AS children"#,
-        &wanted_parents(parents, filter),
-        statuses.as_deref(),
-        filter.path_prefix,
-        filter.started_after,
-        filter.started_before,
+    let (parents, stored) = (wanted_parents(parents, filter), filter.stored());
+    let counts = filtered!(
+        query_as!(ChildCount),
+        scope,
+        filter,
+        stored,
+        "SELECT parent.id AS \"parent!\", children.count AS \"count!\"
+         FROM unnest($17::bigint[]) AS parent (id)
+         CROSS JOIN LATERAL (
+             SELECT count(*) AS count FROM (
+                 SELECT 1 FROM noetl.execution WHERE parent_execution_id = parent.id AND ",
+        "        LIMIT $16
+             ) AS counted
+         ) AS children",
         limit,
-        scope.tenant(),
-        filter.tenant_id,
-        filter.organization_id,
+        &parents,
     );
     shard.run(counts.fetch_all(shard.pool())).await
 }

@@ -11,6 +11,7 @@ use noetl_domain::execution::{Creation, Status, ended_by};
 use noetl_domain::ids::Id;
 use noetl_domain::list_position::ListPosition;
 use noetl_domain::tenant::Scope;
+use plain_json::Text;
 
 /// Row of the read model for lists.
 #[derive(Debug, Clone)]
@@ -29,6 +30,8 @@ pub struct ExecutionRow {
     pub start_time: Option<DateTime<Utc>>,
     /// End time; `None` while it is running.
     pub end_time: Option<DateTime<Utc>>,
+    /// Last event that the row includes, by id; `None` on rows that other programs wrote.
+    pub last_event_id: Option<i64>,
     /// Tenant.
     pub tenant_id: String,
     /// Organization.
@@ -57,6 +60,7 @@ impl ExecutionRow {
                 path: started.and_then(|start| start.path.clone()),
                 start_time: started.map(|start| start.at),
                 end_time: state.end().map(|end| end.at),
+                last_event_id: projection.version.map(Id::get),
                 tenant_id: projected.tenancy.tenant_id.clone(),
                 organization_id: projected.tenancy.organization_id.clone(),
             }
@@ -132,7 +136,7 @@ pub async fn create(shard: &Database, creations: &[&Creation]) -> Result<(), Sto
 pub async fn by_ids(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<ExecutionRow>, StorageError> {
     let rows = sqlx::query_as!(
         ExecutionRow,
-        "SELECT execution_id, catalog_id, parent_execution_id, status, path, tenant_id, organization_id,
+        "SELECT execution_id, catalog_id, parent_execution_id, status, path, last_event_id, tenant_id, organization_id,
                   CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
                   CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time
          FROM noetl.execution WHERE execution_id = ANY($1) AND ($2::text IS NULL OR tenant_id = $2)",
@@ -161,6 +165,26 @@ pub async fn errors(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<
         scope.tenant(),
     );
     shard.run(rows.fetch_all(shard.pool())).await
+}
+
+/// Returns the result of the latest ending event in the scope of each of these executions, in no order. A log without an
+/// ending event, or whose event has no result, is left out.
+#[tracing::instrument(
+    level = "debug", name = "sql.executions.results", skip_all,
+    fields(database = %shard.name(), count = ids.len(), first = ids.first())
+)]
+pub async fn results(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<(i64, Text)>, StorageError> {
+    let rows = sqlx::query!(
+        r#"SELECT DISTINCT ON (execution_id) execution_id, result::text AS "result: Text" FROM noetl.event
+           WHERE execution_id = ANY($1) AND ($2::text IS NULL OR tenant_id = $2) AND event_type IN (
+               'playbook_completed', 'playbook.completed', 'workflow.completed', 'playbook_failed', 'playbook.failed',
+               'workflow.failed', 'playbook.cancelled', 'playbook_cancelled', 'execution.cancelled')
+           ORDER BY execution_id, event_id DESC"#,
+        ids,
+        scope.tenant(),
+    );
+    let rows = shard.run(rows.fetch_all(shard.pool())).await?;
+    Ok(rows.into_iter().filter_map(|row| Some((row.execution_id, row.result?))).collect())
 }
 
 /// Number of executions of a parent that have not ended.

@@ -21,6 +21,14 @@ const PLAIN: &[(&str, &str, &str)] = &[
     ),
     ("execution_catalog_time_idx", "noetl.execution", "(catalog_id, noetl.list_time(start_time), execution_id)"),
     ("execution_status_idx", "noetl.execution", "(upper(status), execution_id)"),
+    (
+        "execution_path_idx",
+        "noetl.execution",
+        "(path, noetl.list_time(start_time), execution_id) WHERE path IS NOT NULL",
+    ),
+    ("execution_end_idx", "noetl.execution", "(end_time) WHERE end_time IS NOT NULL"),
+    // For prefixes of an id.
+    ("execution_id_text_idx", "noetl.execution", "((execution_id::text) COLLATE \"C\")"),
     // For lists of a tenant. It is empty in a deployment without tenants.
     (
         "execution_tenant_idx",

@@ -27,7 +27,9 @@ pub struct EventDelivery {
     /// Cursor of the event. Pass it as `start.after` to any replica to continue after this event. While the large fields
     /// of an earlier event are still read from its shard, the cursor is before that event, so that a reader that
     /// continues from it does not miss it, and gets this event again.
-    cursor: String,
+    pub cursor: String,
+    /// Time at which this replica made the item.
+    pub at: DateTime<Utc>,
     /// The event.
     event: Event,
     /// Whether the event is incomplete: its large fields could not be read from the shard, or a value can't be shown
@@ -40,9 +42,9 @@ pub struct EventDelivery {
 #[derive(Debug, Clone, SimpleObject)]
 pub struct CaughtUp {
     /// Cursor to continue from.
-    cursor: String,
+    pub cursor: String,
     /// Time at which the subscription caught up.
-    at: DateTime<Utc>,
+    pub at: DateTime<Utc>,
 }
 
 /// Events of a shard that can't be delivered, or that must be discarded, depending on the reason. If `to` is less than
@@ -50,7 +52,9 @@ pub struct CaughtUp {
 #[derive(Debug, Clone, SimpleObject)]
 pub struct StreamGap {
     /// Cursor after the gap.
-    cursor: String,
+    pub cursor: String,
+    /// Time at which this replica noticed the gap.
+    pub at: DateTime<Utc>,
     /// Index of the shard.
     shard: u16,
     /// First position of these events in the shard's stream.
@@ -81,9 +85,9 @@ pub enum StreamGapReason {
 #[derive(Debug, Clone, SimpleObject)]
 pub struct StreamHeartbeat {
     /// Current cursor of the reader.
-    cursor: String,
+    pub cursor: String,
     /// Time of the heartbeat.
-    at: DateTime<Utc>,
+    pub at: DateTime<Utc>,
     /// Number of published events after the cursor, including events that the filter excludes.
     lag_events: BigInt,
 }
@@ -94,11 +98,13 @@ impl EventStreamItem {
     pub fn with_cursor(item: Item, cursor: String) -> Self {
         match item {
             Item::Event { live, .. } => {
-                Self::EventDelivery(EventDelivery { cursor, event: Event(live.event), payload_omitted: live.partial })
+                let event = Event(live.event);
+                Self::EventDelivery(EventDelivery { cursor, at: clock::now(), event, payload_omitted: live.partial })
             }
             Item::CaughtUp { .. } => Self::CaughtUp(CaughtUp { cursor, at: clock::now() }),
             Item::Gap { shard, gap, .. } => Self::StreamGap(StreamGap {
                 cursor,
+                at: clock::now(),
                 shard,
                 from: gap.from.into(),
                 to: gap.to.into(),

@@ -1,17 +1,24 @@
 //! Inputs of executions.
 
-use async_graphql::{ID, InputObject, OneofObject};
+use std::collections::HashSet;
+
+use async_graphql::{Context, ID, InputObject, OneofObject};
 use chrono::{DateTime, Utc};
 
 use super::status::ExecutionStatus;
+use crate::graphql::access::scope;
+use crate::graphql::context::Services;
 use crate::graphql::filters::{check_owner, check_prefix};
-use crate::graphql::scalars::{Json, parse_catalog_id, parse_event_id, parse_id};
+use crate::graphql::scalars::{Json, parse_catalog_id, parse_event_id, parse_id, parse_ids};
+use crate::graphql::selector::{Selected, selector};
 use crate::graphql::trace::TraceContextInput;
-use crate::service::error::Rejection;
+use crate::service::bounds::check_text;
+use crate::service::error::{Rejection, ServiceError};
 use crate::service::executions::{Dedup, EntryKey, ExecuteRequest, RerunRequest};
 use noetl_domain::ids::Id;
 use noetl_domain::projection::Moment;
-use noetl_domain::tenant::NamedTenancy;
+use noetl_domain::shard::ShardIndex;
+use noetl_domain::tenant::{NamedTenancy, Scope};
 use noetl_storage::execution_lists;
 
 /// Filter for executions. An omitted condition matches everything.
@@ -19,14 +26,27 @@ use noetl_storage::execution_lists;
 pub struct ExecutionFilter {
     /// Only executions with one of these statuses.
     statuses: Option<Vec<ExecutionStatus>>,
+    /// Only executions of this catalog path.
+    path: Option<String>,
+    /// Only executions of this version of the path (1 to 32767). It needs `path`.
+    version: Option<i64>,
     /// Only executions whose catalog path begins with this text.
     path_prefix: Option<String>,
+    /// Only executions whose id begins with these digits (1 to 19).
+    id_prefix: Option<String>,
+    /// Only the execution that belongs to this dedup key, while the claim of the key is stored (see `dedupClaim`). The
+    /// key belongs to `parentExecutionId`, or to the requests without a parent if that is omitted.
+    dedup_key: Option<String>,
     /// Only executions that this execution or source subscription started.
     parent_execution_id: Option<ID>,
     /// Only executions that started after this time.
     started_after: Option<DateTime<Utc>>,
     /// Only executions that started before this time.
     started_before: Option<DateTime<Utc>>,
+    /// Only executions that ended after this time.
+    ended_after: Option<DateTime<Utc>>,
+    /// Only executions that ended before this time.
+    ended_before: Option<DateTime<Utc>>,
     /// Only executions of this tenant.
     tenant_id: Option<String>,
     /// Only executions of this organization.
@@ -34,19 +54,109 @@ pub struct ExecutionFilter {
 }
 
 impl ExecutionFilter {
-    /// Converts the input to the storage layer's filter and parses its ids.
-    pub fn parse(self) -> Result<execution_lists::ExecutionFilter, Rejection> {
-        let parent = self.parent_execution_id.map(|id| parse_id("filter.parentExecutionId", &id)).transpose()?;
+    /// Converts the input to the storage layer's filter and parses its ids. The version and the dedup key are looked up.
+    /// `at` is the path of the filter in the field's arguments.
+    pub async fn resolve(self, ctx: &Context<'_>, at: &str) -> Result<execution_lists::ExecutionFilter, ServiceError> {
+        let (path, version, dedup_key) = (self.path.clone(), self.version, self.dedup_key.clone());
+        let mut filter = self.parse(at)?;
+        if let Some(version) = version {
+            let field = format!("{at}.version");
+            let path = path.ok_or_else(|| Rejection::invalid(&field, "version needs path"))?;
+            let in_range = i16::try_from(version).ok().filter(|version| *version > 0);
+            let version = in_range.ok_or_else(|| Rejection::invalid(&field, "version must be 1 to 32767"))?;
+            match ctx.data_unchecked::<Services>().catalog.find(&path, Some(version)).await? {
+                Some(entry) => filter.catalog_id = Some(Id::new(entry.catalog_id)),
+                None => filter.ids = Some(Vec::new()),
+            }
+        }
+        if let Some(key) = dedup_key {
+            let unknown = |_| Rejection::invalid(&format!("{at}.dedupKey"), "the caller is unknown");
+            let scope = scope(ctx).map_err(unknown)?;
+            let executions = &ctx.data_unchecked::<Services>().executions;
+            let claim = executions.dedup_claim(filter.parent_execution_id, &key, &scope).await?;
+            let found = claim.into_iter().map(|claim| Id::new(claim.execution_id));
+            filter.ids = Some(found.filter(|_| filter.ids.is_none()).collect());
+        }
+        Ok(filter)
+    }
+
+    fn parse(self, at: &str) -> Result<execution_lists::ExecutionFilter, Rejection> {
+        let field = |name: &str| format!("{at}.{name}");
+        let parent = self.parent_execution_id.map(|id| parse_id(&field("parentExecutionId"), &id)).transpose()?;
+        let path = |path: String| check_text(&field("path"), &path).map(|()| path);
         Ok(execution_lists::ExecutionFilter {
             statuses: self.statuses.map(|statuses| statuses.into_iter().map(Into::into).collect()),
-            path_prefix: check_prefix("filter.pathPrefix", self.path_prefix)?,
+            path: self.path.map(path).transpose()?,
+            path_prefix: check_prefix(&field("pathPrefix"), self.path_prefix)?,
+            catalog_id: None,
             parent_execution_id: parent,
+            ids: None,
+            id_prefix: self.id_prefix.map(|prefix| check_id_prefix(&field("idPrefix"), prefix)).transpose()?,
             started_after: self.started_after,
             started_before: self.started_before,
-            tenant_id: check_owner("filter.tenantId", self.tenant_id)?,
-            organization_id: check_owner("filter.organizationId", self.organization_id)?,
+            ended_after: self.ended_after,
+            ended_before: self.ended_before,
+            tenant_id: check_owner(&field("tenantId"), self.tenant_id)?,
+            organization_id: check_owner(&field("organizationId"), self.organization_id)?,
         })
     }
+}
+
+fn check_id_prefix(field: &str, prefix: String) -> Result<String, Rejection> {
+    if (1..=19).contains(&prefix.len()) && prefix.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok(prefix);
+    }
+    Err(Rejection::invalid(field, "idPrefix must have 1 to 19 digits"))
+}
+
+selector! {
+    /// Executions that a bulk operation selects. Exactly one field is given.
+    #[expect(clippy::large_enum_variant, reason = "a request has one value")]
+    ExecutionSelector, ExecutionFilter
+}
+
+impl ExecutionSelector {
+    /// Returns the ids of the selected executions, newest first unless the caller listed them, and the shards that could
+    /// not be read. Refuses a selector that could select more than the caller wrote.
+    pub async fn select(self, ctx: &Context<'_>, scope: &Scope) -> Result<SelectedExecutions, ServiceError> {
+        let filter = match self.check(ctx)? {
+            Selected::Ids(ids) => {
+                let mut ids = parse_ids("select.ids", &ids)?;
+                let mut seen = HashSet::new();
+                ids.retain(|id| seen.insert(*id));
+                return Ok(SelectedExecutions { ids, unavailable: Vec::new() });
+            }
+            Selected::Filter(filter) => filter.resolve(ctx, "select.filter").await?,
+            Selected::All => execution_lists::ExecutionFilter::default(),
+        };
+        let executions = &ctx.data_unchecked::<Services>().executions;
+        let (ids, unavailable) = executions.matching(&filter, scope).await?;
+        Ok(SelectedExecutions { ids, unavailable })
+    }
+}
+
+/// Executions that a selector selects.
+#[derive(Debug)]
+pub struct SelectedExecutions {
+    /// Their ids.
+    pub ids: Vec<Id>,
+    /// Shards whose executions were not selected.
+    pub unavailable: Vec<ShardIndex>,
+}
+
+/// Cancellation of several executions.
+#[derive(Debug, InputObject)]
+pub struct CancelExecutionsInput {
+    /// Executions to cancel, at most 1000.
+    pub select: ExecutionSelector,
+    /// Reason, written to the logs (at most 4096 bytes).
+    pub reason: Option<String>,
+    /// Whether the executions that they started, and those that these started, are cancelled too (default false).
+    #[graphql(default = false)]
+    pub cascade: bool,
+    /// Whether to change nothing and only return the result that is expected (default false).
+    #[graphql(default = false)]
+    pub dry_run: bool,
 }
 
 /// Moment in the history of an execution.
@@ -224,4 +334,7 @@ pub struct CancelExecutionInput {
     pub id: ID,
     /// Reason, written to the log (at most 4096 bytes).
     pub reason: Option<String>,
+    /// Whether the executions that it started, and those that these started, are cancelled too (default false).
+    #[graphql(default = false)]
+    pub cascade: bool,
 }

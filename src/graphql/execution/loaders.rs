@@ -21,6 +21,10 @@ use plain_json::Text;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WorkloadKey(pub Id);
 
+/// Key of the result of an execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ResultKey(pub Id);
+
 /// Key of the error of an execution that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ErrorKey(pub Id);
@@ -99,6 +103,17 @@ impl Loader<WorkloadKey> for Loaders {
         let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
         let (workloads, failed) = self.services.executions.workloads(&ids, &self.scope).await;
         Ok(self.with_failures(keys, |key| key.0, workloads, &failed))
+    }
+}
+
+impl Loader<ResultKey> for Loaders {
+    type Value = Result<Text, ServiceError>;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[ResultKey]) -> Result<HashMap<ResultKey, Self::Value>, ServiceError> {
+        let ids: Vec<Id> = keys.iter().map(|key| key.0).collect();
+        let (results, failed) = self.services.executions.results(&ids, &self.scope).await;
+        Ok(self.with_failures(keys, |key| key.0, results, &failed))
     }
 }
 

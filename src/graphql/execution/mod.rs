@@ -1,7 +1,7 @@
 //! Executions: runs of catalog entries, and their state.
 
 mod advance;
-pub mod changes;
+pub mod current;
 pub mod dedup;
 pub mod inputs;
 pub mod live;
@@ -12,5 +12,8 @@ mod of_subscription;
 mod payloads;
 pub mod query;
 pub mod state;
+pub mod stats;
 pub mod status;
 pub mod types;
+pub mod update;
+pub mod updates;

@@ -4,17 +4,19 @@ use async_graphql::{Context, Object, Result};
 
 use super::advance::AdvanceProjectionsPayload;
 use super::inputs::{
-    AdvanceProjectionsInput, CancelExecutionInput, ExecuteBatchInput, ExecuteInput, RerunExecutionInput,
+    AdvanceProjectionsInput, CancelExecutionInput, CancelExecutionsInput, ExecuteBatchInput, ExecuteInput,
+    RerunExecutionInput,
 };
 use super::payloads::{
-    CancelExecutionPayload, ExecuteBatchPayload, ExecuteBatchResult, ExecutePayload, RerunExecutionPayload, Started,
+    CancelExecutionPayload, CancelExecutionsPayload, ExecuteBatchPayload, ExecuteBatchResult, ExecutePayload,
+    RerunExecutionPayload, Started,
 };
-use super::types::Execution;
 use crate::graphql::access::{ADVANCE, CANCEL, EXECUTE, caller, scope};
 use crate::graphql::audit::audited;
 use crate::graphql::context::Services;
 use crate::graphql::errors::result_or_user_error;
-use crate::graphql::scalars::parse_id;
+use crate::graphql::scalars::{parse_id, parse_ids};
+use crate::service::executions::Cancelling;
 use crate::service::projections::Advances;
 use noetl_domain::ids::Id;
 
@@ -81,14 +83,28 @@ impl ExecutionMutation {
         executed.await.map(Some)
     }
 
-    /// Cancels an execution that has not ended.
+    /// Cancels an execution that has not ended. For an execution that is cancelled, nothing is written, and the request
+    /// succeeds. With `cascade`, it also cancels the executions that the execution started and that have not ended, and
+    /// those that these started: up to 1000 descendants in one request. An execution that has only a log, because NoETL's
+    /// own server wrote it, is found as a descendant after it was added to the list.
     #[graphql(guard = "CANCEL")]
     async fn cancel_execution(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Execution to cancel.")] input: CancelExecutionInput,
-    ) -> Result<CancelExecutionPayload> {
-        audited(ctx, [input.id.0.clone()], cancel(ctx, input)).await
+    ) -> Result<Option<CancelExecutionPayload>> {
+        audited(ctx, [input.id.0.clone()], cancel(ctx, input)).await.map(Some)
+    }
+
+    /// Cancels several executions. Each cancellation succeeds or fails independently. For executions that are cancelled,
+    /// nothing is written, and they succeed.
+    #[graphql(guard = "CANCEL")]
+    async fn cancel_executions(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Executions to cancel.")] input: CancelExecutionsInput,
+    ) -> Result<Option<CancelExecutionsPayload>> {
+        audited(ctx, None::<String>, cancel_all(ctx, input)).await.map(Some)
     }
 
     /// Stores the current states of executions, so that a read of them folds fewer events. Each execution succeeds or
@@ -116,14 +132,28 @@ impl ExecutionMutation {
 }
 
 async fn cancel(ctx: &Context<'_>, input: CancelExecutionInput) -> Result<CancelExecutionPayload> {
-    let cancelled = match parse_id("id", &input.id) {
-        Ok(id) => ctx.data::<Services>()?.executions.cancel(id, input.reason, &caller(ctx)?).await.map(|()| id),
-        Err(rejection) => Err(rejection.into()),
+    let id = match parse_id("id", &input.id) {
+        Ok(id) => id,
+        Err(rejection) => return Ok(CancelExecutionPayload::refused(rejection.into())),
     };
-    let (id, user_errors) = result_or_user_error(cancelled)?;
-    let execution = match id {
-        Some(id) => Execution::load(ctx, id).await?,
-        None => None,
+    let caller = caller(ctx)?;
+    let cancelling =
+        Cancelling { reason: input.reason.as_deref(), cascade: input.cascade, dry_run: false, caller: &caller };
+    let cancelled = ctx.data::<Services>()?.executions.cancel_all(vec![id], &cancelling).await;
+    CancelExecutionPayload::new(ctx, id, cancelled).await
+}
+
+async fn cancel_all(ctx: &Context<'_>, input: CancelExecutionsInput) -> Result<CancelExecutionsPayload> {
+    let (executions, caller) = (&ctx.data::<Services>()?.executions, caller(ctx)?);
+    let CancelExecutionsInput { select, reason, cascade, dry_run } = input;
+    let cancelling = Cancelling { reason: reason.as_deref(), cascade, dry_run, caller: &caller };
+    let outcome = async {
+        let selected = select.select(ctx, &caller.scope).await?;
+        let tree = executions.cancel_all(selected.ids, &cancelling).await?;
+        Ok((tree, selected.unavailable))
     };
-    Ok(CancelExecutionPayload { execution, user_errors })
+    match result_or_user_error(outcome.await)? {
+        (Some((tree, unavailable)), _) => Ok(CancelExecutionsPayload::new(ctx, tree, unavailable).await),
+        (None, user_errors) => Ok(CancelExecutionsPayload::refused(user_errors)),
+    }
 }

@@ -4,6 +4,7 @@ use async_graphql::{Context, ID, Object, Result};
 
 use super::dedup::DedupClaim;
 use super::inputs::{ExecutionFilter, ExecutionMoment};
+use super::stats::ExecutionStats;
 use super::types::{Execution, ExecutionConnection, ExecutionList, ExecutionsOf, executions};
 use crate::graphql::access::{READ, scope};
 use crate::graphql::connection::PageArguments;
@@ -72,13 +73,25 @@ impl ExecutionQuery {
         #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
         #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
         #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
-    ) -> Result<ExecutionConnection> {
+    ) -> Result<Option<ExecutionConnection>> {
         let page = PageArguments { first, after, last, before };
         let request = page.by_time(CursorKind::Execution).map_err(field_error)?;
-        let filter = filter.unwrap_or_default().parse().map_err(field_error)?;
+        let filter = filter.unwrap_or_default().resolve(ctx, "filter").await.map_err(field_error)?;
         let scope = scope(ctx)?;
         let found = ctx.data::<Services>()?.executions.list(&filter, &request, &scope).await;
         let listing = found.map_err(field_error)?;
-        Ok(executions(ExecutionList { of: ExecutionsOf::All, filter, scope }, listing.page, listing.unavailable))
+        Ok(Some(executions(ExecutionList { of: ExecutionsOf::All, filter, scope }, listing.page, listing.unavailable)))
+    }
+
+    /// Numbers of executions by status and by path.
+    #[graphql(guard = "READ")]
+    async fn execution_stats(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Only executions that match this filter (default: all).")] filter: Option<ExecutionFilter>,
+    ) -> Result<Option<ExecutionStats>> {
+        let filter = filter.unwrap_or_default().resolve(ctx, "filter").await.map_err(field_error)?;
+        let stats = ctx.data::<Services>()?.executions.stats(&filter, &scope(ctx)?).await.map_err(field_error)?;
+        Ok(Some(stats.into()))
     }
 }

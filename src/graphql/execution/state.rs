@@ -1,10 +1,15 @@
 //! State of an execution: its steps, their loops, and the snapshot that a read starts from.
 
-use async_graphql::{Enum, ID, SimpleObject};
+use async_graphql::{ComplexObject, Context, Enum, ID, Result, SimpleObject};
 use chrono::{DateTime, Utc};
 
 use crate::graphql::access::READ;
+use crate::graphql::connection::{Countable, PageArguments, connection, id_cursor};
+use crate::graphql::errors::field_error;
 use crate::graphql::scalars::{BigInt, Json, show_id, to_graphql_int};
+use crate::service::error::ServiceError;
+use noetl_domain::cursor::CursorKind;
+use noetl_domain::page::{Page, PageRequest, Total};
 use noetl_domain::workflow::{self, StepState, WorkflowState};
 use noetl_storage::snapshots::Projected;
 
@@ -32,6 +37,7 @@ pub enum StepStatus {
 
 /// A step of an execution, in its current run. A step that is entered again starts a new run.
 #[derive(Debug, Clone, SimpleObject)]
+#[graphql(complex)]
 pub struct Step {
     /// Name of the step, unique in the workflow.
     name: String,
@@ -53,9 +59,52 @@ pub struct Step {
     error: Option<String>,
     /// Progress of the loop; null if the step is not a loop. The iterations of a cursor loop are its rows.
     iterations: Option<StepIterations>,
-    /// Frames of the cursor loop, ordered by index; null if the step is not a cursor loop.
+    #[graphql(skip)]
     frames: Option<Vec<CursorFrame>>,
 }
+
+#[ComplexObject]
+impl Step {
+    /// Frames of the cursor loop, ordered by index; null if the step is not a cursor loop.
+    async fn frames(
+        &self,
+        #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 25).")]
+        first: Option<i32>,
+        #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
+        #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
+        #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
+    ) -> Result<Option<CursorFrameConnection>> {
+        let request = PageArguments { first, after, last, before }.by_id(CursorKind::Frame).map_err(field_error)?;
+        Ok(self.frames.as_ref().map(|frames| {
+            let all = FrameList(frames.len());
+            let cursor = |frame: &CursorFrame| id_cursor(CursorKind::Frame, frame.index.into());
+            CursorFrameConnection::new(all, frame_page(frames, &request), Vec::new(), |frame| frame, cursor)
+        }))
+    }
+}
+
+/// Returns a page of frames, which are ordered by index.
+fn frame_page(frames: &[CursorFrame], request: &PageRequest<i64>) -> Page<CursorFrame> {
+    let is_after = |frame: &&CursorFrame| request.after.is_none_or(|after| i64::from(frame.index) > after);
+    let is_before = |frame: &&CursorFrame| request.before.is_none_or(|before| i64::from(frame.index) < before);
+    let mut within: Vec<CursorFrame> = frames.iter().filter(is_after).filter(is_before).cloned().collect();
+    if request.backwards {
+        within.reverse();
+    }
+    request.cut(within)
+}
+
+/// All frames of a loop.
+#[derive(Debug)]
+pub struct FrameList(usize);
+
+impl Countable for FrameList {
+    async fn total(&self, _: &Context<'_>, limit: i64) -> std::result::Result<Total, ServiceError> {
+        Ok(Total::of(i64::try_from(self.0).unwrap_or(i64::MAX), limit))
+    }
+}
+
+connection!(CursorFrameConnection, CursorFrameEdge, CursorFrame, FrameList);
 
 /// Progress of a loop.
 #[derive(Debug, Clone, SimpleObject)]
@@ -109,6 +158,26 @@ impl ProjectionSnapshot {
             updated_at: snapshot.updated_at,
             behind_by: BigInt(projected.folded),
         })
+    }
+}
+
+/// Progress of an execution.
+#[derive(Debug, Clone, Copy, SimpleObject)]
+pub struct ExecutionProgress {
+    /// Number of steps that completed or were skipped.
+    steps_completed: i32,
+    /// Number of steps that the log names. It grows while the execution reaches further steps.
+    steps_known: i32,
+}
+
+impl ExecutionProgress {
+    pub(super) fn of(state: &WorkflowState) -> Self {
+        let steps = state.steps();
+        let is_done =
+            |step: &StepState| matches!(step.status(), workflow::StepStatus::Completed | workflow::StepStatus::Skipped);
+        let completed = steps.iter().filter(|(_, step)| is_done(step)).count();
+        let int = |count: usize| to_graphql_int(i64::try_from(count).unwrap_or(i64::MAX));
+        Self { steps_completed: int(completed), steps_known: int(steps.len()) }
     }
 }
 

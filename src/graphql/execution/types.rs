@@ -6,11 +6,13 @@ use async_graphql::{Context, ID, Object, Result, Union};
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 
+use super::current::CurrentExecution;
 use super::inputs::ExecutionFilter;
 use super::loaders::{
-    ChildrenKey, ChildrenTotalKey, EndKey, EntryTotalKey, ErrorKey, ExecutionKey, ExecutionsPage, StateKey, WorkloadKey,
+    ChildrenKey, ChildrenTotalKey, EndKey, EntryTotalKey, ErrorKey, ExecutionKey, ExecutionsPage, ResultKey, StateKey,
+    WorkloadKey,
 };
-use super::state::{ProjectionSnapshot, Step, steps};
+use super::state::{ExecutionProgress, ProjectionSnapshot, Step, steps};
 use super::status::ExecutionStatus;
 use crate::graphql::access::{READ, scope};
 use crate::graphql::catalog::types::CatalogEntry;
@@ -22,7 +24,7 @@ use crate::graphql::event::loaders::HeadKey;
 use crate::graphql::event::log::log;
 use crate::graphql::event::types::EventConnection;
 use crate::graphql::loaders::BatchLoader;
-use crate::graphql::scalars::{Json, JsonText, show_id};
+use crate::graphql::scalars::{BigInt, Json, JsonText, show_id};
 use crate::graphql::subscription::types::SourceSubscription;
 use crate::graphql::trace::TraceContext;
 use crate::service::error::ServiceError;
@@ -53,15 +55,31 @@ pub enum ExecutionParent {
 #[derive(Debug, Clone)]
 pub struct Execution {
     row: ExecutionRow,
-    /// State at a moment in the past; `None`: the execution is shown in its current state.
-    past: Option<Arc<Projected>>,
+    moment: Moment,
+}
+
+/// Moment in which an execution is shown.
+#[derive(Debug, Clone)]
+enum Moment {
+    /// The current one.
+    Now,
+    /// The one in which its row was read; the end was read too, if the list did not show it.
+    AsRead(Option<End>),
+    /// A moment in the past.
+    Past(Arc<Projected>),
 }
 
 impl Execution {
     /// Returns an execution in its current state.
     #[must_use]
     pub const fn current(row: ExecutionRow) -> Self {
-        Self { row, past: None }
+        Self { row, moment: Moment::Now }
+    }
+
+    /// Returns an execution whose end was read together with its row.
+    #[must_use]
+    pub fn as_read(current: CurrentExecution) -> Self {
+        Self { row: current.row, moment: Moment::AsRead(current.end) }
     }
 
     /// Returns the execution in a state of the past.
@@ -69,7 +87,7 @@ impl Execution {
     pub fn in_state(self, past: Projected) -> Self {
         let state = &past.projection.state;
         let (status, end_time) = (state.status().as_str().to_owned(), state.end().map(|end| end.at));
-        Self { row: ExecutionRow { status, end_time, ..self.row }, past: Some(Arc::new(past)) }
+        Self { row: ExecutionRow { status, end_time, ..self.row }, moment: Moment::Past(Arc::new(past)) }
     }
 
     /// Returns the execution with this id through the batch loader.
@@ -90,8 +108,8 @@ impl Execution {
 
     /// Returns the state, which is the current one unless the execution is shown in the past.
     async fn projected(&self, ctx: &Context<'_>) -> Result<Option<Arc<Projected>>> {
-        if self.past.is_some() {
-            return Ok(self.past.clone());
+        if let Moment::Past(past) = &self.moment {
+            return Ok(Some(Arc::clone(past)));
         }
         let state = ctx.data::<BatchLoader>()?.load_one(StateKey(self.key())).await.map_err(field_error)?;
         state.transpose().map_err(field_error)
@@ -99,8 +117,11 @@ impl Execution {
 
     /// Returns the end of an execution whose list row does not show it yet. With `reason`, it includes the error.
     async fn end_not_in_list(&self, ctx: &Context<'_>, reason: bool) -> Result<Option<End>> {
-        if self.past.is_some() || Status::from_stored(&self.row.status).is_terminal() {
-            return Ok(None);
+        match &self.moment {
+            Moment::Past(_) => return Ok(None),
+            Moment::AsRead(end) => return Ok(end.clone()),
+            Moment::Now if Status::from_stored(&self.row.status).is_terminal() => return Ok(None),
+            Moment::Now => {}
         }
         let end = ctx.data::<BatchLoader>()?.load_one(EndKey { id: self.key(), reason }).await.map_err(field_error)?;
         end.transpose().map_err(field_error)
@@ -158,11 +179,31 @@ impl Execution {
         if let Some(end) = self.end_not_in_list(ctx, true).await? {
             return Ok(end.error);
         }
-        if let Some(past) = &self.past {
+        if let Moment::Past(past) = &self.moment {
             return Ok(past.projection.state.end().and_then(|end| end.error));
         }
         let error = ctx.data::<BatchLoader>()?.load_one(ErrorKey(self.key())).await.map_err(field_error)?;
         Ok(error.transpose().map_err(field_error)?.flatten())
+    }
+
+    /// Result of the execution: the result of the event that ended it, as it was reported. Null until the execution ends,
+    /// and if the event has none. Unreadable JSON is replaced by an error object, as in events.
+    #[graphql(guard = "READ")]
+    async fn result(&self, ctx: &Context<'_>) -> Result<Option<JsonText>> {
+        let result = ctx.data::<BatchLoader>()?.load_one(ResultKey(self.key())).await.map_err(field_error)?;
+        Ok(result.transpose().map_err(field_error)?.map(JsonText))
+    }
+
+    /// Number of events in the log.
+    #[graphql(guard = "READ")]
+    async fn event_count(&self, ctx: &Context<'_>) -> Result<Option<BigInt>> {
+        Ok(self.projected(ctx).await?.map(|projected| BigInt(projected.projection.applied_count)))
+    }
+
+    /// Progress of the execution: numbers of its steps.
+    #[graphql(guard = "READ")]
+    async fn progress(&self, ctx: &Context<'_>) -> Result<Option<ExecutionProgress>> {
+        Ok(self.projected(ctx).await?.map(|projected| ExecutionProgress::of(&projected.projection.state)))
     }
 
     /// Tenant of the execution.
@@ -300,7 +341,7 @@ pub async fn children(
     page: &PageArguments,
 ) -> Result<ExecutionConnection> {
     let request = page.by_time(CursorKind::Execution).map_err(field_error)?;
-    let filter = filter.unwrap_or_default().parse().map_err(field_error)?;
+    let filter = filter.unwrap_or_default().resolve(ctx, "filter").await.map_err(field_error)?;
     let list = ExecutionList { of: ExecutionsOf::Parent(parent), filter: filter.clone(), scope: scope(ctx)? };
     let key = ChildrenKey { parent, filter, request };
     let found = ctx.data::<BatchLoader>()?.load_one(key).await.map_err(field_error)?;

@@ -24,6 +24,8 @@ use noetl_domain::tenant::Scope;
 pub struct SystemStatus {
     /// Time at which the status was read.
     pub at: DateTime<Utc>,
+    /// Always null: the status has no position in the event feed.
+    pub cursor: Option<String>,
     /// Health of every shard.
     pub shards: Vec<Shard>,
     /// Status of the event stream.
@@ -55,7 +57,7 @@ impl StatusCache {
             metrics::counter!("noetl_status_polls_total").increment(1);
             let (event_stream, outbox) = tokio::join!(event_stream(services), OutboxStats::read(services, scope));
             let outbox = outbox.inspect_err(|error| tracing::warn!(%error, "the outbox can't be counted")).ok();
-            SystemStatus { at: clock::now(), shards: shards(services), event_stream, outbox }
+            SystemStatus { at: clock::now(), cursor: None, shards: shards(services), event_stream, outbox }
         };
         self.0.get_with(scope.clone(), read).await
     }

@@ -62,7 +62,7 @@ pub enum Capability {
     OwnLifecycle,
     /// Registering source subscriptions, and changing the status of all of them.
     Lifecycle,
-    /// `cancelExecution`.
+    /// `cancelExecution` and `cancelExecutions`.
     Cancel,
     /// `retryOutbox` and `discardOutbox`.
     Retry,

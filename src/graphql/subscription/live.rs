@@ -1,52 +1,51 @@
-//! Live changes of source subscriptions.
+//! Live updates of source subscriptions.
 
 use async_graphql::{Context, Result, Subscription};
 use futures::{Stream, TryStreamExt};
 
-use super::changes::{self, Change, PageReads, SubscriptionReads, Watch};
 use super::inputs::SubscriptionFilter;
-use super::types::SourceSubscription;
+use super::update::SubscriptionUpdate;
+use super::updates::{FollowedSubscriptions, SubscriptionPages, SubscriptionReads};
 use crate::graphql::access::{LIVE, principal, scope};
 use crate::graphql::audience::Audience;
 use crate::graphql::context::Services;
 use crate::graphql::deadline::{WithDeadline, deadline};
 use crate::graphql::errors::field_error;
 use crate::graphql::live::hub;
-use crate::graphql::shared_item::{ItemKey, SharedItem, SharedTexts};
+use crate::graphql::shared_item::SharedTexts;
+use crate::graphql::updates::list::{self, ListWatch};
 
-/// Live changes of source subscriptions.
+/// Live updates of source subscriptions.
 #[derive(Debug, Default)]
 pub struct SourceSubscriptionSubscription;
 
 #[Subscription]
 impl SourceSubscriptionSubscription {
-    /// Source subscriptions in their current state, and each one again after each change of its state. If a shard can't
-    /// be reached, the live subscription ends with `SHARD_UNAVAILABLE`, because its items can't report that source
-    /// subscriptions are missing.
+    /// The source subscriptions that match a filter, newest first, and then each one again after each change of its
+    /// status. A subscription that does not match any more has an item with the kind `LEFT_FILTER`. If a shard can't be
+    /// reached, an item with the kind `GAP` says so, and the subscriptions of the other shards are still followed. One
+    /// live subscription follows at most 10,000 source subscriptions; if more match, it ends with `LIMIT_EXCEEDED`.
     #[graphql(guard = "LIVE")]
-    async fn subscription_changes(
+    async fn subscription_updates(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Only items that match this filter (default: all).")] filter: Option<SubscriptionFilter>,
-    ) -> Result<impl Stream<Item = Result<WithDeadline<SharedItem<SourceSubscription>>>> + use<>> {
+        #[graphql(desc = "Only subscriptions that match this filter (default: all).")] filter: Option<
+            SubscriptionFilter,
+        >,
+    ) -> Result<impl Stream<Item = Result<WithDeadline<SubscriptionUpdate>>> + use<>> {
         let filter = filter.unwrap_or_default().parse("filter").map_err(field_error)?;
         let deadline = deadline(ctx)?;
-        let audience = Audience::of_operation(ctx, principal(ctx)?);
-        let texts = ctx.data::<SharedTexts>()?.clone();
-        let changes = changes::changes(Watch {
+        let updates = list::updates::<FollowedSubscriptions>(ListWatch {
             hub: hub(ctx)?,
-            subscriptions: ctx.data::<Services>()?.subscriptions.clone(),
+            services: ctx.data::<Services>()?.clone(),
             reads: ctx.data::<SubscriptionReads>()?.clone(),
-            pages: ctx.data::<PageReads>()?.clone(),
+            pages: ctx.data::<SubscriptionPages>()?.clone(),
             scope: scope(ctx)?,
             filter,
             deadline,
         });
-        let item = move |Change { row, read }: Change| {
-            let shared = audience.clone().zip(read);
-            let key = shared.map(|(audience, read)| ItemKey { audience, read, id: row.last_event_id });
-            SharedItem::new(SourceSubscription::from(row), key.map(|key| (key, texts.clone())))
-        };
-        Ok(changes.map_ok(move |change| WithDeadline::new(item(change), deadline)))
+        let (audience, texts) = (Audience::of_operation(ctx, principal(ctx)?), ctx.data::<SharedTexts>()?.clone());
+        let item = move |update| SubscriptionUpdate::new(update, audience.as_ref(), &texts);
+        Ok(updates.map_ok(move |update| WithDeadline::new(item(update), deadline)))
     }
 }

@@ -1,6 +1,5 @@
 //! Source subscriptions: long-lived resources that receive messages and run an execution for each message.
 
-pub mod changes;
 pub mod inputs;
 pub mod lifecycle;
 pub mod live;
@@ -10,3 +9,5 @@ mod payloads;
 pub mod query;
 mod spec;
 pub mod types;
+pub mod update;
+pub mod updates;

@@ -11,13 +11,15 @@ use noetl_domain::event::Event;
 use noetl_domain::execution::{CANCELLED, Status, emitted};
 use noetl_domain::ids::Id;
 use noetl_domain::tenant::{Caller, Scope};
+use noetl_domain::workflow::End;
 use noetl_storage::executions::{self, ExecutionRow};
 use noetl_storage::log::LockedLog;
 
 impl Executions {
-    /// Cancels an execution that has not ended. If it has only a log, it gets its row in the list first.
+    /// Cancels an execution that has not ended. If it has only a log, it gets its row in the list first. Returns false
+    /// if it was cancelled before; then nothing is written.
     #[tracing::instrument(level = "debug", name = "executions.cancel", skip_all, fields(id = %id))]
-    pub async fn cancel(&self, id: Id, reason: Option<String>, caller: &Caller) -> Result<(), ServiceError> {
+    pub async fn cancel(&self, id: Id, reason: Option<String>, caller: &Caller) -> Result<bool, ServiceError> {
         check_reason(reason.as_deref())?;
         let shard = self.databases.shard_of(id);
         let row = match executions::by_ids(shard, &caller.scope, &[id.get()]).await?.pop() {
@@ -26,9 +28,8 @@ impl Executions {
         };
         let mut log = LockedLog::lock(shard, id).await?;
         let status = log.execution_status().await?.ok_or_else(|| unknown(id))?;
-        if status.is_terminal() {
-            let message = format!("execution {id} is {} and can't be cancelled any more", status.as_str());
-            return Err(Rejection::new(RejectionCode::InvalidTransition, "id", message).into());
+        if !is_open(id, status)? {
+            return Ok(false);
         }
         let last = log.last_event_id().await?.unwrap_or(id);
         let event_id = self.ids.next_after(last).await?;
@@ -36,7 +37,21 @@ impl Executions {
         log.mark_cancelled(event_id, reason.as_deref()).await?;
         log.commit().await?;
         self.wake_ups.wake_feed(self.databases.index_of(id));
-        Ok(())
+        Ok(true)
+    }
+
+    /// Returns whether a cancellation would change an execution. Refuses one that has ended otherwise.
+    pub(super) async fn may_cancel(&self, id: Id, scope: &Scope) -> Result<bool, ServiceError> {
+        let (mut rows, failed) = self.by_ids(&[id], scope).await;
+        if let Some(error) = failed.into_values().next() {
+            return Err(error);
+        }
+        let row = rows.remove(&id).ok_or_else(|| unknown(id))?;
+        let (ends, failed) = self.projections.ends(&[id], false, scope).await;
+        if let Some(error) = failed.into_values().next() {
+            return Err(error);
+        }
+        Ok(is_open(id, ends.get(&id).map_or_else(|| Status::from_stored(&row.status), End::status))?)
     }
 
     /// Gives an execution that has only a log its row in the list, and returns the row.
@@ -63,6 +78,15 @@ fn cancellation(row: &ExecutionRow, event_id: Id, reason: Option<&str>, by: Opti
         organization_id: row.organization_id.clone(),
         ..Event::bare(Id::new(row.execution_id), event_id, Id::new(row.catalog_id), CANCELLED, at)
     }
+}
+
+/// Returns whether an execution can be cancelled; false: it is cancelled.
+fn is_open(id: Id, status: Status) -> Result<bool, Rejection> {
+    if status.is_terminal() && status != Status::Cancelled {
+        let message = format!("execution {id} is {} and can't be cancelled any more", status.as_str());
+        return Err(Rejection::new(RejectionCode::InvalidTransition, "id", message));
+    }
+    Ok(status != Status::Cancelled)
 }
 
 fn unknown(id: Id) -> Rejection {

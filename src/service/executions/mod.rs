@@ -5,6 +5,7 @@
 //! starts, and [`create`] creates it. [`rerun`] makes such a request from an earlier execution. [`sweep`] finishes the claims of crashed callers.
 
 mod cancel;
+mod cancel_tree;
 mod create;
 mod dedup;
 mod defaults;
@@ -15,6 +16,7 @@ mod read;
 mod request;
 mod rerun;
 mod start;
+mod stats;
 mod sweep;
 
 use std::sync::Arc;
@@ -29,9 +31,11 @@ use noetl_domain::ids::Id;
 use noetl_storage::events::FirstEvent;
 use noetl_storage::pools::Databases;
 
+pub use cancel_tree::{CancelledOne, CancelledTree, Cancelling, MAX_CANCELLED};
 pub use request::{Dedup, EntryKey, ExecuteRequest, MAX_BATCH, MAX_WORKLOAD_BYTES};
 pub use rerun::RerunRequest;
 pub use start::{Executed, Outcome};
+pub use stats::{ExecutionStats, PathCount};
 
 /// Capacity in bytes of the cache of log heads. All messages of a subscription share the head of their parent's log.
 const CACHED_HEADS_BYTES: u64 = 32 << 20;

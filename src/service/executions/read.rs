@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::Executions;
+use super::stats::{ExecutionStats, MAX_COUNTED, MAX_PATHS};
 use crate::service::error::ServiceError;
 use crate::service::fan_out::{self, Listing};
 use crate::service::shards::rows_by_ids;
@@ -76,6 +77,14 @@ impl Executions {
     #[tracing::instrument(level = "debug", name = "executions.total", skip_all)]
     pub async fn total(&self, filter: &ExecutionFilter, limit: i64, scope: &Scope) -> Result<Total, ServiceError> {
         fan_out::total(&self.databases, limit, |shard, limit| execution_lists::count(shard, scope, filter, limit)).await
+    }
+
+    /// Counts executions in the scope by status and by path, over all shards.
+    #[tracing::instrument(level = "debug", name = "executions.stats", skip_all)]
+    pub async fn stats(&self, filter: &ExecutionFilter, scope: &Scope) -> Result<ExecutionStats, ServiceError> {
+        let query = |shard| execution_lists::stats(shard, scope, filter, MAX_COUNTED + 1, MAX_PATHS + 1);
+        let (groups, unavailable) = fan_out::answers(&self.databases, query).await?;
+        Ok(ExecutionStats::of(groups, unavailable))
     }
 
     /// Counts the child executions of each parent in the scope over all shards, up to `limit` for each parent.
@@ -167,6 +176,14 @@ impl Executions {
         let query = |shard, ids: Vec<i64>| async move { events::workloads(shard, scope, &ids).await };
         let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
         (found.into_iter().map(|(id, workload)| (Id::new(id), workload)).collect(), failed)
+    }
+
+    /// Returns the results of the executions in the scope whose log has an ending event with a result, and the error of
+    /// each shard that could not be read.
+    pub async fn results(&self, ids: &[Id], scope: &Scope) -> (HashMap<Id, Text>, BTreeMap<ShardIndex, ServiceError>) {
+        let query = |shard, ids: Vec<i64>| async move { executions::results(shard, scope, &ids).await };
+        let (found, failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
+        (found.into_iter().map(|(id, result)| (Id::new(id), result)).collect(), failed)
     }
 
     /// Returns the error or cancellation reason, if any, of each execution in the scope that is in the list, and the

@@ -48,6 +48,7 @@ impl Samples {
     #[graphql(name = "sampleExecution")]
     async fn execution(&self) -> Execution {
         Execution::current(ExecutionRow {
+            last_event_id: None,
             execution_id: 1,
             catalog_id: 3,
             parent_execution_id: Some(4),

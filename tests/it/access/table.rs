@@ -27,7 +27,8 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     (
         "Query",
         READ,
-        "catalogEntries catalogEntry dedupClaim event eventStream events execution executions node nodes shards subscription \
+        "catalogEntries catalogEntry dedupClaim event eventStream events execution executionStats executions node nodes shards \
+         subscription \
          subscriptions validateCatalogEntry",
     ),
     ("Mutation", Any(&[Catalog]), "registerCatalogEntry"),
@@ -39,14 +40,14 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ),
     ("Mutation", Any(&[Lifecycle]), "transitionSubscriptions"),
     ("Mutation", Any(&[Execute]), "execute executeBatch rerunExecution"),
-    ("Mutation", Any(&[Cancel]), "cancelExecution"),
+    ("Mutation", Any(&[Cancel]), "cancelExecution cancelExecutions"),
     ("Mutation", Any(&[Advance]), "advanceProjections"),
     ("Mutation", Any(&[Project]), "projectEventDocuments"),
     ("Mutation", Any(&[Project]), "projectEvents"),
     ("Mutation", Any(&[Project]), "reserveEventIds"),
     ("Mutation", Any(&[Outbox]), "claimOutbox markOutboxFailed markOutboxPublished renewOutboxLeases"),
     ("Mutation", Any(&[Retry]), "discardOutbox retryOutbox"),
-    ("Subscription", Any(&[Live]), "events executionChanges subscriptionChanges systemStatus"),
+    ("Subscription", Any(&[Live]), "events executionListUpdates executionUpdates subscriptionUpdates systemStatus"),
     // Fields with payloads, and fields that lead to other objects.
     ("Event", READ, "catalogEntry context error meta owner result stackTrace"),
     (
@@ -58,7 +59,8 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     (
         "Execution",
         READ,
-        "catalogEntry children context error events executionPool parent rerunOf snapshot steps trace workload",
+        "catalogEntry children context error eventCount events executionPool parent progress rerunOf result snapshot steps trace \
+         workload",
     ),
     ("Execution", Open, "catalogId endedAt id organizationId path shard startedAt status statusText tenantId"),
     ("SourceSubscription", READ, "catalogEntry executionPool events executions spec"),
@@ -100,7 +102,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("DedupClaim", READ, "execution"),
     ("DedupClaim", Open, "duplicates executionId expiresAt firstSeenAt"),
     ("CursorFrame", Open, "bodyCompleted bodyIssued claimCompleted index"),
-    ("EventDelivery", Open, "cursor event payloadOmitted"),
+    ("EventDelivery", Open, "at cursor event payloadOmitted"),
     (
         "EventStreamShard",
         Open,
@@ -108,6 +110,11 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
          oldestPreparedTransactionSeconds preparedTransactions publishedEvents shard stream",
     ),
     ("EventStreamStatus", Open, "connected enabled shards"),
+    ("ExecutionPathCount", Open, "count path"),
+    ("ExecutionProgress", Open, "stepsCompleted stepsKnown"),
+    ("ExecutionStats", Open, "byPath byStatus capped morePaths total unavailableShards"),
+    ("ExecutionStatusCount", Open, "count status"),
+    ("ExecutionUpdate", Open, "at cursor execution id kind shard"),
     ("OutboxShardStats", Open, "dead failed inFlight oldestPendingAgeSeconds pending shard"),
     ("OutboxStats", Open, "byShard dead failed inFlight oldestPendingAgeSeconds pending unavailableShards"),
     ("PageInfo", Open, "endCursor hasNextPage hasPreviousPage startCursor"),
@@ -121,9 +128,10 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ),
     ("Shard", Open, "available buckets error latencyMilliseconds poolIdle poolSize shard"),
     ("StepIterations", Open, "completed dispatched expected"),
-    ("StreamGap", Open, "cursor from reason shard to"),
+    ("StreamGap", Open, "at cursor from reason shard to"),
     ("StreamHeartbeat", Open, "at cursor lagEvents"),
-    ("SystemStatus", Open, "at eventStream outbox shards"),
+    ("SubscriptionUpdate", Open, "at cursor id kind shard subscription"),
+    ("SystemStatus", Open, "at cursor eventStream outbox shards"),
     ("UserError", Open, "code field message retryable"),
     ("Viewer", Open, "authenticated capabilities expiresAt name permissions roles subject tenant"),
     // Settings of a source subscription. The guard of the field `spec` protects them.
@@ -149,7 +157,9 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("AdvanceProjectionsPayload", Open, "results userErrors"),
     ("TransitionSubscriptionsPayload", Open, "results unavailableShards userErrors"),
     ("TransitionSubscriptionsResult", Open, "applied id index subscription userErrors"),
-    ("CancelExecutionPayload", Open, "execution userErrors"),
+    ("CancelExecutionPayload", Open, "cancelled complete execution results unavailableShards userErrors"),
+    ("CancelExecutionsPayload", Open, "complete results unavailableShards userErrors"),
+    ("CancelExecutionResult", Open, "cancelled execution id userErrors"),
     ("ClaimOutboxPayload", Open, "claims unavailableShards userErrors"),
     ("DiscardOutboxPayload", Open, "discarded matched unavailableShards userErrors"),
     ("ExecuteBatchPayload", Open, "results userErrors"),
@@ -177,6 +187,8 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     // Pages. The guard of the list protects them.
     ("TotalCount", Open, "capped value"),
     ("CatalogEntryConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),
+    ("CursorFrameConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),
+    ("CursorFrameEdge", Open, "cursor node"),
     ("EventConnection", Open, "edges nodes pageInfo streamCursor unavailableShards"),
     ("ExecutionConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),
     ("OutboxEntryConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),

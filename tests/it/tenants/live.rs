@@ -33,29 +33,52 @@ pub(super) async fn events(world: &World, own: &Side, other: &Side) {
     assert_eq!(none.next().await.unwrap()["events"]["__typename"], "CaughtUp");
 }
 
-pub(super) async fn execution_changes(world: &World, own: &Side, other: &Side) {
-    let query = |id: &str| format!("subscription {{ executionChanges(id: \"{id}\") {{ id tenantId }} }}");
+pub(super) async fn execution_updates(world: &World, own: &Side, other: &Side) {
+    let query =
+        |id: &str| format!("subscription {{ executionUpdates(id: \"{id}\") {{ execution {{ id tenantId }} }} }}");
     let mut live = world.live(own, &query(&own.executions[0])).await;
     let expected = json!({ "id": own.executions[0], "tenantId": own.tenant });
-    assert_eq!(live.next().await.unwrap()["executionChanges"], expected);
+    assert_eq!(live.next().await.unwrap()["executionUpdates"]["execution"], expected);
     for foreign in [&other.executions[0], &other.listed[1]] {
         let errors = world.live(own, &query(foreign)).await.errors().await;
         assert_eq!(errors[0]["extensions"]["code"], "NOT_FOUND");
     }
 }
 
-pub(super) async fn subscription_changes(world: &World, own: &Side, other: &Side) {
-    let query = "subscription { subscriptionChanges { id tenantId } }";
+pub(super) async fn execution_list_updates(world: &World, own: &Side, other: &Side) {
+    let query = "subscription { executionListUpdates { kind execution { id tenantId } } }";
+    let mut live = world.live(own, query).await;
+    let listed = format!("SELECT count(*) FROM noetl.execution WHERE tenant_id = '{}'", own.tenant);
+    for _ in 0..world.count(&listed).await {
+        let item = live.next().await.unwrap()["executionListUpdates"].take();
+        assert_eq!((&item["kind"], &item["execution"]["tenantId"]), (&json!("CURRENT"), &json!(own.tenant)));
+    }
+    let mut started = Vec::new();
+    for side in [other, own] {
+        let query = "mutation { execute(input: { path: \"flow\" }) { executionId } }";
+        started.push(world.data(side, query).await["execute"]["executionId"].take());
+    }
+    loop {
+        let execution = live.next().await.unwrap()["executionListUpdates"]["execution"].take();
+        assert_eq!(execution["tenantId"], own.tenant);
+        if execution["id"] == started[1] {
+            break;
+        }
+    }
+}
+
+pub(super) async fn subscription_updates(world: &World, own: &Side, other: &Side) {
+    let query = "subscription { subscriptionUpdates { kind subscription { id tenantId } } }";
     let mut live = world.live(own, query).await;
     let (path, present) = (format!("changes/{}", own.tenant), "SELECT count(*) FROM noetl.source_subscription");
     let present = world.count(&format!("{present} WHERE tenant_id = '{}'", own.tenant)).await;
     for _ in 0..present {
-        assert_eq!(live.next().await.unwrap()["subscriptionChanges"]["tenantId"], own.tenant);
+        assert_eq!(live.next().await.unwrap()["subscriptionUpdates"]["subscription"]["tenantId"], own.tenant);
     }
     world.subscribe(other, &format!("{path}/1")).await;
     let ours = world.subscribe(own, &format!("{path}/2")).await;
     let expected = json!({ "id": ours, "tenantId": own.tenant });
-    assert_eq!(live.next().await.unwrap()["subscriptionChanges"], expected);
+    assert_eq!(live.next().await.unwrap()["subscriptionUpdates"]["subscription"], expected);
 }
 
 pub(super) async fn system_status(world: &World, own: &Side, _: &Side) {

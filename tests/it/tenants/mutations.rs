@@ -80,6 +80,15 @@ pub(super) async fn cancel_execution(world: &World, own: &Side, other: &Side) {
     let cancel = format!("cancelExecution(input: {{ id: \"{id}\" }})");
     assert_eq!(world.outcome(other, &cancel).await, "NOT_FOUND");
     let running = format!("SELECT count(*) FROM noetl.execution WHERE execution_id = {id} AND status = 'RUNNING'");
+    let many = format!(
+        "mutation {{ cancelExecutions(input: {{ select: {{ ids: [\"{id}\"] }}, cascade: true }}) {{
+            results {{ cancelled execution {{ id }} userErrors {{ code }} }} }} }}"
+    );
+    let refused = world.data(other, &many).await["cancelExecutions"]["results"].take();
+    assert_eq!(refused, json!([{ "cancelled": false, "execution": null, "userErrors": [{ "code": "NOT_FOUND" }] }]));
+    let all = "mutation { cancelExecutions(input: { select: { all: true }, dryRun: true }) { results { id } } }";
+    let selected = world.data(other, all).await["cancelExecutions"]["results"].take();
+    assert!(!texts(&selected, "id").contains(id), "{selected}");
     assert_eq!(world.count(&running).await, 1);
     assert_eq!(world.outcome(own, &cancel).await, "DONE");
     let event = format!(

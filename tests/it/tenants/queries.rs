@@ -108,6 +108,23 @@ pub(super) async fn execution(world: &World, own: &Side, other: &Side) {
     assert_eq!(children["totalCount"]["value"], 1);
 }
 
+pub(super) async fn execution_stats(world: &World, own: &Side, other: &Side) {
+    let query = |filter: &str| {
+        format!("{{ executionStats(filter: {{ {filter} }}) {{ total byStatus {{ count }} byPath {{ count }} }} }}")
+    };
+    let stats = world.data(own, &query("")).await["executionStats"].take();
+    let listed = format!("SELECT count(*) FROM noetl.execution WHERE tenant_id = '{}'", own.tenant);
+    let listed = world.count(&listed).await;
+    assert!(listed > 0);
+    for counts in ["byStatus", "byPath"] {
+        let counts = stats[counts].as_array().unwrap().iter().map(|group| group["count"].as_i64().unwrap());
+        assert_eq!(counts.sum::<i64>(), listed, "{stats}");
+    }
+    assert_eq!(stats["total"], json!(listed));
+    let theirs = world.data(own, &query(&format!("tenantId: \"{}\"", other.tenant))).await;
+    assert_eq!(theirs["executionStats"]["total"], 0);
+}
+
 pub(super) async fn executions(world: &World, own: &Side, other: &Side) {
     let query = |filter: &str| {
         format!(

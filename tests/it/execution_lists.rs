@@ -1,0 +1,118 @@
+//! Filters and numbers of executions, and what an execution shows of its log.
+
+use noetl_testkit::outbox::NO_RELAY;
+use noetl_testkit::projections::insert_step_event;
+use noetl_testkit::{Deployment, Server, eventually};
+use serde_json::{Value, json};
+
+async fn ids(server: &Server, filter: Value) -> Vec<String> {
+    let query = "query($filter: ExecutionFilter) { executions(filter: $filter) { nodes { id } totalCount { value } } }";
+    let found = server.data(query, json!({ "filter": filter })).await["executions"].take();
+    let nodes = found["nodes"].as_array().unwrap();
+    assert_eq!(found["totalCount"]["value"], nodes.len());
+    nodes.iter().map(|node| node["id"].as_str().unwrap().to_owned()).collect()
+}
+
+async fn start(server: &Server, input: Value) -> String {
+    server.execute(input).await["execution"]["id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn executions_are_filtered_by_path_version_end_id_and_dedup_key() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    for path in ["a", "a/b"] {
+        server.register_entry(path, &json!({ "kind": "playbook" })).await;
+    }
+    let first = start(&server, json!({ "path": "a", "dedup": { "key": "k" } })).await;
+    server.register_entry("a", &json!({ "kind": "playbook", "workload": { "n": 2 } })).await;
+    let second = start(&server, json!({ "path": "a" })).await;
+    let below = start(&server, json!({ "path": "a/b" })).await;
+    assert_eq!(ids(&server, json!({ "path": "a" })).await, [&*second, &*first]);
+    assert_eq!(ids(&server, json!({ "pathPrefix": "a" })).await, [&*below, &*second, &*first]);
+    assert_eq!(ids(&server, json!({ "path": "a", "version": 1 })).await, [&*first]);
+    assert_eq!(ids(&server, json!({ "path": "a", "version": 2 })).await, [&*second]);
+    assert!(ids(&server, json!({ "path": "a", "version": 3 })).await.is_empty());
+    assert_eq!(ids(&server, json!({ "dedupKey": "k" })).await, [&*first]);
+    assert!(ids(&server, json!({ "dedupKey": "other" })).await.is_empty());
+    assert!(ids(&server, json!({ "dedupKey": "k", "path": "a/b" })).await.is_empty());
+    assert_eq!(ids(&server, json!({ "idPrefix": below })).await, [&*below]);
+    assert_eq!(ids(&server, json!({ "idPrefix": &below[..3] })).await, [&*below, &*second, &*first]);
+    assert!(ids(&server, json!({ "idPrefix": format!("{below}0")[..19.min(below.len() + 1)] })).await.len() <= 1);
+
+    let cancel = "mutation($id: ID!) { cancelExecution(input: { id: $id }) { execution { endedAt } } }";
+    let cancelled = server.data(cancel, json!({ "id": second })).await["cancelExecution"].take();
+    let end = &cancelled["execution"]["endedAt"];
+    assert_eq!(ids(&server, json!({ "endedAfter": "2020-01-01T00:00:00Z" })).await, [&*second]);
+    assert!(ids(&server, json!({ "endedBefore": "2020-01-01T00:00:00Z" })).await.is_empty());
+    assert!(ids(&server, json!({ "endedAfter": end })).await.is_empty());
+    for (filter, field) in [
+        (json!({ "version": 1 }), "version"),
+        (json!({ "path": "a", "version": 40_000 }), "version"),
+        (json!({ "idPrefix": "12x" }), "idPrefix"),
+        (json!({ "idPrefix": "" }), "idPrefix"),
+    ] {
+        let query =
+            "query($filter: ExecutionFilter) { server { version } executions(filter: $filter) { nodes { id } } }";
+        let response = server.send(query, json!({ "filter": filter })).await.unwrap();
+        let error = &response["errors"][0];
+        assert_eq!(error["extensions"]["code"], "INVALID_INPUT", "{response}");
+        assert!(error["message"].as_str().unwrap().contains(field), "{response}");
+        assert!(response["data"]["server"]["version"].is_string(), "{response}");
+    }
+}
+
+#[tokio::test]
+async fn one_query_counts_the_executions_by_status_and_by_path_over_all_shards() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    for (shard, statuses) in [(0, ["RUNNING", "STARTED", "FAILED"]), (1, ["COMPLETED", "FAILED", "weird"])] {
+        let insert = "INSERT INTO noetl.execution (execution_id, catalog_id, status, path, start_time)
+            SELECT 10 * $1 + n, 0, status, CASE n WHEN 1 THEN 'a' ELSE 'b' END, now()
+            FROM unnest($2::text[]) WITH ORDINALITY AS row (status, n)";
+        let insert = sqlx::query(insert).bind(i64::try_from(shard).unwrap()).bind(statuses.to_vec());
+        insert.execute(&mut deployment.shard(shard).await).await.unwrap();
+    }
+    let query = "query($filter: ExecutionFilter) { executionStats(filter: $filter) {
+        total capped morePaths unavailableShards byStatus { status count } byPath { path count } } }";
+    let stats = server.data(query, Value::Null).await["executionStats"].take();
+    let status = |status: &str, count: i64| json!({ "status": status, "count": count });
+    let path = |path: &str, count: i64| json!({ "path": path, "count": count });
+    assert_eq!(
+        stats,
+        json!({
+            "total": 6, "capped": false, "morePaths": false, "unavailableShards": [],
+            "byStatus": [status("RUNNING", 2), status("COMPLETED", 1), status("FAILED", 2), status("UNKNOWN", 1)],
+            "byPath": [path("b", 4), path("a", 2)],
+        })
+    );
+    let failed = server.data(query, json!({ "filter": { "statuses": ["FAILED"] } })).await["executionStats"].take();
+    assert_eq!((&failed["total"], &failed["byStatus"]), (&json!(2), &json!([status("FAILED", 2)])));
+}
+
+#[tokio::test]
+async fn an_execution_shows_its_result_its_number_of_events_and_its_progress() {
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    let id = server.start_execution().await;
+    let query = "query($id: ID!) { execution(id: $id) { result eventCount progress { stepsCompleted stepsKnown } } }";
+    let shown = async || server.data(query, json!({ "id": id.to_string() })).await["execution"].take();
+    let begun = json!({ "result": null, "eventCount": "1", "progress": { "stepsCompleted": 0, "stepsKnown": 0 } });
+    assert_eq!(shown().await, begun);
+    let mut shard = deployment.shard(0).await;
+    insert_step_event(&mut shard, id, 10, "step.enter", "{}", "{}").await;
+    let entered = shown().await;
+    assert_eq!(entered["progress"], json!({ "stepsCompleted": 0, "stepsKnown": 1 }));
+    insert_step_event(&mut shard, id, 11, "step.exit", "{}", "{}").await;
+    let end = "INSERT INTO noetl.event (execution_id, event_id, event_type, result)
+        VALUES ($1, $1 + 12, 'playbook.completed', '{\"rows\": [1, 2]}')";
+    sqlx::query(end).bind(id).execute(&mut shard).await.unwrap();
+    let ended = eventually("the result is shown", async || {
+        let shown = shown().await;
+        (!shown["result"].is_null()).then_some(shown)
+    })
+    .await;
+    let expected = json!({ "result": { "rows": [1, 2] }, "eventCount": "4",
+        "progress": { "stepsCompleted": 1, "stepsKnown": 1 } });
+    assert_eq!(ended, expected);
+}

@@ -1,0 +1,203 @@
+//! Updates of executions and source subscriptions: each change reaches the readers whose filter it concerns, also if the
+//! object leaves the filter, ends, or can't be read for a while.
+
+use noetl_testkit::feed::run;
+use noetl_testkit::projections::insert_step_event;
+use noetl_testkit::{Deployment, Live, NOT_DURABLE, Server, eventually, own_postgres};
+use serde_json::{Value, json};
+
+const LIST: &str = "subscription($filter: ExecutionFilter) {
+    executionListUpdates(filter: $filter) { kind id shard cursor execution { id status error } } }";
+const ONE: &str = "subscription($id: ID!) {
+    executionUpdates(id: $id) { kind id shard cursor execution { id status endedAt error } } }";
+const NO_PROJECTOR: [(&str, &str); 2] = [("NOETL_PROJECTOR", "false"), ("NOETL_OUTBOX_RELAY", "false")];
+
+async fn started(settings: &[(&str, &str)]) -> (Deployment, Server) {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica_with(settings).await;
+    deployment.feeds_begun().await;
+    (deployment, server)
+}
+
+async fn list(server: &Server, filter: Value) -> Live {
+    server.live(LIST, json!({ "filter": filter })).await
+}
+
+async fn one(server: &Server, id: i64) -> Live {
+    server.live(ONE, json!({ "id": id.to_string() })).await
+}
+
+async fn next(live: &mut Live) -> Value {
+    let mut data = live.next().await.expect("the live subscription continues");
+    data.as_object_mut().unwrap().values_mut().next().unwrap().take()
+}
+
+/// Returns the next item of an execution with another kind or status than `before`, as kind and status.
+async fn next_after(live: &mut Live, id: i64, before: (&str, &str)) -> (String, String) {
+    loop {
+        let item = next(live).await;
+        let text = |value: &Value| value.as_str().unwrap_or_else(|| panic!("{item}")).to_owned();
+        let found = (text(&item["kind"]), text(&item["execution"]["status"]));
+        if item["id"] == json!(id.to_string()) && (found.0.as_str(), found.1.as_str()) != before {
+            assert_eq!(item["execution"]["id"], item["id"]);
+            return found;
+        }
+    }
+}
+
+fn item(kind: &str, status: &str) -> (String, String) {
+    (kind.to_owned(), status.to_owned())
+}
+
+#[tokio::test]
+async fn a_list_of_executions_says_which_ones_begin_and_stop_to_match_its_filter() {
+    let (deployment, server) = started(&[]).await;
+    let (one, two) = (server.start_execution().await, server.start_execution().await);
+    let mut running = list(&server, json!({ "statuses": ["RUNNING"] })).await;
+    let mut ended = list(&server, json!({ "statuses": ["COMPLETED"] })).await;
+    let present = [next(&mut running).await, next(&mut running).await];
+    assert!(present.iter().all(|item| item["kind"] == "CURRENT" && item["cursor"].is_string()), "{present:?}");
+    assert_eq!([&present[0]["id"], &present[1]["id"]], [&json!(two.to_string()), &json!(one.to_string())]);
+
+    let mut shard = deployment.shard(0).await;
+    insert_step_event(&mut shard, one, 10, "playbook_completed", "{}", "{}").await;
+    assert_eq!(next_after(&mut running, one, ("CHANGED", "RUNNING")).await, item("LEFT_FILTER", "COMPLETED"));
+    assert_eq!(next_after(&mut ended, one, ("", "")).await, item("ENDED", "COMPLETED"));
+    let three = server.start_execution().await;
+    assert_eq!(next_after(&mut running, three, ("", "")).await, item("CHANGED", "RUNNING"));
+}
+
+#[tokio::test]
+async fn updates_of_an_execution_complete_after_its_end_also_if_it_has_ended_before() {
+    let (deployment, server) = started(&[]).await;
+    let id = server.start_execution().await;
+    let mut live = one(&server, id).await;
+    let first = next(&mut live).await;
+    assert_eq!((&first["kind"], &first["execution"]["status"]), (&json!("CURRENT"), &json!("RUNNING")));
+    insert_step_event(&mut deployment.shard(0).await, id, 10, "playbook.failed", "{}", r#"{"error": "broken"}"#).await;
+    assert_eq!(next_after(&mut live, id, ("CHANGED", "RUNNING")).await, item("ENDED", "FAILED"));
+    assert_eq!(live.next().await, None);
+
+    let mut late = one(&server, id).await;
+    let last = next(&mut late).await;
+    assert_eq!((&last["kind"], &last["execution"]["error"]), (&json!("ENDED"), &json!("broken")));
+    assert!(last["execution"]["endedAt"].is_string());
+    assert_eq!(late.next().await, None);
+}
+
+/// The list of executions follows their logs after a moment. Here it never does.
+#[tokio::test]
+async fn a_change_that_the_list_does_not_show_yet_reaches_a_reader_that_starts_after_it() {
+    let (deployment, server) = started(&NO_PROJECTOR).await;
+    let id = server.start_execution().await;
+    insert_step_event(&mut deployment.shard(0).await, id, 10, "playbook_completed", "{}", "{}").await;
+    deployment.until_all_published().await;
+    let mut completed = list(&server, json!({ "statuses": ["COMPLETED"] })).await;
+    assert_eq!(next_after(&mut completed, id, ("", "")).await, item("ENDED", "COMPLETED"));
+    let mut running = list(&server, json!({ "statuses": ["RUNNING"] })).await;
+    assert_eq!(next_after(&mut running, id, ("CURRENT", "RUNNING")).await, item("LEFT_FILTER", "COMPLETED"));
+    // The status of the first item is that of the list.
+    assert_eq!(next(&mut one(&server, id).await).await["kind"], "ENDED");
+}
+
+/// The failure of the only step ends an execution without an ending event, so only the fold shows it.
+#[tokio::test]
+async fn a_status_that_only_the_fold_shows_reaches_readers_although_the_list_lags() {
+    let (deployment, server) = started(&NO_PROJECTOR).await;
+    let id = server.start_execution().await;
+    let mut failed = list(&server, json!({ "statuses": ["FAILED"] })).await;
+    let mut alone = one(&server, id).await;
+    assert_eq!(next(&mut alone).await["kind"], "CURRENT");
+    let mut shard = deployment.shard(0).await;
+    for (offset, event_type) in [(10, "step.enter"), (11, "command.issued"), (12, "command.failed")] {
+        insert_step_event(&mut shard, id, offset, event_type, r#"{"command_id": "c"}"#, "{}").await;
+    }
+    assert_eq!(next_after(&mut failed, id, ("", "")).await, item("ENDED", "FAILED"));
+    assert_eq!(next_after(&mut alone, id, ("CHANGED", "RUNNING")).await, item("ENDED", "FAILED"));
+    assert_eq!(alone.next().await, None);
+}
+
+#[tokio::test]
+async fn a_list_with_too_many_executions_is_refused_with_the_limit() {
+    let (deployment, server) = started(&NO_PROJECTOR).await;
+    let insert = "INSERT INTO noetl.execution (execution_id, catalog_id, status, start_time)
+        SELECT id, 0, CASE WHEN id > 10000 THEN 'FAILED' ELSE 'COMPLETED' END, now() - interval '1 day'
+        FROM generate_series(1, 10001) AS id";
+    run(&mut deployment.shard(0).await, insert).await;
+    let mut all = list(&server, Value::Null).await;
+    let error = loop {
+        let message = all.message().await.unwrap();
+        if message["type"] == "next" && message["payload"].get("errors").is_none() {
+            continue;
+        }
+        break message;
+    };
+    let errors = if error["type"] == "error" { &error["payload"] } else { &error["payload"]["errors"] };
+    let extensions = &errors[0]["extensions"];
+    assert_eq!(extensions["code"], "LIMIT_EXCEEDED", "{error}");
+    assert_eq!((&extensions["allowed"], &extensions["actual"]), (&json!(10_000), &json!(10_001)));
+    let mut few = list(&server, json!({ "statuses": ["FAILED"] })).await;
+    assert_eq!(next(&mut few).await["id"], "10001");
+}
+
+/// The execution of the first reader is on a shard that goes down.
+#[tokio::test]
+async fn a_shard_that_is_down_is_a_gap_and_its_current_states_follow() {
+    let (mut deployment, (_folder, mut own)) = tokio::join!(Deployment::unmigrated(1), own_postgres(&[NOT_DURABLE]));
+    deployment.shard_dsns.push(own.dsn("own"));
+    deployment.env.push(("NOETL_SHARDS".to_owned(), deployment.shard_dsns.join(",")));
+    deployment.migrate().await;
+    let server = deployment.replica().await;
+    deployment.feeds_begun().await;
+    let mut ids = [None, None];
+    while ids.contains(&None) {
+        let id = server.start_execution().await;
+        let shard =
+            server.data("query($id: ID!) { execution(id: $id) { shard } }", json!({ "id": id.to_string() })).await;
+        ids[usize::try_from(shard["execution"]["shard"].as_u64().unwrap()).unwrap()] = Some(id);
+    }
+    let [reachable, lost] = ids.map(Option::unwrap);
+    own.kill_9().await;
+    eventually("the shard is down", async || {
+        let shards = server.data("{ shards { available } }", Value::Null).await;
+        (shards["shards"][1]["available"] == false).then_some(())
+    })
+    .await;
+    let (mut all, mut alone) = (list(&server, Value::Null).await, one(&server, lost).await);
+    let mut seen = Vec::new();
+    while seen.len() < 2 {
+        let item = next(&mut all).await;
+        if item["kind"] == "GAP" || item["id"] == json!(reachable.to_string()) {
+            seen.push((item["kind"].clone(), item["shard"].clone()));
+        }
+    }
+    assert!(seen.contains(&(json!("GAP"), json!(1))) && seen.contains(&(json!("CURRENT"), Value::Null)), "{seen:?}");
+    let gap = next(&mut alone).await;
+    assert_eq!((&gap["kind"], &gap["shard"], &gap["execution"]), (&json!("GAP"), &json!(1), &Value::Null));
+    own.restart().await.unwrap();
+    for live in [&mut all, &mut alone] {
+        assert_eq!(next_after(live, lost, ("", "")).await, item("CURRENT", "RUNNING"));
+    }
+}
+
+#[tokio::test]
+async fn items_of_all_live_fields_share_an_interface_and_an_object_can_be_shown_twice() {
+    let (_deployment, server) = started(&[]).await;
+    let id = server.start_execution().await;
+    let query = format!(
+        "subscription {{ executionUpdates(id: \"{id}\") {{
+            a: execution {{ id }} b: execution {{ status shard }} ... on LiveItem {{ at cursor }} }} }}"
+    );
+    for _ in 0..2 {
+        let item = next(&mut server.live(&query, Value::Null).await).await;
+        assert_eq!(item["a"], json!({ "id": id.to_string() }));
+        assert_eq!(item["b"]["status"], "RUNNING");
+        assert!(item["at"].is_string() && item["cursor"].is_null(), "{item}");
+    }
+    let latest = "subscription { events { __typename ... on LiveItem { at cursor } } }";
+    let status = "subscription { systemStatus { ... on LiveItem { at cursor } } }";
+    let item = next(&mut server.live(latest, Value::Null).await).await;
+    assert!(item["at"].is_string() && item["cursor"].is_string(), "{item}");
+    let item = next(&mut server.live(status, Value::Null).await).await;
+    assert!(item["at"].is_string() && item["cursor"].is_null(), "{item}");
+}
