@@ -15,7 +15,7 @@ use crate::graphql::access::{ADVANCE, CANCEL, EXECUTE, caller, scope};
 use crate::graphql::audit::audited;
 use crate::graphql::context::Services;
 use crate::graphql::errors::result_or_user_error;
-use crate::graphql::scalars::{parse_id, parse_ids};
+use crate::graphql::scalars::parse_id;
 use crate::service::executions::Cancelling;
 use crate::service::projections::Advances;
 use noetl_domain::ids::Id;

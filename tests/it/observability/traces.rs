@@ -37,7 +37,7 @@ async fn spans_run_from_the_request_through_resolver_and_statement_to_the_publis
     let server = exporting_replica(&deployment, &collector.endpoint()).await;
     deployment.feeds_begun().await;
     server.register_entry("traced/run", &json!({ "kind": "playbook" })).await;
-    let query = "mutation($path: String!) { execute(input: {entry: {path: $path}}) { execution { id trace } } }";
+    let query = "mutation($path: String!) { execute(input: {entry: {path: $path}}) { execution { id trace { traceparent } } } }";
     let response = send_traced(&server, TRACE, query, json!({ "path": "traced/run" })).await;
     let execution = &response["data"]["execute"]["execution"];
     // Later work of the execution belongs to the trace too.
