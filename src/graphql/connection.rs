@@ -57,30 +57,11 @@ pub async fn total_count(
     Ok(TotalCount { value: to_graphql_int(value), capped })
 }
 
-/// Defines the connection and edge types of a node type. GraphQL has no generic types, so each type is written out. If a
-/// type of list is given, its items can be counted. A connection can have one more field, which `with` sets.
+/// Defines the connection and edge types of a node type, whose list can be counted. GraphQL has no generic types, so each
+/// type is written out. A connection can have one more field, which `with` sets.
 macro_rules! connection {
-    ($connection:ident, $edge:ident, $node:ty, $list:ty) => {
-        connection!(@types $connection, $edge, $node, #[graphql(complex)], list: $list);
-
-        #[async_graphql::ComplexObject]
-        impl $connection {
-            /// Number of items in the whole list, without those of `unavailableShards`. It can differ from what the
-            /// pages contain if items are added meanwhile.
-            async fn total_count(
-                &self,
-                ctx: &async_graphql::Context<'_>,
-                #[graphql(desc = "Number up to which items are counted (1 to 100000, default 10000).")] up_to: Option<i32>,
-            ) -> async_graphql::Result<Option<$crate::graphql::connection::TotalCount>> {
-                $crate::graphql::connection::total_count(ctx, &self.list, up_to).await.map(Some)
-            }
-        }
-    };
-    ($connection:ident, $edge:ident, $node:ty $(, extra: { $(#[$extra_meta:meta])* $extra:ident: $extra_type:ty })?) => {
-        connection!(@types $connection, $edge, $node, $(, extra: { $(#[$extra_meta])* $extra: $extra_type })?);
-    };
     (
-        @types $connection:ident, $edge:ident, $node:ty, $(#[$attribute:meta])? $(, list: $list_type:ty)?
+        $connection:ident, $edge:ident, $node:ty, $list:ty
         $(, extra: { $(#[$extra_meta:meta])* $extra:ident: $extra_type:ty })?
     ) => {
         /// One item of a list with its cursor.
@@ -94,7 +75,7 @@ macro_rules! connection {
 
         /// A page of a list. The list has one order over all shards.
         #[derive(Debug, async_graphql::SimpleObject)]
-        $(#[$attribute])?
+        #[graphql(complex)]
         pub struct $connection {
             /// Items of the page with their cursors.
             edges: Vec<$edge>,
@@ -105,13 +86,27 @@ macro_rules! connection {
             /// Shards that could not be reached. Their items are missing.
             unavailable_shards: Vec<noetl_domain::shard::ShardIndex>,
             $($(#[$extra_meta])* $extra: $extra_type,)?
-            $(#[graphql(skip)] list: $list_type,)?
+            #[graphql(skip)]
+            list: $list,
+        }
+
+        #[async_graphql::ComplexObject]
+        impl $connection {
+            /// Number of items in the whole list, without those of `unavailableShards`. It can differ from what the
+            /// pages contain if items are added meanwhile.
+            async fn total_count(
+                &self,
+                ctx: &async_graphql::Context<'_>,
+                #[graphql(desc = "Number up to which items are counted (1 to 100000, default 10000).")] up_to: Option<i32>,
+            ) -> async_graphql::Result<Option<$crate::graphql::connection::TotalCount>> {
+                $crate::graphql::connection::total_count(ctx, &self.list, up_to).await.map(Some)
+            }
         }
 
         impl $connection {
             /// Creates the connection of a page. `node` converts a row, and `cursor` returns the cursor of an item.
             pub fn new<R>(
-                $(list: $list_type,)?
+                list: $list,
                 page: noetl_domain::page::Page<R>,
                 unavailable_shards: Vec<noetl_domain::shard::ShardIndex>,
                 node: impl Fn(R) -> $node,
@@ -132,7 +127,7 @@ macro_rules! connection {
                     page_info,
                     unavailable_shards,
                     $($extra: <$extra_type>::default(),)?
-                    $(list: std::convert::identity::<$list_type>(list),)?
+                    list,
                 }
             }
 

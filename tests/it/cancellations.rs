@@ -51,7 +51,7 @@ async fn a_cascade_cancels_the_running_descendants_on_all_shards_and_can_be_repe
     // Without a cascade, the children keep running. A second cancellation writes nothing.
     let alone = cancel(&server, &root, false).await;
     assert_eq!((&alone["cancelled"], &alone["results"], &alone["complete"]), (&json!(true), &json!([]), &json!(true)));
-    assert_eq!(status(&server, &one).await, "RUNNING");
+    assert_eq!(status(&server, &one).await, "PENDING");
     let events = "SELECT count(*) FROM noetl.event WHERE event_type = 'playbook.cancelled'";
     assert_eq!(deployment.sum_over_shards(events).await, 1);
 
@@ -64,7 +64,7 @@ async fn a_cascade_cancels_the_running_descendants_on_all_shards_and_can_be_repe
         assert_eq!(result["execution"], json!({ "status": "CANCELLED", "error": "enough" }));
     }
     let statuses = [status(&server, &two).await, status(&server, &other).await];
-    assert_eq!(statuses, ["COMPLETED", "RUNNING"]);
+    assert_eq!(statuses, ["COMPLETED", "PENDING"]);
     let again = cancel(&server, &root, true).await;
     assert_eq!((&again["results"], &again["userErrors"]), (&json!([]), &json!([])), "{again}");
     assert_eq!(deployment.sum_over_shards(events).await, 3);
@@ -96,10 +96,10 @@ async fn many_executions_are_cancelled_with_a_result_for_each() {
     let (one, two) = (start(&server, None).await, start(&server, None).await);
     let child = start(&server, Some(&two)).await;
     cancel(&server, &one, false).await;
-    let running = json!({ "select": { "filter": { "statuses": ["RUNNING"] } }, "dryRun": true, "cascade": true });
-    let dry = cancel_all(&server, running).await;
+    let unbegun = json!({ "select": { "filter": { "statuses": ["PENDING"] } }, "dryRun": true, "cascade": true });
+    let dry = cancel_all(&server, unbegun).await;
     assert_eq!(cancelled_ids(&dry), [&child, &two], "{dry}");
-    assert_eq!([status(&server, &two).await, status(&server, &child).await], ["RUNNING", "RUNNING"]);
+    assert_eq!([status(&server, &two).await, status(&server, &child).await], ["PENDING", "PENDING"]);
 
     let done = cancel_all(&server, json!({ "select": { "ids": [one, two, two, "7"] }, "cascade": true })).await;
     assert_eq!(cancelled_ids(&done), [&two, &child], "{done}");
@@ -126,5 +126,5 @@ async fn an_incomplete_selection_cancels_nothing() {
         results { id } userErrors { code field } } }";
     let refused = server.data(undefined, json!({})).await["cancelExecutions"].take();
     assert_eq!((&refused["results"], &refused["userErrors"][0]["code"]), (&json!([]), &json!("INVALID_INPUT")));
-    assert_eq!(status(&server, &id).await, "RUNNING");
+    assert_eq!(status(&server, &id).await, "PENDING");
 }

@@ -40,7 +40,7 @@ async fn a_claim_shows_the_execution_the_window_and_the_duplicates_of_a_key() {
     let before = Utc::now();
     let first = deliver(&server, Some(&inbox), 600, 1).await;
     let execution = json!({
-        "id": first["execution"]["id"], "status": "RUNNING", "path": "process",
+        "id": first["execution"]["id"], "status": "PENDING", "path": "process",
         "parent": { "__typename": "SourceSubscription" },
     });
     let found = claim(&server, Some(&inbox), "order-17").await;

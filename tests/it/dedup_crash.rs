@@ -87,7 +87,7 @@ async fn a_retry_after_a_crash_returns_the_claimed_execution() {
         let retry = fresh.execute(message(&inbox, "m-1")).await;
         let outcome = if claimed.is_some() { "DUPLICATE" } else { "STARTED" };
         assert_eq!(retry["outcome"], outcome, "{point}: {retry}");
-        assert_eq!(retry["execution"]["status"], "RUNNING", "{point}: the response came before the execution exists");
+        assert_eq!(retry["execution"]["status"], "PENDING", "{point}: the response came before the execution exists");
         let id: i64 = retry["execution"]["id"].as_str().unwrap().parse().unwrap();
         assert_eq!(claimed.unwrap_or(id), id, "{point}");
         claims_settled(&deployment).await;

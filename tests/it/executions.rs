@@ -120,7 +120,7 @@ async fn a_start_writes_the_specified_event_and_outbox_row_in_one_transaction() 
         assert_eq!(seen["workload"], workload);
         assert_eq!(
             (&seen["status"], &seen["path"], &seen["endedAt"]),
-            (&json!("RUNNING"), &json!("process"), &Value::Null)
+            (&json!("PENDING"), &json!("process"), &Value::Null)
         );
         assert_eq!(seen["catalogEntry"], json!({ "id": catalog_id, "version": 1 }));
     }

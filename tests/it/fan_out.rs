@@ -83,7 +83,7 @@ async fn readers_of_one_execution_share_the_queries_after_a_change() {
     insert_typed(&mut deployment.shard(0).await, (5, 1), "playbook_started").await;
     let mut readers = join_all((0..READERS).map(|_| watch(&server, 5))).await;
     for reader in &mut readers {
-        assert_eq!(reader.next().await.unwrap()["executionUpdates"]["execution"]["status"], "RUNNING");
+        assert_eq!(reader.next().await.unwrap()["executionUpdates"]["execution"]["status"], "PENDING");
     }
     deployment.until_published(1).await;
     for reader in &mut readers {

@@ -19,13 +19,13 @@ const EXECUTIONS: &str = "query($prefix: String!) { executions(first: 100, filte
     eventCount progress { stepsCompleted stepsKnown }
     rerunOf { id }
     children(first: 2) { nodes { id } totalCount { value } }
-    events(first: 2) { nodes { id } }
+    events(first: 2) { nodes { id } totalCount { value } }
 } } }";
 
 const SUBSCRIPTIONS: &str =
     "query($prefix: String!) { subscriptions(first: 100, filter: {pathPrefix: $prefix}) { nodes {
     id catalogEntry { path }
-    events(first: 2) { nodes { id } }
+    events(first: 2) { nodes { id } totalCount { value } }
     executions(first: 2) { nodes { id workload } totalCount(upTo: 5) { value } }
 } } }";
 

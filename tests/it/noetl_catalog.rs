@@ -142,7 +142,7 @@ async fn an_entry_whose_document_can_t_be_read_can_t_be_executed() {
     let server = deployment.replica().await;
     insert(&deployment, "broken", "playbook", "a: [1", None).await;
     let refused = server.execute(json!({ "path": "broken" })).await;
-    assert_eq!(error(&refused), "INVALID_INPUT path", "{refused}");
+    assert_eq!(error(&refused), "INVALID_INPUT entry.path", "{refused}");
     let entry = server
         .data(
             "{ catalogEntry(by: {path: \"broken\"}) { content document workload name workloadFields { name } } }",

@@ -143,7 +143,7 @@ async fn execution_updates_deliver_the_current_state_and_then_each_change() {
     let mut live = server.live(CHANGES, json!({ "id": id.to_string() })).await;
     let mut next = async || live.next().await.unwrap()["executionUpdates"]["execution"].clone();
     let now = next().await;
-    assert_eq!((&now["id"], &now["status"], &now["steps"]), (&json!(id.to_string()), &json!("RUNNING"), &json!([])));
+    assert_eq!((&now["id"], &now["status"], &now["steps"]), (&json!(id.to_string()), &json!("PENDING"), &json!([])));
     let mut shard = deployment.shard(0).await;
     for (offset, event_type, step) in [
         (10, "step.enter", "ENTERED"),

@@ -40,7 +40,7 @@ async fn a_rerun_has_the_entry_workload_pool_and_subscription_of_its_origin() {
     assert_eq!((&same["outcome"], &same["userErrors"]), (&json!("STARTED"), &json!([])));
     let id = same["executionId"].clone();
     assert_ne!(id, json!(origin));
-    let expected = json!({ "id": id, "status": "RUNNING", "path": "flow", "workload": { "a": 1, "b": { "c": 2 } },
+    let expected = json!({ "id": id, "status": "PENDING", "path": "flow", "workload": { "a": 1, "b": { "c": 2 } },
         "executionPool": "gpu", "catalogId": version_1, "rerunOf": { "id": origin },
         "parent": { "__typename": "SourceSubscription", "id": inbox } });
     assert_eq!(same["execution"], expected);

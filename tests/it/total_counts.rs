@@ -51,7 +51,7 @@ async fn a_count_does_not_depend_on_the_page_and_is_capped_at_its_limit() {
         (json!({}), Some(1), total(1, true)),
         (json!({ "pathPrefix": "flow" }), None, total(12, false)),
         (json!({ "parentExecutionId": inbox }), Some(100_000), total(12, false)),
-        (json!({ "statuses": ["RUNNING"] }), None, total(13, false)),
+        (json!({ "statuses": ["PENDING"] }), None, total(13, false)),
         (json!({ "statuses": ["COMPLETED"] }), None, total(0, false)),
         (json!({ "startedAfter": "2100-01-01T00:00:00Z" }), None, total(0, false)),
         (json!({ "startedBefore": "2100-01-01T00:00:00Z" }), None, total(13, false)),
@@ -95,6 +95,35 @@ async fn children_subscriptions_and_outbox_rows_are_counted() {
     assert_eq!(counted(&data["outbox"]["entries"]), total(FLOWS + 1, false));
     assert_eq!(counted(&data["outbox"]["dead"]), total(0, false));
     assert_eq!(counted(&data["outbox"]["pending"]), total(12, true));
+}
+
+#[tokio::test]
+async fn events_of_one_log_and_of_all_logs_are_counted() {
+    let (_deployment, server, inbox) = deployment_with_rows().await;
+    let query = "query($filter: EventFilter, $id: ID, $upTo: Int) {
+        events(executionId: $id, filter: $filter, first: 1) { totalCount(upTo: $upTo) { value capped } } }";
+    let (started, lifecycle) = (FLOWS + 1, 4);
+    for (id, filter, up_to, expected) in [
+        (None, json!({}), None, total(started + lifecycle, false)),
+        (None, json!({}), Some(started), total(started, true)),
+        (None, json!({ "types": ["playbook_*", "playbook_started"] }), None, total(started, false)),
+        (None, json!({ "types": ["subscription.registered"] }), Some(3), total(3, false)),
+        (None, json!({ "types": [] }), None, total(0, false)),
+        (None, json!({ "nodeNames": ["flow"] }), None, total(FLOWS, false)),
+        (None, json!({ "nodeNames": ["flow", "other", "other"] }), Some(5), total(5, true)),
+        (None, json!({ "statuses": ["STARTED", "REGISTERED"] }), None, total(started + 3, false)),
+        (None, json!({ "executionIds": [inbox] }), None, total(1, false)),
+        (None, json!({ "parentExecutionId": inbox }), None, total(FLOWS, false)),
+        (None, json!({ "createdAfter": "2100-01-01T00:00:00Z" }), None, total(0, false)),
+        (None, json!({ "createdBefore": "2100-01-01T00:00:00Z" }), None, total(started + lifecycle, false)),
+        (Some(&inbox), json!({}), None, total(1, false)),
+        (Some(&inbox), json!({ "text": "INBOX/A" }), Some(1), total(1, false)),
+        (Some(&inbox), json!({ "text": "inbox/b" }), None, total(0, false)),
+        (Some(&inbox), json!({ "executionIds": ["1"] }), None, total(0, false)),
+    ] {
+        let data = server.data(query, json!({ "filter": filter, "id": id, "upTo": up_to })).await;
+        assert_eq!(data["events"]["totalCount"], expected, "{id:?} {filter} {up_to:?}");
+    }
 }
 
 #[tokio::test]

@@ -53,18 +53,20 @@ fn item(kind: &str, status: &str) -> (String, String) {
 async fn a_list_of_executions_says_which_ones_begin_and_stop_to_match_its_filter() {
     let (deployment, server) = started(&[]).await;
     let (one, two) = (server.start_execution().await, server.start_execution().await);
-    let mut running = list(&server, json!({ "statuses": ["RUNNING"] })).await;
+    let mut pending = list(&server, json!({ "statuses": ["PENDING"] })).await;
     let mut ended = list(&server, json!({ "statuses": ["COMPLETED"] })).await;
-    let present = [next(&mut running).await, next(&mut running).await];
+    let present = [next(&mut pending).await, next(&mut pending).await];
     assert!(present.iter().all(|item| item["kind"] == "CURRENT" && item["cursor"].is_string()), "{present:?}");
     assert_eq!([&present[0]["id"], &present[1]["id"]], [&json!(two.to_string()), &json!(one.to_string())]);
 
     let mut shard = deployment.shard(0).await;
     insert_step_event(&mut shard, one, 10, "playbook_completed", "{}", "{}").await;
-    assert_eq!(next_after(&mut running, one, ("CHANGED", "RUNNING")).await, item("LEFT_FILTER", "COMPLETED"));
+    assert_eq!(next_after(&mut pending, one, ("CHANGED", "PENDING")).await, item("LEFT_FILTER", "COMPLETED"));
     assert_eq!(next_after(&mut ended, one, ("", "")).await, item("ENDED", "COMPLETED"));
     let three = server.start_execution().await;
-    assert_eq!(next_after(&mut running, three, ("", "")).await, item("CHANGED", "RUNNING"));
+    assert_eq!(next_after(&mut pending, three, ("", "")).await, item("CHANGED", "PENDING"));
+    insert_step_event(&mut shard, three, 10, "command.claimed", "{}", "{}").await;
+    assert_eq!(next_after(&mut pending, three, ("CHANGED", "PENDING")).await, item("LEFT_FILTER", "RUNNING"));
 }
 
 #[tokio::test]
@@ -73,9 +75,9 @@ async fn updates_of_an_execution_complete_after_its_end_also_if_it_has_ended_bef
     let id = server.start_execution().await;
     let mut live = one(&server, id).await;
     let first = next(&mut live).await;
-    assert_eq!((&first["kind"], &first["execution"]["status"]), (&json!("CURRENT"), &json!("RUNNING")));
+    assert_eq!((&first["kind"], &first["execution"]["status"]), (&json!("CURRENT"), &json!("PENDING")));
     insert_step_event(&mut deployment.shard(0).await, id, 10, "playbook.failed", "{}", r#"{"error": "broken"}"#).await;
-    assert_eq!(next_after(&mut live, id, ("CHANGED", "RUNNING")).await, item("ENDED", "FAILED"));
+    assert_eq!(next_after(&mut live, id, ("CHANGED", "PENDING")).await, item("ENDED", "FAILED"));
     assert_eq!(live.next().await, None);
 
     let mut late = one(&server, id).await;
@@ -94,8 +96,8 @@ async fn a_change_that_the_list_does_not_show_yet_reaches_a_reader_that_starts_a
     deployment.until_all_published().await;
     let mut completed = list(&server, json!({ "statuses": ["COMPLETED"] })).await;
     assert_eq!(next_after(&mut completed, id, ("", "")).await, item("ENDED", "COMPLETED"));
-    let mut running = list(&server, json!({ "statuses": ["RUNNING"] })).await;
-    assert_eq!(next_after(&mut running, id, ("CURRENT", "RUNNING")).await, item("LEFT_FILTER", "COMPLETED"));
+    let mut pending = list(&server, json!({ "statuses": ["PENDING"] })).await;
+    assert_eq!(next_after(&mut pending, id, ("CURRENT", "PENDING")).await, item("LEFT_FILTER", "COMPLETED"));
     // The status of the first item is that of the list.
     assert_eq!(next(&mut one(&server, id).await).await["kind"], "ENDED");
 }
@@ -176,7 +178,7 @@ async fn a_shard_that_is_down_is_a_gap_and_its_current_states_follow() {
     assert_eq!((&gap["kind"], &gap["shard"], &gap["execution"]), (&json!("GAP"), &json!(1), &Value::Null));
     own.restart().await.unwrap();
     for live in [&mut all, &mut alone] {
-        assert_eq!(next_after(live, lost, ("", "")).await, item("CURRENT", "RUNNING"));
+        assert_eq!(next_after(live, lost, ("", "")).await, item("CURRENT", "PENDING"));
     }
 }
 
@@ -191,7 +193,7 @@ async fn items_of_all_live_fields_share_an_interface_and_an_object_can_be_shown_
     for _ in 0..2 {
         let item = next(&mut server.live(&query, Value::Null).await).await;
         assert_eq!(item["a"], json!({ "id": id.to_string() }));
-        assert_eq!(item["b"]["status"], "RUNNING");
+        assert_eq!(item["b"]["status"], "PENDING");
         assert!(item["at"].is_string() && item["cursor"].is_null(), "{item}");
     }
     let latest = "subscription { events { __typename ... on LiveItem { at cursor } } }";

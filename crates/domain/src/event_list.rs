@@ -112,15 +112,27 @@ impl PageRequest<EventPosition> {
     /// Returns the range for a list with the newest event first, within the times of a filter.
     #[must_use]
     pub fn newest_events_first(&self, filter: &LogFilter) -> EventRange {
-        let time = |seconds| DateTime::from_timestamp(seconds, 0).unwrap_or_default();
-        let (oldest, newest) = (EventPosition::before(time(EARLIEST)), EventPosition::before(time(LATEST + 1)));
-        let from = filter.created_after.map_or(oldest, EventPosition::before);
-        let to = filter.created_before.map_or(newest, EventPosition::before);
+        let all = EventRange::all(filter, self.rows_to_read());
         EventRange {
-            above: self.before.unwrap_or(oldest).max(from),
-            below: self.after.unwrap_or(newest).min(to),
+            above: self.before.map_or(all.above, |before| before.max(all.above)),
+            below: self.after.map_or(all.below, |after| after.min(all.below)),
             descending: !self.backwards,
-            limit: self.rows_to_read(),
+            ..all
+        }
+    }
+}
+
+impl EventRange {
+    /// Returns the range of all events within the times of a filter.
+    #[must_use]
+    pub fn all(filter: &LogFilter, limit: i64) -> Self {
+        let time = |seconds| DateTime::from_timestamp(seconds, 0).unwrap_or_default();
+        let (from, to) = (filter.created_after, filter.created_before);
+        Self {
+            above: EventPosition::before(from.unwrap_or_else(|| time(EARLIEST))),
+            below: EventPosition::before(to.unwrap_or_else(|| time(LATEST + 1))),
+            descending: true,
+            limit,
         }
     }
 }

@@ -51,9 +51,9 @@ pub const EXECUTABLE_KINDS: [&str; 2] = ["playbook", "agent"];
 /// Status of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Status {
-    /// Accepted, not started.
+    /// No step has begun: no worker has taken the first command.
     Pending,
-    /// Started, not ended.
+    /// A step has begun, and the execution has not ended.
     Running,
     /// Ended successfully.
     Completed,

@@ -190,6 +190,39 @@ pub async fn longer_than(
     shard.run(longer.fetch_all(shard.pool())).await
 }
 
+/// Expands to a statement with the conditions of a filter and a scope on the events of logs. They have the parameters 1
+/// to 10; those of the rest of the statement follow. The first argument is the macro of sqlx with its result type.
+macro_rules! in_logs {
+    ($query:ident!($($row:ty)?), $scope:expr, $filter:expr, $patterns:expr, $before:literal, $after:literal $(, $argument:expr)* $(,)?) => {
+        sqlx::$query!(
+            $($row,)?
+            $before
+                + " ($1::text[] IS NULL OR event_type LIKE ANY($1))
+                    AND ($2::text[] IS NULL OR node_name = ANY($2))
+                    AND ($3::text[] IS NULL OR status = ANY($3))
+                    AND ($4::bigint IS NULL OR parent_execution_id = $4)
+                    AND ($5::text IS NULL OR tenant_id = $5)
+                    AND ($6::text IS NULL OR tenant_id = $6) AND ($7::text IS NULL OR organization_id = $7)
+                    AND ($8::timestamptz IS NULL OR created_at >= $8 AT TIME ZONE 'UTC')
+                    AND ($9::timestamptz IS NULL OR created_at < $9 AT TIME ZONE 'UTC')
+                    AND ($10::text IS NULL OR strpos(lower(concat_ws(E'\n', event_type, node_id, node_name, node_type,
+                            status, error, stack_trace, context::text, result::text, meta::text)), lower($10)) > 0) "
+                + $after,
+            $patterns.as_deref(),
+            $filter.event.node_names.as_deref(),
+            $filter.event.statuses.as_deref(),
+            $filter.event.parent_execution_id.map(Id::get),
+            $scope.tenant(),
+            $filter.event.tenant_id.as_deref(),
+            $filter.event.organization_id.as_deref(),
+            $filter.created_after,
+            $filter.created_before,
+            $filter.text.as_deref(),
+            $($argument,)*
+        )
+    };
+}
+
 /// Returns the candidates of a page in the scope for each of these logs, in the range's direction, grouped by log.
 /// Large columns that are not in `columns` are absent. With `within`, the pages have only events that this snapshot sees.
 #[tracing::instrument(
@@ -205,70 +238,103 @@ pub async fn list(
     range: IdRange,
     within: Option<&TxSnapshot>,
 ) -> Result<Vec<Event<Text>>, StorageError> {
-    let LogFilter { event, created_after, created_before, text } = filter;
-    let executions = wanted_logs(executions, filter);
-    let type_patterns = event.type_patterns();
+    let (executions, type_patterns) = (wanted_logs(executions, filter), filter.event.type_patterns());
     // The inner query sorts, where large values are references; their texts are made row by row as rows are sent.
     macro_rules! listed {
-        ($order:literal) => {
-            sqlx::query_as!(
-                EventRow,
+        ($after:literal) => {
+            in_logs!(
+                query_as!(EventRow),
+                scope,
+                filter,
+                type_patterns,
                 r#"SELECT execution_id, event_id, catalog_id, parent_event_id, parent_execution_id,
                           greatest(least(created_at, '9999-12-31'), '0001-01-01') AT TIME ZONE 'UTC' AS "created_at!",
                           coalesce(event_type, '') AS "event_type!", node_id, node_name, node_type, status, duration,
-                          CASE WHEN 'context' = ANY($9) THEN context::text END AS "context: Text",
-                          CASE WHEN 'result' = ANY($9) THEN result::text END AS "result: Text",
-                          CASE WHEN 'meta' = ANY($9) THEN meta::text END AS "meta: Text",
-                          CASE WHEN 'error' = ANY($9) THEN error END AS error,
-                          CASE WHEN 'stack_trace' = ANY($9) THEN stack_trace END AS stack_trace,
+                          CASE WHEN 'context' = ANY($15) THEN context::text END AS "context: Text",
+                          CASE WHEN 'result' = ANY($15) THEN result::text END AS "result: Text",
+                          CASE WHEN 'meta' = ANY($15) THEN meta::text END AS "meta: Text",
+                          CASE WHEN 'error' = ANY($15) THEN error END AS error,
+                          CASE WHEN 'stack_trace' = ANY($15) THEN stack_trace END AS stack_trace,
                           tenant_id, organization_id
                    FROM (
-                       SELECT page.* FROM unnest($1::bigint[]) AS log (id)
+                       SELECT page.* FROM unnest($11::bigint[]) AS log (id)
                        CROSS JOIN LATERAL (
                            SELECT * FROM noetl.event
-                           WHERE execution_id = log.id AND event_id > $2 AND ($3::bigint IS NULL OR event_id < $3)
-                             AND ($4::text[] IS NULL OR event_type LIKE ANY($4))
-                             AND ($5::text[] IS NULL OR node_name = ANY($5))
-                             AND ($6::text[] IS NULL OR status = ANY($6))
-                             AND ($7::bigint IS NULL OR parent_execution_id = $7)
-                             AND ($10::text IS NULL OR tenant_id = $10)
-                             AND ($11::text IS NULL OR tenant_id = $11) AND ($12::text IS NULL OR organization_id = $12)
-                             AND ($13::timestamptz IS NULL OR created_at >= $13 AT TIME ZONE 'UTC')
-                             AND ($14::timestamptz IS NULL OR created_at < $14 AT TIME ZONE 'UTC')
-                             AND ($15::text IS NULL OR strpos(lower(concat_ws(E'\n', event_type, node_id, node_name,
-                                     node_type, status, error, stack_trace, context::text, result::text, meta::text)),
-                                 lower($15)) > 0)
-                             AND ($16::text IS NULL OR pg_visible_in_snapshot(tx_id, $16::text::pg_snapshot))
-                           ORDER BY "# + $order + " LIMIT $8
-                       ) AS page
-                       ORDER BY execution_id, " + $order + " OFFSET 0
-                   ) AS page",
+                           WHERE execution_id = log.id AND event_id > $12 AND ($13::bigint IS NULL OR event_id < $13)
+                             AND ($16::text IS NULL OR pg_visible_in_snapshot(tx_id, $16::text::pg_snapshot)) AND "#,
+                $after,
                 &executions,
                 range.above,
                 range.below,
-                type_patterns.as_deref(),
-                event.node_names.as_deref(),
-                event.statuses.as_deref(),
-                event.parent_execution_id.map(Id::get),
                 range.limit,
                 columns.names(),
-                scope.tenant(),
-                event.tenant_id.as_deref(),
-                event.organization_id.as_deref(),
-                *created_after,
-                *created_before,
-                text.as_deref(),
                 within.map(TxSnapshot::to_string),
             )
             .fetch_all(shard.pool())
         };
     }
     let rows = if range.descending {
-        shard.run(listed!("event_id DESC")).await?
+        shard
+            .run(listed!(
+                "          ORDER BY event_id DESC LIMIT $14
+                       ) AS page
+                       ORDER BY execution_id, event_id DESC OFFSET 0
+                   ) AS page"
+            ))
+            .await?
     } else {
-        shard.run(listed!("event_id")).await?
+        shard
+            .run(listed!(
+                "          ORDER BY event_id LIMIT $14
+                       ) AS page
+                       ORDER BY execution_id, event_id OFFSET 0
+                   ) AS page"
+            ))
+            .await?
     };
     Ok(rows.into_iter().map(Event::from).collect())
+}
+
+/// Number of events of a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventCount {
+    /// Execution or subscription of the log.
+    pub execution_id: i64,
+    /// Their number.
+    pub count: i64,
+}
+
+/// Counts the events in the scope of each of these logs, up to `limit` for each. A log that the filter excludes is left
+/// out.
+#[tracing::instrument(
+    level = "debug", name = "sql.events.count", skip_all,
+    fields(database = %shard.name(), count = executions.len(), first = executions.first())
+)]
+pub async fn count(
+    shard: &Database,
+    scope: &Scope,
+    executions: &[i64],
+    filter: &LogFilter,
+    limit: i64,
+) -> Result<Vec<EventCount>, StorageError> {
+    let (executions, type_patterns) = (wanted_logs(executions, filter), filter.event.type_patterns());
+    let counts = in_logs!(
+        query_as!(EventCount),
+        scope,
+        filter,
+        type_patterns,
+        "SELECT log.id AS \"execution_id!\", counted.count AS \"count!\"
+         FROM unnest($11::bigint[]) AS log (id)
+         CROSS JOIN LATERAL (
+             SELECT count(*) AS count FROM (
+                 SELECT 1 FROM noetl.event WHERE execution_id = log.id AND ",
+        "        LIMIT $12
+             ) AS event
+         ) AS counted",
+        &executions,
+        limit,
+    );
+    shard.run(counts.fetch_all(shard.pool())).await
 }
 
 /// First event of a log that registers a subscription or starts an execution.

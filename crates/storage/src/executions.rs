@@ -97,7 +97,7 @@ pub async fn create(shard: &Database, creations: &[&Creation]) -> Result<(), Sto
              INSERT INTO noetl.execution (execution_id, catalog_id, parent_execution_id, status, path,
                                           last_event_type, last_node_name, last_event_id, start_time, tenant_id,
                                           organization_id)
-             SELECT execution_id, catalog_id, parent, 'RUNNING', path, 'playbook_started', path, event_id, now(),
+             SELECT execution_id, catalog_id, parent, 'PENDING', path, 'playbook_started', path, event_id, now(),
                     tenant_id, organization_id
              FROM input
              ON CONFLICT (execution_id) DO NOTHING

@@ -75,7 +75,7 @@ pub(super) struct Executed {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Run {
     pub(super) id: String,
-    pub(super) status: String,
+    status: String,
     #[serde(default, deserialize_with = "json::value")]
     pub(super) workload: Value,
     #[serde(rename = "catalogEntry", deserialize_with = "workflow")]
@@ -106,6 +106,11 @@ fn workflow<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Erro
 }
 
 impl Run {
+    /// Returns whether the execution has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        !["PENDING", "RUNNING"].contains(&self.status.as_str())
+    }
+
     /// Returns whether a step is completed or skipped.
     pub(super) fn has_done(&self, name: &str) -> bool {
         let done = |step: &StepState| step.name == name && ["COMPLETED", "SKIPPED"].contains(&step.status.as_str());

@@ -51,7 +51,7 @@ impl Worker {
 
     /// Returns whether the execution has ended.
     pub(super) async fn has_ended(&self, api: &Api, id: &str) -> Result<bool, ApiError> {
-        Ok(with_retries(async || api.run(id).await).await?.status != "RUNNING")
+        Ok(with_retries(async || api.run(id).await).await?.has_ended())
     }
 
     /// Runs an execution until it ends. It may also be ended by another caller.
@@ -65,7 +65,7 @@ impl Worker {
         let mut failed_at = None;
         for step in script::steps(&run.workflow, &run.workload) {
             let now = with_retries(async || api.run(id).await).await?;
-            if now.status != "RUNNING" {
+            if now.has_ended() {
                 return Ok(Outcome::EndedElsewhere);
             }
             if now.has_done(&step.name) {

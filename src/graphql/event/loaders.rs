@@ -9,7 +9,9 @@ use crate::graphql::loaders::{Loaders, group_by_kind};
 use crate::service::error::ServiceError;
 use crate::service::executions::logs::{LogPage, LogQuery};
 use noetl_domain::event::{Event, EventKey};
+use noetl_domain::event_list::LogFilter;
 use noetl_domain::ids::Id;
+use noetl_domain::page::Total;
 use noetl_storage::events::{FirstEvent, LargeColumns};
 use plain_json::Text;
 
@@ -33,6 +35,17 @@ pub struct LogKey {
     pub execution: Id,
     /// Query for the page.
     pub query: LogQuery,
+}
+
+/// Key of the number of events of a log.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct LogTotalKey {
+    /// Id of the execution or source subscription that the log belongs to.
+    pub execution: Id,
+    /// Filter for the events.
+    pub filter: LogFilter,
+    /// Number up to which events are counted.
+    pub limit: i64,
 }
 
 impl Loader<HeadKey> for Loaders {
@@ -84,5 +97,20 @@ impl Loader<LogKey> for Loaders {
             );
         }
         Ok(pages)
+    }
+}
+
+impl Loader<LogTotalKey> for Loaders {
+    type Value = Result<Total, ServiceError>;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[LogTotalKey]) -> Result<HashMap<LogTotalKey, Self::Value>, ServiceError> {
+        let mut totals = HashMap::new();
+        for ((filter, limit), group) in group_by_kind(keys, |key| (key.filter.clone(), key.limit)) {
+            let executions: Vec<Id> = group.iter().map(|key| key.execution).collect();
+            let mut found = self.services.executions.log_totals(&executions, &filter, limit, &self.scope).await;
+            totals.extend(group.into_iter().filter_map(|key| Some((key.clone(), found.remove(&key.execution)?))));
+        }
+        Ok(totals)
     }
 }

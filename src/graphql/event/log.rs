@@ -8,7 +8,7 @@ use async_graphql::{Context, Result};
 use super::inputs::{EventFilter, EventOrder};
 use super::loaders::LogKey;
 use super::stream_cursor::stream_cursor;
-use super::types::{Event, EventConnection};
+use super::types::{Event, EventConnection, EventList};
 use crate::graphql::access::scope;
 use crate::graphql::connection::{PageArguments, id_cursor, selects_item_field};
 use crate::graphql::context::Services;
@@ -36,15 +36,16 @@ pub async fn log(
     };
     let request = request.map_err(field_error)?;
     let filter = filter.unwrap_or_default().parse().map_err(field_error)?;
+    let list = EventList { execution: Some(execution), filter: filter.clone(), scope: scope(ctx)? };
     let query = LogQuery { filter, columns: large_columns(ctx), request, joined: joins_live_events(ctx)? };
     let found = ctx.data::<BatchLoader>()?.load_one(LogKey { execution, query }).await.map_err(field_error)?;
     let Some(found) = found.transpose().map_err(field_error)? else {
-        return Ok(EventConnection::new(Page::default(), Vec::new(), event, |_| String::new()));
+        return Ok(EventConnection::new(list, Page::default(), Vec::new(), event, |_| String::new()));
     };
     let LogPage { page, feeds } = Arc::unwrap_or_clone(found);
     let shard = ctx.data::<Services>()?.databases.index_of(execution);
     let cursor = feeds.and_then(|feeds| stream_cursor(&feeds, Some(shard)));
-    Ok(connection_of_log(page).with(cursor))
+    Ok(connection_of_log(list, page).with(cursor))
 }
 
 /// Returns a page of the events of all logs that the caller may read, newest first.
@@ -63,7 +64,8 @@ pub async fn newest_events(
     let (columns, joined) = (large_columns(ctx), joins_live_events(ctx)?);
     let found = executions.newest_events(&filter, &columns, &request, joined, &scope).await.map_err(field_error)?;
     let cursor = |event: &Event| encode(CursorKind::EventTime, &EventPosition::of(&event.0).to_bytes());
-    let connection = EventConnection::new(found.listing.page, found.listing.unavailable, event, cursor);
+    let list = EventList { execution: None, filter, scope };
+    let connection = EventConnection::new(list, found.listing.page, found.listing.unavailable, event, cursor);
     Ok(connection.with(found.feeds.and_then(|feeds| stream_cursor(&feeds, None))))
 }
 
@@ -79,7 +81,7 @@ fn by_arrival(page: &PageArguments) -> Result<LogRequest, Rejection> {
     page.request(CursorKind::EventArrival, Arrival::read).map(LogRequest::ByArrival)
 }
 
-fn connection_of_log(page: Page<Listed>) -> EventConnection {
+fn connection_of_log(list: EventList, page: Page<Listed>) -> EventConnection {
     let key = |event: &Event| (event.0.execution_id, event.0.event_id);
     let mut arrivals = HashMap::new();
     let items = page.items.into_iter().map(|Listed { event, arrival }| {
@@ -91,7 +93,7 @@ fn connection_of_log(page: Page<Listed>) -> EventConnection {
         Some(arrival) => encode(CursorKind::EventArrival, &arrival.to_bytes()),
         None => id_cursor(CursorKind::Event, event.0.event_id.get()),
     };
-    EventConnection::new(page, Vec::new(), event, cursor)
+    EventConnection::new(list, page, Vec::new(), event, cursor)
 }
 
 fn event(event: noetl_domain::event::Event<plain_json::Text>) -> Event {

@@ -4,11 +4,17 @@ use std::sync::Arc;
 
 use async_graphql::{Context, Result};
 
-use super::loaders::EventLoadKey;
-use crate::graphql::connection::connection;
+use super::loaders::{EventLoadKey, LogTotalKey};
+use crate::graphql::connection::{Countable, connection};
+use crate::graphql::context::Services;
 use crate::graphql::errors::field_error;
 use crate::graphql::loaders::BatchLoader;
+use crate::service::error::ServiceError;
 use noetl_domain::event::{self as domain, EventKey};
+use noetl_domain::event_list::LogFilter;
+use noetl_domain::ids::Id;
+use noetl_domain::page::Total;
+use noetl_domain::tenant::Scope;
 use noetl_storage::events::LargeColumns;
 use plain_json::Text;
 
@@ -26,7 +32,28 @@ impl Event {
     }
 }
 
-connection!(EventConnection, EventEdge, Event, extra: {
+/// A list of events.
+#[derive(Debug)]
+pub struct EventList {
+    /// Execution or source subscription whose log it is; `None`: the list has the events of all logs.
+    pub execution: Option<Id>,
+    /// Conditions of the list.
+    pub filter: LogFilter,
+    /// Data that the caller may read.
+    pub scope: Scope,
+}
+
+impl Countable for EventList {
+    async fn total(&self, ctx: &Context<'_>, limit: i64) -> std::result::Result<Total, ServiceError> {
+        let Some(execution) = self.execution else {
+            return ctx.data_unchecked::<Services>().executions.event_total(&self.filter, limit, &self.scope).await;
+        };
+        let key = LogTotalKey { execution, filter: self.filter.clone(), limit };
+        ctx.data_unchecked::<BatchLoader>().load_one(key).await?.unwrap_or(Ok(Total::of(0, limit)))
+    }
+}
+
+connection!(EventConnection, EventEdge, Event, EventList, extra: {
     /// Start position of live events that continues the page: `events(start: {after: …})` with the same filter delivers
     /// exactly the events that neither this page nor the pages after it contain. For a log in the order `ARRIVAL`, read
     /// all pages with this field, and pass that of the last page. In another order, a page with which the list ends is

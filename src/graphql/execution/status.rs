@@ -8,9 +8,9 @@ use noetl_domain::execution::Status;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
 #[graphql(remote = "Status")]
 pub enum ExecutionStatus {
-    /// Accepted, but not started.
+    /// No step has begun, for example because no worker of the pool is active.
     Pending,
-    /// Started, but not ended.
+    /// A step has begun, and the execution has not ended.
     Running,
     /// Ended successfully.
     Completed,

@@ -11,12 +11,12 @@ use futures::future::join_all;
 
 use super::Executions;
 use crate::service::error::{Rejection, ServiceError};
-use crate::service::fan_out::Listing;
+use crate::service::fan_out::{self, Listing};
 use crate::service::shards::rows_by_ids;
 use noetl_domain::event::{Event, EventKey};
-use noetl_domain::event_list::{Arrival, EventPosition, LogFilter};
+use noetl_domain::event_list::{Arrival, EventPosition, EventRange, LogFilter};
 use noetl_domain::ids::Id;
-use noetl_domain::page::{Page, PageRequest};
+use noetl_domain::page::{Page, PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_domain::tx_snapshot::TxSnapshot;
@@ -176,6 +176,35 @@ impl Executions {
             rows.reverse();
         }
         Ok(EventListing { listing: Listing { page: request.cut(rows), unavailable }, feeds })
+    }
+
+    /// Counts the events of each log in the scope, up to `limit` for each. A log that could not be read has an error.
+    #[tracing::instrument(
+        level = "debug", name = "executions.log_totals", skip_all,
+        fields(count = executions.len(), first = executions.first().map(tracing::field::display))
+    )]
+    pub async fn log_totals(
+        &self,
+        executions: &[Id],
+        filter: &LogFilter,
+        limit: i64,
+        scope: &Scope,
+    ) -> HashMap<Id, Result<Total, ServiceError>> {
+        let count = |shard, ids: Vec<i64>| async move { events::count(shard, scope, &ids, filter, limit + 1).await };
+        let (counts, failed) = rows_by_ids(&self.databases, executions.iter().copied(), count).await;
+        let counts: HashMap<Id, i64> = counts.into_iter().map(|log| (Id::new(log.execution_id), log.count)).collect();
+        let total = |id: &Id| match failed.get(&self.databases.index_of(*id)) {
+            Some(error) => Err(error.clone()),
+            None => Ok(Total::of(counts.get(id).copied().unwrap_or(0), limit)),
+        };
+        executions.iter().map(|id| (*id, total(id))).collect()
+    }
+
+    /// Counts the events in the scope over all shards, up to `limit`.
+    #[tracing::instrument(level = "debug", name = "executions.event_total", skip_all)]
+    pub async fn event_total(&self, filter: &LogFilter, limit: i64, scope: &Scope) -> Result<Total, ServiceError> {
+        let count = |shard, limit| event_lists::count(shard, scope, filter, EventRange::all(filter, limit));
+        fan_out::total(&self.databases, limit, count).await
     }
 
     /// Returns the positions of all feeds if a page is to be joined with them.

@@ -189,7 +189,7 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("CatalogEntryConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),
     ("CursorFrameConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),
     ("CursorFrameEdge", Open, "cursor node"),
-    ("EventConnection", Open, "edges nodes pageInfo streamCursor unavailableShards"),
+    ("EventConnection", Open, "edges nodes pageInfo streamCursor totalCount unavailableShards"),
     ("ExecutionConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),
     ("OutboxEntryConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),
     ("SourceSubscriptionConnection", Open, "edges nodes pageInfo totalCount unavailableShards"),

@@ -79,7 +79,7 @@ pub(super) async fn cancel_execution(world: &World, own: &Side, other: &Side) {
     let id = &own.executions[1];
     let cancel = format!("cancelExecution(input: {{ id: \"{id}\" }})");
     assert_eq!(world.outcome(other, &cancel).await, "NOT_FOUND");
-    let running = format!("SELECT count(*) FROM noetl.execution WHERE execution_id = {id} AND status = 'RUNNING'");
+    let running = format!("SELECT count(*) FROM noetl.execution WHERE execution_id = {id} AND status = 'PENDING'");
     let many = format!(
         "mutation {{ cancelExecutions(input: {{ select: {{ ids: [\"{id}\"] }}, cascade: true }}) {{
             results {{ cancelled execution {{ id }} userErrors {{ code }} }} }} }}"

@@ -74,9 +74,11 @@ pub(super) async fn events(world: &World, own: &Side, other: &Side) {
         format!("filter: {{ executionIds: [\"{}\", \"{}\"] }},", own.executions[0], other.executions[0]),
     ];
     for list in lists {
-        let query = format!("{{ events({list} first: 100) {{ nodes {{ tenantId }} }} }}");
-        let tenants = texts(&world.data(own, &query).await["events"]["nodes"], "tenantId");
+        let query = format!("{{ events({list} first: 100) {{ nodes {{ tenantId }} totalCount {{ value }} }} }}");
+        let found = world.data(own, &query).await["events"].take();
+        let tenants = texts(&found["nodes"], "tenantId");
         assert!(!tenants.is_empty() && tenants.iter().all(|tenant| tenant == own.tenant), "{list} {tenants:?}");
+        assert_eq!(found["totalCount"]["value"], tenants.len(), "{list}");
     }
     let foreign = format!("{{ events(filter: {{ tenantId: \"{}\" }}) {{ nodes {{ tenantId }} }} }}", other.tenant);
     assert_eq!(world.data(own, &foreign).await["events"]["nodes"], json!([]));

@@ -29,7 +29,7 @@ pub use view::{Frame, Iterations, StepStatus};
 use super::event::Event;
 use super::execution::{INITIALIZED, Status, ended_by};
 use super::ids::Id;
-use fact::Kind;
+use fact::{Kind, StepKind};
 use plain_json::{self as json, AnyJson, Typed};
 
 /// Start of an execution, from its started event.
@@ -106,6 +106,9 @@ pub struct WorkflowState {
     ctx: BTreeMap<String, Register<AnyJson>>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     steps: BTreeMap<String, StepState>,
+    /// Whether a step has begun. That its first command is issued is not enough: a worker must take it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    begun: bool,
 }
 
 impl Typed for WorkflowState {}
@@ -126,6 +129,7 @@ impl WorkflowState {
             }
             Some(Kind::Step(kind)) => {
                 if let Some(name) = fact::step_name(event) {
+                    self.begun |= kind != StepKind::Issued;
                     self.steps.entry(name.to_owned()).or_insert_with(StepState::new).fold(kind, event);
                 }
             }
@@ -133,11 +137,11 @@ impl WorkflowState {
         }
     }
 
-    /// Returns the status of the execution. An end determines it, regardless of later events.
+    /// Returns the status of the execution. An end determines it, regardless of later events. Until a step has begun,
+    /// the execution is pending.
     #[must_use]
     pub fn status(&self) -> Status {
-        let begun = !self.started.is_empty() || !self.steps.is_empty();
-        let current = if begun { Status::Running } else { Status::Pending };
+        let current = if self.begun { Status::Running } else { Status::Pending };
         let failed = || if self.only_step_failed().is_some() { Status::Failed } else { current };
         self.ended.get().map_or_else(failed, End::status)
     }

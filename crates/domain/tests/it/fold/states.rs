@@ -245,11 +245,25 @@ fn an_execution_ends_with_the_status_of_its_ending_event() {
         ("playbook.cancelled", Status::Cancelled),
     ] {
         let mut history = History::started();
-        assert_eq!(history.fold().status(), Status::Running);
         history.append(event_type, None, json!({})).with_context(json!({ "reason": "enough" }));
         history.step("step.enter", "late");
         assert_eq!(history.fold().status(), status);
         assert_eq!(history.fold().ended.get().unwrap().error.as_deref(), Some("enough"));
     }
+}
+
+#[test]
+fn an_execution_is_pending_until_a_step_has_begun() {
     assert_eq!(WorkflowState::default().status(), Status::Pending);
+    let mut history = History::started();
+    history.append("ctx.updated", None, json!({})).append("command.issued", Some("__orchestrate__"), json!({}));
+    history.append("command.claimed", Some("__orchestrate__"), json!({})).command("command.issued", "a", "c1");
+    assert_eq!(history.fold().status(), Status::Pending, "a worker has taken no command of a step");
+    for first in ["command.claimed", "command.started", "call.done", "step.enter", "step.skipped"] {
+        let mut begun = history.clone();
+        begun.command(first, "a", "c1");
+        assert_eq!(begun.fold().status(), Status::Running, "{first}");
+        begun.step("step.enter", "a").command("command.issued", "a", "c2");
+        assert_eq!(begun.fold().status(), Status::Running, "{first}: another run of the step changes nothing");
+    }
 }
