@@ -246,7 +246,7 @@ async fn history_contains_every_lifecycle_event_in_order() {
     let query = "query($id: ID!, $first: Int, $after: String, $last: Int, $types: [String!]) {
         subscription(by: {id: $id}) { path status availableActions lastEventId lastEventType catalogEntry { id: catalogId path }
             events(first: $first, after: $after, last: $last, filter: {types: $types}) {
-                nodes { id executionId catalogId type nodeId nodeType nodeName status context meta }
+                nodes { id: eventId executionId catalogId type nodeId nodeType nodeName status context meta }
                 pageInfo { hasNextPage hasPreviousPage endCursor } } } }";
     let ask = async |variables: Value| server.data(query, variables).await["subscription"].clone();
 

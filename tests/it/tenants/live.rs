@@ -55,7 +55,7 @@ pub(super) async fn execution_list_updates(world: &World, own: &Side, other: &Si
     }
     let mut started = Vec::new();
     for side in [other, own] {
-        let query = "mutation { execute(input: { path: \"flow\" }) { executionId } }";
+        let query = "mutation { execute(input: { entry: { path: \"flow\" } }) { executionId } }";
         started.push(world.data(side, query).await["execute"]["executionId"].take());
     }
     loop {
