@@ -22,7 +22,7 @@ pub enum RejectionCode {
     ForeignTenant,
     /// The object that a field names is of the wrong kind.
     WrongKind,
-    /// The current state does not allow the action.
+    /// The current status does not allow the action.
     InvalidTransition,
     /// The object has changed since the expected version. Read it again before the next attempt.
     StaleVersion,
@@ -84,7 +84,7 @@ impl RejectionCode {
                 "Leave the tenant out, or use a token of that tenant. What all tenants share needs a token without a tenant."
             }
             Self::WrongKind => "Name an object of the kind that the message asks for.",
-            Self::InvalidTransition => "Read the object's state. Send an action that this state allows.",
+            Self::InvalidTransition => "Read the object's status. Send an action that this status allows.",
             Self::StaleVersion => "Read the object again, decide again, and send the new version.",
             Self::IdempotencyMismatch => "Use a new dedup key for a different request.",
             Self::EventIdConflict => {

@@ -112,7 +112,7 @@ pub(super) fn ending(failed_at: Option<&str>) -> Vec<Draft> {
         let values = json!({ "context": { "values": { "confirmed": true } } });
         return vec![
             draft("ctx.updated", None, json!({}), &values),
-            draft("playbook.completed", None, json!({}), &Value::Null),
+            draft("playbook.completed", None, json!({}), &json!({ "confirmed": true })),
         ];
     };
     let error = json!({ "error": format!("{step} failed too often") });

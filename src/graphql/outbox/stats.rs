@@ -1,4 +1,4 @@
-//! Numbers of outbox rows.
+//! Numbers of outbox entries.
 
 use async_graphql::SimpleObject;
 

@@ -30,7 +30,7 @@ pub struct SystemStatus {
     pub shards: Vec<Shard>,
     /// Status of the event stream.
     pub event_stream: EventStreamStatus,
-    /// Numbers of outbox rows that the caller may read; null if they could not be counted.
+    /// Numbers of outbox entries that the caller may read; null if they could not be counted.
     pub outbox: Option<OutboxStats>,
 }
 
