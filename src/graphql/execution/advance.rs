@@ -18,6 +18,15 @@ pub(super) struct AdvanceProjectionsPayload {
     user_errors: Vec<UserError>,
 }
 
+/// Ids of a request with the results of the valid ones.
+#[derive(Debug)]
+pub(super) struct AdvancedIds {
+    /// Each id as the caller gave it, and its parsed form.
+    pub(super) given: Vec<(ID, Result<Id, Rejection>)>,
+    /// Results of the valid ids.
+    pub(super) advances: Advances,
+}
+
 /// Result of advancing the projection of one execution.
 #[derive(Debug, SimpleObject)]
 pub(super) struct AdvanceProjectionsResult {
@@ -50,12 +59,10 @@ impl From<Advanced> for AdvancedProjection {
 
 impl AdvanceProjectionsPayload {
     /// Creates the payload from the given ids and the results of the valid ones; `None`: the request was refused.
-    pub(super) fn new(
-        given: Vec<(ID, Result<Id, Rejection>)>,
-        advances: Option<Advances>,
-        user_errors: Vec<UserError>,
-    ) -> Self {
-        let Some(advances) = advances else { return Self { results: Vec::new(), user_errors } };
+    pub(super) fn new(advanced: Option<AdvancedIds>, user_errors: Vec<UserError>) -> Self {
+        let Some(AdvancedIds { given, advances }) = advanced else {
+            return Self { results: Vec::new(), user_errors };
+        };
         let result = |(index, (execution_id, id)): (usize, (ID, Result<Id, Rejection>))| {
             let outcome = match id {
                 Ok(id) => advances.get(&id).cloned().unwrap_or_else(|| Err(unknown(index, id))),
