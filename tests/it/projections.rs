@@ -119,7 +119,7 @@ async fn a_snapshot_of_noetl_is_neither_read_nor_changed() {
     );
     run(&mut it.shard, &insert).await;
     let stored: (i64, String, String, String) = sqlx::query_as(theirs).fetch_one(&mut it.shard).await.unwrap();
-    assert_eq!((&it.state().await["status"], it.ignored("shape").await), (&json!("RUNNING"), 0.0));
+    assert_eq!((&it.state().await["status"], it.ignored("shape").await), (&json!("PENDING"), 0.0));
     insert_step_event(&mut it.shard, it.id, 5, "playbook.completed", "{}", "{}").await;
     it.advance().await;
     let state = it.state().await;
@@ -137,7 +137,7 @@ async fn the_list_shows_advanced_states_and_shows_endings_immediately() {
     };
     insert_step_event(&mut it.shard, it.id, 5, "playbook.completed", "{}", "{}").await;
     assert_eq!(it.server.data(list, json!({})).await["executions"]["nodes"][0]["status"], json!("COMPLETED"));
-    assert_eq!(stored(&mut it.shard).await.0, "RUNNING");
+    assert_eq!(stored(&mut it.shard).await.0, "PENDING");
     it.advance().await;
     assert_eq!(stored(&mut it.shard).await, ("COMPLETED".to_owned(), Some("playbook.completed".to_owned())));
 

@@ -79,6 +79,21 @@ fn every_element_is_described() {
     assert!(bare.is_empty(), "without a description: {bare:#?}");
 }
 
+/// A field with arguments can be refused, and its siblings must still return their data.
+#[test]
+fn every_field_with_arguments_is_nullable() {
+    let all = types();
+    let objects = all.iter().filter(|definition| definition.name.node != "Subscription");
+    let with_arguments = objects.flat_map(|definition| {
+        let fields = fields(definition).into_iter().filter(|field| !field.arguments.is_empty());
+        fields.map(|field| format!("{}.{}: {}", definition.name.node, field.name.node, field.ty.node))
+    });
+    let found: Vec<String> = with_arguments.collect();
+    assert!(found.len() > 30, "{found:?}");
+    let required: Vec<&String> = found.iter().filter(|field| field.ends_with('!')).collect();
+    assert!(required.is_empty(), "{required:#?}");
+}
+
 #[test]
 fn every_list_has_the_shape_of_a_relay_connection() {
     let all = types();

@@ -12,8 +12,8 @@ use sqlx::PgConnection;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Time limit of a cancellation: one second, plus one second for a busy machine.
-const CANCEL_LIMIT: Duration = Duration::from_secs(2);
+/// Time limit of a cancellation on a busy machine. It is below the deadline of an operation, 15 seconds.
+const CANCEL_LIMIT: Duration = Duration::from_secs(10);
 /// An operation whose statement reads the table that the test locks. No background task reads this table.
 const SLOW: &str = "query { catalogEntries { nodes { id } } }";
 const QUICK: &str = "{ executions { nodes { id } } }";

@@ -92,7 +92,7 @@ async fn live_changes_of_an_execution_that_has_only_a_log_begin_with_its_state()
     let query = "subscription { executionUpdates(id: \"1000\") { kind execution { id status path } } }";
     let mut live = server.live(query, Value::Null).await;
     let first = live.next().await.unwrap();
-    assert_eq!(first["executionUpdates"]["execution"], json!({ "id": "1000", "status": "RUNNING", "path": "theirs" }));
+    assert_eq!(first["executionUpdates"]["execution"], json!({ "id": "1000", "status": "PENDING", "path": "theirs" }));
     insert_typed(&mut shard, (1_000, 1_003), "playbook.completed").await;
     loop {
         // The same state may be returned twice.
@@ -100,7 +100,7 @@ async fn live_changes_of_an_execution_that_has_only_a_log_begin_with_its_state()
         if next["executionUpdates"]["execution"]["status"] == "COMPLETED" {
             break;
         }
-        assert_eq!(next["executionUpdates"]["execution"]["status"], "RUNNING", "{next}");
+        assert_eq!(next["executionUpdates"]["execution"]["status"], "PENDING", "{next}");
     }
     assert_eq!(deployment.in_cluster(LISTED).await, 0);
 }

@@ -87,7 +87,7 @@ pub(super) struct ProjectEventDocumentsInput {
     /// Events of any executions (1 to 5000). Each is a map with the columns of NoETL's event table as keys, such as
     /// `event_id`, `execution_id`, `event_type` and `duration`; messages of the event stream have this form. Ids and numbers can be
     /// texts, and times without an offset are UTC. Values of unknown keys are stored under `meta.extra`. Each event is
-    /// stored or refused independently.
+    /// stored or refused independently. User errors name a key as `EventInput` does, such as `eventId`.
     pub(super) events: Vec<Json>,
 }
 

@@ -1,7 +1,5 @@
 //! Inputs of executions.
 
-use std::collections::HashSet;
-
 use async_graphql::{Context, ID, InputObject, MaybeUndefined, OneofObject};
 use chrono::{DateTime, Utc};
 
@@ -122,17 +120,15 @@ impl ExecutionSelector {
     pub async fn select(self, ctx: &Context<'_>, scope: &Scope) -> Result<SelectedExecutions, ServiceError> {
         let filter = match self.check(ctx)? {
             Selected::Ids(ids) => {
-                let mut ids = parse_ids("select.ids", &ids)?;
-                let mut seen = HashSet::new();
-                ids.retain(|id| seen.insert(*id));
-                return Ok(SelectedExecutions { ids, unavailable: Vec::new() });
+                let ids = parse_ids("select.ids", &ids)?;
+                return Ok(SelectedExecutions { ids, by_id: true, unavailable: Vec::new() });
             }
             Selected::Filter(filter) => filter.resolve(ctx, "select.filter").await?,
             Selected::All => execution_lists::ExecutionFilter::default(),
         };
         let executions = &ctx.data_unchecked::<Services>().executions;
         let (ids, unavailable) = executions.matching(&filter, scope).await?;
-        Ok(SelectedExecutions { ids, unavailable })
+        Ok(SelectedExecutions { ids, by_id: false, unavailable })
     }
 }
 
@@ -141,6 +137,8 @@ impl ExecutionSelector {
 pub struct SelectedExecutions {
     /// Their ids.
     pub ids: Vec<Id>,
+    /// Whether the caller listed the ids. A repeated id is kept.
+    pub by_id: bool,
     /// Shards whose executions were not selected.
     pub unavailable: Vec<ShardIndex>,
 }
@@ -152,7 +150,8 @@ pub struct CancelExecutionsInput {
     pub select: ExecutionSelector,
     /// Reason, written to the logs (at most 4096 bytes).
     pub reason: Option<String>,
-    /// Whether the executions that they started, and those that these started, are cancelled too (default false).
+    /// Whether the executions that they started, and those that these started, are cancelled too (default false). A
+    /// selected execution that has ended is then not refused.
     #[graphql(default = false)]
     pub cascade: bool,
     /// Whether to change nothing and only return the result that is expected (default false).
@@ -346,7 +345,8 @@ pub struct CancelExecutionInput {
     pub id: ID,
     /// Reason, written to the log (at most 4096 bytes).
     pub reason: Option<String>,
-    /// Whether the executions that it started, and those that these started, are cancelled too (default false).
+    /// Whether the executions that it started, and those that these started, are cancelled too (default false). An
+    /// execution that has ended is then not refused.
     #[graphql(default = false)]
     pub cascade: bool,
 }

@@ -3,14 +3,12 @@
 use async_graphql::{Context, Object, Result};
 
 use super::advance::AdvanceProjectionsPayload;
+use super::cancel_payloads::{CancelExecutionPayload, CancelExecutionsPayload};
 use super::inputs::{
     AdvanceProjectionsInput, CancelExecutionInput, CancelExecutionsInput, ExecuteBatchInput, ExecuteInput,
     RerunExecutionInput,
 };
-use super::payloads::{
-    CancelExecutionPayload, CancelExecutionsPayload, ExecuteBatchPayload, ExecuteBatchResult, ExecutePayload,
-    RerunExecutionPayload, Started,
-};
+use super::payloads::{ExecuteBatchPayload, ExecuteBatchResult, ExecutePayload, RerunExecutionPayload, Started};
 use crate::graphql::access::{ADVANCE, CANCEL, EXECUTE, caller, scope};
 use crate::graphql::audit::audited;
 use crate::graphql::context::Services;
@@ -88,8 +86,10 @@ impl ExecutionMutation {
 
     /// Cancels an execution that has not ended. For an execution that is cancelled, nothing is written, and the request
     /// succeeds. With `cascade`, it also cancels the executions that the execution started and that have not ended, and
-    /// those that these started: up to 1000 descendants in one request. An execution that has only a log, because NoETL's
-    /// own server wrote it, is found as a descendant after it was added to the list.
+    /// those that these started: up to 1000 descendants in one request. The same request continues where this one
+    /// stopped. With `cascade`, an execution that has ended is not refused: `cancelled` is false, and its descendants are
+    /// cancelled. An execution that has only a log, because NoETL's own server wrote it, is found as a descendant after
+    /// it was added to the list.
     #[graphql(guard = "CANCEL")]
     async fn cancel_execution(
         &self,
@@ -152,11 +152,11 @@ async fn cancel_all(ctx: &Context<'_>, input: CancelExecutionsInput) -> Result<C
     let cancelling = Cancelling { reason: reason.as_deref(), cascade, dry_run, caller: &caller };
     let outcome = async {
         let selected = select.select(ctx, &caller.scope).await?;
-        let tree = executions.cancel_all(selected.ids, &cancelling).await?;
-        Ok((tree, selected.unavailable))
+        let tree = executions.cancel_all(selected.ids.clone(), &cancelling).await?;
+        Ok((tree, selected))
     };
     match result_or_user_error(outcome.await)? {
-        (Some((tree, unavailable)), _) => Ok(CancelExecutionsPayload::new(ctx, tree, unavailable).await),
+        (Some((tree, selected)), _) => Ok(CancelExecutionsPayload::new(ctx, &selected, tree).await),
         (None, user_errors) => Ok(CancelExecutionsPayload::refused(user_errors)),
     }
 }

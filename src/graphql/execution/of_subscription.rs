@@ -22,8 +22,8 @@ impl SourceSubscription {
         #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
         #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
         #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
-    ) -> Result<ExecutionConnection> {
+    ) -> Result<Option<ExecutionConnection>> {
         let page = PageArguments { first, after, last, before };
-        children(ctx, self.key(), filter, &page).await
+        children(ctx, self.key(), filter, &page).await.map(Some)
     }
 }

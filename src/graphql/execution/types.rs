@@ -273,9 +273,9 @@ impl Execution {
         #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
         #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
         #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
-    ) -> Result<ExecutionConnection> {
+    ) -> Result<Option<ExecutionConnection>> {
         let page = PageArguments { first, after, last, before };
-        children(ctx, self.key(), None, &page).await
+        children(ctx, self.key(), None, &page).await.map(Some)
     }
 
     /// Input of the execution: the catalog entry's workload, overlaid with the request's workload.
@@ -327,9 +327,9 @@ impl Execution {
         #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
         #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
         #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
-    ) -> Result<EventConnection> {
+    ) -> Result<Option<EventConnection>> {
         let page = PageArguments { first, after, last, before };
-        log(ctx, self.key(), filter, order, &page).await
+        log(ctx, self.key(), filter, order, &page).await.map(Some)
     }
 }
 

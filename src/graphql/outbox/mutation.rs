@@ -117,7 +117,7 @@ async fn mark_published(ctx: &Context<'_>, input: MarkOutboxPublishedInput) -> R
     };
     let outcome_of = |claim: ClaimRef| match outcome.failed.get(&claim.id.shard) {
         Some(error) => Err(error.clone()),
-        None if outcome.stale.contains(&claim.id) => Err(ServiceError::Rejected(stale())),
+        None if outcome.stale.contains(&claim) => Err(ServiceError::Rejected(stale())),
         None => Ok(()),
     };
     let result = |(index, GivenItem { id, item }): (usize, GivenItem<ClaimRef>)| MarkOutboxPublishedResult {
@@ -138,7 +138,7 @@ async fn renew(ctx: &Context<'_>, input: RenewOutboxLeasesInput) -> Result<Renew
         return Ok(RenewOutboxLeasesPayload { results: Vec::new(), user_errors });
     };
     let result = |(index, GivenItem { id, item }): (usize, GivenItem<ClaimRef>)| {
-        let outcome = item.map_err(ServiceError::from).and_then(|claim| outcome_of(&renewed, claim.id));
+        let outcome = item.map_err(ServiceError::from).and_then(|claim| outcome_of(&renewed, claim));
         let (lease_expires_at, error) = parts(outcome);
         let user_errors = errors_at("claims", index, error);
         RenewOutboxLeasesResult { index: to_graphql_int(index), id, lease_expires_at, user_errors }
@@ -156,7 +156,7 @@ async fn mark_failed(ctx: &Context<'_>, input: MarkOutboxFailedInput) -> Result<
         return Ok(MarkOutboxFailedPayload { results: Vec::new(), user_errors });
     };
     let result = |(index, GivenItem { id, item }): (usize, GivenItem<FailedDelivery>)| {
-        let outcome = item.map_err(ServiceError::from).and_then(|failure| outcome_of(&marked, failure.claim.id));
+        let outcome = item.map_err(ServiceError::from).and_then(|failure| outcome_of(&marked, failure.claim));
         let (row, error) = parts(outcome);
         MarkOutboxFailedResult {
             index: to_graphql_int(index),
@@ -189,9 +189,9 @@ fn valid<T: Clone>(given: &[GivenItem<T>]) -> Vec<T> {
     given.iter().filter_map(|given| given.item.as_ref().ok().cloned()).collect()
 }
 
-/// Returns the outcome of an entry, or the reason that its lease does not hold it.
-fn outcome_of<T: Copy>(settled: &Settled<T>, id: OutboxId) -> std::result::Result<T, ServiceError> {
-    match (settled.rows.get(&id), settled.failed.get(&id.shard)) {
+/// Returns the outcome of a claim, or the reason that it does not hold its entry.
+fn outcome_of<T: Copy>(settled: &Settled<T>, claim: ClaimRef) -> std::result::Result<T, ServiceError> {
+    match (settled.outcomes.get(&claim), settled.failed.get(&claim.id.shard)) {
         (Some(outcome), _) => Ok(*outcome),
         (None, Some(error)) => Err(error.clone()),
         (None, None) => Err(stale().into()),

@@ -37,14 +37,14 @@ pub struct Outbox;
 impl Outbox {
     /// Number of entries that are claimable now: pending or failed entries that are due, and entries in flight whose lease has
     /// expired. Counts up to 100,000 entries on each shard that can be reached.
-    async fn pending_count(&self, ctx: &Context<'_>) -> Result<i32> {
+    async fn pending_count(&self, ctx: &Context<'_>) -> Result<Option<i32>> {
         let stats = ctx.data::<Services>()?.outbox.backlog(&scope(ctx)?).await.map_err(field_error)?;
-        Ok(total(stats.shards.iter().map(|(_, backlog)| to_graphql_int(backlog.pending))))
+        Ok(Some(total(stats.shards.iter().map(|(_, backlog)| to_graphql_int(backlog.pending)))))
     }
 
     /// Numbers of claimable, in-flight, failed and DEAD entries.
-    async fn stats(&self, ctx: &Context<'_>) -> Result<OutboxStats> {
-        OutboxStats::read(ctx.data::<Services>()?, &scope(ctx)?).await.map_err(field_error)
+    async fn stats(&self, ctx: &Context<'_>) -> Result<Option<OutboxStats>> {
+        OutboxStats::read(ctx.data::<Services>()?, &scope(ctx)?).await.map(Some).map_err(field_error)
     }
 
     /// Entries, newest first.
@@ -58,7 +58,7 @@ impl Outbox {
         #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
         #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
         #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
-    ) -> Result<OutboxEntryConnection> {
+    ) -> Result<Option<OutboxEntryConnection>> {
         let page = PageArguments { first, after, last, before };
         let request = page.request(CursorKind::Outbox, decode_position).map_err(field_error)?;
         let filter = filter.unwrap_or_default().parse("filter").map_err(field_error)?;
@@ -66,7 +66,7 @@ impl Outbox {
         let found = outbox.list(&filter, selects_item_field(ctx, "payload"), &request, &scope).await;
         let listing = found.map_err(field_error)?;
         let (page, unavailable) = (listing.page, listing.unavailable);
-        Ok(OutboxEntryConnection::new(OutboxList { filter, scope }, page, unavailable, OutboxEntry, cursor))
+        Ok(Some(OutboxEntryConnection::new(OutboxList { filter, scope }, page, unavailable, OutboxEntry, cursor)))
     }
 }
 

@@ -179,8 +179,8 @@ impl OwnFields {
         #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
         #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
         #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
-    ) -> Result<EventConnection> {
-        log(ctx, self.0.id, filter, order, &PageArguments { first, after, last, before }).await
+    ) -> Result<Option<EventConnection>> {
+        log(ctx, self.0.id, filter, order, &PageArguments { first, after, last, before }).await.map(Some)
     }
 }
 

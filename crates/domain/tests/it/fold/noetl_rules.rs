@@ -317,7 +317,7 @@ fn playbook_initialized_starts_an_execution_with_the_values_that_the_python_engi
         history.last().context = context;
         let state = history.fold();
         let start = state.started.get().unwrap();
-        assert_eq!((state.status(), start.at, start.path.as_deref()), (Status::Running, history.time(0), Some("p")));
+        assert_eq!((state.status(), start.at, start.path.as_deref()), (Status::Pending, history.time(0), Some("p")));
         assert_eq!(start.workload, Some(json!({ "n": 1 })));
     }
     let mut bare = History::default();

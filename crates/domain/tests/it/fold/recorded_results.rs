@@ -13,13 +13,19 @@ use super::recorded::{Log, fold, time};
 /// Values of a result by the name of the field. A field without a value is null.
 type Fields = BTreeMap<String, Value>;
 
+/// NoETL shows an execution whose pool has no worker as running, this server as pending.
+const UNBEGUN: &str = "no worker has taken the first command";
+
 /// Fields in which the fold differs from NoETL's result, with the reason.
-const EXCEPTIONS: [(&str, &str, &str); 4] = [
+const EXCEPTIONS: [(&str, &str, &str); 7] = [
     (
         "big_result",
         "step start, result",
         "the log contains only a reference; NoETL replaces it by the value in its result store",
     ),
+    ("left_running", "status", UNBEGUN),
+    ("left_running", "status in the list", UNBEGUN),
+    ("left_running", "status of the execution", UNBEGUN),
     (
         "loop_one_fails",
         "step fetch, has ended",
