@@ -84,7 +84,7 @@ fn incomplete(bulk: &Bulk) -> Vec<(String, String, Value, Refusal)> {
             }
         }
     }
-    case("$ids: [ID!]", "select: { ids: $ids }", json!({ "ids": [] }), field("select.ids"));
+    case("$ids: [ID!]!", "select: { ids: $ids }", json!({ "ids": [] }), field("select.ids"));
     let select = format!("select: {{ filter: {{ {text}: $text }} }}");
     for value in [json!({}), json!({ "text": null }), json!({ "text": "" })] {
         case("$text: String", &select, value, field(&format!("select.filter.{text}")));
@@ -92,10 +92,10 @@ fn incomplete(bulk: &Bulk) -> Vec<(String, String, Value, Refusal)> {
     for value in [json!({}), json!({ "all": null })] {
         case("$all: Boolean", "select: { all: $all }", value, validation());
     }
-    case("$all: Boolean", "select: { all: $all }", json!({ "all": false }), field("select.all"));
-    let declared = format!("$filter: {filter}");
+    case("$all: Boolean!", "select: { all: $all }", json!({ "all": false }), field("select.all"));
+    let declared = format!("$filter: {filter}!");
     for value in [json!({}), json!({ "filter": null })] {
-        case(&declared, "select: { filter: $filter }", value, validation());
+        case(&format!("$filter: {filter}"), "select: { filter: $filter }", value, validation());
     }
     case(&declared, "select: { filter: $filter }", json!({ "filter": {} }), field("select.filter"));
     // A null in a variable that is a whole object.

@@ -1,12 +1,13 @@
 //! Inputs of executions.
 
-use async_graphql::{Context, ID, InputObject, OneofObject};
+use async_graphql::{Context, ID, InputObject, MaybeUndefined, OneofObject};
 use chrono::{DateTime, Utc};
 
 use super::status::ExecutionStatus;
 use crate::graphql::access::scope;
 use crate::graphql::context::Services;
 use crate::graphql::filters::{check_owner, check_prefix};
+use crate::graphql::guards::WrittenInput;
 use crate::graphql::scalars::{Json, parse_catalog_id, parse_event_id, parse_id, parse_ids};
 use crate::graphql::selector::{Selected, selector};
 use crate::graphql::trace::TraceContextInput;
@@ -171,10 +172,10 @@ pub enum ExecutionMoment {
 }
 
 impl ExecutionMoment {
-    /// Converts the input and parses its id.
-    pub fn parse(self) -> Result<Moment, Rejection> {
+    /// Converts the input for an execution and parses its id.
+    pub fn parse(self, execution: Id) -> Result<Moment, Rejection> {
         match self {
-            Self::Event(id) => Ok(Moment::Event(parse_event_id("at.event", &id)?)),
+            Self::Event(id) => Ok(Moment::Event(parse_event_id("at.event", &id, execution)?)),
             Self::Time(time) => Ok(Moment::Time(time)),
         }
     }
@@ -231,8 +232,9 @@ pub struct ExecuteInput {
     execution_pool: Option<String>,
     /// Trace context (default: the parent's, else that of this request).
     trace: Option<TraceContextInput>,
-    /// Dedup window. Without it, every request starts an execution.
-    dedup: Option<DedupInput>,
+    /// Dedup window. If the field is left out, every request starts an execution; null, and a variable without a value,
+    /// is refused.
+    dedup: MaybeUndefined<DedupInput>,
     /// Tenant of the execution (1 to 256 bytes; default: the tenant of the parent, else that of the caller, else
     /// `default`). A caller with a tenant can't name another one, and an execution has the tenant of its parent.
     tenant_id: Option<String>,
@@ -269,18 +271,27 @@ impl ExecuteInput {
     }
 
     /// Converts the input to a request of the service and parses its ids.
-    pub fn parse(self) -> Result<ExecuteRequest, Rejection> {
+    pub fn parse(self, written: &WrittenInput<'_>) -> Result<ExecuteRequest, Rejection> {
         Ok(ExecuteRequest {
             entry: self.entry.parse()?,
             workload: self.workload.map(|workload| workload.0),
             parent_execution_id: self.parent_execution_id.map(|id| parse_id("parentExecutionId", &id)).transpose()?,
             execution_pool: self.execution_pool,
             trace: self.trace.map(TraceContextInput::parse).transpose()?,
-            dedup: self.dedup.map(Dedup::from),
+            dedup: checked_dedup(self.dedup, written)?,
             rerun_of: None,
             tenancy: NamedTenancy { tenant_id: self.tenant_id, organization_id: self.organization_id },
         })
     }
+}
+
+/// Returns the dedup window of an input. It and its `rejectDifferent` are guards.
+fn checked_dedup(dedup: MaybeUndefined<DedupInput>, written: &WrittenInput<'_>) -> Result<Option<Dedup>, Rejection> {
+    let dedup = written.guard("dedup", dedup)?;
+    if dedup.is_some() {
+        written.check("dedup.rejectDifferent")?;
+    }
+    Ok(dedup.map(Dedup::from))
 }
 
 impl From<DedupInput> for Dedup {
@@ -304,20 +315,21 @@ pub struct RerunExecutionInput {
     execution_pool: Option<String>,
     /// Trace context (default: that of this request).
     trace: Option<TraceContextInput>,
-    /// Dedup window. Without it, every request starts an execution.
-    dedup: Option<DedupInput>,
+    /// Dedup window. If the field is left out, every request starts an execution; null, and a variable without a value,
+    /// is refused.
+    dedup: MaybeUndefined<DedupInput>,
 }
 
 impl RerunExecutionInput {
     /// Converts the input to a request of the service and parses its id.
-    pub fn parse(self) -> Result<RerunRequest, Rejection> {
+    pub fn parse(self, written: &WrittenInput<'_>) -> Result<RerunRequest, Rejection> {
         Ok(RerunRequest {
             id: parse_id("id", &self.id)?,
             workload: self.workload.map(|workload| workload.0),
             newest_version: self.newest_version,
             execution_pool: self.execution_pool,
             trace: self.trace.map(TraceContextInput::parse).transpose()?,
-            dedup: self.dedup.map(Dedup::from),
+            dedup: checked_dedup(self.dedup, written)?,
         })
     }
 }

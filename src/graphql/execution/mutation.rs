@@ -13,6 +13,7 @@ use crate::graphql::access::{ADVANCE, CANCEL, EXECUTE, caller, scope};
 use crate::graphql::audit::audited;
 use crate::graphql::context::Services;
 use crate::graphql::errors::result_or_user_error;
+use crate::graphql::guards::WrittenInput;
 use crate::graphql::scalars::parse_id;
 use crate::service::executions::Cancelling;
 use noetl_domain::ids::Id;
@@ -32,7 +33,7 @@ impl ExecutionMutation {
     ) -> Result<Option<ExecutePayload>> {
         let target = input.target_name().to_owned();
         let executed = audited(ctx, [target], async {
-            let executed = match input.parse() {
+            let executed = match input.parse(&WrittenInput::new(ctx)) {
                 Ok(request) => ctx.data::<Services>()?.executions.execute(request, &caller(ctx)?).await,
                 Err(rejection) => Err(rejection.into()),
             };
@@ -49,7 +50,9 @@ impl ExecutionMutation {
         #[graphql(desc = "Executions to start.")] input: ExecuteBatchInput,
     ) -> Result<Option<ExecuteBatchPayload>> {
         let executed = audited(ctx, None::<String>, async {
-            let requests = input.requests.into_iter().map(ExecuteInput::parse).collect();
+            let written = WrittenInput::new(ctx);
+            let parse = |(index, input): (usize, ExecuteInput)| input.parse(&written.item("requests", index));
+            let requests = input.requests.into_iter().enumerate().map(parse).collect();
             let answers = ctx.data::<Services>()?.executions.execute_batch(requests, &caller(ctx)?).await;
             let (answers, user_errors) = result_or_user_error(answers)?;
             let answers = answers.unwrap_or_default().into_iter().enumerate();
@@ -71,7 +74,7 @@ impl ExecutionMutation {
         #[graphql(desc = "Execution to run again.")] input: RerunExecutionInput,
     ) -> Result<Option<RerunExecutionPayload>> {
         let executed = audited(ctx, [input.id.0.clone()], async {
-            let executed = match input.parse() {
+            let executed = match input.parse(&WrittenInput::new(ctx)) {
                 Ok(request) => ctx.data::<Services>()?.executions.rerun(request, &caller(ctx)?).await,
                 Err(rejection) => Err(rejection.into()),
             };
