@@ -387,7 +387,7 @@ async fn page_beyond_the_maximum_fails_only_its_own_field() {
     let answer = server.send(query, json!({ "n": 99_999_999_999_u64 })).await.unwrap();
     assert_eq!(answer["errors"][0]["extensions"]["code"], "GRAPHQL_VALIDATION_FAILED", "{answer}");
     assert!(answer["errors"][0]["message"].as_str().unwrap().contains("$n"), "{answer}");
-    let mutation = "mutation { claimOutbox(input: { select: { all: true } limit: 1000000 }) { claims { id }
+    let mutation = "mutation { claimOutbox(input: { select: { all: true } limit: 1000000 }) { claims { entryId }
         userErrors { code field } } }";
     let refused = server.data(mutation, json!({})).await["claimOutbox"].take();
     assert_eq!(refused["userErrors"], json!([{ "code": "INVALID_INPUT", "field": ["limit"] }]));
