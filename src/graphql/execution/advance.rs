@@ -2,6 +2,7 @@
 
 use async_graphql::{ID, SimpleObject};
 
+use super::inputs::GivenId;
 use crate::graphql::audit::AuditedPayload;
 use crate::graphql::errors::{UserError, item_error};
 use crate::graphql::scalars::{BigInt, show_id, to_graphql_int};
@@ -21,8 +22,8 @@ pub(super) struct AdvanceProjectionsPayload {
 /// Ids of a request with the results of the valid ones.
 #[derive(Debug)]
 pub(super) struct AdvancedIds {
-    /// Each id as the caller gave it, and its parsed form.
-    pub(super) given: Vec<(ID, Result<Id, Rejection>)>,
+    /// All ids.
+    pub(super) given: Vec<GivenId>,
     /// Results of the valid ids.
     pub(super) advances: Advances,
 }
@@ -63,8 +64,8 @@ impl AdvanceProjectionsPayload {
         let Some(AdvancedIds { given, advances }) = advanced else {
             return Self { results: Vec::new(), user_errors };
         };
-        let result = |(index, (execution_id, id)): (usize, (ID, Result<Id, Rejection>))| {
-            let outcome = match id {
+        let result = |(index, GivenId { given: execution_id, parsed }): (usize, GivenId)| {
+            let outcome = match parsed {
                 Ok(id) => advances.get(&id).cloned().unwrap_or_else(|| Err(unknown(index, id))),
                 Err(rejection) => Err(rejection.into()),
             };

@@ -188,13 +188,22 @@ pub struct AdvanceProjectionsInput {
     pub execution_ids: Vec<ID>,
 }
 
+/// Id of a list, as the caller gave it.
+#[derive(Debug)]
+pub struct GivenId {
+    /// Text that the caller gave.
+    pub given: ID,
+    /// The parsed id. A malformed id refuses only itself.
+    pub parsed: Result<Id, Rejection>,
+}
+
 impl AdvanceProjectionsInput {
-    /// Returns the ids as given, each with its parsed form. A malformed id refuses only itself.
-    pub fn parse(self) -> Result<Vec<(ID, Result<Id, Rejection>)>, Rejection> {
+    /// Parses 1 to 1000 ids.
+    pub fn parse(self) -> Result<Vec<GivenId>, Rejection> {
         check_count("executionIds", self.execution_ids.len(), MAX_ADVANCE)?;
-        let parse = |(index, id): (usize, ID)| {
-            let parsed = parse_id(&format!("executionIds.{index}"), &id);
-            (id, parsed)
+        let parse = |(index, given): (usize, ID)| {
+            let parsed = parse_id(&format!("executionIds.{index}"), &given);
+            GivenId { given, parsed }
         };
         Ok(self.execution_ids.into_iter().enumerate().map(parse).collect())
     }

@@ -122,7 +122,7 @@ impl ExecutionMutation {
             let (projections, scope) = (&ctx.data::<Services>()?.projections, scope(ctx)?);
             let advanced = async {
                 let given = input.parse()?;
-                let ids: Vec<Id> = given.iter().filter_map(|(_, id)| id.as_ref().ok().copied()).collect();
+                let ids: Vec<Id> = given.iter().filter_map(|id| id.parsed.as_ref().ok().copied()).collect();
                 let advances = projections.advance(ids, &scope).await;
                 Ok(AdvancedIds { given, advances })
             };
