@@ -8,9 +8,10 @@ use super::background;
 use super::error::AppError;
 use crate::config::{ConnectionSettings, TlsSettings};
 use crate::runtime::supervisor::{ShutdownTimeouts, Supervisor};
+use crate::service::outbox::MAX_ROWS;
 use graphql_transport::Limits;
 use graphql_transport::listener::{CertificateFiles, Listener, Tls};
-use noetl_domain::page::DEFAULT_PAGE;
+use noetl_domain::page::{DEFAULT_PAGE, MAX_PAGE};
 
 /// File descriptors that are reserved for databases, the broker and files; the others are for clients' connections.
 const RESERVED: u64 = 1_024;
@@ -36,7 +37,17 @@ pub(super) fn limits(settings: &ConnectionSettings) -> Limits {
         requests: settings.requests,
         buffered_bytes: settings.buffered_bytes,
         caller_share: settings.caller_share,
+        ..document_limits()
+    }
+}
+
+/// Returns the transport's limits with the lengths of the API's lists.
+#[must_use]
+pub fn document_limits() -> Limits {
+    Limits {
         default_page: DEFAULT_PAGE.into(),
+        largest_page: MAX_PAGE.into(),
+        largest_limit: MAX_ROWS as u64,
         ..Limits::default()
     }
 }

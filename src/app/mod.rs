@@ -55,6 +55,7 @@ use noetl_storage::pools::{Database, Databases};
 
 pub use databases::migrate;
 pub use error::AppError;
+pub use listener::document_limits;
 
 /// Runs every housekeeping task once, and passes each result to `report`.
 #[expect(clippy::disallowed_methods, reason = "a process gets its identity here")]

@@ -4,12 +4,11 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::app::AppError;
+use crate::app::{AppError, document_limits};
 use crate::graphql::schema;
+use graphql_transport::TypeSystem;
 use graphql_transport::trusted::Manifest;
 use graphql_transport::trusted::extract::{Source, extract};
-use graphql_transport::{Limits, TypeSystem};
-use noetl_domain::page::DEFAULT_PAGE;
 
 /// Commands for trusted documents.
 #[derive(Debug, Subcommand)]
@@ -70,8 +69,7 @@ pub(super) fn run(command: Documents) -> Result<(), DocumentsError> {
     let mut sources = Vec::new();
     read(&options.folder, &mut sources)?;
     let types = TypeSystem::from_sdl(&schema::sdl()).map_err(|error| AppError::Schema(error.to_string()))?;
-    let limits = Limits { default_page: DEFAULT_PAGE.into(), ..Limits::default() };
-    let extracted = extract(&sources, &types, &limits).map_err(DocumentsError::Problems)?;
+    let extracted = extract(&sources, &types, &document_limits()).map_err(DocumentsError::Problems)?;
     if extracted.is_empty() {
         return Err(DocumentsError::Empty(options.folder));
     }

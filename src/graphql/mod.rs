@@ -18,6 +18,7 @@ pub mod event;
 pub mod execution;
 pub mod field_spans;
 mod filters;
+mod guards;
 mod live;
 pub mod live_item;
 pub mod loaders;

@@ -113,9 +113,9 @@ pub fn parse_catalog_id(field: &str, id: &ID) -> Result<Id, Rejection> {
     NodeId::catalog_entry(id).map_err(|malformed| Rejection::invalid(field, malformed.to_string()))
 }
 
-/// Parses the `ID` of an event of any log in either form, or returns a rejection that names the field.
-pub fn parse_event_id(field: &str, id: &ID) -> Result<Id, Rejection> {
-    NodeId::event(id, None).map_err(|malformed| Rejection::invalid(field, malformed.to_string()))
+/// Parses the `ID` of an event in a log in either form, or returns a rejection that names the field.
+pub fn parse_event_id(field: &str, id: &ID, log: Id) -> Result<Id, Rejection> {
+    NodeId::event(id, Some(log)).map_err(|malformed| Rejection::invalid(field, malformed.to_string()))
 }
 
 /// Parses a list of `ID`s, or returns a rejection that names the field and the index of the malformed one.

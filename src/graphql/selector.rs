@@ -8,8 +8,8 @@ use std::convert::Infallible;
 
 use async_graphql::{Context, Value};
 
+use super::guards::WrittenInput;
 use crate::service::error::Rejection;
-use graphql_transport::AbsentValues;
 
 /// Maximum number of ids in a selector.
 const MAX_IDS: usize = 1000;
@@ -63,17 +63,9 @@ pub(crate) use selector;
 /// Refuses the argument `input` of the current field if its selector is incomplete, or if `dryRun` is a variable without
 /// a value.
 pub(super) fn check_input(ctx: &Context<'_>) -> Result<(), Rejection> {
-    if let Some(absent) = ctx.data_opt::<AbsentValues>() {
-        for path in absent.of_field(ctx.item.pos) {
-            if let [input, rest @ ..] = path
-                && input == "input"
-                && matches!(rest.first().map(String::as_str), Some("select" | "dryRun"))
-            {
-                let message = "the variable has no value; send a value, or leave the field out of the document";
-                return Err(Rejection::invalid(&rest.join("."), message));
-            }
-        }
-    }
+    let written = WrittenInput::new(ctx);
+    written.check_within("select")?;
+    written.check("dryRun")?;
     let Some(input) = ctx.item.node.get_argument("input") else { return Ok(()) };
     let variables = &ctx.query_env.variables;
     let value = |name: &_| variables.get(name).cloned().unwrap_or_default();
@@ -90,7 +82,10 @@ pub(super) fn check_input(ctx: &Context<'_>) -> Result<(), Rejection> {
 fn check_complete(value: &Value, path: &mut Vec<String>) -> Result<(), &'static str> {
     match value {
         Value::Null => Err("a value in a selector must not be null"),
-        Value::String(text) if text.is_empty() => Err("a text in a selector must not be empty"),
+        // An empty id is refused as malformed.
+        Value::String(text) if text.is_empty() && !is_in_list_of_ids(path) => {
+            Err("a text in a selector must not be empty")
+        }
         Value::List(items) if items.is_empty() => Err("a list in a selector must not be empty"),
         Value::Object(fields) if fields.is_empty() => Err("a filter in a selector needs at least one condition"),
         Value::List(items) => items.iter().enumerate().try_for_each(|(index, item)| {
@@ -103,6 +98,11 @@ fn check_complete(value: &Value, path: &mut Vec<String>) -> Result<(), &'static 
         }),
         _ => Ok(()),
     }
+}
+
+/// Returns whether a path is that of an item of a list of ids.
+fn is_in_list_of_ids(path: &[String]) -> bool {
+    matches!(path, [.., list, _] if list == "ids")
 }
 
 /// Returns the selection of ids.

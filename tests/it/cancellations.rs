@@ -1,12 +1,16 @@
 //! Cancellations of executions, of their descendants, and of many executions.
 
+use noetl_domain::ids::Id;
+use noetl_domain::shard::ShardMap;
+use noetl_local::Postgres;
 use noetl_testkit::outbox::NO_RELAY;
-use noetl_testkit::{Deployment, Server};
+use noetl_testkit::{Deployment, NOT_DURABLE, Server, own_postgres};
 use serde_json::{Value, json};
+use sqlx::{Connection, PgConnection};
 
 const CANCEL: &str = "mutation($input: CancelExecutionInput!) { cancelExecution(input: $input) {
     execution { id status } cancelled complete unavailableShards
-    results { id cancelled execution { status error } userErrors { code } } userErrors { code } } }";
+    results { id cancelled execution { status error } userErrors { code } } userErrors { code field } } }";
 
 async fn started() -> (Deployment, Server) {
     let deployment = Deployment::start(3).await;
@@ -31,6 +35,15 @@ async fn status(server: &Server, id: &str) -> String {
     found["execution"]["status"].as_str().unwrap().to_owned()
 }
 
+/// Writes the event that completes an execution.
+async fn complete(deployment: &Deployment, id: &str) {
+    let id: i64 = id.parse().unwrap();
+    let event =
+        "INSERT INTO noetl.event (execution_id, event_id, event_type) VALUES ($1, $1 + 1000000, 'playbook.completed')";
+    let shard = ShardMap::even(3).shard_of(Id::new(id));
+    sqlx::query(event).bind(id).execute(&mut deployment.shard(shard.into()).await).await.unwrap();
+}
+
 fn cancelled_ids(payload: &Value) -> Vec<&str> {
     let results = payload["results"].as_array().unwrap().iter().filter(|result| result["cancelled"] == true);
     results.map(|result| result["id"].as_str().unwrap()).collect()
@@ -42,11 +55,7 @@ async fn a_cascade_cancels_the_running_descendants_on_all_shards_and_can_be_repe
     let root = start(&server, None).await;
     let (one, two) = (start(&server, Some(&root)).await, start(&server, Some(&root)).await);
     let (below, other) = (start(&server, Some(&one)).await, start(&server, None).await);
-    let ended: i64 = two.parse().unwrap();
-    let event =
-        "INSERT INTO noetl.event (execution_id, event_id, event_type) VALUES ($1, $1 + 1000000, 'playbook.completed')";
-    let shard = noetl_domain::shard::ShardMap::even(3).shard_of(noetl_domain::ids::Id::new(ended));
-    sqlx::query(event).bind(ended).execute(&mut deployment.shard(shard.into()).await).await.unwrap();
+    complete(&deployment, &two).await;
 
     // Without a cascade, the children keep running. A second cancellation writes nothing.
     let alone = cancel(&server, &root, false).await;
@@ -70,21 +79,169 @@ async fn a_cascade_cancels_the_running_descendants_on_all_shards_and_can_be_repe
     assert_eq!(deployment.sum_over_shards(events).await, 3);
 }
 
+/// Writes executions to the list: `count` children of a parent on each of three shards, with ids from `from` on.
+async fn insert_children(deployment: &Deployment, parent: &str, status: &str, from: i64, count: i64) -> Vec<i64> {
+    let insert = "INSERT INTO noetl.execution (execution_id, catalog_id, parent_execution_id, status, start_time)
+        SELECT id, 0, $1, $2, now() FROM unnest($3::bigint[]) AS id";
+    let parent: i64 = parent.parse().unwrap();
+    let mut all = Vec::new();
+    for shard in 0..3 {
+        let ids = deployment.ids_on(shard, from, usize::try_from(count).unwrap());
+        let insert = sqlx::query(insert).bind(parent).bind(status).bind(&ids);
+        insert.execute(&mut deployment.shard(shard).await).await.unwrap();
+        all.extend(ids);
+    }
+    all
+}
+
+const OPEN_ROWS: &str = "SELECT count(*) FROM noetl.execution WHERE status <> ALL ('{COMPLETED,CANCELLED}')";
+
 #[tokio::test]
-async fn a_cascade_visits_a_bounded_number_of_descendants_and_says_so() {
+async fn a_repeated_cascade_cancels_any_number_of_descendants_and_ends() {
+    let (deployment, server) = started().await;
+    let root = start(&server, None).await;
+    // The ended children have the smallest ids. One of them has a child that has not ended.
+    let ended = insert_children(&deployment, &root, "COMPLETED", 1, 400).await;
+    insert_children(&deployment, &root, "RUNNING", 1_000_000, 383).await;
+    let below = insert_children(&deployment, &ended[0].to_string(), "RUNNING", 2_000_000, 1).await;
+
+    let first = cancel(&server, &root, true).await;
+    assert_eq!((&first["cancelled"], &first["complete"]), (&json!(true), &json!(false)), "{}", first["userErrors"]);
+    assert_eq!(cancelled_ids(&first).len(), 1000);
+    let second = cancel(&server, &root, true).await;
+    assert_eq!((&second["cancelled"], &second["complete"]), (&json!(false), &json!(true)), "{}", second["userErrors"]);
+    let cancelled = cancelled_ids(&second);
+    assert_eq!(cancelled.len(), 3 * 383 - 1000 + 3);
+    assert!(below.iter().all(|id| cancelled.contains(&id.to_string().as_str())), "{cancelled:?}");
+    assert_eq!(deployment.sum_over_shards(OPEN_ROWS).await, 0);
+    let third = cancel(&server, &root, true).await;
+    assert_eq!((&third["results"], &third["complete"]), (&json!([]), &json!(true)));
+}
+
+#[tokio::test]
+async fn a_cascade_of_a_filter_continues_by_id() {
+    let (deployment, server) = started().await;
+    let root = start(&server, None).await;
+    insert_children(&deployment, &root, "RUNNING", 1, 334).await;
+    let filter = json!({ "select": { "filter": { "path": "run" } }, "cascade": true });
+    let first = cancel_all(&server, filter.clone()).await;
+    assert_eq!((&first["complete"], &first["continueWith"]), (&json!(false), &json!([root])));
+    assert_eq!(cancelled_ids(&first).len(), 1001);
+    let more = json!({ "select": { "ids": first["continueWith"] }, "cascade": true });
+    let second = cancel_all(&server, more).await;
+    assert_eq!((&second["complete"], &second["continueWith"]), (&json!(true), &json!([])), "{second}");
+    assert_eq!(cancelled_ids(&second).len(), 2);
+    assert_eq!(deployment.sum_over_shards(OPEN_ROWS).await, 0);
+}
+
+#[tokio::test]
+async fn a_cascade_passes_through_deep_trees_of_ended_executions() {
+    let (deployment, server) = started().await;
+    let root = start(&server, None).await;
+    let (mut parent, mut open) = (root.clone(), Vec::new());
+    for level in 1..=60 {
+        let status = if level % 3 == 0 { "RUNNING" } else { "COMPLETED" };
+        let child = insert_children(&deployment, &parent, status, level * 1000, 1).await[0];
+        if level % 3 == 0 {
+            open.push(child.to_string());
+        }
+        parent = child.to_string();
+    }
+    let payload = cancel(&server, &root, true).await;
+    let cancelled = cancelled_ids(&payload);
+    assert!(open.iter().all(|id| cancelled.contains(&id.as_str())), "{payload}");
+    assert_eq!((&payload["complete"], deployment.sum_over_shards(OPEN_ROWS).await), (&json!(true), 0));
+}
+
+#[tokio::test]
+async fn a_cascade_over_too_many_ended_executions_is_refused_after_the_root_is_cancelled() {
     let (deployment, server) = started().await;
     let root = start(&server, None).await;
     let insert = "INSERT INTO noetl.execution (execution_id, catalog_id, parent_execution_id, status, start_time)
-        SELECT id, 0, $1, 'COMPLETED', now() FROM generate_series(1, 1001) AS id";
+        SELECT id, 0, $1, 'COMPLETED', now() FROM generate_series(1, 100001) AS id";
     let root_id: i64 = root.parse().unwrap();
     sqlx::query(insert).bind(root_id).execute(&mut deployment.shard(0).await).await.unwrap();
     let payload = cancel(&server, &root, true).await;
     assert_eq!((&payload["cancelled"], &payload["complete"]), (&json!(true), &json!(false)), "{payload}");
+    assert_eq!(payload["userErrors"], json!([{ "code": "INVALID_INPUT", "field": ["cascade"] }]));
+}
+
+#[tokio::test]
+async fn a_cascade_of_an_ended_execution_cancels_what_it_started() {
+    let (deployment, server) = started().await;
+    let root = start(&server, None).await;
+    let child = start(&server, Some(&root)).await;
+    complete(&deployment, &root).await;
+    let alone = cancel(&server, &root, false).await;
+    assert_eq!(alone["userErrors"], json!([{ "code": "INVALID_TRANSITION", "field": ["id"] }]));
+    let cascade = cancel(&server, &root, true).await;
+    assert_eq!((&cascade["cancelled"], &cascade["userErrors"]), (&json!(false), &json!([])), "{cascade}");
+    assert_eq!((&cascade["complete"], cancelled_ids(&cascade)), (&json!(true), vec![child.as_str()]));
+    let many = cancel_all(&server, json!({ "select": { "ids": [root] }, "cascade": true })).await;
+    let result = &many["results"][0];
+    assert_eq!((&result["cancelled"], &result["userErrors"]), (&json!(false), &json!([])), "{many}");
+    assert_eq!(many["complete"], true);
+}
+
+/// Starts a replica with two shards, the second on a PostgreSQL server of its own. Returns an execution on the first
+/// shard, and one that it started, on the second.
+async fn on_two_servers() -> (Deployment, Server, Postgres, tempfile::TempDir, [String; 2]) {
+    let (mut deployment, (folder, own)) = tokio::join!(Deployment::unmigrated(1), own_postgres(&[NOT_DURABLE]));
+    deployment.shard_dsns.push(own.dsn("own"));
+    deployment.env.push(("NOETL_SHARDS".to_owned(), deployment.shard_dsns.join(",")));
+    deployment.migrate().await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    server.register_entry("run", &json!({ "kind": "playbook" })).await;
+    let shard_of = |id: &str| ShardMap::even(2).shard_of(Id::new(id.parse().unwrap()));
+    let up = loop {
+        let id = start(&server, None).await;
+        if shard_of(&id) == 0 {
+            break id;
+        }
+    };
+    let down = loop {
+        let id = start(&server, Some(&up)).await;
+        if shard_of(&id) == 1 {
+            break id;
+        }
+    };
+    (deployment, server, own, folder, [up, down])
+}
+
+#[tokio::test]
+async fn a_failure_to_read_descendants_does_not_hide_that_the_root_was_cancelled() {
+    let (deployment, server, own, _folder, [root, child]) = on_two_servers().await;
+    let mut admin = PgConnection::connect(&own.dsn("postgres")).await.unwrap();
+    let close = "ALTER DATABASE own WITH ALLOW_CONNECTIONS false;
+                 SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'own'";
+    sqlx::raw_sql(close).execute(&mut admin).await.unwrap();
+    let payload = cancel(&server, &root, true).await;
+    assert_eq!((&payload["cancelled"], &payload["complete"]), (&json!(true), &json!(false)), "{payload}");
+    assert_eq!((&payload["unavailableShards"], &payload["userErrors"]), (&json!([1]), &json!([])), "{payload}");
+    sqlx::raw_sql("ALTER DATABASE own WITH ALLOW_CONNECTIONS true").execute(&mut admin).await.unwrap();
+    let again = cancel(&server, &root, true).await;
+    assert!(cancelled_ids(&again).contains(&child.as_str()), "{again}");
+    assert_eq!(again["complete"], true);
+    drop(deployment);
+}
+
+#[tokio::test]
+async fn executions_of_a_shard_that_is_down_have_one_error_each() {
+    let (_deployment, server, mut own, _folder, [up, down]) = on_two_servers().await;
+    own.kill_9().await;
+    let done = cancel_all(&server, json!({ "select": { "ids": [down, up, down] } })).await;
+    assert_eq!((&done["complete"], &done["unavailableShards"]), (&json!(false), &json!([1])), "{done}");
+    assert_eq!((&done["continueWith"], &done["userErrors"]), (&json!([down]), &json!([])), "{done}");
+    let error = |index: &str| json!([{ "code": "SHARD_UNAVAILABLE", "field": ["select", "ids", index] }]);
+    let results = done["results"].as_array().unwrap();
+    let errors: Vec<&Value> = results.iter().map(|result| &result["userErrors"]).collect();
+    assert_eq!(errors, [&error("0"), &json!([]), &error("2")], "{done}");
+    assert_eq!(cancelled_ids(&done), [&up]);
 }
 
 const CANCEL_ALL: &str = "mutation($input: CancelExecutionsInput!) { cancelExecutions(input: $input) {
-    results { id cancelled execution { status } userErrors { code field } } complete unavailableShards
-    userErrors { code field } } }";
+    results { index id cancelled execution { status } userErrors { code field } } complete unavailableShards
+    continueWith userErrors { code field } } }";
 
 async fn cancel_all(server: &Server, input: Value) -> Value {
     server.data(CANCEL_ALL, json!({ "input": input })).await["cancelExecutions"].take()
@@ -101,15 +258,47 @@ async fn many_executions_are_cancelled_with_a_result_for_each() {
     assert_eq!(cancelled_ids(&dry), [&child, &two], "{dry}");
     assert_eq!([status(&server, &two).await, status(&server, &child).await], ["PENDING", "PENDING"]);
 
+    // Result i belongs to id i, also if an id is repeated. The results of descendants follow.
     let done = cancel_all(&server, json!({ "select": { "ids": [one, two, two, "7"] }, "cascade": true })).await;
-    assert_eq!(cancelled_ids(&done), [&two, &child], "{done}");
+    assert_eq!(cancelled_ids(&done), [&two, &two, &child], "{done}");
     let results = done["results"].as_array().unwrap();
+    let indexes: Vec<&Value> = results.iter().map(|result| &result["index"]).collect();
+    assert_eq!(indexes, [&json!(0), &json!(1), &json!(2), &json!(3), &json!(null)]);
     assert_eq!((&results[0]["cancelled"], &results[0]["userErrors"]), (&json!(false), &json!([])));
-    assert_eq!(results[2]["userErrors"], json!([{ "code": "NOT_FOUND", "field": ["id"] }]));
-    assert_eq!((&done["complete"], results.len()), (&json!(true), 4));
+    assert_eq!(results[3]["userErrors"], json!([{ "code": "NOT_FOUND", "field": ["select", "ids", "3"] }]));
+    assert_eq!((&done["complete"], results.len()), (&json!(true), 5));
     assert_eq!(status(&server, &child).await, "CANCELLED");
-    let all = cancel_all(&server, json!({ "select": { "all": true } })).await;
-    assert_eq!((cancelled_ids(&all), all["results"].as_array().unwrap().len()), (Vec::new(), 3));
+}
+
+#[tokio::test]
+async fn a_filter_and_all_select_only_executions_that_have_not_ended() {
+    let (deployment, server) = started().await;
+    let (ended, open) = (start(&server, None).await, start(&server, None).await);
+    let parent = start(&server, None).await;
+    cancel(&server, &parent, false).await;
+    insert_children(&deployment, &parent, "COMPLETED", 1, 334).await;
+    complete(&deployment, &ended).await;
+    for select in [
+        json!({ "all": true }),
+        json!({ "filter": { "path": "run" } }),
+        json!({ "filter": { "path": "run", "statuses": ["PENDING", "CANCELLED", "COMPLETED"] } }),
+    ] {
+        let payload = cancel_all(&server, json!({ "select": select, "dryRun": true })).await;
+        assert_eq!((&payload["complete"], &payload["userErrors"]), (&json!(true), &json!([])), "{select}");
+        let results = payload["results"].as_array().unwrap();
+        assert_eq!(results.len(), 1, "{select}: {payload}");
+        assert_eq!(cancelled_ids(&payload), [&open], "{select}");
+    }
+    let none = cancel_all(&server, json!({ "select": { "filter": { "statuses": ["COMPLETED"] } } })).await;
+    assert_eq!((&none["results"], &none["complete"]), (&json!([]), &json!(true)), "{none}");
+
+    insert_children(&deployment, &parent, "RUNNING", 1_000_000, 334).await;
+    let select = json!({ "filter": { "parentExecutionId": parent } });
+    let many = "mutation($select: ExecutionSelector!) { it: cancelExecutions(input: { select: $select }) {
+        results { id } userErrors { message field } } }";
+    let refused = server.data(many, json!({ "select": select })).await["it"].take();
+    let message = "the selection has 1002 executions that have not ended; at most 1000 are allowed, so narrow it";
+    assert_eq!(refused, json!({ "results": [], "userErrors": [{ "message": message, "field": ["select"] }] }));
 }
 
 #[tokio::test]

@@ -365,3 +365,30 @@ async fn missing_objects_are_null_and_missing_lists_are_empty() {
     let data = server.data("{ events(executionId: \"1\") { nodes { id } } }", json!({})).await;
     assert_eq!(data["events"]["nodes"], json!([]));
 }
+
+#[tokio::test]
+async fn page_beyond_the_maximum_fails_only_its_own_field() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    for arguments in ["first: 101", "first: 50000", "last: 2147483647"] {
+        let query = format!(
+            "{{ executions({arguments}) {{ nodes {{ id steps {{ name }} events(first: 2) {{ nodes {{ id }} }} }} }} server {{ version }} }}"
+        );
+        let answer = server.send(&query, json!({})).await.unwrap();
+        let error = &answer["errors"][0];
+        let field = arguments.split(':').next().unwrap();
+        assert_eq!(error["extensions"], json!({ "code": "INVALID_INPUT", "field": [field] }), "{answer}");
+        assert_eq!((&error["path"], &answer["data"]["executions"]), (&json!(["executions"]), &Value::Null));
+        assert!(answer["data"]["server"]["version"].is_string(), "{answer}");
+    }
+    let answer = server.send("{ executions(first: 99999999999) { nodes { id } } }", json!({})).await.unwrap();
+    assert_eq!(answer["errors"][0]["extensions"]["code"], "GRAPHQL_VALIDATION_FAILED", "{answer}");
+    let query = "query($n: Int) { executions(first: $n) { nodes { id } } }";
+    let answer = server.send(query, json!({ "n": 99_999_999_999_u64 })).await.unwrap();
+    assert_eq!(answer["errors"][0]["extensions"]["code"], "GRAPHQL_VALIDATION_FAILED", "{answer}");
+    assert!(answer["errors"][0]["message"].as_str().unwrap().contains("$n"), "{answer}");
+    let mutation = "mutation { claimOutbox(input: { select: { all: true } limit: 1000000 }) { claims { entryId }
+        userErrors { code field } } }";
+    let refused = server.data(mutation, json!({})).await["claimOutbox"].take();
+    assert_eq!(refused["userErrors"], json!([{ "code": "INVALID_INPUT", "field": ["limit"] }]));
+}

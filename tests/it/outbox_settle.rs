@@ -45,6 +45,78 @@ async fn a_settlement_with_a_stale_lease_is_reported_and_changes_nothing() {
     assert_eq!(server.published(&references(&live)).await["published"], 1);
 }
 
+/// A claim between two references to it with another lease.
+fn between_stale(claim: &Value) -> Vec<Value> {
+    let stale = json!({ "id": claim["id"], "lease": "999999" });
+    vec![stale.clone(), claim.clone(), stale]
+}
+
+#[tokio::test]
+async fn each_lease_of_one_entry_has_its_own_result() {
+    let deployment = Deployment::start(2).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    deployment.fill_outbox(1, &deployment.ids_on(1, 1, 2), 1).await;
+    let claims = references(&server.claim(json!({})).await);
+    let codes = |payload: &Value| -> Vec<Value> {
+        let results = payload["results"].as_array().unwrap().iter();
+        results.map(|result| result["userErrors"][0]["code"].clone()).collect()
+    };
+    let expected = [json!("STALE_LEASE"), json!(null), json!("STALE_LEASE")];
+    let renewed = server.renewed(&between_stale(&claims[0]), 60).await;
+    assert_eq!(codes(&renewed), expected, "{renewed}");
+    assert!(renewed["results"][0]["leaseExpiresAt"].is_null(), "{renewed}");
+    for _ in 0..2 {
+        let published = server.published(&between_stale(&claims[0])).await;
+        assert_eq!(published["stale"].as_array().unwrap().len(), 2, "{published}");
+    }
+    let failure = |claim: Value| json!({ "id": claim["id"], "lease": claim["lease"], "error": "no" });
+    let failures: Vec<Value> = between_stale(&claims[1]).into_iter().map(failure).collect();
+    let failed = server.failed_batch(&failures, None).await;
+    assert_eq!(codes(&failed), expected, "{failed}");
+    assert_eq!(
+        (&failed["results"][0]["retryInSeconds"], &failed["results"][1]["retryInSeconds"]),
+        (&json!(null), &json!(1))
+    );
+}
+
+#[tokio::test]
+async fn results_have_the_entry_so_that_a_stale_claimant_sees_its_holder() {
+    let (deployment, server) = one_row().await;
+    let old = server.claim(json!({ "claimant": "old" })).await["claims"][0].take();
+    deployment.on_shard(0, "UPDATE noetl.outbox SET lease_until = now() - interval '1 second'").await;
+    let claim = "mutation { claimOutbox(input: { select: { all: true }, claimant: \"new\" }) {
+        claims { entryId lease entry { id status claimant attempts } } } }";
+    let claimed = server.data(claim, Value::Null).await["claimOutbox"]["claims"][0].take();
+    let entry = json!({ "id": "outbox-0-1", "status": "IN_FLIGHT", "claimant": "new", "attempts": 2 });
+    assert_eq!((&claimed["entryId"], &claimed["entry"]), (&json!("0-1"), &entry));
+
+    let fields = "results { entryId entry { status claimant } userErrors { code } }";
+    let send = async |mutation: &str, list: &str, lease: &Value, more: &str| {
+        let query = format!(
+            "mutation($lease: ID!) {{ it: {mutation}(input: {{ {list}: [{{ id: \"outbox-0-1\", lease: $lease {more} }},
+             {{ id: \"0-77\", lease: \"1\" {more} }}, {{ id: \"x\", lease: \"1\" {more} }}] }}) {{ {fields} }} }}"
+        );
+        server.data(&query, json!({ "lease": lease })).await["it"]["results"].take()
+    };
+    let held = json!({ "status": "IN_FLIGHT", "claimant": "new" });
+    let others = [
+        json!({ "entryId": "0-77", "entry": null, "userErrors": [{ "code": "STALE_LEASE" }] }),
+        json!({ "entryId": "x", "entry": null, "userErrors": [{ "code": "INVALID_INPUT" }] }),
+    ];
+    for (mutation, list, more) in [
+        ("renewOutboxLeases", "claims", ""),
+        ("markOutboxPublished", "claims", ""),
+        ("markOutboxFailed", "failures", "error: \"no\""),
+    ] {
+        let stale = send(mutation, list, &old["lease"], more).await;
+        let first = json!({ "entryId": "0-1", "entry": held, "userErrors": [{ "code": "STALE_LEASE" }] });
+        assert_eq!(stale, json!([first, others[0], others[1]]), "{mutation}");
+    }
+    let done = send("markOutboxPublished", "claims", &claimed["lease"], "").await;
+    let delivered = json!({ "status": "PUBLISHED", "claimant": "new" });
+    assert_eq!(done[0], json!({ "entryId": "0-1", "entry": delivered, "userErrors": [] }));
+}
+
 #[tokio::test]
 async fn a_published_row_stays_published_and_is_counted_once() {
     let (deployment, server) = one_row().await;

@@ -96,6 +96,11 @@ async fn check_down(server: &Server, [here, there]: &[String; 2]) {
     let get = "query($id: ID!) { subscription(by: {id: $id}) { status } }";
     let response = server.send(get, json!({ "id": there })).await.unwrap();
     assert_eq!(response["errors"][0]["extensions"]["code"], "SHARD_UNAVAILABLE", "{response}");
+    let get = "query($ids: [ID!]!) { nodes(ids: $ids) { id } }";
+    let response = server.send(get, json!({ "ids": [there, here] })).await.unwrap();
+    assert_eq!(response["data"]["nodes"], json!([null, { "id": here }]), "{response}");
+    assert_eq!(response["errors"][0]["path"], json!(["nodes", 0]), "{response}");
+    assert_eq!(response["errors"][0]["extensions"]["code"], "SHARD_UNAVAILABLE", "{response}");
 }
 
 async fn check_up(server: &Server, ids: &[String; 2]) {

@@ -35,6 +35,27 @@ pub enum NodeId {
 )]
 pub struct MalformedNodeId;
 
+/// A text that is not the id of a catalog entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not the id of a catalog entry: it is a decimal number or catalog-<number>")]
+pub struct NotCatalogEntryId;
+
+/// A text that is not the id of an event in a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotEventId {
+    /// The text is not the id of any event.
+    #[error("not the id of an event: it is a decimal number or event-<execution id>-<event id>")]
+    Malformed,
+    /// The event belongs to another log.
+    #[error("the id of an event in the log of {of}, not of {expected}")]
+    OtherLog {
+        /// The execution or source subscription of the event.
+        of: Id,
+        /// The execution or source subscription whose event is expected.
+        expected: Id,
+    },
+}
+
 impl fmt::Display for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -68,22 +89,25 @@ impl FromStr for NodeId {
 
 impl NodeId {
     /// Parses the id of a catalog entry in either form: with the prefix, or its number alone.
-    pub fn catalog_entry(text: &str) -> Result<Id, MalformedNodeId> {
-        match text.parse()? {
-            Self::CatalogEntry(id) | Self::Log(id) => Ok(id),
-            Self::Event(_) | Self::OutboxEntry(_) => Err(MalformedNodeId),
+    pub fn catalog_entry(text: &str) -> Result<Id, NotCatalogEntryId> {
+        match text.parse() {
+            Ok(Self::CatalogEntry(id) | Self::Log(id)) => Ok(id),
+            Ok(Self::Event(_) | Self::OutboxEntry(_)) | Err(MalformedNodeId) => Err(NotCatalogEntryId),
         }
     }
 
     /// Parses the id of an event in either form: with the prefix and its execution, or its number alone. With
     /// `execution`, an event of another execution is refused.
-    pub fn event(text: &str, execution: Option<Id>) -> Result<Id, MalformedNodeId> {
-        match text.parse()? {
-            Self::Event(key) if execution.is_none_or(|execution| execution.get() == key.execution_id) => {
-                Ok(Id::new(key.event_id))
-            }
-            Self::Log(id) => Ok(id),
-            Self::Event(_) | Self::CatalogEntry(_) | Self::OutboxEntry(_) => Err(MalformedNodeId),
+    pub fn event(text: &str, execution: Option<Id>) -> Result<Id, NotEventId> {
+        match text.parse() {
+            Ok(Self::Event(key)) => match execution {
+                Some(expected) if expected.get() != key.execution_id => {
+                    Err(NotEventId::OtherLog { of: Id::new(key.execution_id), expected })
+                }
+                _ => Ok(Id::new(key.event_id)),
+            },
+            Ok(Self::Log(id)) => Ok(id),
+            Ok(Self::CatalogEntry(_) | Self::OutboxEntry(_)) | Err(MalformedNodeId) => Err(NotEventId::Malformed),
         }
     }
 }
@@ -114,11 +138,15 @@ mod tests {
     #[test]
     fn inputs_accept_both_forms_of_an_id() {
         assert_eq!((NodeId::catalog_entry("7"), NodeId::catalog_entry("catalog-7")), (Ok(Id::new(7)), Ok(Id::new(7))));
-        assert_eq!(NodeId::catalog_entry("event-7-8"), Err(MalformedNodeId));
+        for text in ["event-7-8", "outbox-0-7", "x"] {
+            assert_eq!(NodeId::catalog_entry(text), Err(NotCatalogEntryId), "{text}");
+        }
         let of = |text| NodeId::event(text, Some(Id::new(7)));
-        assert_eq!((of("8"), of("event-7-8"), of("event-6-8")), (Ok(Id::new(8)), Ok(Id::new(8)), Err(MalformedNodeId)));
+        assert_eq!((of("8"), of("event-7-8")), (Ok(Id::new(8)), Ok(Id::new(8))));
+        let other = NotEventId::OtherLog { of: Id::new(6), expected: Id::new(7) };
+        assert_eq!((of("event-6-8"), of("event-7")), (Err(other), Err(NotEventId::Malformed)));
         assert_eq!(NodeId::event("event-6-8", None), Ok(Id::new(8)));
-        assert_eq!(NodeId::event("catalog-8", None), Err(MalformedNodeId));
+        assert_eq!(NodeId::event("catalog-8", None), Err(NotEventId::Malformed));
         let entry = OutboxId { shard: 0, number: 7 };
         assert_eq!(("0-7".parse(), "outbox-0-7".parse()), (Ok(entry), Ok(entry)));
     }

@@ -26,7 +26,7 @@ impl AbsentValues {
     }
 
     /// Returns the paths of the absent arguments and input fields of the field at a position. A path begins with the
-    /// argument, and has no indexes of lists.
+    /// argument, and contains the indexes of lists as decimal texts.
     pub fn of_field(&self, field: Pos) -> impl Iterator<Item = &[String]> {
         let absent = self.0.iter().filter(move |absent| absent.field == field);
         absent.flat_map(|absent| absent.paths.iter().map(Vec::as_slice))

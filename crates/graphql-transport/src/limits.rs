@@ -51,6 +51,11 @@ pub struct Limits {
     pub errors: usize,
     /// Page size that is assumed for a connection without `first` and `last`; not a maximum. Default 20.
     pub default_page: u64,
+    /// Largest `first` and `last` that the estimated cost takes into account. Set it to the largest page that the
+    /// resolvers accept: then a larger one fails its own field, and not the whole operation. Default 100,000.
+    pub largest_page: u64,
+    /// Largest `limit` that the estimated cost takes into account, as `largest_page`. Default 100,000.
+    pub largest_limit: u64,
     /// Bytes of a response, or of one item of a subscription. Default 32 MiB.
     pub response_bytes: usize,
     /// Time for which a query or mutation may run. Default 15 s.
@@ -119,6 +124,8 @@ impl Default for Limits {
             comparisons: 50_000,
             errors: 20,
             default_page: 20,
+            largest_page: 100_000,
+            largest_limit: 100_000,
             response_bytes: 32 << 20,
             deadline: Duration::from_secs(15),
             connections: 20_000,

@@ -256,16 +256,21 @@ pub async fn children(
     }
 }
 
-/// Child of an execution.
-#[derive(Debug, Clone)]
+/// Child of an execution. Those that have not ended come first, then by id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Child {
+    /// Whether it has ended, as the list shows it.
+    pub ended: bool,
     /// Its id.
     pub execution_id: i64,
-    /// Status as stored.
-    pub status: String,
 }
 
-/// Returns the children of these executions in the scope, up to `limit`, by id.
+impl Child {
+    /// Position before every child.
+    pub const FIRST: Self = Self { ended: false, execution_id: i64::MIN };
+}
+
+/// Returns the children of these executions in the scope that come after a position, up to `limit`, in their order.
 #[tracing::instrument(
     level = "debug", name = "sql.executions.child_ids", skip_all,
     fields(database = %shard.name(), count = parents.len(), first = parents.first())
@@ -274,15 +279,21 @@ pub async fn child_ids(
     shard: &Database,
     scope: &Scope,
     parents: &[i64],
+    after: Child,
     limit: i64,
 ) -> Result<Vec<Child>, StorageError> {
+    let terminal: Vec<Status> = Status::ALL.into_iter().filter(|status| status.is_terminal()).collect();
     let rows = sqlx::query_as!(
         Child,
-        "SELECT execution_id, status FROM noetl.execution
-         WHERE parent_execution_id = ANY($1) AND ($2::text IS NULL OR tenant_id = $2)
-         ORDER BY execution_id LIMIT $3",
+        r#"SELECT execution_id, upper(status) = ANY($3) AS "ended!" FROM noetl.execution
+           WHERE parent_execution_id = ANY($1) AND ($2::text IS NULL OR tenant_id = $2)
+             AND (upper(status) = ANY($3), execution_id) > ($4, $5)
+           ORDER BY upper(status) = ANY($3), execution_id LIMIT $6"#,
         parents,
         scope.tenant(),
+        &stored_names(&terminal),
+        after.ended,
+        after.execution_id,
         limit,
     );
     shard.run(rows.fetch_all(shard.pool())).await

@@ -144,8 +144,11 @@ impl Server {
                 userErrors {{ code message field retryable }} }} }}",
             capitalized(action)
         );
-        let input = json!({ "input": { "id": id, "expectedLastEventId": expected } });
-        self.data(&query, input).await[field].clone()
+        let mut input = json!({ "id": id });
+        if let Some(expected) = expected {
+            input["expectedLastEventId"] = expected.into();
+        }
+        self.data(&query, json!({ "input": input })).await[field].clone()
     }
 
     /// Starts an execution and returns the payload. The input is as for [`execute_input`].

@@ -8,6 +8,7 @@ use crate::graphql::access::{CATALOG, scope};
 use crate::graphql::audit::audited;
 use crate::graphql::context::Services;
 use crate::graphql::errors::result_or_user_error;
+use crate::graphql::guards::WrittenInput;
 
 /// Mutation of the catalog.
 #[derive(Debug, Default)]
@@ -25,8 +26,13 @@ impl CatalogMutation {
     ) -> Result<Option<RegisterCatalogEntryPayload>> {
         audited(ctx, input.path.clone(), async {
             let only_if_changed = input.only_if_changed;
-            let catalog = &ctx.data::<Services>()?.catalog;
-            let registered = catalog.register(input.into(), only_if_changed, &scope(ctx)?).await;
+            let registered = match WrittenInput::new(ctx).check("onlyIfChanged") {
+                Ok(()) => {
+                    let catalog = &ctx.data::<Services>()?.catalog;
+                    catalog.register(input.into(), only_if_changed, &scope(ctx)?).await
+                }
+                Err(rejection) => Err(rejection.into()),
+            };
             let (registered, user_errors) = result_or_user_error(registered)?;
             Ok(RegisterCatalogEntryPayload::new(registered, user_errors))
         })

@@ -11,9 +11,8 @@ use crate::graphql::access::{READ, scope};
 use crate::graphql::connection::PageArguments;
 use crate::graphql::context::Services;
 use crate::graphql::errors::field_error;
-use crate::graphql::scalars::parse_id;
+use crate::graphql::scalars::{parse_event_id, parse_id};
 use crate::service::error::Rejection;
-use noetl_domain::node_id::{MalformedNodeId, NodeId};
 
 /// Queries of events.
 #[derive(Debug, Default)]
@@ -30,8 +29,7 @@ impl EventQuery {
         #[graphql(desc = "Id of the event: `id` or `eventId`.")] id: ID,
     ) -> Result<Option<Event>> {
         let execution = parse_id("executionId", &execution_id).map_err(field_error)?;
-        let malformed = |malformed: MalformedNodeId| field_error(Rejection::invalid("id", malformed.to_string()));
-        let event = NodeId::event(&id, Some(execution)).map_err(malformed)?;
+        let event = parse_event_id("id", &id, execution).map_err(field_error)?;
         let executions = &ctx.data::<Services>()?.executions;
         let found = executions.event(execution, event, &scope(ctx)?).await.map_err(field_error)?;
         Ok(found.map(|event| Event(Arc::new(event))))

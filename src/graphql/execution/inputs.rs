@@ -1,20 +1,20 @@
 //! Inputs of executions.
 
-use std::collections::HashSet;
-
-use async_graphql::{Context, ID, InputObject, OneofObject};
+use async_graphql::{Context, ID, InputObject, MaybeUndefined, OneofObject};
 use chrono::{DateTime, Utc};
 
 use super::status::ExecutionStatus;
 use crate::graphql::access::scope;
 use crate::graphql::context::Services;
 use crate::graphql::filters::{check_owner, check_prefix};
+use crate::graphql::guards::WrittenInput;
 use crate::graphql::scalars::{Json, parse_catalog_id, parse_event_id, parse_id, parse_ids};
 use crate::graphql::selector::{Selected, selector};
 use crate::graphql::trace::TraceContextInput;
-use crate::service::bounds::check_text;
+use crate::service::bounds::{check_count, check_text};
 use crate::service::error::{Rejection, ServiceError};
 use crate::service::executions::{Dedup, EntryKey, ExecuteRequest, RerunRequest};
+use crate::service::projections::MAX_ADVANCE;
 use noetl_domain::ids::Id;
 use noetl_domain::projection::Moment;
 use noetl_domain::shard::ShardIndex;
@@ -117,21 +117,20 @@ selector! {
 
 impl ExecutionSelector {
     /// Returns the ids of the selected executions, newest first unless the caller listed them, and the shards that could
-    /// not be read. Refuses a selector that could select more than the caller wrote.
+    /// not be read. Executions that have ended are selected only by id. Refuses a selector that could select more than
+    /// the caller wrote.
     pub async fn select(self, ctx: &Context<'_>, scope: &Scope) -> Result<SelectedExecutions, ServiceError> {
         let filter = match self.check(ctx)? {
             Selected::Ids(ids) => {
-                let mut ids = parse_ids("select.ids", &ids)?;
-                let mut seen = HashSet::new();
-                ids.retain(|id| seen.insert(*id));
-                return Ok(SelectedExecutions { ids, unavailable: Vec::new() });
+                let ids = parse_ids("select.ids", &ids)?;
+                return Ok(SelectedExecutions { ids, by_id: true, unavailable: Vec::new() });
             }
             Selected::Filter(filter) => filter.resolve(ctx, "select.filter").await?,
             Selected::All => execution_lists::ExecutionFilter::default(),
         };
         let executions = &ctx.data_unchecked::<Services>().executions;
         let (ids, unavailable) = executions.matching(&filter, scope).await?;
-        Ok(SelectedExecutions { ids, unavailable })
+        Ok(SelectedExecutions { ids, by_id: false, unavailable })
     }
 }
 
@@ -140,6 +139,8 @@ impl ExecutionSelector {
 pub struct SelectedExecutions {
     /// Their ids.
     pub ids: Vec<Id>,
+    /// Whether the caller listed the ids. A repeated id is kept.
+    pub by_id: bool,
     /// Shards whose executions were not selected.
     pub unavailable: Vec<ShardIndex>,
 }
@@ -147,11 +148,13 @@ pub struct SelectedExecutions {
 /// Cancellation of several executions.
 #[derive(Debug, InputObject)]
 pub struct CancelExecutionsInput {
-    /// Executions to cancel, at most 1000.
+    /// Executions to cancel, at most 1000. `filter` and `all` select only executions that have not ended: of the statuses
+    /// that a filter names, those that are not final. Only `ids` selects executions that have ended.
     pub select: ExecutionSelector,
     /// Reason, written to the logs (at most 4096 bytes).
     pub reason: Option<String>,
-    /// Whether the executions that they started, and those that these started, are cancelled too (default false).
+    /// Whether the executions that they started, and those that these started, are cancelled too (default false). A
+    /// selected execution that has ended is then not refused.
     #[graphql(default = false)]
     pub cascade: bool,
     /// Whether to change nothing and only return the result that is expected (default false).
@@ -169,10 +172,10 @@ pub enum ExecutionMoment {
 }
 
 impl ExecutionMoment {
-    /// Converts the input and parses its id.
-    pub fn parse(self) -> Result<Moment, Rejection> {
+    /// Converts the input for an execution and parses its id.
+    pub fn parse(self, execution: Id) -> Result<Moment, Rejection> {
         match self {
-            Self::Event(id) => Ok(Moment::Event(parse_event_id("at.event", &id)?)),
+            Self::Event(id) => Ok(Moment::Event(parse_event_id("at.event", &id, execution)?)),
             Self::Time(time) => Ok(Moment::Time(time)),
         }
     }
@@ -185,15 +188,24 @@ pub struct AdvanceProjectionsInput {
     pub execution_ids: Vec<ID>,
 }
 
+/// Id of a list, as the caller gave it.
+#[derive(Debug)]
+pub struct GivenId {
+    /// Text that the caller gave.
+    pub given: ID,
+    /// The parsed id. A malformed id refuses only itself.
+    pub parsed: Result<Id, Rejection>,
+}
+
 impl AdvanceProjectionsInput {
-    /// Returns the ids as given, each with its parsed form. A malformed id refuses only itself.
-    #[must_use]
-    pub fn parse(self) -> Vec<(ID, Result<Id, Rejection>)> {
-        let parse = |(index, id): (usize, ID)| {
-            let parsed = parse_id(&format!("executionIds.{index}"), &id);
-            (id, parsed)
+    /// Parses 1 to 1000 ids.
+    pub fn parse(self) -> Result<Vec<GivenId>, Rejection> {
+        check_count("executionIds", self.execution_ids.len(), MAX_ADVANCE)?;
+        let parse = |(index, given): (usize, ID)| {
+            let parsed = parse_id(&format!("executionIds.{index}"), &given);
+            GivenId { given, parsed }
         };
-        self.execution_ids.into_iter().enumerate().map(parse).collect()
+        Ok(self.execution_ids.into_iter().enumerate().map(parse).collect())
     }
 }
 
@@ -229,8 +241,9 @@ pub struct ExecuteInput {
     execution_pool: Option<String>,
     /// Trace context (default: the parent's, else that of this request).
     trace: Option<TraceContextInput>,
-    /// Dedup window. Without it, every request starts an execution.
-    dedup: Option<DedupInput>,
+    /// Dedup window. If the field is left out, every request starts an execution; null, and a variable without a value,
+    /// is refused.
+    dedup: MaybeUndefined<DedupInput>,
     /// Tenant of the execution (1 to 256 bytes; default: the tenant of the parent, else that of the caller, else
     /// `default`). A caller with a tenant can't name another one, and an execution has the tenant of its parent.
     tenant_id: Option<String>,
@@ -267,18 +280,27 @@ impl ExecuteInput {
     }
 
     /// Converts the input to a request of the service and parses its ids.
-    pub fn parse(self) -> Result<ExecuteRequest, Rejection> {
+    pub fn parse(self, written: &WrittenInput<'_>) -> Result<ExecuteRequest, Rejection> {
         Ok(ExecuteRequest {
             entry: self.entry.parse()?,
             workload: self.workload.map(|workload| workload.0),
             parent_execution_id: self.parent_execution_id.map(|id| parse_id("parentExecutionId", &id)).transpose()?,
             execution_pool: self.execution_pool,
             trace: self.trace.map(TraceContextInput::parse).transpose()?,
-            dedup: self.dedup.map(Dedup::from),
+            dedup: checked_dedup(self.dedup, written)?,
             rerun_of: None,
             tenancy: NamedTenancy { tenant_id: self.tenant_id, organization_id: self.organization_id },
         })
     }
+}
+
+/// Returns the dedup window of an input. It and its `rejectDifferent` are guards.
+fn checked_dedup(dedup: MaybeUndefined<DedupInput>, written: &WrittenInput<'_>) -> Result<Option<Dedup>, Rejection> {
+    let dedup = written.guard("dedup", dedup)?;
+    if dedup.is_some() {
+        written.check("dedup.rejectDifferent")?;
+    }
+    Ok(dedup.map(Dedup::from))
 }
 
 impl From<DedupInput> for Dedup {
@@ -302,20 +324,21 @@ pub struct RerunExecutionInput {
     execution_pool: Option<String>,
     /// Trace context (default: that of this request).
     trace: Option<TraceContextInput>,
-    /// Dedup window. Without it, every request starts an execution.
-    dedup: Option<DedupInput>,
+    /// Dedup window. If the field is left out, every request starts an execution; null, and a variable without a value,
+    /// is refused.
+    dedup: MaybeUndefined<DedupInput>,
 }
 
 impl RerunExecutionInput {
     /// Converts the input to a request of the service and parses its id.
-    pub fn parse(self) -> Result<RerunRequest, Rejection> {
+    pub fn parse(self, written: &WrittenInput<'_>) -> Result<RerunRequest, Rejection> {
         Ok(RerunRequest {
             id: parse_id("id", &self.id)?,
             workload: self.workload.map(|workload| workload.0),
             newest_version: self.newest_version,
             execution_pool: self.execution_pool,
             trace: self.trace.map(TraceContextInput::parse).transpose()?,
-            dedup: self.dedup.map(Dedup::from),
+            dedup: checked_dedup(self.dedup, written)?,
         })
     }
 }
@@ -334,7 +357,8 @@ pub struct CancelExecutionInput {
     pub id: ID,
     /// Reason, written to the log (at most 4096 bytes).
     pub reason: Option<String>,
-    /// Whether the executions that it started, and those that these started, are cancelled too (default false).
+    /// Whether the executions that it started, and those that these started, are cancelled too (default false). An
+    /// execution that has ended is then not refused.
     #[graphql(default = false)]
     pub cascade: bool,
 }

@@ -1,6 +1,7 @@
 //! Executions: runs of catalog entries, and their state.
 
 mod advance;
+mod cancel_payloads;
 pub mod current;
 pub mod dedup;
 pub mod inputs;

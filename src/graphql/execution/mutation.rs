@@ -2,22 +2,20 @@
 
 use async_graphql::{Context, Object, Result};
 
-use super::advance::AdvanceProjectionsPayload;
+use super::advance::{AdvanceProjectionsPayload, AdvancedIds};
+use super::cancel_payloads::{CancelExecutionPayload, CancelExecutionsPayload};
 use super::inputs::{
     AdvanceProjectionsInput, CancelExecutionInput, CancelExecutionsInput, ExecuteBatchInput, ExecuteInput,
     RerunExecutionInput,
 };
-use super::payloads::{
-    CancelExecutionPayload, CancelExecutionsPayload, ExecuteBatchPayload, ExecuteBatchResult, ExecutePayload,
-    RerunExecutionPayload, Started,
-};
+use super::payloads::{ExecuteBatchPayload, ExecuteBatchResult, ExecutePayload, RerunExecutionPayload, Started};
 use crate::graphql::access::{ADVANCE, CANCEL, EXECUTE, caller, scope};
 use crate::graphql::audit::audited;
 use crate::graphql::context::Services;
 use crate::graphql::errors::result_or_user_error;
+use crate::graphql::guards::WrittenInput;
 use crate::graphql::scalars::parse_id;
 use crate::service::executions::Cancelling;
-use crate::service::projections::Advances;
 use noetl_domain::ids::Id;
 
 /// Mutations of executions.
@@ -35,7 +33,7 @@ impl ExecutionMutation {
     ) -> Result<Option<ExecutePayload>> {
         let target = input.target_name().to_owned();
         let executed = audited(ctx, [target], async {
-            let executed = match input.parse() {
+            let executed = match input.parse(&WrittenInput::new(ctx)) {
                 Ok(request) => ctx.data::<Services>()?.executions.execute(request, &caller(ctx)?).await,
                 Err(rejection) => Err(rejection.into()),
             };
@@ -52,7 +50,9 @@ impl ExecutionMutation {
         #[graphql(desc = "Executions to start.")] input: ExecuteBatchInput,
     ) -> Result<Option<ExecuteBatchPayload>> {
         let executed = audited(ctx, None::<String>, async {
-            let requests = input.requests.into_iter().map(ExecuteInput::parse).collect();
+            let written = WrittenInput::new(ctx);
+            let parse = |(index, input): (usize, ExecuteInput)| input.parse(&written.item("requests", index));
+            let requests = input.requests.into_iter().enumerate().map(parse).collect();
             let answers = ctx.data::<Services>()?.executions.execute_batch(requests, &caller(ctx)?).await;
             let (answers, user_errors) = result_or_user_error(answers)?;
             let answers = answers.unwrap_or_default().into_iter().enumerate();
@@ -74,7 +74,7 @@ impl ExecutionMutation {
         #[graphql(desc = "Execution to run again.")] input: RerunExecutionInput,
     ) -> Result<Option<RerunExecutionPayload>> {
         let executed = audited(ctx, [input.id.0.clone()], async {
-            let executed = match input.parse() {
+            let executed = match input.parse(&WrittenInput::new(ctx)) {
                 Ok(request) => ctx.data::<Services>()?.executions.rerun(request, &caller(ctx)?).await,
                 Err(rejection) => Err(rejection.into()),
             };
@@ -85,8 +85,10 @@ impl ExecutionMutation {
 
     /// Cancels an execution that has not ended. For an execution that is cancelled, nothing is written, and the request
     /// succeeds. With `cascade`, it also cancels the executions that the execution started and that have not ended, and
-    /// those that these started: up to 1000 descendants in one request. An execution that has only a log, because NoETL's
-    /// own server wrote it, is found as a descendant after it was added to the list.
+    /// those that these started: up to 1000 descendants in one request. The same request continues where this one
+    /// stopped. With `cascade`, an execution that has ended is not refused: `cancelled` is false, and its descendants are
+    /// cancelled. An execution that has only a log, because NoETL's own server wrote it, is found as a descendant after
+    /// it was added to the list.
     #[graphql(guard = "CANCEL")]
     async fn cancel_execution(
         &self,
@@ -117,15 +119,15 @@ impl ExecutionMutation {
     ) -> Result<Option<AdvanceProjectionsPayload>> {
         let ids: Vec<String> = input.execution_ids.iter().map(|id| id.0.clone()).collect();
         let advanced = audited(ctx, ids, async {
-            let given = input.parse();
-            let ids: Vec<Id> = given.iter().filter_map(|(_, id)| id.as_ref().ok().copied()).collect();
-            let advances = if ids.is_empty() && !given.is_empty() {
-                Ok(Advances::new())
-            } else {
-                ctx.data::<Services>()?.projections.advance(ids, &scope(ctx)?).await
+            let (projections, scope) = (&ctx.data::<Services>()?.projections, scope(ctx)?);
+            let advanced = async {
+                let given = input.parse()?;
+                let ids: Vec<Id> = given.iter().filter_map(|id| id.parsed.as_ref().ok().copied()).collect();
+                let advances = projections.advance(ids, &scope).await;
+                Ok(AdvancedIds { given, advances })
             };
-            let (advances, user_errors) = result_or_user_error(advances)?;
-            Ok(AdvanceProjectionsPayload::new(given, advances, user_errors))
+            let (advanced, user_errors) = result_or_user_error(advanced.await)?;
+            Ok(AdvanceProjectionsPayload::new(advanced, user_errors))
         });
         advanced.await.map(Some)
     }
@@ -149,11 +151,11 @@ async fn cancel_all(ctx: &Context<'_>, input: CancelExecutionsInput) -> Result<C
     let cancelling = Cancelling { reason: reason.as_deref(), cascade, dry_run, caller: &caller };
     let outcome = async {
         let selected = select.select(ctx, &caller.scope).await?;
-        let tree = executions.cancel_all(selected.ids, &cancelling).await?;
-        Ok((tree, selected.unavailable))
+        let tree = executions.cancel_all(selected.ids.clone(), &cancelling).await?;
+        Ok((tree, selected))
     };
     match result_or_user_error(outcome.await)? {
-        (Some((tree, unavailable)), _) => Ok(CancelExecutionsPayload::new(ctx, tree, unavailable).await),
+        (Some((tree, selected)), _) => Ok(CancelExecutionsPayload::new(ctx, &selected, tree).await),
         (None, user_errors) => Ok(CancelExecutionsPayload::refused(user_errors)),
     }
 }

@@ -33,7 +33,7 @@ impl ExecutionQuery {
         at: Option<ExecutionMoment>,
     ) -> Result<Option<Execution>> {
         let id = parse_id("id", &id).map_err(field_error)?;
-        let moment = at.map(ExecutionMoment::parse).transpose().map_err(field_error)?;
+        let moment = at.map(|at| at.parse(id)).transpose().map_err(field_error)?;
         let (execution, moment) = match (Execution::load(ctx, id).await?, moment) {
             (Some(execution), Some(moment)) => (execution, moment),
             (execution, _) => return Ok(execution),

@@ -1,7 +1,7 @@
 //! Queries of objects by their ids.
 
 use async_graphql::{Context, ID, Object, Result};
-use futures::future::try_join_all;
+use futures::future::join_all;
 use noetl_domain::node_id::{MalformedNodeId, NodeId};
 
 use super::types::Node;
@@ -28,20 +28,23 @@ impl NodeQuery {
         Node::load(ctx, parse("id", &id)?).await
     }
 
-    /// The objects with these ids, in the order of the ids; null for an id without an object.
+    /// The objects with these ids, in the order of the ids; null for an id without an object. An object that can't be
+    /// read, and a malformed id, fail only their own item.
     #[graphql(guard = "READ")]
     async fn nodes(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Ids that the field `id` of objects returned (1 to 100).")] ids: Vec<ID>,
-    ) -> Result<Option<Vec<Option<Node>>>> {
+    ) -> Result<Option<Vec<Option<Result<Node>>>>> {
         if ids.is_empty() || ids.len() > MAX_IDS {
             let message = format!("ids must have 1 to {MAX_IDS} elements, not {}", ids.len());
             return Err(field_error(Rejection::invalid("ids", message)));
         }
-        let ids: Vec<NodeId> =
-            ids.iter().enumerate().map(|(index, id)| parse(&format!("ids.{index}"), id)).collect::<Result<_>>()?;
-        try_join_all(ids.into_iter().map(|id| Node::load(ctx, id))).await.map(Some)
+        let load = async |(index, id): (usize, &ID)| match parse(&format!("ids.{index}"), id) {
+            Ok(id) => Node::load(ctx, id).await.transpose(),
+            Err(error) => Some(Err(error)),
+        };
+        Ok(Some(join_all(ids.iter().enumerate().map(load)).await))
     }
 }
 

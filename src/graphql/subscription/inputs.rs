@@ -1,9 +1,10 @@
 //! Inputs of source subscriptions.
 
-use async_graphql::{Context, ID, InputObject, OneofObject};
+use async_graphql::{Context, ID, InputObject, MaybeUndefined, OneofObject};
 
 use super::lifecycle::{SubscriptionAction, SubscriptionStatus};
 use crate::graphql::filters::{check_list, check_owner, check_prefix};
+use crate::graphql::guards::WrittenInput;
 use crate::graphql::scalars::{parse_event_id, parse_id, parse_ids};
 use crate::graphql::selector::{Selected, selector};
 use crate::service::error::Rejection;
@@ -79,18 +80,26 @@ impl RegisterSubscriptionInput {
 pub struct TransitionFields {
     /// Id of the subscription.
     pub id: ID,
-    expected_last_event_id: Option<ID>,
+    expected_last_event_id: MaybeUndefined<ID>,
     reason: Option<String>,
 }
 
 impl TransitionFields {
     /// Converts the input to the transition that the caller requests, and parses its ids.
-    pub fn parse(self, action: SubscriptionAction, caller: Caller, only_own: bool) -> Result<Transition, Rejection> {
-        let expected = self.expected_last_event_id.map(|id| parse_event_id("expectedLastEventId", &id)).transpose()?;
+    pub fn parse(
+        self,
+        action: SubscriptionAction,
+        caller: Caller,
+        only_own: bool,
+        written: &WrittenInput<'_>,
+    ) -> Result<Transition, Rejection> {
+        const EXPECTED: &str = "expectedLastEventId";
+        let id = parse_id("id", &self.id)?;
+        let expected = written.guard(EXPECTED, self.expected_last_event_id)?;
         Ok(Transition {
-            id: parse_id("id", &self.id)?,
+            id,
             action: action.into(),
-            expected_last_event_id: expected,
+            expected_last_event_id: expected.map(|event| parse_event_id(EXPECTED, &event, id)).transpose()?,
             reason: self.reason,
             caller,
             only_own,
@@ -107,8 +116,9 @@ macro_rules! transition_input {
             /// Id of the subscription.
             id: ID,
             /// `lastEventId` that the caller has read. If a later lifecycle event exists, the transition is refused with
-            /// `STALE_VERSION`. By default, the version is not checked.
-            expected_last_event_id: Option<ID>,
+            /// `STALE_VERSION`. If the field is left out, the version is not checked; null, and a variable without a
+            /// value, is refused.
+            expected_last_event_id: MaybeUndefined<ID>,
             /// Reason, written to the log (at most 4096 bytes).
             reason: Option<String>,
         }
@@ -164,7 +174,8 @@ impl SubscriptionSelector {
 pub struct TransitionSubscriptionsInput {
     /// Action to carry out.
     pub action: SubscriptionAction,
-    /// Subscriptions to change, at most 1000.
+    /// Subscriptions to change, at most 1000. `all`, and a filter without `statuses`, select deactivated subscriptions too;
+    /// `ACTIVATE` activates them again.
     pub select: SubscriptionSelector,
     /// Reason, written to the logs (at most 4096 bytes).
     pub reason: Option<String>,

@@ -16,6 +16,7 @@ use crate::graphql::access::{CHANGE_SUBSCRIPTION, LIFECYCLE, caller, changes_onl
 use crate::graphql::audit::{AuditedPayload, audited};
 use crate::graphql::context::Services;
 use crate::graphql::errors::result_or_user_error;
+use crate::graphql::guards::WrittenInput;
 
 /// Mutations of source subscriptions.
 #[derive(Debug, Default)]
@@ -107,7 +108,7 @@ async fn transition<P: From<Changed> + AuditedPayload + Send + 'static>(
 ) -> Result<Option<P>> {
     let changed = audited(ctx, [input.id.0.clone()], async {
         let target = Target::Id(input.id.clone());
-        let changed = match input.parse(action, caller(ctx)?, changes_only_own(ctx)?) {
+        let changed = match input.parse(action, caller(ctx)?, changes_only_own(ctx)?, &WrittenInput::new(ctx)) {
             Ok(transition) => ctx.data::<Services>()?.subscriptions.transition(&transition).await,
             Err(rejection) => Err(rejection.into()),
         };

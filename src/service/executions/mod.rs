@@ -5,7 +5,9 @@
 //! starts, and [`create`] creates it. [`rerun`] makes such a request from an earlier execution. [`sweep`] finishes the claims of crashed callers.
 
 mod cancel;
+mod cancel_each;
 mod cancel_tree;
+mod cancel_walk;
 mod create;
 mod dedup;
 mod defaults;
@@ -31,7 +33,8 @@ use noetl_domain::ids::Id;
 use noetl_storage::events::FirstEvent;
 use noetl_storage::pools::Databases;
 
-pub use cancel_tree::{CancelledOne, CancelledTree, Cancelling, MAX_CANCELLED};
+pub use cancel_each::{CancelledOne, Cancelling};
+pub use cancel_tree::CancelledTree;
 pub use request::{Dedup, EntryKey, ExecuteRequest, MAX_BATCH, MAX_WORKLOAD_BYTES};
 pub use rerun::RerunRequest;
 pub use start::{Executed, Outcome};

@@ -7,7 +7,6 @@ use serde_json::Value;
 use crate::service::bounds::check_text;
 use crate::service::error::Rejection;
 use noetl_domain::ids::{Id, MalformedId};
-use noetl_domain::node_id::MalformedNodeId;
 
 /// Years that both PostgreSQL and RFC 3339 support.
 const YEARS: std::ops::RangeInclusive<i32> = 1..=9999;
@@ -21,10 +20,10 @@ pub(super) fn id(field: &str, given: Option<String>) -> Result<Option<Id>, Rejec
 }
 
 /// Returns the decimal number of an id that is given in the form with a prefix; other texts are returned as they are.
-pub(super) fn number(
+pub(super) fn number<E: std::error::Error>(
     field: &str,
     given: Option<String>,
-    parse: impl Fn(&str) -> Result<Id, MalformedNodeId>,
+    parse: impl Fn(&str) -> Result<Id, E>,
 ) -> Result<Option<String>, Rejection> {
     match given {
         Some(given) if given.starts_with(|first: char| first.is_ascii_alphabetic()) => {

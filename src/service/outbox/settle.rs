@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use chrono::{DateTime, Utc};
 use futures::future::join_all;
 
+use super::Outbox;
 use super::claim::{MAX_LEASE_SECONDS, within};
 use super::dead::NewlyDead;
-use super::{MAX_ROWS, Outbox};
 use crate::service::error::{Rejection, ServiceError};
 use noetl_domain::backoff;
 use noetl_domain::outbox::{OutboxId, truncated_error};
@@ -24,7 +24,7 @@ use noetl_storage::outbox::{self, Failed, Failure, Ref};
 const MAX_DELAY_SECONDS: usize = 86_400;
 
 /// Reference to a claim, as its holder sends it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClaimRef {
     /// The claimed row.
     pub id: OutboxId,
@@ -46,38 +46,38 @@ pub struct FailedDelivery {
 pub struct Published {
     /// Number of rows whose status this call changed.
     pub published: u64,
-    /// Rows that the given lease does not settle, or no longer settles.
-    pub stale: Vec<OutboxId>,
+    /// Claims that do not settle their row, or no longer settle it. Another claim of the same row may settle it.
+    pub stale: BTreeSet<ClaimRef>,
     /// Shards that failed. Their rows may or may not be settled.
     pub failed: BTreeMap<ShardIndex, ServiceError>,
 }
 
-/// Result of an operation on claimed rows, each with the outcome of its row.
+/// Result of an operation on claimed rows, each with the outcome of its claim.
 #[derive(Debug)]
 pub struct Settled<T> {
-    /// Outcomes of the rows that the given leases hold. The other rows are stale.
-    pub rows: HashMap<OutboxId, T>,
+    /// Outcomes of the claims that hold their row. The other claims are stale.
+    pub outcomes: HashMap<ClaimRef, T>,
     /// Shards that failed. Their rows may or may not be changed.
     pub failed: BTreeMap<ShardIndex, ServiceError>,
 }
 
 impl<T> Default for Settled<T> {
     fn default() -> Self {
-        Self { rows: HashMap::new(), failed: BTreeMap::new() }
+        Self { outcomes: HashMap::new(), failed: BTreeMap::new() }
     }
 }
 
 /// Row that was marked as failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FailedRow {
-    /// Id of the row.
-    pub id: OutboxId,
+    /// Claim of the row.
+    pub claim: ClaimRef,
     /// Delay in seconds before the row is claimable again; `None`: the row is DEAD.
     pub retry_in: Option<i32>,
 }
 
 impl Outbox {
-    /// Marks up to 1000 rows as published. Rows that are not in the scope are stale.
+    /// Marks claimed rows as published. Rows that are not in the scope are stale.
     #[tracing::instrument(level = "debug", name = "outbox.mark_published", skip_all, fields(count = claims.len()))]
     pub async fn mark_published(&self, claims: &[ClaimRef], scope: &Scope) -> Result<Published, ServiceError> {
         let groups = self.checked(claims)?;
@@ -87,7 +87,7 @@ impl Outbox {
             match answer {
                 Ok((changed, stale)) => {
                     outcome.published += changed;
-                    outcome.stale.extend(stale.into_iter().map(|number| OutboxId { shard, number }));
+                    outcome.stale.extend(stale.into_iter().map(|row| claim_of(shard, row)));
                 }
                 Err(error) => drop(outcome.failed.insert(shard, error.into())),
             }
@@ -97,26 +97,30 @@ impl Outbox {
         Ok(outcome)
     }
 
-    /// Marks rows of one shard as published. Returns the number of changed rows and the numbers of the stale ones.
+    /// Marks rows of one shard as published. Returns the number of changed rows and the stale claims.
     async fn publish_on(
         &self,
         shard: ShardIndex,
         refs: &[Ref],
         scope: &Scope,
-    ) -> Result<(u64, Vec<i64>), StorageError> {
+    ) -> Result<(u64, BTreeSet<Ref>), StorageError> {
         let database = self.database(shard);
-        let changed: BTreeSet<i64> = outbox::mark_published(database, scope, refs).await?.into_iter().collect();
-        let rest: Vec<Ref> = refs.iter().filter(|one| !changed.contains(&one.outbox_id)).copied().collect();
-        let mut stale: BTreeSet<i64> = rest.iter().map(|one| one.outbox_id).collect();
-        if !rest.is_empty() {
+        let changed = outbox::mark_published(database, scope, refs).await?;
+        let mut stale: BTreeSet<Ref> = refs.iter().copied().collect();
+        for settled in &changed {
+            stale.remove(settled);
+        }
+        if !stale.is_empty() {
+            let rest: Vec<Ref> = stale.iter().copied().collect();
             for settled in outbox::published_under(database, scope, &rest).await? {
                 stale.remove(&settled);
             }
         }
-        Ok((changed.len() as u64, stale.into_iter().collect()))
+        Ok((changed.len() as u64, stale))
     }
 
-    /// Marks up to 1000 rows as failed. Rows that are not in the scope are stale.
+    /// Marks claimed rows as failed. Rows that are not in the scope are stale. Of several failures of one claim, the
+    /// first counts.
     #[tracing::instrument(level = "debug", name = "outbox.mark_failed", skip_all, fields(count = failures.len()))]
     pub async fn mark_failed(
         &self,
@@ -124,23 +128,24 @@ impl Outbox {
         max_delay_seconds: i64,
         scope: &Scope,
     ) -> Result<Settled<FailedRow>, ServiceError> {
-        check_count("failures", failures.len())?;
         let max_delay = within("maxDelaySeconds", max_delay_seconds, 1, MAX_DELAY_SECONDS)?;
         let max_delay = i32::try_from(max_delay).unwrap_or(i32::MAX);
-        let groups = Self::by_shard(failures.iter().map(|failed| (failed.claim.id, failed.clone())));
+        let mut seen = BTreeSet::new();
+        let distinct = failures.iter().filter(|failed| seen.insert(failed.claim));
+        let groups = Self::by_shard(distinct.map(|failed| (failed.claim.id, failed.clone())));
         let answers =
             groups.iter().map(async |(shard, rows)| (*shard, self.fail_on(*shard, rows, max_delay, scope).await));
         let mut settled = Settled::default();
         for (shard, answer) in join_all(answers).await {
             match answer {
-                Ok(rows) => settled.rows.extend(rows.into_iter().map(|row| (row.id, row))),
+                Ok(rows) => settled.outcomes.extend(rows.into_iter().map(|row| (row.claim, row))),
                 Err(error) => drop(settled.failed.insert(shard, error)),
             }
         }
         Ok(settled)
     }
 
-    /// Extends the leases of up to 1000 rows that have not expired. Other rows, and those that are not in the scope, are
+    /// Extends the leases of claimed rows that have not expired. Other rows, and those that are not in the scope, are
     /// stale.
     #[tracing::instrument(level = "debug", name = "outbox.renew_leases", skip_all, fields(count = claims.len()))]
     pub async fn renew_leases(
@@ -159,12 +164,12 @@ impl Outbox {
         for (shard, answer) in join_all(answers).await {
             match answer {
                 Ok(rows) => settled
-                    .rows
-                    .extend(rows.into_iter().map(|row| (OutboxId { shard, number: row.outbox_id }, row.lease_until))),
+                    .outcomes
+                    .extend(rows.into_iter().map(|row| (claim_of(shard, row.reference()), row.lease_until))),
                 Err(error) => drop(settled.failed.insert(shard, error.into())),
             }
         }
-        metrics::counter!("noetl_outbox_renewed_total").increment(settled.rows.len() as u64);
+        metrics::counter!("noetl_outbox_renewed_total").increment(settled.outcomes.len() as u64);
         Ok(settled)
     }
 
@@ -191,11 +196,11 @@ impl Outbox {
         metrics::counter!("noetl_outbox_stale_total").increment(rows.len().saturating_sub(changed.len()) as u64);
         let mut newly_dead = NewlyDead::default();
         for dead in changed.iter().filter(|row| row.delay.is_none()) {
-            let failure = rows.iter().find(|failure| failure.row.outbox_id == dead.outbox_id);
+            let failure = rows.iter().find(|failure| failure.row == dead.reference());
             newly_dead.add(dead.outbox_id, failure.map_or("", |failure| failure.error.as_str()));
         }
         newly_dead.report(shard);
-        let failed = |row: Failed| FailedRow { id: OutboxId { shard, number: row.outbox_id }, retry_in: row.delay };
+        let failed = |row: Failed| FailedRow { claim: claim_of(shard, row.reference()), retry_in: row.delay };
         Ok(changed.into_iter().map(failed).collect())
     }
 
@@ -215,9 +220,8 @@ impl Outbox {
         failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// Checks the number of claims and their shards. Returns the distinct claims by shard.
+    /// Checks the shards of claims. Returns the distinct claims by shard.
     fn checked(&self, claims: &[ClaimRef]) -> Result<BTreeMap<ShardIndex, Vec<Ref>>, Rejection> {
-        check_count("claims", claims.len())?;
         for (position, claim) in claims.iter().enumerate() {
             self.shard_named(&format!("claims.{position}.id"), claim.id.shard.into())?;
         }
@@ -226,11 +230,8 @@ impl Outbox {
     }
 }
 
-fn check_count(field: &str, count: usize) -> Result<(), Rejection> {
-    if count <= MAX_ROWS {
-        return Ok(());
-    }
-    Err(Rejection::invalid(field, format!("one request takes at most {MAX_ROWS} rows, not {count}")))
+fn claim_of(shard: ShardIndex, row: Ref) -> ClaimRef {
+    ClaimRef { id: OutboxId { shard, number: row.outbox_id }, lease: row.lease_token }
 }
 
 fn bare(claim: &ClaimRef) -> Ref {

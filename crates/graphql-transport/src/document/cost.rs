@@ -7,7 +7,8 @@
 //!
 //! The cost of a field is one plus the cost of its selections. The selections of a connection's `nodes` and `edges` are
 //! multiplied by `first` or `last`, or by an assumed page size if both are absent. A field without `nodes` or `edges`
-//! that takes `first`, `last` or `limit`, directly or in an input object, counts as a list of that length. Lists of the
+//! that takes `first`, `last` or `limit`, directly or in an input object, counts as a list of that length. A length
+//! beyond the largest that the resolvers accept counts as the largest, because the resolver refuses it. Lists of the
 //! introspection schema count as ten elements.
 //!
 //! The bytes of the arguments' values (`argument_bytes`) are multiplied in the same way.
@@ -137,7 +138,7 @@ impl<'a> CostEstimator<'a> {
         variables: &'a Variables,
         limits: &'a Limits,
     ) -> Self {
-        let lengths = ListLengths { variables, definitions: &[] };
+        let lengths = ListLengths { variables, definitions: &[], limits };
         let argument_bytes = ArgumentBytes::new(variables);
         Self { known, positions, lengths, argument_bytes, limits, fragments: HashMap::new() }
     }
@@ -286,6 +287,29 @@ mod tests {
         assert_eq!(cost("{ list(last: 3) { ...f } } fragment f on T { edges { node { a } } }", none()), 1 + 3 * 3);
         assert_eq!(cost("mutation { claim(input: { limit: 10 }) { claims { id } } }", none()), 1 + 10 * 2);
         assert_eq!(cost("{ list(first: -7) { a } }", none()), 2);
+    }
+
+    #[test]
+    fn length_beyond_the_largest_counts_as_the_largest() {
+        let limits = Limits { largest_page: 50, largest_limit: 70, ..Limits::default() };
+        let cost = |document: &str, variables: serde_json::Value| {
+            let (positions, document) = (Positions::new(document), parse(document));
+            let (known, variables) = (HashMap::new(), Variables::from_json(variables));
+            let mut estimator = CostEstimator::new(&known, &positions, &variables, &limits);
+            estimator.operation(document.definitions[0].as_operation_definition().unwrap()).unwrap().cost.total()
+        };
+        for size in ["50", "51", "50000", "99999999999"] {
+            assert_eq!(
+                cost(&format!("{{ list(first: {size}) {{ nodes {{ a }} }} }}"), json!({})),
+                1 + 50 * 2,
+                "{size}"
+            );
+        }
+        let document = "query ($n: Int = 60, $i: I) { list(last: $n) { nodes { a } } }";
+        assert_eq!((cost(document, json!({})), cost(document, json!({ "n": 49 }))), (1 + 50 * 2, 1 + 49 * 2));
+        let document = "mutation ($input: I!) { claim(input: $input) { claims { id } } }";
+        assert_eq!(cost(document, json!({ "input": { "limit": 1000 } })), 1 + 70 * 2);
+        assert_eq!(cost("mutation { claim(input: { limit: 1000 }) { claims { id } } }", json!({})), 1 + 70 * 2);
     }
 
     #[test]

@@ -208,9 +208,10 @@ impl<'a> Merge<'a> {
             let location = InputLocation {
                 expected: definition.map(|definition| &*definition.ty),
                 has_default: definition.is_some_and(|definition| definition.default_value.is_some()),
+                one_of: false,
             };
             let positions = self.values.positions;
-            absent.path.push(&argument.name);
+            absent.path.push(argument.name.as_str().into());
             if let Some(value) = self.values.value(&argument.value, location, &mut absent)? {
                 let name = Positioned::new(Key::new(&argument.name), positions.of(argument.name.location()));
                 arguments.push((name, Positioned::new(value, positions.of(argument.value.location()))));

@@ -275,11 +275,13 @@ mod tests {
     fn arguments_and_input_fields_whose_variable_has_no_value_are_reported_with_their_field() {
         let query = "query ($a: Int, $b: Int, $none: Int, $in: In) {
             f(a: $a, d: $none, in: { a: $none, list: { a: $b, in: { a: $none } } })
-            g: f(in: $in) }";
+            g: f(in: $in)
+            h: f(in: { list: [{ a: $a }, { a: $none }] }) }";
         let absent = checked(query, None, json!({ "a": 1, "b": null })).unwrap().absent;
         let of = |line, column| absent.of_field(Pos { line, column }).map(|path| path.join(".")).collect::<Vec<_>>();
-        assert_eq!(of(2, 13), ["d", "in.a", "in.list.in.a"]);
+        assert_eq!(of(2, 13), ["d", "in.a", "in.list.0.in.a"]);
         assert_eq!(of(3, 13), ["in"]);
+        assert_eq!(of(4, 13), ["in.list.1.a"]);
         assert_eq!(of(1, 1), [""; 0]);
     }
 

@@ -3,6 +3,7 @@
 //! Validation has compared each value with the expected type. This module checks the rest: repeated keys, `@oneOf`
 //! input objects, variables inside lists and objects, and numbers that no number type can represent.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use apollo_compiler::ast::{Document, Type, Value as Written, VariableDefinition};
@@ -48,11 +49,23 @@ impl Values<'_> {
             Written::Variable(name) => return self.variable(written, name, location),
             Written::List(items) => {
                 let list = location.expected.filter(|expected| expected.is_list());
-                let item = InputLocation { expected: list.map(Type::item_type), has_default: false };
-                let items = items.iter().map(|value| Ok(self.value(value, item, absent)?.unwrap_or(Literal::Null)));
-                Literal::List(items.collect::<Result<_, OperationError>>()?)
+                let item = InputLocation { expected: list.map(Type::item_type), ..InputLocation::default() };
+                let mut values = Vec::with_capacity(items.len());
+                for (index, value) in items.iter().enumerate() {
+                    absent.path.push(index.to_string().into());
+                    values.push(self.value(value, item, absent)?.unwrap_or(Literal::Null));
+                    absent.path.pop();
+                }
+                Literal::List(values)
             }
-            Written::Object(fields) => self.object(written, fields, location, absent)?,
+            Written::Object(fields) => {
+                // An object where a list is expected is its only element.
+                let length = absent.path.len();
+                absent.path.extend((0..location.expected.map_or(0, depth_of_lists)).map(|_| Cow::Borrowed("0")));
+                let object = self.object(written, fields, location, absent)?;
+                absent.path.truncate(length);
+                object
+            }
         }))
     }
 
@@ -68,6 +81,7 @@ impl Values<'_> {
                 Some(ExtendedType::InputObject(definition)) => Some(definition),
                 _ => None,
             });
+        let one_of = definition.map(|definition| OneOf::new(definition));
         let mut seen = HashSet::new();
         let mut object = Vec::with_capacity(fields.len());
         for (key, value) in fields {
@@ -75,26 +89,27 @@ impl Values<'_> {
                 return Err(self.refuse(value, format!("Input field \"{key}\" is given more than once.")));
             }
             let field = definition.and_then(|definition| definition.fields.get(key));
+            // The only field of a `@oneOf` input object has no null (GraphQL specification, section 5.8.5,
+            // `IsNonNullPosition`).
+            let required = field.filter(|_| one_of.as_ref().is_some_and(|one_of| one_of.required));
+            let required = required.map(|field| field.ty.as_ref().clone().non_null());
             let location = InputLocation {
-                expected: field.map(|field| &*field.ty),
+                expected: required.as_ref().or(field.map(|field| &*field.ty)),
                 has_default: field.is_some_and(|field| field.default_value.is_some()),
+                one_of: required.is_some(),
             };
-            absent.path.push(key);
+            absent.path.push(key.as_str().into());
             match self.value(value, location, absent)? {
                 Some(value) => object.push((Name::new(key), value)),
                 None => absent.add(),
             }
             absent.path.pop();
         }
-        if let Some(one_of) = definition.map(|definition| OneOf::new(definition)) {
-            let null = |value: &Literal| match value {
-                Literal::Null => true,
-                Literal::Variable(name) => self.variables.get(name) == Some(&Value::Null),
-                _ => false,
-            };
-            if !one_of.holds(object.len(), object.iter().any(|(_, value)| null(value))) {
-                return Err(self.refuse(written, format!("The input {}", one_of.reason())));
-            }
+        // A field counts even if its variable has no value.
+        if let Some(one_of) = one_of
+            && !one_of.holds(fields.len(), fields.iter().any(|(_, value)| value.is_null()))
+        {
+            return Err(self.refuse(written, format!("The input {}", one_of.reason())));
         }
         Ok(Literal::Object(object.into_iter().collect()))
     }
@@ -112,7 +127,9 @@ impl Values<'_> {
         };
         if let Some(expected) = location.expected {
             if !Self::is_allowed(definition, expected, location.has_default) {
-                let message = format!("Variable \"${name}\" of type \"{}\" is used as \"{expected}\".", definition.ty);
+                let one_of = if location.one_of { ", because its input object needs exactly one field" } else { "" };
+                let message =
+                    format!("Variable \"${name}\" of type \"{}\" is used as \"{expected}\"{one_of}.", definition.ty);
                 return Err(self.refuse(written, message));
             }
             if expected.is_non_null() && self.variables.get(name.as_str()) == Some(&Value::Null) {
@@ -149,7 +166,7 @@ impl Values<'_> {
 #[derive(Debug, Default)]
 pub(super) struct AbsentFields<'w> {
     /// Path to the current value, beginning with the argument.
-    pub(super) path: Vec<&'w str>,
+    pub(super) path: Vec<Cow<'w, str>>,
     /// Paths of the absent arguments and input fields.
     pub(super) paths: Vec<Vec<String>>,
 }
@@ -157,17 +174,27 @@ pub(super) struct AbsentFields<'w> {
 impl AbsentFields<'_> {
     /// Adds the current path.
     pub(super) fn add(&mut self) {
-        self.paths.push(self.path.iter().map(|&step| step.to_owned()).collect());
+        self.paths.push(self.path.iter().map(|step| step.clone().into_owned()).collect());
     }
 }
 
 /// Argument, input field or list element that gets a value.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct InputLocation<'a> {
     /// The expected type; `None` inside a scalar that takes any value.
     pub(super) expected: Option<&'a Type>,
     /// Whether the argument or input field has a default value.
     pub(super) has_default: bool,
+    /// Whether the value is the field of a `@oneOf` input object. `expected` is then non-null.
+    pub(super) one_of: bool,
+}
+
+/// Returns the number of lists around the elements of a type.
+fn depth_of_lists(expected: &Type) -> usize {
+    match expected {
+        Type::List(item) | Type::NonNullList(item) => 1 + depth_of_lists(item),
+        Type::Named(_) | Type::NonNullNamed(_) => 0,
+    }
 }
 
 /// The `@oneOf` rule of an input object: exactly one field must be given (GraphQL specification, section 3.10.1).
@@ -266,6 +293,8 @@ mod tests {
             ("{ find(within: { from: 1, names: [\"a\"] }) }", json!({}), "within: {from: 1, names: [\"a\"]}"),
             ("{ find(any: { a: { b: [1, null] } }) }", json!({}), "any: {a: {b: [1, null]}}"),
             ("query ($n: Int!) { find(within: { from: $n }) }", json!({ "n": 3 }), "within: {from: $n}"),
+            ("query ($p: String!) { find(by: { path: $p }) }", json!({ "p": "a" }), "by: {path: $p}"),
+            ("query ($p: String = \"a\") { find(by: { path: $p }) }", json!({}), "by: {path: $p}"),
             // A variable without a value counts as absent in an object, and as null in a list.
             ("query ($n: Int) { find(within: { from: 1, to: $n }) }", json!({}), "within: {from: 1}"),
             (
@@ -286,8 +315,20 @@ mod tests {
             ("{ find(by: {}) }", json!({}), "needs exactly one field"),
             ("{ find(by: { id: 1, path: \"p\" }) }", json!({}), "needs exactly one field"),
             ("{ find(by: { id: null }) }", json!({}), "needs exactly one field"),
-            ("query ($p: String) { find(by: { path: $p }) }", json!({ "p": null }), "needs exactly one field"),
-            ("query ($p: String) { find(by: { path: $p }) }", json!({}), "needs exactly one field"),
+            ("query ($p: String) { find(by: { path: $p }) }", json!({ "p": "a" }), "is used as \"String!\""),
+            ("query ($p: String) { find(by: { path: $p }) }", json!({ "p": null }), "is used as \"String!\""),
+            ("query ($p: String) { find(by: { path: $p }) }", json!({}), "is used as \"String!\""),
+            (
+                "query ($p: String = \"a\") { find(by: { path: $p }) }",
+                json!({ "p": null }),
+                "is null where \"String!\"",
+            ),
+            ("query ($p: String) { find(by: { id: 1, path: $p }) }", json!({}), "is used as \"String!\""),
+            (
+                "query ($i: ID!, $p: String!) { find(by: { id: $i, path: $p }) }",
+                json!({ "i": "1", "p": "a" }),
+                "needs exactly one field",
+            ),
             ("query ($n: Int) { find(within: { from: $n }) }", json!({ "n": 1 }), "is used as \"Int!\""),
             ("query ($n: Int) { find(within: { from: 1, to: $n }) }", json!({ "n": null }), "is null where \"Int!\""),
             ("{ find(any: 1e999) }", json!({}), "64-bit float"),

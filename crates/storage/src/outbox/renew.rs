@@ -16,8 +16,18 @@ use noetl_domain::tenant::Scope;
 pub struct Renewed {
     /// Id of the row in its shard.
     pub outbox_id: i64,
+    /// Token of the claim.
+    pub lease_token: i64,
     /// Time at which the lease expires.
     pub lease_until: DateTime<Utc>,
+}
+
+impl Renewed {
+    /// Returns the reference to the row.
+    #[must_use]
+    pub const fn reference(&self) -> Ref {
+        Ref { outbox_id: self.outbox_id, lease_token: self.lease_token }
+    }
 }
 
 /// Extends the leases of the rows in the scope that are in flight under these tokens and have not expired, and returns
@@ -60,7 +70,7 @@ pub async fn renew(
                UPDATE noetl.outbox
                SET lease_until = greatest(lease_until, clock_timestamp() + make_interval(secs => $3)), updated_at = now()
                WHERE outbox_id = ANY (ARRAY(SELECT outbox_id FROM held))
-               RETURNING outbox_id, lease_until AS "lease_until!""#,
+               RETURNING outbox_id, lease_token AS "lease_token!", lease_until AS "lease_until!""#,
             &ids,
             &tokens,
             f64::from(lease_seconds),

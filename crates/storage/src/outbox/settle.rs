@@ -33,14 +33,15 @@ fn columns(refs: impl Iterator<Item = Ref>) -> (Vec<i64>, Vec<i64>) {
     refs.map(|one| (one.outbox_id, one.lease_token)).unzip()
 }
 
-/// Marks the rows in the scope that are in flight under these tokens as delivered, and returns their ids.
+/// Marks the rows in the scope that are in flight under these tokens as delivered, and returns their references.
 #[tracing::instrument(
     level = "debug", name = "sql.outbox.mark_published", skip_all,
     fields(database = %shard.name(), count = refs.len())
 )]
-pub async fn mark_published(shard: &Database, scope: &Scope, refs: &[Ref]) -> Result<Vec<i64>, StorageError> {
+pub async fn mark_published(shard: &Database, scope: &Scope, refs: &[Ref]) -> Result<Vec<Ref>, StorageError> {
     let (ids, tokens) = columns(refs.iter().copied());
-    let changed = sqlx::query_scalar!(
+    let changed = sqlx::query_as!(
+        Ref,
         r#"WITH held AS MATERIALIZED (
                SELECT row.outbox_id
                FROM (SELECT * FROM unnest($1::bigint[], $2::bigint[]) AS ref (outbox_id, token) ORDER BY outbox_id) AS ref
@@ -53,7 +54,7 @@ pub async fn mark_published(shard: &Database, scope: &Scope, refs: &[Ref]) -> Re
            UPDATE noetl.outbox
            SET status = 'PUBLISHED', published_at = now(), updated_at = now(), last_error = NULL
            WHERE outbox_id = ANY (ARRAY(SELECT outbox_id FROM held))
-           RETURNING outbox_id"#,
+           RETURNING outbox_id, lease_token AS "lease_token!""#,
         &ids,
         &tokens,
         scope.tenant(),
@@ -61,15 +62,16 @@ pub async fn mark_published(shard: &Database, scope: &Scope, refs: &[Ref]) -> Re
     shard.run(changed.fetch_all(shard.pool())).await
 }
 
-/// Returns the ids of those rows in the scope that were delivered under these tokens.
+/// Returns the references to those rows in the scope that were delivered under these tokens.
 #[tracing::instrument(
     level = "debug", name = "sql.outbox.published_under", skip_all,
     fields(database = %shard.name(), count = refs.len())
 )]
-pub async fn published_under(shard: &Database, scope: &Scope, refs: &[Ref]) -> Result<Vec<i64>, StorageError> {
+pub async fn published_under(shard: &Database, scope: &Scope, refs: &[Ref]) -> Result<Vec<Ref>, StorageError> {
     let (ids, tokens) = columns(refs.iter().copied());
-    let settled = sqlx::query_scalar!(
-        r#"SELECT row.outbox_id AS "outbox_id!"
+    let settled = sqlx::query_as!(
+        Ref,
+        r#"SELECT row.outbox_id AS "outbox_id!", ref.token AS "lease_token!"
            FROM unnest($1::bigint[], $2::bigint[]) AS ref (outbox_id, token)
            CROSS JOIN LATERAL (
                SELECT outbox_id FROM noetl.outbox
@@ -88,8 +90,18 @@ pub async fn published_under(shard: &Database, scope: &Scope, refs: &[Ref]) -> R
 pub struct Failed {
     /// Id of the row in its shard.
     pub outbox_id: i64,
+    /// Token of the claim.
+    pub lease_token: i64,
     /// Delay in seconds before the row is claimable again; `None`: the row is DEAD.
     pub delay: Option<i32>,
+}
+
+impl Failed {
+    /// Returns the reference to the row.
+    #[must_use]
+    pub const fn reference(&self) -> Ref {
+        Ref { outbox_id: self.outbox_id, lease_token: self.lease_token }
+    }
 }
 
 /// Marks the rows in the scope that are in flight under these tokens as failed, and returns them. The delay of a row is
@@ -110,7 +122,7 @@ pub async fn mark_failed(
     let changed = sqlx::query_as!(
         Failed,
         r#"WITH held AS MATERIALIZED (
-               SELECT row.outbox_id, ref.error,
+               SELECT row.outbox_id, ref.token, ref.error,
                       CASE WHEN row.attempts >= row.max_attempts THEN NULL
                            ELSE ($4::int[])[least(greatest(row.attempts, 1), cardinality($4::int[]))] END AS delay
                FROM (SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS ref (outbox_id, token, error)
@@ -127,7 +139,7 @@ pub async fn mark_failed(
                lease_until = NULL, lease_token = NULL, claimant = NULL
            FROM held
            WHERE row.outbox_id = held.outbox_id AND row.outbox_id = ANY (ARRAY(SELECT outbox_id FROM held))
-           RETURNING row.outbox_id, held.delay"#,
+           RETURNING row.outbox_id, held.token AS "lease_token!", held.delay"#,
         &ids,
         &tokens,
         &errors,
