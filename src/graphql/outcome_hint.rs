@@ -24,10 +24,10 @@ pub fn outcome_hint(field: &str) -> Option<&'static str> {
             "Send projectEvents again with the same event ids: known events are skipped."
         }
         "reserveEventIds" => "Send reserveEventIds again: ids that were reserved without a response stay unused.",
-        "claimOutbox" => "Claim again: rows claimed without a response become claimable when their lease expires.",
+        "claimOutbox" => "Claim again: entries claimed without a response become claimable when their lease expires.",
         "markOutboxPublished" => "Send markOutboxPublished again with the same lease: repeating it is harmless.",
-        "markOutboxFailed" | "renewOutboxLeases" | "retryOutbox" => "Query outbox for the status of the rows.",
-        "discardOutbox" => "Query outbox for the DEAD rows that remain.",
+        "markOutboxFailed" | "renewOutboxLeases" | "retryOutbox" => "Query outbox for the status of the entries.",
+        "discardOutbox" => "Query outbox for the DEAD entries that remain.",
         _ => return None,
     })
 }

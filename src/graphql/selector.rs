@@ -82,7 +82,10 @@ pub(super) fn check_input(ctx: &Context<'_>) -> Result<(), Rejection> {
 fn check_complete(value: &Value, path: &mut Vec<String>) -> Result<(), &'static str> {
     match value {
         Value::Null => Err("a value in a selector must not be null"),
-        Value::String(text) if text.is_empty() => Err("a text in a selector must not be empty"),
+        // An empty id is refused as malformed.
+        Value::String(text) if text.is_empty() && !is_in_list_of_ids(path) => {
+            Err("a text in a selector must not be empty")
+        }
         Value::List(items) if items.is_empty() => Err("a list in a selector must not be empty"),
         Value::Object(fields) if fields.is_empty() => Err("a filter in a selector needs at least one condition"),
         Value::List(items) => items.iter().enumerate().try_for_each(|(index, item)| {
@@ -95,6 +98,11 @@ fn check_complete(value: &Value, path: &mut Vec<String>) -> Result<(), &'static 
         }),
         _ => Ok(()),
     }
+}
+
+/// Returns whether a path is that of an item of a list of ids.
+fn is_in_list_of_ids(path: &[String]) -> bool {
+    matches!(path, [.., list, _] if list == "ids")
 }
 
 /// Returns the selection of ids.

@@ -16,6 +16,14 @@ pub fn check_text(field: &str, text: &str) -> Result<(), Rejection> {
     if text.contains('\0') { Err(nul(field)) } else { Ok(()) }
 }
 
+/// Checks the number of items of a list before the items are read: 1 to `most`.
+pub fn check_count(field: &str, count: usize, most: usize) -> Result<(), Rejection> {
+    if (1..=most).contains(&count) {
+        return Ok(());
+    }
+    Err(Rejection::invalid(field, format!("{field} has {count} items; 1 to {most} are allowed")))
+}
+
 /// Checks the reason that a caller gives for an action.
 pub(super) fn check_reason(reason: Option<&str>) -> Result<(), Rejection> {
     let reason = reason.unwrap_or_default();

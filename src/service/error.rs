@@ -30,8 +30,8 @@ pub enum RejectionCode {
     IdempotencyMismatch,
     /// Another event with this id is in the log. The event was not stored.
     EventIdConflict,
-    /// The lease no longer holds the outbox entry: it has expired, the entry was settled, or another caller has claimed it
-    /// since.
+    /// The lease does not hold the outbox entry: the entry was settled, or another caller has claimed it since. A lease
+    /// that has expired is not extended.
     StaleLease,
     /// A field is too large.
     PayloadTooLarge,

@@ -23,7 +23,7 @@ use noetl_storage::executions::ExecutionRow;
 use noetl_storage::pools::{Database, Databases};
 use noetl_storage::snapshots::{self, Projected};
 
-/// Maximum number of executions that one request advances.
+/// Maximum number of ids in one request to advance.
 pub const MAX_ADVANCE: usize = 1000;
 /// Number of states in memory at the same time, for each shard of a request.
 const AT_ONCE: usize = 100;
@@ -114,15 +114,10 @@ impl Projections {
         (found.iter().map(|event| (event.execution_id, End::of(event))).collect(), failed)
     }
 
-    /// Advances 1 to [`MAX_ADVANCE`] distinct executions. One that is not in the scope is not found. One failure does
-    /// not stop the others.
+    /// Advances executions, each once. One that is not in the scope is not found. One failure does not stop the others.
     #[tracing::instrument(level = "debug", name = "projections.advance", skip_all)]
-    pub async fn advance(&self, ids: impl IntoIterator<Item = Id>, scope: &Scope) -> Result<Advances, ServiceError> {
+    pub async fn advance(&self, ids: impl IntoIterator<Item = Id>, scope: &Scope) -> Advances {
         let ids: BTreeSet<Id> = ids.into_iter().collect();
-        if ids.is_empty() || ids.len() > MAX_ADVANCE {
-            let message = format!("executionIds has {} ids; 1 to {MAX_ADVANCE} are allowed", ids.len());
-            return Err(Rejection::invalid("executionIds", message).into());
-        }
         let groups = by_shard(&self.databases, ids, |id| *id);
         let shards = groups.into_iter().map(async |(shard, ids)| {
             let (database, mut advances) = (&self.databases.shards()[usize::from(shard)], Advances::new());
@@ -131,7 +126,7 @@ impl Projections {
             }
             advances
         });
-        Ok(join_all(shards).await.into_iter().flatten().collect())
+        join_all(shards).await.into_iter().flatten().collect()
     }
 }
 

@@ -85,7 +85,7 @@ impl ReadModel {
             return Ok(0);
         }
         let mut filled = 0;
-        for (id, outcome) in self.projections.advance(unlisted, &Scope::Unrestricted).await? {
+        for (id, outcome) in self.projections.advance(unlisted, &Scope::Unrestricted).await {
             match outcome {
                 Ok(_) => filled += 1,
                 Err(error) if error.unavailable().is_some() => return Err(error),

@@ -271,6 +271,37 @@ async fn many_executions_are_cancelled_with_a_result_for_each() {
 }
 
 #[tokio::test]
+async fn a_filter_and_all_select_only_executions_that_have_not_ended() {
+    let (deployment, server) = started().await;
+    let (ended, open) = (start(&server, None).await, start(&server, None).await);
+    let parent = start(&server, None).await;
+    cancel(&server, &parent, false).await;
+    insert_children(&deployment, &parent, "COMPLETED", 1, 334).await;
+    complete(&deployment, &ended).await;
+    for select in [
+        json!({ "all": true }),
+        json!({ "filter": { "path": "run" } }),
+        json!({ "filter": { "path": "run", "statuses": ["PENDING", "CANCELLED", "COMPLETED"] } }),
+    ] {
+        let payload = cancel_all(&server, json!({ "select": select, "dryRun": true })).await;
+        assert_eq!((&payload["complete"], &payload["userErrors"]), (&json!(true), &json!([])), "{select}");
+        let results = payload["results"].as_array().unwrap();
+        assert_eq!(results.len(), 1, "{select}: {payload}");
+        assert_eq!(cancelled_ids(&payload), [&open], "{select}");
+    }
+    let none = cancel_all(&server, json!({ "select": { "filter": { "statuses": ["COMPLETED"] } } })).await;
+    assert_eq!((&none["results"], &none["complete"]), (&json!([]), &json!(true)), "{none}");
+
+    insert_children(&deployment, &parent, "RUNNING", 1_000_000, 334).await;
+    let select = json!({ "filter": { "parentExecutionId": parent } });
+    let many = "mutation($select: ExecutionSelector!) { it: cancelExecutions(input: { select: $select }) {
+        results { id } userErrors { message field } } }";
+    let refused = server.data(many, json!({ "select": select })).await["it"].take();
+    let message = "the selection has 1002 executions that have not ended; at most 1000 are allowed, so narrow it";
+    assert_eq!(refused, json!({ "results": [], "userErrors": [{ "message": message, "field": ["select"] }] }));
+}
+
+#[tokio::test]
 async fn an_incomplete_selection_cancels_nothing() {
     let (_deployment, server) = started().await;
     let id = start(&server, None).await;

@@ -275,7 +275,7 @@ fn outside_the_types(known: &Known) -> Vec<(String, &'static str)> {
         (format!("{{ subscription(by: {{id: \"{}\", path: \"inbox\"}}) {{ id }} }}", known.subscription), "by"),
         ("{ subscription(by: {}) { id } }".to_owned(), "by"),
         ("{ subscriptions(filter: {statuses: [ASLEEP]}) { nodes { id } } }".to_owned(), "statuses"),
-        ("{ executions(filter: {startedAfter: \"yesterday\"}) { nodes { id } } }".to_owned(), "ExecutionFilter"),
+        ("{ executions(filter: {startedAfter: \"yesterday\"}) { nodes { id } } }".to_owned(), "filter.startedAfter"),
         ("{ executions(first: \"ten\") { nodes { id } } }".to_owned(), "first"),
     ]
 }
@@ -387,7 +387,7 @@ async fn page_beyond_the_maximum_fails_only_its_own_field() {
     let answer = server.send(query, json!({ "n": 99_999_999_999_u64 })).await.unwrap();
     assert_eq!(answer["errors"][0]["extensions"]["code"], "GRAPHQL_VALIDATION_FAILED", "{answer}");
     assert!(answer["errors"][0]["message"].as_str().unwrap().contains("$n"), "{answer}");
-    let mutation = "mutation { claimOutbox(input: { select: { all: true } limit: 1000000 }) { claims { id }
+    let mutation = "mutation { claimOutbox(input: { select: { all: true } limit: 1000000 }) { claims { entryId }
         userErrors { code field } } }";
     let refused = server.data(mutation, json!({})).await["claimOutbox"].take();
     assert_eq!(refused["userErrors"], json!([{ "code": "INVALID_INPUT", "field": ["limit"] }]));

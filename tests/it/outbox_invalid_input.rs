@@ -79,24 +79,38 @@ fn cases() -> Vec<(&'static str, Value, &'static str)> {
         cases.push(("markOutboxFailed", json!({ "failures": [failure] }), "failures.0.lease"));
     }
     for seconds in [0, -1, 86_401, i32::MAX] {
-        let bad = json!({ "failures": [], "maxDelaySeconds": seconds });
+        let failure = json!({ "id": "0-1", "lease": "99999", "error": "no" });
+        let bad = json!({ "failures": [failure], "maxDelaySeconds": seconds });
         cases.push(("markOutboxFailed", bad, "maxDelaySeconds"));
     }
     let many: Vec<Value> = (0..1001).map(|n| json!({ "id": format!("0-{n}"), "lease": "1" })).collect();
     for seconds in [0, -1, 3601, i32::MAX] {
-        cases.push(("renewOutboxLeases", json!({ "claims": [], "leaseSeconds": seconds }), "leaseSeconds"));
+        let claim = json!({ "id": "0-1", "lease": "99999" });
+        cases.push(("renewOutboxLeases", json!({ "claims": [claim], "leaseSeconds": seconds }), "leaseSeconds"));
     }
-    cases.push(("markOutboxPublished", json!({ "claims": many }), "claims"));
-    cases.push(("renewOutboxLeases", json!({ "claims": many }), "claims"));
+    // The number of items is checked before the items are.
+    let malformed = vec![json!({ "id": "x", "lease": "x", "error": "" }); 1001];
     let failures: Vec<Value> =
         (0..1001).map(|n| json!({ "id": format!("0-{n}"), "lease": "1", "error": "" })).collect();
-    cases.push(("markOutboxFailed", json!({ "failures": failures }), "failures"));
+    for failures in [failures, malformed.clone(), Vec::new()] {
+        cases.push(("markOutboxFailed", json!({ "failures": failures }), "failures"));
+    }
+    let without_error = |mut item: Value| {
+        item.as_object_mut().unwrap().remove("error");
+        item
+    };
+    let malformed: Vec<Value> = malformed.into_iter().map(without_error).collect();
+    for claims in [many, malformed, Vec::new()] {
+        cases.push(("markOutboxPublished", json!({ "claims": claims }), "claims"));
+        cases.push(("renewOutboxLeases", json!({ "claims": claims }), "claims"));
+    }
     for bulk in ["retryOutbox", "discardOutbox"] {
         let by = |filter: Value| json!({ "select": { "filter": filter } });
         cases.push((bulk, by(json!({ "executionId": "x" })), "select.filter.executionId"));
         cases.push((bulk, by(json!({ "minAttempts": 0 })), "select.filter.minAttempts"));
         cases.push((bulk, by(json!({ "ids": ["0-1", "1"] })), "select.filter.ids.1"));
         cases.push((bulk, json!({ "select": { "ids": ["0-1", "1"] } }), "select.ids.1"));
+        cases.push((bulk, json!({ "select": { "ids": ["0-1", "9-1"] } }), "select.ids.1"));
     }
     cases
 }
@@ -112,6 +126,8 @@ async fn invalid_input_is_refused_with_its_field_and_changes_no_row() {
         let field: Vec<&str> = field.split('.').collect();
         let error = refused(&server, mutation, &input).await.unwrap_or_else(|| panic!("{mutation} {input}"));
         assert_eq!((&error["code"], &error["field"]), (&json!("INVALID_INPUT"), &json!(field)), "{mutation} {input}");
+        let message = error["message"].as_str().unwrap();
+        assert!(!message.contains("row"), "the API calls it an entry: {message}");
     }
     assert_eq!(deployment.outbox(0).await, before);
     for query in ["after: \"x\"", "first: 0", "first: 101", "filter: {executionId: \"x\"}"] {
@@ -119,8 +135,9 @@ async fn invalid_input_is_refused_with_its_field_and_changes_no_row() {
             server.send(&format!("{{ outbox {{ entries({query}) {{ nodes {{ id }} }} }} }}"), Value::Null).await;
         assert_eq!(answer.unwrap()["errors"][0]["extensions"]["code"], "INVALID_INPUT", "{query}");
     }
-    let nothing = json!({ "published": 0, "stale": [], "userErrors": [] });
-    assert_eq!(server.published(&[]).await, nothing, "an empty list of claims is valid");
+    let many = json!({ "claims": vec![json!({ "id": "x", "lease": "x" }); 1500] });
+    let message = refused(&server, "renewOutboxLeases", &many).await.unwrap()["message"].take();
+    assert_eq!(message, "claims has 1500 items; 1 to 1000 are allowed");
 }
 
 /// Returns a deployment of two shards. The second shard is on a PostgreSQL server of its own.

@@ -80,6 +80,44 @@ async fn each_lease_of_one_entry_has_its_own_result() {
 }
 
 #[tokio::test]
+async fn results_have_the_entry_so_that_a_stale_claimant_sees_its_holder() {
+    let (deployment, server) = one_row().await;
+    let old = server.claim(json!({ "claimant": "old" })).await["claims"][0].take();
+    deployment.on_shard(0, "UPDATE noetl.outbox SET lease_until = now() - interval '1 second'").await;
+    let claim = "mutation { claimOutbox(input: { select: { all: true }, claimant: \"new\" }) {
+        claims { entryId lease entry { id status claimant attempts } } } }";
+    let claimed = server.data(claim, Value::Null).await["claimOutbox"]["claims"][0].take();
+    let entry = json!({ "id": "outbox-0-1", "status": "IN_FLIGHT", "claimant": "new", "attempts": 2 });
+    assert_eq!((&claimed["entryId"], &claimed["entry"]), (&json!("0-1"), &entry));
+
+    let fields = "results { entryId entry { status claimant } userErrors { code } }";
+    let send = async |mutation: &str, list: &str, lease: &Value, more: &str| {
+        let query = format!(
+            "mutation($lease: ID!) {{ it: {mutation}(input: {{ {list}: [{{ id: \"outbox-0-1\", lease: $lease {more} }},
+             {{ id: \"0-77\", lease: \"1\" {more} }}, {{ id: \"x\", lease: \"1\" {more} }}] }}) {{ {fields} }} }}"
+        );
+        server.data(&query, json!({ "lease": lease })).await["it"]["results"].take()
+    };
+    let held = json!({ "status": "IN_FLIGHT", "claimant": "new" });
+    let others = [
+        json!({ "entryId": "0-77", "entry": null, "userErrors": [{ "code": "STALE_LEASE" }] }),
+        json!({ "entryId": "x", "entry": null, "userErrors": [{ "code": "INVALID_INPUT" }] }),
+    ];
+    for (mutation, list, more) in [
+        ("renewOutboxLeases", "claims", ""),
+        ("markOutboxPublished", "claims", ""),
+        ("markOutboxFailed", "failures", "error: \"no\""),
+    ] {
+        let stale = send(mutation, list, &old["lease"], more).await;
+        let first = json!({ "entryId": "0-1", "entry": held, "userErrors": [{ "code": "STALE_LEASE" }] });
+        assert_eq!(stale, json!([first, others[0], others[1]]), "{mutation}");
+    }
+    let done = send("markOutboxPublished", "claims", &claimed["lease"], "").await;
+    let delivered = json!({ "status": "PUBLISHED", "claimant": "new" });
+    assert_eq!(done[0], json!({ "entryId": "0-1", "entry": delivered, "userErrors": [] }));
+}
+
+#[tokio::test]
 async fn a_published_row_stays_published_and_is_counted_once() {
     let (deployment, server) = one_row().await;
     let claimed = references(&server.claim(json!({})).await);

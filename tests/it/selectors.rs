@@ -177,8 +177,35 @@ async fn complete_selector_selects_by_id_by_filter_or_everything() {
             assert_eq!(payload, json!({ "matched": matched, "changed": 0, "userErrors": [] }), "{mutation} {select}");
         }
     }
-    let retry = "mutation { it: retryOutbox(input: { select: { ids: [\"0-1\"] } }) { retried } }";
-    assert_eq!(send(retry, Value::Null).await["it"]["retried"], 1);
+    // An id that no entry has does not stop the others. The id of a shard that does not exist changes nothing.
+    let retry = "mutation($ids: [ID!]!) { it: retryOutbox(input: { select: { ids: $ids } }) {
+        matched retried userErrors { code field } } }";
+    let refused = send(retry, json!({ "ids": ["0-1", "9-1"] })).await["it"].take();
+    let error = |code: &str| json!([{ "code": code, "field": ["select", "ids", "1"] }]);
+    assert_eq!(refused, json!({ "matched": 0, "retried": 0, "userErrors": error("INVALID_INPUT") }));
+    let retried = send(retry, json!({ "ids": ["0-1", "0-999999"] })).await["it"].take();
+    assert_eq!(retried, json!({ "matched": 1, "retried": 1, "userErrors": error("NOT_FOUND") }));
     let discard = "mutation { it: discardOutbox(input: { select: { all: true } }) { discarded } }";
     assert_eq!(send(discard, Value::Null).await["it"]["discarded"], 1);
+}
+
+#[tokio::test]
+async fn an_empty_id_is_malformed() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica_with(&QUIET).await;
+    for (mutation, others) in [
+        ("transitionSubscriptions", "action: DEACTIVATE"),
+        ("cancelExecutions", ""),
+        ("retryOutbox", ""),
+        ("discardOutbox", ""),
+    ] {
+        let query = format!(
+            "mutation {{ it: {mutation}(input: {{ {others} select: {{ ids: [\"1-1\", \"\"] }} }}) {{
+             userErrors {{ code field message }} }} }}"
+        );
+        let query = query.replace("1-1", if mutation.ends_with("Outbox") { "0-1" } else { "1" });
+        let error = server.data(&query, Value::Null).await["it"]["userErrors"][0].take();
+        assert_eq!(error["field"], json!(["select", "ids", "1"]), "{mutation}: {error}");
+        assert!(!error["message"].as_str().unwrap().contains("restrict"), "{mutation}: {error}");
+    }
 }

@@ -222,13 +222,18 @@ async fn a_bulk_transition_moves_only_allowed_subscriptions_and_a_dry_run_moves_
     let paused = bulk("RESUME", json!({ "statuses": ["PAUSED"], "ids": [ids[1], ids[3]] }), false).await;
     assert_eq!(list(&paused, "id"), [ids[1].as_str()], "results must match all conditions of the filter");
     // Each selected id has a result, also one that no subscription has.
-    let input = json!({ "action": "ACTIVATE", "select": { "ids": ["1", ids[3], ids[1]] }, "dryRun": true });
+    let input = json!({ "action": "ACTIVATE", "select": { "ids": ["1", ids[3], ids[1], ids[1]] }, "dryRun": true });
     let by_id = server.data(BULK, json!({ "input": input })).await["transitionSubscriptions"].clone();
     let results = by_id["results"].as_array().unwrap().iter();
     let results: Vec<_> = results.map(|one| json!([one["index"], one["id"], one["userErrors"][0]["code"]])).collect();
-    let expected = [json!([1, ids[3], "INVALID_TRANSITION"]), json!([2, ids[1], null]), json!([0, "1", "NOT_FOUND"])];
+    let expected = [
+        json!([0, "1", "NOT_FOUND"]),
+        json!([1, ids[3], "INVALID_TRANSITION"]),
+        json!([2, ids[1], null]),
+        json!([3, ids[1], null]),
+    ];
     assert_eq!(results, expected);
-    assert_eq!(by_id["results"][2]["userErrors"][0]["field"], json!(["select", "ids", "0"]));
+    assert_eq!(by_id["results"][0]["userErrors"][0]["field"], json!(["select", "ids", "0"]));
     for id in &ids {
         assert_legal(&deployment.lifecycle(id).await);
     }

@@ -78,7 +78,7 @@ impl Server {
             input["select"] = json!({ "all": true });
         }
         let query = "mutation($input: ClaimOutboxInput!) { claimOutbox(input: $input) {
-            claims { id lease leaseExpiresAt eventId executionId subject payload payloadCodec attempts }
+            claims { id: entryId lease leaseExpiresAt eventId executionId subject payload payloadCodec attempts }
             unavailableShards userErrors { code message field retryable } } }";
         self.data(query, json!({ "input": input })).await["claimOutbox"].clone()
     }
@@ -87,7 +87,7 @@ impl Server {
     /// `userErrors`.
     pub async fn published(&self, claims: &[Value]) -> Value {
         let query = "mutation($input: MarkOutboxPublishedInput!) { markOutboxPublished(input: $input) {
-            published results { index id userErrors { code message field retryable } }
+            published results { index id: entryId userErrors { code message field retryable } }
             userErrors { code message field retryable } } }";
         let payload = self.data(query, json!({ "input": { "claims": claims } })).await["markOutboxPublished"].take();
         let mut errors = payload["userErrors"].as_array().unwrap().clone();
@@ -116,7 +116,7 @@ impl Server {
     /// Marks claims as failed and returns the payload.
     pub async fn failed_batch(&self, failures: &[Value], max_delay: Option<i64>) -> Value {
         let query = "mutation($input: MarkOutboxFailedInput!) { markOutboxFailed(input: $input) {
-            results { index id retryInSeconds dead userErrors { code message field retryable } }
+            results { index id: entryId retryInSeconds dead userErrors { code message field retryable } }
             userErrors { code message field retryable } } }";
         let mut input = json!({ "failures": failures });
         if let Some(max_delay) = max_delay {
@@ -128,7 +128,7 @@ impl Server {
     /// Extends the leases of claims and returns the payload.
     pub async fn renewed(&self, claims: &[Value], lease_seconds: i64) -> Value {
         let query = "mutation($input: RenewOutboxLeasesInput!) { renewOutboxLeases(input: $input) {
-            results { index id leaseExpiresAt userErrors { code message field retryable } }
+            results { index id: entryId leaseExpiresAt userErrors { code message field retryable } }
             userErrors { code message field retryable } } }";
         let input = json!({ "claims": claims, "leaseSeconds": lease_seconds });
         self.data(query, json!({ "input": input })).await["renewOutboxLeases"].take()

@@ -2,6 +2,7 @@
 
 use async_graphql::{ID, SimpleObject};
 
+use super::inputs::GivenId;
 use crate::graphql::audit::AuditedPayload;
 use crate::graphql::errors::{UserError, item_error};
 use crate::graphql::scalars::{BigInt, show_id, to_graphql_int};
@@ -16,6 +17,15 @@ pub(super) struct AdvanceProjectionsPayload {
     results: Vec<AdvanceProjectionsResult>,
     /// Reasons the whole request was refused; empty if it was carried out.
     user_errors: Vec<UserError>,
+}
+
+/// Ids of a request with the results of the valid ones.
+#[derive(Debug)]
+pub(super) struct AdvancedIds {
+    /// All ids.
+    pub(super) given: Vec<GivenId>,
+    /// Results of the valid ids.
+    pub(super) advances: Advances,
 }
 
 /// Result of advancing the projection of one execution.
@@ -50,14 +60,12 @@ impl From<Advanced> for AdvancedProjection {
 
 impl AdvanceProjectionsPayload {
     /// Creates the payload from the given ids and the results of the valid ones; `None`: the request was refused.
-    pub(super) fn new(
-        given: Vec<(ID, Result<Id, Rejection>)>,
-        advances: Option<Advances>,
-        user_errors: Vec<UserError>,
-    ) -> Self {
-        let Some(advances) = advances else { return Self { results: Vec::new(), user_errors } };
-        let result = |(index, (execution_id, id)): (usize, (ID, Result<Id, Rejection>))| {
-            let outcome = match id {
+    pub(super) fn new(advanced: Option<AdvancedIds>, user_errors: Vec<UserError>) -> Self {
+        let Some(AdvancedIds { given, advances }) = advanced else {
+            return Self { results: Vec::new(), user_errors };
+        };
+        let result = |(index, GivenId { given: execution_id, parsed }): (usize, GivenId)| {
+            let outcome = match parsed {
                 Ok(id) => advances.get(&id).cloned().unwrap_or_else(|| Err(unknown(index, id))),
                 Err(rejection) => Err(rejection.into()),
             };

@@ -11,9 +11,10 @@ use crate::graphql::guards::WrittenInput;
 use crate::graphql::scalars::{Json, parse_catalog_id, parse_event_id, parse_id, parse_ids};
 use crate::graphql::selector::{Selected, selector};
 use crate::graphql::trace::TraceContextInput;
-use crate::service::bounds::check_text;
+use crate::service::bounds::{check_count, check_text};
 use crate::service::error::{Rejection, ServiceError};
 use crate::service::executions::{Dedup, EntryKey, ExecuteRequest, RerunRequest};
+use crate::service::projections::MAX_ADVANCE;
 use noetl_domain::ids::Id;
 use noetl_domain::projection::Moment;
 use noetl_domain::shard::ShardIndex;
@@ -116,7 +117,8 @@ selector! {
 
 impl ExecutionSelector {
     /// Returns the ids of the selected executions, newest first unless the caller listed them, and the shards that could
-    /// not be read. Refuses a selector that could select more than the caller wrote.
+    /// not be read. Executions that have ended are selected only by id. Refuses a selector that could select more than
+    /// the caller wrote.
     pub async fn select(self, ctx: &Context<'_>, scope: &Scope) -> Result<SelectedExecutions, ServiceError> {
         let filter = match self.check(ctx)? {
             Selected::Ids(ids) => {
@@ -146,7 +148,8 @@ pub struct SelectedExecutions {
 /// Cancellation of several executions.
 #[derive(Debug, InputObject)]
 pub struct CancelExecutionsInput {
-    /// Executions to cancel, at most 1000.
+    /// Executions to cancel, at most 1000. `filter` and `all` select only executions that have not ended: of the statuses
+    /// that a filter names, those that are not final. Only `ids` selects executions that have ended.
     pub select: ExecutionSelector,
     /// Reason, written to the logs (at most 4096 bytes).
     pub reason: Option<String>,
@@ -185,15 +188,24 @@ pub struct AdvanceProjectionsInput {
     pub execution_ids: Vec<ID>,
 }
 
+/// Id of a list, as the caller gave it.
+#[derive(Debug)]
+pub struct GivenId {
+    /// Text that the caller gave.
+    pub given: ID,
+    /// The parsed id. A malformed id refuses only itself.
+    pub parsed: Result<Id, Rejection>,
+}
+
 impl AdvanceProjectionsInput {
-    /// Returns the ids as given, each with its parsed form. A malformed id refuses only itself.
-    #[must_use]
-    pub fn parse(self) -> Vec<(ID, Result<Id, Rejection>)> {
-        let parse = |(index, id): (usize, ID)| {
-            let parsed = parse_id(&format!("executionIds.{index}"), &id);
-            (id, parsed)
+    /// Parses 1 to 1000 ids.
+    pub fn parse(self) -> Result<Vec<GivenId>, Rejection> {
+        check_count("executionIds", self.execution_ids.len(), MAX_ADVANCE)?;
+        let parse = |(index, given): (usize, ID)| {
+            let parsed = parse_id(&format!("executionIds.{index}"), &given);
+            GivenId { given, parsed }
         };
-        self.execution_ids.into_iter().enumerate().map(parse).collect()
+        Ok(self.execution_ids.into_iter().enumerate().map(parse).collect())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use async_graphql::{Context, Object, Result};
 
-use super::advance::AdvanceProjectionsPayload;
+use super::advance::{AdvanceProjectionsPayload, AdvancedIds};
 use super::cancel_payloads::{CancelExecutionPayload, CancelExecutionsPayload};
 use super::inputs::{
     AdvanceProjectionsInput, CancelExecutionInput, CancelExecutionsInput, ExecuteBatchInput, ExecuteInput,
@@ -16,7 +16,6 @@ use crate::graphql::errors::result_or_user_error;
 use crate::graphql::guards::WrittenInput;
 use crate::graphql::scalars::parse_id;
 use crate::service::executions::Cancelling;
-use crate::service::projections::Advances;
 use noetl_domain::ids::Id;
 
 /// Mutations of executions.
@@ -120,15 +119,15 @@ impl ExecutionMutation {
     ) -> Result<Option<AdvanceProjectionsPayload>> {
         let ids: Vec<String> = input.execution_ids.iter().map(|id| id.0.clone()).collect();
         let advanced = audited(ctx, ids, async {
-            let given = input.parse();
-            let ids: Vec<Id> = given.iter().filter_map(|(_, id)| id.as_ref().ok().copied()).collect();
-            let advances = if ids.is_empty() && !given.is_empty() {
-                Ok(Advances::new())
-            } else {
-                ctx.data::<Services>()?.projections.advance(ids, &scope(ctx)?).await
+            let (projections, scope) = (&ctx.data::<Services>()?.projections, scope(ctx)?);
+            let advanced = async {
+                let given = input.parse()?;
+                let ids: Vec<Id> = given.iter().filter_map(|id| id.parsed.as_ref().ok().copied()).collect();
+                let advances = projections.advance(ids, &scope).await;
+                Ok(AdvancedIds { given, advances })
             };
-            let (advances, user_errors) = result_or_user_error(advances)?;
-            Ok(AdvanceProjectionsPayload::new(given, advances, user_errors))
+            let (advanced, user_errors) = result_or_user_error(advanced.await)?;
+            Ok(AdvanceProjectionsPayload::new(advanced, user_errors))
         });
         advanced.await.map(Some)
     }

@@ -7,8 +7,9 @@ use super::status::OutboxStatus;
 use crate::graphql::filters::{check_list, check_owner, check_prefix};
 use crate::graphql::scalars::parse_id;
 use crate::graphql::selector::{Selected, check_all, check_input, selector};
+use crate::service::bounds::check_count;
 use crate::service::error::Rejection;
-use crate::service::outbox::{Claim, ClaimRef, FailedDelivery};
+use crate::service::outbox::{Claim, ClaimRef, FailedDelivery, MAX_ROWS};
 use noetl_domain::backoff::DEFAULT_MAX_SECONDS;
 use noetl_domain::execution::is_pool_name;
 use noetl_domain::outbox::{MalformedOutboxId, OutboxId};
@@ -78,15 +79,26 @@ selector! {
     OutboxSelector, OutboxFilter
 }
 
+/// Selected entries.
+#[derive(Debug, Default)]
+pub struct OutboxSelection {
+    /// Filter that the entries match.
+    pub filter: storage::OutboxFilter,
+    /// Ids that the caller listed; empty if the entries were not selected by id.
+    pub ids: Vec<OutboxId>,
+}
+
 impl OutboxSelector {
     /// Converts the selector to the storage layer's filter.
-    pub fn parse(self, ctx: &Context<'_>) -> Result<storage::OutboxFilter, Rejection> {
+    pub fn parse(self, ctx: &Context<'_>) -> Result<OutboxSelection, Rejection> {
         Ok(match self.check(ctx)? {
             Selected::Ids(ids) => {
-                storage::OutboxFilter { ids: Some(row_ids("select.ids", &ids)?), ..storage::OutboxFilter::default() }
+                let ids = row_ids("select.ids", &ids)?;
+                let filter = storage::OutboxFilter { ids: Some(ids.clone()), ..storage::OutboxFilter::default() };
+                OutboxSelection { filter, ids }
             }
-            Selected::Filter(filter) => filter.parse("select.filter")?,
-            Selected::All => storage::OutboxFilter::default(),
+            Selected::Filter(filter) => OutboxSelection { filter: filter.parse("select.filter")?, ids: Vec::new() },
+            Selected::All => OutboxSelection::default(),
         })
     }
 }
@@ -180,7 +192,7 @@ impl ClaimOutboxInput {
 /// Reference to a claimed entry and its lease.
 #[derive(Debug, InputObject)]
 pub struct OutboxClaimRef {
-    /// Id of the entry.
+    /// Id of the entry: `entryId` or `id`.
     id: ID,
     /// Lease token that the claim returned.
     lease: ID,
@@ -195,18 +207,20 @@ pub struct GivenItem<T> {
     pub item: Result<T, Rejection>,
 }
 
-fn given_claims(claims: Vec<OutboxClaimRef>) -> Vec<GivenItem<ClaimRef>> {
+/// Parses 1 to 1000 references to claims.
+fn given_claims(claims: Vec<OutboxClaimRef>) -> Result<Vec<GivenItem<ClaimRef>>, Rejection> {
+    check_count("claims", claims.len(), MAX_ROWS)?;
     let given = |(at, claim): (usize, OutboxClaimRef)| {
         let item = claim_ref(&format!("claims.{at}."), &claim.id, &claim.lease);
         GivenItem { id: claim.id, item }
     };
-    claims.into_iter().enumerate().map(given).collect()
+    Ok(claims.into_iter().enumerate().map(given).collect())
 }
 
 /// Entries that were delivered.
 #[derive(Debug, InputObject)]
 pub struct MarkOutboxPublishedInput {
-    /// Claimed entries (at most 1000). Result i belongs to claim i.
+    /// Claimed entries (1 to 1000). Result i belongs to claim i.
     claims: Vec<OutboxClaimRef>,
 }
 
@@ -218,8 +232,7 @@ impl MarkOutboxPublishedInput {
     }
 
     /// Parses the references to the claims.
-    #[must_use]
-    pub fn parse(self) -> Vec<GivenItem<ClaimRef>> {
+    pub fn parse(self) -> Result<Vec<GivenItem<ClaimRef>>, Rejection> {
         given_claims(self.claims)
     }
 }
@@ -227,7 +240,7 @@ impl MarkOutboxPublishedInput {
 /// Leases to extend.
 #[derive(Debug, InputObject)]
 pub struct RenewOutboxLeasesInput {
-    /// Claimed entries whose leases have not expired (at most 1000). Result i belongs to claim i.
+    /// Claimed entries whose leases have not expired (1 to 1000). Result i belongs to claim i.
     claims: Vec<OutboxClaimRef>,
     /// Time in seconds from now until the leases expire (1 to 3600, default 30). A lease is never shortened.
     #[graphql(default_with = "i64::from(storage::DEFAULT_LEASE_SECONDS)")]
@@ -242,8 +255,7 @@ impl RenewOutboxLeasesInput {
     }
 
     /// Parses the references to the claims.
-    #[must_use]
-    pub fn parse(self) -> Vec<GivenItem<ClaimRef>> {
+    pub fn parse(self) -> Result<Vec<GivenItem<ClaimRef>>, Rejection> {
         given_claims(self.claims)
     }
 }
@@ -251,7 +263,7 @@ impl RenewOutboxLeasesInput {
 /// A claimed entry that was not delivered.
 #[derive(Debug, InputObject)]
 pub struct OutboxFailureInput {
-    /// Id of the entry.
+    /// Id of the entry: `entryId` or `id`.
     id: ID,
     /// Lease token that the claim returned.
     lease: ID,
@@ -262,7 +274,7 @@ pub struct OutboxFailureInput {
 /// Entries that were not delivered.
 #[derive(Debug, InputObject)]
 pub struct MarkOutboxFailedInput {
-    /// Claimed entries with their errors (at most 1000). Result i belongs to failure i.
+    /// Claimed entries with their errors (1 to 1000). Result i belongs to failure i.
     failures: Vec<OutboxFailureInput>,
     /// Maximum delay in seconds before the entries are claimable again (1 to 86400, default 300).
     #[graphql(default_with = "i64::from(DEFAULT_MAX_SECONDS)")]
@@ -277,14 +289,14 @@ impl MarkOutboxFailedInput {
     }
 
     /// Parses the references to the claims.
-    #[must_use]
-    pub fn parse(self) -> Vec<GivenItem<FailedDelivery>> {
+    pub fn parse(self) -> Result<Vec<GivenItem<FailedDelivery>>, Rejection> {
+        check_count("failures", self.failures.len(), MAX_ROWS)?;
         let given = |(at, failure): (usize, OutboxFailureInput)| {
             let claim = claim_ref(&format!("failures.{at}."), &failure.id, &failure.lease);
             let item = claim.map(|claim| FailedDelivery { claim, error: failure.error });
             GivenItem { id: failure.id, item }
         };
-        self.failures.into_iter().enumerate().map(given).collect()
+        Ok(self.failures.into_iter().enumerate().map(given).collect())
     }
 }
 

@@ -1,11 +1,43 @@
 //! Payloads of the mutations of the outbox.
 
-use async_graphql::{ID, SimpleObject};
+use async_graphql::{Context, ID, Object, Result, SimpleObject};
 use chrono::{DateTime, Utc};
 
-use super::types::OutboxClaim;
+use super::types::{OutboxClaim, OutboxEntry};
 use crate::graphql::audit::AuditedPayload;
 use crate::graphql::errors::UserError;
+use noetl_domain::outbox::OutboxId;
+
+/// Entry that a caller named, as the results contain it.
+#[derive(Debug)]
+pub(super) enum NamedEntry {
+    /// Entry of a shard that exists. It is read if it is selected.
+    Known(OutboxId),
+    /// Entry of a shard that could not be reached in time. The shard is not asked again.
+    Unavailable(OutboxId),
+    /// Malformed id, or the id of a shard that does not exist, as the caller gave it.
+    Invalid(ID),
+}
+
+#[Object]
+impl NamedEntry {
+    /// Shard of the entry and its number on the shard, as `<shard>-<number>`. A malformed id is returned as the caller
+    /// gave it.
+    async fn entry_id(&self) -> ID {
+        match self {
+            Self::Known(id) | Self::Unavailable(id) => id.to_string().into(),
+            Self::Invalid(given) => given.clone(),
+        }
+    }
+
+    /// Entry after the request, also if it was refused. Null if it does not exist or its shard can't be reached.
+    async fn entry(&self, ctx: &Context<'_>) -> Result<Option<OutboxEntry>> {
+        match self {
+            Self::Known(id) => OutboxEntry::load(ctx, *id).await,
+            Self::Unavailable(_) | Self::Invalid(_) => Ok(None),
+        }
+    }
+}
 
 /// Result of claiming outbox entries.
 #[derive(Debug, SimpleObject)]
@@ -36,10 +68,10 @@ pub(super) struct MarkOutboxPublishedPayload {
 pub(super) struct MarkOutboxPublishedResult {
     /// Index of the claim in the request, counted from 0.
     pub(super) index: i32,
-    /// Id of the entry, as the caller gave it.
-    pub(super) id: ID,
+    #[graphql(flatten)]
+    pub(super) named: NamedEntry,
     /// Reasons the entry was not marked. `STALE_LEASE`: it was marked as failed, another caller has claimed it since, or
-    /// it does not exist.
+    /// it does not exist. An expired lease still marks its entry until another caller claims it.
     pub(super) user_errors: Vec<UserError>,
 }
 
@@ -57,8 +89,8 @@ pub(super) struct RenewOutboxLeasesPayload {
 pub(super) struct RenewOutboxLeasesResult {
     /// Index of the claim in the request, counted from 0.
     pub(super) index: i32,
-    /// Id of the entry, as the caller gave it.
-    pub(super) id: ID,
+    #[graphql(flatten)]
+    pub(super) named: NamedEntry,
     /// Time at which the lease expires; null if it was not extended.
     pub(super) lease_expires_at: Option<DateTime<Utc>>,
     /// Reasons the lease was not extended. `STALE_LEASE`: it has expired, the entry was settled, or it does not exist.
@@ -79,14 +111,14 @@ pub(super) struct MarkOutboxFailedPayload {
 pub(super) struct MarkOutboxFailedResult {
     /// Index of the failure in the request, counted from 0.
     pub(super) index: i32,
-    /// Id of the entry, as the caller gave it.
-    pub(super) id: ID,
+    #[graphql(flatten)]
+    pub(super) named: NamedEntry,
     /// Delay in seconds before the entry is claimable again; null if it is `DEAD` or was not marked.
     pub(super) retry_in_seconds: Option<i32>,
     /// Whether the entry is `DEAD`, because this was the last of its attempts.
     pub(super) dead: bool,
     /// Reasons the entry was not marked. `STALE_LEASE`: it was settled, another caller has claimed it since, or it does
-    /// not exist.
+    /// not exist. An expired lease still marks its entry until another caller claims it.
     pub(super) user_errors: Vec<UserError>,
 }
 
@@ -99,7 +131,8 @@ pub(super) struct RetryOutboxPayload {
     pub(super) retried: i32,
     /// Shards that could not be reached. Their entries were not selected.
     pub(super) unavailable_shards: Vec<u16>,
-    /// Reasons the request was refused; empty if it was carried out.
+    /// Reasons the request was refused; empty if it was carried out. `NOT_FOUND`: a selected id has no entry; the other
+    /// entries were changed.
     pub(super) user_errors: Vec<UserError>,
 }
 
@@ -112,7 +145,8 @@ pub(super) struct DiscardOutboxPayload {
     pub(super) discarded: i32,
     /// Shards that could not be reached. Their entries were not selected.
     pub(super) unavailable_shards: Vec<u16>,
-    /// Reasons the request was refused; empty if it was carried out.
+    /// Reasons the request was refused; empty if it was carried out. `NOT_FOUND`: a selected id has no entry; the other
+    /// entries were changed.
     pub(super) user_errors: Vec<UserError>,
 }
 

@@ -234,9 +234,14 @@ pub struct OutboxClaim(pub ClaimedRow);
 /// An outbox entry that the caller has claimed for delivery until its lease expires.
 #[Object]
 impl OutboxClaim {
-    /// Id of the entry: its shard and its number on the shard, as `<shard>-<number>`.
-    async fn id(&self) -> ID {
+    /// Shard of the entry and its number on the shard, as `<shard>-<number>`.
+    async fn entry_id(&self) -> ID {
         self.0.id.to_string().into()
+    }
+
+    /// The entry; null if it does not exist any more.
+    async fn entry(&self, ctx: &Context<'_>) -> Result<Option<OutboxEntry>> {
+        OutboxEntry::load(ctx, self.0.id).await
     }
 
     /// Lease token, required to settle the entry.

@@ -54,7 +54,7 @@ pub enum Capability {
     Execute,
     /// Counting, claiming and settling outbox entries.
     Outbox,
-    /// `projectEvents`.
+    /// `projectEvents`, `projectEventDocuments` and `reserveEventIds`.
     Project,
     /// `advanceProjections`.
     Advance,

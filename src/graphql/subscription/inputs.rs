@@ -174,7 +174,8 @@ impl SubscriptionSelector {
 pub struct TransitionSubscriptionsInput {
     /// Action to carry out.
     pub action: SubscriptionAction,
-    /// Subscriptions to change, at most 1000.
+    /// Subscriptions to change, at most 1000. `all`, and a filter without `statuses`, select deactivated subscriptions too;
+    /// `ACTIVATE` activates them again.
     pub select: SubscriptionSelector,
     /// Reason, written to the logs (at most 4096 bytes).
     pub reason: Option<String>,

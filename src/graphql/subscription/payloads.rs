@@ -147,8 +147,8 @@ payload! {
 /// Result of a bulk transition.
 #[derive(Debug, SimpleObject)]
 pub(super) struct TransitionSubscriptionsPayload {
-    /// Results, one for each selected subscription, newest subscription first. After them, one for each selected id that
-    /// no subscription has, or whose shard could not be reached.
+    /// Results, one for each selected subscription, newest subscription first. Result i belongs to id i if the
+    /// subscriptions were selected by id.
     pub(super) results: Vec<TransitionSubscriptionsResult>,
     /// Shards that could not be reached. Their subscriptions were not selected.
     pub(super) unavailable_shards: Vec<u16>,

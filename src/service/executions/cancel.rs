@@ -56,7 +56,7 @@ impl Executions {
 
     /// Gives an execution that has only a log its row in the list, and returns the row.
     async fn list_from_log(&self, id: Id, scope: &Scope) -> Result<ExecutionRow, ServiceError> {
-        for advanced in self.projections.advance([id], scope).await?.into_values() {
+        for advanced in self.projections.advance([id], scope).await.into_values() {
             advanced.map_err(|error| if error.is_rejection() { unknown(id).into() } else { error })?;
         }
         let row = executions::by_ids(self.databases.shard_of(id), scope, &[id.get()]).await?.pop();

@@ -11,12 +11,16 @@ use super::cancel_walk::{Stop, Walk};
 use crate::service::bounds::check_reason;
 use crate::service::error::{Rejection, ServiceError};
 use crate::service::fan_out::Listing;
+use noetl_domain::execution::Status;
 use noetl_domain::ids::Id;
 use noetl_domain::list_position::CursorPosition;
-use noetl_domain::page::{MAX_PAGE, PageRequest};
+use noetl_domain::page::{MAX_PAGE, PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_storage::execution_lists::ExecutionFilter;
+
+/// Maximum number of executions that are counted for the refusal of a selection.
+const MAX_COUNTED: i64 = 100_000;
 
 /// Result of a cancellation.
 #[derive(Debug, Default)]
@@ -36,13 +40,16 @@ pub struct CancelledTree {
 }
 
 impl Executions {
-    /// Returns the executions in the scope that match a filter, newest first, and the shards that could not be read.
-    /// Refuses a filter that more than [`MAX_CANCELLED`] match.
+    /// Returns the executions in the scope that match a filter and have not ended, newest first, and the shards that could
+    /// not be read. Refuses a filter that more than [`MAX_CANCELLED`] of these match.
     pub async fn matching(
         &self,
         filter: &ExecutionFilter,
         scope: &Scope,
     ) -> Result<(Vec<Id>, Vec<ShardIndex>), ServiceError> {
+        let mut statuses = filter.statuses.clone().unwrap_or_else(|| Status::ALL.to_vec());
+        statuses.retain(|status| !status.is_terminal());
+        let filter = &ExecutionFilter { statuses: Some(statuses), ..filter.clone() };
         let mut request = PageRequest { limit: MAX_PAGE, backwards: false, after: None, before: None };
         let (mut matched, mut missing) = (Vec::new(), BTreeSet::new());
         loop {
@@ -50,8 +57,7 @@ impl Executions {
             missing.extend(unavailable);
             matched.extend(page.items.iter().map(|row| Id::new(row.execution_id)));
             if matched.len() > MAX_CANCELLED || (page.has_next && matched.len() == MAX_CANCELLED) {
-                let message = format!("the selector matches more than {MAX_CANCELLED} executions; narrow it");
-                return Err(Rejection::invalid("select", message).into());
+                return Err(too_many(self.total(filter, MAX_COUNTED, scope).await?).into());
             }
             if !page.has_next {
                 return Ok((matched, missing.into_iter().collect()));
@@ -84,6 +90,15 @@ impl Executions {
         };
         Ok(tree(&ids, roots, walk, cancelling.cascade))
     }
+}
+
+fn too_many(total: Total) -> Rejection {
+    let more = if total.capped { "more than " } else { "" };
+    let message = format!(
+        "the selection has {more}{} executions that have not ended; at most {MAX_CANCELLED} are allowed, so narrow it",
+        total.value
+    );
+    Rejection::invalid("select", message)
 }
 
 /// Returns the result of a cancellation. `roots` are the results of the distinct `ids`.

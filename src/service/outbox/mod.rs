@@ -35,7 +35,7 @@ pub use purge::OutboxPurge;
 pub use read::{ListedRow, Stats};
 pub use settle::{ClaimRef, FailedDelivery, FailedRow, Published, Settled};
 
-/// Maximum number of rows in one claim and in one settlement.
+/// Maximum number of rows in one claim, and in one settlement that a caller sends.
 pub const MAX_ROWS: usize = 1000;
 
 /// Use cases of the outbox.

@@ -8,7 +8,7 @@ use futures::future::join_all;
 
 use super::Outbox;
 use super::failures::Failures;
-use crate::service::error::ServiceError;
+use crate::service::error::{Rejection, ServiceError};
 use crate::service::fan_out::{self, Listing};
 use noetl_domain::outbox::{OutboxId, OutboxPosition};
 use noetl_domain::page::{PageRequest, Total};
@@ -152,6 +152,20 @@ impl Outbox {
             }
         }
         found
+    }
+
+    /// Returns a rejection for each of these ids that has no row in the scope. `field` is the path of the list. The ids
+    /// of a shard that can't be read are left out. Refuses the whole list if it names a shard that does not exist.
+    pub async fn unknown_ids(&self, field: &str, ids: &[OutboxId], scope: &Scope) -> Result<Vec<Rejection>, Rejection> {
+        for (index, id) in ids.iter().enumerate() {
+            self.shard_named(&format!("{field}.{index}"), id.shard.into())?;
+        }
+        let found = self.by_ids(ids, false, scope).await;
+        let unknown = ids.iter().enumerate().filter(|(_, id)| !found.contains_key(id));
+        let rejection = |(index, id): (usize, &OutboxId)| {
+            Rejection::not_found(&format!("{field}.{index}"), format!("there is no outbox entry {id}"))
+        };
+        Ok(unknown.map(rejection).collect())
     }
 
     /// Counts rows in the scope over all shards, up to `limit`.

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use chrono::{DateTime, Utc};
 use futures::future::join_all;
 
+use super::Outbox;
 use super::claim::{MAX_LEASE_SECONDS, within};
 use super::dead::NewlyDead;
-use super::{MAX_ROWS, Outbox};
 use crate::service::error::{Rejection, ServiceError};
 use noetl_domain::backoff;
 use noetl_domain::outbox::{OutboxId, truncated_error};
@@ -77,7 +77,7 @@ pub struct FailedRow {
 }
 
 impl Outbox {
-    /// Marks up to 1000 rows as published. Rows that are not in the scope are stale.
+    /// Marks claimed rows as published. Rows that are not in the scope are stale.
     #[tracing::instrument(level = "debug", name = "outbox.mark_published", skip_all, fields(count = claims.len()))]
     pub async fn mark_published(&self, claims: &[ClaimRef], scope: &Scope) -> Result<Published, ServiceError> {
         let groups = self.checked(claims)?;
@@ -119,7 +119,7 @@ impl Outbox {
         Ok((changed.len() as u64, stale))
     }
 
-    /// Marks up to 1000 rows as failed. Rows that are not in the scope are stale. Of several failures of one claim, the
+    /// Marks claimed rows as failed. Rows that are not in the scope are stale. Of several failures of one claim, the
     /// first counts.
     #[tracing::instrument(level = "debug", name = "outbox.mark_failed", skip_all, fields(count = failures.len()))]
     pub async fn mark_failed(
@@ -128,7 +128,6 @@ impl Outbox {
         max_delay_seconds: i64,
         scope: &Scope,
     ) -> Result<Settled<FailedRow>, ServiceError> {
-        check_count("failures", failures.len())?;
         let max_delay = within("maxDelaySeconds", max_delay_seconds, 1, MAX_DELAY_SECONDS)?;
         let max_delay = i32::try_from(max_delay).unwrap_or(i32::MAX);
         let mut seen = BTreeSet::new();
@@ -146,7 +145,7 @@ impl Outbox {
         Ok(settled)
     }
 
-    /// Extends the leases of up to 1000 rows that have not expired. Other rows, and those that are not in the scope, are
+    /// Extends the leases of claimed rows that have not expired. Other rows, and those that are not in the scope, are
     /// stale.
     #[tracing::instrument(level = "debug", name = "outbox.renew_leases", skip_all, fields(count = claims.len()))]
     pub async fn renew_leases(
@@ -221,22 +220,14 @@ impl Outbox {
         failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// Checks the number of claims and their shards. Returns the distinct claims by shard.
+    /// Checks the shards of claims. Returns the distinct claims by shard.
     fn checked(&self, claims: &[ClaimRef]) -> Result<BTreeMap<ShardIndex, Vec<Ref>>, Rejection> {
-        check_count("claims", claims.len())?;
         for (position, claim) in claims.iter().enumerate() {
             self.shard_named(&format!("claims.{position}.id"), claim.id.shard.into())?;
         }
         let distinct: BTreeSet<&ClaimRef> = claims.iter().collect();
         Ok(Self::by_shard(distinct.into_iter().map(|claim| (claim.id, bare(claim)))))
     }
-}
-
-fn check_count(field: &str, count: usize) -> Result<(), Rejection> {
-    if count <= MAX_ROWS {
-        return Ok(());
-    }
-    Err(Rejection::invalid(field, format!("one request takes at most {MAX_ROWS} rows, not {count}")))
 }
 
 fn claim_of(shard: ShardIndex, row: Ref) -> ClaimRef {

@@ -1,6 +1,6 @@
 //! Transitions of several source subscriptions, selected by a filter. A filter without a condition selects all of them.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
 use futures::{StreamExt, stream};
 
@@ -12,13 +12,15 @@ use crate::service::fan_out::Listing;
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::Action;
 use noetl_domain::list_position::CursorPosition;
-use noetl_domain::page::{MAX_PAGE, PageRequest};
+use noetl_domain::page::{MAX_PAGE, PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::{Caller, Scope};
 use noetl_storage::subscriptions::{SubscriptionFilter, SubscriptionRow};
 
 /// Maximum number of subscriptions in one bulk transition.
 const MAX_BULK: usize = 1000;
+/// Maximum number of subscriptions that are counted for the refusal of a selection.
+const MAX_COUNTED: i64 = 100_000;
 /// Number of transitions of one bulk that run at the same time.
 const BULK_CONCURRENCY: usize = 8;
 
@@ -32,7 +34,7 @@ pub enum Selection {
 }
 
 /// Result of a bulk transition for one subscription.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct BulkItem {
     /// Index of the id among the selected ids, if ids were selected.
     pub index: Option<usize>,
@@ -47,7 +49,7 @@ pub struct BulkItem {
 /// Result of a bulk transition.
 #[derive(Debug)]
 pub struct Bulk {
-    /// The selected subscriptions, newest first, then the selected ids that were not found.
+    /// The selected subscriptions in the order of the ids, or newest first. A repeated id has the same result each time.
     pub items: Vec<BulkItem>,
     /// Shards whose subscriptions could not be matched.
     pub unavailable: Vec<ShardIndex>,
@@ -73,9 +75,7 @@ impl Subscriptions {
             Selection::Filter(filter) => (Vec::new(), filter),
         };
         let (matched, unavailable) = self.matching(&filter, &caller.scope).await?;
-        let missing = self.missing(&ids, &matched, &unavailable);
         let items = stream::iter(matched).map(async |matched: SubscriptionRow| {
-            let index = ids.iter().position(|id| *id == matched.id);
             let outcome = if dry_run {
                 state_after(&matched, action).map_err(ServiceError::from).map(|_| matched.clone())
             } else {
@@ -84,29 +84,33 @@ impl Subscriptions {
                 let request = Transition { id, action, expected_last_event_id: None, reason, caller, only_own: false };
                 self.transition(&request).await
             };
-            BulkItem { index, id: matched.id, matched: Some(matched), outcome }
+            BulkItem { index: None, id: matched.id, matched: Some(matched), outcome }
         });
-        let mut items: Vec<BulkItem> = items.buffered(BULK_CONCURRENCY).collect().await;
-        items.extend(missing);
+        let items: Vec<BulkItem> = items.buffered(BULK_CONCURRENCY).collect().await;
+        let items = if ids.is_empty() { items } else { self.in_order(&ids, items, &unavailable) };
         Ok(Bulk { items, unavailable })
     }
 
-    /// Returns the results of the selected ids that were not found.
-    fn missing(&self, ids: &[Id], matched: &[SubscriptionRow], unavailable: &[ShardIndex]) -> Vec<BulkItem> {
-        let found: HashSet<Id> = matched.iter().map(|row| row.id).collect();
-        let missing = ids.iter().enumerate().filter(|(_, id)| !found.contains(id));
-        let item = |(index, id): (usize, &Id)| {
-            let shard = self.databases.index_of(*id);
-            let field = format!("select.ids.{index}");
-            let rejection = if unavailable.contains(&shard) {
-                let message = format!("shard {shard} can't be reached; the subscription was not changed");
-                Rejection::new(RejectionCode::ShardUnavailable, &field, message)
-            } else {
-                Rejection::not_found(&field, format!("there is no subscription {id}"))
-            };
-            BulkItem { index: Some(index), id: *id, matched: None, outcome: Err(rejection.into()) }
+    /// Returns the results of the selected ids, in their order.
+    fn in_order(&self, ids: &[Id], items: Vec<BulkItem>, unavailable: &[ShardIndex]) -> Vec<BulkItem> {
+        let found: HashMap<Id, BulkItem> = items.into_iter().map(|item| (item.id, item)).collect();
+        let item = |(index, id): (usize, &Id)| match found.get(id) {
+            Some(item) => BulkItem { index: Some(index), ..item.clone() },
+            None => self.missing(index, *id, unavailable),
         };
-        missing.map(item).collect()
+        ids.iter().enumerate().map(item).collect()
+    }
+
+    /// Returns the result of a selected id that was not found.
+    fn missing(&self, index: usize, id: Id, unavailable: &[ShardIndex]) -> BulkItem {
+        let (shard, field) = (self.databases.index_of(id), format!("select.ids.{index}"));
+        let rejection = if unavailable.contains(&shard) {
+            let message = format!("shard {shard} can't be reached; the subscription was not changed");
+            Rejection::new(RejectionCode::ShardUnavailable, &field, message)
+        } else {
+            Rejection::not_found(&field, format!("there is no subscription {id}"))
+        };
+        BulkItem { index: Some(index), id, matched: None, outcome: Err(rejection.into()) }
     }
 
     async fn matching(
@@ -121,8 +125,7 @@ impl Subscriptions {
             missing.extend(unavailable);
             matched.extend(page.items);
             if matched.len() > MAX_BULK || (page.has_next && matched.len() == MAX_BULK) {
-                let message = format!("more than {MAX_BULK} subscriptions are selected; narrow the selection");
-                return Err(Rejection::invalid("select", message).into());
+                return Err(too_many(self.total(filter, MAX_COUNTED, scope).await?).into());
             }
             if !page.has_next {
                 return Ok((matched, missing.into_iter().collect()));
@@ -130,4 +133,11 @@ impl Subscriptions {
             request.after = matched.last().map(|row| CursorPosition::Exact(row.position()));
         }
     }
+}
+
+fn too_many(total: Total) -> Rejection {
+    let more = if total.capped { "more than " } else { "" };
+    let message =
+        format!("the selection has {more}{} subscriptions; at most {MAX_BULK} are allowed, so narrow it", total.value);
+    Rejection::invalid("select", message)
 }

@@ -172,8 +172,7 @@ impl Projector {
     async fn project(&self, notifications: Vec<Notification>) -> Result<(), BoxError> {
         let ids: BTreeSet<Id> = notifications.iter().filter_map(|one| one.execution).collect();
         crash_point::reach("projector.taken");
-        let advances =
-            if ids.is_empty() { Advances::new() } else { self.projections.advance(ids, &Scope::Unrestricted).await? };
+        let advances = self.projections.advance(ids, &Scope::Unrestricted).await;
         crash_point::reach("projector.advanced");
         if let Some(last) = notifications.last() {
             let shard = self.shard.to_string();

@@ -93,7 +93,8 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     (
         "OutboxClaim",
         Open,
-        "attempts contentType eventId executionId id lease leaseExpiresAt organizationId payloadCodec subject tenantId",
+        "attempts contentType entry entryId eventId executionId lease leaseExpiresAt organizationId payloadCodec subject \
+         tenantId",
     ),
     // Types with only numbers, ids, states and times.
     ("AdvancedProjection", Open, "appliedCount folded version"),
@@ -172,11 +173,11 @@ pub(super) const FIELDS: &[(&str, Need, &str)] = &[
     ("ExecutePayload", Open, "differs execution executionId outcome userErrors"),
     ("RerunExecutionPayload", Open, "differs execution executionId outcome userErrors"),
     ("MarkOutboxFailedPayload", Open, "results userErrors"),
-    ("MarkOutboxFailedResult", Open, "dead id index retryInSeconds userErrors"),
+    ("MarkOutboxFailedResult", Open, "dead entry entryId index retryInSeconds userErrors"),
     ("MarkOutboxPublishedPayload", Open, "published results userErrors"),
-    ("MarkOutboxPublishedResult", Open, "id index userErrors"),
+    ("MarkOutboxPublishedResult", Open, "entry entryId index userErrors"),
     ("RenewOutboxLeasesPayload", Open, "results userErrors"),
-    ("RenewOutboxLeasesResult", Open, "id index leaseExpiresAt userErrors"),
+    ("RenewOutboxLeasesResult", Open, "entry entryId index leaseExpiresAt userErrors"),
     ("ProjectEventDocumentsPayload", Open, "duplicates projected rejected userErrors"),
     ("ProjectEventsResult", Open, "event eventId executionId index userErrors"),
     ("ProjectEventsPayload", Open, "duplicates projected rejected userErrors"),

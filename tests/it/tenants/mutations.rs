@@ -283,7 +283,7 @@ pub(super) async fn transition_subscriptions(world: &World, own: &Side, other: &
 async fn claim(world: &World, own: &Side, limit: usize) -> Vec<String> {
     let query = format!(
         "mutation {{ claimOutbox(input: {{ select: {{ all: true }}, limit: {limit}, leaseSeconds: 3600 }}) {{
-            claims {{ id lease tenantId executionId }} userErrors {{ code }} }} }}"
+            claims {{ id: entryId lease tenantId executionId }} userErrors {{ code }} }} }}"
     );
     let claims = world.data(own, &query).await["claimOutbox"]["claims"].take();
     assert!(texts(&claims, "tenantId").iter().all(|tenant| tenant == own.tenant), "{claims}");
