@@ -245,7 +245,7 @@ async fn unknown_names_in_a_stored_document_are_shown_as_such_and_hide_no_other_
     let message = json!({ "path": "work/flow", "parentExecutionId": id, "dedup": { "key": "m" } });
     assert_eq!(server.execute(message).await["outcome"], "STARTED");
     let windows = "SELECT count(*) FROM noetl.subscription_dedup WHERE expires_at - seen_at = interval '7 s'";
-    assert_eq!(deployment.sum_over_shards(windows).await, 1);
+    assert_eq!(deployment.in_cluster(windows).await, 1);
 }
 
 #[tokio::test]
