@@ -28,7 +28,7 @@ const WRITE: &str = "
 
 const ADVANCE: &str = "mutation($ids: [ID!]!) { advanceProjections(input: {executionIds: $ids}) {
     results { advanced { appliedCount folded } userErrors { message } } } }";
-const READ: &str = "query($id: ID!) { execution(id: $id) { status steps { name status attempt } } }";
+const READ: &str = "query($id: ID!) { execution(id: $id) { status steps { nodes { name status attempt } } } }";
 
 struct Log {
     id: i64,
@@ -68,7 +68,7 @@ impl Log {
     async fn read(&self, server: &Server) -> f64 {
         let begun = Instant::now();
         let data = server.data(READ, json!({ "id": self.id.to_string() })).await;
-        let steps: &Vec<Value> = data["execution"]["steps"].as_array().unwrap();
+        let steps: &Vec<Value> = data["execution"]["steps"]["nodes"].as_array().unwrap();
         assert_eq!(steps.len(), 20);
         begun.elapsed().as_secs_f64()
     }

@@ -73,7 +73,7 @@ macro_rules! connection {
             node: $node,
         }
 
-        /// A page of a list. The list has one order over all shards.
+        /// A page of a list. If the items are on several shards, the list has one order over all of them.
         #[derive(Debug, async_graphql::SimpleObject)]
         #[graphql(complex)]
         pub struct $connection {

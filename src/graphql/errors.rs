@@ -42,11 +42,12 @@ impl From<Rejection> for UserError {
 
 /// Converts the failure of a mutation to a user error for its payload, or a fault to an error of the field.
 pub fn user_error(error: ServiceError) -> Result<UserError, Error> {
+    let unknown = |message: String| format!("{message}; it is unknown whether anything was written");
     if let Some(database) = error.unavailable() {
-        return Ok(Rejection::new(RejectionCode::ShardUnavailable, "", unavailable(database)).into());
+        return Ok(Rejection::new(RejectionCode::ShardUnavailable, "", unknown(unavailable(database))).into());
     }
     if let Some(database) = error.timed_out() {
-        return Ok(Rejection::new(RejectionCode::Timeout, "", too_slow(database)).into());
+        return Ok(Rejection::new(RejectionCode::Timeout, "", unknown(too_slow(database))).into());
     }
     match error {
         ServiceError::Rejected(rejection) => Ok(rejection.into()),
@@ -132,11 +133,11 @@ pub fn stream_unavailable() -> Error {
 }
 
 fn unavailable(database: DatabaseName) -> String {
-    format!("{database} can't be reached or is too busy; it is unknown whether anything was written; try again shortly")
+    format!("{database} can't be reached or is too busy; try again shortly")
 }
 
 fn too_slow(database: DatabaseName) -> String {
-    format!("{database} did not answer in time; it is unknown whether anything was written; try again, or ask for less")
+    format!("{database} did not answer in time; try again, or ask for less")
 }
 
 /// Code of an entry of `errors[]`, for docs/errors.md. Entries can also have the codes of [`RejectionCode`].

@@ -2,11 +2,22 @@
 
 use async_graphql::{ID, InputValueError, InputValueResult, Scalar, ScalarType, Value};
 use bytes::Bytes;
+use chrono::{DateTime, Utc};
 
 use crate::service::error::Rejection;
+use graphql_transport::CheckedScalar;
 use noetl_domain::ids::Id;
 use noetl_domain::node_id::NodeId;
 use plain_json::Text;
+
+/// The scalar `DateTime`, whose values are checked before an operation runs. So a wrong time is refused with its path,
+/// like a wrong number.
+pub const DATE_TIME: CheckedScalar =
+    CheckedScalar { name: "DateTime", example: "\"2026-01-31T12:00:00Z\"", fits: is_date_time };
+
+fn is_date_time(value: &Value) -> bool {
+    matches!(value, Value::String(text) if text.parse::<DateTime<Utc>>().is_ok())
+}
 
 /// A signed 64-bit integer as a decimal string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -35,7 +35,8 @@ pub enum RejectionCode {
     StaleLease,
     /// A field is too large.
     PayloadTooLarge,
-    /// A database can't be reached, so it is unknown whether anything was written. The same request may succeed later.
+    /// A database can't be reached. If the request is a mutation, it is unknown whether anything was written. The same
+    /// request may succeed later.
     ShardUnavailable,
     /// The operation, or a statement of it in a database, did not end in time. A mutation may have written.
     Timeout,

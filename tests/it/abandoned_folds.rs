@@ -73,9 +73,9 @@ async fn the_fold_of_an_item_that_timed_out_is_cancelled_and_the_subscription_co
     deployment.feeds_begun().await;
     let id = server.start_execution().await;
     let mut shard = deployment.shard(0).await;
-    let query = "subscription($id: ID!) { executionUpdates(id: $id) { execution { steps { name } } } }";
+    let query = "subscription($id: ID!) { executionUpdates(id: $id) { execution { steps { nodes { name } } } } }";
     let mut live = Live::open(&server.url, query, json!({ "id": id.to_string() })).await;
-    assert_eq!(live.next().await.unwrap()["executionUpdates"]["execution"]["steps"], json!([]));
+    assert_eq!(live.next().await.unwrap()["executionUpdates"]["execution"]["steps"]["nodes"], json!([]));
 
     slow_folds(&mut shard, id).await;
     insert_step_event(&mut shard, id, 100, "step.enter", "{}", "{}").await;
@@ -87,7 +87,7 @@ async fn the_fold_of_an_item_that_timed_out_is_cancelled_and_the_subscription_co
     quick_folds(&mut shard).await;
     insert_step_event(&mut shard, id, 101, "step.enter", "{}", "{}").await;
     let next = live.next().await.unwrap();
-    assert_eq!(next["executionUpdates"]["execution"]["steps"], json!([{ "name": "a" }]));
+    assert_eq!(next["executionUpdates"]["execution"]["steps"]["nodes"], json!([{ "name": "a" }]));
 }
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn the_folds_of_a_killed_replica_end() {
     let id = server.start_execution().await;
     let mut shard = deployment.shard(0).await;
     slow_folds(&mut shard, id).await;
-    let query = json!({ "query": format!("{{ execution(id: \"{id}\") {{ steps {{ name }} }} }}") });
+    let query = json!({ "query": format!("{{ execution(id: \"{id}\") {{ steps {{ nodes {{ name }} }} }} }}") });
     let request = reqwest::Client::new().post(format!("{}/graphql", server.url)).json(&query).send();
     let reader = tokio::spawn(request);
     until_folds(&mut shard, 1).await;
@@ -127,7 +127,7 @@ async fn a_fold_that_the_database_ends_is_a_timeout_of_its_execution_only() {
     assert_eq!((&failed["executionId"], &failed["code"]), (&json!(slow.to_string()), &json!("TIMEOUT")), "{payload}");
     assert_eq!(failed["retryable"], true);
 
-    let query = "query($id: ID!) { execution(id: $id) { steps { name } } }";
+    let query = "query($id: ID!) { execution(id: $id) { steps { nodes { name } } } }";
     let request = server.send(query, json!({ "id": slow.to_string() }));
     let (_, response) = tokio::join!(cancel_fold(&mut observer, None), request);
     assert_eq!(response.unwrap()["errors"][0]["extensions"]["code"], "TIMEOUT");

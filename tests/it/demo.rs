@@ -13,7 +13,7 @@ const INBOX: &str = include_str!("../../examples/catalog/orders-inbox.yaml");
 
 const RUNS: &str = "{ executions(first: 100) { nodes {
     status endedAt error context workload
-    steps { name status attempt error completedAt iterations { expected dispatched completed } }
+    steps { nodes { name status attempt error completedAt iterations { expected dispatched completed } } }
 } } }";
 
 async fn register(server: &Server, path: &str, content: &str) {
@@ -38,7 +38,7 @@ async fn demo(server: &Server, file: &Path) {
 }
 
 fn step<'a>(run: &'a Value, name: &str) -> &'a Value {
-    run["steps"].as_array().unwrap().iter().find(|step| step["name"] == name).unwrap()
+    run["steps"]["nodes"].as_array().unwrap().iter().find(|step| step["name"] == name).unwrap()
 }
 
 #[tokio::test]
@@ -105,7 +105,8 @@ async fn a_restarted_demo_completes_the_executions_of_a_killed_one() {
     let runs = async || server.data(RUNS, json!({})).await["executions"]["nodes"].as_array().unwrap().clone();
 
     let mut killed = command(&server, "500", &file).stderr(Stdio::null()).spawn().unwrap();
-    let has_begun = |run: &Value| run["steps"].as_array().unwrap().iter().any(|step| step["status"] == "COMPLETED");
+    let has_begun =
+        |run: &Value| run["steps"]["nodes"].as_array().unwrap().iter().any(|step| step["status"] == "COMPLETED");
     eventually("some executions have completed a step", async || {
         let runs = runs().await;
         (runs.len() == MESSAGES && runs.iter().any(has_begun)).then_some(())

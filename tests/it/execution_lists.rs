@@ -116,3 +116,42 @@ async fn an_execution_shows_its_result_its_number_of_events_and_its_progress() {
         "progress": { "stepsCompleted": 1, "stepsKnown": 1 } });
     assert_eq!(ended, expected);
 }
+
+#[tokio::test]
+async fn steps_of_an_execution_are_read_page_by_page() {
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    let id = server.start_execution().await;
+    let begun = "INSERT INTO noetl.event (execution_id, event_id, event_type, node_name)
+        SELECT $1, $1 + 1000 + n, 'step.enter', 's' || n FROM generate_series(1, 250) n";
+    sqlx::query(begun).bind(id).execute(&mut deployment.shard(0).await).await.unwrap();
+    let page = async |arguments: &str| {
+        let query = format!(
+            "{{ execution(id: \"{id}\") {{ steps{arguments} {{ nodes {{ name }} pageInfo {{ hasNextPage hasPreviousPage
+                startCursor endCursor }} totalCount {{ value capped }} }} }} }}"
+        );
+        server.data(&query, Value::Null).await["execution"]["steps"].take()
+    };
+    let names = |page: &Value| -> Vec<String> {
+        page["nodes"].as_array().unwrap().iter().map(|step| step["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let expected = |range: std::ops::RangeInclusive<i32>| range.map(|n| format!("s{n}")).collect::<Vec<_>>();
+    let first = page("").await;
+    assert_eq!(names(&first), expected(1..=100));
+    assert_eq!(first["totalCount"], json!({ "value": 250, "capped": false }));
+    assert_eq!(first["pageInfo"]["hasNextPage"], true);
+    let next = page(&format!("(first: 50, after: {})", first["pageInfo"]["endCursor"])).await;
+    assert_eq!(names(&next), expected(101..=150));
+    let last = page("(last: 30)").await;
+    assert_eq!((names(&last), &last["pageInfo"]["hasNextPage"]), (expected(221..=250), &json!(false)));
+    let before = page(&format!("(last: 20, before: {})", last["pageInfo"]["startCursor"])).await;
+    assert_eq!(names(&before), expected(201..=220));
+    let other = server.start_execution().await;
+    let query = format!(
+        "{{ execution(id: \"{other}\") {{ steps(after: {}) {{ nodes {{ name }} }} }} }}",
+        first["pageInfo"]["endCursor"]
+    );
+    let refused = server.send(&query, Value::Null).await.unwrap();
+    let error = &refused["errors"][0]["extensions"];
+    assert_eq!(error, &json!({ "code": "INVALID_INPUT", "field": ["after"] }), "{refused}");
+}

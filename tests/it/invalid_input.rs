@@ -275,7 +275,7 @@ fn outside_the_types(known: &Known) -> Vec<(String, &'static str)> {
         (format!("{{ subscription(by: {{id: \"{}\", path: \"inbox\"}}) {{ id }} }}", known.subscription), "by"),
         ("{ subscription(by: {}) { id } }".to_owned(), "by"),
         ("{ subscriptions(filter: {statuses: [ASLEEP]}) { nodes { id } } }".to_owned(), "statuses"),
-        ("{ executions(filter: {startedAfter: \"yesterday\"}) { nodes { id } } }".to_owned(), "ExecutionFilter"),
+        ("{ executions(filter: {startedAfter: \"yesterday\"}) { nodes { id } } }".to_owned(), "filter.startedAfter"),
         ("{ executions(first: \"ten\") { nodes { id } } }".to_owned(), "first"),
     ]
 }
@@ -372,7 +372,7 @@ async fn page_beyond_the_maximum_fails_only_its_own_field() {
     let server = deployment.replica().await;
     for arguments in ["first: 101", "first: 50000", "last: 2147483647"] {
         let query = format!(
-            "{{ executions({arguments}) {{ nodes {{ id steps {{ name }} events(first: 2) {{ nodes {{ id }} }} }} }} server {{ version }} }}"
+            "{{ executions({arguments}) {{ nodes {{ id steps {{ nodes {{ name }} }} events(first: 2) {{ nodes {{ id }} }} }} }} server {{ version }} }}"
         );
         let answer = server.send(&query, json!({})).await.unwrap();
         let error = &answer["errors"][0];
@@ -391,4 +391,31 @@ async fn page_beyond_the_maximum_fails_only_its_own_field() {
         userErrors { code field } } }";
     let refused = server.data(mutation, json!({})).await["claimOutbox"].take();
     assert_eq!(refused["userErrors"], json!([{ "code": "INVALID_INPUT", "field": ["limit"] }]));
+}
+
+#[tokio::test]
+async fn wrong_time_is_refused_with_its_path() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica().await;
+    let literal = "{ executions(filter: { startedAfter: \"junk\" }) { nodes { id } } }";
+    let field = "query($v: DateTime) { executions(filter: { startedAfter: $v }) { nodes { id } } }";
+    let filter = "query($v: ExecutionFilter) { executions(filter: $v) { nodes { id } } }";
+    let mutation = "mutation($v: ExecutionFilter!) { it: cancelExecutions(input: { select: { filter: $v } }) {
+        userErrors { code } } }";
+    let nested = json!(["input", "select", "filter", "startedAfter"]);
+    let junk = json!({ "path": "a", "startedAfter": "junk" });
+    for (query, value, path) in [
+        (literal, Value::Null, json!(["filter", "startedAfter"])),
+        (field, json!("2026-13-01T00:00:00Z"), json!(["filter", "startedAfter"])),
+        (field, json!(5), json!(["filter", "startedAfter"])),
+        (filter, junk.clone(), json!(["filter", "startedAfter"])),
+        (mutation, junk, nested),
+    ] {
+        let answer = server.send(query, json!({ "v": value })).await.unwrap();
+        let extensions = json!({ "code": "GRAPHQL_VALIDATION_FAILED", "field": path });
+        assert_eq!(answer["errors"][0]["extensions"], extensions, "{query}: {answer}");
+        assert!(answer["errors"][0]["message"].as_str().unwrap().contains("2026-01-31T12:00:00Z"), "{answer}");
+    }
+    let answer = server.send(field, json!({ "v": "2026-01-01T00:00:00+02:00" })).await.unwrap();
+    assert_eq!(answer["data"]["executions"]["nodes"], json!([]), "{answer}");
 }

@@ -89,7 +89,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
         ],
     ),
     // Variables without a value, which only the transport knows.
-    ("graphql_transport", &["graphql::guards"]),
+    ("graphql_transport", &["graphql::guards", "graphql::scalars"]),
     // The state of the feed and of the pools needs no use case. It is shown unchanged.
     ("noetl_storage::tail", &["graphql::server::event_stream"]),
     ("noetl_storage::tail_covered", &["graphql::event::stream_cursor"]),

@@ -219,6 +219,36 @@ async fn the_document_of_a_subscription_is_typed() {
 }
 
 #[tokio::test]
+async fn unknown_names_in_a_stored_document_are_shown_as_such_and_hide_no_other_setting() {
+    let deployment = Deployment::start(1).await;
+    let server = deployment.replica_with(&[NO_RELAY]).await;
+    let stored = INBOX
+        .replace("source: nats", "source: sqs")
+        .replace("activation: scheduled", "activation: weekly")
+        .replace("mode: buffer_and_ack", "mode: mirror")
+        .replace("ordering: per_key", "ordering: by_size");
+    insert(&deployment, "inbox", "subscription", &stored, None).await;
+    registered(&server, FLOW).await;
+    let id = server.register("inbox").await["subscription"]["id"].take();
+    let query = "query($id: ID!) { subscription(by: {id: $id}) { executionPool spec { source sourceText mode modeText
+        activation activationText dispatch { playbook } dedup { windowSeconds }
+        spool { mode modeText backend backendText ordering orderingText } } } }";
+    let found = server.data(query, json!({ "id": id })).await["subscription"].take();
+    let expected = json!({
+        "source": "UNKNOWN", "sourceText": "sqs", "mode": "PULL", "modeText": "pull",
+        "activation": "UNKNOWN", "activationText": "weekly",
+        "dispatch": { "playbook": "work/flow" }, "dedup": { "windowSeconds": 7 },
+        "spool": { "mode": "UNKNOWN", "modeText": "mirror", "backend": "NATS_OBJECT", "backendText": "nats_object",
+                   "ordering": "UNKNOWN", "orderingText": "by_size" },
+    });
+    assert_eq!((&found["spec"], &found["executionPool"]), (&expected, &json!("orders")));
+    let message = json!({ "path": "work/flow", "parentExecutionId": id, "dedup": { "key": "m" } });
+    assert_eq!(server.execute(message).await["outcome"], "STARTED");
+    let windows = "SELECT count(*) FROM noetl.subscription_dedup WHERE expires_at - seen_at = interval '7 s'";
+    assert_eq!(deployment.in_cluster(windows).await, 1);
+}
+
+#[tokio::test]
 async fn the_short_form_of_a_subscription_is_typed_too() {
     let deployment = Deployment::start(1).await;
     let server = deployment.replica().await;

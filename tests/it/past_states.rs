@@ -7,7 +7,7 @@ use noetl_testkit::{Deployment, Server};
 use serde_json::{Value, json};
 
 const STATE: &str = "status statusText endedAt error context
-    steps { name status attempt enteredAt completedAt error result iterations { expected dispatched completed } }";
+    steps { nodes { name status attempt enteredAt completedAt error result iterations { expected dispatched completed } } }";
 
 async fn now(server: &Server, id: &str) -> Value {
     let query = format!("query($id: ID!) {{ execution(id: $id) {{ {STATE} }} }}");
@@ -81,7 +81,7 @@ async fn a_past_state_is_read_from_a_snapshot_that_has_no_later_event() {
         insert_step_event(&mut shard, id, offset, event_type, r#"{"command_id": "c"}"#, "{}").await;
     }
 
-    let fields = "steps { status } snapshot { version behindBy }";
+    let fields = "steps { nodes { status } } snapshot { version behindBy }";
     let event = |offset: i64| json!({ "event": (id + offset).to_string() });
     let times: Vec<DateTime<Utc>> = sqlx::query_scalar(
         "SELECT created_at AT TIME ZONE 'UTC' FROM noetl.event WHERE execution_id = $1 ORDER BY event_id",
@@ -102,7 +102,7 @@ async fn a_past_state_is_read_from_a_snapshot_that_has_no_later_event() {
     ] {
         let expected = behind.map(|behind| json!({ "version": (id + 101).to_string(), "behindBy": behind }));
         let seen = at(&server, &text, moment.clone(), fields).await;
-        assert_eq!(seen, json!({ "steps": [{ "status": status }], "snapshot": expected }), "{moment}");
+        assert_eq!(seen, json!({ "steps": { "nodes": [{ "status": status }] }, "snapshot": expected }), "{moment}");
     }
 }
 

@@ -75,7 +75,7 @@ async fn run(shard: &mut PgConnection, statement: &str) {
 }
 
 fn iterations(state: &Value) -> (i64, i64) {
-    let iterations = &state["steps"][0]["iterations"];
+    let iterations = &state["steps"]["nodes"][0]["iterations"];
     (iterations["dispatched"].as_i64().unwrap(), iterations["completed"].as_i64().unwrap())
 }
 
@@ -215,7 +215,7 @@ async fn a_snapshot_that_is_altered_or_of_another_shape_or_database_is_ignored()
         it.change_snapshot(set).await;
         let before = it.ignored(reason).await;
         let state = it.state().await;
-        assert_eq!((&state["steps"], &state["snapshot"]), (&good["steps"], &Value::Null), "{set}");
+        assert_eq!((&state["steps"]["nodes"], &state["snapshot"]), (&good["steps"]["nodes"], &Value::Null), "{set}");
         assert!(it.ignored(reason).await > before, "{set} is not counted");
         // The next advance stores a valid snapshot.
         let advanced = it.advance().await;
@@ -362,8 +362,8 @@ async fn values_beyond_json_limits_are_kept_as_text() {
     for _ in 0..2 {
         let state = it.state().await;
         assert_eq!(state["context"]["plain"], json!(1.797_693_134_862_315_7e308));
-        assert_eq!(state["steps"][0]["name"], json!("a"));
-        assert!(state["steps"][0]["result"].as_str().unwrap().starts_with("1000"));
+        assert_eq!(state["steps"]["nodes"][0]["name"], json!("a"));
+        assert!(state["steps"]["nodes"][0]["result"].as_str().unwrap().starts_with("1000"));
         it.advance().await;
     }
     assert_eq!(it.state().await["snapshot"]["behindBy"], json!("0"), "the state was not stored and loaded");

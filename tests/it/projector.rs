@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 const CONSUMER: &str = "noetl_graphql_projector";
 const CHANGES: &str = "subscription($id: ID!) {
-        executionUpdates(id: $id) { kind execution { id status context steps { name status } } } }";
+        executionUpdates(id: $id) { kind execution { id status context steps { nodes { name status } } } } }";
 
 /// Writes `rounds` events to each execution, one after another, to all executions concurrently.
 async fn write_all(deployment: &Deployment, ids: &[i64], rounds: i64) {
@@ -98,7 +98,7 @@ async fn every_snapshot_becomes_current_although_replicas_are_killed() {
     tokio::join!(write_all(&deployment, &ids, ROUNDS), kills);
     for id in &ids {
         let state = current(&steady, *id, ROUNDS + 1).await;
-        assert_eq!(state["steps"][0]["attempt"], json!(ROUNDS), "every command is applied once");
+        assert_eq!(state["steps"]["nodes"][0]["attempt"], json!(ROUNDS), "every command is applied once");
     }
     assert_eq!(deployment.sum_over_shards("SELECT count(*) FROM noetl.projection_snapshot").await, 8);
 }
@@ -143,7 +143,10 @@ async fn execution_updates_deliver_the_current_state_and_then_each_change() {
     let mut live = server.live(CHANGES, json!({ "id": id.to_string() })).await;
     let mut next = async || live.next().await.unwrap()["executionUpdates"]["execution"].clone();
     let now = next().await;
-    assert_eq!((&now["id"], &now["status"], &now["steps"]), (&json!(id.to_string()), &json!("PENDING"), &json!([])));
+    assert_eq!(
+        (&now["id"], &now["status"], &now["steps"]["nodes"]),
+        (&json!(id.to_string()), &json!("PENDING"), &json!([]))
+    );
     let mut shard = deployment.shard(0).await;
     for (offset, event_type, step) in [
         (10, "step.enter", "ENTERED"),
@@ -155,10 +158,10 @@ async fn execution_updates_deliver_the_current_state_and_then_each_change() {
         insert_step_event(&mut shard, id, offset, event_type, r#"{"command_id": "c"}"#, "{}").await;
         let mut changed = next().await;
         // The change of the start event may be delivered late.
-        while changed["steps"] == json!([]) {
+        while changed["steps"]["nodes"] == json!([]) {
             changed = next().await;
         }
-        assert_eq!((&changed["id"], &changed["steps"][0]["status"]), (&json!(id.to_string()), &json!(step)));
+        assert_eq!((&changed["id"], &changed["steps"]["nodes"][0]["status"]), (&json!(id.to_string()), &json!(step)));
     }
     // Several changes of a burst may be combined into one item. The last item has the final state.
     for n in 0..200 {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 const EXCEPTIONS: [(&str, &str, &str); 2] = [("big_result", "start", "result"), ("tool_exit_1", "start", "error")];
 
 const QUERY: &str = "query($id: ID!) { execution(id: $id) {
-    id path status workload steps { name status error result } events(first: 100) { nodes { id: eventId } } } }";
+    id path status workload steps { nodes { name status error result } } events(first: 100) { nodes { id: eventId } } } }";
 
 /// Returns the steps of NoETL's result by name: state, error, result.
 fn steps_of_noetl(noetl: &Value) -> BTreeMap<String, Value> {
@@ -25,7 +25,7 @@ fn steps_of_noetl(noetl: &Value) -> BTreeMap<String, Value> {
 }
 
 fn steps_of_api(execution: &Value) -> BTreeMap<String, Value> {
-    let steps = execution["steps"].as_array().unwrap().iter();
+    let steps = execution["steps"]["nodes"].as_array().unwrap().iter();
     steps
         .map(|step| {
             let mut step = step.as_object().unwrap().clone();

@@ -10,6 +10,7 @@ use noetl_testkit::worker::event;
 use noetl_testkit::{Deployment, NOT_DURABLE, Server, eventually, own_postgres};
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
+use sqlx::{Connection, PgConnection};
 
 /// Maximum time in which a mutation for a shard that is down fails.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -82,6 +83,8 @@ async fn check_down(server: &Server, [here, there]: &[String; 2]) {
     assert_eq!(refused["userErrors"][0]["code"], "SHARD_UNAVAILABLE", "{refused}");
     assert_eq!(refused["userErrors"][0]["retryable"], true, "{refused}");
     assert_eq!(refused["subscription"], Value::Null);
+    let unknown = |message: &Value| message.as_str().unwrap().contains("unknown whether anything was written");
+    assert!(unknown(&refused["userErrors"][0]["message"]), "{refused}");
 
     assert!(check_lists(server, std::slice::from_ref(here), json!([1])).await);
     eventually("the shard shows as down", async || {
@@ -96,6 +99,7 @@ async fn check_down(server: &Server, [here, there]: &[String; 2]) {
     let get = "query($id: ID!) { subscription(by: {id: $id}) { status } }";
     let response = server.send(get, json!({ "id": there })).await.unwrap();
     assert_eq!(response["errors"][0]["extensions"]["code"], "SHARD_UNAVAILABLE", "{response}");
+    assert!(!unknown(&response["errors"][0]["message"]), "a query writes nothing: {response}");
     let get = "query($ids: [ID!]!) { nodes(ids: $ids) { id } }";
     let response = server.send(get, json!({ "ids": [there, here] })).await.unwrap();
     assert_eq!(response["data"]["nodes"], json!([null, { "id": here }]), "{response}");
@@ -126,6 +130,19 @@ async fn a_killed_shard_fails_only_its_own_requests_and_recovers() {
     setup.own.kill_9().await;
     check_down(&server, &ids).await;
     setup.own.restart().await.unwrap();
+    check_up(&server, &ids).await;
+}
+
+#[tokio::test]
+async fn a_shard_that_refuses_connections_fails_only_its_own_requests_and_recovers() {
+    let setup = with_own_shard().await;
+    let server = setup.deployment.replica().await;
+    let ids = subscriptions(&server).await;
+    let mut other = PgConnection::connect(&setup.own.dsn("postgres")).await.unwrap();
+    run(&mut other, "ALTER DATABASE own ALLOW_CONNECTIONS false").await;
+    run(&mut other, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'own'").await;
+    check_down(&server, &ids).await;
+    run(&mut other, "ALTER DATABASE own ALLOW_CONNECTIONS true").await;
     check_up(&server, &ids).await;
 }
 

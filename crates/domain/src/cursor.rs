@@ -34,6 +34,8 @@ pub enum CursorKind {
     CatalogVersion = 9,
     /// Frames of a cursor loop, by index.
     Frame = 10,
+    /// Steps of an execution, by a key of their name.
+    Step = 11,
 }
 
 /// A text that is not a cursor of the list.
@@ -61,6 +63,12 @@ pub fn decode(kind: CursorKind, text: &str) -> Result<Vec<u8>, BadCursor> {
         [VERSION, of_kind, position @ ..] if *of_kind == kind as u8 && *sum == checksum(body) => Ok(position.to_vec()),
         _ => Err(BadCursor),
     }
+}
+
+/// Returns the position in a list whose items are known by their names. Names of any length have a short key.
+#[must_use]
+pub fn key_of_name(name: &str) -> i64 {
+    xxh64(name.as_bytes(), 0).cast_signed()
 }
 
 fn checksum(body: &[u8]) -> [u8; CHECKSUM_BYTES] {

@@ -48,7 +48,7 @@ mod websocket;
 pub use absent_values::AbsentValues;
 pub use admission::{Admit, Admitted, Caller, Permits, Prepare, Refusal};
 pub use body::check_body;
-pub use document::{InvalidSchema, TypeSystem};
+pub use document::{CheckedScalar, InvalidSchema, TypeSystem};
 pub use edge::Edge;
 pub use limits::Limits;
 pub use metric::{Metric, MetricType};

@@ -52,12 +52,23 @@ pub struct RuleViolation {
     pub message: String,
     /// Positions of the violation in the document.
     pub positions: Vec<Pos>,
+    /// Path from the field's arguments to the value that is refused, if one is; list indexes are decimal texts.
+    pub field: Option<Vec<String>>,
 }
 
 impl OperationError {
     /// Returns the error for a rule of validation that is violated at `positions`.
     pub(super) fn rule(message: impl Into<String>, positions: impl Into<Vec<Pos>>) -> Self {
-        Self::RuleViolations(vec![RuleViolation { message: message.into(), positions: positions.into() }])
+        Self::RuleViolations(vec![RuleViolation { message: message.into(), positions: positions.into(), field: None }])
+    }
+
+    /// Returns the error for the value of an argument that does not fit its type.
+    pub(super) fn value(message: impl Into<String>, position: Pos, field: Vec<String>) -> Self {
+        Self::RuleViolations(vec![RuleViolation {
+            message: message.into(),
+            positions: vec![position],
+            field: Some(field),
+        }])
     }
 
     /// Returns the stable code for `errors[].extensions.code`.
@@ -98,7 +109,16 @@ impl OperationError {
             error
         };
         match self {
-            Self::RuleViolations(rules) => rules.into_iter().map(|rule| error(rule.message, rule.positions)).collect(),
+            Self::RuleViolations(rules) => {
+                let violation = |rule: RuleViolation| {
+                    let mut error = error(rule.message, rule.positions);
+                    if let (Some(field), Some(extensions)) = (rule.field, &mut error.extensions) {
+                        extensions.set("field", field);
+                    }
+                    error
+                };
+                rules.into_iter().map(violation).collect()
+            }
             Self::Unparsable { ref positions, .. } => vec![error(self.to_string(), positions.clone())],
             _ => vec![error(self.to_string(), Vec::new())],
         }

@@ -184,11 +184,17 @@ fn is_unavailability(error: &sqlx::Error) -> bool {
     }
 }
 
+/// Returns whether the SQLSTATE means that the database accepts no connections: its server is starting or stopping, its
+/// connections are not allowed (`ALLOW_CONNECTIONS false`), or it does not exist, for example while it is restored.
+pub(super) fn is_refused_connection(code: &str) -> bool {
+    code.starts_with("57P") || ["55000", "3D000"].contains(&code)
+}
+
 /// Returns whether the SQLSTATE means that the database is unavailable (PostgreSQL manual, appendix A): connection
 /// exceptions, too many connections, a server that is starting or stopping, a full disk, a read-only standby, a lock
 /// timeout, a deadlock, a serialization failure.
 fn is_unavailable_state(code: &str) -> bool {
     code.starts_with("08")
-        || code.starts_with("57P")
+        || is_refused_connection(code)
         || ["53100", "53300", "25006", "25P03", "55P03", "40P01", "40001"].contains(&code)
 }

@@ -16,7 +16,7 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use super::connections::Pool;
-use super::error::{DatabaseName, StorageError};
+use super::error::{DatabaseName, StorageError, is_refused_connection};
 use super::session_settings;
 use super::tail_row::CursorRow;
 use noetl_domain::ids::Id;
@@ -226,7 +226,7 @@ impl Database {
     }
 
     /// Opens a connection outside the pool and stores the result as the health state. A server that refuses with an
-    /// error of its own, such as too many connections, is up, unless it is starting or stopping. A timeout marks the
+    /// error of its own, such as too many connections, is up, unless it accepts no connections. A timeout marks the
     /// database as down from the second one without a success in between.
     pub async fn probe(&self) {
         let outcome = match timeout(PROBE_DEADLINE, self.ping()).await {
@@ -235,7 +235,9 @@ impl Database {
                 self.slow_probes.store(0, Ordering::Relaxed);
                 None
             }
-            Ok(Err(sqlx::Error::Database(refusal))) if !refusal.code().is_some_and(|code| code.starts_with("57P")) => {
+            Ok(Err(sqlx::Error::Database(refusal)))
+                if !refusal.code().is_some_and(|code| is_refused_connection(&code)) =>
+            {
                 None
             }
             Ok(Err(error)) => Some(error.to_string()),

@@ -11,7 +11,7 @@ pub const NO_PROJECTOR_NO_STREAM: [(&str, &str); 2] =
 
 const STATE: &str = "query($id: ID!) { execution(id: $id) {
     status endedAt error context
-    steps { name status attempt error result iterations { expected dispatched completed } }
+    steps { nodes { name status attempt error result iterations { expected dispatched completed } } }
     snapshot { version appliedCount checksum schemaVersion behindBy }
 } }";
 

@@ -80,8 +80,13 @@ pub(super) struct Run {
     pub(super) workload: Value,
     #[serde(rename = "catalogEntry", deserialize_with = "workflow")]
     pub(super) workflow: Value,
-    steps: Vec<StepState>,
+    steps: Steps,
     events: Events,
+}
+
+#[derive(Debug, Deserialize)]
+struct Steps {
+    nodes: Vec<StepState>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -114,7 +119,7 @@ impl Run {
     /// Returns whether a step is completed or skipped.
     pub(super) fn has_done(&self, name: &str) -> bool {
         let done = |step: &StepState| step.name == name && ["COMPLETED", "SKIPPED"].contains(&step.status.as_str());
-        self.steps.iter().any(done)
+        self.steps.nodes.iter().any(done)
     }
 
     /// Returns the id of the last event that the log had when it was read; 0 if it had none.
@@ -179,7 +184,7 @@ impl Api {
 
     pub(super) async fn run(&self, id: &str) -> Result<Run, ApiError> {
         let query = "query Run($id: ID!) { result: execution(id: $id) {
-            id status workload catalogEntry { document } steps { name status } events(last: 1) { nodes { id: eventId } } } }";
+            id status workload catalogEntry { document } steps(first: 100) { nodes { name status } } events(last: 1) { nodes { id: eventId } } } }";
         read(self.send(query, json!({ "id": id })).await?)
     }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 #[derive(Debug, SimpleObject)]
 pub(super) struct Workflow {
     /// Steps in the order of the document. An execution begins with the step `start`. A step in a form that NoETL does
-    /// not read is left out.
+    /// not read is left out. The list is not paged: the size of a document (4 MiB) bounds it.
     steps: Vec<WorkflowStep>,
 }
 

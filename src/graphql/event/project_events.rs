@@ -145,7 +145,7 @@ pub(super) struct BatchOutcome {
     /// Number of events that were already in their log, or earlier in the batch, with the same content.
     duplicates: usize,
     /// Events that were refused, in the order of the batch.
-    rejected: Vec<ProjectEventResult>,
+    rejected: Vec<ProjectEventsResult>,
     /// Reasons the whole batch was refused; empty if it was carried out.
     pub(super) user_errors: Vec<UserError>,
 }
@@ -153,7 +153,7 @@ pub(super) struct BatchOutcome {
 /// An event of a batch that was refused.
 #[derive(Debug, SimpleObject)]
 #[graphql(complex)]
-pub(super) struct ProjectEventResult {
+pub(super) struct ProjectEventsResult {
     /// Index of the event in the batch, counted from 0.
     index: usize,
     /// Id of the event, as the caller gave it.
@@ -165,7 +165,7 @@ pub(super) struct ProjectEventResult {
 }
 
 #[ComplexObject]
-impl ProjectEventResult {
+impl ProjectEventsResult {
     /// The stored event with this id, if the event was refused with `EVENT_ID_CONFLICT`.
     async fn event(&self, ctx: &Context<'_>) -> Result<Option<Event>> {
         match self.conflict() {
@@ -175,7 +175,7 @@ impl ProjectEventResult {
     }
 }
 
-impl ProjectEventResult {
+impl ProjectEventsResult {
     /// Returns the key of the stored event that the event conflicts with.
     fn conflict(&self) -> Option<EventKey> {
         self.user_errors.iter().find(|error| error.code == RejectionCode::EventIdConflict)?;
@@ -199,7 +199,7 @@ impl BatchOutcome {
         let rejected = rejected.into_iter().map(|(index, error)| {
             let GivenIds { event: event_id, execution: execution_id } = given.get(index).cloned().unwrap_or_default();
             let user_errors = vec![item_error(error).of_item("events", index)];
-            ProjectEventResult { index, event_id, execution_id, user_errors }
+            ProjectEventsResult { index, event_id, execution_id, user_errors }
         });
         Ok(Self { projected, duplicates, rejected: rejected.collect(), user_errors })
     }

@@ -162,7 +162,7 @@ pub struct CancelExecutionsInput {
     pub dry_run: bool,
 }
 
-/// Moment in the history of an execution.
+/// Moment in the log of an execution.
 #[derive(Debug, OneofObject)]
 pub enum ExecutionMoment {
     /// After the event with this id and all events of the execution with smaller ids.

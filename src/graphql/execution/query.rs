@@ -26,7 +26,7 @@ impl ExecutionQuery {
         ctx: &Context<'_>,
         #[graphql(desc = "Id of the execution.")] id: ID,
         #[graphql(
-            desc = "Moment in the history of the execution (default: now). The fields `status`, `statusText`, `endedAt`, \
+            desc = "Moment in the log of the execution (default: now). The fields `status`, `statusText`, `endedAt`, \
                     `error`, `steps`, `context` and `snapshot` show the state at this moment, the other fields the \
                     current state. The execution is null if it had not started."
         )]

@@ -7,8 +7,8 @@ use crate::graphql::access::READ;
 use crate::graphql::connection::{Countable, PageArguments, connection, id_cursor};
 use crate::graphql::errors::field_error;
 use crate::graphql::scalars::{BigInt, Json, show_id, to_graphql_int};
-use crate::service::error::ServiceError;
-use noetl_domain::cursor::CursorKind;
+use crate::service::error::{Rejection, ServiceError};
+use noetl_domain::cursor::{BadCursor, CursorKind, key_of_name};
 use noetl_domain::page::{Page, PageRequest, Total};
 use noetl_domain::workflow::{self, StepState, WorkflowState};
 use noetl_storage::snapshots::Projected;
@@ -76,35 +76,37 @@ impl Step {
     ) -> Result<Option<CursorFrameConnection>> {
         let request = PageArguments { first, after, last, before }.by_id(CursorKind::Frame).map_err(field_error)?;
         Ok(self.frames.as_ref().map(|frames| {
-            let all = FrameList(frames.len());
+            let all = ListInMemory(frames.len());
+            let page = page_between(frames.iter().map(|frame| (i64::from(frame.index), frame)).collect(), &request);
             let cursor = |frame: &CursorFrame| id_cursor(CursorKind::Frame, frame.index.into());
-            CursorFrameConnection::new(all, frame_page(frames, &request), Vec::new(), |frame| frame, cursor)
+            CursorFrameConnection::new(all, page, Vec::new(), CursorFrame::clone, cursor)
         }))
     }
 }
 
-/// Returns a page of frames, which are ordered by index.
-fn frame_page(frames: &[CursorFrame], request: &PageRequest<i64>) -> Page<CursorFrame> {
-    let is_after = |frame: &&CursorFrame| request.after.is_none_or(|after| i64::from(frame.index) > after);
-    let is_before = |frame: &&CursorFrame| request.before.is_none_or(|before| i64::from(frame.index) < before);
-    let mut within: Vec<CursorFrame> = frames.iter().filter(is_after).filter(is_before).cloned().collect();
+/// Returns a page of items, which are ordered by their numbers.
+fn page_between<T>(mut items: Vec<(i64, T)>, request: &PageRequest<i64>) -> Page<T> {
+    items.retain(|(number, _)| {
+        request.after.is_none_or(|after| *number > after) && request.before.is_none_or(|before| *number < before)
+    });
     if request.backwards {
-        within.reverse();
+        items.reverse();
     }
-    request.cut(within)
+    request.cut(items.into_iter().map(|(_, item)| item).collect())
 }
 
-/// All frames of a loop.
+/// A list whose items are in memory, with their number.
 #[derive(Debug)]
-pub struct FrameList(usize);
+pub struct ListInMemory(usize);
 
-impl Countable for FrameList {
+impl Countable for ListInMemory {
     async fn total(&self, _: &Context<'_>, limit: i64) -> std::result::Result<Total, ServiceError> {
         Ok(Total::of(i64::try_from(self.0).unwrap_or(i64::MAX), limit))
     }
 }
 
-connection!(CursorFrameConnection, CursorFrameEdge, CursorFrame, FrameList);
+connection!(CursorFrameConnection, CursorFrameEdge, CursorFrame, ListInMemory);
+connection!(StepConnection, StepEdge, Step, ListInMemory);
 
 /// Progress of a loop.
 #[derive(Debug, Clone, SimpleObject)]
@@ -181,14 +183,33 @@ impl ExecutionProgress {
     }
 }
 
-/// Returns the steps of a state.
-#[must_use]
-pub fn steps(state: &WorkflowState) -> Vec<Step> {
-    state.steps().into_iter().map(|(name, step)| Step::new(name, step)).collect()
+/// Number of steps in a page if the caller sets none.
+const DEFAULT_STEPS: i32 = 100;
+
+impl StepConnection {
+    /// Returns a page of the steps of a state. The cursor of a step contains a key of its name, so it stays valid when
+    /// other steps begin.
+    pub(super) fn page(state: &WorkflowState, arguments: PageArguments) -> std::result::Result<Self, Rejection> {
+        let first = arguments.first.or(arguments.last.is_none().then_some(DEFAULT_STEPS));
+        let request = PageArguments { first, ..arguments }.by_id(CursorKind::Step)?;
+        let steps = state.steps();
+        let index = |field: &str, key: Option<i64>| {
+            let Some(key) = key else { return Ok(None) };
+            let index = (0_i64..).zip(&steps).find(|(_, (name, _))| key_of_name(name) == key).map(|(index, _)| index);
+            index.map(Some).ok_or_else(|| Rejection::invalid(field, BadCursor.to_string()))
+        };
+        let request = request.between(index("after", request.after)?, index("before", request.before)?);
+        let all = ListInMemory(steps.len());
+        let page = page_between((0..).zip(steps).collect(), &request);
+        let cursor = |step: &Step| id_cursor(CursorKind::Step, key_of_name(&step.name));
+        Ok(Self::new(all, page, Vec::new(), |(name, step)| Step::new(name, step), cursor))
+    }
 }
 
 impl Step {
-    fn new(name: &str, step: &StepState) -> Self {
+    /// Returns a step of a state, with its name.
+    #[must_use]
+    pub fn new(name: &str, step: &StepState) -> Self {
         let frames = step.frames().map(|frames| frames.into_iter().map(CursorFrame::from).collect());
         Self {
             name: name.to_owned(),

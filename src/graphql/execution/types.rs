@@ -12,7 +12,7 @@ use super::loaders::{
     ChildrenKey, ChildrenTotalKey, EndKey, EntryTotalKey, ErrorKey, ExecutionKey, ExecutionsPage, ResultKey, StateKey,
     WorkloadKey,
 };
-use super::state::{ExecutionProgress, ProjectionSnapshot, Step, steps};
+use super::state::{ExecutionProgress, ProjectionSnapshot, StepConnection};
 use super::status::ExecutionStatus;
 use crate::graphql::access::{READ, scope};
 use crate::graphql::catalog::types::CatalogEntry;
@@ -36,7 +36,7 @@ use noetl_domain::page::{Page, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_domain::trace_context as domain;
-use noetl_domain::workflow::End;
+use noetl_domain::workflow::{End, WorkflowState};
 use noetl_storage::events::FirstEvent;
 use noetl_storage::execution_lists;
 use noetl_storage::executions::ExecutionRow;
@@ -296,9 +296,19 @@ impl Execution {
 
     /// Current state of the steps, ordered by the first event of each step.
     #[graphql(guard = "READ")]
-    async fn steps(&self, ctx: &Context<'_>) -> Result<Vec<Step>> {
-        let projected = self.projected(ctx).await?;
-        Ok(projected.iter().flat_map(|projected| steps(&projected.projection.state)).collect())
+    async fn steps(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 100).")]
+        first: Option<i32>,
+        #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
+        #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
+        #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
+    ) -> Result<Option<StepConnection>> {
+        let page = PageArguments { first, after, last, before };
+        let (projected, empty) = (self.projected(ctx).await?, WorkflowState::default());
+        let state = projected.as_ref().map_or(&empty, |projected| &projected.projection.state);
+        StepConnection::page(state, page).map(Some).map_err(field_error)
     }
 
     /// Stored snapshot that a read of the state starts from; null if there is no usable snapshot.

@@ -24,7 +24,7 @@ use crate::service::fan_out::Listing;
 use noetl_domain::event::EventFilter;
 use noetl_domain::ids::Id;
 use noetl_domain::list_position::CursorPosition;
-use noetl_domain::page::{Page, PageRequest};
+use noetl_domain::page::{Page, PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_storage::execution_lists::ExecutionFilter;
@@ -195,6 +195,15 @@ impl Followed for FollowedExecutions {
         let Listing { page, unavailable } = services.executions.list(filter, request, scope).await?;
         let items = page.items.into_iter().map(CurrentExecution::listed).collect();
         Ok(Listing { page: Page { items, has_next: page.has_next, has_previous: page.has_previous }, unavailable })
+    }
+
+    async fn count(
+        services: &Services,
+        filter: &ExecutionFilter,
+        scope: &Scope,
+        limit: i64,
+    ) -> Result<Total, ServiceError> {
+        services.executions.total(filter, limit, scope).await
     }
 
     async fn read(services: &Services, changed: &[Changed], scope: &Scope) -> Result<Vec<Found<CurrentExecution>>> {

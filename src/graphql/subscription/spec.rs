@@ -3,13 +3,13 @@
 use async_graphql::{Enum, SimpleObject};
 
 use noetl_domain::document::Document;
-use noetl_domain::document::ingress::{Ingress, Verification};
+use noetl_domain::document::field::Choice;
+use noetl_domain::document::ingress::{Ingress, Scheme, Verification};
 use noetl_domain::document::spool::{self, Spool};
 use noetl_domain::document::subscription::{self as domain, Activation, Mode, Source};
 
 /// Source of the messages of a source subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
-#[graphql(remote = "Source")]
 pub(super) enum SubscriptionSource {
     /// Google Pub/Sub.
     Pubsub,
@@ -19,38 +19,70 @@ pub(super) enum SubscriptionSource {
     Kafka,
     /// Requests to the gateway.
     Webhook,
+    /// A name that this server does not know, in a document that another program stored. The text has the name.
+    Unknown,
 }
 
 /// Way in which the messages of a source subscription arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
-#[graphql(remote = "Mode")]
 pub(super) enum SubscriptionMode {
     /// A runtime fetches messages.
     Pull,
     /// The gateway receives messages.
     Push,
+    /// A name that this server does not know, in a document that another program stored. The text has the name.
+    Unknown,
 }
 
 /// Time at which a pull subscription fetches messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
-#[graphql(remote = "Activation")]
 pub(super) enum SubscriptionActivation {
     /// Always, while the subscription is active.
     Continuous,
     /// At the times of a schedule.
     Scheduled,
+    /// A name that this server does not know, in a document that another program stored. The text has the name.
+    Unknown,
 }
+
+/// Converts the name of a setting to its value in the API: `UNKNOWN` if the name is not known.
+macro_rules! values {
+    ($to:ident, $from:ty: $($value:ident)*) => {
+        impl From<&Choice<$from>> for $to {
+            fn from(choice: &Choice<$from>) -> Self {
+                match choice.known {
+                    $(Some(<$from>::$value) => Self::$value,)*
+                    None => Self::Unknown,
+                }
+            }
+        }
+    };
+}
+
+values! { SubscriptionSource, Source: Pubsub Nats Kafka Webhook }
+values! { SubscriptionMode, Mode: Pull Push }
+values! { SubscriptionActivation, Activation: Continuous Scheduled }
+values! { IngressVerificationType, Scheme: HmacSha256 Bearer PubsubOidc }
+values! { SpoolMode, spool::SpoolMode: Off BufferAndAck Hybrid }
+values! { SpoolBackend, spool::SpoolBackend: NatsObject LocalDisk Gcs S3 }
+values! { SpoolOrdering, spool::SpoolOrdering: Global PerKey Unordered }
 
 /// Settings in the document of a source subscription. The settings of the source itself, such as a stream, are in
 /// `catalogEntry { document }`.
 #[derive(Debug, SimpleObject)]
 pub(super) struct SubscriptionSpec {
-    /// Source of the messages; null if a document in the short form names none of the known sources.
+    /// Source of the messages; null if a document in the short form names none.
     source: Option<SubscriptionSource>,
+    /// Name of the source in the document.
+    source_text: Option<String>,
     /// Way in which messages arrive; null in the short form.
     mode: Option<SubscriptionMode>,
+    /// Name of the mode in the document.
+    mode_text: Option<String>,
     /// Activation of a pull subscription; null for push subscriptions and in the short form.
     activation: Option<SubscriptionActivation>,
+    /// Name of the activation in the document, or that of its default.
+    activation_text: Option<String>,
     /// Settings of the gateway for a push subscription; null for pull subscriptions.
     ingress: Option<SubscriptionIngress>,
     /// Start of the executions.
@@ -126,6 +158,8 @@ enum IngressVerificationType {
     Bearer,
     /// Token that Google signs for a push subscription of Pub/Sub.
     PubsubOidc,
+    /// A name that this server does not know, in a document that another program stored. The text has the name.
+    Unknown,
 }
 
 /// Verification of pushed messages. A secret is named by its alias.
@@ -133,9 +167,11 @@ enum IngressVerificationType {
 struct IngressVerification {
     /// Scheme of the verification.
     r#type: IngressVerificationType,
+    /// Name of the scheme in the document.
+    type_text: String,
     /// Header with the HMAC; null for other schemes.
     header: Option<String>,
-    /// Alias of the secret or token; null for `PUBSUB_OIDC`.
+    /// Alias of the secret or token; null for `PUBSUB_OIDC` and `UNKNOWN`.
     secret: Option<String>,
     /// Audience of the token; null except for `PUBSUB_OIDC`.
     audience: Option<String>,
@@ -145,7 +181,6 @@ struct IngressVerification {
 
 /// Use of a spool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
-#[graphql(remote = "spool::SpoolMode")]
 enum SpoolMode {
     /// Messages are not spooled; they are not acknowledged.
     Off,
@@ -153,11 +188,12 @@ enum SpoolMode {
     BufferAndAck,
     /// Some messages are stored; the others are not acknowledged.
     Hybrid,
+    /// A name that this server does not know, in a document that another program stored. The text has the name.
+    Unknown,
 }
 
 /// Store of spooled messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
-#[graphql(remote = "spool::SpoolBackend")]
 enum SpoolBackend {
     /// Object store of NATS.
     NatsObject,
@@ -167,11 +203,12 @@ enum SpoolBackend {
     Gcs,
     /// S3.
     S3,
+    /// A name that this server does not know, in a document that another program stored. The text has the name.
+    Unknown,
 }
 
 /// Order in which spooled messages are delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
-#[graphql(remote = "spool::SpoolOrdering")]
 enum SpoolOrdering {
     /// One order of all messages.
     Global,
@@ -179,6 +216,8 @@ enum SpoolOrdering {
     PerKey,
     /// No order.
     Unordered,
+    /// A name that this server does not know, in a document that another program stored. The text has the name.
+    Unknown,
 }
 
 /// Store for messages that can't be dispatched.
@@ -186,24 +225,33 @@ enum SpoolOrdering {
 struct SubscriptionSpool {
     /// Use of the spool.
     mode: SpoolMode,
+    /// Name of the mode in the document, or that of its default.
+    mode_text: String,
     /// Store of the messages; null if the mode is `OFF`.
     backend: Option<SpoolBackend>,
+    /// Name of the store in the document, or that of its default.
+    backend_text: Option<String>,
     /// Bucket of the store; null if it has none.
     bucket: Option<String>,
     /// Folder of the store; null if it has none.
     path: Option<String>,
     /// Order of the delivery; null: the runtime's default.
     ordering: Option<SpoolOrdering>,
+    /// Name of the order in the document.
+    ordering_text: Option<String>,
 }
 
 impl SubscriptionSpec {
     /// Returns the settings in a document. `None`: they are invalid, so another program stored the document.
     pub(super) fn of(document: &Document) -> Option<Self> {
-        let spec = document.subscription().ok()?;
+        let spec = document.stored_subscription().ok()?;
         Some(Self {
-            source: spec.source.map(Into::into),
-            mode: spec.mode.map(Into::into),
-            activation: spec.activation.map(Into::into),
+            source: spec.source.as_ref().map(Into::into),
+            source_text: spec.source.map(|source| source.name),
+            mode: spec.mode.as_ref().map(Into::into),
+            mode_text: spec.mode.map(|mode| mode.name),
+            activation: spec.activation.as_ref().map(Into::into),
+            activation_text: spec.activation.map(|activation| activation.name),
             ingress: spec.ingress.map(Into::into),
             dispatch: spec.dispatch.into(),
             dedup: SubscriptionDedup {
@@ -252,17 +300,22 @@ impl From<Ingress> for SubscriptionIngress {
 
 impl From<Verification> for IngressVerification {
     fn from(verification: Verification) -> Self {
-        let of = |r#type| Self { r#type, header: None, secret: None, audience: None, service_account: None };
+        let scheme = verification.scheme();
+        let of = Self {
+            r#type: (&scheme).into(),
+            type_text: scheme.name,
+            header: None,
+            secret: None,
+            audience: None,
+            service_account: None,
+        };
         match verification {
-            Verification::HmacSha256 { header, secret } => {
-                Self { header: Some(header), secret: Some(secret), ..of(IngressVerificationType::HmacSha256) }
+            Verification::HmacSha256 { header, secret } => Self { header: Some(header), secret: Some(secret), ..of },
+            Verification::Bearer { secret } => Self { secret: Some(secret), ..of },
+            Verification::PubsubOidc { audience, service_account } => {
+                Self { audience: Some(audience), service_account: Some(service_account), ..of }
             }
-            Verification::Bearer { secret } => Self { secret: Some(secret), ..of(IngressVerificationType::Bearer) },
-            Verification::PubsubOidc { audience, service_account } => Self {
-                audience: Some(audience),
-                service_account: Some(service_account),
-                ..of(IngressVerificationType::PubsubOidc)
-            },
+            Verification::Other { .. } => of,
         }
     }
 }
@@ -270,6 +323,15 @@ impl From<Verification> for IngressVerification {
 impl From<Spool> for SubscriptionSpool {
     fn from(spool: Spool) -> Self {
         let Spool { mode, backend, bucket, path, ordering } = spool;
-        Self { mode: mode.into(), backend: backend.map(Into::into), bucket, path, ordering: ordering.map(Into::into) }
+        Self {
+            mode: (&mode).into(),
+            mode_text: mode.name,
+            backend: backend.as_ref().map(Into::into),
+            backend_text: backend.map(|backend| backend.name),
+            bucket,
+            path,
+            ordering: ordering.as_ref().map(Into::into),
+            ordering_text: ordering.map(|ordering| ordering.name),
+        }
     }
 }

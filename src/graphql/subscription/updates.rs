@@ -13,7 +13,7 @@ use noetl_domain::event::{Event, EventFilter};
 use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::{Action, REGISTERED, State};
 use noetl_domain::list_position::{CursorPosition, ListPosition};
-use noetl_domain::page::PageRequest;
+use noetl_domain::page::{PageRequest, Total};
 use noetl_domain::tenant::Scope;
 use noetl_storage::subscriptions::{SubscriptionFilter, SubscriptionRow};
 use plain_json::Text;
@@ -75,6 +75,15 @@ impl Followed for FollowedSubscriptions {
         scope: &Scope,
     ) -> Result<Listing<SubscriptionRow>, ServiceError> {
         services.subscriptions.list(filter, request, scope).await
+    }
+
+    async fn count(
+        services: &Services,
+        filter: &SubscriptionFilter,
+        scope: &Scope,
+        limit: i64,
+    ) -> Result<Total, ServiceError> {
+        services.subscriptions.total(filter, limit, scope).await
     }
 
     async fn read(services: &Services, changed: &[Changed], scope: &Scope) -> Result<Vec<Found<SubscriptionRow>>> {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use async_graphql::{ErrorExtensions, Result};
+use async_graphql::{Error, ErrorExtensions, Result};
 
 use crate::graphql::errors::error_with_code;
 use noetl_domain::ids::Id;
@@ -23,15 +23,7 @@ impl Known {
     /// Adds an object, or its later state. Fails if the list has too many objects.
     pub(super) fn insert(&mut self, id: Id, version: Id) -> Result<()> {
         if self.0.len() >= MAX_FOLLOWED && !self.0.contains_key(&id) {
-            let message = format!(
-                "more than {MAX_FOLLOWED} objects match the filter; one live subscription follows at most {MAX_FOLLOWED}; \
-                 use a narrower filter"
-            );
-            return Err(error_with_code("LIMIT_EXCEEDED", message).extend_with(|_, extensions| {
-                extensions.set("limit", "followed_objects");
-                extensions.set("allowed", MAX_FOLLOWED);
-                extensions.set("actual", MAX_FOLLOWED + 1);
-            }));
+            return Err(too_many());
         }
         self.0.insert(id, version);
         Ok(())
@@ -51,6 +43,19 @@ impl Known {
     pub(super) fn which(&self, condition: impl Fn(Id) -> bool) -> HashSet<Id> {
         self.0.keys().copied().filter(|id| condition(*id)).collect()
     }
+}
+
+/// Returns the error of a list with too many objects.
+pub(super) fn too_many() -> Error {
+    let message = format!(
+        "more than {MAX_FOLLOWED} objects match the filter; one live subscription follows at most {MAX_FOLLOWED}; use a \
+         narrower filter"
+    );
+    error_with_code("LIMIT_EXCEEDED", message).extend_with(|_, extensions| {
+        extensions.set("limit", "followed_objects");
+        extensions.set("allowed", MAX_FOLLOWED);
+        extensions.set("actual", MAX_FOLLOWED + 1);
+    })
 }
 
 #[cfg(test)]

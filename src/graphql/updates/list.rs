@@ -14,7 +14,7 @@ use async_stream::try_stream;
 use futures::{Stream, StreamExt};
 use tokio::time::Instant;
 
-use super::known::Known;
+use super::known::{Known, MAX_FOLLOWED, too_many};
 use super::outdated::Outdated;
 use super::steps::{Change, Place, Step, Steps};
 use super::{Found, Update, UpdateKind};
@@ -29,7 +29,7 @@ use crate::service::fan_out::Listing;
 use noetl_domain::event::Event;
 use noetl_domain::ids::Id;
 use noetl_domain::list_position::{CursorPosition, ListPosition};
-use noetl_domain::page::{MAX_PAGE, PageRequest};
+use noetl_domain::page::{MAX_PAGE, PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use plain_json::Text;
@@ -83,6 +83,13 @@ pub trait Followed: Send + Sync + 'static {
         request: &PageRequest<CursorPosition>,
         scope: &Scope,
     ) -> impl Future<Output = Result<Listing<Self::Row>, ServiceError>> + Send;
+    /// Returns the number of objects in the list, counted up to a limit.
+    fn count(
+        services: &Services,
+        filter: &Self::Filter,
+        scope: &Scope,
+        limit: i64,
+    ) -> impl Future<Output = Result<Total, ServiceError>> + Send;
     /// Returns the current states of objects, in the order of `changed`.
     fn read(
         services: &Services,
@@ -127,6 +134,7 @@ pub fn updates<L: Followed>(watch: ListWatch<L>) -> impl Stream<Item = Result<Up
     try_stream! {
         let feed = reader::read(watch.hub.clone(), L::start(), L::interest(), Shards::All).boxed();
         let mut steps = Steps::join(feed).await?;
+        check_size(&watch).await?;
         let mut follower = Follower::new(watch);
         loop {
             while let Some(listed) = follower.list_next().await? {
@@ -153,6 +161,15 @@ pub fn updates<L: Followed>(watch: ListWatch<L>) -> impl Stream<Item = Result<Up
             }
         }
     }
+}
+
+/// Refuses a list with too many objects before the first of them is sent.
+async fn check_size<L: Followed>(watch: &ListWatch<L>) -> Result<()> {
+    let count = async {
+        let limit = i64::try_from(MAX_FOLLOWED).unwrap_or(i64::MAX);
+        L::count(&watch.services, &watch.filter, &watch.scope, limit).await.map_err(field_error)
+    };
+    if with_deadline(watch.deadline, count).await?.capped { Err(too_many()) } else { Ok(()) }
 }
 
 /// A pass over the pages of the list.

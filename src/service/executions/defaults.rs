@@ -32,10 +32,10 @@ pub(super) struct SubscriptionDefaults {
 }
 
 impl SubscriptionDefaults {
-    /// Returns the defaults in the document of a source subscription. A document that another program stored, and that a
-    /// registration would refuse, gives none.
+    /// Returns the defaults in the document of a source subscription. Unknown names of settings, which
+    /// another program stored, do not matter here. A document with another fault gives none.
     pub(super) fn of(entry: &CatalogEntry) -> Self {
-        let spec = entry.document().and_then(|document| document.ok()?.subscription().ok());
+        let spec = entry.document().and_then(|document| document.ok()?.stored_subscription().ok());
         let SubscriptionSpec { dedup, dispatch, .. } = spec.unwrap_or_default();
         let window_seconds = dedup.window_seconds.map(|seconds| i64::try_from(seconds).unwrap_or(i64::MAX));
         Self { window_seconds, pool: dispatch.execution_pool }

@@ -238,7 +238,7 @@ pub(super) fn occupied(live: &SubscriptionRow, field: &str, scope: &Scope) -> Re
         return Rejection::new(RejectionCode::ForeignTenant, field, message);
     }
     let message = format!(
-        "path {:?} has another live subscription: {}, in state {}; deactivate it first",
+        "path {:?} has another live subscription: {}, with status {}; deactivate it first",
         live.path, live.id, live.state
     );
     Rejection::new(RejectionCode::InvalidTransition, field, message)

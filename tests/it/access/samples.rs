@@ -18,7 +18,7 @@ use noetl_graphql::graphql::catalog::types::CatalogEntry;
 use noetl_graphql::graphql::catalog::workload::WorkloadField;
 use noetl_graphql::graphql::event::types::Event;
 use noetl_graphql::graphql::execution::dedup::DedupClaim;
-use noetl_graphql::graphql::execution::state::{Step, steps};
+use noetl_graphql::graphql::execution::state::Step;
 use noetl_graphql::graphql::execution::types::Execution;
 use noetl_graphql::graphql::outbox::types::{Outbox, OutboxClaim, OutboxEntry};
 use noetl_graphql::graphql::subscription::types::SourceSubscription;
@@ -115,7 +115,8 @@ impl Samples {
         };
         let mut state = WorkflowState::default();
         state.fold(&entered);
-        Some(steps(&state).pop().expect("the state has a step"))
+        let steps = state.steps();
+        steps.first().map(|(name, step)| Step::new(name, step))
     }
 
     #[graphql(name = "sampleOutbox")]

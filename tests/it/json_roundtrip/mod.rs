@@ -179,9 +179,9 @@ async fn the_raw_value_key_of_serde_json_is_plain_data_in_worker_events_and_rows
     // The fold keeps these values and can read its own snapshots.
     let advance =
         r#"mutation { advanceProjections(input: {executionIds: ["7"]}) { results { userErrors { message } } } }"#;
-    let state = r#"{ execution(id: "7") { steps { name result } snapshot { behindBy } } }"#;
+    let state = r#"{ execution(id: "7") { steps { nodes { name result } } snapshot { behindBy } } }"#;
     assert_eq!(ask(&server, advance, json!({})).await["advanceProjections"]["results"], json!([{ "userErrors": [] }]));
     let state = ask(&server, state, json!({})).await["execution"].take();
     let results = json!([{ "name": "a", "result": marked()[2] }, { "name": "b", "result": marked()[2] }]);
-    assert_eq!((&state["steps"], &state["snapshot"]["behindBy"]), (&results, &json!("0")));
+    assert_eq!((&state["steps"]["nodes"], &state["snapshot"]["behindBy"]), (&results, &json!("0")));
 }

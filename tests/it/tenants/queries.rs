@@ -87,7 +87,7 @@ pub(super) async fn events(world: &World, own: &Side, other: &Side) {
 pub(super) async fn execution(world: &World, own: &Side, other: &Side) {
     let query = |id: &str| {
         format!(
-            "{{ execution(id: \"{id}\") {{ id tenantId organizationId status workload error executionPool steps {{ name }}
+            "{{ execution(id: \"{id}\") {{ id tenantId organizationId status workload error executionPool steps {{ nodes {{ name }} }}
                 snapshot {{ version }} parent {{ __typename }} events {{ nodes {{ tenantId }} }}
                 children {{ nodes {{ id tenantId }} totalCount {{ value }} }} }} }}"
         )

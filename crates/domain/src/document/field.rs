@@ -9,6 +9,31 @@ use serde_json::Value;
 pub struct Field<'a> {
     place: String,
     value: Option<&'a Value>,
+    /// Whether unknown names of settings are accepted.
+    lenient: bool,
+}
+
+/// Name of a setting in a document, and its meaning.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice<T> {
+    /// The name.
+    pub name: String,
+    /// The meaning; `None` if the name is not known.
+    pub known: Option<T>,
+}
+
+impl<T: Named + PartialEq> Choice<T> {
+    /// Returns the choice of a name, known or not.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), known: T::named(name) }
+    }
+
+    /// Returns the choice of a known value.
+    pub fn of(value: T) -> Self {
+        let name = T::NAMES.iter().find(|(_, known)| *known == value).map_or("", |(name, _)| *name);
+        Self { name: name.to_owned(), known: Some(value) }
+    }
 }
 
 /// A field whose value is refused.
@@ -78,13 +103,20 @@ impl<'a> Field<'a> {
     /// Returns a field at the top of a document.
     #[must_use]
     pub fn of(document: &'a Value, name: &str) -> Self {
-        Self { place: name.to_owned(), value: document.get(name) }
+        Self { place: name.to_owned(), value: document.get(name), lenient: false }
+    }
+
+    /// Returns the field with all fields in it, of which unknown names of settings are accepted.
+    #[must_use]
+    pub fn lenient(self) -> Self {
+        Self { lenient: true, ..self }
     }
 
     /// Returns a field of this map.
     #[must_use]
     pub fn field(&self, name: &str) -> Self {
-        Self { place: format!("{}.{name}", self.place), value: self.value.and_then(|value| value.get(name)) }
+        let value = self.value.and_then(|value| value.get(name));
+        Self { place: format!("{}.{name}", self.place), value, lenient: self.lenient }
     }
 
     /// Returns whether the document has the field. Null counts as present.
@@ -115,14 +147,18 @@ impl<'a> Field<'a> {
         self.text().ok_or_else(|| self.refused(Problem::Required))
     }
 
-    /// Returns the value with the name in this field, if the field is a text.
-    pub fn name<T: Named>(&self) -> Result<Option<T>, InvalidField> {
-        let known = |name| T::named(name).ok_or_else(|| self.refused(Problem::NotOneOf(names::<T>())));
-        self.text().map(known).transpose()
+    /// Returns the name in this field with its meaning, if the field is a text. An unknown name is refused, unless the
+    /// field is lenient.
+    pub fn name<T: Named + PartialEq>(&self) -> Result<Option<Choice<T>>, InvalidField> {
+        let choice = self.text().map(Choice::named);
+        if !self.lenient && choice.as_ref().is_some_and(|choice: &Choice<T>| choice.known.is_none()) {
+            return Err(self.refused(Problem::NotOneOf(names::<T>())));
+        }
+        Ok(choice)
     }
 
-    /// Returns the value with the name in this field, which must be a text.
-    pub fn required_name<T: Named>(&self) -> Result<T, InvalidField> {
+    /// Returns the name in this field with its meaning; the field must be a text.
+    pub fn required_name<T: Named + PartialEq>(&self) -> Result<Choice<T>, InvalidField> {
         self.name()?.ok_or_else(|| self.refused(Problem::NotOneOf(names::<T>())))
     }
 
@@ -154,7 +190,8 @@ impl<'a> Field<'a> {
             return Ok(Vec::new());
         };
         let items = value.as_array().ok_or_else(|| self.refused(Problem::NotAList))?;
-        let item = |(index, value)| Self { place: format!("{}[{index}]", self.place), value: Some(value) };
+        let lenient = self.lenient;
+        let item = |(index, value)| Self { place: format!("{}[{index}]", self.place), value: Some(value), lenient };
         Ok(items.iter().enumerate().map(item).collect())
     }
 

@@ -1,6 +1,6 @@
 //! Ingress of a push subscription: where the gateway receives messages, and how it verifies them.
 
-use super::field::{Field, InvalidField, Named, Problem};
+use super::field::{Choice, Field, InvalidField, Named, Problem};
 
 /// Settings of the gateway for a push subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,12 +33,21 @@ pub enum Verification {
         /// Service account that the token names.
         service_account: String,
     },
+    /// Another scheme, in a document that another program stored.
+    Other {
+        /// Name of the scheme.
+        scheme: String,
+    },
 }
 
-#[derive(Debug, Clone, Copy)]
-enum Scheme {
+/// Scheme of a verification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheme {
+    /// HMAC-SHA256 of the message in a header.
     HmacSha256,
+    /// Bearer token.
     Bearer,
+    /// Token that Google signs for a push subscription of Pub/Sub.
     PubsubOidc,
 }
 
@@ -62,12 +71,25 @@ impl Ingress {
 impl Verification {
     fn read(verify: &Field<'_>) -> Result<Self, InvalidField> {
         let text = |name: &str| verify.field(name).required().map(str::to_owned);
-        Ok(match verify.field("type").required_name()? {
-            Scheme::HmacSha256 => Self::HmacSha256 { header: text("header")?, secret: text("secret")? },
-            Scheme::Bearer => Self::Bearer { secret: text("secret")? },
-            Scheme::PubsubOidc => {
+        let Choice { name, known } = verify.field("type").required_name()?;
+        Ok(match known {
+            Some(Scheme::HmacSha256) => Self::HmacSha256 { header: text("header")?, secret: text("secret")? },
+            Some(Scheme::Bearer) => Self::Bearer { secret: text("secret")? },
+            Some(Scheme::PubsubOidc) => {
                 Self::PubsubOidc { audience: text("audience")?, service_account: text("service_account")? }
             }
+            None => Self::Other { scheme: name },
         })
+    }
+
+    /// Returns the scheme with its name.
+    #[must_use]
+    pub fn scheme(&self) -> Choice<Scheme> {
+        match self {
+            Self::HmacSha256 { .. } => Choice::of(Scheme::HmacSha256),
+            Self::Bearer { .. } => Choice::of(Scheme::Bearer),
+            Self::PubsubOidc { .. } => Choice::of(Scheme::PubsubOidc),
+            Self::Other { scheme } => Choice { name: scheme.clone(), known: None },
+        }
     }
 }

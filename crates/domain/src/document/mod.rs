@@ -90,10 +90,19 @@ impl Document {
         self.0.get("workflow")
     }
 
-    /// Reads the settings of a source subscription. A document without `spec` has the short form.
+    /// Reads the settings of a source subscription that is registered. A document without `spec` has the short form.
     pub fn subscription(&self) -> Result<SubscriptionSpec, InvalidField> {
-        let spec = Field::of(&self.0, "spec");
-        if spec.is_present() { SubscriptionSpec::read(&spec) } else { Ok(SubscriptionSpec::short(&self.0)) }
+        self.read_subscription(&Field::of(&self.0, "spec"))
+    }
+
+    /// Reads the settings of a source subscription in a stored document. Another program may have stored it, with names
+    /// of settings that this server does not know.
+    pub fn stored_subscription(&self) -> Result<SubscriptionSpec, InvalidField> {
+        self.read_subscription(&Field::of(&self.0, "spec").lenient())
+    }
+
+    fn read_subscription(&self, spec: &Field<'_>) -> Result<SubscriptionSpec, InvalidField> {
+        if spec.is_present() { SubscriptionSpec::read(spec) } else { Ok(SubscriptionSpec::short(&self.0)) }
     }
 
     fn metadata(&self, name: &str) -> Option<&Value> {

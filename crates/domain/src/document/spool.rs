@@ -1,6 +1,6 @@
 //! Spool of a subscription: the store for messages whose playbook can't run at the moment.
 
-use super::field::{Field, InvalidField, Named, Problem};
+use super::field::{Choice, Field, InvalidField, Named, Problem};
 
 /// Use of the spool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,15 +41,15 @@ pub enum SpoolOrdering {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spool {
     /// Use of the spool.
-    pub mode: SpoolMode,
+    pub mode: Choice<SpoolMode>,
     /// Store of the messages; `None` if the mode is off.
-    pub backend: Option<SpoolBackend>,
+    pub backend: Option<Choice<SpoolBackend>>,
     /// Bucket of the store.
     pub bucket: Option<String>,
     /// Folder of the store.
     pub path: Option<String>,
     /// Order of the delivery; `None`: the runtime's default.
-    pub ordering: Option<SpoolOrdering>,
+    pub ordering: Option<Choice<SpoolOrdering>>,
 }
 
 impl Named for SpoolMode {
@@ -73,19 +73,24 @@ impl Spool {
         if !spool.is_map()? {
             return Ok(None);
         }
-        let mode = spool.field("mode").name()?.unwrap_or(SpoolMode::Off);
+        let mode = spool.field("mode").name()?.unwrap_or_else(|| Choice::of(SpoolMode::Off));
         let owned = |name: &str| spool.field(name).filled().map(str::to_owned);
+        let off = mode.known == Some(SpoolMode::Off);
         let mut read = Self { mode, backend: None, bucket: owned("bucket"), path: owned("path"), ordering: None };
-        if mode == SpoolMode::Off {
+        if off {
             return Ok(Some(read));
         }
-        let backend = spool.field("backend").name()?.unwrap_or(SpoolBackend::NatsObject);
-        let target = if backend == SpoolBackend::LocalDisk { "path" } else { "bucket" };
-        spool.field(target).required()?;
+        let backend = spool.field("backend").name()?.unwrap_or_else(|| Choice::of(SpoolBackend::NatsObject));
+        match backend.known {
+            Some(SpoolBackend::LocalDisk) => spool.field("path").required().map(drop)?,
+            Some(_) => spool.field("bucket").required().map(drop)?,
+            None => {}
+        }
         read.backend = Some(backend);
         read.ordering = spool.field("ordering").name()?;
         let recovery = spool.field("drain").field("on_recovery");
-        if read.ordering == Some(SpoolOrdering::Global) && recovery.text() == Some("interleave") {
+        let is_global = read.ordering.as_ref().is_some_and(|ordering| ordering.known == Some(SpoolOrdering::Global));
+        if is_global && recovery.text() == Some("interleave") {
             return Err(recovery.refused(Problem::UnsafeWithGlobalOrder));
         }
         Ok(Some(read))

@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use super::field::{Field, InvalidField, Named, Problem};
+use super::field::{Choice, Field, InvalidField, Named, Problem};
 use super::ingress::Ingress;
 use super::spool::Spool;
 
@@ -61,11 +61,11 @@ impl Named for Activation {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SubscriptionSpec {
     /// Source of the messages; `None` only in the short form.
-    pub source: Option<Source>,
+    pub source: Option<Choice<Source>>,
     /// Way in which messages arrive; `None` only in the short form.
-    pub mode: Option<Mode>,
+    pub mode: Option<Choice<Mode>>,
     /// Activation of a pull subscription.
-    pub activation: Option<Activation>,
+    pub activation: Option<Choice<Activation>>,
     /// Ingress of a push subscription.
     pub ingress: Option<Ingress>,
     /// Start of the executions.
@@ -127,9 +127,12 @@ impl SubscriptionSpec {
     pub(super) fn read(spec: &Field<'_>) -> Result<Self, InvalidField> {
         let source = spec.field("source").required_name()?;
         let mode = spec.field("mode").required_name()?;
-        let (activation, ingress) = match mode {
-            Mode::Pull => (spec.field("activation").name()?.or(Some(Activation::Continuous)), None),
-            Mode::Push => (None, Some(Ingress::read(&spec.field("ingress"))?)),
+        let (activation, ingress) = match mode.known {
+            Some(Mode::Pull) => {
+                (spec.field("activation").name()?.or_else(|| Some(Choice::of(Activation::Continuous))), None)
+            }
+            Some(Mode::Push) => (None, Some(Ingress::read(&spec.field("ingress"))?)),
+            None => (spec.field("activation").name()?, None),
         };
         Ok(Self {
             source: Some(source),
@@ -148,7 +151,7 @@ impl SubscriptionSpec {
     pub(super) fn short(document: &Value) -> Self {
         let window = Field::of(document, "dedup").field("window_secs").positive().ok().flatten();
         Self {
-            source: Field::of(document, "source").field("type").text().and_then(Source::named),
+            source: Field::of(document, "source").field("type").text().map(Choice::named),
             dispatch: Dispatch {
                 playbook: Field::of(document, "playbook").filled().map(str::to_owned),
                 ..Dispatch::default()

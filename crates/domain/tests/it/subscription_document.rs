@@ -1,7 +1,7 @@
 //! The document of a source subscription is accepted and refused as NoETL's server does, and an error names the field.
 
 use noetl_domain::document::Document;
-use noetl_domain::document::field::InvalidField;
+use noetl_domain::document::field::{Choice, InvalidField};
 use noetl_domain::document::ingress::Verification;
 use noetl_domain::document::spool::{SpoolBackend, SpoolMode, SpoolOrdering};
 use noetl_domain::document::subscription::{Activation, Dedup, Dispatch, Limits, Mode, Source, SubscriptionSpec};
@@ -33,7 +33,7 @@ fn settings_of_a_pull_subscription_are_read() {
     .unwrap();
     assert_eq!(
         (spec.source, spec.mode, spec.activation),
-        (Some(Source::Pubsub), Some(Mode::Pull), Some(Activation::Continuous))
+        (Some(Choice::of(Source::Pubsub)), Some(Choice::of(Mode::Pull)), Some(Choice::of(Activation::Continuous)))
     );
     let dispatch = Dispatch {
         playbook: Some("a/b".to_owned()),
@@ -49,8 +49,11 @@ fn settings_of_a_pull_subscription_are_read() {
         ("x-noetl-pool", &["iot".to_owned()][..])
     );
     let spool = spec.spool.unwrap();
-    assert_eq!((spool.mode, spool.backend), (SpoolMode::BufferAndAck, Some(SpoolBackend::LocalDisk)));
-    assert_eq!((spool.path.as_deref(), spool.ordering), (Some("/tmp/s"), Some(SpoolOrdering::Unordered)));
+    assert_eq!(
+        (spool.mode, spool.backend),
+        (Choice::of(SpoolMode::BufferAndAck), Some(Choice::of(SpoolBackend::LocalDisk)))
+    );
+    assert_eq!((spool.path.as_deref(), spool.ordering), (Some("/tmp/s"), Some(Choice::of(SpoolOrdering::Unordered))));
 }
 
 #[test]
@@ -163,6 +166,30 @@ fn what_noetl_refuses_is_refused_with_its_field() {
 }
 
 #[test]
+fn unknown_names_are_accepted_only_in_a_stored_document() {
+    for spec in [
+        "{ source: sqs, mode: pull, dispatch: { playbook: p } }",
+        "{ source: nats, mode: both, dispatch: { playbook: p } }",
+        &pull_with("activation: weekly"),
+        &pull_with("spool: { mode: mirror, bucket: b }"),
+        &pull_with("spool: { mode: hybrid, backend: tape }"),
+        &push_with("{ gateway_path: /a, verify: { type: mtls } }"),
+    ] {
+        assert!(read(spec).is_err(), "{spec}");
+        let document = Document::parse(&format!("kind: Subscription\nspec: {spec}")).unwrap();
+        let stored = document.stored_subscription().unwrap();
+        assert_eq!(stored.dispatch.playbook.as_deref(), Some("p"), "{spec}");
+    }
+    let document = Document::parse("spec: { source: sqs, mode: both, dispatch: { playbook: p } }").unwrap();
+    let stored = document.stored_subscription().unwrap();
+    assert_eq!(stored.source, Some(Choice { name: "sqs".to_owned(), known: None }));
+    assert_eq!(stored.mode, Some(Choice { name: "both".to_owned(), known: None }));
+    let push = format!("spec: {}", push_with("{ gateway_path: /a, verify: { type: mtls } }"));
+    let ingress = Document::parse(&push).unwrap().stored_subscription().unwrap().ingress.unwrap();
+    assert_eq!(ingress.verification, Verification::Other { scheme: "mtls".to_owned() });
+}
+
+#[test]
 fn an_error_says_what_is_expected() {
     let refused = read(&pull_with("activation: never")).unwrap_err();
     assert_eq!(refused.to_string(), "spec.activation must be one of: continuous, scheduled");
@@ -175,7 +202,7 @@ fn the_short_form_is_read_and_never_refused() {
     let short = |text: &str| Document::parse(text).unwrap().subscription().unwrap();
     let full =
         short("kind: subscription\nsource: { type: nats, subject: a }\nplaybook: a/b\ndedup: { window_secs: 9 }");
-    assert_eq!((full.source, full.mode), (Some(Source::Nats), None));
+    assert_eq!((full.source, full.mode), (Some(Choice::of(Source::Nats)), None));
     assert_eq!(full.dispatch.playbook.as_deref(), Some("a/b"));
     assert_eq!(full.dedup, Dedup { enabled: true, window_seconds: Some(9) });
     for text in ["kind: subscription", "source: cron\nplaybook: 5\ndedup: { window_secs: 0 }", "dedup: off"] {

@@ -40,7 +40,11 @@ pub(super) fn rule_violations(
         let offset = error.error.location().map(|span| span.offset());
         let argument = offset.and_then(|offset| argument_path::at(syntax, offset));
         let message = argument.map(|path| format!("Argument \"{path}\": {message}")).unwrap_or(message);
-        RuleViolation { message, positions: offset.map(|offset| positions.at(offset)).into_iter().collect() }
+        RuleViolation {
+            message,
+            positions: offset.map(|offset| positions.at(offset)).into_iter().collect(),
+            field: None,
+        }
     });
     let rules: Vec<_> = rules.collect();
     if rules.is_empty() { Ok(()) } else { Err(OperationError::RuleViolations(rules)) }

@@ -52,7 +52,7 @@ use prepared::Prepared;
 use values::Values;
 
 pub(super) use shape::Shape;
-pub use types::{InvalidSchema, TypeSystem};
+pub use types::{CheckedScalar, InvalidSchema, TypeSystem};
 
 /// Maximum depth of the parser's recursion. The lexer has limited the depth of brackets before.
 const PARSER_RECURSION: usize = 200;
@@ -95,6 +95,7 @@ pub(super) fn check(
     let values = Values {
         syntax: &prepared.syntax,
         schema: types.schema(),
+        scalars: types.scalars(),
         definitions: &operation.variables,
         variables: &variables,
         positions: &positions,

@@ -6,13 +6,26 @@ use apollo_compiler::Schema;
 use apollo_compiler::ast::Type;
 use apollo_compiler::schema::{ExtendedType, Name, NamedType};
 use apollo_compiler::validation::Valid;
+use async_graphql::Value;
 
 use super::prepared::RecentDocuments;
+
+/// A scalar of the schema whose values are checked before an operation runs.
+#[derive(Debug, Clone, Copy)]
+pub struct CheckedScalar {
+    /// Name of the scalar.
+    pub name: &'static str,
+    /// A value of the scalar, for messages.
+    pub example: &'static str,
+    /// Returns whether a value is one of the scalar.
+    pub fits: fn(&Value) -> bool,
+}
 
 /// The types of a schema. Documents are validated against them.
 #[derive(Debug)]
 pub struct TypeSystem {
     schema: Valid<Schema>,
+    scalars: Vec<CheckedScalar>,
     /// The object types of each union, and of each interface that has any.
     possible: HashMap<NamedType, Vec<NamedType>>,
     recent: RecentDocuments,
@@ -46,7 +59,19 @@ impl TypeSystem {
                 _ => {}
             }
         }
-        Ok(Self { schema, possible, recent: RecentDocuments::default() })
+        Ok(Self { schema, scalars: Vec::new(), possible, recent: RecentDocuments::default() })
+    }
+
+    /// Adds a scalar whose values are checked. The values of other scalars are left to the resolvers.
+    #[must_use]
+    pub fn with_scalar(mut self, scalar: CheckedScalar) -> Self {
+        self.scalars.push(scalar);
+        self
+    }
+
+    /// Returns the scalars whose values are checked.
+    pub(super) fn scalars(&self) -> &[CheckedScalar] {
+        &self.scalars
     }
 
     /// Returns the documents that were validated against the types recently.

@@ -14,6 +14,7 @@ use async_graphql_value::Value as Literal;
 
 use super::argument_path;
 use super::positions::Positions;
+use super::types::CheckedScalar;
 use crate::operation_error::OperationError;
 use plain_json as json;
 
@@ -21,6 +22,7 @@ use plain_json as json;
 pub(super) struct Values<'a> {
     pub(super) syntax: &'a Document,
     pub(super) schema: &'a Schema,
+    pub(super) scalars: &'a [CheckedScalar],
     pub(super) definitions: &'a [Node<VariableDefinition>],
     /// The values of the variables, coerced.
     pub(super) variables: &'a Variables,
@@ -42,11 +44,20 @@ impl Values<'_> {
         Ok(Some(match &**written {
             Written::Null => Literal::Null,
             Written::Enum(name) => Literal::Enum(Name::new(name)),
-            Written::String(text) => Literal::String(text.clone()),
+            Written::String(text) => {
+                self.check_scalars(written, &Value::String(text.clone()), location, absent)?;
+                Literal::String(text.clone())
+            }
             Written::Boolean(value) => Literal::Boolean(*value),
             Written::Int(number) => Literal::Number(self.number(written, number.as_str())?),
             Written::Float(number) => Literal::Number(self.number(written, number.as_str())?),
-            Written::Variable(name) => return self.variable(written, name, location),
+            Written::Variable(name) => {
+                let variable = self.variable(written, name, location)?;
+                if let Some(value) = self.variables.get(name.as_str()) {
+                    self.check_scalars(written, value, location, absent)?;
+                }
+                return Ok(variable);
+            }
             Written::List(items) => {
                 let list = location.expected.filter(|expected| expected.is_list());
                 let item = InputLocation { expected: list.map(Type::item_type), ..InputLocation::default() };
@@ -114,6 +125,53 @@ impl Values<'_> {
         Ok(Literal::Object(object.into_iter().collect()))
     }
 
+    /// Checks the scalars in a value with [`CheckedScalar`]; `written` is its place in the document.
+    fn check_scalars(
+        &self,
+        written: &Node<Written>,
+        value: &Value,
+        location: InputLocation<'_>,
+        absent: &AbsentFields<'_>,
+    ) -> Result<(), OperationError> {
+        let Some(expected) = location.expected.filter(|_| !self.scalars.is_empty()) else { return Ok(()) };
+        let Err(Misfit { scalar, steps }) = self.fit(value, expected) else { return Ok(()) };
+        let path: Vec<String> = absent.path.iter().map(ToString::to_string).chain(steps.into_iter().rev()).collect();
+        let (at, CheckedScalar { name, example, .. }) = (path.join("."), scalar);
+        let message = format!("Argument \"{at}\": The value is not of type \"{name}\"; an example is {example}.");
+        Err(OperationError::value(message, self.positions.of(written.location()), path))
+    }
+
+    /// Returns the first scalar in a value that does not fit. Recursive; the JSON decoder bounds the depth.
+    fn fit(&self, value: &Value, expected: &Type) -> Result<(), Misfit> {
+        let name = match (expected, value) {
+            (_, Value::Null) => return Ok(()),
+            (Type::List(item) | Type::NonNullList(item), Value::List(values)) => {
+                let mut values = values.iter().enumerate();
+                return values.try_for_each(|(index, value)| {
+                    self.fit(value, item).map_err(|misfit| misfit.at(index.to_string()))
+                });
+            }
+            (Type::List(item) | Type::NonNullList(item), single) => return self.fit(single, item),
+            (Type::Named(name) | Type::NonNullNamed(name), _) => name,
+        };
+        match (self.schema.types.get(name), value) {
+            (Some(ExtendedType::InputObject(definition)), Value::Object(fields)) => {
+                fields.iter().try_for_each(|(key, value)| match definition.fields.get(key.as_str()) {
+                    Some(field) => self.fit(value, &field.ty).map_err(|misfit| misfit.at(key.to_string())),
+                    None => Ok(()),
+                })
+            }
+            (Some(ExtendedType::Scalar(_)), value) => {
+                let scalar = self.scalars.iter().find(|scalar| scalar.name == name.as_str());
+                match scalar.filter(|scalar| !(scalar.fits)(value)) {
+                    Some(scalar) => Err(Misfit { scalar: *scalar, steps: Vec::new() }),
+                    None => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Checks a variable that is used as a value (GraphQL specification, section 5.8.5) and returns a reference to it.
     fn variable(
         &self,
@@ -159,6 +217,20 @@ impl Values<'_> {
         let argument = written.location().and_then(|span| argument_path::at(self.syntax, span.offset()));
         let message = argument.map(|path| format!("Argument \"{path}\": {message}")).unwrap_or(message);
         OperationError::rule(message, [self.positions.of(written.location())])
+    }
+}
+
+/// A scalar that does not fit its type.
+struct Misfit {
+    scalar: CheckedScalar,
+    /// Path inside the value, innermost step first.
+    steps: Vec<String>,
+}
+
+impl Misfit {
+    fn at(mut self, step: String) -> Self {
+        self.steps.push(step);
+        self
     }
 }
 
