@@ -57,7 +57,10 @@ async fn a_log_that_noetl_wrote_gives_noetls_result_without_a_projection() {
 
     for recording in &recordings {
         let (name, found) = (&recording.name, execution(&server, recording).await);
-        assert_eq!(found["status"], recording.noetl["status"]["status"], "{name}");
+        // Its pool has no worker. NoETL shows such an execution as running.
+        let unbegun = *name == "left_running";
+        let status = if unbegun { &json!("PENDING") } else { &recording.noetl["status"]["status"] };
+        assert_eq!(&found["status"], status, "{name}");
         assert_eq!(found["path"], recording.noetl["execution"]["path"], "{name}");
         assert_eq!(found["workload"], recording.noetl["execution"]["workload"], "{name}");
         let events = found["events"]["nodes"].as_array().unwrap().len();
@@ -70,4 +73,36 @@ async fn a_log_that_noetl_wrote_gives_noetls_result_without_a_projection() {
         }
         assert_eq!(steps, expected, "{name}");
     }
+}
+
+#[tokio::test]
+async fn frames_of_a_cursor_loop_are_read_page_by_page() {
+    let deployment = Deployment::start(0).await;
+    let server = deployment.replica_with(&[("NOETL_EVENT_STREAM_ENABLED", "false")]).await;
+    let recording = recordings().into_iter().find(|recording| recording.name == "cursor_loop").unwrap();
+    let mut database = deployment.cluster().await;
+    for row in &recording.rows {
+        insert_row(&mut database, row).await;
+    }
+    let id = &recording.rows[0]["execution_id"];
+    let page = async |arguments: &str| {
+        let query = format!(
+            "{{ execution(id: \"{id}\") {{ steps {{ nodes {{ name frames({arguments}) {{
+                nodes {{ index claimCompleted bodyIssued bodyCompleted }} totalCount {{ value }}
+                pageInfo {{ hasNextPage startCursor endCursor }} }} }} }} }} }}"
+        );
+        let mut steps = server.data(&query, Value::Null).await["execution"]["steps"]["nodes"].take();
+        let loops = steps.as_array_mut().unwrap().iter_mut().filter(|step| !step["frames"].is_null());
+        let [drain] = &mut loops.collect::<Vec<_>>()[..] else { panic!("one step is a cursor loop") };
+        assert_eq!((&drain["name"], &drain["frames"]["totalCount"]["value"]), (&json!("drain"), &json!(4)));
+        drain["frames"].take()
+    };
+    let frame = |index: i64, rows: i64| json!({ "index": index, "claimCompleted": true, "bodyIssued": rows, "bodyCompleted": rows });
+    let first = page("first: 3").await;
+    assert_eq!(first["nodes"], json!([frame(0, 2), frame(1, 2), frame(2, 1)]));
+    assert_eq!(first["pageInfo"]["hasNextPage"], true);
+    let rest = page(&format!("first: 3, after: {}", first["pageInfo"]["endCursor"])).await;
+    assert_eq!((&rest["nodes"], &rest["pageInfo"]["hasNextPage"]), (&json!([frame(3, 0)]), &json!(false)));
+    let back = page(&format!("last: 2, before: {}", rest["pageInfo"]["startCursor"])).await;
+    assert_eq!(back["nodes"], json!([frame(1, 2), frame(2, 1)]));
 }

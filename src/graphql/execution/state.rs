@@ -183,15 +183,11 @@ impl ExecutionProgress {
     }
 }
 
-/// Number of steps in a page if the caller sets none.
-const DEFAULT_STEPS: i32 = 100;
-
 impl StepConnection {
     /// Returns a page of the steps of a state. The cursor of a step contains a key of its name, so it stays valid when
     /// other steps begin.
     pub(super) fn page(state: &WorkflowState, arguments: PageArguments) -> std::result::Result<Self, Rejection> {
-        let first = arguments.first.or(arguments.last.is_none().then_some(DEFAULT_STEPS));
-        let request = PageArguments { first, ..arguments }.by_id(CursorKind::Step)?;
+        let request = arguments.by_id(CursorKind::Step)?;
         let steps = state.steps();
         let index = |field: &str, key: Option<i64>| {
             let Some(key) = key else { return Ok(None) };

@@ -299,7 +299,7 @@ impl Execution {
     async fn steps(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 100).")]
+        #[graphql(desc = "Maximum number of items, counted from the start of the list (1 to 100, default 25).")]
         first: Option<i32>,
         #[graphql(desc = "Returns only items after this cursor.")] after: Option<String>,
         #[graphql(desc = "Maximum number of items, counted from the end of the list (1 to 100).")] last: Option<i32>,
