@@ -30,7 +30,7 @@ test("a second execute with the same key is a duplicate", async ({ playground })
   await playground.open();
   await playground.tab("ExecuteWithDedup").click();
   await playground.pasteVariables({
-    input: { path: "samples/orders/process", dedup: { key: crypto.randomUUID(), windowSeconds: 60 } },
+    input: { entry: { path: "samples/orders/process" }, dedup: { key: crypto.randomUUID(), windowSeconds: 60 } },
   });
   await playground.run();
   await playground.expectAnswer('"outcome": "STARTED"');
