@@ -113,15 +113,14 @@ async fn a_restarted_demo_completes_the_executions_of_a_killed_one() {
     })
     .await;
     killed.kill().await.unwrap();
-    assert!(
-        runs().await.iter().any(|run| run["status"] == "RUNNING"),
-        "no execution was running when the demo was killed"
-    );
+    // The status in the list can lag behind the steps.
+    let are_open = runs().await.iter().any(|run| run["endedAt"].is_null());
+    assert!(are_open, "every execution had ended when the demo was killed");
 
     demo(&server, &file).await;
     let runs = runs().await;
     assert_eq!(runs.len(), MESSAGES);
-    assert!(runs.iter().all(|run| run["endedAt"].is_string() && run["status"] != "RUNNING"), "{runs:?}");
+    assert!(runs.iter().all(|run| run["endedAt"].is_string() && ["COMPLETED", "FAILED"].contains(&run["status"].as_str().unwrap())), "{runs:?}");
 }
 
 #[tokio::test]
