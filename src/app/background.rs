@@ -24,7 +24,18 @@ pub(super) fn start_upkeep(supervisor: &mut Supervisor, services: &Services, hou
     for database in services.databases.distinct() {
         let task = prober::run(Arc::clone(database), supervisor.soft());
         supervisor.start("prober", infallible(task));
+        let checks = prober::check_connections(Arc::clone(database), supervisor.soft());
+        supervisor.start("connection checks", infallible(checks));
     }
+    // Begins when the requests have ended.
+    let (executions, soft) = (services.executions.clone(), supervisor.soft());
+    supervisor.start(
+        "settlements",
+        infallible(async move {
+            soft.cancelled().await;
+            executions.finish_background().await;
+        }),
+    );
     supervisor.start("machine lease", infallible(machine_lease::run(Arc::clone(&services.ids), supervisor.soft())));
     for task in TASKS {
         supervisor.start(task.name, infallible(housekeeping.clone().repeat(task, supervisor.soft())));

@@ -9,11 +9,7 @@ pub const METRICS: [Metric; 67] = [
     Metric::gauge("noetl_database_up", &["database"], "Whether the last probe reached the database: 1 or 0"),
     Metric::counter("noetl_dedup_purged_total", &[], "Expired dedup claims that were deleted"),
     Metric::counter("noetl_dedup_swept_total", &[], "Abandoned dedup claims that were found"),
-    Metric::counter(
-        "noetl_duplicate_audits_lost_total",
-        &[],
-        "Batches of audit events of duplicates that were not written",
-    ),
+    Metric::counter("noetl_duplicate_audits_lost_total", &[], "Audit events of duplicates that were not written"),
     Metric::counter(
         "noetl_event_partitions_blocked_total",
         &[],

@@ -1,6 +1,7 @@
-//! Parts that every task of the process needs: the clock, wake-ups, the supervisor, crash points and telemetry.
+//! Parts that every task of the process needs: the clock, wake-ups, shared statements, the supervisor, crash points and telemetry.
 
 pub mod clock;
+pub mod coalesce;
 pub mod crash_point;
 pub mod stalls;
 pub mod supervisor;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_graphql::Enum;
 use async_graphql::resolver_utils::EnumType;
 
+use crate::runtime::coalesce::Unfinished;
 use noetl_domain::ids::{Id, IdGenerationError};
 use noetl_storage::budget::Exceeded;
 use noetl_storage::error::{DatabaseName, StorageError};
@@ -158,6 +159,9 @@ pub enum ServiceError {
     /// The item of a live subscription that needed this has ended.
     #[error("the item that needed this has ended")]
     Abandoned,
+    /// A statement that this call shared with others panicked.
+    #[error(transparent)]
+    Unfinished(#[from] Unfinished),
     /// No id can be made: this replica holds no machine-id lease, or no larger id than the given one exists.
     #[error("no id can be made")]
     IdGenerationError(#[from] NoIdReason),
@@ -199,7 +203,11 @@ impl ServiceError {
     pub fn exceeded(&self) -> Option<Exceeded> {
         match self {
             Self::Storage(error) => error.exceeded(),
-            Self::IdGenerationError(_) | Self::Rejected(_) | Self::NotOwner(_) | Self::Abandoned => None,
+            Self::IdGenerationError(_)
+            | Self::Rejected(_)
+            | Self::NotOwner(_)
+            | Self::Abandoned
+            | Self::Unfinished(_) => None,
         }
     }
 
@@ -208,7 +216,11 @@ impl ServiceError {
     pub fn timed_out(&self) -> Option<DatabaseName> {
         match self {
             Self::Storage(error) => error.timed_out(),
-            Self::IdGenerationError(_) | Self::Rejected(_) | Self::NotOwner(_) | Self::Abandoned => None,
+            Self::IdGenerationError(_)
+            | Self::Rejected(_)
+            | Self::NotOwner(_)
+            | Self::Abandoned
+            | Self::Unfinished(_) => None,
         }
     }
 
@@ -221,7 +233,11 @@ impl ServiceError {
             Self::IdGenerationError(
                 NoIdReason::LeaseLost | NoIdReason::Generator(IdGenerationError::CeilingReached { .. }),
             ) => Some(DatabaseName::Cluster),
-            Self::IdGenerationError(_) | Self::Rejected(_) | Self::NotOwner(_) | Self::Abandoned => None,
+            Self::IdGenerationError(_)
+            | Self::Rejected(_)
+            | Self::NotOwner(_)
+            | Self::Abandoned
+            | Self::Unfinished(_) => None,
         }
     }
 }

@@ -11,6 +11,16 @@ use noetl_storage::pools::Database;
 const WHILE_UP: Duration = Duration::from_secs(5);
 const WHILE_DOWN: Duration = Duration::from_millis(300);
 
+/// Interval of the checks of idle connections.
+const CHECKS: Duration = Duration::from_secs(1);
+
+/// Checks the idle connections of a database until `stop`.
+pub async fn check_connections(database: Arc<Database>, stop: CancellationToken) {
+    while stop.run_until_cancelled(sleep(CHECKS)).await.is_some() {
+        stop.run_until_cancelled(database.check_idle_connections()).await;
+    }
+}
+
 /// Probes until `stop`.
 pub async fn run(database: Arc<Database>, stop: CancellationToken) {
     while stop.run_until_cancelled(database.probe()).await.is_some() {

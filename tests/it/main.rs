@@ -99,6 +99,7 @@ mod schema;
 mod selectors;
 mod session_settings;
 mod shard_down;
+mod shared_statements;
 mod shutdown;
 mod slow_readers;
 mod sqlx_data;

@@ -34,8 +34,11 @@ const CLEANING_DEADLINE: Duration = Duration::from_secs(1);
 const CLEANING_ATTEMPTS: usize = 3;
 /// Time that an idle connection has to respond before it is used again.
 const PING_DEADLINE: Duration = Duration::from_secs(1);
-/// Time after its last use within which a connection is used again without a ping.
-const FRESH: Duration = Duration::from_millis(100);
+/// Time after its last use or check within which a connection is used again without a ping.
+const FRESH: Duration = Duration::from_secs(5);
+/// Time after its last use or check from which an idle connection is checked in the background. Checks are repeated more
+/// often than [`FRESH`] requires, so usually no user of a connection waits for a ping.
+const UNCHECKED: Duration = Duration::from_secs(2);
 /// Time after which an unused connection is closed.
 const MAX_IDLE: Duration = Duration::from_mins(10);
 /// Age at which a connection is closed when it is given back.
@@ -51,6 +54,9 @@ struct Shared {
     places: Arc<Semaphore>,
     /// Idle connections, the most recently used last.
     idle: Mutex<Vec<Open>>,
+    /// Time of the last failure that may affect other connections. Connections that were checked before it are checked
+    /// again before they are used.
+    suspected: Mutex<Option<Instant>>,
     open: Arc<AtomicU32>,
     cleaning: TaskTracker,
     canceller: Canceller,
@@ -63,6 +69,8 @@ struct Open {
     backend: Backend,
     opened: Instant,
     used: Instant,
+    /// Time of the last use or successful check.
+    checked: Instant,
     _counted: Counted,
 }
 
@@ -91,6 +99,7 @@ impl Pool {
             options,
             places: Arc::new(Semaphore::new(size as usize)),
             idle: Mutex::default(),
+            suspected: Mutex::default(),
             open: Arc::default(),
             cleaning: TaskTracker::new(),
         }))
@@ -117,15 +126,28 @@ impl Pool {
                 Some(idle) => idle,
                 None => self.0.connect(refusal).await?,
             };
-            let Ok(alive) = timeout(PING_DEADLINE, open.is_alive()).await else {
-                // The network or the server was lost, and the other idle connections with it.
-                self.0.idle().clear();
-                continue;
-            };
-            if alive {
+            if self.0.is_fresh(&open) || self.0.is_alive(&mut open).await {
                 let (open, place, pool) = (Some(open), Some(place), Arc::clone(&self.0));
                 return Ok(Connection { open, place, pool, state: State::default() });
             }
+        }
+    }
+
+    /// Requires that all idle connections are checked before they are used, because the server may have been lost.
+    pub(super) fn suspect(&self) {
+        self.0.suspect();
+    }
+
+    /// Checks the idle connections that were not used or checked lately, one after the other, and closes the lost ones.
+    pub(super) async fn check_idle(&self) {
+        let begun = Instant::now();
+        // If all places are taken, the connections are in use.
+        while let Ok(place) = self.0.places.try_acquire() {
+            let Some(mut open) = self.0.take_unchecked(begun) else { return };
+            if self.0.is_alive(&mut open).await {
+                self.0.put_back(open);
+            }
+            drop(place);
         }
     }
 
@@ -158,7 +180,7 @@ impl Shared {
                 Ok(mut raw) => {
                     let backend = Backend::of(&mut raw).await?;
                     let now = Instant::now();
-                    return Ok(Open { raw, backend, opened: now, used: now, _counted: counted });
+                    return Ok(Open { raw, backend, opened: now, used: now, checked: now, _counted: counted });
                 }
                 Err(error) if is_transient(&error) => *refusal = Some(error),
                 Err(error) => return Err(error),
@@ -169,10 +191,54 @@ impl Shared {
         }
     }
 
+    fn suspect(&self) {
+        *self.suspected.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// Returns whether a connection may be used without a check.
+    fn is_fresh(&self, open: &Open) -> bool {
+        let suspected = *self.suspected.lock().unwrap_or_else(PoisonError::into_inner);
+        open.checked.elapsed() < FRESH && suspected.is_none_or(|suspected| suspected < open.checked)
+    }
+
+    /// Checks a connection. If it doesn't respond, the network or the server was lost, and the other idle connections are
+    /// closed too.
+    async fn is_alive(&self, open: &mut Open) -> bool {
+        match timeout(PING_DEADLINE, open.raw.ping()).await {
+            Ok(Ok(())) => {
+                open.checked = Instant::now();
+                true
+            }
+            Ok(Err(_)) => {
+                self.suspect();
+                false
+            }
+            Err(_) => {
+                self.idle().clear();
+                false
+            }
+        }
+    }
+
+    /// Takes the idle connection that was used least recently, if it was not checked since `begun` and not lately.
+    fn take_unchecked(&self, begun: Instant) -> Option<Open> {
+        let mut idle = self.idle();
+        let is_due = |open: &Open| open.checked < begun && open.checked.elapsed() > UNCHECKED;
+        let position = idle.iter().position(is_due)?;
+        Some(idle.remove(position))
+    }
+
+    /// Puts back an idle connection that was checked, in the order of the last use.
+    fn put_back(&self, open: Open) {
+        let mut idle = self.idle();
+        let position = idle.partition_point(|other| other.used <= open.used);
+        idle.insert(position, open);
+    }
+
     /// Takes back a clean connection, and closes idle connections that are unused for too long.
     fn give_back(&self, mut open: Open) {
         let now = Instant::now();
-        open.used = now;
+        (open.used, open.checked) = (now, now);
         let mut idle = self.idle();
         // The least recently used are first.
         let stale = idle.iter().take_while(|idle| now.duration_since(idle.used) > MAX_IDLE).count();
@@ -213,12 +279,6 @@ fn is_transient(error: &sqlx::Error) -> bool {
     }
 }
 
-impl Open {
-    async fn is_alive(&mut self) -> bool {
-        self.used.elapsed() < FRESH || self.raw.ping().await.is_ok()
-    }
-}
-
 /// State of a connection in use; decides how it is given back.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct State {
@@ -252,6 +312,7 @@ impl Drop for Connection {
         let (Some(mut open), place) = (self.open.take(), self.place.take()) else { return };
         let (pool, state) = (Arc::clone(&self.pool), self.state);
         if state.broken {
+            pool.suspect();
             return;
         }
         if !state.running && !state.transaction {

@@ -32,10 +32,12 @@ pub struct NewClaim<'a> {
     pub repeated: i64,
     /// Request; its execution id is the claim's.
     pub creation: &'a Creation,
+    /// Whether the key is claimed only if the request's catalog entry is the newest of its path.
+    pub must_be_newest: bool,
 }
 
 /// Claim that holds a key after an attempt: the caller's own if `execution_id` is the caller's.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct CurrentClaim {
     /// Scope of the key: the parent execution, or 0.
     pub scope: i64,
@@ -50,7 +52,10 @@ pub struct CurrentClaim {
 }
 
 /// Claims distinct keys in one statement, and returns for each key the claim that holds it, in no order. Counts the
-/// requests that do not get a key as its duplicates.
+/// requests that do not get a key as its duplicates. A key whose request must have the newest catalog entry, and has not,
+/// is left out; nothing is done for it.
+///
+/// The statement waits at most 1.5 s for another transaction that holds one of the keys.
 #[tracing::instrument(
     level = "debug", name = "sql.dedup.claim", skip_all,
     fields(database = %cluster.name(), count = claims.len())
@@ -63,13 +68,29 @@ pub async fn claim(cluster: &Database, claims: &[NewClaim<'_>]) -> Result<Vec<Cu
     let windows: Vec<i32> = claims.iter().map(|claim| claim.window_seconds).collect();
     let requests: Vec<Value> = claims.iter().map(|claim| serde_json::json!(claim.creation)).collect();
     let repeated: Vec<i64> = claims.iter().map(|claim| claim.repeated).collect();
+    let newest = |claim: &NewClaim<'_>| claim.must_be_newest.then(|| claim.creation.catalog_id.get());
+    let entries: Vec<Option<i64>> = claims.iter().map(newest).collect();
+    let paths: Vec<Option<&str>> =
+        claims.iter().map(|claim| claim.must_be_newest.then_some(claim.creation.path.as_str())).collect();
     let statement = sqlx::query!(
-        r#"INSERT INTO noetl.subscription_dedup AS standing
+        r#"WITH patience AS MATERIALIZED (
+             SELECT set_config('lock_timeout', '1500ms', true)
+         ), newest AS MATERIALIZED (
+             SELECT path, entry.catalog_id
+             FROM (SELECT DISTINCT path FROM unnest($9::text[]) AS t (path) WHERE path IS NOT NULL) AS paths
+             CROSS JOIN LATERAL (SELECT catalog_id FROM noetl.catalog
+                                 WHERE catalog.path = paths.path ORDER BY version DESC LIMIT 1) AS entry
+         )
+         INSERT INTO noetl.subscription_dedup AS standing
              (subscription_id, dedup_key, execution_id, request_hash, state, request, seen_at, expires_at, duplicates)
          SELECT scope, key, execution_id, request_hash, 0, request, now(), now() + make_interval(secs => window_seconds),
                 repeated
-         FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bytea[], $5::integer[], $6::jsonb[], $7::bigint[])
-             AS t (scope, key, execution_id, request_hash, window_seconds, request, repeated)
+         FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bytea[], $5::integer[], $6::jsonb[], $7::bigint[],
+                     $8::bigint[], $9::text[])
+             AS t (scope, key, execution_id, request_hash, window_seconds, request, repeated, entry, path)
+         CROSS JOIN patience
+         LEFT JOIN newest USING (path)
+         WHERE entry IS NULL OR entry = newest.catalog_id
          ORDER BY scope, key
          ON CONFLICT (subscription_id, dedup_key) DO UPDATE
          SET (execution_id, request_hash, state, request, seen_at, expires_at, duplicates) = (
@@ -93,6 +114,8 @@ pub async fn claim(cluster: &Database, claims: &[NewClaim<'_>]) -> Result<Vec<Cu
         &windows,
         &requests,
         &repeated,
+        &entries as &[Option<i64>],
+        &paths as &[Option<&str>],
     );
     let rows = cluster.run(statement.fetch_all(cluster.pool())).await?;
     let standing = rows.into_iter().map(|row| CurrentClaim {

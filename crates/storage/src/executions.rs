@@ -45,6 +45,23 @@ impl ExecutionRow {
         ListPosition::new(self.start_time, self.execution_id)
     }
 
+    /// Returns the row of an execution that was created.
+    #[must_use]
+    pub fn created(creation: &Creation, start_time: DateTime<Utc>) -> Self {
+        Self {
+            execution_id: creation.execution_id.get(),
+            catalog_id: creation.catalog_id.get(),
+            parent_execution_id: creation.parent_execution_id.map(Id::get),
+            status: Status::Pending.as_str().to_owned(),
+            path: Some(creation.path.clone()),
+            start_time: Some(start_time),
+            end_time: None,
+            last_event_id: Some(creation.event_id.get()),
+            tenant_id: creation.tenancy.tenant_id.clone(),
+            organization_id: creation.tenancy.organization_id.clone(),
+        }
+    }
+
     /// Returns the row of an execution whose log was folded, as an advance would store it. `None` if the log is empty
     /// or not an execution's.
     #[must_use]
@@ -68,14 +85,24 @@ impl ExecutionRow {
     }
 }
 
+/// An execution that was created.
+#[derive(Debug, Clone, Copy)]
+pub struct Created {
+    /// Id of the execution.
+    pub execution_id: i64,
+    /// Start time.
+    pub start_time: DateTime<Utc>,
+}
+
 /// Creates executions of one shard in one statement: for each the execution row, the started event and the outbox row.
-/// Idempotent: an execution whose row exists is skipped.
+/// Returns those that were created, in no order. Idempotent: an execution whose row exists is skipped. The ids must be
+/// distinct.
 #[tracing::instrument(
     level = "debug", name = "sql.executions.create", skip_all,
     fields(database = %shard.name(), count = creations.len(),
            first = creations.first().map(|one| tracing::field::display(one.execution_id)))
 )]
-pub async fn create(shard: &Database, creations: &[&Creation]) -> Result<(), StorageError> {
+pub async fn create(shard: &Database, creations: &[&Creation]) -> Result<Vec<Created>, StorageError> {
     let ids: Vec<i64> = creations.iter().map(|one| one.execution_id.get()).collect();
     let event_ids: Vec<i64> = creations.iter().map(|one| one.event_id.get()).collect();
     let catalog_ids: Vec<i64> = creations.iter().map(|one| one.catalog_id.get()).collect();
@@ -87,8 +114,9 @@ pub async fn create(shard: &Database, creations: &[&Creation]) -> Result<(), Sto
     let commands: Vec<Value> = creations.iter().map(|one| one.command()).collect();
     let tenants: Vec<String> = creations.iter().map(|one| one.tenancy.tenant_id.clone()).collect();
     let organizations: Vec<String> = creations.iter().map(|one| one.tenancy.organization_id.clone()).collect();
-    let statement = sqlx::query!(
-        "WITH input AS (
+    let statement = sqlx::query_as!(
+        Created,
+        r#"WITH input AS (
              SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::jsonb[],
                                   $7::jsonb[], $8::text[], $9::jsonb[], $10::text[], $11::text[]) WITH ORDINALITY
                  AS t (execution_id, event_id, catalog_id, parent, path, context, meta, subject, command, tenant_id,
@@ -101,17 +129,19 @@ pub async fn create(shard: &Database, creations: &[&Creation]) -> Result<(), Sto
                     tenant_id, organization_id
              FROM input
              ON CONFLICT (execution_id) DO NOTHING
-             RETURNING execution_id
+             RETURNING execution_id, start_time
          ), started AS (
              INSERT INTO noetl.event (execution_id, event_id, catalog_id, parent_execution_id, event_type, node_id,
                                       node_name, node_type, status, context, meta, tenant_id, organization_id)
              SELECT execution_id, event_id, catalog_id, parent, 'playbook_started', 'playbook', path, 'execution',
                     'STARTED', context, meta, tenant_id, organization_id
              FROM input JOIN created USING (execution_id)
+         ), notified AS (
+             INSERT INTO noetl.outbox (execution_id, event_id, subject, payload, payload_codec, tenant_id, organization_id)
+             SELECT execution_id, event_id, subject, command, 'json', tenant_id, organization_id
+             FROM input JOIN created USING (execution_id) ORDER BY position
          )
-         INSERT INTO noetl.outbox (execution_id, event_id, subject, payload, payload_codec, tenant_id, organization_id)
-         SELECT execution_id, event_id, subject, command, 'json', tenant_id, organization_id
-         FROM input JOIN created USING (execution_id) ORDER BY position",
+         SELECT execution_id, start_time AS "start_time!" FROM created"#,
         &ids,
         &event_ids,
         &catalog_ids,
@@ -124,8 +154,7 @@ pub async fn create(shard: &Database, creations: &[&Creation]) -> Result<(), Sto
         &tenants,
         &organizations,
     );
-    shard.run(statement.execute(shard.pool())).await?;
-    Ok(())
+    shard.run(statement.fetch_all(shard.pool())).await
 }
 
 /// Returns the executions in the scope with these ids, in no order.

@@ -1,6 +1,7 @@
 //! Inserts of worker events: set-based and idempotent. Events of this server are appended by [`super::log`] and
 //! [`super::executions`].
 
+use std::borrow::Borrow;
 use std::collections::BTreeSet;
 
 use chrono::{DateTime, Utc};
@@ -54,6 +55,15 @@ pub struct NewEvent {
     pub organization_id: Option<String>,
     /// JSON object with the values of [`OtherColumns`].
     pub others: Option<String>,
+}
+
+impl NewEvent {
+    /// Returns the approximate size in bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let texts = [&self.context, &self.result, &self.meta, &self.error, &self.stack_trace, &self.others];
+        size_of::<Self>() + texts.into_iter().flatten().map(String::len).sum::<usize>()
+    }
 }
 
 /// Columns of the table that this product does not know, such as `worker_id` on a table that NoETL made.
@@ -123,17 +133,18 @@ pub struct Foreign {
 /// is an event with the id of an earlier one of the list.
 ///
 /// Rows are inserted in the order of (execution id, event id), so concurrent statements with common ids don't deadlock.
+/// The statement waits at most 1.5 s for another transaction that inserts an event with one of the ids.
 #[tracing::instrument(
     level = "debug", name = "sql.ingest.insert", skip_all,
     fields(database = %shard.name(), count = events.len())
 )]
-pub async fn insert(
+pub async fn insert<E: Borrow<NewEvent> + Sync>(
     shard: &Database,
     scope: &Scope,
-    events: &[NewEvent],
+    events: &[E],
     columns: Option<&OtherColumns>,
 ) -> Result<Inserted, StorageError> {
-    let has_others = events.iter().any(|event| event.others.is_some());
+    let has_others = events.iter().any(|event| event.borrow().others.is_some());
     let Some(columns) = columns.filter(|_| has_others) else {
         return shard.run(insert_rows(shard.pool(), scope, events)).await;
     };
@@ -141,7 +152,7 @@ pub async fn insert(
         let mut tx = shard.pool().begin().await?;
         let inserted = insert_rows(&mut *tx, scope, events).await?;
         let index = |position: &i64| usize::try_from(position - 1).ok();
-        let rows = inserted.positions.iter().filter_map(index).filter_map(|index| events.get(index));
+        let rows = inserted.positions.iter().filter_map(index).filter_map(|index| Some(events.get(index)?.borrow()));
         let with_others: Vec<&NewEvent> = rows.filter(|event| event.others.is_some()).collect();
         let update = sqlx::query(AssertSqlSafe(columns.update.clone()))
             .bind(with_others.iter().map(|event| event.execution_id.get()).collect::<Vec<_>>())
@@ -154,14 +165,16 @@ pub async fn insert(
     shard.run(work).await
 }
 
-async fn insert_rows(
+async fn insert_rows<E: Borrow<NewEvent>>(
     executor: impl Executor<'_, Database = Postgres>,
     scope: &Scope,
-    events: &[NewEvent],
+    events: &[E],
 ) -> sqlx::Result<Inserted> {
     let ids = |of: fn(&NewEvent) -> Option<Id>| -> Vec<Option<i64>> { column(events, |one| of(one).map(Id::get)) };
     let statement = sqlx::query!(
-        r#"WITH event AS MATERIALIZED (
+        r#"WITH patience AS MATERIALIZED (
+             SELECT set_config('lock_timeout', '1500ms', true)
+         ), event AS MATERIALIZED (
              SELECT * FROM unnest($1::bigint[], $2::bigint[], $18::text[], $19::text[]) WITH ORDINALITY
                  AS t (execution_id, event_id, tenant_id, organization_id, position)
          ), owner AS MATERIALIZED (
@@ -200,6 +213,7 @@ async fn insert_rows(
                        node_id, node_name, node_type, status, duration, context, result, meta, error, stack_trace,
                        position)
              JOIN owned USING (position)
+             CROSS JOIN patience
              WHERE owned.foreign_as IS NULL
              ORDER BY t.execution_id, t.event_id, position
              ON CONFLICT (execution_id, event_id) DO NOTHING
@@ -239,6 +253,6 @@ async fn insert_rows(
     Ok(Inserted { positions: row.inserted, foreign })
 }
 
-fn column<'a, T>(events: &'a [NewEvent], of: impl Fn(&'a NewEvent) -> T) -> Vec<T> {
-    events.iter().map(of).collect()
+fn column<'a, E: Borrow<NewEvent>, T>(events: &'a [E], of: impl Fn(&'a NewEvent) -> T) -> Vec<T> {
+    events.iter().map(|event| of(event.borrow())).collect()
 }

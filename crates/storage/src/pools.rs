@@ -244,6 +244,10 @@ impl Database {
             Err(_) if self.slow_probes.fetch_add(1, Ordering::Relaxed) == 0 => self.health().down,
             Err(_) => Some(format!("no response within {PROBE_DEADLINE:?}")),
         };
+        if outcome.is_some() {
+            self.pool.suspect();
+            self.leases.suspect();
+        }
         let mut down = self.down.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         if down.is_some() != outcome.is_some() {
             tracing::warn!(database = %self.name, reason = ?outcome, up = outcome.is_none(), "database health changed");
@@ -262,6 +266,12 @@ impl Database {
         let latency = begun.elapsed();
         connection.close().await?;
         Ok(latency)
+    }
+
+    /// Checks the connections that were not used lately, so that their next user needs no check.
+    pub async fn check_idle_connections(&self) {
+        self.pool.check_idle().await;
+        self.leases.check_idle().await;
     }
 
     /// Waits until a probe is requested.

@@ -1,6 +1,6 @@
 //! Payloads of the mutations that start executions.
 
-use async_graphql::{Context, Enum, ID, Result as FieldResult, SimpleObject};
+use async_graphql::{Context, Enum, ID, Lookahead, Result as FieldResult, SimpleObject};
 
 use super::types::Execution;
 use crate::graphql::audit::AuditedPayload;
@@ -41,14 +41,20 @@ impl Started {
     /// Creates the result of a single request. A fault becomes an error of the field.
     pub(super) async fn new(ctx: &Context<'_>, executed: Result<Executed, ServiceError>) -> FieldResult<Self> {
         match executed {
-            Ok(executed) => Ok(Self::executed(ctx, executed).await),
+            Ok(executed) => Ok(Self::executed(ctx, executed, ctx.look_ahead()).await),
             Err(error) => Ok(Self { user_errors: vec![user_error(error)?], ..Self::default() }),
         }
     }
 
-    /// The execution exists even if it can't be read back, so the outcome is returned in both cases.
-    async fn executed(ctx: &Context<'_>, executed: Executed) -> Self {
-        let (execution, user_errors) = match Execution::read(ctx, executed.execution_id).await {
+    /// An execution that this request created is not read back. An earlier one is read if `selection`, which contains
+    /// this result, has it. It exists even if it can't be read, so the outcome is returned in both cases.
+    async fn executed(ctx: &Context<'_>, executed: Executed, selection: Lookahead<'_>) -> Self {
+        let execution = match executed.created {
+            Some(row) => Ok(Some(Execution::created(row))),
+            None if selection.field("execution").exists() => Execution::read(ctx, executed.execution_id).await,
+            None => Ok(None),
+        };
+        let (execution, user_errors) = match execution {
             Ok(execution) => (execution, Vec::new()),
             Err(error) => (None, vec![item_error(error)]),
         };
@@ -101,7 +107,7 @@ impl ExecuteBatchResult {
         executed: std::result::Result<Executed, ServiceError>,
     ) -> Self {
         let started = match executed {
-            Ok(executed) => Started::executed(ctx, executed).await,
+            Ok(executed) => Started::executed(ctx, executed, ctx.look_ahead().field("results")).await,
             Err(error) => {
                 let mut user_error = item_error(error);
                 if let Some(field) = &mut user_error.field {

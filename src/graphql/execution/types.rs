@@ -76,6 +76,12 @@ impl Execution {
         Self { row, moment: Moment::Now }
     }
 
+    /// Returns an execution that the request has created. It has not ended.
+    #[must_use]
+    pub const fn created(row: ExecutionRow) -> Self {
+        Self { row, moment: Moment::AsRead(None) }
+    }
+
     /// Returns an execution whose end was read together with its row.
     #[must_use]
     pub fn as_read(current: CurrentExecution) -> Self {

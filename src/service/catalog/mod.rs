@@ -3,7 +3,7 @@
 mod names;
 mod register;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::error::ServiceError;
@@ -19,12 +19,35 @@ pub use register::{Draft, MAX_CONTENT_BYTES, Registered, Registration, check_pat
 /// Capacity of the cache in bytes.
 const CACHED_BYTES: u64 = 64 << 20;
 
+/// Capacity in bytes of the cache of the newest entries of paths.
+const CACHED_PATHS_BYTES: u64 = 8 << 20;
+
+/// Source of the newest entry of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Newest {
+    /// The cache. A newer entry may exist, so the caller must confirm the entry.
+    Cached,
+    /// The database.
+    Read,
+}
+
+/// Newest entry of a path.
+#[derive(Debug, Clone)]
+pub struct NewestEntry {
+    /// The entry.
+    pub entry: Arc<CatalogEntry>,
+    /// Whether it is the newest only according to the cache.
+    pub cached: bool,
+}
+
 /// Use cases of the catalog.
 #[derive(Debug, Clone)]
 pub struct Catalog {
     cluster: Arc<Database>,
     ids: Arc<Ids>,
     cached: Cache<i64, Arc<CatalogEntry>>,
+    /// Id of the newest known entry of each path.
+    newest: Cache<String, i64>,
 }
 
 impl Catalog {
@@ -37,7 +60,9 @@ impl Catalog {
             u32::try_from(content * 4 + 512).unwrap_or(u32::MAX)
         };
         let cached = Cache::builder().max_capacity(CACHED_BYTES).weigher(weight).build();
-        Self { cluster, ids, cached }
+        let weight = |path: &String, _: &i64| u32::try_from(path.len() + 128).unwrap_or(u32::MAX);
+        let newest = Cache::builder().max_capacity(CACHED_PATHS_BYTES).weigher(weight).build();
+        Self { cluster, ids, cached, newest }
     }
 
     /// Returns the entries with these ids, without unknown ids.
@@ -84,12 +109,43 @@ impl Catalog {
     #[tracing::instrument(level = "debug", name = "catalog.newest", skip_all, fields(count = paths.len()))]
     pub async fn newest(&self, paths: &[String]) -> Result<HashMap<String, Arc<CatalogEntry>>, ServiceError> {
         let newest = catalog::newest_ids(&self.cluster, paths).await?;
+        for (path, id) in &newest {
+            self.newest.insert(path.clone(), *id).await;
+        }
         let ids: Vec<i64> = newest.iter().map(|(_, id)| *id).collect();
         let entries = self.by_ids(&ids).await?;
         Ok(newest
             .into_iter()
             .filter_map(|(path, id)| entries.get(&id).map(|entry| (path, Arc::clone(entry))))
             .collect())
+    }
+
+    /// Returns the newest entry of each path, from the given source, without paths that have none. A path that is not
+    /// cached is read.
+    pub async fn newest_or_cached(
+        &self,
+        paths: &BTreeMap<&str, Newest>,
+    ) -> Result<HashMap<String, NewestEntry>, ServiceError> {
+        let (mut cached, mut unknown) = (HashMap::new(), Vec::new());
+        for (path, source) in paths {
+            match self.newest.get(*path).await.filter(|_| *source == Newest::Cached) {
+                Some(id) => drop(cached.insert((*path).to_owned(), id)),
+                None => unknown.push((*path).to_owned()),
+            }
+        }
+        let entries = self.by_ids(&cached.values().copied().collect::<Vec<i64>>()).await?;
+        let mut found = HashMap::new();
+        for (path, id) in cached {
+            match entries.get(&id) {
+                Some(entry) => drop(found.insert(path, NewestEntry { entry: Arc::clone(entry), cached: true })),
+                None => unknown.push(path),
+            }
+        }
+        if !unknown.is_empty() {
+            let read = self.newest(&unknown).await?.into_iter();
+            found.extend(read.map(|(path, entry)| (path, NewestEntry { entry, cached: false })));
+        }
+        Ok(found)
     }
 
     /// Returns the newest entry of a path.

@@ -1,11 +1,12 @@
 //! Dedup keys of executions: claiming them, settling the claims, auditing the duplicates, and reading a claim.
 
-use std::collections::{BTreeMap, HashMap};
-use std::time::Duration;
-
-use tokio::time::timeout;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::Executions;
+use super::audits::{self, AuditedDuplicate};
+use super::claims::KeyClaim;
+use super::create::Failures;
 use super::request::check_key;
 use super::start::{DedupKey, Results, Start};
 use crate::runtime::clock;
@@ -13,18 +14,17 @@ use crate::service::error::{Rejection, RejectionCode, ServiceError};
 use noetl_domain::execution::{Creation, dedup_scope};
 use noetl_domain::ids::Id;
 use noetl_domain::tenant::{Caller, DEFAULT, Scope};
-use noetl_storage::dedup::{self, ClaimRow, CurrentClaim, NewClaim};
-use noetl_storage::log::LockedLog;
-
-/// Maximum time for writing the audit events of one subscription.
-const AUDIT_TIMEOUT: Duration = Duration::from_secs(2);
+use noetl_storage::dedup::{self, ClaimRow, CurrentClaim};
+use noetl_storage::executions::ExecutionRow;
 
 /// An execution, and the requests for it.
 #[derive(Debug)]
 pub(super) struct ClaimedExecution {
     pub(super) execution_id: Id,
     /// The execution to create; `None`: it belongs to another call.
-    pub(super) creation: Option<Creation>,
+    pub(super) creation: Option<Arc<Creation>>,
+    /// Row of the execution, if this call created it.
+    pub(super) created: Option<ExecutionRow>,
     /// Whether another call reserved the key, so that the execution may not exist yet.
     pub(super) reserved: bool,
     /// Position of the request that starts the execution; `None`: a request of another call starts it.
@@ -45,8 +45,15 @@ pub(super) struct Duplicate {
 
 impl Executions {
     /// Claims the dedup keys of the requests that have one. Returns the executions to create, and adds the results of
-    /// requests that fail here to `results`.
-    pub(super) async fn claim(&self, starts: Vec<Start>, results: &mut Results) -> Vec<ClaimedExecution> {
+    /// requests that fail here to `results`. Adds the positions of requests whose catalog entry is not the newest to
+    /// `outdated`; nothing was done for them.
+    pub(super) async fn claim(
+        &self,
+        starts: Vec<Start>,
+        results: &mut Results,
+        outdated: &mut BTreeSet<usize>,
+        caller: &Caller,
+    ) -> Vec<ClaimedExecution> {
         let (mut claimed, mut groups) = (Vec::new(), BTreeMap::<DedupKey, Vec<Start>>::new());
         for start in starts {
             match start.key.clone() {
@@ -54,6 +61,7 @@ impl Executions {
                 None => claimed.push(ClaimedExecution {
                     execution_id: start.creation.execution_id,
                     creation: Some(start.creation),
+                    created: None,
                     reserved: false,
                     starter: Some(start.position),
                     duplicates: Vec::new(),
@@ -64,11 +72,16 @@ impl Executions {
         if groups.is_empty() {
             return claimed;
         }
-        match self.claim_keys(&groups).await {
-            Ok(mut claims) => {
-                for (key, group) in groups {
-                    match claims.remove(&key) {
+        let claims: Vec<KeyClaim> = groups.iter().filter_map(|(key, group)| claim_of(key, group)).collect();
+        let bytes = claims.iter().map(|claim| claim.creation.weight()).sum();
+        match self.claims.run(caller.actor.clone(), (), claims, bytes).await {
+            Ok(claims) => {
+                for ((key, group), claim) in groups.into_iter().zip(claims) {
+                    match claim {
                         Some(claim) => claimed.push(classify_requests(key, group, claim, results)),
+                        None if group.iter().any(|start| start.must_be_newest) => {
+                            outdated.extend(group.iter().map(|start| start.position));
+                        }
                         None => fail(&group, &conflict_without_row(&key).into(), results),
                     }
                 }
@@ -78,29 +91,16 @@ impl Executions {
         claimed
     }
 
-    /// Claims each key for its first request. Returns the claim that holds each key afterwards.
-    async fn claim_keys(
-        &self,
-        groups: &BTreeMap<DedupKey, Vec<Start>>,
-    ) -> Result<HashMap<DedupKey, CurrentClaim>, ServiceError> {
-        let mut claims = Vec::with_capacity(groups.len());
-        for (DedupKey { scope, key }, group) in groups {
-            if let Some(Start { creation, window_seconds, request_hash, .. }) = group.first() {
-                let (window_seconds, request_hash) = (*window_seconds, *request_hash);
-                let repeated = i64::try_from(group.len() - 1).unwrap_or(i64::MAX);
-                claims.push(NewClaim { scope: *scope, key, request_hash, window_seconds, repeated, creation });
-            }
-        }
-        let current = dedup::claim(self.databases.cluster(), &claims).await?;
-        let keyed = |claim: CurrentClaim| (DedupKey { scope: claim.scope, key: claim.key.clone() }, claim);
-        Ok(current.into_iter().map(keyed).collect())
-    }
-
-    /// Settles the claims whose executions are created. If that fails, the next duplicate or the sweeper settles them.
-    pub(super) async fn settle(&self, claimed: &[ClaimedExecution], failed: &HashMap<Id, ServiceError>) {
+    /// Settles the claims whose executions are created, in the background. If that fails, the next duplicate or the
+    /// sweeper settles them.
+    pub(super) fn settle(&self, claimed: &[ClaimedExecution], failed: &Failures) {
         let own = claimed.iter().filter(|one| one.key.is_some() && one.creation.is_some());
         let created = own.map(|one| one.execution_id).filter(|id| !failed.contains_key(id));
-        self.settle_ids(&created.map(Id::get).collect::<Vec<i64>>()).await;
+        let created: Vec<i64> = created.map(Id::get).collect();
+        let count = created.len();
+        if count > 0 && !self.settlements.submit((), (), created, 0) {
+            tracing::warn!(claims = count, "too many dedup claims wait to be settled; the sweeper will settle these");
+        }
     }
 
     pub(super) async fn settle_ids(&self, created: &[i64]) {
@@ -112,54 +112,35 @@ impl Executions {
         }
     }
 
-    /// Writes an audit event for each duplicate to its subscription's log. This is best effort: the response does not
-    /// depend on it.
-    pub(super) async fn audit_duplicates(&self, claimed: &[ClaimedExecution], caller: &Caller) {
-        let mut by_scope: BTreeMap<i64, Vec<&ClaimedExecution>> = BTreeMap::new();
-        for one in claimed.iter().filter(|one| !one.duplicates.is_empty()) {
-            if let Some(key) = one.key.as_ref().filter(|key| key.scope > 0) {
-                by_scope.entry(key.scope).or_default().push(one);
+    /// Writes an audit event for each duplicate to its subscription's log, in the background.
+    pub(super) fn audit_duplicates(&self, claimed: &[ClaimedExecution], caller: &Caller) {
+        let mut by_scope: BTreeMap<i64, Vec<AuditedDuplicate>> = BTreeMap::new();
+        for one in claimed {
+            let Some(key) = one.key.as_ref().filter(|key| key.scope > 0) else { continue };
+            for duplicate in &one.duplicates {
+                by_scope.entry(key.scope).or_default().push(AuditedDuplicate {
+                    key: key.key.clone(),
+                    execution_id: one.execution_id,
+                    differs: duplicate.differs == Some(true),
+                    actor: caller.actor.clone(),
+                    at: clock::now(),
+                });
             }
         }
         for (scope, duplicates) in by_scope {
-            let audit = timeout(AUDIT_TIMEOUT, self.audit(Id::new(scope), &duplicates, caller)).await;
-            if !matches!(audit, Ok(Ok(()))) {
-                metrics::counter!("noetl_duplicate_audits_lost_total").increment(1);
-                tracing::warn!(subscription = scope, ?audit, "could not write audit events of duplicates");
+            let (subscription, count) = (Id::new(scope), duplicates.len());
+            if !self.audits.submit(subscription, subscription, duplicates, 0) {
+                audits::lost(count);
+                tracing::warn!(%subscription, count, "too many audit events of duplicates wait to be written");
             }
         }
     }
 
-    async fn audit(
-        &self,
-        subscription: Id,
-        duplicates: &[&ClaimedExecution],
-        caller: &Caller,
-    ) -> Result<(), ServiceError> {
-        let mut log = LockedLog::lock(self.databases.shard_of(subscription), subscription).await?;
-        let Some(row) = log.subscription(&caller.scope).await? else {
-            return Ok(());
-        };
-        let mut last = log.last_event_id().await?.unwrap_or(row.last_event_id);
-        let mut events = Vec::new();
-        for one in duplicates {
-            let key = one.key.as_ref().map_or("", |key| &key.key);
-            for duplicate in &one.duplicates {
-                last = self.ids.next_after(last).await?;
-                let differs = duplicate.differs == Some(true);
-                events.push(row.log(caller.actor.as_ref()).deduplicated(
-                    last,
-                    key,
-                    one.execution_id,
-                    differs,
-                    clock::now(),
-                ));
-            }
-        }
-        log.append(&events).await?;
-        log.commit().await?;
-        self.wake_ups.wake_feed(self.databases.index_of(subscription));
-        Ok(())
+    /// Waits until the claims are settled and the audit events are written for which no request waits. No request may
+    /// follow.
+    pub async fn finish_background(&self) {
+        self.settlements.finish().await;
+        self.audits.finish().await;
     }
 
     /// Returns the claim of a dedup key, expired or not. `Ok(None)`: there is none in the scope. Without a parent, the
@@ -190,6 +171,19 @@ impl Executions {
     }
 }
 
+/// Returns the claim of a key for the requests that have it.
+fn claim_of(key: &DedupKey, group: &[Start]) -> Option<KeyClaim> {
+    let first = group.first()?;
+    Some(KeyClaim {
+        key: key.clone(),
+        request_hash: first.request_hash,
+        window_seconds: first.window_seconds,
+        repeated: i64::try_from(group.len() - 1).unwrap_or(i64::MAX),
+        creation: Arc::clone(&first.creation),
+        must_be_newest: first.must_be_newest,
+    })
+}
+
 /// Compares the requests under one key with the claim that holds the key: one may start the execution, the others are
 /// duplicates. A different request fails if it asks for that.
 fn classify_requests(key: DedupKey, group: Vec<Start>, claim: CurrentClaim, results: &mut Results) -> ClaimedExecution {
@@ -206,7 +200,7 @@ fn classify_requests(key: DedupKey, group: Vec<Start>, claim: CurrentClaim, resu
         }
     }
     let reserved = claim.reserved && creation.is_none();
-    ClaimedExecution { execution_id, creation, reserved, starter, duplicates, key: Some(key) }
+    ClaimedExecution { execution_id, creation, created: None, reserved, starter, duplicates, key: Some(key) }
 }
 
 fn fail(group: &[Start], error: &ServiceError, results: &mut Results) {

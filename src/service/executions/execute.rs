@@ -7,14 +7,20 @@
 //!
 //! A claim is reserved in the cluster database under the future execution's id, the execution is created idempotently
 //! on its shard under that id, and then the claim is settled. If the process dies between two steps, the next duplicate
-//! or [`Executions::sweep`] finishes the reserved claim.
+//! or [`Executions::sweep`] finishes the reserved claim. So the response does not wait for the settlement.
+//!
+//! Concurrent requests share the statements of these steps ([`crate::runtime::coalesce`]). The newest version of a path
+//! is cached, and the claim confirms it: if a newer version exists, nothing is claimed, and the request is carried out
+//! again with that version.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use super::Executions;
+use super::create::Creations;
 use super::dedup::ClaimedExecution;
 use super::defaults::{SubscriptionDefaults, default_workload};
 use super::request::{EntryKey, ExecuteRequest, MAX_BATCH, MAX_WORKLOAD_BYTES};
@@ -22,6 +28,7 @@ use super::start::{DedupKey, Executed, Outcome, Results, Start};
 use crate::runtime::clock;
 use crate::runtime::crash_point;
 use crate::service::bounds::check_json;
+use crate::service::catalog::{Newest, NewestEntry};
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
 use crate::service::tenancy::resolve;
 use crate::service::trace;
@@ -32,6 +39,7 @@ use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::{Caller, Scope};
 use noetl_storage::catalog::CatalogEntry;
 use noetl_storage::events::FirstEvent;
+use noetl_storage::executions::ExecutionRow;
 use plain_json::Text;
 
 /// Memory in bytes of the workloads of a group, from which the group is carried out.
@@ -40,7 +48,7 @@ const GROUP_BYTES: usize = 16 << 20;
 /// Catalog entries and parents that a batch of requests names.
 #[derive(Debug)]
 struct References {
-    by_path: HashMap<String, Arc<CatalogEntry>>,
+    by_path: HashMap<String, NewestEntry>,
     by_id: HashMap<i64, Arc<CatalogEntry>>,
     parents: HashMap<Id, Arc<FirstEvent>>,
     /// Errors of the shards whose parents could not be read.
@@ -73,58 +81,97 @@ impl Executions {
             let message = format!("a batch has 1 to {MAX_BATCH} requests, not {}", requests.len());
             return Err(Rejection::invalid("requests", message).into());
         }
-        let (mut results, mut valid, mut starts) = (Results::new(), BTreeMap::new(), Vec::new());
+        let (mut results, mut valid) = (Results::new(), BTreeMap::new());
         for (position, request) in requests.into_iter().enumerate() {
             match request.and_then(|request| request.check().map(|()| request)) {
                 Ok(request) => drop(valid.insert(position, request)),
                 Err(rejection) => drop(results.insert(position, Err(rejection.into()))),
             }
         }
-        let references = self.load_references(valid.values(), &caller.scope).await?;
-        let mut weight = 0;
+        let references = self.load_references(valid.values(), &caller.scope, Newest::Cached).await?;
+        let (mut group, mut weight) = (Group::default(), 0);
         for (position, request) in valid {
-            match self.start(position, request, &references, caller).await {
+            match self.start(position, &request, &references, caller).await {
                 Ok(start) => {
                     weight += start.creation.weight();
-                    starts.push(start);
+                    group.add(start, request);
                 }
                 Err(error) => drop(results.insert(position, Err(error))),
             }
             if weight >= GROUP_BYTES {
-                self.carry_out(std::mem::take(&mut starts), &mut results, caller).await;
+                self.carry_out(std::mem::take(&mut group), &mut results, caller).await;
                 weight = 0;
             }
         }
-        self.carry_out(starts, &mut results, caller).await;
+        self.carry_out(group, &mut results, caller).await;
         Ok(results.into_values().collect())
     }
 
-    /// Claims the keys of these requests, creates the executions, and settles the claims.
-    async fn carry_out(&self, starts: Vec<Start>, results: &mut Results, caller: &Caller) {
+    /// Carries out a group. Requests whose catalog entry turns out to be outdated are carried out again with the newest.
+    async fn carry_out(&self, group: Group, results: &mut Results, caller: &Caller) {
         crash_point::reach("execute.validated");
-        let claimed = self.claim(starts, results).await;
+        let Group { starts, requests } = group;
+        let outdated = self.run_starts(starts, results, caller).await;
+        if outdated.is_empty() {
+            return;
+        }
+        let requests: Vec<_> = requests.into_iter().filter(|(position, _)| outdated.contains(position)).collect();
+        let of_requests = requests.iter().map(|(_, request)| request);
+        let references = match self.load_references(of_requests, &caller.scope, Newest::Read).await {
+            Ok(references) => references,
+            Err(error) => {
+                results.extend(outdated.into_iter().map(|position| (position, Err(error.clone()))));
+                return;
+            }
+        };
+        let mut starts = Vec::new();
+        for (position, request) in requests {
+            match self.start(position, &request, &references, caller).await {
+                Ok(start) => starts.push(start),
+                Err(error) => drop(results.insert(position, Err(error))),
+            }
+        }
+        // No catalog entry is from the cache, so none is outdated.
+        self.run_starts(starts, results, caller).await;
+    }
+
+    /// Claims the keys of these requests, creates the executions, and has the claims settled. Returns the positions of
+    /// requests whose catalog entry is outdated; nothing was done for them.
+    async fn run_starts(&self, starts: Vec<Start>, results: &mut Results, caller: &Caller) -> BTreeSet<usize> {
+        let mut outdated = BTreeSet::new();
+        let mut claimed = self.claim(starts, results, &mut outdated, caller).await;
         crash_point::reach("execute.claimed");
-        let mut failed = self.create(claimed.iter().filter_map(|one| one.creation.as_ref())).await;
+        let creations = claimed.iter().filter_map(|one| one.creation.clone()).collect();
+        let Creations { started, mut failed } = self.create(creations, caller.actor.as_ref()).await;
         let reserved = claimed.iter().filter(|one| one.reserved).map(|one| one.execution_id);
         failed.extend(self.finish(&reserved.collect::<Vec<Id>>()).await);
         crash_point::reach("execute.created");
-        self.settle(&claimed, &failed).await;
-        crash_point::reach("execute.settled");
-        for one in &claimed {
+        self.settle(&claimed, &failed);
+        for one in &mut claimed {
+            one.created = one.row(&started);
             results.extend(one.results(failed.get(&one.execution_id)));
         }
-        self.audit_duplicates(&claimed, caller).await;
+        self.audit_duplicates(&claimed, caller);
+        outdated
     }
 
     /// Reads the catalog entries and parents of all requests: one query for paths, one for ids, one per shard for
-    /// parents.
+    /// parents. With [`Newest::Cached`], a path is read only if it is not cached, or if one of its requests has no dedup
+    /// key, so that no claim confirms the entry.
     async fn load_references(
         &self,
         requests: impl Iterator<Item = &ExecuteRequest> + Clone,
         scope: &Scope,
+        newest: Newest,
     ) -> Result<References, ServiceError> {
-        let paths: BTreeSet<&String> = requests.clone().filter_map(|request| request.entry.path()).collect();
-        let paths: Vec<String> = paths.into_iter().cloned().collect();
+        let mut paths: BTreeMap<&str, Newest> = BTreeMap::new();
+        for request in requests.clone() {
+            if let Some(path) = request.entry.path() {
+                let needed = if request.dedup.is_some() { newest } else { Newest::Read };
+                let wanted = paths.entry(path).or_insert(needed);
+                *wanted = (*wanted).max(needed);
+            }
+        }
         let parents: BTreeSet<Id> = requests.clone().filter_map(|request| request.parent_execution_id).collect();
         let (parents, failed) = self.heads(parents, scope).await;
         let mut ids: BTreeSet<i64> =
@@ -133,7 +180,7 @@ impl Executions {
         let heads = children.filter_map(|request| parents.get(&request.parent_execution_id?));
         ids.extend(heads.filter(|head| head.event_type == REGISTERED).map(|head| head.catalog_id));
         let ids: Vec<i64> = ids.into_iter().collect();
-        let by_path = if paths.is_empty() { HashMap::new() } else { self.catalog.newest(&paths).await? };
+        let by_path = self.catalog.newest_or_cached(&paths).await?;
         let by_id = self.catalog.by_ids(&ids).await?;
         Ok(References { by_path, by_id, parents, failed })
     }
@@ -142,23 +189,20 @@ impl Executions {
     async fn start(
         &self,
         position: usize,
-        request: ExecuteRequest,
+        request: &ExecuteRequest,
         references: &References,
         caller: &Caller,
     ) -> Result<Start, ServiceError> {
         let request_hash = request.hash();
-        let entry = references.entry(&request)?;
+        let (entry, must_be_newest) = references.entry(request)?;
         let parent = request.parent_execution_id.map(|id| self.parent(id, references)).transpose()?;
         let tenancy_of_parent = parent.as_ref().map(|parent| parent.tenancy());
         let tenancy = resolve(&request.tenancy, tenancy_of_parent.as_ref(), &caller.scope)?;
         let defaults = references.subscription_defaults(parent.as_deref());
-        let window = defaults.window(&request).unwrap_or(i64::from(DEFAULT_WINDOW_SECONDS));
-        let (pool, default_workload) = (defaults.pool(&request)?, default_workload(entry, &request)?);
+        let window = defaults.window(request).unwrap_or(i64::from(DEFAULT_WINDOW_SECONDS));
+        let (pool, default_workload) = (defaults.pool(request)?, default_workload(entry, request)?);
         let scope = dedup_scope(request.parent_execution_id, &tenancy.tenant_id);
-        let workload = match request.workload {
-            Some(Value::Object(workload)) => workload,
-            _ => serde_json::Map::new(),
-        };
+        let workload = request.workload.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
         let of_parent = || trace_of_parent(parent.as_ref()?.trace.as_ref()?);
         let creation = Creation {
             execution_id: self.ids.next().await?,
@@ -168,7 +212,7 @@ impl Executions {
             path: entry.path.clone(),
             workload: overlay(default_workload, workload),
             pool,
-            trace: request.trace.map(|trace| trace.to_stored()).or_else(of_parent).or_else(trace::current),
+            trace: request.trace.as_ref().map(|trace| trace.to_stored()).or_else(of_parent).or_else(trace::current),
             emitted_at: clock::now(),
             actor: caller.actor.clone(),
             tenancy,
@@ -176,9 +220,10 @@ impl Executions {
         };
         Ok(Start {
             position,
-            creation,
+            creation: Arc::new(creation),
+            must_be_newest,
             rejects_different: request.dedup.as_ref().is_some_and(|dedup| dedup.reject_different),
-            key: request.dedup.map(|dedup| DedupKey { scope, key: dedup.key }),
+            key: request.dedup.as_ref().map(|dedup| DedupKey { scope, key: dedup.key.clone() }),
             window_seconds: i32::try_from(window).unwrap_or(i32::MAX),
             request_hash,
         })
@@ -204,19 +249,23 @@ impl References {
         entry.map(|entry| SubscriptionDefaults::of(entry)).unwrap_or_default()
     }
 
-    /// Returns the catalog entry that a request runs.
-    fn entry(&self, request: &ExecuteRequest) -> Result<&CatalogEntry, Rejection> {
+    /// Returns the catalog entry that a request runs, and whether the claim must confirm that it is the newest.
+    fn entry(&self, request: &ExecuteRequest) -> Result<(&CatalogEntry, bool), Rejection> {
         let field = request.entry.field();
-        let entry = match &request.entry {
-            EntryKey::Path(path) => self.by_path.get(path).ok_or_else(|| format!("the catalog has no path {path:?}")),
+        let found = match &request.entry {
+            EntryKey::Path(path) => {
+                let found = self.by_path.get(path).ok_or_else(|| format!("the catalog has no path {path:?}"));
+                found.map(|newest| (newest.entry.as_ref(), newest.cached))
+            }
             EntryKey::CatalogId(id) => {
-                self.by_id.get(&id.get()).ok_or_else(|| format!("the catalog has no entry {id}"))
+                let found = self.by_id.get(&id.get()).ok_or_else(|| format!("the catalog has no entry {id}"));
+                found.map(|entry| (entry.as_ref(), false))
             }
         };
-        let entry = entry.map_err(|message| Rejection::not_found(field, message))?;
+        let (entry, cached) = found.map_err(|message| Rejection::not_found(field, message))?;
         let kind = entry.kind.to_lowercase();
         if EXECUTABLE_KINDS.contains(&kind.as_str()) {
-            return Ok(entry);
+            return Ok((entry, cached));
         }
         let message = format!("catalog path {:?} is of kind {kind}, which can't be executed", entry.path);
         Err(Rejection::new(RejectionCode::WrongKind, field, message))
@@ -230,14 +279,40 @@ fn trace_of_parent(trace: &Text) -> Option<Value> {
     (trace.is_object() && check_json("trace", &trace, MAX_WORKLOAD_BYTES).is_ok()).then_some(trace)
 }
 
+/// Requests that are carried out together.
+#[derive(Default)]
+struct Group {
+    starts: Vec<Start>,
+    /// The requests by position, in case that they must be carried out again.
+    requests: Vec<(usize, ExecuteRequest)>,
+}
+
+impl Group {
+    fn add(&mut self, start: Start, request: ExecuteRequest) {
+        if start.must_be_newest {
+            self.requests.push((start.position, request));
+        }
+        self.starts.push(start);
+    }
+}
+
 impl ClaimedExecution {
+    /// Returns the row of the execution, if it was created by this call.
+    fn row(&self, started: &HashMap<Id, DateTime<Utc>>) -> Option<ExecutionRow> {
+        let at = started.get(&self.execution_id)?;
+        Some(ExecutionRow::created(self.creation.as_ref()?, *at))
+    }
+
     /// Returns the results of all requests for this execution.
     fn results(&self, failed: Option<&ServiceError>) -> Results {
         let started = self.starter.map(|position| (position, Outcome::Started, None));
         let duplicates = self.duplicates.iter().map(|one| (one.position, Outcome::Duplicate, one.differs));
         let result = |(position, outcome, differs)| match failed {
             Some(error) => (position, Err(error.clone())),
-            None => (position, Ok(Executed { execution_id: self.execution_id, outcome, differs })),
+            None => {
+                let created = self.created.clone();
+                (position, Ok(Executed { execution_id: self.execution_id, outcome, differs, created }))
+            }
         };
         started.into_iter().chain(duplicates).map(result).collect()
     }

@@ -4,10 +4,12 @@
 //! steps for requests with a dedup key; [`defaults`] has the values from catalog documents; [`start`] has what a request
 //! starts, and [`create`] creates it. [`rerun`] makes such a request from an earlier execution. [`sweep`] finishes the claims of crashed callers.
 
+mod audits;
 mod cancel;
 mod cancel_each;
 mod cancel_tree;
 mod cancel_walk;
+mod claims;
 mod create;
 mod dedup;
 mod defaults;
@@ -28,10 +30,15 @@ use moka::future::Cache;
 use super::catalog::Catalog;
 use super::ids::Ids;
 use super::projections::Projections;
+use crate::runtime::coalesce::Coalescer;
 use crate::runtime::wake::WakeUps;
+use audits::AuditFlight;
+use claims::{ClaimFlight, SettleFlight};
+use create::CreateFlight;
 use noetl_domain::ids::Id;
+use noetl_domain::shard::ShardIndex;
 use noetl_storage::events::FirstEvent;
-use noetl_storage::pools::Databases;
+use noetl_storage::pools::{Database, Databases};
 
 pub use cancel_each::{CancelledOne, Cancelling};
 pub use cancel_tree::CancelledTree;
@@ -52,6 +59,11 @@ pub struct Executions {
     wake_ups: WakeUps,
     projections: Projections,
     heads: Cache<Id, Arc<FirstEvent>>,
+    claims: Coalescer<ClaimFlight>,
+    /// By shard.
+    creations: Arc<[Coalescer<CreateFlight>]>,
+    settlements: Coalescer<SettleFlight>,
+    audits: Coalescer<AuditFlight>,
 }
 
 impl Executions {
@@ -66,6 +78,22 @@ impl Executions {
         };
         let heads = Cache::builder().max_capacity(CACHED_HEADS_BYTES).weigher(weight).build();
         let projections = Projections::new(databases.clone());
-        Self { databases, ids, catalog, wake_ups, projections, heads }
+        let cluster = || Arc::clone(databases.cluster());
+        let creation = |(shard, database): (ShardIndex, &Arc<Database>)| {
+            Coalescer::new(CreateFlight { shard, database: Arc::clone(database), wake_ups: wake_ups.clone() })
+        };
+        let audits = AuditFlight { databases: databases.clone(), ids: Arc::clone(&ids), wake_ups: wake_ups.clone() };
+        Self {
+            claims: Coalescer::new(ClaimFlight { cluster: cluster() }),
+            creations: (0..).zip(databases.shards()).map(creation).collect(),
+            settlements: Coalescer::new(SettleFlight { cluster: cluster() }),
+            audits: Coalescer::new(audits),
+            databases,
+            ids,
+            catalog,
+            wake_ups,
+            projections,
+            heads,
+        }
     }
 }

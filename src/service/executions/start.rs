@@ -1,13 +1,15 @@
 //! Execution that a valid request starts, and the outcome of the request.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::service::error::ServiceError;
 use noetl_domain::execution::Creation;
 use noetl_domain::ids::Id;
+use noetl_storage::executions::ExecutionRow;
 
 /// The execution of a request. This request or an earlier one started it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Executed {
     /// The execution.
     pub execution_id: Id,
@@ -16,6 +18,8 @@ pub struct Executed {
     /// Whether a duplicate differs from the request that started the execution. `None`: the request is not a duplicate,
     /// or the first one is unknown because NoETL's own server started the execution.
     pub differs: Option<bool>,
+    /// Row of the execution, if this request created it.
+    pub created: Option<ExecutionRow>,
 }
 
 /// Outcome of a request.
@@ -34,7 +38,9 @@ pub(super) type Results = BTreeMap<usize, Result<Executed, ServiceError>>;
 #[derive(Debug)]
 pub(super) struct Start {
     pub(super) position: usize,
-    pub(super) creation: Creation,
+    pub(super) creation: Arc<Creation>,
+    /// Whether the catalog entry is the newest of its path only according to the cache.
+    pub(super) must_be_newest: bool,
     pub(super) key: Option<DedupKey>,
     pub(super) window_seconds: i32,
     pub(super) request_hash: [u8; 32],

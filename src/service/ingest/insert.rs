@@ -2,61 +2,102 @@
 //!
 //! After each statement, the events whose ids were stored before are compared with the stored ones, in a later
 //! transaction snapshot. An insert waits for a concurrent one with the same id, so the later snapshot sees its event.
+//!
+//! Concurrent small batches share the statements ([`crate::runtime::coalesce`]).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use crate::runtime::coalesce::Flight;
+use crate::runtime::wake::WakeUps;
 use crate::service::bisection::{Bisection, Cause, not_tried};
 use crate::service::error::{Rejection, RejectionCode, ServiceError};
+use noetl_domain::actor::Actor;
+use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::{Scope, TenancyError};
 use noetl_storage::error::StorageError;
 use noetl_storage::ingest::{self, Foreign, NewEvent, OtherColumns};
 use noetl_storage::ingest_conflicts;
 use noetl_storage::pools::Database;
 
-/// Result of inserting one shard's events.
-#[derive(Debug, Default)]
-pub(super) struct InsertOutcome {
-    /// Number of events inserted.
-    pub(super) inserted: usize,
-    /// Positions and errors of the events that were not inserted. An event that is neither counted nor here was stored
-    /// before, with the same content.
-    pub(super) refused: Vec<(usize, ServiceError)>,
+/// Outcome of an event that was not refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Landed {
+    /// The event was inserted.
+    Inserted,
+    /// The event was stored before, with the same content.
+    Stored,
 }
 
-impl InsertOutcome {
-    /// Inserts the events in the scope. All events must belong to `shard`.
-    pub(super) async fn of(
-        shard: &Database,
-        scope: &Scope,
-        events: &[NewEvent],
-        columns: Option<&OtherColumns>,
-    ) -> Self {
-        let (mut insert, mut search) = (Self::default(), Bisection::of(events.len()));
-        while let Some(part) = search.next_part() {
-            let written = write(shard, scope, &events[part.clone()], columns).await;
-            let recorded = written.map(|written| {
-                insert.inserted += written.inserted;
-                let refused = written.refused.into_iter();
-                insert.refused.extend(refused.map(|(index, error)| (part.start + index, error.into())));
-            });
-            search.record(part, recorded);
-        }
-        for unwritten in search.unwritten(shard) {
-            let error = match unwritten.cause {
-                Cause::Refused(error) => refusal(error),
-                Cause::Failed(error) => error.into(),
-                Cause::NotTried => not_tried(shard),
-            };
-            insert.refused.extend(unwritten.positions.into_iter().map(|position| (position, error.clone())));
-        }
-        insert
+/// Outcomes of events, in their order.
+type Outcomes = Vec<Result<Landed, ServiceError>>;
+
+/// Inserts events that have no values of other columns. Concurrent calls share the statements.
+pub(super) struct InsertFlight {
+    pub(super) shard: ShardIndex,
+    pub(super) database: Arc<Database>,
+    pub(super) wake_ups: WakeUps,
+}
+
+impl Flight for InsertFlight {
+    type Caller = Option<Actor>;
+    type Kind = Scope;
+    type Item = Arc<NewEvent>;
+    type Output = Result<Landed, ServiceError>;
+    type Error = ServiceError;
+
+    async fn carry_out(&self, scope: &Scope, events: Vec<Arc<NewEvent>>) -> Result<Outcomes, ServiceError> {
+        insert(&self.database, scope, &events, None, || self.wake_ups.wake_feed(self.shard)).await
     }
+
+    fn may_be_caused_by_one_call(error: &ServiceError) -> bool {
+        error.unavailable().is_none()
+    }
+}
+
+/// Inserts the events in the scope, and calls `inserted` if any was inserted. All events must belong to `shard`.
+pub(super) async fn insert(
+    shard: &Database,
+    scope: &Scope,
+    events: &[Arc<NewEvent>],
+    columns: Option<&OtherColumns>,
+    inserted: impl Fn(),
+) -> Result<Outcomes, ServiceError> {
+    let mut outcomes: Outcomes = events.iter().map(|_| Ok(Landed::Stored)).collect();
+    let mut search = Bisection::of(events.len());
+    while let Some(part) = search.next_part() {
+        let written = write(shard, scope, &events[part.clone()], columns).await;
+        let recorded = written.map(|written| {
+            for index in &written.inserted {
+                outcomes[part.start + index] = Ok(Landed::Inserted);
+            }
+            if !written.inserted.is_empty() {
+                inserted();
+            }
+            for (index, error) in written.refused {
+                outcomes[part.start + index] = Err(error.into());
+            }
+        });
+        search.record(part, recorded);
+    }
+    for unwritten in search.unwritten(shard) {
+        let error = match unwritten.cause {
+            Cause::Failed(error) if unwritten.positions.len() == events.len() => return Err(error.into()),
+            Cause::Refused(error) => refusal(error),
+            Cause::Failed(error) => error.into(),
+            Cause::NotTried => not_tried(shard),
+        };
+        for position in unwritten.positions {
+            outcomes[position] = Err(error.clone());
+        }
+    }
+    Ok(outcomes)
 }
 
 /// Result of one statement.
 struct Written {
-    /// Number of events inserted.
-    inserted: usize,
+    /// Indexes of the inserted events.
+    inserted: BTreeSet<usize>,
     /// Rejections by index in the statement's events.
     refused: Vec<(usize, Rejection)>,
 }
@@ -65,7 +106,7 @@ struct Written {
 async fn write(
     shard: &Database,
     scope: &Scope,
-    events: &[NewEvent],
+    events: &[Arc<NewEvent>],
     columns: Option<&OtherColumns>,
 ) -> Result<Written, StorageError> {
     let inserted = ingest::insert(shard, scope, events, columns).await?;
@@ -76,12 +117,12 @@ async fn write(
     let mut refused: Vec<_> =
         foreign.into_iter().map(|(index, foreign)| (index, not_in_scope(&events[index], foreign))).collect();
     if !repeated.is_empty() {
-        let compared: Vec<&NewEvent> = repeated.iter().map(|index| &events[*index]).collect();
+        let compared: Vec<&NewEvent> = repeated.iter().map(|index| events[*index].as_ref()).collect();
         let conflicts = ingest_conflicts::find(shard, scope, &compared, columns).await?;
         let differing = conflicts.into_iter().map(|conflict| (repeated[index(conflict.position)], conflict.fields));
         refused.extend(differing.map(|(index, fields)| (index, other_content(&events[index], &fields))));
     }
-    Ok(Written { inserted: new.len(), refused })
+    Ok(Written { inserted: new, refused })
 }
 
 /// Returns the index of a position that is counted from 1.

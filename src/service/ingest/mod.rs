@@ -19,14 +19,16 @@ use futures::future::join_all;
 
 use super::error::{Rejection, ServiceError};
 use super::shards::by_shard;
+use crate::runtime::coalesce::Coalescer;
 use crate::runtime::wake::WakeUps;
 use columns::Columns;
-use insert::InsertOutcome;
+use insert::{InsertFlight, Landed};
 use noetl_domain::actor::Actor;
 use noetl_domain::ids::Id;
+use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Caller;
 use noetl_storage::ingest::{NewEvent, OtherColumns};
-use noetl_storage::pools::Databases;
+use noetl_storage::pools::{Database, Databases};
 
 pub use draft::{EventDraft, MAX_EVENT_BYTES};
 
@@ -39,6 +41,8 @@ pub struct Ingest {
     databases: Databases,
     wake_ups: WakeUps,
     columns: Columns,
+    /// By shard.
+    inserts: Arc<[Coalescer<InsertFlight>]>,
 }
 
 /// An event of a batch, or the reason why it could not be read.
@@ -57,7 +61,7 @@ pub struct IngestOutcome {
 
 /// An event of the batch, and all indexes at which it occurs.
 struct Entry {
-    event: NewEvent,
+    event: Arc<NewEvent>,
     indexes: Vec<usize>,
 }
 
@@ -65,7 +69,11 @@ impl Ingest {
     /// Creates the use case.
     #[must_use]
     pub fn new(databases: Databases, wake_ups: WakeUps) -> Self {
-        Self { databases, wake_ups, columns: Columns::default() }
+        let insert = |(shard, database): (ShardIndex, &Arc<Database>)| {
+            Coalescer::new(InsertFlight { shard, database: Arc::clone(database), wake_ups: wake_ups.clone() })
+        };
+        let inserts = (0..).zip(databases.shards()).map(insert).collect();
+        Self { databases, wake_ups, columns: Columns::default(), inserts }
     }
 
     /// Stores a batch. The stored events name the caller if it is identified. An event that is not in the caller's
@@ -84,25 +92,42 @@ impl Ingest {
         let (entries, rejected) = read(drafts, caller.actor.as_ref(), columns_of);
         let mut outcome = IngestOutcome { rejected, ..IngestOutcome::default() };
         let shards = by_shard(&self.databases, entries, |entry| entry.event.execution_id).into_iter();
-        let landings = shards.map(async |(index, entries)| {
+        let inserts = shards.map(async |(shard, entries)| {
             let (events, indexes): (Vec<_>, Vec<_>) = entries.into_iter().map(|one| (one.event, one.indexes)).unzip();
-            let columns = columns.get(&index).map(Arc::as_ref);
-            let database = &self.databases.shards()[usize::from(index)];
-            let insert = InsertOutcome::of(database, &caller.scope, &events, columns).await;
-            (index, insert, indexes)
+            let columns = columns.get(&shard).map(Arc::as_ref);
+            (self.insert(shard, events, columns, caller).await, indexes)
         });
-        for (shard, insert, indexes) in join_all(landings).await {
-            if insert.inserted > 0 {
-                self.wake_ups.wake_feed(shard);
-            }
-            outcome.projected += insert.inserted;
-            for (position, error) in insert.refused {
-                outcome.rejected.extend(indexes[position].iter().map(|index| (*index, error.clone())));
+        for (inserted, indexes) in join_all(inserts).await {
+            let outcomes = inserted.unwrap_or_else(|error| indexes.iter().map(|_| Err(error.clone())).collect());
+            for (landed, indexes) in outcomes.into_iter().zip(indexes) {
+                match landed {
+                    Ok(Landed::Inserted) => outcome.projected += 1,
+                    Ok(Landed::Stored) => {}
+                    Err(error) => outcome.rejected.extend(indexes.into_iter().map(|index| (index, error.clone()))),
+                }
             }
         }
         outcome.duplicates = count - outcome.projected - outcome.rejected.len();
         outcome.count();
         Ok(outcome)
+    }
+
+    /// Inserts events of one shard, together with those of concurrent calls. Events with values of other columns are
+    /// inserted in a transaction of their own.
+    async fn insert(
+        &self,
+        shard: ShardIndex,
+        events: Vec<Arc<NewEvent>>,
+        columns: Option<&OtherColumns>,
+        caller: &Caller,
+    ) -> Result<Vec<Result<Landed, ServiceError>>, ServiceError> {
+        let index = usize::from(shard);
+        if events.iter().any(|event| event.others.is_some()) {
+            let inserted = || self.wake_ups.wake_feed(shard);
+            return insert::insert(&self.databases.shards()[index], &caller.scope, &events, columns, inserted).await;
+        }
+        let bytes = events.iter().map(|event| event.size()).sum();
+        self.inserts[index].run(caller.actor.clone(), caller.scope.clone(), events, bytes).await
     }
 }
 
@@ -125,9 +150,9 @@ fn read<'a>(
     for (index, draft) in drafts.into_iter().enumerate() {
         match draft.and_then(|draft| draft.read(by, &columns_of)) {
             Ok(event) => match firsts.entry((event.execution_id, event.event_id)) {
-                Vacant(first) => drop(first.insert(Entry { event, indexes: vec![index] })),
-                Occupied(mut first) if first.get().event == event => first.get_mut().indexes.push(index),
-                Occupied(_) => others.push(Entry { event, indexes: vec![index] }),
+                Vacant(first) => drop(first.insert(Entry { event: Arc::new(event), indexes: vec![index] })),
+                Occupied(mut first) if *first.get().event == event => first.get_mut().indexes.push(index),
+                Occupied(_) => others.push(Entry { event: Arc::new(event), indexes: vec![index] }),
             },
             Err(rejection) => drop(rejected.insert(index, rejection.into())),
         }

@@ -21,6 +21,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use crate::runtime::coalesce::Coalescer;
 use crate::runtime::wake::WakeUps;
 use noetl_domain::outbox::OutboxPolicy;
 use noetl_domain::shard::ShardIndex;
@@ -28,6 +29,7 @@ use noetl_storage::error::StorageError;
 use noetl_storage::outbox::LowWatermarks;
 use noetl_storage::pools::{Database, Databases};
 use rate_limit::RateLimit;
+use settle::PublishFlight;
 
 pub use bulk::BulkChange;
 pub use claim::{Claim, ClaimedRow, Claims};
@@ -46,6 +48,8 @@ pub struct Outbox {
     policy: OutboxPolicy,
     /// By shard.
     open_rows: Arc<[Mutex<OpenRows>]>,
+    /// By shard.
+    publishing: Arc<[Coalescer<PublishFlight>]>,
     /// Number of claims so far. It rotates the shard that gets the larger share.
     turn: Arc<AtomicUsize>,
 }
@@ -77,7 +81,9 @@ impl Outbox {
     #[must_use]
     pub fn new(databases: Databases, wake_ups: WakeUps, policy: OutboxPolicy) -> Self {
         let open_rows = databases.shards().iter().map(|_| Mutex::new(OpenRows::UNKNOWN)).collect();
-        Self { databases, wake_ups, policy, open_rows, turn: Arc::default() }
+        let publishing = |database: &Arc<Database>| Coalescer::new(PublishFlight { database: Arc::clone(database) });
+        let publishing = databases.shards().iter().map(publishing).collect();
+        Self { databases, wake_ups, policy, open_rows, publishing, turn: Arc::default() }
     }
 
     /// Returns the indexes of all shards.

@@ -5,6 +5,7 @@
 //! lease still settles its row until another claim takes the row.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use futures::future::join_all;
@@ -12,13 +13,14 @@ use futures::future::join_all;
 use super::Outbox;
 use super::claim::{MAX_LEASE_SECONDS, within};
 use super::dead::NewlyDead;
+use crate::runtime::coalesce::Flight;
 use crate::service::error::{Rejection, ServiceError};
 use noetl_domain::backoff;
 use noetl_domain::outbox::{OutboxId, truncated_error};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
-use noetl_storage::error::StorageError;
 use noetl_storage::outbox::{self, Failed, Failure, Ref};
+use noetl_storage::pools::Database;
 
 /// Upper limit in seconds of the caller's maximum delay: one day.
 const MAX_DELAY_SECONDS: usize = 86_400;
@@ -76,6 +78,33 @@ pub struct FailedRow {
     pub retry_in: Option<i32>,
 }
 
+/// Marks rows of one shard as published. Concurrent calls share the statements.
+pub(super) struct PublishFlight {
+    pub(super) database: Arc<Database>,
+}
+
+impl Flight for PublishFlight {
+    /// Each tenant has its turn.
+    type Caller = Scope;
+    type Kind = Scope;
+    type Item = Ref;
+    /// Whether this item changed its row. Of several items for one row, the first does.
+    type Output = bool;
+    type Error = ServiceError;
+
+    async fn carry_out(&self, scope: &Scope, refs: Vec<Ref>) -> Result<Vec<bool>, ServiceError> {
+        let distinct: BTreeSet<Ref> = refs.iter().copied().collect();
+        let distinct: Vec<Ref> = distinct.into_iter().collect();
+        let changed = outbox::mark_published(&self.database, scope, &distinct).await?;
+        let mut changed: BTreeSet<Ref> = changed.into_iter().collect();
+        Ok(refs.iter().map(|row| changed.remove(row)).collect())
+    }
+
+    fn may_be_caused_by_one_call(error: &ServiceError) -> bool {
+        error.unavailable().is_none()
+    }
+}
+
 impl Outbox {
     /// Marks claimed rows as published. Rows that are not in the scope are stale.
     #[tracing::instrument(level = "debug", name = "outbox.mark_published", skip_all, fields(count = claims.len()))]
@@ -89,7 +118,7 @@ impl Outbox {
                     outcome.published += changed;
                     outcome.stale.extend(stale.into_iter().map(|row| claim_of(shard, row)));
                 }
-                Err(error) => drop(outcome.failed.insert(shard, error.into())),
+                Err(error) => drop(outcome.failed.insert(shard, error)),
             }
         }
         metrics::counter!("noetl_outbox_published_total").increment(outcome.published);
@@ -103,20 +132,19 @@ impl Outbox {
         shard: ShardIndex,
         refs: &[Ref],
         scope: &Scope,
-    ) -> Result<(u64, BTreeSet<Ref>), StorageError> {
-        let database = self.database(shard);
-        let changed = outbox::mark_published(database, scope, refs).await?;
-        let mut stale: BTreeSet<Ref> = refs.iter().copied().collect();
-        for settled in &changed {
-            stale.remove(settled);
-        }
+    ) -> Result<(u64, BTreeSet<Ref>), ServiceError> {
+        let publishing = self.publishing[usize::from(shard)].run(scope.clone(), scope.clone(), refs.to_vec(), 0);
+        let changed = publishing.await?;
+        let (database, count) = (self.database(shard), changed.iter().filter(|changed| **changed).count());
+        let unchanged = refs.iter().zip(changed).filter(|(_, changed)| !changed);
+        let mut stale: BTreeSet<Ref> = unchanged.map(|(row, _)| *row).collect();
         if !stale.is_empty() {
             let rest: Vec<Ref> = stale.iter().copied().collect();
             for settled in outbox::published_under(database, scope, &rest).await? {
                 stale.remove(&settled);
             }
         }
-        Ok((changed.len() as u64, stale))
+        Ok((count as u64, stale))
     }
 
     /// Marks claimed rows as failed. Rows that are not in the scope are stale. Of several failures of one claim, the

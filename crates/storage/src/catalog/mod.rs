@@ -88,8 +88,10 @@ pub async fn outlines(cluster: &Database, ids: &[i64]) -> Result<Vec<CatalogEntr
 )]
 pub async fn newest_ids(cluster: &Database, paths: &[String]) -> Result<Vec<(String, i64)>, StorageError> {
     let rows = sqlx::query!(
-        "SELECT DISTINCT ON (path) path, catalog_id FROM noetl.catalog
-         WHERE path = ANY($1) ORDER BY path, version DESC",
+        r#"SELECT path AS "path!", entry.catalog_id
+           FROM unnest($1::text[]) AS t (path)
+           CROSS JOIN LATERAL (SELECT catalog_id FROM noetl.catalog
+                               WHERE catalog.path = t.path ORDER BY version DESC LIMIT 1) AS entry"#,
         paths,
     );
     let rows = cluster.run(rows.fetch_all(cluster.pool())).await?;

@@ -33,7 +33,8 @@ fn columns(refs: impl Iterator<Item = Ref>) -> (Vec<i64>, Vec<i64>) {
     refs.map(|one| (one.outbox_id, one.lease_token)).unzip()
 }
 
-/// Marks the rows in the scope that are in flight under these tokens as delivered, and returns their references.
+/// Marks the rows in the scope that are in flight under these tokens as delivered, and returns their references. Waits at
+/// most 1.5 s for another transaction that holds one of the rows.
 #[tracing::instrument(
     level = "debug", name = "sql.outbox.mark_published", skip_all,
     fields(database = %shard.name(), count = refs.len())
@@ -42,9 +43,12 @@ pub async fn mark_published(shard: &Database, scope: &Scope, refs: &[Ref]) -> Re
     let (ids, tokens) = columns(refs.iter().copied());
     let changed = sqlx::query_as!(
         Ref,
-        r#"WITH held AS MATERIALIZED (
+        r#"WITH patience AS MATERIALIZED (
+               SELECT set_config('lock_timeout', '1500ms', true)
+           ), held AS MATERIALIZED (
                SELECT row.outbox_id
-               FROM (SELECT * FROM unnest($1::bigint[], $2::bigint[]) AS ref (outbox_id, token) ORDER BY outbox_id) AS ref
+               FROM (SELECT ref.* FROM patience CROSS JOIN unnest($1::bigint[], $2::bigint[]) AS ref (outbox_id, token)
+                     ORDER BY outbox_id) AS ref
                CROSS JOIN LATERAL (
                    SELECT outbox_id FROM noetl.outbox
                    WHERE outbox_id = ref.outbox_id AND lease_token = ref.token AND status = 'IN_FLIGHT'

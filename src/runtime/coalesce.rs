@@ -1,0 +1,498 @@
+//! Group commit: concurrent calls share one statement.
+//!
+//! A *flight* is one statement (or a few) for the items of one or more *calls*. A call that finds no flight in progress
+//! starts one at once. A call that arrives during a flight waits for the end of that flight, and joins the next one
+//! together with all other waiting calls. So a single caller waits for nobody, and the more calls there are at a time,
+//! the fewer statements each of them costs. These rules hold:
+//!
+//! - A flight has at most [`MAX_ITEMS`] items and [`MAX_BYTES`] bytes, unless its only call has more.
+//! - The calls of each caller form a lane, and a flight takes one call from each lane in turn. So a caller with many
+//!   calls does not delay the others.
+//! - Each call gets its own results. If a flight fails soon and one call may have caused the error, each call is carried
+//!   out alone.
+//! - A call whose caller has gone before its flight begins is left out. A flight that has begun runs to its end.
+//! - A flight that takes longer than [`LATE`] does not delay the calls behind it: up to [`MAX_FLIGHTS`] flights run at a
+//!   time.
+
+use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures::{FutureExt, StreamExt, stream};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+use tracing::{Instrument, Span};
+
+/// Maximum number of items of a flight with several calls.
+pub const MAX_ITEMS: usize = 512;
+/// Maximum size in bytes of a flight with several calls.
+pub const MAX_BYTES: usize = 4 << 20;
+/// Maximum number of flights at a time.
+const MAX_FLIGHTS: usize = 4;
+/// Duration from which a flight does not delay the next one.
+const LATE: Duration = Duration::from_millis(20);
+/// Duration of a failed flight up to which its calls are carried out alone. A later response would be too late.
+const ALONE_WITHIN: Duration = Duration::from_millis(2500);
+/// Maximum number of items of calls for which no caller waits.
+const MAX_UNAWAITED: usize = 20_000;
+
+/// Work that concurrent calls share.
+pub trait Flight: Send + Sync + 'static {
+    /// Identity of a caller, for fairness.
+    type Caller: PartialEq + Send;
+    /// Property of a call. Only calls with equal kinds share a flight.
+    type Kind: PartialEq + Clone + Send + Sync;
+    /// Part of a call.
+    type Item: Clone + Send + Sync;
+    /// Result of an item.
+    type Output: Send;
+    /// Error of a flight.
+    type Error: Clone + Send + From<Unfinished>;
+
+    /// Carries out the items, and returns their results in the same order.
+    fn carry_out(
+        &self,
+        kind: &Self::Kind,
+        items: Vec<Self::Item>,
+    ) -> impl Future<Output = Result<Vec<Self::Output>, Self::Error>> + Send;
+
+    /// Returns whether one of several calls may have caused the error, so that the others may succeed without it.
+    fn may_be_caused_by_one_call(error: &Self::Error) -> bool;
+}
+
+/// Error of a call whose flight panicked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a statement that several calls shared ended without a result")]
+pub struct Unfinished;
+
+/// Calls that share flights. Cheap to clone.
+pub struct Coalescer<F: Flight>(Arc<Shared<F>>);
+
+struct Shared<F: Flight> {
+    flight: F,
+    queue: Mutex<Queue<F>>,
+    pilots: TaskTracker,
+}
+
+/// Calls that wait, and the number of flights.
+struct Queue<F: Flight> {
+    lanes: VecDeque<Lane<F>>,
+    /// Number of waiting items for which no caller waits.
+    unawaited: usize,
+    /// Number of pilots: tasks that carry out one flight after the other until no call waits.
+    pilots: usize,
+    /// Number of pilots whose flight is late.
+    late: usize,
+}
+
+/// Waiting calls of one caller, oldest first; never empty.
+struct Lane<F: Flight> {
+    caller: F::Caller,
+    calls: VecDeque<Call<F>>,
+}
+
+struct Call<F: Flight> {
+    kind: F::Kind,
+    items: Vec<F::Item>,
+    bytes: usize,
+    /// Receives the results; `None`: no caller waits for them.
+    reply: Option<Reply<F>>,
+    span: Span,
+}
+
+type Reply<F> = oneshot::Sender<Result<Vec<<F as Flight>::Output>, <F as Flight>::Error>>;
+
+impl<F: Flight> std::fmt::Debug for Coalescer<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Coalescer").field("pilots", &self.0.pilots.len()).finish_non_exhaustive()
+    }
+}
+
+impl<F: Flight> Clone for Coalescer<F> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<F: Flight> Coalescer<F> {
+    /// Creates the coalescer of one statement on one database.
+    pub fn new(flight: F) -> Self {
+        let queue = Queue { lanes: VecDeque::new(), unawaited: 0, pilots: 0, late: 0 };
+        Self(Arc::new(Shared { flight, queue: Mutex::new(queue), pilots: TaskTracker::new() }))
+    }
+
+    /// Carries out the items of a call, and returns their results in the same order. `bytes` is their approximate size.
+    pub async fn run(
+        &self,
+        caller: F::Caller,
+        kind: F::Kind,
+        items: Vec<F::Item>,
+        bytes: usize,
+    ) -> Result<Vec<F::Output>, F::Error> {
+        let (reply, results) = oneshot::channel();
+        self.0.add(caller, Call { kind, items, bytes, reply: Some(reply), span: Span::current() });
+        results.await.unwrap_or_else(|_| Err(Unfinished.into()))
+    }
+
+    /// Carries out the items later, and does not wait for it. Returns `false` if too many such items wait; then nothing
+    /// is done.
+    pub fn submit(&self, caller: F::Caller, kind: F::Kind, items: Vec<F::Item>, bytes: usize) -> bool {
+        let waiting = self.0.queue().unawaited;
+        if waiting + items.len() > MAX_UNAWAITED {
+            return false;
+        }
+        self.0.add(caller, Call { kind, items, bytes, reply: None, span: Span::none() });
+        true
+    }
+
+    /// Waits until no call waits and no flight is in progress. No call may follow.
+    pub async fn finish(&self) {
+        self.0.pilots.close();
+        self.0.pilots.wait().await;
+    }
+}
+
+impl<F: Flight> Shared<F> {
+    fn queue(&self) -> MutexGuard<'_, Queue<F>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(self: &Arc<Self>, caller: F::Caller, call: Call<F>) {
+        let mut queue = self.queue();
+        queue.unawaited += call.unawaited();
+        match queue.lanes.iter_mut().find(|lane| lane.caller == caller) {
+            Some(lane) => lane.calls.push_back(call),
+            None => queue.lanes.push_back(Lane { caller, calls: VecDeque::from([call]) }),
+        }
+        self.start_pilot(&mut queue);
+    }
+
+    /// Starts a pilot, unless one whose flight is not late carries out the waiting calls soon.
+    fn start_pilot(self: &Arc<Self>, queue: &mut Queue<F>) {
+        if !queue.lanes.is_empty() && queue.pilots == queue.late && queue.pilots < MAX_FLIGHTS {
+            queue.pilots += 1;
+            self.pilots.spawn(Arc::clone(self).fly());
+        }
+    }
+
+    /// Carries out flights until no call waits.
+    async fn fly(self: Arc<Self>) {
+        while let Some(calls) = self.board() {
+            let flight = AssertUnwindSafe(self.carry_out(calls)).catch_unwind();
+            tokio::pin!(flight);
+            if timeout(LATE, &mut flight).await.is_ok() {
+                continue;
+            }
+            self.delayed();
+            // A panic was reported by the panic hook; its calls have got no result.
+            drop(flight.await);
+            if self.queue().is_relieved() {
+                return;
+            }
+        }
+    }
+
+    fn board(&self) -> Option<Vec<Call<F>>> {
+        self.queue().board()
+    }
+
+    fn delayed(self: &Arc<Self>) {
+        let mut queue = self.queue();
+        queue.late += 1;
+        self.start_pilot(&mut queue);
+    }
+
+    async fn carry_out(&self, calls: Vec<Call<F>>) {
+        let span = span_of(&calls);
+        let Some(kind) = calls.first().map(|call| call.kind.clone()) else { return };
+        let items = calls.iter().flat_map(|call| call.items.iter().cloned()).collect();
+        let begun = Instant::now();
+        match self.flight.carry_out(&kind, items).instrument(span.clone()).await {
+            Ok(outputs) => {
+                let mut outputs = outputs.into_iter();
+                for call in calls {
+                    let own = outputs.by_ref().take(call.items.len()).collect();
+                    call.reply(Ok(own));
+                }
+            }
+            Err(error) if calls.len() > 1 && begun.elapsed() < ALONE_WITHIN && F::may_be_caused_by_one_call(&error) => {
+                let alone = async |call: Call<F>| {
+                    let result = self.flight.carry_out(&kind, call.items.clone()).await;
+                    call.reply(result);
+                };
+                stream::iter(calls).for_each_concurrent(MAX_FLIGHTS, alone).instrument(span).await;
+            }
+            Err(error) => calls.into_iter().for_each(|call| call.reply(Err(error.clone()))),
+        }
+    }
+}
+
+impl<F: Flight> Queue<F> {
+    /// Takes the calls of the next flight. `None`: no call waits, so the pilot ends.
+    fn board(&mut self) -> Option<Vec<Call<F>>> {
+        let (mut boarded, mut passed): (Vec<Call<F>>, VecDeque<Lane<F>>) = (Vec::new(), VecDeque::new());
+        let (mut items, mut bytes) = (0, 0);
+        while let Some(mut lane) = self.lanes.pop_front() {
+            while lane.calls.pop_front_if(|call| call.is_abandoned()).is_some() {}
+            let Some(call) = lane.calls.front() else { continue };
+            if let Some(first) = boarded.first() {
+                if call.kind != first.kind {
+                    passed.push_back(lane);
+                    continue;
+                }
+                if items + call.items.len() > MAX_ITEMS || bytes + call.bytes > MAX_BYTES {
+                    passed.push_back(lane);
+                    break;
+                }
+            }
+            (items, bytes) = (items + call.items.len(), bytes + call.bytes);
+            self.unawaited -= call.unawaited();
+            boarded.extend(lane.calls.pop_front());
+            if !lane.calls.is_empty() {
+                self.lanes.push_back(lane);
+            }
+        }
+        // The lanes that were passed over come first next time.
+        passed.append(&mut self.lanes);
+        self.lanes = passed;
+        if boarded.is_empty() {
+            self.pilots -= 1;
+            return None;
+        }
+        Some(boarded)
+    }
+
+    /// Records the end of a late flight. Returns whether another pilot has taken over, so that this one ends.
+    fn is_relieved(&mut self) -> bool {
+        self.late -= 1;
+        let relieved = self.pilots - self.late > 1;
+        self.pilots -= usize::from(relieved);
+        relieved
+    }
+}
+
+impl<F: Flight> Call<F> {
+    fn unawaited(&self) -> usize {
+        if self.reply.is_none() { self.items.len() } else { 0 }
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.reply.as_ref().is_some_and(oneshot::Sender::is_closed)
+    }
+
+    fn reply(self, result: Result<Vec<F::Output>, F::Error>) {
+        if let Some(reply) = self.reply {
+            // The caller may have gone during the flight.
+            drop(reply.send(result));
+        }
+    }
+}
+
+/// Returns a span for a flight, within the span of its first call.
+fn span_of<F: Flight>(calls: &[Call<F>]) -> Span {
+    let Some((first, others)) = calls.split_first() else { return Span::none() };
+    let span = tracing::debug_span!(parent: &first.span, "flight", calls = calls.len());
+    for call in others {
+        span.follows_from(&call.span);
+    }
+    span
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::future::join_all;
+    use tokio::sync::{Semaphore, mpsc};
+
+    use super::*;
+
+    /// Reports the items of each flight, and carries it out when it gets a permit.
+    struct Gated {
+        begun: mpsc::UnboundedSender<Vec<u32>>,
+        gate: Arc<Semaphore>,
+    }
+
+    /// Item whose flight fails.
+    const BAD: u32 = 13;
+    /// Item whose flight panics.
+    const PANICS: u32 = 14;
+
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    enum Failure {
+        Bad,
+        Unfinished,
+    }
+
+    impl From<Unfinished> for Failure {
+        fn from(Unfinished: Unfinished) -> Self {
+            Self::Unfinished
+        }
+    }
+
+    impl Flight for Gated {
+        type Caller = &'static str;
+        type Kind = bool;
+        type Item = u32;
+        type Output = u32;
+        type Error = Failure;
+
+        async fn carry_out(&self, _: &bool, items: Vec<u32>) -> Result<Vec<u32>, Failure> {
+            self.begun.send(items.clone()).unwrap();
+            self.gate.acquire().await.unwrap().forget();
+            assert!(!items.contains(&PANICS));
+            if items.contains(&BAD) { Err(Failure::Bad) } else { Ok(items.iter().map(|item| item * 10).collect()) }
+        }
+
+        fn may_be_caused_by_one_call(_: &Failure) -> bool {
+            true
+        }
+    }
+
+    struct Bench {
+        coalescer: Coalescer<Gated>,
+        flights: mpsc::UnboundedReceiver<Vec<u32>>,
+        gate: Arc<Semaphore>,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let (begun, flights) = mpsc::unbounded_channel();
+            let gate = Arc::new(Semaphore::new(0));
+            Self { coalescer: Coalescer::new(Gated { begun, gate: Arc::clone(&gate) }), flights, gate }
+        }
+
+        /// Starts a call, which waits in the queue when this returns.
+        fn call(&self, caller: &'static str, kind: bool, items: &[u32]) -> Waiting {
+            let (reply, results) = oneshot::channel();
+            let call = Call { kind, items: items.to_vec(), bytes: items.len(), reply: Some(reply), span: Span::none() };
+            self.coalescer.0.add(caller, call);
+            results
+        }
+
+        async fn next_flight(&mut self) -> Vec<u32> {
+            self.flights.recv().await.unwrap()
+        }
+    }
+
+    type Waiting = oneshot::Receiver<Result<Vec<u32>, Failure>>;
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_that_arrive_during_a_flight_share_the_next_one() {
+        let mut bench = Bench::new();
+        let first = bench.call("a", false, &[1]);
+        assert_eq!(bench.next_flight().await, [1]);
+        let (second, third) = (bench.call("a", false, &[2, 3]), bench.call("a", false, &[4]));
+        bench.gate.add_permits(2);
+        assert_eq!(bench.next_flight().await, [2, 3, 4]);
+        assert_eq!(first.await.unwrap(), Ok(vec![10]));
+        assert_eq!(second.await.unwrap(), Ok(vec![20, 30]));
+        assert_eq!(third.await.unwrap(), Ok(vec![40]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn callers_take_turns() {
+        let mut bench = Bench::new();
+        let _first = bench.call("busy", false, &[0]);
+        bench.next_flight().await;
+        let busy: Vec<Waiting> = (0..3).map(|_| bench.call("busy", false, &[1; MAX_ITEMS / 2])).collect();
+        let other = bench.call("other", false, &[2]);
+        bench.gate.add_permits(5);
+        let flight = bench.next_flight().await;
+        assert!(flight.contains(&2), "the other caller does not wait for all calls of the busy one");
+        assert_eq!(flight.len(), MAX_ITEMS / 2 + 1, "a flight has a maximum size");
+        assert_eq!(other.await.unwrap(), Ok(vec![20]));
+        assert!(join_all(busy).await.into_iter().all(|result| result.unwrap().is_ok()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_of_different_kinds_share_no_flight_and_none_starves() {
+        let mut bench = Bench::new();
+        let _first = bench.call("a", false, &[0]);
+        bench.next_flight().await;
+        let _calls = [bench.call("a", false, &[1]), bench.call("b", true, &[2]), bench.call("c", false, &[3])];
+        bench.gate.add_permits(1);
+        assert_eq!(bench.next_flight().await, [1, 3]);
+        let _later = bench.call("a", false, &[4]);
+        bench.gate.add_permits(1);
+        assert_eq!(bench.next_flight().await, [2]);
+        bench.gate.add_permits(1);
+        assert_eq!(bench.next_flight().await, [4]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_larger_than_a_flight_is_carried_out_alone() {
+        let mut bench = Bench::new();
+        let large = bench.call("a", false, &[1; MAX_ITEMS + 1]);
+        assert_eq!(bench.next_flight().await.len(), MAX_ITEMS + 1);
+        bench.gate.add_permits(1);
+        assert_eq!(large.await.unwrap().unwrap().len(), MAX_ITEMS + 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_error_fails_only_the_call_that_caused_it() {
+        let mut bench = Bench::new();
+        let _first = bench.call("a", false, &[0]);
+        bench.next_flight().await;
+        let (good, bad, also_good) =
+            (bench.call("a", false, &[1]), bench.call("b", false, &[BAD]), bench.call("c", false, &[2]));
+        bench.gate.add_permits(10);
+        assert_eq!(bad.await.unwrap(), Err(Failure::Bad));
+        assert_eq!((good.await.unwrap(), also_good.await.unwrap()), (Ok(vec![10]), Ok(vec![20])));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_fails_the_calls_of_its_flight_and_later_calls_succeed() {
+        let mut bench = Bench::new();
+        let coalescer = bench.coalescer.clone();
+        let panics = tokio::spawn(async move { coalescer.run("a", false, vec![PANICS], 1).await });
+        bench.next_flight().await;
+        let later = bench.call("a", false, &[1]);
+        bench.gate.add_permits(2);
+        assert_eq!(panics.await.unwrap(), Err(Failure::Unfinished));
+        assert_eq!(later.await.unwrap(), Ok(vec![10]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_whose_caller_has_gone_is_left_out() {
+        let mut bench = Bench::new();
+        let _first = bench.call("a", false, &[0]);
+        bench.next_flight().await;
+        drop(bench.call("a", false, &[1]));
+        let kept = bench.call("a", false, &[2]);
+        bench.gate.add_permits(2);
+        assert_eq!(bench.next_flight().await, [2]);
+        assert_eq!(kept.await.unwrap(), Ok(vec![20]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_late_flight_does_not_delay_the_next_one_and_flights_are_bounded() {
+        let mut bench = Bench::new();
+        let mut calls = Vec::new();
+        for number in 1..=u32::try_from(MAX_FLIGHTS).unwrap() {
+            calls.push(bench.call("a", false, &[number]));
+            assert_eq!(bench.next_flight().await, [number], "the paused clock advances when all tasks wait");
+        }
+        calls.extend([bench.call("a", false, &[8]), bench.call("a", false, &[9])]);
+        tokio::time::sleep(LATE * 10).await;
+        assert!(bench.flights.try_recv().is_err(), "no further flight begins");
+        bench.gate.add_permits(1);
+        assert_eq!(bench.next_flight().await, [8, 9]);
+        bench.gate.add_permits(MAX_FLIGHTS);
+        assert!(join_all(calls).await.into_iter().all(|result| result.unwrap().is_ok()));
+        bench.coalescer.finish().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn items_for_which_no_caller_waits_are_bounded_and_carried_out_before_the_end() {
+        let mut bench = Bench::new();
+        assert!(bench.coalescer.submit("a", false, vec![1], 1));
+        bench.next_flight().await;
+        assert!(bench.coalescer.submit("a", false, vec![2; MAX_UNAWAITED], 1));
+        assert!(!bench.coalescer.submit("a", false, vec![3], 1), "too many wait");
+        bench.gate.add_permits(2);
+        bench.coalescer.finish().await;
+        assert_eq!(bench.next_flight().await.len(), MAX_UNAWAITED);
+        assert!(bench.coalescer.submit("a", false, vec![4], 1));
+    }
+}

@@ -1,0 +1,94 @@
+//! Claims of dedup keys. Concurrent requests share the statements.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::start::DedupKey;
+use crate::runtime::coalesce::Flight;
+use crate::service::error::ServiceError;
+use noetl_domain::actor::Actor;
+use noetl_domain::execution::Creation;
+use noetl_storage::dedup::{self, CurrentClaim, NewClaim};
+use noetl_storage::pools::Database;
+
+/// Claim of a key for the requests of one call that have it.
+#[derive(Debug, Clone)]
+pub(super) struct KeyClaim {
+    pub(super) key: DedupKey,
+    pub(super) request_hash: [u8; 32],
+    pub(super) window_seconds: i32,
+    /// Number of further requests with the same key in the call.
+    pub(super) repeated: i64,
+    /// The execution that the first request starts.
+    pub(super) creation: Arc<Creation>,
+    /// Whether the catalog entry was not read, so that the claim must confirm that it is the newest of its path.
+    pub(super) must_be_newest: bool,
+}
+
+/// Claims keys in the cluster database.
+pub(super) struct ClaimFlight {
+    pub(super) cluster: Arc<Database>,
+}
+
+impl Flight for ClaimFlight {
+    type Caller = Option<Actor>;
+    type Kind = ();
+    type Item = KeyClaim;
+    /// Claim that holds the key; `None`: the catalog entry is not the newest of its path.
+    type Output = Option<CurrentClaim>;
+    type Error = ServiceError;
+
+    /// Claims each key for the first call that has it. The requests of the other calls are duplicates.
+    async fn carry_out(&self, (): &(), items: Vec<KeyClaim>) -> Result<Vec<Self::Output>, ServiceError> {
+        let mut firsts: BTreeMap<&DedupKey, NewClaim<'_>> = BTreeMap::new();
+        for claim in &items {
+            let KeyClaim { key, request_hash, window_seconds, repeated, creation, must_be_newest } = claim;
+            let first = NewClaim {
+                scope: key.scope,
+                key: &key.key,
+                request_hash: *request_hash,
+                window_seconds: *window_seconds,
+                repeated: -1,
+                creation,
+                must_be_newest: *must_be_newest,
+            };
+            firsts.entry(key).or_insert(first).repeated += 1 + repeated;
+        }
+        let claims: Vec<NewClaim<'_>> = firsts.into_values().collect();
+        let current = dedup::claim(&self.cluster, &claims).await?;
+        let current: HashMap<(i64, &str), &CurrentClaim> =
+            current.iter().map(|claim| ((claim.scope, claim.key.as_str()), claim)).collect();
+        let of = |claim: &KeyClaim| current.get(&(claim.key.scope, claim.key.key.as_str())).copied().cloned();
+        Ok(items.iter().map(of).collect())
+    }
+
+    fn may_be_caused_by_one_call(error: &ServiceError) -> bool {
+        error.unavailable().is_none()
+    }
+}
+
+/// Settles claims in the cluster database.
+pub(super) struct SettleFlight {
+    pub(super) cluster: Arc<Database>,
+}
+
+impl Flight for SettleFlight {
+    type Caller = ();
+    type Kind = ();
+    type Item = i64;
+    type Output = ();
+    type Error = ServiceError;
+
+    /// Settles the claims of these executions. If that fails, the next duplicate or the sweeper settles them.
+    async fn carry_out(&self, (): &(), executions: Vec<i64>) -> Result<Vec<()>, ServiceError> {
+        if let Err(error) = dedup::settle(&self.cluster, &executions).await {
+            tracing::warn!(%error, claims = executions.len(), "could not settle dedup claims; the sweeper will");
+        }
+        crate::runtime::crash_point::reach("execute.settled");
+        Ok(vec![(); executions.len()])
+    }
+
+    fn may_be_caused_by_one_call(_: &ServiceError) -> bool {
+        false
+    }
+}
