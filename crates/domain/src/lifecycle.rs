@@ -47,6 +47,12 @@ pub fn is_lifecycle(event_type: &str) -> bool {
     event_type == REGISTERED || Action::ALL.iter().any(|action| action.event_type() == event_type)
 }
 
+/// Returns whether events of this type are in the logs of source subscriptions. Executions have no such event.
+#[must_use]
+pub fn is_of_subscription(event_type: &str) -> bool {
+    event_type == DEDUPLICATED || is_lifecycle(event_type)
+}
+
 /// A transition that the state table does not allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a subscription that is {from} can't be {}; available: {}", action.participle(), Available(*from))]
@@ -230,6 +236,8 @@ mod tests {
             assert!(is_lifecycle(event_type), "{event_type}");
         }
         assert!(is_lifecycle("subscription.registered"));
+        assert!(is_of_subscription("subscription.paused") && is_of_subscription("subscription.message.deduplicated"));
+        assert!(!is_of_subscription("subscription.") && !is_of_subscription("playbook_started"));
         for other in ["subscription.message.deduplicated", "subscription.", "playbook_started", ""] {
             assert!(!is_lifecycle(other), "{other:?}");
         }

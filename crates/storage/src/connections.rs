@@ -51,6 +51,8 @@ pub(super) struct Pool(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     options: PgConnectOptions,
+    /// Maximum number of connections.
+    size: u32,
     places: Arc<Semaphore>,
     /// Idle connections, the most recently used last.
     idle: Mutex<Vec<Open>>,
@@ -62,10 +64,32 @@ struct Shared {
     canceller: Canceller,
 }
 
+/// Planning of prepared statements in a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Planning {
+    /// PostgreSQL decides for each execution whether it plans the statement again, for the values of its parameters.
+    /// Needed by statements whose best index depends on their parameters.
+    ForValues,
+    /// A statement is planned once for each connection. For a short statement on few rows, planning would take several
+    /// times as long as its execution. PostgreSQL would plan it again each time, because it estimates that an array
+    /// parameter of an unknown length has more rows.
+    Once,
+}
+
+impl Planning {
+    const fn statement(self) -> &'static str {
+        match self {
+            Self::ForValues => "SET plan_cache_mode = auto",
+            Self::Once => "SET plan_cache_mode = force_generic_plan",
+        }
+    }
+}
+
 /// An open connection with its backend and times.
 #[derive(Debug)]
 struct Open {
     raw: PgConnection,
+    planning: Planning,
     backend: Backend,
     opened: Instant,
     used: Instant,
@@ -97,6 +121,7 @@ impl Pool {
         Self(Arc::new(Shared {
             canceller: Canceller::new(options.clone()),
             options,
+            size,
             places: Arc::new(Semaphore::new(size as usize)),
             idle: Mutex::default(),
             suspected: Mutex::default(),
@@ -111,22 +136,22 @@ impl Pool {
     }
 
     /// Waits for a connection, up to [`ACQUIRE_DEADLINE`].
-    pub(super) async fn acquire(&self) -> sqlx::Result<Connection> {
+    pub(super) async fn acquire(&self, planning: Planning) -> sqlx::Result<Connection> {
         let mut refusal = None;
-        let taken = timeout(ACQUIRE_DEADLINE, self.take(&mut refusal)).await;
+        let taken = timeout(ACQUIRE_DEADLINE, self.take(planning, &mut refusal)).await;
         taken.unwrap_or_else(|_| Err(refusal.unwrap_or(sqlx::Error::PoolTimedOut)))
     }
 
-    async fn take(&self, refusal: &mut Option<sqlx::Error>) -> sqlx::Result<Connection> {
+    async fn take(&self, planning: Planning, refusal: &mut Option<sqlx::Error>) -> sqlx::Result<Connection> {
         // The semaphore is never closed.
         let place = Arc::clone(&self.0.places).acquire_owned().await.map_err(|_| sqlx::Error::PoolClosed)?;
         loop {
-            let idle = self.0.idle().pop();
-            let mut open = match idle {
+            let mut open = match self.0.take_idle(planning) {
                 Some(idle) => idle,
                 None => self.0.connect(refusal).await?,
             };
             if self.0.is_fresh(&open) || self.0.is_alive(&mut open).await {
+                open.plan(planning).await?;
                 let (open, place, pool) = (Some(open), Some(place), Arc::clone(&self.0));
                 return Ok(Connection { open, place, pool, state: State::default() });
             }
@@ -158,10 +183,23 @@ impl Pool {
 
     /// Begins a transaction with the caller's `BEGIN` statement.
     pub(super) async fn begin_with(&self, begin: &'static str) -> sqlx::Result<Transaction> {
-        let mut connection = self.acquire().await?;
-        connection.state.transaction = true;
-        connection.execute(sqlx::raw_sql(begin)).await?;
-        Ok(Transaction(connection))
+        self.acquire(Planning::ForValues).await?.begin(begin).await
+    }
+
+    /// Returns the pool for statements that are planned once for each connection.
+    pub(super) fn planned_once(&self) -> PlannedOnce<'_> {
+        PlannedOnce(self)
+    }
+}
+
+/// The connections of a pool, for statements that are planned once for each connection ([`Planning::Once`]).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PlannedOnce<'p>(pub(super) &'p Pool);
+
+impl PlannedOnce<'_> {
+    /// Begins a transaction.
+    pub(super) async fn begin(self) -> sqlx::Result<Transaction> {
+        self.0.acquire(Planning::Once).await?.begin("BEGIN").await
     }
 }
 
@@ -180,7 +218,16 @@ impl Shared {
                 Ok(mut raw) => {
                     let backend = Backend::of(&mut raw).await?;
                     let now = Instant::now();
-                    return Ok(Open { raw, backend, opened: now, used: now, checked: now, _counted: counted });
+                    let planning = Planning::ForValues;
+                    return Ok(Open {
+                        raw,
+                        planning,
+                        backend,
+                        opened: now,
+                        used: now,
+                        checked: now,
+                        _counted: counted,
+                    });
                 }
                 Err(error) if is_transient(&error) => *refusal = Some(error),
                 Err(error) => return Err(error),
@@ -188,6 +235,18 @@ impl Shared {
             drop(counted);
             sleep(pause).await;
             pause = (pause * 2).min(MAX_REFUSED_PAUSE);
+        }
+    }
+
+    /// Takes an idle connection, the most recently used with this planning. One with the other planning is taken only if
+    /// no further connection may be opened, since a change of the planning is a statement.
+    fn take_idle(&self, planning: Planning) -> Option<Open> {
+        let mut idle = self.idle();
+        let position = idle.iter().rposition(|open| open.planning == planning);
+        match position {
+            Some(position) => Some(idle.remove(position)),
+            None if self.open.load(Ordering::Relaxed) < self.size => None,
+            None => idle.pop(),
         }
     }
 
@@ -279,6 +338,17 @@ fn is_transient(error: &sqlx::Error) -> bool {
     }
 }
 
+impl Open {
+    /// Sets the planning of prepared statements.
+    async fn plan(&mut self, planning: Planning) -> sqlx::Result<()> {
+        if self.planning != planning {
+            self.raw.execute(sqlx::raw_sql(planning.statement())).await?;
+            self.planning = planning;
+        }
+        Ok(())
+    }
+}
+
 /// State of a connection in use; decides how it is given back.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct State {
@@ -300,6 +370,13 @@ pub(super) struct Connection {
 }
 
 impl Connection {
+    /// Begins a transaction with this `BEGIN` statement.
+    async fn begin(mut self, begin: &'static str) -> sqlx::Result<Transaction> {
+        self.state.transaction = true;
+        self.execute(sqlx::raw_sql(begin)).await?;
+        Ok(Transaction(self))
+    }
+
     /// Returns the driver's connection and the state, which its user keeps up to date.
     pub(super) fn parts(&mut self) -> sqlx::Result<(&mut PgConnection, &mut State)> {
         let open = self.open.as_mut().ok_or(sqlx::Error::PoolClosed)?;

@@ -117,7 +117,7 @@ pub async fn claim(cluster: &Database, claims: &[NewClaim<'_>]) -> Result<Vec<Cu
         &entries as &[Option<i64>],
         &paths as &[Option<&str>],
     );
-    let rows = cluster.run(statement.fetch_all(cluster.pool())).await?;
+    let rows = cluster.run(statement.fetch_all(cluster.planned_once())).await?;
     let standing = rows.into_iter().map(|row| CurrentClaim {
         scope: row.subscription_id,
         key: row.dedup_key,
@@ -175,7 +175,7 @@ pub async fn settle(cluster: &Database, executions: &[i64]) -> Result<(), Storag
            AND settled.state = 0 AND settled.execution_id = ANY($1)",
         executions,
     );
-    cluster.run(update.execute(cluster.pool())).await?;
+    cluster.run(update.execute(cluster.planned_once())).await?;
     Ok(())
 }
 

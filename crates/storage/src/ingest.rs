@@ -146,7 +146,7 @@ pub async fn insert<E: Borrow<NewEvent> + Sync>(
 ) -> Result<Inserted, StorageError> {
     let has_others = events.iter().any(|event| event.borrow().others.is_some());
     let Some(columns) = columns.filter(|_| has_others) else {
-        return shard.run(insert_rows(shard.pool(), scope, events)).await;
+        return shard.run(insert_rows(shard.planned_once(), scope, events)).await;
     };
     let work = async {
         let mut tx = shard.pool().begin().await?;

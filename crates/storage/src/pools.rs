@@ -15,7 +15,7 @@ use sqlx::{Connection, PgConnection};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-use super::connections::Pool;
+use super::connections::{PlannedOnce, Pool};
 use super::error::{DatabaseName, StorageError, is_refused_connection};
 use super::session_settings;
 use super::tail_row::CursorRow;
@@ -96,6 +96,12 @@ impl Database {
 
     pub(super) fn pool(&self) -> &Pool {
         &self.pool
+    }
+
+    /// Returns the pool for statements that are planned once for each connection: short statements on few rows, whose
+    /// plan does not depend on their parameters.
+    pub(super) fn planned_once(&self) -> PlannedOnce<'_> {
+        self.pool.planned_once()
     }
 
     /// Returns the location of the shard's cursor row, which the process's writers of the row share.

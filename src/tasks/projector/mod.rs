@@ -5,6 +5,8 @@
 //! if it is a duplicate, late, or delivered to two replicas, or if the process crashes before it acknowledges. If an
 //! execution could not be advanced, its messages are returned to the broker and delivered again later.
 //!
+//! Source subscriptions have logs too, but no state that is stored, so their events are only acknowledged.
+//!
 //! The consumer belongs to this product. If another program changes its settings, they are corrected. If the consumer
 //! delivers nothing although the stream grows, the replica is reported as not ready.
 
@@ -27,17 +29,18 @@ use crate::runtime::stalls::Stalls;
 use crate::service::projections::{Advances, Projections};
 use consumer::Receipts;
 use noetl_domain::ids::Id;
+use noetl_domain::lifecycle::is_of_subscription;
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use plain_json::{self as json, Typed};
 
 /// Maximum number of messages in a batch.
-const BATCH: usize = 1000;
+const BATCH: usize = 4000;
 /// Maximum bytes of messages that are requested at a time.
 const MAX_BYTES: usize = 4 << 20;
-/// Shortest time from one batch to the next. It prevents that the state of an execution is stored for each event if its
-/// events arrive one by one.
-const MIN_BATCH_INTERVAL: Duration = Duration::from_millis(50);
+/// Shortest time from one batch to the next, unless a whole batch waits. So the state of an execution whose events arrive
+/// one by one is not stored for each event, and lists lag less than a second behind the events.
+const MIN_BATCH_INTERVAL: Duration = Duration::from_millis(500);
 /// Time for which the broker holds a request for messages; it sends ten heartbeats in this time.
 const PULL_EXPIRY: Duration = Duration::from_secs(20);
 /// Number of deliveries after which a message is given up if its execution can't be stored although the databases are
@@ -67,13 +70,15 @@ pub struct Projector {
 #[derive(Debug, Deserialize)]
 struct EventExecution {
     execution_id: Id,
+    #[serde(default)]
+    event_type: String,
 }
 
 impl Typed for EventExecution {}
 
 /// Message without its payload, which may be large.
 struct Notification {
-    /// Execution whose log has grown; `None` if the message is not an event.
+    /// Execution whose log has grown; `None` if the message is not an event, or one of a source subscription.
     execution: Option<Id>,
     /// Number of times that the message was delivered.
     delivered: u32,
@@ -90,6 +95,7 @@ impl Notification {
         }
         let info = message.info().map(|info| (u32::try_from(info.delivered).unwrap_or(1), info.pending));
         let (delivered, pending) = info.unwrap_or((1, 0));
+        let event = event.filter(|event| !is_of_subscription(&event.event_type));
         Self { execution: event.map(|event| event.execution_id), delivered, pending, acker: message.split().1 }
     }
 
@@ -160,11 +166,13 @@ impl Projector {
         let messages = pulled.expires(PULL_EXPIRY).heartbeat(PULL_EXPIRY / 10).messages().await?;
         let mut batches = messages.map_ok(Notification::of).ready_chunks(BATCH);
         while let Some(batch) = batches.next().await {
-            let next = Instant::now() + MIN_BATCH_INTERVAL;
+            let (next, is_full) = (Instant::now() + MIN_BATCH_INTERVAL, batch.len() == BATCH);
             receipts.begin(batch.len());
             self.project(batch.into_iter().collect::<Result<_, _>>()?).await?;
             receipts.end();
-            sleep_until(next).await;
+            if !is_full {
+                sleep_until(next).await;
+            }
         }
         Ok(())
     }

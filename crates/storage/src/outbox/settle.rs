@@ -63,7 +63,7 @@ pub async fn mark_published(shard: &Database, scope: &Scope, refs: &[Ref]) -> Re
         &tokens,
         scope.tenant(),
     );
-    shard.run(changed.fetch_all(shard.pool())).await
+    shard.run(changed.fetch_all(shard.planned_once())).await
 }
 
 /// Returns the references to those rows in the scope that were delivered under these tokens.
@@ -150,7 +150,7 @@ pub async fn mark_failed(
         delays,
         scope.tenant(),
     );
-    shard.run(changed.fetch_all(shard.pool())).await
+    shard.run(changed.fetch_all(shard.planned_once())).await
 }
 
 /// Marks the rows that are in flight under these tokens as DEAD, and returns their ids.
@@ -177,7 +177,7 @@ pub async fn mark_dead(shard: &Database, failures: &[Failure]) -> Result<Vec<i64
         &tokens,
         &errors,
     );
-    shard.run(changed.fetch_all(shard.pool())).await
+    shard.run(changed.fetch_all(shard.planned_once())).await
 }
 
 /// Releases rows whose delivery was not tried: undoes the claim and makes them claimable at once.
