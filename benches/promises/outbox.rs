@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use noetl_domain::tenant::Scope;
 use noetl_storage::error::DatabaseName;
+use noetl_storage::lock_wait::LockWait;
 use noetl_storage::outbox::{self, Claim, LowWatermarks, Ref};
 use noetl_storage::pools::Database;
 use noetl_testkit::outbox::{NO_RELAY, references};
@@ -88,7 +89,7 @@ async fn bare_statements(deployment: &Deployment) -> f64 {
         let rows = outbox::claim(&database, &Scope::Unrestricted, &claim, &marks).await.unwrap();
         let rows: Vec<Ref> =
             rows.iter().map(|row| Ref { outbox_id: row.outbox_id, lease_token: row.lease_token }).collect();
-        done += outbox::mark_published(&database, &Scope::Unrestricted, &rows).await.unwrap().len();
+        done += outbox::mark_published(&database, &Scope::Unrestricted, &rows, LockWait::Long).await.unwrap().len();
     }
     done as f64 / begun.elapsed().as_secs_f64()
 }

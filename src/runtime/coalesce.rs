@@ -51,11 +51,13 @@ pub trait Flight: Send + Sync + 'static {
     /// Error of a flight.
     type Error: Clone + Send + From<Unfinished>;
 
-    /// Carries out the items, and returns their results in the same order.
+    /// Carries out the items, and returns their results in the same order. `shared` is true if they are of several
+    /// calls: then the flight should not wait long for what one item needs.
     fn carry_out(
         &self,
         kind: &Self::Kind,
         items: Vec<Self::Item>,
+        shared: bool,
     ) -> impl Future<Output = Result<Vec<Self::Output>, Self::Error>> + Send;
 
     /// Returns whether one of several calls may have caused the error, so that the others may succeed without it.
@@ -209,7 +211,7 @@ impl<F: Flight> Shared<F> {
         let Some(kind) = calls.first().map(|call| call.kind.clone()) else { return };
         let items = calls.iter().flat_map(|call| call.items.iter().cloned()).collect();
         let begun = Instant::now();
-        match self.flight.carry_out(&kind, items).instrument(span.clone()).await {
+        match self.flight.carry_out(&kind, items, calls.len() > 1).instrument(span.clone()).await {
             Ok(outputs) => {
                 let mut outputs = outputs.into_iter();
                 for call in calls {
@@ -219,7 +221,7 @@ impl<F: Flight> Shared<F> {
             }
             Err(error) if calls.len() > 1 && begun.elapsed() < ALONE_WITHIN && F::may_be_caused_by_one_call(&error) => {
                 let alone = async |call: Call<F>| {
-                    let result = self.flight.carry_out(&kind, call.items.clone()).await;
+                    let result = self.flight.carry_out(&kind, call.items.clone(), false).await;
                     call.reply(result);
                 };
                 stream::iter(calls).for_each_concurrent(MAX_FLIGHTS, alone).instrument(span).await;
@@ -337,7 +339,7 @@ mod tests {
         type Output = u32;
         type Error = Failure;
 
-        async fn carry_out(&self, _: &bool, items: Vec<u32>) -> Result<Vec<u32>, Failure> {
+        async fn carry_out(&self, _: &bool, items: Vec<u32>, _: bool) -> Result<Vec<u32>, Failure> {
             self.begun.send(items.clone()).unwrap();
             self.gate.acquire().await.unwrap().forget();
             assert!(!items.contains(&PANICS));

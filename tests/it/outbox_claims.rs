@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use futures::future::join_all;
 use noetl_domain::tenant::Scope;
 use noetl_storage::error::DatabaseName;
+use noetl_storage::lock_wait::LockWait;
 use noetl_storage::outbox::{self, Claim, Claimed, LowWatermarks, Ref};
 use noetl_storage::pools::Database;
 use noetl_testkit::feed::run;
@@ -355,7 +356,7 @@ async fn large_payloads_are_claimed_in_parts() {
         let references: Vec<Ref> =
             rows.iter().map(|row| Ref { outbox_id: row.outbox_id, lease_token: row.lease_token }).collect();
         assert_eq!(
-            outbox::mark_published(&database, &Scope::Unrestricted, &references).await.unwrap().len(),
+            outbox::mark_published(&database, &Scope::Unrestricted, &references, LockWait::Long).await.unwrap().len(),
             rows.len()
         );
         parts.push(rows.len());

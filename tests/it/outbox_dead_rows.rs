@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use noetl_domain::tenant::Scope;
 use noetl_storage::error::DatabaseName;
+use noetl_storage::lock_wait::LockWait;
 use noetl_storage::outbox::{self, Claim, LowWatermarks, Ref};
 use noetl_storage::pools::Database;
 use noetl_testkit::feed::run;
@@ -43,7 +44,10 @@ impl Claimant {
     }
 
     async fn settle(&self, rows: &[Ref]) {
-        assert_eq!(outbox::mark_published(&self.database, &Scope::Unrestricted, rows).await.unwrap().len(), rows.len());
+        assert_eq!(
+            outbox::mark_published(&self.database, &Scope::Unrestricted, rows, LockWait::Long).await.unwrap().len(),
+            rows.len()
+        );
     }
 
     /// Returns the number of rows and index entries that a claim of one batch reads. The database publishes its counts

@@ -136,7 +136,7 @@ impl Pool {
     }
 
     /// Waits for a connection, up to [`ACQUIRE_DEADLINE`].
-    pub(super) async fn acquire(&self, planning: Planning) -> sqlx::Result<Connection> {
+    async fn acquire(&self, planning: Planning) -> sqlx::Result<Connection> {
         let mut refusal = None;
         let taken = timeout(ACQUIRE_DEADLINE, self.take(planning, &mut refusal)).await;
         taken.unwrap_or_else(|_| Err(refusal.unwrap_or(sqlx::Error::PoolTimedOut)))
@@ -186,20 +186,27 @@ impl Pool {
         self.acquire(Planning::ForValues).await?.begin(begin).await
     }
 
-    /// Returns the pool for statements that are planned once for each connection.
-    pub(super) fn planned_once(&self) -> PlannedOnce<'_> {
-        PlannedOnce(self)
+    /// Returns the pool for statements with this planning.
+    pub(super) const fn planned(&self, planning: Planning) -> Planned<'_> {
+        Planned { pool: self, planning }
     }
 }
 
-/// The connections of a pool, for statements that are planned once for each connection ([`Planning::Once`]).
+/// The connections of a pool, for statements with one planning.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct PlannedOnce<'p>(pub(super) &'p Pool);
+pub(super) struct Planned<'p> {
+    pool: &'p Pool,
+    planning: Planning,
+}
 
-impl PlannedOnce<'_> {
+impl Planned<'_> {
+    pub(super) async fn acquire(self) -> sqlx::Result<Connection> {
+        self.pool.acquire(self.planning).await
+    }
+
     /// Begins a transaction.
     pub(super) async fn begin(self) -> sqlx::Result<Transaction> {
-        self.0.acquire(Planning::Once).await?.begin("BEGIN").await
+        self.acquire().await?.begin("BEGIN").await
     }
 }
 

@@ -12,6 +12,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use super::error::StorageError;
+use super::lock_wait::LockWait;
 use super::pools::Database;
 use noetl_domain::execution::Creation;
 use noetl_domain::ids::Id;
@@ -55,12 +56,16 @@ pub struct CurrentClaim {
 /// requests that do not get a key as its duplicates. A key whose request must have the newest catalog entry, and has not,
 /// is left out; nothing is done for it.
 ///
-/// The statement waits at most 1.5 s for another transaction that holds one of the keys.
+/// Waits up to `lock_wait` for another transaction that holds one of the keys.
 #[tracing::instrument(
     level = "debug", name = "sql.dedup.claim", skip_all,
     fields(database = %cluster.name(), count = claims.len())
 )]
-pub async fn claim(cluster: &Database, claims: &[NewClaim<'_>]) -> Result<Vec<CurrentClaim>, StorageError> {
+pub async fn claim(
+    cluster: &Database,
+    claims: &[NewClaim<'_>],
+    lock_wait: LockWait,
+) -> Result<Vec<CurrentClaim>, StorageError> {
     let scopes: Vec<i64> = claims.iter().map(|claim| claim.scope).collect();
     let keys: Vec<String> = claims.iter().map(|claim| claim.key.to_owned()).collect();
     let executions: Vec<i64> = claims.iter().map(|claim| claim.creation.execution_id.get()).collect();
@@ -74,7 +79,7 @@ pub async fn claim(cluster: &Database, claims: &[NewClaim<'_>]) -> Result<Vec<Cu
         claims.iter().map(|claim| claim.must_be_newest.then_some(claim.creation.path.as_str())).collect();
     let statement = sqlx::query!(
         r#"WITH patience AS MATERIALIZED (
-             SELECT set_config('lock_timeout', '1500ms', true)
+             SELECT set_config('lock_timeout', $10, true)
          ), newest AS MATERIALIZED (
              SELECT path, entry.catalog_id
              FROM (SELECT DISTINCT path FROM unnest($9::text[]) AS t (path) WHERE path IS NOT NULL) AS paths
@@ -116,8 +121,9 @@ pub async fn claim(cluster: &Database, claims: &[NewClaim<'_>]) -> Result<Vec<Cu
         &repeated,
         &entries as &[Option<i64>],
         &paths as &[Option<&str>],
+        lock_wait.setting(),
     );
-    let rows = cluster.run(statement.fetch_all(cluster.planned_once())).await?;
+    let rows = cluster.run(statement.fetch_all(cluster.planned_for(claims.len()))).await?;
     let standing = rows.into_iter().map(|row| CurrentClaim {
         scope: row.subscription_id,
         key: row.dedup_key,
@@ -175,7 +181,7 @@ pub async fn settle(cluster: &Database, executions: &[i64]) -> Result<(), Storag
            AND settled.state = 0 AND settled.execution_id = ANY($1)",
         executions,
     );
-    cluster.run(update.execute(cluster.planned_once())).await?;
+    cluster.run(update.execute(cluster.planned_for(executions.len()))).await?;
     Ok(())
 }
 

@@ -154,7 +154,7 @@ pub async fn create(shard: &Database, creations: &[&Creation]) -> Result<Vec<Cre
         &tenants,
         &organizations,
     );
-    shard.run(statement.fetch_all(shard.planned_once())).await
+    shard.run(statement.fetch_all(shard.planned_for(creations.len()))).await
 }
 
 /// Returns the executions in the scope with these ids, in no order.

@@ -8,6 +8,7 @@ use chrono::{DateTime, Utc};
 use sqlx::{AssertSqlSafe, Executor, Postgres};
 
 use super::error::StorageError;
+use super::lock_wait::LockWait;
 use super::pools::Database;
 use noetl_domain::ids::Id;
 use noetl_domain::tenant::Scope;
@@ -133,7 +134,7 @@ pub struct Foreign {
 /// is an event with the id of an earlier one of the list.
 ///
 /// Rows are inserted in the order of (execution id, event id), so concurrent statements with common ids don't deadlock.
-/// The statement waits at most 1.5 s for another transaction that inserts an event with one of the ids.
+/// The statement waits up to `lock_wait` for another transaction that inserts an event with one of the ids.
 #[tracing::instrument(
     level = "debug", name = "sql.ingest.insert", skip_all,
     fields(database = %shard.name(), count = events.len())
@@ -143,14 +144,15 @@ pub async fn insert<E: Borrow<NewEvent> + Sync>(
     scope: &Scope,
     events: &[E],
     columns: Option<&OtherColumns>,
+    lock_wait: LockWait,
 ) -> Result<Inserted, StorageError> {
     let has_others = events.iter().any(|event| event.borrow().others.is_some());
     let Some(columns) = columns.filter(|_| has_others) else {
-        return shard.run(insert_rows(shard.planned_once(), scope, events)).await;
+        return shard.run(insert_rows(shard.planned_for(events.len()), scope, events, lock_wait)).await;
     };
     let work = async {
         let mut tx = shard.pool().begin().await?;
-        let inserted = insert_rows(&mut *tx, scope, events).await?;
+        let inserted = insert_rows(&mut *tx, scope, events, lock_wait).await?;
         let index = |position: &i64| usize::try_from(position - 1).ok();
         let rows = inserted.positions.iter().filter_map(index).filter_map(|index| Some(events.get(index)?.borrow()));
         let with_others: Vec<&NewEvent> = rows.filter(|event| event.others.is_some()).collect();
@@ -169,11 +171,12 @@ async fn insert_rows<E: Borrow<NewEvent>>(
     executor: impl Executor<'_, Database = Postgres>,
     scope: &Scope,
     events: &[E],
+    lock_wait: LockWait,
 ) -> sqlx::Result<Inserted> {
     let ids = |of: fn(&NewEvent) -> Option<Id>| -> Vec<Option<i64>> { column(events, |one| of(one).map(Id::get)) };
     let statement = sqlx::query!(
         r#"WITH patience AS MATERIALIZED (
-             SELECT set_config('lock_timeout', '1500ms', true)
+             SELECT set_config('lock_timeout', $21, true)
          ), event AS MATERIALIZED (
              SELECT * FROM unnest($1::bigint[], $2::bigint[], $18::text[], $19::text[]) WITH ORDINALITY
                  AS t (execution_id, event_id, tenant_id, organization_id, position)
@@ -246,6 +249,7 @@ async fn insert_rows<E: Borrow<NewEvent>>(
         &column(events, |one| one.tenant_id.as_deref()) as &[Option<&str>],
         &column(events, |one| one.organization_id.as_deref()) as &[Option<&str>],
         scope.tenant(),
+        lock_wait.setting(),
     );
     let row = statement.fetch_one(executor).await?;
     let foreign = |positions: Vec<i64>, named| positions.into_iter().map(move |position| Foreign { position, named });

@@ -26,7 +26,7 @@ pub mod ingest;
 pub mod ingest_conflicts;
 #[cfg(test)]
 mod listed_types;
-mod lock_wait;
+pub mod lock_wait;
 pub mod log;
 pub mod machines;
 mod metered;

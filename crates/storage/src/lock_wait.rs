@@ -12,6 +12,31 @@ pub(super) const SHORT_WAIT: &str = "SET lock_timeout = '1s'";
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// Longest wait of a statement for rows that another transaction holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockWait {
+    /// 1.5 s: the statement also writes rows of callers that do not need the held one.
+    Short,
+    /// 3.5 s, as other statements.
+    Long,
+}
+
+impl LockWait {
+    /// Returns the wait of a statement that is shared by several callers or not.
+    #[must_use]
+    pub const fn of(shared: bool) -> Self {
+        if shared { Self::Short } else { Self::Long }
+    }
+
+    /// Returns the value of PostgreSQL's setting `lock_timeout`.
+    pub(super) const fn setting(self) -> &'static str {
+        match self {
+            Self::Short => "1500ms",
+            Self::Long => "3500ms",
+        }
+    }
+}
+
 /// Returns whether a lock was not available in time: SQLSTATE `lock_not_available`.
 pub(super) fn is_busy(error: &sqlx::Error) -> bool {
     error.as_database_error().and_then(DatabaseError::code).is_some_and(|code| code == "55P03")

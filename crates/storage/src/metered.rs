@@ -10,7 +10,7 @@ use sqlx::{Describe, Either, Execute, Executor, Row, SqlStr};
 use tokio::task::yield_now;
 
 use super::budget::{Budget, Exceeded};
-use super::connections::{Connection, PlannedOnce, Planning, Pool, State};
+use super::connections::{Connection, Planned, Planning, Pool, State};
 
 /// Bytes of rows after which a statement lets its deadline and other tasks run. A fast database always has the next row
 /// ready, so that the reader would not wait for it.
@@ -85,61 +85,80 @@ impl<'c> Executor<'c> for &'c mut Connection {
     }
 }
 
-/// Implements [`Executor`] for a way to use a pool: each statement is run on a connection with this planning.
-macro_rules! executor {
-    ($lifetime:lifetime, $pool:ty, |$this:ident| $source:expr, $planning:expr) => {
-        impl<$lifetime> Executor<$lifetime> for $pool {
-            type Database = Postgres;
+impl<'p> Executor<'p> for Planned<'p> {
+    type Database = Postgres;
 
-            fn fetch_many<'e, 'q: 'e, E>(self, query: E) -> BoxStream<'e, sqlx::Result<Step>>
-            where
-                $lifetime: 'e,
-                E: 'q + Execute<'q, Postgres>,
-            {
-                let $this = self;
-                try_stream! {
-                    let mut connection = $source.acquire($planning).await?;
-                    let mut steps = connection.fetch_many(query);
-                    while let Some(step) = steps.try_next().await? {
-                        yield step;
-                    }
-                }
-                .boxed()
-            }
-
-            fn fetch_optional<'e, 'q: 'e, E>(self, query: E) -> BoxFuture<'e, sqlx::Result<Option<PgRow>>>
-            where
-                $lifetime: 'e,
-                E: 'q + Execute<'q, Postgres>,
-            {
-                Box::pin(first(self.fetch_many(query)))
-            }
-
-            fn prepare_with<'e>(
-                self,
-                sql: SqlStr,
-                parameters: &'e [PgTypeInfo],
-            ) -> BoxFuture<'e, sqlx::Result<PgStatement>>
-            where
-                $lifetime: 'e,
-            {
-                let $this = self;
-                Box::pin(async move { $source.acquire($planning).await?.prepare_with(sql, parameters).await })
-            }
-
-            fn describe<'e>(self, sql: SqlStr) -> BoxFuture<'e, sqlx::Result<Describe<Postgres>>>
-            where
-                $lifetime: 'e,
-            {
-                let $this = self;
-                Box::pin(async move { $source.acquire($planning).await?.describe(sql).await })
+    fn fetch_many<'e, 'q: 'e, E>(self, query: E) -> BoxStream<'e, sqlx::Result<Step>>
+    where
+        'p: 'e,
+        E: 'q + Execute<'q, Postgres>,
+    {
+        try_stream! {
+            let mut connection = self.acquire().await?;
+            let mut steps = connection.fetch_many(query);
+            while let Some(step) = steps.try_next().await? {
+                yield step;
             }
         }
-    };
+        .boxed()
+    }
+
+    fn fetch_optional<'e, 'q: 'e, E>(self, query: E) -> BoxFuture<'e, sqlx::Result<Option<PgRow>>>
+    where
+        'p: 'e,
+        E: 'q + Execute<'q, Postgres>,
+    {
+        Box::pin(first(self.fetch_many(query)))
+    }
+
+    fn prepare_with<'e>(self, sql: SqlStr, parameters: &'e [PgTypeInfo]) -> BoxFuture<'e, sqlx::Result<PgStatement>>
+    where
+        'p: 'e,
+    {
+        Box::pin(async move { self.acquire().await?.prepare_with(sql, parameters).await })
+    }
+
+    fn describe<'e>(self, sql: SqlStr) -> BoxFuture<'e, sqlx::Result<Describe<Postgres>>>
+    where
+        'p: 'e,
+    {
+        Box::pin(async move { self.acquire().await?.describe(sql).await })
+    }
 }
 
-executor!('p, &'p Pool, |pool| pool, Planning::ForValues);
-executor!('p, PlannedOnce<'p>, |pool| pool.0, Planning::Once);
+impl<'p> Executor<'p> for &'p Pool {
+    type Database = Postgres;
+
+    fn fetch_many<'e, 'q: 'e, E>(self, query: E) -> BoxStream<'e, sqlx::Result<Step>>
+    where
+        'p: 'e,
+        E: 'q + Execute<'q, Postgres>,
+    {
+        self.planned(Planning::ForValues).fetch_many(query)
+    }
+
+    fn fetch_optional<'e, 'q: 'e, E>(self, query: E) -> BoxFuture<'e, sqlx::Result<Option<PgRow>>>
+    where
+        'p: 'e,
+        E: 'q + Execute<'q, Postgres>,
+    {
+        self.planned(Planning::ForValues).fetch_optional(query)
+    }
+
+    fn prepare_with<'e>(self, sql: SqlStr, parameters: &'e [PgTypeInfo]) -> BoxFuture<'e, sqlx::Result<PgStatement>>
+    where
+        'p: 'e,
+    {
+        self.planned(Planning::ForValues).prepare_with(sql, parameters)
+    }
+
+    fn describe<'e>(self, sql: SqlStr) -> BoxFuture<'e, sqlx::Result<Describe<Postgres>>>
+    where
+        'p: 'e,
+    {
+        self.planned(Planning::ForValues).describe(sql)
+    }
+}
 
 /// Returns the first row of a statement. Reads the statement to its end, since a later error may still fail it.
 async fn first(mut steps: BoxStream<'_, sqlx::Result<Step>>) -> sqlx::Result<Option<PgRow>> {

@@ -15,7 +15,7 @@ use sqlx::{Connection, PgConnection};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-use super::connections::{PlannedOnce, Pool};
+use super::connections::{Planned, Planning, Pool};
 use super::error::{DatabaseName, StorageError, is_refused_connection};
 use super::session_settings;
 use super::tail_row::CursorRow;
@@ -28,6 +28,8 @@ const PROBE_DEADLINE: Duration = Duration::from_secs(1);
 /// Time after which the renewal of a lease fails. It is short, so that a renewal over a lost connection is repeated over
 /// another one before the lease expires.
 const RENEWAL_DEADLINE: Duration = Duration::from_secs(1);
+/// Maximum number of rows for which a statement is planned only once.
+const FEW_ROWS: usize = 100;
 /// Connections for leases: one for the lease of the shard's tailer, one for that on the machine id.
 const LEASE_CONNECTIONS: u32 = 2;
 
@@ -98,10 +100,11 @@ impl Database {
         &self.pool
     }
 
-    /// Returns the pool for statements that are planned once for each connection: short statements on few rows, whose
-    /// plan does not depend on their parameters.
-    pub(super) fn planned_once(&self) -> PlannedOnce<'_> {
-        self.pool.planned_once()
+    /// Returns the pool for a statement on this many rows that are given as arrays. Its plan must not depend on other
+    /// parameters. For few rows, it is planned once for each connection. For many, PostgreSQL plans it for their number,
+    /// because a plan for few rows would compare each row with each.
+    pub(super) fn planned_for(&self, rows: usize) -> Planned<'_> {
+        self.pool.planned(if rows <= FEW_ROWS { Planning::Once } else { Planning::ForValues })
     }
 
     /// Returns the location of the shard's cursor row, which the process's writers of the row share.

@@ -50,7 +50,12 @@ impl Flight for AuditFlight {
     type Output = ();
     type Error = ServiceError;
 
-    async fn carry_out(&self, subscription: &Id, duplicates: Vec<AuditedDuplicate>) -> Result<Vec<()>, ServiceError> {
+    async fn carry_out(
+        &self,
+        subscription: &Id,
+        duplicates: Vec<AuditedDuplicate>,
+        _: bool,
+    ) -> Result<Vec<()>, ServiceError> {
         let audit = timeout(AUDIT_TIMEOUT, self.write(*subscription, &duplicates)).await;
         if !matches!(audit, Ok(Ok(()))) {
             lost(duplicates.len());

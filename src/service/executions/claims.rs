@@ -9,6 +9,7 @@ use crate::service::error::ServiceError;
 use noetl_domain::actor::Actor;
 use noetl_domain::execution::Creation;
 use noetl_storage::dedup::{self, CurrentClaim, NewClaim};
+use noetl_storage::lock_wait::LockWait;
 use noetl_storage::pools::Database;
 
 /// Claim of a key for the requests of one call that have it.
@@ -39,7 +40,7 @@ impl Flight for ClaimFlight {
     type Error = ServiceError;
 
     /// Claims each key for the first call that has it. The requests of the other calls are duplicates.
-    async fn carry_out(&self, (): &(), items: Vec<KeyClaim>) -> Result<Vec<Self::Output>, ServiceError> {
+    async fn carry_out(&self, (): &(), items: Vec<KeyClaim>, shared: bool) -> Result<Vec<Self::Output>, ServiceError> {
         let mut firsts: BTreeMap<&DedupKey, NewClaim<'_>> = BTreeMap::new();
         for claim in &items {
             let KeyClaim { key, request_hash, window_seconds, repeated, creation, must_be_newest } = claim;
@@ -55,7 +56,7 @@ impl Flight for ClaimFlight {
             firsts.entry(key).or_insert(first).repeated += 1 + repeated;
         }
         let claims: Vec<NewClaim<'_>> = firsts.into_values().collect();
-        let current = dedup::claim(&self.cluster, &claims).await?;
+        let current = dedup::claim(&self.cluster, &claims, LockWait::of(shared)).await?;
         let current: HashMap<(i64, &str), &CurrentClaim> =
             current.iter().map(|claim| ((claim.scope, claim.key.as_str()), claim)).collect();
         let of = |claim: &KeyClaim| current.get(&(claim.key.scope, claim.key.key.as_str())).copied().cloned();
@@ -80,7 +81,7 @@ impl Flight for SettleFlight {
     type Error = ServiceError;
 
     /// Settles the claims of these executions. If that fails, the next duplicate or the sweeper settles them.
-    async fn carry_out(&self, (): &(), executions: Vec<i64>) -> Result<Vec<()>, ServiceError> {
+    async fn carry_out(&self, (): &(), executions: Vec<i64>, _: bool) -> Result<Vec<()>, ServiceError> {
         if let Err(error) = dedup::settle(&self.cluster, &executions).await {
             tracing::warn!(%error, claims = executions.len(), "could not settle dedup claims; the sweeper will");
         }

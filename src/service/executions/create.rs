@@ -52,7 +52,7 @@ impl Flight for CreateFlight {
     type Error = ServiceError;
 
     /// Creates the executions in one statement. If the database refuses some of them, the others are created.
-    async fn carry_out(&self, (): &(), items: Vec<Arc<Creation>>) -> Result<Vec<Self::Output>, ServiceError> {
+    async fn carry_out(&self, (): &(), items: Vec<Arc<Creation>>, _: bool) -> Result<Vec<Self::Output>, ServiceError> {
         // Each execution once, and all callers in the same order: two calls that create the same executions don't
         // deadlock.
         let distinct: BTreeMap<Id, &Creation> = items.iter().map(|one| (one.execution_id, one.as_ref())).collect();

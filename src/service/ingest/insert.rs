@@ -18,6 +18,7 @@ use noetl_domain::tenant::{Scope, TenancyError};
 use noetl_storage::error::StorageError;
 use noetl_storage::ingest::{self, Foreign, NewEvent, OtherColumns};
 use noetl_storage::ingest_conflicts;
+use noetl_storage::lock_wait::LockWait;
 use noetl_storage::pools::Database;
 
 /// Outcome of an event that was not refused.
@@ -46,8 +47,14 @@ impl Flight for InsertFlight {
     type Output = Result<Landed, ServiceError>;
     type Error = ServiceError;
 
-    async fn carry_out(&self, scope: &Scope, events: Vec<Arc<NewEvent>>) -> Result<Outcomes, ServiceError> {
-        insert(&self.database, scope, &events, None, || self.wake_ups.wake_feed(self.shard)).await
+    async fn carry_out(
+        &self,
+        scope: &Scope,
+        events: Vec<Arc<NewEvent>>,
+        shared: bool,
+    ) -> Result<Outcomes, ServiceError> {
+        let inserted = || self.wake_ups.wake_feed(self.shard);
+        insert(&self.database, scope, &events, None, LockWait::of(shared), inserted).await
     }
 
     fn may_be_caused_by_one_call(error: &ServiceError) -> bool {
@@ -61,12 +68,13 @@ pub(super) async fn insert(
     scope: &Scope,
     events: &[Arc<NewEvent>],
     columns: Option<&OtherColumns>,
+    lock_wait: LockWait,
     inserted: impl Fn(),
 ) -> Result<Outcomes, ServiceError> {
     let mut outcomes: Outcomes = events.iter().map(|_| Ok(Landed::Stored)).collect();
     let mut search = Bisection::of(events.len());
     while let Some(part) = search.next_part() {
-        let written = write(shard, scope, &events[part.clone()], columns).await;
+        let written = write(shard, scope, &events[part.clone()], columns, lock_wait).await;
         let recorded = written.map(|written| {
             for index in &written.inserted {
                 outcomes[part.start + index] = Ok(Landed::Inserted);
@@ -108,8 +116,9 @@ async fn write(
     scope: &Scope,
     events: &[Arc<NewEvent>],
     columns: Option<&OtherColumns>,
+    lock_wait: LockWait,
 ) -> Result<Written, StorageError> {
-    let inserted = ingest::insert(shard, scope, events, columns).await?;
+    let inserted = ingest::insert(shard, scope, events, columns, lock_wait).await?;
     let foreign: BTreeMap<usize, Foreign> = inserted.foreign.iter().map(|one| (index(one.position), *one)).collect();
     let new: BTreeSet<usize> = inserted.positions.iter().map(|position| index(*position)).collect();
     let repeated: Vec<usize> =

@@ -28,6 +28,7 @@ use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Caller;
 use noetl_storage::ingest::{NewEvent, OtherColumns};
+use noetl_storage::lock_wait::LockWait;
 use noetl_storage::pools::{Database, Databases};
 
 pub use draft::{EventDraft, MAX_EVENT_BYTES};
@@ -124,7 +125,15 @@ impl Ingest {
         let index = usize::from(shard);
         if events.iter().any(|event| event.others.is_some()) {
             let inserted = || self.wake_ups.wake_feed(shard);
-            return insert::insert(&self.databases.shards()[index], &caller.scope, &events, columns, inserted).await;
+            return insert::insert(
+                &self.databases.shards()[index],
+                &caller.scope,
+                &events,
+                columns,
+                LockWait::Long,
+                inserted,
+            )
+            .await;
         }
         let bytes = events.iter().map(|event| event.size()).sum();
         self.inserts[index].run(caller.actor.clone(), caller.scope.clone(), events, bytes).await

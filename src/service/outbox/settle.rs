@@ -19,6 +19,7 @@ use noetl_domain::backoff;
 use noetl_domain::outbox::{OutboxId, truncated_error};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
+use noetl_storage::lock_wait::LockWait;
 use noetl_storage::outbox::{self, Failed, Failure, Ref};
 use noetl_storage::pools::Database;
 
@@ -92,10 +93,10 @@ impl Flight for PublishFlight {
     type Output = bool;
     type Error = ServiceError;
 
-    async fn carry_out(&self, scope: &Scope, refs: Vec<Ref>) -> Result<Vec<bool>, ServiceError> {
+    async fn carry_out(&self, scope: &Scope, refs: Vec<Ref>, shared: bool) -> Result<Vec<bool>, ServiceError> {
         let distinct: BTreeSet<Ref> = refs.iter().copied().collect();
         let distinct: Vec<Ref> = distinct.into_iter().collect();
-        let changed = outbox::mark_published(&self.database, scope, &distinct).await?;
+        let changed = outbox::mark_published(&self.database, scope, &distinct, LockWait::of(shared)).await?;
         let mut changed: BTreeSet<Ref> = changed.into_iter().collect();
         Ok(refs.iter().map(|row| changed.remove(row)).collect())
     }

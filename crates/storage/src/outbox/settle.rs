@@ -8,6 +8,7 @@
 //! a row, so a lease of an earlier claim would be taken for the lease of that server.
 
 use crate::error::StorageError;
+use crate::lock_wait::LockWait;
 use crate::pools::Database;
 use noetl_domain::tenant::Scope;
 
@@ -33,18 +34,23 @@ fn columns(refs: impl Iterator<Item = Ref>) -> (Vec<i64>, Vec<i64>) {
     refs.map(|one| (one.outbox_id, one.lease_token)).unzip()
 }
 
-/// Marks the rows in the scope that are in flight under these tokens as delivered, and returns their references. Waits at
-/// most 1.5 s for another transaction that holds one of the rows.
+/// Marks the rows in the scope that are in flight under these tokens as delivered, and returns their references. Waits up
+/// to `lock_wait` for another transaction that holds one of the rows.
 #[tracing::instrument(
     level = "debug", name = "sql.outbox.mark_published", skip_all,
     fields(database = %shard.name(), count = refs.len())
 )]
-pub async fn mark_published(shard: &Database, scope: &Scope, refs: &[Ref]) -> Result<Vec<Ref>, StorageError> {
+pub async fn mark_published(
+    shard: &Database,
+    scope: &Scope,
+    refs: &[Ref],
+    lock_wait: LockWait,
+) -> Result<Vec<Ref>, StorageError> {
     let (ids, tokens) = columns(refs.iter().copied());
     let changed = sqlx::query_as!(
         Ref,
         r#"WITH patience AS MATERIALIZED (
-               SELECT set_config('lock_timeout', '1500ms', true)
+               SELECT set_config('lock_timeout', $4, true)
            ), held AS MATERIALIZED (
                SELECT row.outbox_id
                FROM (SELECT ref.* FROM patience CROSS JOIN unnest($1::bigint[], $2::bigint[]) AS ref (outbox_id, token)
@@ -62,8 +68,9 @@ pub async fn mark_published(shard: &Database, scope: &Scope, refs: &[Ref]) -> Re
         &ids,
         &tokens,
         scope.tenant(),
+        lock_wait.setting(),
     );
-    shard.run(changed.fetch_all(shard.planned_once())).await
+    shard.run(changed.fetch_all(shard.planned_for(refs.len()))).await
 }
 
 /// Returns the references to those rows in the scope that were delivered under these tokens.
@@ -150,7 +157,7 @@ pub async fn mark_failed(
         delays,
         scope.tenant(),
     );
-    shard.run(changed.fetch_all(shard.planned_once())).await
+    shard.run(changed.fetch_all(shard.pool())).await
 }
 
 /// Marks the rows that are in flight under these tokens as DEAD, and returns their ids.
@@ -177,7 +184,7 @@ pub async fn mark_dead(shard: &Database, failures: &[Failure]) -> Result<Vec<i64
         &tokens,
         &errors,
     );
-    shard.run(changed.fetch_all(shard.planned_once())).await
+    shard.run(changed.fetch_all(shard.pool())).await
 }
 
 /// Releases rows whose delivery was not tried: undoes the claim and makes them claimable at once.

@@ -25,7 +25,7 @@ pub async fn save(shard: &Database, projections: &[Projected]) -> Result<(), Sto
     let mut rows: Vec<Stored> = projections.iter().filter_map(Stored::new).collect();
     rows.sort_by_key(|row| row.id);
     let work = async {
-        let mut tx = shard.planned_once().begin().await?;
+        let mut tx = shard.planned_for(rows.len()).begin().await?;
         store(&mut tx, rows).await?;
         tx.commit().await
     };
