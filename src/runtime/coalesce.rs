@@ -52,7 +52,8 @@ pub trait Flight: Send + Sync + 'static {
     type Error: Clone + Send + From<Unfinished>;
 
     /// Carries out the items, and returns their results in the same order. `shared` is true if they are of several
-    /// calls: then the flight should not wait long for what one item needs.
+    /// calls, or of one of several calls that failed together: then the flight should not wait long for what one item
+    /// needs.
     fn carry_out(
         &self,
         kind: &Self::Kind,
@@ -221,7 +222,7 @@ impl<F: Flight> Shared<F> {
             }
             Err(error) if calls.len() > 1 && begun.elapsed() < ALONE_WITHIN && F::may_be_caused_by_one_call(&error) => {
                 let alone = async |call: Call<F>| {
-                    let result = self.flight.carry_out(&kind, call.items.clone(), false).await;
+                    let result = self.flight.carry_out(&kind, call.items.clone(), true).await;
                     call.reply(result);
                 };
                 stream::iter(calls).for_each_concurrent(MAX_FLIGHTS, alone).instrument(span).await;

@@ -51,7 +51,7 @@ pub(super) async fn open(stream: &Stream<()>) -> Result<PullConsumer, BoxError> 
         durable_name: Some(CONSUMER.to_owned()),
         ack_policy: AckPolicy::Explicit,
         ack_wait: ACK_WAIT,
-        max_ack_pending: 5 * i64::try_from(BATCH)?,
+        max_ack_pending: 20 * i64::try_from(BATCH)?,
         ..pull::Config::default()
     };
     match stream.create_consumer(config.clone()).await {

@@ -35,7 +35,7 @@ use noetl_domain::tenant::Scope;
 use plain_json::{self as json, Typed};
 
 /// Maximum number of messages in a batch.
-const BATCH: usize = 4000;
+const BATCH: usize = 1000;
 /// Maximum bytes of messages that are requested at a time.
 const MAX_BYTES: usize = 4 << 20;
 /// Shortest time from one batch to the next, unless a whole batch waits. So the state of an execution whose events arrive
