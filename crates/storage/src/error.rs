@@ -136,9 +136,11 @@ impl StorageError {
     }
 }
 
-/// Returns whether the database ended the statement because it took too long: SQLSTATE `query_canceled`.
+/// Returns whether the database ended the statement because it took too long, or because it waited too long for a lock:
+/// SQLSTATE `query_canceled` and `lock_not_available`.
 fn is_timeout(error: &sqlx::Error) -> bool {
-    error.as_database_error().and_then(DatabaseError::code).is_some_and(|code| code == "57014")
+    let code = error.as_database_error().and_then(DatabaseError::code);
+    code.is_some_and(|code| ["57014", "55P03"].contains(&code.as_ref()))
 }
 
 /// Returns the exceeded limit that ended a statement early (see [`super::metered`]).
@@ -191,10 +193,10 @@ pub(super) fn is_refused_connection(code: &str) -> bool {
 }
 
 /// Returns whether the SQLSTATE means that the database is unavailable (PostgreSQL manual, appendix A): connection
-/// exceptions, too many connections, a server that is starting or stopping, a full disk, a read-only standby, a lock
-/// timeout, a deadlock, a serialization failure.
+/// exceptions, too many connections, a server that is starting or stopping, a full disk, a read-only standby, a
+/// deadlock, a serialization failure.
 fn is_unavailable_state(code: &str) -> bool {
     code.starts_with("08")
         || is_refused_connection(code)
-        || ["53100", "53300", "25006", "25P03", "55P03", "40P01", "40001"].contains(&code)
+        || ["53100", "53300", "25006", "25P03", "40P01", "40001"].contains(&code)
 }
