@@ -18,7 +18,7 @@ use noetl_storage::pools::{Database, Databases};
 pub struct Listing<T> {
     /// Rows of the reachable shards.
     pub page: Page<T>,
-    /// Shards that could not be reached, or were too slow.
+    /// Shards that could not be reached.
     pub unavailable: Vec<ShardIndex>,
 }
 
@@ -46,8 +46,8 @@ async fn position<Found: Future<Output = Result<Option<ListPosition>, ServiceErr
     Ok(position)
 }
 
-/// Reads a page over all shards, newest first. A shard that is unreachable or too slow is reported; any other error
-/// fails the list.
+/// Reads a page over all shards, newest first. A shard that is unreachable is reported; any other error, such as that of
+/// a slow statement, fails the list.
 pub async fn newest_first<'a, T, Rows: Future<Output = Result<Vec<T>, StorageError>>>(
     databases: &'a Databases,
     request: &PageRequest<ListPosition>,
@@ -80,7 +80,7 @@ pub async fn newest_first_grouped<'a, T, Rows: Future<Output = Result<Vec<T>, St
 }
 
 /// Counts the items of a list over all shards, up to `limit`. `query` counts those of one shard, up to its argument. The
-/// items of a shard that is unreachable or too slow are not counted; any other error fails the count.
+/// items of a shard that is unreachable are not counted; any other error fails the count.
 pub async fn total<'a, Count: Future<Output = Result<i64, StorageError>>>(
     databases: &'a Databases,
     limit: i64,
@@ -90,8 +90,7 @@ pub async fn total<'a, Count: Future<Output = Result<i64, StorageError>>>(
     Ok(Total::of(counts.iter().sum(), limit))
 }
 
-/// Queries all shards, and returns the answers and the shards that are unreachable or too slow. Any other error fails
-/// the query.
+/// Queries all shards, and returns the answers and the shards that are unreachable. Any other error fails the query.
 pub async fn answers<'a, T, Answer: Future<Output = Result<T, StorageError>>>(
     databases: &'a Databases,
     query: impl Fn(&'a Database) -> Answer,
@@ -100,7 +99,7 @@ pub async fn answers<'a, T, Answer: Future<Output = Result<T, StorageError>>>(
     for (index, answer) in (0..).zip(join_all(databases.shards().iter().map(|shard| query(shard))).await) {
         match answer {
             Ok(answer) => found.push(answer),
-            Err(error) if error.is_temporary() => unavailable.push(index),
+            Err(error) if error.unavailable().is_some() => unavailable.push(index),
             Err(error) => return Err(error.into()),
         }
     }

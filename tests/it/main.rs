@@ -55,6 +55,7 @@ mod layering;
 mod leader_takeover;
 mod lease_connections;
 mod list_order;
+mod list_plans;
 mod listener_tls;
 mod live_events;
 mod local_servers;

@@ -126,7 +126,7 @@ async fn a_duplicate_does_not_fail_with_another_creation_of_its_shard() {
     let deployment = Deployment::start(1).await;
     let server = replica(&deployment).await;
     let firsts = batch(&server, (0..5).map(|key| keyed("good", key)).collect()).await;
-    // The code of a statement that waited too long for a lock.
+    // The code of a statement that waited too long for a lock: another attempt may succeed.
     refuse_bad(&deployment, 0, "55P03").await;
     let mut requests: Vec<Value> = (0..5).map(|key| keyed("good", key)).collect();
     requests.push(json!({ "path": "bad" }));

@@ -161,10 +161,44 @@ async fn a_statement_over_its_deadline_is_cancelled() {
     sqlx::raw_sql(slow).execute(&mut setup.deployment.cluster().await).await.unwrap();
     let begun = Instant::now();
     let response = setup.server.send(SLOW, Value::Null).await.unwrap();
-    assert_eq!(response["errors"][0]["extensions"]["code"], "SHARD_UNAVAILABLE", "{response}");
+    assert_eq!(response["errors"][0]["extensions"]["code"], "TIMEOUT", "{response}");
     // Without the cancellation, the statement would run until its own timeout of 8 seconds.
     assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
     setup.assert_cancelled().await;
+    let shards = setup.server.data("{ shards { available } }", Value::Null).await;
+    assert_eq!(shards["shards"], json!([{ "available": true }]), "a slow database is not down");
+}
+
+#[tokio::test]
+async fn a_slow_list_is_a_timeout_and_its_shard_is_not_listed_as_unavailable() {
+    let mut setup = setup("2").await;
+    let slow = "INSERT INTO noetl.execution (execution_id, catalog_id, status) VALUES (1, 1, 'RUNNING');
+                ALTER TABLE noetl.execution RENAME TO execution_kept;
+                CREATE VIEW noetl.execution AS SELECT * FROM noetl.execution_kept WHERE pg_sleep(60) IS NOT NULL";
+    sqlx::raw_sql(slow).execute(&mut setup.deployment.cluster().await).await.unwrap();
+    let query = "{ executions { nodes { id } unavailableShards } }";
+    let (first, second, third) =
+        tokio::join!(setup.server.send(query, Value::Null), setup.server.send(query, Value::Null), async {
+            // Waits for one of the two connections of the pool, and gets none.
+            setup.server.send("{ executions { totalCount { value } } }", Value::Null).await
+        });
+    for response in [first, second, third] {
+        let response = response.unwrap();
+        assert_eq!(response["errors"][0]["extensions"]["code"], "TIMEOUT", "{response}");
+        assert_eq!(response["data"]["executions"], Value::Null, "{response}");
+    }
+    let running = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'active'
+                   AND wait_event = 'PgSleep'";
+    let given_up = Instant::now();
+    let observer = &mut setup.observer;
+    eventually("the statements are cancelled", async || {
+        let running: i64 = sqlx::query_scalar(running).fetch_one(&mut *observer).await.unwrap();
+        (running == 0).then_some(())
+    })
+    .await;
+    assert!(given_up.elapsed() < CANCEL_LIMIT, "{:?}", given_up.elapsed());
+    let shards = setup.server.data("{ shards { available error } }", Value::Null).await;
+    assert_eq!(shards["shards"], json!([{ "available": true, "error": null }]));
 }
 
 #[tokio::test]

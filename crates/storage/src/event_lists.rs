@@ -1,9 +1,8 @@
 //! Lists of events over several logs, newest first.
 //!
-//! The index on types and statuses gives, for each pair of both, the newest events first. A statement first finds the
-//! pairs that the shard has, with one descent of the index for each, then reads a page of each wanted pair, and merges the
-//! pages. A filter on nodes uses the index on nodes in the same way, and a filter on executions their logs. Other
-//! conditions are compared row by row.
+//! Each index begins with conditions, then type and status, and ends with the order of the list. A statement first finds
+//! the kinds of events that meet the conditions, with one descent of the index for each, then reads a page of each kind,
+//! and merges the pages. A condition on executions reads their logs. Other conditions are compared row by row.
 
 use super::error::StorageError;
 use super::events::{EventRow, LargeColumns};
@@ -17,8 +16,31 @@ use plain_json::Text;
 
 const _: () = assert!(INDEXED_CHARS == 255, "the statement and the indexes cut texts at this length");
 
+/// Tenant and organization of rows that name none. The indexes on tenants and on organizations leave them out.
+const DEFAULT: &str = "default";
+
+/// Index along which events are read. All end with type, status, and the order of the list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// Logs of executions.
+    Executions,
+    /// Type and status alone.
+    Kind,
+    /// Node.
+    Node,
+    /// Tenant.
+    Tenant,
+    /// Tenant and node.
+    TenantNode,
+    /// Organization.
+    Organization,
+    /// Parent of the executions.
+    Parent,
+}
+
 /// Values of a filter's conditions in the form of the statements.
-struct Conditions {
+struct Conditions<'a> {
+    source: Source,
     /// Beginnings of the wanted types.
     stems: Vec<String>,
     /// Whether a wanted type is any type with this beginning.
@@ -30,79 +52,119 @@ struct Conditions {
     /// Statuses, as the index has them.
     statuses: Option<Vec<String>>,
     executions: Option<Vec<i64>>,
+    /// Tenant of the scope.
+    own: Option<&'a str>,
 }
 
-impl Conditions {
-    fn of(filter: &LogFilter) -> Self {
+impl<'a> Conditions<'a> {
+    /// Returns the values of the conditions. `None`: no event can meet them.
+    fn of(scope: &'a Scope, filter: &LogFilter) -> Option<Self> {
         let (event, types) = (&filter.event, filter.type_ranges());
+        let (own, wanted) = (scope.tenant(), event.tenant_id.as_deref());
+        if own.is_some() && wanted.is_some() && own != wanted {
+            return None;
+        }
+        let is_indexed = |name: &str| name != DEFAULT;
+        let by_tenant = own.or(wanted).is_some_and(is_indexed);
+        let source = if event.execution_ids.is_some() {
+            Source::Executions
+        } else if event.parent_execution_id.is_some() {
+            Source::Parent
+        } else if event.organization_id.as_deref().is_some_and(is_indexed) {
+            Source::Organization
+        } else {
+            match (event.node_names.is_some(), by_tenant) {
+                (true, true) => Source::TenantNode,
+                (true, false) => Source::Node,
+                (false, true) => Source::Tenant,
+                (false, false) => Source::Kind,
+            }
+        };
         let cut = |texts: &Vec<String>| texts.iter().map(|text| indexed(text)).collect();
-        Self {
+        Some(Self {
+            source,
             stems: types.iter().map(|range| range.stem.clone()).collect(),
             open: types.iter().map(|range| range.open).collect(),
             type_patterns: event.type_patterns(),
             nodes: event.node_names.as_ref().map(cut),
             statuses: event.statuses.as_ref().map(cut),
             executions: event.execution_ids.as_ref().map(|ids| ids.iter().map(|id| id.get()).collect()),
-        }
+            own,
+        })
     }
 }
 
-/// Expands to a statement on the events in a range that meet the conditions of a filter and a scope. `$source` has the
-/// pairs, nodes or logs in whose events they are, and `$rows` is the condition for the events of one of them. Up to
-/// `limit` events of each are read, and of all. The parameters 1 to 19 are the conditions; those of `$columns` and
-/// `$visible` follow. The first argument is the macro of sqlx with its result type.
+/// Expands to a statement on the events in a range that meet the conditions of a filter and a scope. Up to `limit` events
+/// of each kind are read, and of all. The parameters 1 to 19 are the conditions; those of `columns` and `visible` follow.
+/// The first argument is the macro of sqlx with its result type.
+///
+/// An entry of an index has a limit of about 2700 bytes, so texts are cut at `chars` characters.
+///
+/// A kind consists of the first columns of an index, which are `keys`, type and status. `prefixes` has the wanted values
+/// of `keys`, and `index` is the condition of the partial index. The conditions that are compared row by row are in a
+/// `CASE`, and the time in each index is another expression, for the reasons that [`super::execution_sources`] names.
 macro_rules! in_all_logs {
     (
-        $query:ident!($($row:ty)?), $scope:expr, $filter:expr, $conditions:expr, $range:expr,
-        columns: $columns:literal, page: $page:literal, event: $event:literal,
-        source: $source:literal, rows: $rows:literal, visible: $visible:literal, order: $order:literal
-        $(, $argument:expr)* $(,)?
+        $query:ident!($($row:ty)?), $filter:expr, $conditions:expr, $range:expr,
+        columns: $columns:literal, page: $page:literal, event: $event:literal, visible: $visible:literal,
+        direction: $direction:literal, merged: $merged:literal, arguments: [$($argument:expr),*],
+        chars: $chars:literal, prefixes: $prefixes:literal, key_columns: $key_columns:literal, index: $index:literal, keys: $keys:literal,
+        wanted: $wanted:literal, kind: $kind:literal, same: $same:literal, source: $source:literal, rows: $rows:literal,
+        time: $time:literal $(,)?
     ) => {
         sqlx::$query!(
             $($row,)?
             r#"WITH RECURSIVE wanted AS (
-                   SELECT stem, open FROM unnest($1::text[], $2::boolean[]) AS t (stem, open)
+                   SELECT left(t.stem, "# + $chars + ") AS stem, open, prefix.* FROM unnest($1::text[], $2::boolean[]) AS t (stem, open)
+                   CROSS JOIN " + $prefixes + r#" AS prefix
                ), kind AS (
-                   SELECT wanted.stem, wanted.open, first.type, first.status
+                   SELECT wanted.stem, wanted.open, found.*
                    FROM wanted CROSS JOIN LATERAL (
-                       SELECT left(coalesce(event_type, ''), 255) COLLATE "C" AS type,
-                              left(coalesce(status, ''), 255) COLLATE "C" AS status
-                       FROM noetl.event WHERE left(coalesce(event_type, ''), 255) COLLATE "C" >= wanted.stem
-                       ORDER BY left(coalesce(event_type, ''), 255) COLLATE "C", left(coalesce(status, ''), 255) COLLATE "C"
-                       LIMIT 1
-                   ) AS first
-                   WHERE CASE WHEN wanted.open THEN starts_with(first.type, wanted.stem) ELSE first.type = wanted.stem END
-                   UNION ALL
-                   SELECT kind.stem, kind.open, next.type, next.status
-                   FROM kind CROSS JOIN LATERAL (
-                       SELECT left(coalesce(event_type, ''), 255) COLLATE "C" AS type,
-                              left(coalesce(status, ''), 255) COLLATE "C" AS status
+                       SELECT "# + $key_columns + r#" left(coalesce(event_type, ''), "# + $chars + r#") COLLATE "C" AS type,
+                              left(coalesce(status, ''), "# + $chars + r#") COLLATE "C" AS status
                        FROM noetl.event
-                       WHERE (left(coalesce(event_type, ''), 255) COLLATE "C", left(coalesce(status, ''), 255) COLLATE "C")
-                             > (kind.type, kind.status)
-                       ORDER BY left(coalesce(event_type, ''), 255) COLLATE "C", left(coalesce(status, ''), 255) COLLATE "C"
+                       WHERE "# + $index + " AND (" + $keys + r#" left(coalesce(event_type, ''), "# + $chars + r#") COLLATE "C",
+                              left(coalesce(status, ''), "# + $chars + r#") COLLATE "C") >= ("# + $wanted + " wanted.stem, '')
+                       ORDER BY " + $keys + r#" left(coalesce(event_type, ''), "# + $chars + r#") COLLATE "C",
+                                left(coalesce(status, ''), "# + $chars + r#") COLLATE "C"
                        LIMIT 1
-                   ) AS next
-                   WHERE CASE WHEN kind.open THEN starts_with(next.type, kind.stem) ELSE next.type = kind.stem END
+                   ) AS found CROSS JOIN LATERAL (SELECT wanted.*) AS kind
+                   WHERE "# + $same + r#"
+                     AND CASE WHEN kind.open THEN starts_with(found.type, kind.stem) ELSE found.type = kind.stem END
+                   UNION ALL
+                   SELECT kind.stem, kind.open, found.*
+                   FROM kind CROSS JOIN LATERAL (
+                       SELECT "# + $key_columns + r#" left(coalesce(event_type, ''), "# + $chars + r#") COLLATE "C" AS type,
+                              left(coalesce(status, ''), "# + $chars + r#") COLLATE "C" AS status
+                       FROM noetl.event
+                       WHERE "# + $index + " AND (" + $keys + r#" left(coalesce(event_type, ''), "# + $chars + r#") COLLATE "C",
+                              left(coalesce(status, ''), "# + $chars + r#") COLLATE "C") > ("# + $kind + " kind.type, kind.status)
+                       ORDER BY " + $keys + r#" left(coalesce(event_type, ''), "# + $chars + r#") COLLATE "C",
+                                left(coalesce(status, ''), "# + $chars + r#") COLLATE "C"
+                       LIMIT 1
+                   ) AS found
+                   WHERE "# + $same + r#"
+                     AND CASE WHEN kind.open THEN starts_with(found.type, kind.stem) ELSE found.type = kind.stem END
                )
                SELECT "# + $columns + r#"
                FROM (
                    SELECT "# + $page + " FROM " + $source + r#" AS source CROSS JOIN LATERAL (
                        SELECT "# + $event + " FROM noetl.event
-                       WHERE " + $rows + r#"
-                         AND (noetl.list_time(created_at AT TIME ZONE 'UTC'), event_id, execution_id) > ($3, $4, $5)
-                         AND (noetl.list_time(created_at AT TIME ZONE 'UTC'), event_id, execution_id) < ($6, $7, $8)
-                         AND ($10::text[] IS NULL OR event_type LIKE ANY($10))
-                         AND ($11::text[] IS NULL OR node_name = ANY($11))
-                         AND ($12::text[] IS NULL OR status = ANY($12))
-                         AND ($13::bigint[] IS NULL OR execution_id = ANY($13))
-                         AND ($14::bigint IS NULL OR parent_execution_id = $14)
-                         AND ($15::text IS NULL OR tenant_id = $15)
-                         AND ($16::text IS NULL OR tenant_id = $16) AND ($17::text IS NULL OR organization_id = $17)
-                         AND ($18::text[] IS NULL OR true) AND ($19::text[] IS NULL OR true) "# + $visible
-                       + $order + " LIMIT $9
+                       WHERE " + $index + " AND " + $rows
+                         + " AND (" + $time + ", event_id, execution_id) > ($3, $4, $5)
+                         AND (" + $time + ", event_id, execution_id) < ($6, $7, $8)
+                         AND CASE WHEN ($10::text[] IS NULL OR event_type LIKE ANY($10))
+                             AND ($11::text[] IS NULL OR node_name = ANY($11))
+                             AND ($12::text[] IS NULL OR status = ANY($12))
+                             AND ($13::bigint[] IS NULL OR execution_id = ANY($13))
+                             AND ($14::bigint IS NULL OR parent_execution_id = $14)
+                             AND ($15::text IS NULL OR tenant_id = $15)
+                             AND ($16::text IS NULL OR tenant_id = $16) AND ($17::text IS NULL OR organization_id = $17)
+                             AND ($18::text[] IS NULL OR true) AND ($19::text[] IS NULL OR true) " + $visible + "
+                             THEN true ELSE false END
+                       ORDER BY " + $time + $direction + ", event_id" + $direction + ", execution_id" + $direction + " LIMIT $9
                    ) AS page
-                   " + $order + " LIMIT $9
+                   " + $merged + " LIMIT $9
                ) AS page",
             &$conditions.stems,
             &$conditions.open,
@@ -118,7 +180,7 @@ macro_rules! in_all_logs {
             $filter.event.statuses.as_deref(),
             $conditions.executions.as_deref(),
             $filter.event.parent_execution_id.map(Id::get),
-            $scope.tenant(),
+            $conditions.own,
             $filter.event.tenant_id.as_deref(),
             $filter.event.organization_id.as_deref(),
             $conditions.nodes.as_deref(),
@@ -128,23 +190,94 @@ macro_rules! in_all_logs {
     };
 }
 
-/// Runs a statement of [`in_all_logs`] on the source that the filter's conditions are looked up in. `$statement` is a
-/// macro with the source and the condition for the events of one of its rows.
-macro_rules! looked_up {
-    ($conditions:expr, $statement:ident) => {
-        if $conditions.executions.is_some() {
-            $statement!("(SELECT DISTINCT unnest($13::bigint[]) AS id)", "execution_id = source.id")
-        } else if $conditions.nodes.is_some() {
-            $statement!(
-                "(SELECT DISTINCT unnest($18::text[]) AS node)",
-                r#"left(node_name, 255) COLLATE "C" = source.node AND node_name IS NOT NULL"#
-            )
-        } else {
-            $statement!(
-                "(SELECT DISTINCT type, status FROM kind WHERE $19::text[] IS NULL OR status = ANY($19))",
-                r#"left(coalesce(event_type, ''), 255) COLLATE "C" = source.type
-                   AND left(coalesce(event.status, ''), 255) COLLATE "C" = source.status"#
-            )
+/// Passes the arguments of [`in_all_logs`] for a source to the macro `$statement`.
+macro_rules! along {
+    ($statement:ident, $source:expr) => {
+        match $source {
+            Source::Executions => $statement!(
+                chars: "255", prefixes: "(SELECT)", key_columns: "", index: "true", keys: "", wanted: "", kind: "", same: "true",
+                source: "(SELECT DISTINCT unnest($13::bigint[]) AS id)",
+                rows: "execution_id = source.id",
+                time: "noetl.list_time(created_at AT TIME ZONE 'UTC')",
+            ),
+            Source::Kind => $statement!(
+                chars: "255", prefixes: "(SELECT)", key_columns: "", index: "true", keys: "", wanted: "", kind: "", same: "true",
+                source: "(SELECT DISTINCT type, status FROM kind WHERE $19::text[] IS NULL OR status = ANY($19))",
+                rows: r#"(left(coalesce(event_type, ''), 255) COLLATE "C", left(coalesce(event.status, ''), 255) COLLATE "C")
+                         = (source.type, source.status)"#,
+                time: "noetl.list_time(created_at AT TIME ZONE 'UTC')",
+            ),
+            Source::Node => $statement!(
+                chars: "160",
+                prefixes: "(SELECT DISTINCT left(unnest($18::text[]), 160) AS node)",
+                key_columns: r#"left(node_name, 160) COLLATE "C" AS node,"#,
+                index: "node_name IS NOT NULL",
+                keys: r#"left(node_name, 160) COLLATE "C","#,
+                wanted: "wanted.node,",
+                kind: "kind.node,",
+                same: "found.node = kind.node",
+                source: "(SELECT DISTINCT node, type, status FROM kind WHERE $19::text[] IS NULL OR status IN (SELECT left(unnest($19), 160)))",
+                rows: r#"(left(node_name, 160) COLLATE "C", left(coalesce(event_type, ''), 160) COLLATE "C",
+                          left(coalesce(event.status, ''), 160) COLLATE "C") = (source.node, source.type, source.status)"#,
+                time: "noetl.list_time(created_at AT TIME ZONE 'UTC', 2)",
+            ),
+            Source::Tenant => $statement!(
+                chars: "160",
+                prefixes: "(SELECT left(coalesce($15, $16), 160) AS tenant)",
+                key_columns: r#"left(tenant_id, 160) COLLATE "C" AS tenant,"#,
+                index: "tenant_id <> 'default'",
+                keys: r#"left(tenant_id, 160) COLLATE "C","#,
+                wanted: "wanted.tenant,",
+                kind: "kind.tenant,",
+                same: "found.tenant = kind.tenant",
+                source: "(SELECT DISTINCT tenant, type, status FROM kind WHERE $19::text[] IS NULL OR status IN (SELECT left(unnest($19), 160)))",
+                rows: r#"(left(tenant_id, 160) COLLATE "C", left(coalesce(event_type, ''), 160) COLLATE "C",
+                          left(coalesce(event.status, ''), 160) COLLATE "C") = (source.tenant, source.type, source.status)"#,
+                time: "noetl.list_time(created_at AT TIME ZONE 'UTC', 3)",
+            ),
+            Source::TenantNode => $statement!(
+                chars: "160",
+                prefixes: "(SELECT DISTINCT left(coalesce($15, $16), 160) AS tenant, left(unnest($18::text[]), 160) AS node)",
+                key_columns: r#"left(tenant_id, 160) COLLATE "C" AS tenant, left(node_name, 160) COLLATE "C" AS node,"#,
+                index: "tenant_id <> 'default' AND node_name IS NOT NULL",
+                keys: r#"left(tenant_id, 160) COLLATE "C", left(node_name, 160) COLLATE "C","#,
+                wanted: "wanted.tenant, wanted.node,",
+                kind: "kind.tenant, kind.node,",
+                same: "found.tenant = kind.tenant AND found.node = kind.node",
+                source: "(SELECT DISTINCT tenant, node, type, status FROM kind WHERE $19::text[] IS NULL OR status IN (SELECT left(unnest($19), 160)))",
+                rows: r#"(left(tenant_id, 160) COLLATE "C", left(node_name, 160) COLLATE "C",
+                          left(coalesce(event_type, ''), 160) COLLATE "C", left(coalesce(event.status, ''), 160) COLLATE "C")
+                         = (source.tenant, source.node, source.type, source.status)"#,
+                time: "noetl.list_time(created_at AT TIME ZONE 'UTC', 4)",
+            ),
+            Source::Organization => $statement!(
+                chars: "160",
+                prefixes: "(SELECT left($17, 160) AS organization)",
+                key_columns: r#"left(organization_id, 160) COLLATE "C" AS organization,"#,
+                index: "organization_id <> 'default'",
+                keys: r#"left(organization_id, 160) COLLATE "C","#,
+                wanted: "wanted.organization,",
+                kind: "kind.organization,",
+                same: "found.organization = kind.organization",
+                source: "(SELECT DISTINCT organization, type, status FROM kind WHERE $19::text[] IS NULL OR status IN (SELECT left(unnest($19), 160)))",
+                rows: r#"(left(organization_id, 160) COLLATE "C", left(coalesce(event_type, ''), 160) COLLATE "C",
+                          left(coalesce(event.status, ''), 160) COLLATE "C") = (source.organization, source.type, source.status)"#,
+                time: "noetl.list_time(created_at AT TIME ZONE 'UTC', 5)",
+            ),
+            Source::Parent => $statement!(
+                chars: "160",
+                prefixes: "(SELECT $14::bigint AS parent)",
+                key_columns: "parent_execution_id AS parent,",
+                index: "parent_execution_id IS NOT NULL",
+                keys: "parent_execution_id,",
+                wanted: "wanted.parent,",
+                kind: "kind.parent,",
+                same: "found.parent = kind.parent",
+                source: "(SELECT DISTINCT parent, type, status FROM kind WHERE $19::text[] IS NULL OR status IN (SELECT left(unnest($19), 160)))",
+                rows: r#"(parent_execution_id, left(coalesce(event_type, ''), 160) COLLATE "C",
+                          left(coalesce(event.status, ''), 160) COLLATE "C") = (source.parent, source.type, source.status)"#,
+                time: "noetl.list_time(created_at AT TIME ZONE 'UTC', 6)",
+            ),
         }
     };
 }
@@ -161,14 +294,13 @@ pub async fn list(
     range: EventRange,
     within: Option<&TxSnapshot>,
 ) -> Result<Vec<Event<Text>>, StorageError> {
-    let conditions = Conditions::of(filter);
+    let Some(conditions) = Conditions::of(scope, filter) else { return Ok(Vec::new()) };
     macro_rules! listed {
-        ($source:literal, $rows:literal, $order:literal) => {
+        ($direction:literal, $merged:literal, $($source:tt)*) => {
             shard
                 .run(
                     in_all_logs!(
                         query_as!(EventRow),
-                        scope,
                         filter,
                         conditions,
                         range,
@@ -184,36 +316,33 @@ pub async fn list(
                           tenant_id AS "tenant_id!", organization_id AS "organization_id!""#,
                         page: "page.*",
                         event: "*",
-                        source: $source,
-                        rows: $rows,
                         visible: " AND ($21::text IS NULL OR pg_visible_in_snapshot(tx_id, $21::text::pg_snapshot)) ",
-                        order: $order,
-                        columns.names(),
-                        within.map(TxSnapshot::to_string),
+                        direction: $direction,
+                        merged: $merged,
+                        arguments: [columns.names(), within.map(TxSnapshot::to_string)],
+                        $($source)*
                     )
                     .fetch_all(shard.pool()),
                 )
                 .await?
         };
     }
-    macro_rules! directed {
-        ($source:literal, $rows:literal) => {
-            if range.descending {
-                listed!(
-                    $source,
-                    $rows,
-                    "ORDER BY noetl.list_time(created_at AT TIME ZONE 'UTC') DESC, event_id DESC, execution_id DESC"
-                )
-            } else {
-                listed!(
-                    $source,
-                    $rows,
-                    "ORDER BY noetl.list_time(created_at AT TIME ZONE 'UTC'), event_id, execution_id"
-                )
-            }
+    macro_rules! descending {
+        ($($source:tt)*) => {
+            listed!(
+                " DESC",
+                "ORDER BY noetl.list_time(created_at AT TIME ZONE 'UTC') DESC, event_id DESC, execution_id DESC",
+                $($source)*
+            )
         };
     }
-    let rows = looked_up!(conditions, directed);
+    macro_rules! ascending {
+        ($($source:tt)*) => {
+            listed!("", "ORDER BY noetl.list_time(created_at AT TIME ZONE 'UTC'), event_id, execution_id", $($source)*)
+        };
+    }
+    let rows =
+        if range.descending { along!(descending, conditions.source) } else { along!(ascending, conditions.source) };
     Ok(rows.into_iter().map(Event::from).collect())
 }
 
@@ -225,29 +354,29 @@ pub async fn count(
     filter: &LogFilter,
     range: EventRange,
 ) -> Result<i64, StorageError> {
-    let conditions = Conditions::of(filter);
+    let Some(conditions) = Conditions::of(scope, filter) else { return Ok(0) };
     macro_rules! counted {
-        ($source:literal, $rows:literal) => {
+        ($($source:tt)*) => {
             shard
                 .run(
                     in_all_logs!(
                         query_scalar!(),
-                        scope,
                         filter,
                         conditions,
                         range,
                         columns: r#"count(*) AS "count!""#,
                         page: "1",
                         event: "1",
-                        source: $source,
-                        rows: $rows,
                         visible: "",
-                        order: "",
+                        direction: "",
+                        merged: "",
+                        arguments: [],
+                        $($source)*
                     )
                     .fetch_one(shard.pool()),
                 )
                 .await?
         };
     }
-    Ok(looked_up!(conditions, counted))
+    Ok(along!(counted, conditions.source))
 }

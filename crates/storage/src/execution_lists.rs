@@ -3,11 +3,12 @@
 use chrono::{DateTime, Utc};
 
 use super::error::StorageError;
+use super::execution_sources::{Owners, Parameters, Source, along, along_path, along_tenant_path, id_ranges, select};
 use super::executions::{ExecutionRow, stored_names};
 use super::pools::Database;
 use noetl_domain::execution::Status;
 use noetl_domain::ids::Id;
-use noetl_domain::list_position::{ListPosition, PositionRange};
+use noetl_domain::list_position::PositionRange;
 use noetl_domain::tenant::Scope;
 
 /// Conditions of a list; an execution must meet all that are set.
@@ -68,82 +69,21 @@ impl ExecutionFilter {
             && self.organization_id.as_ref().is_none_or(|organization| *organization == row.organization_id)
     }
 
+    /// Returns whether there is a condition on ids.
+    fn names_ids(&self) -> bool {
+        self.ids.is_some() || self.id_prefix.is_some()
+    }
+
+    /// Returns the filter for the children of a parent.
+    fn of_parent(&self, parent: i64) -> Self {
+        Self { parent_execution_id: Some(Id::new(parent)), ..self.clone() }
+    }
+
     /// Returns whether an execution that matches can stop matching after an event.
     #[must_use]
     pub const fn can_stop_matching(&self) -> bool {
         self.statuses.is_some() || self.ended_after.is_some() || self.ended_before.is_some()
     }
-
-    /// Returns the part of a range in which executions that meet the conditions can be.
-    fn within(&self, range: PositionRange) -> PositionRange {
-        let after = self.started_after.map(|at| ListPosition { at, id: i64::MAX });
-        let before = self.started_before.map(|at| ListPosition { at, id: i64::MIN });
-        PositionRange {
-            above: after.map_or(range.above, |bound| bound.max(range.above)),
-            below: before.map_or(range.below, |bound| bound.min(range.below)),
-            ..range
-        }
-    }
-
-    /// Returns the values of the conditions in the form of the statements.
-    fn stored(&self) -> StoredConditions {
-        StoredConditions {
-            statuses: self.statuses.as_ref().map(|wanted| stored_names(wanted)),
-            ids: self.ids.as_ref().map(|ids| ids.iter().map(|id| id.get()).collect()),
-            // The character after the digits.
-            id_bound: self.id_prefix.as_ref().map(|prefix| format!("{prefix}:")),
-        }
-    }
-}
-
-/// Values of conditions in the form of the statements.
-struct StoredConditions {
-    statuses: Option<Vec<String>>,
-    ids: Option<Vec<i64>>,
-    /// Exclusive upper bound of ids as texts.
-    id_bound: Option<String>,
-}
-
-/// Expands to a statement with the conditions of a filter and a scope on `noetl.execution`. They have the parameters 1
-/// to 15; those of the rest of the statement follow. The first argument is the macro of sqlx with its result type.
-macro_rules! filtered {
-    ($query:ident!($($row:ty)?), $scope:expr, $filter:expr, $stored:expr, $before:literal, $after:literal $(, $argument:expr)* $(,)?) => {
-        sqlx::$query!(
-            $($row,)?
-            $before
-                + " ($1::text[] IS NULL OR upper(status) = ANY($1))
-                    AND ($2::text IS NULL OR starts_with(path, $2))
-                    AND ($3::bigint IS NULL OR parent_execution_id = $3)
-                    AND ($4::timestamptz IS NULL OR start_time > $4)
-                    AND ($5::timestamptz IS NULL OR start_time < $5)
-                    AND ($6::text IS NULL OR tenant_id = $6)
-                    AND ($7::text IS NULL OR tenant_id = $7) AND ($8::text IS NULL OR organization_id = $8)
-                    AND ($9::text IS NULL OR path = $9)
-                    AND ($10::bigint IS NULL OR catalog_id = $10)
-                    AND ($11::timestamptz IS NULL OR end_time > $11)
-                    AND ($12::timestamptz IS NULL OR end_time < $12)
-                    AND ($13::bigint[] IS NULL OR execution_id = ANY($13))
-                    AND ($14::text IS NULL OR execution_id::text COLLATE \"C\" >= $14)
-                    AND ($15::text IS NULL OR execution_id::text COLLATE \"C\" < $15) "
-                + $after,
-            $stored.statuses.as_deref(),
-            $filter.path_prefix,
-            $filter.parent_execution_id.map(Id::get),
-            $filter.started_after,
-            $filter.started_before,
-            $scope.tenant(),
-            $filter.tenant_id,
-            $filter.organization_id,
-            $filter.path,
-            $filter.catalog_id.map(Id::get),
-            $filter.ended_after,
-            $filter.ended_before,
-            $stored.ids.as_deref(),
-            $filter.id_prefix,
-            $stored.id_bound,
-            $($argument,)*
-        )
-    };
 }
 
 /// Returns the candidates of a page in the scope, in the range's direction. A list is ordered by start time, then by id.
@@ -154,49 +94,11 @@ pub async fn list(
     filter: &ExecutionFilter,
     range: PositionRange,
 ) -> Result<Vec<ExecutionRow>, StorageError> {
-    let (stored, range) = (filter.stored(), filter.within(range));
-    macro_rules! listed {
-        ($rest:literal) => {
-            filtered!(
-                query_as!(ExecutionRow),
-                scope,
-                filter,
-                stored,
-                "SELECT execution_id, catalog_id, parent_execution_id, status, path, last_event_id, tenant_id, organization_id,
-                  CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
-                  CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time
-                 FROM noetl.execution WHERE ",
-                $rest,
-                range.above.at,
-                range.above.id,
-                range.below.at,
-                range.below.id,
-                range.limit,
-            )
-            .fetch_all(shard.pool())
-        };
-    }
-    if range.descending {
-        shard
-            .run(listed!(
-                "AND (noetl.list_time(start_time), execution_id) > ($16, $17)
-             AND (noetl.list_time(start_time), execution_id) < ($18, $19)
-             ORDER BY noetl.list_time(start_time) DESC, execution_id DESC LIMIT $20"
-            ))
-            .await
-    } else {
-        shard
-            .run(listed!(
-                "AND (noetl.list_time(start_time), execution_id) > ($16, $17)
-             AND (noetl.list_time(start_time), execution_id) < ($18, $19)
-             ORDER BY noetl.list_time(start_time), execution_id LIMIT $20"
-            ))
-            .await
-    }
+    pages(shard, Parameters::of(scope, filter, Owners::None, range)).await
 }
 
-/// Returns the candidates of a page for the children of each of these parents in the scope, in the range's direction,
-/// grouped by parent. A parent that the filter excludes has none.
+/// Returns the candidates of a page for the children of each of these parents in the scope, in the range's direction. A
+/// parent that the filter excludes has none.
 #[tracing::instrument(
     level = "debug", name = "sql.executions.children", skip_all,
     fields(database = %shard.name(), count = parents.len(), first = parents.first())
@@ -208,52 +110,220 @@ pub async fn children(
     filter: &ExecutionFilter,
     range: PositionRange,
 ) -> Result<Vec<ExecutionRow>, StorageError> {
-    let (parents, stored, range) = (wanted_parents(parents, filter), filter.stored(), filter.within(range));
-    macro_rules! listed {
-        ($rest:literal) => {
-            filtered!(
-                query_as!(ExecutionRow),
-                scope,
-                filter,
-                stored,
-                "SELECT execution_id, catalog_id, parent_execution_id, status, path, last_event_id, tenant_id, organization_id,
-                  CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
-                  CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time
-                 FROM unnest($20::bigint[]) AS parent (id)
-                 CROSS JOIN LATERAL (
-                     SELECT * FROM noetl.execution WHERE parent_execution_id = parent.id AND ",
-                $rest,
-                range.above.at,
-                range.above.id,
-                range.below.at,
-                range.below.id,
-                &parents,
-                range.limit,
-            )
-            .fetch_all(shard.pool())
+    let parents = wanted_parents(parents, filter);
+    if !filter.names_ids() {
+        return pages(shard, Parameters::of(scope, filter, Owners::Parents(&parents), range)).await;
+    }
+    let mut rows = Vec::new();
+    for parent in parents {
+        let filter = filter.of_parent(parent);
+        rows.extend(pages(shard, Parameters::of(scope, &filter, Owners::None, range)).await?);
+    }
+    Ok(rows)
+}
+
+/// Returns the candidates of a page for the executions of each of these catalog entries in the scope, in the range's
+/// direction.
+#[tracing::instrument(
+    level = "debug", name = "sql.executions.of_entries", skip_all,
+    fields(database = %shard.name(), count = entries.len(), first = entries.first())
+)]
+pub async fn of_entries(
+    shard: &Database,
+    scope: &Scope,
+    entries: &[i64],
+    range: PositionRange,
+) -> Result<Vec<ExecutionRow>, StorageError> {
+    let filter = ExecutionFilter::default();
+    pages(shard, Parameters::of(scope, &filter, Owners::Entries(entries), range)).await
+}
+
+/// Reads a page for each owner.
+async fn pages(shard: &Database, parameters: Option<Parameters<'_>>) -> Result<Vec<ExecutionRow>, StorageError> {
+    let Some(parameters) = parameters else { return Ok(Vec::new()) };
+    macro_rules! selected {
+        ($direction:ident, $($source:tt)*) => {
+            shard
+                .run(
+                    select!(
+                        query_as!(ExecutionRow),
+                        parameters,
+                        $direction,
+                        columns: r#"execution_id AS "execution_id!", catalog_id AS "catalog_id!", parent_execution_id,
+                            status AS "status!", path, last_event_id, tenant_id AS "tenant_id!",
+                            organization_id AS "organization_id!",
+                            CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
+                            CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time"#,
+                        rest: "",
+                        arguments: [],
+                        $($source)*
+                    )
+                    .fetch_all(shard.pool()),
+                )
+                .await
         };
     }
-    if range.descending {
-        shard
-            .run(listed!(
-                "        AND (noetl.list_time(start_time), execution_id) > ($16, $17)
-                     AND (noetl.list_time(start_time), execution_id) < ($18, $19)
-                     ORDER BY noetl.list_time(start_time) DESC, execution_id DESC LIMIT $21
-                 ) AS page
-                 ORDER BY parent_execution_id, noetl.list_time(start_time) DESC, execution_id DESC"
-            ))
-            .await
-    } else {
-        shard
-            .run(listed!(
-                "        AND (noetl.list_time(start_time), execution_id) > ($16, $17)
-                     AND (noetl.list_time(start_time), execution_id) < ($18, $19)
-                     ORDER BY noetl.list_time(start_time), execution_id LIMIT $21
-                 ) AS page
-                 ORDER BY parent_execution_id, noetl.list_time(start_time), execution_id"
-            ))
-            .await
+    macro_rules! near {
+        ($($source:tt)*) => { selected!(near, $($source)*) };
     }
+    macro_rules! descending {
+        ($($source:tt)*) => { selected!(descending, $($source)*) };
+    }
+    macro_rules! ascending {
+        ($($source:tt)*) => { selected!(ascending, $($source)*) };
+    }
+    if parameters.may_be_near() && parameters.source == Source::TenantPath {
+        along_tenant_path!(near)
+    } else if parameters.may_be_near() {
+        along_path!(near)
+    } else if parameters.range.descending {
+        along!(descending, parameters.source)
+    } else {
+        along!(ascending, parameters.source)
+    }
+}
+
+/// Returns whether more than `limit` executions have ids that begin with these digits, in any scope.
+#[tracing::instrument(level = "debug", name = "sql.executions.more_ids_than", skip_all, fields(database = %shard.name()))]
+pub async fn more_ids_than(shard: &Database, limit: i64, digits: &str) -> Result<bool, StorageError> {
+    let (lows, highs): (Vec<i64>, Vec<i64>) = id_ranges(digits).into_iter().unzip();
+    let more = sqlx::query_scalar!(
+        r#"SELECT EXISTS (
+               SELECT FROM unnest($1::bigint[], $2::bigint[]) AS range (low, high) CROSS JOIN LATERAL (
+                   SELECT FROM noetl.execution WHERE execution_id BETWEEN low AND high ORDER BY execution_id
+               ) AS found OFFSET $3) AS "more!""#,
+        &lows,
+        &highs,
+        limit,
+    );
+    shard.run(more.fetch_one(shard.pool())).await
+}
+
+/// Number of executions of a parent or of a catalog entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OwnerCount {
+    /// The parent or the catalog entry.
+    pub owner: i64,
+    /// Number of its executions.
+    pub count: i64,
+}
+
+/// Counts executions in the scope, up to `limit`.
+#[tracing::instrument(level = "debug", name = "sql.executions.count", skip_all, fields(database = %shard.name()))]
+pub async fn count(shard: &Database, scope: &Scope, filter: &ExecutionFilter, limit: i64) -> Result<i64, StorageError> {
+    let counts = counts(shard, Parameters::of(scope, filter, Owners::None, PositionRange::newest(limit))).await?;
+    Ok(counts.iter().map(|owner| owner.count).sum())
+}
+
+/// Counts the children of each of these parents in the scope, up to `limit` for each. Parents without children, and those
+/// that the filter excludes, are left out.
+#[tracing::instrument(
+    level = "debug", name = "sql.executions.count_children", skip_all,
+    fields(database = %shard.name(), count = parents.len(), first = parents.first())
+)]
+pub async fn count_children(
+    shard: &Database,
+    scope: &Scope,
+    parents: &[i64],
+    filter: &ExecutionFilter,
+    limit: i64,
+) -> Result<Vec<OwnerCount>, StorageError> {
+    let parents = wanted_parents(parents, filter);
+    if !filter.names_ids() {
+        let range = PositionRange::newest(limit);
+        return counts(shard, Parameters::of(scope, filter, Owners::Parents(&parents), range)).await;
+    }
+    let mut found = Vec::new();
+    for owner in parents {
+        found.push(OwnerCount { owner, count: count(shard, scope, &filter.of_parent(owner), limit).await? });
+    }
+    Ok(found)
+}
+
+/// Counts the executions of each of these catalog entries in the scope, up to `limit` for each. Entries without
+/// executions are left out.
+#[tracing::instrument(
+    level = "debug", name = "sql.executions.count_of_entries", skip_all,
+    fields(database = %shard.name(), count = entries.len(), first = entries.first())
+)]
+pub async fn count_of_entries(
+    shard: &Database,
+    scope: &Scope,
+    entries: &[i64],
+    limit: i64,
+) -> Result<Vec<OwnerCount>, StorageError> {
+    let (filter, range) = (ExecutionFilter::default(), PositionRange::newest(limit));
+    counts(shard, Parameters::of(scope, &filter, Owners::Entries(entries), range)).await
+}
+
+/// Counts the executions of each owner, up to the limit of the range for each.
+async fn counts(shard: &Database, parameters: Option<Parameters<'_>>) -> Result<Vec<OwnerCount>, StorageError> {
+    let Some(parameters) = parameters else { return Ok(Vec::new()) };
+    macro_rules! counted {
+        ($($source:tt)*) => {
+            shard
+                .run(
+                    select!(
+                        query_as!(OwnerCount),
+                        parameters,
+                        unordered,
+                        columns: r#"owner AS "owner!", count(*) AS "count!""#,
+                        rest: "GROUP BY owner",
+                        arguments: [],
+                        $($source)*
+                    )
+                    .fetch_all(shard.pool()),
+                )
+                .await
+        };
+    }
+    along!(counted, parameters.source)
+}
+
+/// Number of executions with a status, or of executions of a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupCount {
+    /// Status as stored, in capitals; `None` in the group of a path.
+    pub status: Option<String>,
+    /// Path; `None` in the group of a status, and of executions without a path.
+    pub path: Option<String>,
+    /// Number of executions.
+    pub count: i64,
+}
+
+/// Counts executions in the scope by status, and by path for the `paths` paths with the most executions. Up to `limit`
+/// executions are counted.
+#[tracing::instrument(level = "debug", name = "sql.executions.stats", skip_all, fields(database = %shard.name()))]
+pub async fn stats(
+    shard: &Database,
+    scope: &Scope,
+    filter: &ExecutionFilter,
+    limit: i64,
+    paths: i64,
+) -> Result<Vec<GroupCount>, StorageError> {
+    let parameters = Parameters::of(scope, filter, Owners::None, PositionRange::newest(limit));
+    let Some(parameters) = parameters else { return Ok(Vec::new()) };
+    macro_rules! counted {
+        ($($source:tt)*) => {
+            shard
+                .run(
+                    select!(
+                        query_as!(GroupCount),
+                        parameters,
+                        unordered,
+                        columns: r#"status, path, count AS "count!" FROM (
+                            SELECT upper(status) AS status, path, grouping(upper(status)) AS by_path, count(*) AS count,
+                                   row_number() OVER (PARTITION BY grouping(upper(status)) ORDER BY count(*) DESC, path) AS place"#,
+                        rest: "GROUP BY GROUPING SETS ((upper(status)), (path))) AS counted WHERE by_path = 0 OR place <= $22",
+                        arguments: [paths],
+                        $($source)*
+                    )
+                    .fetch_all(shard.pool()),
+                )
+                .await
+        };
+    }
+    along!(counted, parameters.source)
 }
 
 /// Child of an execution. Those that have not ended come first, then by id.
@@ -297,103 +367,6 @@ pub async fn child_ids(
         limit,
     );
     shard.run(rows.fetch_all(shard.pool())).await
-}
-
-/// Counts executions in the scope, up to `limit`.
-#[tracing::instrument(level = "debug", name = "sql.executions.count", skip_all, fields(database = %shard.name()))]
-pub async fn count(shard: &Database, scope: &Scope, filter: &ExecutionFilter, limit: i64) -> Result<i64, StorageError> {
-    let stored = filter.stored();
-    let count = filtered!(
-        query_scalar!(),
-        scope,
-        filter,
-        stored,
-        "SELECT count(*) AS \"count!\" FROM (SELECT 1 FROM noetl.execution WHERE ",
-        " LIMIT $16) AS counted",
-        limit,
-    );
-    shard.run(count.fetch_one(shard.pool())).await
-}
-
-/// Number of executions with a status, or of executions of a path.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GroupCount {
-    /// Status as stored, in capitals; `None` in the group of a path.
-    pub status: Option<String>,
-    /// Path; `None` in the group of a status, and of executions without a path.
-    pub path: Option<String>,
-    /// Number of executions.
-    pub count: i64,
-}
-
-/// Counts executions in the scope by status, and by path for the `paths` paths with the most executions. Up to `limit`
-/// executions are counted.
-#[tracing::instrument(level = "debug", name = "sql.executions.stats", skip_all, fields(database = %shard.name()))]
-pub async fn stats(
-    shard: &Database,
-    scope: &Scope,
-    filter: &ExecutionFilter,
-    limit: i64,
-    paths: i64,
-) -> Result<Vec<GroupCount>, StorageError> {
-    let stored = filter.stored();
-    let groups = filtered!(
-        query_as!(GroupCount),
-        scope,
-        filter,
-        stored,
-        "WITH counted AS MATERIALIZED (SELECT upper(status) AS status, path FROM noetl.execution WHERE ",
-        " LIMIT $16)
-         SELECT status, NULL::text AS path, count(*) AS \"count!\" FROM counted GROUP BY status
-         UNION ALL
-         (SELECT NULL::text AS status, path, count(*) AS \"count!\" FROM counted
-          GROUP BY path ORDER BY count(*) DESC, path LIMIT $17)",
-        limit,
-        paths,
-    );
-    shard.run(groups.fetch_all(shard.pool())).await
-}
-
-/// Number of children of an execution or subscription.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ChildCount {
-    /// The subscription or execution that started them.
-    pub parent: i64,
-    /// Their number.
-    pub count: i64,
-}
-
-/// Counts the children of each of these parents in the scope, up to `limit` for each. A parent that the filter excludes
-/// is left out.
-#[tracing::instrument(
-    level = "debug", name = "sql.executions.count_children", skip_all,
-    fields(database = %shard.name(), count = parents.len(), first = parents.first())
-)]
-pub async fn count_children(
-    shard: &Database,
-    scope: &Scope,
-    parents: &[i64],
-    filter: &ExecutionFilter,
-    limit: i64,
-) -> Result<Vec<ChildCount>, StorageError> {
-    let (parents, stored) = (wanted_parents(parents, filter), filter.stored());
-    let counts = filtered!(
-        query_as!(ChildCount),
-        scope,
-        filter,
-        stored,
-        "SELECT parent.id AS \"parent!\", children.count AS \"count!\"
-         FROM unnest($17::bigint[]) AS parent (id)
-         CROSS JOIN LATERAL (
-             SELECT count(*) AS count FROM (
-                 SELECT 1 FROM noetl.execution WHERE parent_execution_id = parent.id AND ",
-        "        LIMIT $16
-             ) AS counted
-         ) AS children",
-        limit,
-        &parents,
-    );
-    shard.run(counts.fetch_all(shard.pool())).await
 }
 
 /// Returns the parents that the filter does not exclude.

@@ -13,27 +13,60 @@ use super::pools::Database;
 
 /// Indexes on plain tables: name, table, and the rest of the definition.
 const PLAIN: &[(&str, &str, &str)] = &[
+    // For lists. See `execution_sources`: each has a place of its own as the second argument of `list_time`.
     ("execution_time_idx", "noetl.execution", "(noetl.list_time(start_time), execution_id)"),
     (
-        "execution_parent_time_idx",
+        "execution_parent_status_idx",
         "noetl.execution",
-        "(parent_execution_id, noetl.list_time(start_time), execution_id) WHERE parent_execution_id IS NOT NULL",
+        "(parent_execution_id, tenant_id, upper(status), noetl.list_time(start_time, 1), execution_id)
+         WHERE parent_execution_id IS NOT NULL",
     ),
-    ("execution_catalog_time_idx", "noetl.execution", "(catalog_id, noetl.list_time(start_time), execution_id)"),
-    ("execution_status_idx", "noetl.execution", "(upper(status), execution_id)"),
     (
-        "execution_path_idx",
+        "execution_catalog_status_idx",
         "noetl.execution",
-        "(path, noetl.list_time(start_time), execution_id) WHERE path IS NOT NULL",
+        "(catalog_id, upper(status), noetl.list_time(start_time, 2), execution_id)",
     ),
-    ("execution_end_idx", "noetl.execution", "(end_time) WHERE end_time IS NOT NULL"),
-    // For prefixes of an id.
-    ("execution_id_text_idx", "noetl.execution", "((execution_id::text) COLLATE \"C\")"),
-    // For lists of a tenant. It is empty in a deployment without tenants.
     (
-        "execution_tenant_idx",
+        "execution_path_status_idx",
         "noetl.execution",
-        "(tenant_id, noetl.list_time(start_time), execution_id) WHERE tenant_id <> 'default'",
+        "((path COLLATE \"C\"), upper(status), noetl.list_time(start_time, 5), execution_id) WHERE path IS NOT NULL",
+    ),
+    (
+        "execution_ended_idx",
+        "noetl.execution",
+        "(upper(status), noetl.duration_class(start_time, end_time), noetl.list_time(start_time, 7), execution_id)
+         WHERE end_time IS NOT NULL",
+    ),
+    ("execution_status_time_idx", "noetl.execution", "(upper(status), noetl.list_time(start_time, 9), execution_id)"),
+    // For lists of a tenant or of an organization. They are empty in a deployment that names none.
+    (
+        "execution_tenant_catalog_idx",
+        "noetl.execution",
+        "(tenant_id, catalog_id, upper(status), noetl.list_time(start_time, 3), execution_id)
+         WHERE tenant_id <> 'default'",
+    ),
+    (
+        "execution_organization_idx",
+        "noetl.execution",
+        "(organization_id, tenant_id, upper(status), noetl.list_time(start_time, 4), execution_id)
+         WHERE organization_id <> 'default'",
+    ),
+    (
+        "execution_tenant_path_idx",
+        "noetl.execution",
+        "(tenant_id, (path COLLATE \"C\"), upper(status), noetl.list_time(start_time, 6), execution_id)
+         WHERE tenant_id <> 'default' AND path IS NOT NULL",
+    ),
+    (
+        "execution_tenant_ended_idx",
+        "noetl.execution",
+        "(tenant_id, upper(status), noetl.duration_class(start_time, end_time), noetl.list_time(start_time, 8),
+          execution_id) WHERE tenant_id <> 'default' AND end_time IS NOT NULL",
+    ),
+    (
+        "execution_tenant_status_idx",
+        "noetl.execution",
+        "(tenant_id, upper(status), noetl.list_time(start_time, 10), execution_id) WHERE tenant_id <> 'default'",
     ),
     // Entries whose names were not read from their documents yet: none, or those that NoETL's server registered lately.
     ("catalog_unnamed_idx", "noetl.catalog", "(catalog_id) WHERE name IS NULL"),
@@ -71,10 +104,17 @@ const PLAIN: &[(&str, &str, &str)] = &[
         "noetl.outbox",
         "(noetl.outbox_state(status, available_at), created_at, outbox_id) WHERE attempts > 1",
     ),
+    // For lists of a tenant. It is empty in a deployment without tenants.
+    (
+        "outbox_tenant_idx",
+        "noetl.outbox",
+        "(noetl.outbox_owner(tenant_id, payload, 'tenant_id'), noetl.outbox_state(status, available_at), created_at,
+          outbox_id) WHERE noetl.outbox_owner(tenant_id, payload, 'tenant_id') <> 'default'",
+    ),
 ];
 
 /// Indexes of the event table; the migrations define them.
-const EVENT: [&str; 9] = [
+const EVENT: [&str; 13] = [
     "event_tx_idx",
     "event_page_idx",
     "event_landmarks_idx",
@@ -83,11 +123,28 @@ const EVENT: [&str; 9] = [
     "event_registered_path_idx",
     "event_registered_time_idx",
     "event_kind_idx",
-    "event_node_idx",
+    "event_node_kind_idx",
+    "event_tenant_kind_idx",
+    "event_tenant_node_idx",
+    "event_organization_idx",
+    "event_parent_idx",
 ];
 
 /// Indexes that others in [`PLAIN`] and [`EVENT`] replace.
-const REPLACED: [&str; 4] = ["event_landmark_idx", "outbox_newest_idx", "outbox_retried_idx", "execution_parent_idx"];
+const REPLACED: [&str; 12] = [
+    "event_landmark_idx",
+    "event_node_idx",
+    "outbox_newest_idx",
+    "outbox_retried_idx",
+    "execution_parent_idx",
+    "execution_parent_time_idx",
+    "execution_catalog_time_idx",
+    "execution_status_idx",
+    "execution_path_idx",
+    "execution_end_idx",
+    "execution_id_text_idx",
+    "execution_tenant_idx",
+];
 /// Attempts to attach the index of a partition, whose queries wait behind each attempt.
 const ATTACH_ATTEMPTS: u32 = 300;
 

@@ -11,7 +11,6 @@
 pub mod budget;
 mod cancel;
 pub mod catalog;
-pub mod catalog_executions;
 mod connections;
 pub mod content;
 pub mod dedup;
@@ -20,6 +19,7 @@ pub mod event_arrivals;
 pub mod event_lists;
 pub mod events;
 pub mod execution_lists;
+mod execution_sources;
 pub mod executions;
 pub mod indexes;
 pub mod ingest;

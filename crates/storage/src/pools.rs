@@ -6,14 +6,15 @@
 //! Leases have connections of their own, and a probe opens its own connection. So neither waits for requests that hold
 //! all connections of the pool.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, PgConnection};
-use tokio::sync::{Notify, Semaphore, SemaphorePermit};
-use tokio::time::timeout;
+use tokio::sync::{Mutex, Notify, Semaphore, SemaphorePermit};
+use tokio::time::{sleep, timeout};
 
 use super::connections::{Planned, Planning, Pool};
 use super::error::{DatabaseName, StorageError, is_refused_connection};
@@ -22,7 +23,7 @@ use super::tail_row::CursorRow;
 use noetl_domain::ids::Id;
 use noetl_domain::shard::{ShardIndex, ShardMap};
 
-/// Time after which an operation fails as unavailable. It is below 5 s, the time within which a mutation responds.
+/// Time after which an operation fails. It is below 5 s, the time within which a mutation responds.
 const OPERATION_DEADLINE: Duration = Duration::from_secs(4);
 const PROBE_DEADLINE: Duration = Duration::from_secs(1);
 /// Time after which the renewal of a lease fails. It is short, so that a renewal over a lost connection is repeated over
@@ -47,6 +48,8 @@ pub struct Database {
     /// Number of probes that timed out since the last successful one.
     slow_probes: AtomicU64,
     suspected: Notify,
+    /// Start of the last attempt of [`Self::responds`] that succeeded.
+    responded: Mutex<Option<Instant>>,
     /// See [`Self::may_hold`].
     holders: Semaphore,
     /// See [`Self::may_take_long`].
@@ -84,6 +87,7 @@ impl Database {
             latency_micros,
             slow_probes,
             suspected,
+            responded: Mutex::default(),
             holders,
             long,
             cursor_row: CursorRow::default(),
@@ -191,16 +195,39 @@ impl Database {
         self.run_within(RENEWAL_DEADLINE, work).await
     }
 
+    /// Runs one operation under a deadline and classifies its error. Dropping the operation cancels its statement.
+    ///
+    /// A database that is only slow is not reported as unavailable: if the operation has not ended in the last quarter of
+    /// its time, a new connection to the database decides.
     async fn run_within<T>(
         &self,
         deadline: Duration,
         work: impl Future<Output = sqlx::Result<T>>,
     ) -> Result<T, StorageError> {
-        let Ok(done) = timeout(deadline, work).await else {
-            self.suspected.notify_one();
-            return Err(self.unavailable(format!("no response within {deadline:?}")));
+        let rest = deadline / 4;
+        let mut work = pin!(work);
+        let mut ended = match timeout(deadline.saturating_sub(rest), &mut work).await {
+            // Other operations hold all connections of the pool.
+            Ok(Err(sqlx::Error::PoolTimedOut)) => true,
+            Ok(done) => return done.map_err(|error| self.failed(error)),
+            Err(_) => false,
         };
-        done.map_err(|error| self.failed(error))
+        let mut responds = pin!(async { tokio::join!(timeout(rest, self.responds()), sleep(rest)).0.unwrap_or(false) });
+        let responds = loop {
+            tokio::select! {
+                biased;
+                done = &mut work, if !ended => match done {
+                    Err(sqlx::Error::PoolTimedOut) => ended = true,
+                    done => return done.map_err(|error| self.failed(error)),
+                },
+                responds = &mut responds => break responds,
+            }
+        };
+        if responds {
+            return Err(self.timed_out(deadline));
+        }
+        self.suspected.notify_one();
+        Err(self.unavailable(format!("no response within {deadline:?}")))
     }
 
     /// Classifies an error, and requests a probe if the database is unavailable.
@@ -244,11 +271,7 @@ impl Database {
                 self.slow_probes.store(0, Ordering::Relaxed);
                 None
             }
-            Ok(Err(sqlx::Error::Database(refusal)))
-                if !refusal.code().is_some_and(|code| is_refused_connection(&code)) =>
-            {
-                None
-            }
+            Ok(Err(error)) if is_refusal_of_a_running_server(&error) => None,
             Ok(Err(error)) => Some(error.to_string()),
             Err(_) if self.slow_probes.fetch_add(1, Ordering::Relaxed) == 0 => self.health().down,
             Err(_) => Some(format!("no response within {PROBE_DEADLINE:?}")),
@@ -266,6 +289,25 @@ impl Database {
         if self.slow_probes.load(Ordering::Relaxed) == 1 {
             self.suspected.notify_one();
         }
+    }
+
+    /// Returns whether the database responds to a new connection. It may wait without limit. Callers that wait at the same
+    /// time share one attempt.
+    async fn responds(&self) -> bool {
+        let asked = Instant::now();
+        let mut responded = self.responded.lock().await;
+        if responded.is_some_and(|begun| begun >= asked) {
+            return true;
+        }
+        let begun = Instant::now();
+        let responds = match self.ping().await {
+            Ok(_) => true,
+            Err(error) => is_refusal_of_a_running_server(&error),
+        };
+        if responds {
+            *responded = Some(begun);
+        }
+        responds
     }
 
     async fn ping(&self) -> sqlx::Result<Duration> {
@@ -286,6 +328,14 @@ impl Database {
     /// Waits until a probe is requested.
     pub async fn suspected(&self) {
         self.suspected.notified().await;
+    }
+}
+
+/// Returns whether the error of a connection attempt comes from a server that is up, such as too many connections.
+fn is_refusal_of_a_running_server(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Database(refusal) => !refusal.code().is_some_and(|code| is_refused_connection(&code)),
+        _ => false,
     }
 }
 

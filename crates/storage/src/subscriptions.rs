@@ -169,8 +169,50 @@ pub async fn of_path(shard: &Database, scope: &Scope, path: &str) -> Result<Opti
     Ok(row.map(SubscriptionRow::from))
 }
 
+/// Expands to the statement of a list of subscriptions. `$with` precedes it, and `$source` has the
+/// subscriptions that it reads.
+macro_rules! listed {
+    ($filter:expr, $scope:expr, $range:expr, $states:expr, $ids:expr, $with:literal, $source:literal, $order:literal) => {
+        sqlx::query_as!(
+            RawRow,
+            $with
+                + r#"SELECT id AS "id!", coalesce(path, '') AS "path!", catalog_id AS "catalog_id!",
+                      coalesce(state, '') AS "state!", last_event_id AS "last_event_id!",
+                      last_event_type AS "last_event_type!", noetl.list_time(registered_at) AS "registered_at!",
+                      noetl.list_time(updated_at) AS "updated_at!", tenant_id AS "tenant_id!",
+                      organization_id AS "organization_id!"
+               FROM "#
+                + $source
+                + " WHERE (noetl.list_time(registered_at), id) > ($1, $2)
+                 AND (noetl.list_time(registered_at), id) < ($3, $4)
+                 AND ($5::text[] IS NULL OR state = ANY($5))
+                 AND ($6::text IS NULL OR starts_with(path, $6))
+                 AND ($7::bigint[] IS NULL OR id = ANY($7))
+                 AND ($9::text IS NULL OR tenant_id = $9)
+                 AND ($10::text IS NULL OR tenant_id = $10) AND ($11::text IS NULL OR organization_id = $11)
+               ORDER BY "
+                + $order
+                + " LIMIT $8",
+            $range.above.at,
+            $range.above.id,
+            $range.below.at,
+            $range.below.id,
+            $states.as_deref(),
+            $filter.path_prefix,
+            $ids.as_deref(),
+            $range.limit,
+            $scope.tenant(),
+            $filter.tenant_id,
+            $filter.organization_id,
+        )
+    };
+}
+
 /// Returns the candidates of a page in the scope, in the range's direction. A list is ordered by the time of the
 /// registration, then by id.
+///
+/// A page with a condition on states is read from the newest 1000 subscriptions of the range. If they do not fill it, it
+/// is read from the subscriptions that have an event with such a state.
 #[tracing::instrument(level = "debug", name = "sql.subscriptions.list", skip_all, fields(database = %shard.name()))]
 pub async fn list(
     shard: &Database,
@@ -180,45 +222,65 @@ pub async fn list(
 ) -> Result<Vec<SubscriptionRow>, StorageError> {
     let states: Option<Vec<String>> = filter.states.as_ref().map(|all| all.iter().map(ToString::to_string).collect());
     let ids: Option<Vec<i64>> = filter.ids.as_ref().map(|all| all.iter().map(|id| id.get()).collect());
-    macro_rules! listed {
-        ($order:literal) => {
-            sqlx::query_as!(
-                RawRow,
-                r#"SELECT id AS "id!", coalesce(path, '') AS "path!", catalog_id AS "catalog_id!",
-                          coalesce(state, '') AS "state!", last_event_id AS "last_event_id!",
-                          last_event_type AS "last_event_type!", noetl.list_time(registered_at) AS "registered_at!",
-                          noetl.list_time(updated_at) AS "updated_at!", tenant_id AS "tenant_id!",
-                          organization_id AS "organization_id!"
-                   FROM noetl.source_subscription
-                   WHERE (noetl.list_time(registered_at), id) > ($1, $2)
-                     AND (noetl.list_time(registered_at), id) < ($3, $4)
-                     AND ($5::text[] IS NULL OR state = ANY($5))
-                     AND ($6::text IS NULL OR starts_with(path, $6))
-                     AND ($7::bigint[] IS NULL OR id = ANY($7))
-                     AND ($9::text IS NULL OR tenant_id = $9)
-                     AND ($10::text IS NULL OR tenant_id = $10) AND ($11::text IS NULL OR organization_id = $11)
-                   ORDER BY "#
-                    + $order
-                    + " LIMIT $8",
-                range.above.at,
-                range.above.id,
-                range.below.at,
-                range.below.id,
-                states.as_deref(),
-                filter.path_prefix,
-                ids.as_deref(),
-                range.limit,
-                scope.tenant(),
-                filter.tenant_id,
-                filter.organization_id,
-            )
-            .fetch_all(shard.pool())
+    macro_rules! run {
+        ($with:literal, $source:literal, $order:literal) => {
+            shard
+                .run(listed!(filter, scope, range, states, ids, $with, $source, $order).fetch_all(shard.pool()))
+                .await?
         };
     }
-    let rows = if range.descending {
-        shard.run(listed!("noetl.list_time(registered_at) DESC, id DESC")).await?
+    macro_rules! of_ids {
+        ($order:literal) => {
+            run!(
+                "",
+                "(SELECT subscription.* FROM (SELECT DISTINCT unnest($7::bigint[]) AS wanted) AS id CROSS JOIN LATERAL (
+                      SELECT * FROM noetl.source_subscription WHERE id = wanted LIMIT 1
+                  ) AS subscription) AS found",
+                $order
+            )
+        };
+    }
+    let rows = if ids.is_some() && range.descending {
+        of_ids!("noetl.list_time(registered_at) DESC, id DESC")
+    } else if ids.is_some() {
+        of_ids!("noetl.list_time(registered_at), id")
+    } else if states.is_some() && range.descending {
+        run!(
+            "WITH newest AS MATERIALIZED (
+                 SELECT * FROM noetl.source_subscription
+                 WHERE (noetl.list_time(registered_at), id) > ($1, $2) AND (noetl.list_time(registered_at), id) < ($3, $4)
+                 ORDER BY noetl.list_time(registered_at) DESC, id DESC LIMIT 1000
+             ), near AS MATERIALIZED (
+                 SELECT * FROM newest
+                 WHERE state = ANY($5) AND ($6::text IS NULL OR starts_with(path, $6))
+                   AND ($9::text IS NULL OR tenant_id = $9)
+                   AND ($10::text IS NULL OR tenant_id = $10) AND ($11::text IS NULL OR organization_id = $11)
+                 LIMIT $8
+             ) ",
+            "(SELECT * FROM near WHERE (SELECT count(*) FROM near) >= $8 OR (SELECT count(*) FROM newest) < 1000
+              UNION ALL
+              SELECT subscription.* FROM (
+                  SELECT DISTINCT event.execution_id FROM unnest($5::text[]) AS wanted (state)
+                  CROSS JOIN unnest(ARRAY[
+                      'subscription.registered', 'subscription.activated', 'subscription.paused', 'subscription.resumed',
+                      'subscription.draining', 'subscription.deactivated']) AS lifecycle (type)
+                  CROSS JOIN LATERAL (
+                      SELECT execution_id FROM noetl.event
+                      WHERE (left(coalesce(event_type, ''), 255) COLLATE \"C\", left(coalesce(status, ''), 255) COLLATE \"C\")
+                            = (lifecycle.type, wanted.state)
+                      ORDER BY noetl.list_time(created_at AT TIME ZONE 'UTC') DESC, event_id DESC, execution_id DESC
+                  ) AS event
+                  WHERE (SELECT count(*) FROM near) < $8 AND (SELECT count(*) FROM newest) = 1000
+              ) AS candidate
+              CROSS JOIN LATERAL (
+                  SELECT * FROM noetl.source_subscription WHERE id = candidate.execution_id LIMIT 1
+              ) AS subscription) AS found",
+            "noetl.list_time(registered_at) DESC, id DESC"
+        )
+    } else if range.descending {
+        run!("", "noetl.source_subscription", "noetl.list_time(registered_at) DESC, id DESC")
     } else {
-        shard.run(listed!("noetl.list_time(registered_at), id")).await?
+        run!("", "noetl.source_subscription", "noetl.list_time(registered_at), id")
     };
     Ok(rows.into_iter().map(SubscriptionRow::from).collect())
 }

@@ -32,7 +32,8 @@ pub struct ExecutionFilter {
     version: Option<i64>,
     /// Only executions whose catalog path begins with this text.
     path_prefix: Option<String>,
-    /// Only executions whose id begins with these digits (1 to 19).
+    /// Only executions whose id begins with these digits (1 to 19). If more than 5000 executions of a shard have them,
+    /// they are refused.
     id_prefix: Option<String>,
     /// Only the execution that belongs to this dedup key, while the claim of the key is stored (see `dedupClaim`). The
     /// key belongs to `parentExecutionId`, or to the requests without a parent if that is omitted.
@@ -76,6 +77,10 @@ impl ExecutionFilter {
             let claim = executions.dedup_claim(filter.parent_execution_id, &key, &scope).await?;
             let found = claim.into_iter().map(|claim| Id::new(claim.execution_id));
             filter.ids = Some(found.filter(|_| filter.ids.is_none()).collect());
+        }
+        if let Some(digits) = &filter.id_prefix {
+            let executions = &ctx.data_unchecked::<Services>().executions;
+            executions.check_id_prefix(&format!("{at}.idPrefix"), digits).await?;
         }
         Ok(filter)
     }

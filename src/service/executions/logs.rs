@@ -167,7 +167,7 @@ impl Executions {
         for (index, read) in (0..).zip(join_all(reads).await) {
             match read {
                 Ok(found) => rows.extend(found),
-                Err(error) if error.is_temporary() => unavailable.push(index),
+                Err(error) if error.unavailable().is_some() => unavailable.push(index),
                 Err(error) => return Err(error.into()),
             }
         }

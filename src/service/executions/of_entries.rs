@@ -9,7 +9,7 @@ use crate::service::fan_out;
 use noetl_domain::list_position::CursorPosition;
 use noetl_domain::page::{PageRequest, Total};
 use noetl_domain::tenant::Scope;
-use noetl_storage::catalog_executions::{self, EntryCount};
+use noetl_storage::execution_lists::{self, OwnerCount};
 use noetl_storage::executions::ExecutionRow;
 
 impl Executions {
@@ -26,7 +26,7 @@ impl Executions {
         scope: &Scope,
     ) -> Result<PagesByOwner, ServiceError> {
         let request = self.positioned(request, scope).await?;
-        let query = |shard, range| catalog_executions::list(shard, scope, entries, range);
+        let query = |shard, range| execution_lists::of_entries(shard, scope, entries, range);
         let entry = |row: &ExecutionRow| row.catalog_id;
         fan_out::newest_first_grouped(&self.databases, &request, ExecutionRow::position, entry, query).await
     }
@@ -42,11 +42,11 @@ impl Executions {
         limit: i64,
         scope: &Scope,
     ) -> Result<HashMap<i64, Total>, ServiceError> {
-        let query = |shard| catalog_executions::count(shard, scope, entries, limit + 1);
+        let query = |shard| execution_lists::count_of_entries(shard, scope, entries, limit + 1);
         let (counts, _) = fan_out::answers(&self.databases, query).await?;
         let mut sums: HashMap<i64, i64> = HashMap::new();
-        for EntryCount { entry, count } in counts.into_iter().flatten() {
-            *sums.entry(entry).or_default() += count;
+        for OwnerCount { owner, count } in counts.into_iter().flatten() {
+            *sums.entry(owner).or_default() += count;
         }
         Ok(sums.into_iter().map(|(entry, sum)| (entry, Total::of(sum, limit))).collect())
     }

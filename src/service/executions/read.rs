@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Executions;
 use super::stats::{ExecutionStats, MAX_COUNTED, MAX_PATHS};
-use crate::service::error::ServiceError;
+use crate::service::error::{Rejection, ServiceError};
 use crate::service::fan_out::{self, Listing};
 use crate::service::shards::rows_by_ids;
 use noetl_domain::ids::Id;
@@ -14,9 +14,12 @@ use noetl_domain::page::{Page, PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_storage::events::{self, FirstEvent};
-use noetl_storage::execution_lists::{self, ChildCount, ExecutionFilter};
+use noetl_storage::execution_lists::{self, ExecutionFilter, OwnerCount};
 use noetl_storage::executions::{self, ExecutionRow};
 use plain_json::Text;
+
+/// Maximum number of executions of a shard whose ids begin with the digits of a filter.
+const MAX_WITH_PREFIX: i64 = 5000;
 
 /// A page for each parent or catalog entry, and the shards whose rows may be missing from the pages.
 pub(super) type PagesByOwner = (HashMap<i64, Page<ExecutionRow>>, Vec<ShardIndex>);
@@ -73,6 +76,17 @@ impl Executions {
         fan_out::positioned(request, position).await
     }
 
+    /// Refuses the first digits of ids that too many executions have. A list reads and sorts all of them.
+    pub async fn check_id_prefix(&self, field: &str, digits: &str) -> Result<(), ServiceError> {
+        let more = |shard| execution_lists::more_ids_than(shard, MAX_WITH_PREFIX, digits);
+        let (more, _) = fan_out::answers(&self.databases, more).await?;
+        if more.contains(&true) {
+            let message = format!("idPrefix must have more digits: more than {MAX_WITH_PREFIX} executions have these");
+            return Err(Rejection::invalid(field, message).into());
+        }
+        Ok(())
+    }
+
     /// Counts executions in the scope over all shards, up to `limit`.
     #[tracing::instrument(level = "debug", name = "executions.total", skip_all)]
     pub async fn total(&self, filter: &ExecutionFilter, limit: i64, scope: &Scope) -> Result<Total, ServiceError> {
@@ -103,8 +117,8 @@ impl Executions {
         let query = |shard| execution_lists::count_children(shard, scope, &parents, filter, limit + 1);
         let (counts, _) = fan_out::answers(&self.databases, query).await?;
         let mut sums: HashMap<i64, i64> = HashMap::new();
-        for ChildCount { parent, count } in counts.into_iter().flatten() {
-            *sums.entry(parent).or_default() += count;
+        for OwnerCount { owner, count } in counts.into_iter().flatten() {
+            *sums.entry(owner).or_default() += count;
         }
         Ok(sums.into_iter().map(|(parent, sum)| (Id::new(parent), Total::of(sum, limit))).collect())
     }

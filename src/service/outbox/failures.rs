@@ -14,7 +14,7 @@ impl Failures {
     }
 
     /// Returns the shards that are missing from a response. If no shard `answered` and one had a fault, returns that
-    /// fault. An unreachable shard is not a fault.
+    /// fault, which may be a slow statement. An unreachable shard is not a fault.
     pub(super) fn shards(mut self, answered: bool) -> Result<Vec<ShardIndex>, StorageError> {
         let faults = self.0.iter().position(|(_, error)| !is_unavailability(error)).filter(|_| !answered);
         if let Some(fault) = faults {
@@ -36,7 +36,7 @@ impl Failures {
 }
 
 fn is_unavailability(error: &StorageError) -> bool {
-    error.is_temporary()
+    error.unavailable().is_some()
 }
 
 #[cfg(test)]

@@ -109,6 +109,7 @@ impl Outbox {
                     let id = |row: &OutboxRow| OutboxId { shard, number: row.outbox_id };
                     rows.extend(page.into_iter().map(|row| ListedRow { id: id(&row), row }));
                 }
+                Err(error) if error.timed_out().is_some() => return Err(error.into()),
                 Err(error) => failures.add(shard, error),
             }
         }

@@ -163,11 +163,21 @@ pub async fn list(
         directed!("AND outbox_id = ANY($10)")
     } else if execution_id.is_some() {
         directed!("AND execution_id = $6")
+    } else if is_by_tenant(scope, filter) {
+        directed!(
+            "AND noetl.outbox_owner(tenant_id, payload, 'tenant_id') = coalesce($11, $12)
+             AND noetl.outbox_owner(tenant_id, payload, 'tenant_id') <> 'default'"
+        )
     } else if min_attempts.is_some_and(|least| least > 1) {
         directed!("AND attempts > 1")
     } else {
         directed!("")
     }
+}
+
+/// Returns whether the index on tenants has the rows. It leaves out those of the tenant of rows that name none.
+fn is_by_tenant(scope: &Scope, filter: &OutboxFilter) -> bool {
+    scope.tenant().or(filter.tenant_id.as_deref()).is_some_and(|tenant| tenant != "default")
 }
 
 /// Counts rows in the scope, up to `limit`.
@@ -177,24 +187,44 @@ pub async fn count(shard: &Database, scope: &Scope, filter: &OutboxFilter, limit
     let numbers = filter.numbers(shard);
     let wanted = statuses.as_deref().unwrap_or(&OutboxStatus::ALL);
     let states: Vec<String> = wanted.iter().map(|status| status.as_str().to_owned()).collect();
-    let count = sqlx::query_scalar!(
-        r#"SELECT count(*) AS "count!" FROM (
-               SELECT 1 FROM noetl.outbox
-               WHERE noetl.outbox_state(status, available_at) = ANY($1) AND ($2::bigint IS NULL OR execution_id = $2)
-                 AND ($3::integer IS NULL OR attempts >= $3) AND ($4::bigint[] IS NULL OR outbox_id = ANY($4))
-                 AND ($6::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $6)
-                 AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7)
-                 AND ($8::text IS NULL OR noetl.outbox_owner(organization_id, payload, 'organization_id') = $8)
-               LIMIT $5
-           ) AS counted"#,
-        &states,
-        execution_id.map(Id::get),
-        *min_attempts,
-        numbers.as_deref(),
-        limit,
-        scope.tenant(),
-        tenant_id.as_deref(),
-        organization_id.as_deref(),
-    );
-    shard.run(count.fetch_one(shard.pool())).await
+    macro_rules! counted {
+        ($source:literal) => {
+            sqlx::query_scalar!(
+                r#"SELECT count(*) AS "count!" FROM (
+                       SELECT 1 FROM noetl.outbox
+                       WHERE noetl.outbox_state(status, available_at) = ANY($1) AND ($2::bigint IS NULL OR execution_id = $2)
+                         AND ($3::integer IS NULL OR attempts >= $3) AND ($4::bigint[] IS NULL OR outbox_id = ANY($4))
+                         AND ($6::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $6)
+                         AND ($7::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $7)
+                         AND ($8::text IS NULL OR noetl.outbox_owner(organization_id, payload, 'organization_id') = $8) "#
+                    + $source
+                    + " LIMIT $5
+                   ) AS counted",
+                &states,
+                execution_id.map(Id::get),
+                *min_attempts,
+                numbers.as_deref(),
+                limit,
+                scope.tenant(),
+                tenant_id.as_deref(),
+                organization_id.as_deref(),
+            )
+            .fetch_one(shard.pool())
+        };
+    }
+    if numbers.is_some() {
+        shard.run(counted!("AND outbox_id = ANY($4)")).await
+    } else if execution_id.is_some() {
+        shard.run(counted!("AND execution_id = $2")).await
+    } else if is_by_tenant(scope, filter) {
+        let count = counted!(
+            "AND noetl.outbox_owner(tenant_id, payload, 'tenant_id') = coalesce($6, $7)
+             AND noetl.outbox_owner(tenant_id, payload, 'tenant_id') <> 'default'"
+        );
+        shard.run(count).await
+    } else if min_attempts.is_some_and(|least| least > 1) {
+        shard.run(counted!("AND attempts > 1")).await
+    } else {
+        shard.run(counted!("")).await
+    }
 }
