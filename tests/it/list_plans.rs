@@ -1,4 +1,4 @@
-//! Plans of the statements of lists on filled tables, with statistics that are missing, stale and fresh, and with plans
+//! Plans of the statements of lists of executions and events on filled tables, with statistics that are missing, stale and fresh, and with plans
 //! for any values and for the given ones. PostgreSQL logs each plan with the numbers of rows that it read.
 
 use std::collections::BTreeSet;
@@ -138,49 +138,6 @@ fn lists() -> Vec<List> {
                 nodes { id } pageInfo { endCursor } totalCount(upTo: 100) { value } }"#,
             filters: vec![json!({}), json!({ "types": ["call.*"] }), json!({ "text": "step" })],
         },
-        List {
-            filter_type: "OutboxFilter",
-            selection: "outbox { entries(FILTER) { nodes { id } pageInfo { endCursor } totalCount(upTo: 100) { value } } }",
-            filters: vec![
-                json!({}),
-                json!({ "statuses": ["FAILED"] }),
-                json!({ "statuses": ["DEAD"] }),
-                json!({ "statuses": ["PUBLISHED", "PENDING"] }),
-                json!({ "statuses": ["IN_FLIGHT"] }),
-                json!({ "executionId": execution(7) }),
-                json!({ "minAttempts": 3 }),
-                json!({ "minAttempts": 3, "statuses": ["PUBLISHED"] }),
-                json!({ "ids": ["0-1", "0-2"] }),
-                json!({ "tenantId": "acme" }),
-                json!({ "organizationId": "default" }),
-            ],
-        },
-        List {
-            filter_type: "SubscriptionFilter",
-            selection: "subscriptions(FILTER) { nodes { id } pageInfo { endCursor } totalCount(upTo: 100) { value } }",
-            filters: vec![
-                json!({}),
-                json!({ "statuses": ["ACTIVE"] }),
-                json!({ "statuses": ["PAUSED"] }),
-                json!({ "pathPrefix": "inbox3/" }),
-                json!({ "pathPrefix": "none" }),
-                json!({ "ids": ["1100", "1101"] }),
-                json!({ "tenantId": "acme" }),
-                json!({ "organizationId": "default" }),
-            ],
-        },
-        List {
-            filter_type: "CatalogFilter",
-            selection: "catalogEntries(FILTER) { nodes { id } pageInfo { endCursor } totalCount(upTo: 100) { value } }",
-            filters: vec![
-                json!({}),
-                json!({ "kinds": ["PLAYBOOK"] }),
-                json!({ "kinds": ["MCP"] }),
-                json!({ "pathPrefix": "team3/" }),
-                json!({ "text": "flow77" }),
-                json!({ "latestOnly": false }),
-            ],
-        },
     ]
 }
 
@@ -192,15 +149,15 @@ fn fields(schema: &str, input: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_condition_of_every_list_filter_has_a_case() {
+fn every_condition_of_the_filters_has_a_case() {
     let schema = include_str!("../../schema.graphql");
     let lists = lists();
     let offered: BTreeSet<&str> = schema
         .lines()
         .filter_map(|line| line.trim().strip_prefix("filter: "))
         .map(|rest| rest.trim_end_matches([',', '!']))
-        // Live events, and what selects entries of the outbox.
-        .filter(|name| !["LiveEventFilter", "OutboxClaimFilter"].contains(name))
+        // The lists of tables that grow with the work.
+        .filter(|name| ["ExecutionFilter", "EventFilter"].contains(name))
         .collect();
     assert_eq!(offered, lists.iter().map(|list| list.filter_type).collect::<BTreeSet<_>>());
     for filter_type in offered {
