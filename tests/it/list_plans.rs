@@ -17,7 +17,8 @@ const MAX_ROWS: f64 = 4000.0;
 const FEW: i64 = 20;
 const MANY: i64 = 60_000;
 
-/// Rows `$1` to `$2` of each table. The rows with rare values are the oldest ones.
+/// Rows `$1` to `$2` of each table. The rows with rare values are the oldest ones. A parent has few events, because the
+/// events of a parent are read whatever their tenant is.
 const FILL: [&str; 5] = [
     "INSERT INTO noetl.execution (execution_id, catalog_id, parent_execution_id, status, start_time, end_time, path,
                                   tenant_id, organization_id)
@@ -31,7 +32,7 @@ const FILL: [&str; 5] = [
      FROM generate_series($1::bigint, $2) AS n",
     "INSERT INTO noetl.event (execution_id, event_id, catalog_id, parent_execution_id, created_at, event_type, status,
                               node_name, tenant_id, organization_id)
-     SELECT 380000000000000000 + n % 3000 * 1000, n, 1, CASE WHEN n % 3 = 0 THEN 7 WHEN n < 12 THEN 9 END,
+     SELECT 380000000000000000 + n % 3000 * 1000, n, 1, CASE WHEN n % 30 = 0 THEN 7 WHEN n < 12 THEN 9 END,
             timestamp '2026-01-01' + n * interval '1 second',
             CASE WHEN n < 12 THEN 'playbook.failed' ELSE 'call.' || n % 5 END,
             CASE WHEN n < 12 THEN 'ODD' ELSE 'DONE' END, CASE WHEN n < 12 THEN 'rare' ELSE 'step' || n % 20 END,

@@ -12,7 +12,7 @@
 //!   planner assumes that every second row meets it. If it expected few rows, it would prefer a sort.
 //! - The values of the columns come from a subquery, so the planner does not estimate how many rows have them.
 
-use super::execution_lists::ExecutionFilter;
+use super::execution_filter::ExecutionFilter;
 use super::executions::stored_names;
 use noetl_domain::list_position::{ListPosition, PositionRange};
 use noetl_domain::tenant::Scope;

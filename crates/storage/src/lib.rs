@@ -18,6 +18,7 @@ pub mod error;
 pub mod event_arrivals;
 pub mod event_lists;
 pub mod events;
+mod execution_filter;
 pub mod execution_lists;
 mod execution_sources;
 pub mod executions;

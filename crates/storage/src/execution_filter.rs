@@ -1,0 +1,82 @@
+//! Conditions of lists of executions.
+
+use chrono::{DateTime, Utc};
+
+use super::executions::{ExecutionRow, stored_names};
+use noetl_domain::execution::Status;
+use noetl_domain::ids::Id;
+
+/// Conditions of a list; an execution must meet all that are set.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct ExecutionFilter {
+    /// Statuses to include; default: all.
+    pub statuses: Option<Vec<Status>>,
+    /// Path.
+    pub path: Option<String>,
+    /// Prefix of the path.
+    pub path_prefix: Option<String>,
+    /// Catalog entry.
+    pub catalog_id: Option<Id>,
+    /// Subscription or execution that started it.
+    pub parent_execution_id: Option<Id>,
+    /// Ids to include; default: all.
+    pub ids: Option<Vec<Id>>,
+    /// First digits of the id.
+    pub id_prefix: Option<String>,
+    /// Exclusive lower bound of the start time.
+    pub started_after: Option<DateTime<Utc>>,
+    /// Exclusive upper bound of the start time.
+    pub started_before: Option<DateTime<Utc>>,
+    /// Exclusive lower bound of the end time.
+    pub ended_after: Option<DateTime<Utc>>,
+    /// Exclusive upper bound of the end time.
+    pub ended_before: Option<DateTime<Utc>>,
+    /// Tenant.
+    pub tenant_id: Option<String>,
+    /// Organization.
+    pub organization_id: Option<String>,
+}
+
+impl ExecutionFilter {
+    /// Returns whether the execution meets all conditions.
+    #[must_use]
+    pub fn matches(&self, row: &ExecutionRow) -> bool {
+        let status = row.status.to_uppercase();
+        let path = row.path.as_deref();
+        let is_after = |time: Option<DateTime<Utc>>, bound: Option<DateTime<Utc>>| {
+            bound.is_none_or(|bound| time.is_some_and(|at| at > bound))
+        };
+        let is_before = |time: Option<DateTime<Utc>>, bound: Option<DateTime<Utc>>| {
+            bound.is_none_or(|bound| time.is_some_and(|at| at < bound))
+        };
+        self.statuses.as_ref().is_none_or(|wanted| stored_names(wanted).contains(&status))
+            && self.path.as_deref().is_none_or(|wanted| path == Some(wanted))
+            && self.path_prefix.as_deref().is_none_or(|prefix| path.is_some_and(|path| path.starts_with(prefix)))
+            && self.catalog_id.is_none_or(|id| row.catalog_id == id.get())
+            && self.parent_execution_id.is_none_or(|parent| row.parent_execution_id == Some(parent.get()))
+            && self.ids.as_ref().is_none_or(|ids| ids.contains(&Id::new(row.execution_id)))
+            && self.id_prefix.as_deref().is_none_or(|prefix| row.execution_id.to_string().starts_with(prefix))
+            && is_after(row.start_time, self.started_after)
+            && is_before(row.start_time, self.started_before)
+            && is_after(row.end_time, self.ended_after)
+            && is_before(row.end_time, self.ended_before)
+            && self.tenant_id.as_ref().is_none_or(|tenant| *tenant == row.tenant_id)
+            && self.organization_id.as_ref().is_none_or(|organization| *organization == row.organization_id)
+    }
+
+    /// Returns whether there is a condition on ids.
+    pub(super) fn names_ids(&self) -> bool {
+        self.ids.is_some() || self.id_prefix.is_some()
+    }
+
+    /// Returns the filter for the children of a parent.
+    pub(super) fn of_parent(&self, parent: i64) -> Self {
+        Self { parent_execution_id: Some(Id::new(parent)), ..self.clone() }
+    }
+
+    /// Returns whether an execution that matches can stop matching after an event.
+    #[must_use]
+    pub const fn can_stop_matching(&self) -> bool {
+        self.statuses.is_some() || self.ended_after.is_some() || self.ended_before.is_some()
+    }
+}
