@@ -8,8 +8,10 @@ use noetl_testkit::{Deployment, Live, Server};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use crate::report::{Limit, Report, cpu_seconds, resident_mib};
+use crate::report::{Limit, Report, Spread, cpu_seconds, quantile, resident_mib};
 
+/// All readers have the same address.
+const ALONE: [(&str, &str); 1] = [("NOETL_CALLER_SHARE_PERCENT", "100")];
 const WORKING: usize = 1_000;
 const IDLE: usize = 5_000;
 const EVENTS: i64 = 1_000;
@@ -24,20 +26,40 @@ const QUERY: &str = "subscription { events { __typename
 
 pub async fn measure(report: &mut Report) {
     let deployment = Deployment::start(1).await;
-    // All readers have the same address.
-    let alone = [("NOETL_CALLER_SHARE_PERCENT", "100")];
-    let server = deployment.replica_with(&alone).await;
+    let server = deployment.replica_with(&ALONE).await;
     deployment.feeds_begun().await;
     working(&deployment, &server, report).await;
     // A second process, whose memory does not include the first measurement.
-    let server = deployment.replica_with(&alone).await;
+    let server = deployment.replica_with(&ALONE).await;
     idle(&server, report).await;
 }
 
 async fn working(deployment: &Deployment, server: &Server, report: &mut Report) {
+    let Delivered { seconds, times, cpu, memory, memory_after } = deliver(deployment, server, WORKING).await;
+    report.figure("fan-out, 1,000 readers, 100 events/s: delivered", times.len() as f64 / seconds, "per s", None);
+    report.quantiles("fan-out, 1,000 readers: commit to reader", times, None);
+    report.figure("fan-out: server's CPU", cpu / seconds, "cores", None);
+    report.figure("fan-out: memory per reader, before", memory, "KiB", None);
+    report.figure("fan-out: memory per reader, after", memory_after, "KiB", None);
+}
+
+/// What readers received.
+struct Delivered {
+    seconds: f64,
+    /// Times from commit to reader in seconds.
+    times: Vec<f64>,
+    /// CPU time of the server in seconds.
+    cpu: f64,
+    /// Memory per reader in KiB before the events and after them.
+    memory: f64,
+    memory_after: f64,
+}
+
+/// Commits events to so many readers.
+async fn deliver(deployment: &Deployment, server: &Server, count: usize) -> Delivered {
     let before = resident_mib(server);
-    let readers = connect(server, WORKING).await;
-    let memory = resident_mib(server) - before;
+    let readers = connect(server, count).await;
+    let memory = (resident_mib(server) - before) * 1024.0 / count as f64;
     let (cpu, begun) = (cpu_seconds(server), Instant::now());
     let mut tasks = JoinSet::new();
     for reader in readers {
@@ -52,12 +74,32 @@ async fn working(deployment: &Deployment, server: &Server, report: &mut Report) 
         }
     }
     let seconds = last.duration_since(begun).as_secs_f64();
-    report.figure("fan-out, 1,000 readers, 100 events/s: delivered", times.len() as f64 / seconds, "per s", None);
-    report.quantiles("fan-out, 1,000 readers: commit to reader", times, None);
-    report.figure("fan-out: server's CPU", (cpu_seconds(server) - cpu) / seconds, "cores", None);
-    report.figure("fan-out: memory per reader, before", memory * 1024.0 / WORKING as f64, "KiB", None);
-    let after = (resident_mib(server) - before) * 1024.0 / WORKING as f64;
-    report.figure("fan-out: memory per reader, after", after, "KiB", None);
+    let memory_after = (resident_mib(server) - before) * 1024.0 / count as f64;
+    Delivered { seconds, times, cpu: cpu_seconds(server) - cpu, memory, memory_after }
+}
+
+/// Times from commit to reader for so many readers of all events, and the server's CPU time.
+pub struct Delays {
+    /// Median and 99th percentile in milliseconds, of three runs.
+    pub p50: Spread,
+    pub p99: Spread,
+    /// CPU time in microseconds for one event and one reader.
+    pub cpu: Spread,
+}
+
+/// Measures so many readers three times, each time with a new deployment.
+pub async fn delays(start: impl AsyncFn() -> Deployment, readers: usize) -> Delays {
+    let (mut p50, mut p99, mut cpu) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..3 {
+        let deployment = start().await;
+        let server = deployment.replica_with(&ALONE).await;
+        deployment.feeds_begun().await;
+        let mut delivered = deliver(&deployment, &server, readers).await;
+        p50.push(quantile(&mut delivered.times, 50) * 1000.0);
+        p99.push(quantile(&mut delivered.times, 99) * 1000.0);
+        cpu.push(delivered.cpu * 1e6 / delivered.times.len() as f64);
+    }
+    Delays { p50: Spread::of(p50), p99: Spread::of(p99), cpu: Spread::of(cpu) }
 }
 
 async fn idle(server: &Server, report: &mut Report) {

@@ -1,0 +1,168 @@
+//! Cost as the data grows: events of one execution, rows of the list, and live readers. These measurements take long and
+//! fill several gigabytes, so they run only on request.
+
+use std::time::{Duration, Instant};
+
+use noetl_testkit::Server;
+use noetl_testkit::projections::ADVANCE_PROJECTIONS;
+use serde_json::{Value, json};
+
+use super::http::Http;
+use super::{Database, Stage, execute, project};
+use crate::fanout::{self, Delays};
+use crate::report::{Point, Report, Spread};
+
+/// Repetitions of a read; the median and the quartiles are reported.
+const READS: usize = 41;
+
+/// Writes the events of a workflow that repeats 20 steps. Each run of a step has ten events, three of unknown type.
+const WRITE: &str = "
+    INSERT INTO noetl.event (execution_id, event_id, event_type, node_name, meta, result, context)
+    SELECT $1, $1 + n,
+           (ARRAY['step.enter', 'command.issued', 'command.claimed', 'command.started', 'call.done',
+                  'command.completed', 'ctx.updated', 'worker.heartbeat', 'worker.heartbeat', 'worker.heartbeat']
+           )[n % 10 + 1],
+           'step' || n / 10 % 20,
+           CASE WHEN n % 10 = 0 THEN '{}' ELSE jsonb_build_object('command_id', 'c' || n / 10) END,
+           CASE WHEN n % 10 = 4 THEN jsonb_build_object('data', jsonb_build_object('n', n, 'text', repeat('x', 200))) END,
+           CASE WHEN n % 10 = 6 THEN jsonb_build_object('values', jsonb_build_object('v' || n / 10 % 10, n)) END
+    FROM generate_series($2::bigint, $3::bigint) AS n";
+
+/// Adds executions, the newest last. `$1` is the first id, `$2` and `$3` the range of numbers. One in a thousand failed,
+/// and each of the 1,000 paths has as many.
+const EXECUTIONS: &str = "
+    INSERT INTO noetl.execution (execution_id, catalog_id, parent_execution_id, path, status, last_event_type,
+                                 last_event_id, start_time, end_time)
+    SELECT $1 + n, 1, 1000 + n % 1000, 'area' || n % 10 || '/path' || n % 1000,
+           CASE WHEN n % 1000 = 7 THEN 'FAILED' WHEN n % 100 = 3 THEN 'RUNNING' ELSE 'COMPLETED' END,
+           'playbook.completed', $1 + n, now() - make_interval(secs => 20000000 - n),
+           CASE WHEN n % 100 <> 3 THEN now() - make_interval(secs => 20000000 - n - 5) END
+    FROM generate_series($2::bigint, $3::bigint) AS n";
+
+/// Adds settled dedup claims.
+const CLAIMS: &str = "
+    INSERT INTO noetl.subscription_dedup (subscription_id, dedup_key, execution_id, request_hash, state, seen_at,
+                                          expires_at)
+    SELECT 0, 'old-' || n, $1 + n, decode(repeat('ab', 32), 'hex'), 1, now(), now() + interval '1 day'
+    FROM generate_series($2::bigint, $3::bigint) AS n";
+
+/// Lists whose pages are measured: name, and filter.
+fn lists() -> [(&'static str, Value); 7] {
+    let start = chrono::Utc::now() - chrono::Duration::seconds(20_000_000 - 5_000);
+    [
+        ("all", json!({})),
+        ("statuses: [FAILED], 1 in 1,000", json!({ "statuses": ["FAILED"] })),
+        ("statuses: [COMPLETED]", json!({ "statuses": ["COMPLETED"] })),
+        ("path, 1 in 1,000", json!({ "path": "area7/path7" })),
+        ("pathPrefix, 1 in 10", json!({ "pathPrefix": "area3/" })),
+        ("parentExecutionId, 1 in 1,000", json!({ "parentExecutionId": "1500" })),
+        ("startedBefore, the oldest 5,000", json!({ "startedBefore": start.to_rfc3339() })),
+    ]
+}
+
+pub async fn measure(report: &mut Report, largest: i64, pace: super::Pace) {
+    let durable = Database::start(true).await;
+    report.machine("growth", &super::machine(&durable).await);
+    let stage = Stage::new(&durable, 1, false, pace).await;
+    events(&stage, report, largest.min(1_000_000)).await;
+    drop(stage);
+    let stage = Stage::new(&durable, 1, false, pace).await;
+    rows(&stage, report, largest).await;
+    drop(stage);
+    for readers in [1, 10, 100, 1_000] {
+        let Delays { p50, p99, cpu } = fanout::delays(async || durable.deployment(1).await, readers).await;
+        let x = readers as f64;
+        report.point(Point { plot: "readers", series: "p50", x, unit: "ms", y: p50 });
+        report.point(Point { plot: "readers", series: "p99", x, unit: "ms", y: p99 });
+        report.point(Point { plot: "readers-cpu", series: "CPU of the server", x, unit: "µs", y: cpu });
+    }
+}
+
+/// Measures an execution with 10^3 to `largest` events.
+async fn events(stage: &Stage, report: &mut Report, largest: i64) {
+    let server = &stage.server;
+    for count in powers(1_000, largest) {
+        let id = project::executions(stage, 1).await[0];
+        let mut shard = stage.deployment.shard(0).await;
+        sqlx::query(WRITE).bind(id).bind(10_i64).bind(10 + count).execute(&mut shard).await.unwrap();
+        sqlx::query("VACUUM ANALYZE noetl.event").execute(&mut shard).await.unwrap();
+        server.data(ADVANCE_PROJECTIONS, json!({ "ids": [id.to_string()] })).await;
+        let mut point = |series, y| report.point(Point { plot: "events", series, x: count as f64, unit: "ms", y });
+        let variables = json!({ "id": id.to_string() });
+        let steps = "query($id: ID!) { execution(id: $id) { status steps { nodes { name status } } } }";
+        point("status and steps", times(server, steps, &variables).await);
+        let first = "query($id: ID!) { execution(id: $id) { events(first: 50) { nodes { eventId type } } } }";
+        point("first 50 events", times(server, first, &variables).await);
+        let last = "query($id: ID!) { execution(id: $id) { events(last: 50) { nodes { eventId type } } } }";
+        point("last 50 events", times(server, last, &variables).await);
+        let more = sqlx::query(WRITE).bind(id).bind(11 + count).bind(110 + count);
+        more.execute(&mut shard).await.unwrap();
+        point("status and steps after 100 more events", times(server, steps, &variables).await);
+        project::measure_into(stage, report, id, count).await;
+    }
+}
+
+/// Measures lists of 10^4 to `largest` executions, and `execute` beside as many executions and dedup claims.
+async fn rows(stage: &Stage, report: &mut Report, largest: i64) {
+    let mut shard = stage.deployment.shard(0).await;
+    let mut cluster = stage.deployment.cluster().await;
+    let (first, mut written) = (1_000_000_i64, 0);
+    for count in powers(10_000, largest) {
+        while written < count {
+            let to = count.min(written + 500_000);
+            sqlx::query(EXECUTIONS).bind(first).bind(written + 1).bind(to).execute(&mut shard).await.unwrap();
+            sqlx::query(CLAIMS).bind(first).bind(written + 1).bind(to).execute(&mut cluster).await.unwrap();
+            written = to;
+        }
+        sqlx::query("VACUUM ANALYZE noetl.execution").execute(&mut shard).await.unwrap();
+        sqlx::query("VACUUM ANALYZE noetl.subscription_dedup").execute(&mut cluster).await.unwrap();
+        for (name, filter) in lists() {
+            let (first, hundredth) = pages(&stage.server, &filter).await;
+            let x = count as f64;
+            report.point(Point { plot: "rows-first", series: name, x, unit: "ms", y: first });
+            if let Some(y) = hundredth {
+                report.point(Point { plot: "rows-hundredth", series: name, x, unit: "ms", y });
+            }
+        }
+        execute::measure_beside(stage, report, count).await;
+    }
+}
+
+/// Returns the times of the first page and of the hundredth page, if the list has so many.
+async fn pages(server: &Server, filter: &Value) -> (Spread, Option<Spread>) {
+    let query = "query($filter: ExecutionFilter, $after: String) {
+        executions(filter: $filter, first: 50, after: $after) { nodes { id } pageInfo { endCursor hasNextPage } } }";
+    let first = times(server, query, &json!({ "filter": filter })).await;
+    let mut after = Value::Null;
+    for _ in 0..99 {
+        let data = server.data(query, json!({ "filter": filter, "after": after })).await;
+        let page = &data["executions"]["pageInfo"];
+        if page["hasNextPage"] != true {
+            return (first, None);
+        }
+        after = page["endCursor"].clone();
+    }
+    (first, Some(times(server, query, &json!({ "filter": filter, "after": after })).await))
+}
+
+/// Returns the median and the quartiles of the times of a read in milliseconds. The read must succeed; one that takes
+/// longer than its limit is reported with the time until it was refused.
+async fn times(server: &Server, query: &str, variables: &Value) -> Spread {
+    let mut http = Http::connect(&server.url, "/graphql").await;
+    let body = json!({ "query": query, "variables": variables }).to_string();
+    let mut times = Vec::new();
+    let begun = Instant::now();
+    while times.len() < READS && (times.is_empty() || begun.elapsed() < Duration::from_secs(20)) {
+        let sent = Instant::now();
+        http.post(&body).await;
+        times.push(sent.elapsed().as_secs_f64() * 1000.0);
+    }
+    times.sort_by(f64::total_cmp);
+    let quartile = |quarter: usize| times[(times.len() - 1) * quarter / 4];
+    Spread { median: quartile(2), low: quartile(1), high: quartile(3) }
+}
+
+/// Returns the powers of ten from `from` to `to`.
+fn powers(from: i64, to: i64) -> impl Iterator<Item = i64> {
+    std::iter::successors(Some(from), |count| Some(count * 10)).take_while(move |count| *count <= to)
+}

@@ -1,0 +1,231 @@
+//! A whole message: a source starts an execution, the relay delivers its outbox row to a worker, the worker reads the
+//! execution and reports 21 events in 14 calls, and a live subscription shows the end. The source and the workers are in
+//! this process; they make 20 calls for each message.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use futures::StreamExt;
+use noetl_testkit::{Live, Server, eventually};
+use serde_json::json;
+use sqlx::{Connection, PgConnection};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+
+use super::http::Http;
+use super::load::{Caller, Pace, Side, in_turns};
+use super::{Ids, Stage, script};
+use crate::report::{Comparison, Limit, Report, Spread};
+
+const PLAYBOOK: &str = "bench/message";
+const IN_FLIGHT: usize = 64;
+/// Each measurement takes so many times the time of other ones, because a message takes long.
+const LONGER: u32 = 2;
+
+/// Messages whose end a live subscription has not shown, or no source waits for yet.
+#[derive(Default)]
+struct Ends {
+    by_execution: Mutex<HashMap<i64, End>>,
+    count: AtomicUsize,
+}
+
+enum End {
+    Awaited(oneshot::Sender<()>),
+    Seen,
+}
+
+impl Ends {
+    fn seen(&self, execution: i64) {
+        let mut ends = self.by_execution.lock().unwrap();
+        match ends.remove(&execution) {
+            Some(End::Awaited(source)) => drop(source.send(())),
+            Some(End::Seen) | None => drop(ends.insert(execution, End::Seen)),
+        }
+    }
+
+    async fn until_seen(&self, execution: i64) {
+        let awaited = {
+            let mut ends = self.by_execution.lock().unwrap();
+            if let Some(End::Seen) = ends.remove(&execution) {
+                None
+            } else {
+                let (source, awaited) = oneshot::channel();
+                ends.insert(execution, End::Awaited(source));
+                Some(awaited)
+            }
+        };
+        if let Some(awaited) = awaited {
+            awaited.await.unwrap();
+        }
+        self.count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A source that sends one message at a time and waits until its end is seen.
+pub struct Source {
+    http: Http,
+    ids: Arc<Ids>,
+    subscription: String,
+    ends: Arc<Ends>,
+}
+
+impl Caller for Source {
+    async fn call(&mut self) -> usize {
+        let n = self.ids.next();
+        let subscription = &self.subscription;
+        let body = format!(
+            r#"{{"query":"mutation Execute($input: ExecuteInput!) {{ execute(input: $input) {{ execution {{ id }} outcome userErrors {{ message retryable }} }} }}","variables":{{"input":{{"entry":{{"path":"{PLAYBOOK}"}},"parentExecutionId":"{subscription}","workload":{{"order":{{"id":"order-{n}","items":[{{"sku":"sku-7","count":2}}]}}}},"dedup":{{"key":"order-{n}"}}}}}}}}"#
+        );
+        let response = self.http.post(&body).await;
+        let id = response.split_once(r#""execution":{"id":""#).unwrap_or_else(|| panic!("{response}")).1;
+        let id = id.split_once('"').unwrap().0.parse().unwrap();
+        self.ends.until_seen(id).await;
+        1
+    }
+}
+
+/// Runs executions whose ids it receives.
+async fn work(url: String, ids: Arc<Ids>, executions: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<i64>>>) {
+    let mut http = Http::connect(&url, "/graphql").await;
+    let reports = script::reports();
+    loop {
+        let Some(execution) = executions.lock().await.recv().await else { return };
+        let read = format!(
+            r#"{{"query":"query Run($id: ID!) {{ execution(id: $id) {{ id status workload catalogEntry {{ document }} events(last: 1) {{ nodes {{ eventId }} }} }} }}","variables":{{"id":"{execution}"}}}}"#
+        );
+        let response = http.post(&read).await;
+        assert!(response.contains(r#""workflow""#), "{response}");
+        let state = format!(
+            r#"{{"query":"query State($id: ID!) {{ execution(id: $id) {{ status steps(first: 100) {{ nodes {{ name status }} }} }} }}","variables":{{"id":"{execution}"}}}}"#
+        );
+        for (index, step) in reports.iter().enumerate() {
+            // The end is no step.
+            if index + 1 < reports.len() {
+                let response = http.post(&state).await;
+                assert!(response.contains(r#""steps""#), "{response}");
+            }
+            for report in step {
+                let events: Vec<_> =
+                    report.iter().map(|reported| script::event(*reported, execution, ids.next())).collect();
+                let query = "mutation Project($events: [EventInput!]!) { projectEvents(input: {events: $events}) { rejected { userErrors { message retryable } } userErrors { message retryable } } }";
+                let body = json!({ "query": query, "variables": { "events": events } }).to_string();
+                let response = http.post(&body).await;
+                assert!(response.contains(r#""rejected":[]"#), "{response}");
+            }
+        }
+    }
+}
+
+/// Passes the executions of the broker's messages to the workers.
+async fn deliver(nats: String, executions: mpsc::UnboundedSender<i64>, ready: oneshot::Sender<()>) {
+    let client = async_nats::connect(nats).await.unwrap();
+    let mut messages = client.subscribe("noetl.executions.>").await.unwrap();
+    client.flush().await.unwrap();
+    ready.send(()).unwrap();
+    while let Some(message) = messages.next().await {
+        // An acknowledgement of the stream has another subject; the execution is the last part of this one.
+        let id = message.subject.rsplit('.').next().unwrap().parse().unwrap();
+        if executions.send(id).is_err() {
+            return;
+        }
+    }
+}
+
+/// Notes the ends that a live subscription shows.
+async fn watch(mut live: Live, ends: Arc<Ends>) {
+    while let Some(text) = live.text_at_any_time().await {
+        if let Some((_, id)) = text.split_once(r#""executionId":""#) {
+            ends.seen(id.split_once('"').unwrap().0.parse().unwrap());
+        }
+    }
+}
+
+async fn subscribe(server: &Server) -> Live {
+    let query = "subscription { events(filter: {types: [\"playbook.completed\"]}) {
+        __typename ... on EventDelivery { event { executionId } } } }";
+    let mut live = server.live(query, json!({})).await;
+    while live.next().await.unwrap()["events"]["__typename"] != "CaughtUp" {}
+    live
+}
+
+/// Starts the workers and the live subscription. Returns the sources, and the tasks, which end when they are dropped.
+pub async fn sources(stage: &Stage) -> (Vec<Source>, JoinSet<()>) {
+    let server = &stage.server;
+    server.register_entry(PLAYBOOK, &script::playbook()).await;
+    server.register_entry("bench/source", &json!({ "kind": "subscription", "source": "webhook" })).await;
+    let registered = server.register("bench/source").await;
+    let subscription = registered["subscription"]["id"].as_str().unwrap_or_else(|| panic!("{registered}")).to_owned();
+    server.transition("activate", &subscription, None).await;
+    let ends = Arc::new(Ends::default());
+    let (sender, executions) = mpsc::unbounded_channel();
+    let executions = Arc::new(tokio::sync::Mutex::new(executions));
+    let (ready, is_ready) = oneshot::channel();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(deliver(stage.deployment.nats.url(), sender, ready));
+    is_ready.await.unwrap();
+    tasks.spawn(watch(subscribe(server).await, ends.clone()));
+    let mut sources = Vec::new();
+    for _ in 0..IN_FLIGHT {
+        tasks.spawn(work(server.url.clone(), stage.ids.clone(), executions.clone()));
+        let http = Http::connect(&server.url, "/graphql").await;
+        let (ids, subscription, ends) = (stage.ids.clone(), subscription.clone(), ends.clone());
+        sources.push(Source { http, ids, subscription, ends });
+    }
+    (sources, tasks)
+}
+
+pub async fn measure(stage: &Stage, report: &mut Report) {
+    let server = &stage.server;
+    let (sources, tasks) = sources(stage).await;
+    let ends = sources[0].ends.clone();
+    let mut database = PgConnection::connect(&stage.deployment.cluster_dsn).await.unwrap();
+    sqlx::raw_sql("CREATE EXTENSION IF NOT EXISTS pg_stat_statements; SELECT pg_stat_statements_reset()")
+        .execute(&mut database)
+        .await
+        .unwrap();
+    let begun = server.metric("noetl_sql_statements_total").await;
+    let pace = Pace { time: stage.pace.time * LONGER, ..stage.pace };
+    let sides = &mut [Side::new("a whole message", stage.of_server(), sources)];
+    let samples = in_turns(pace, sides, async || ()).await.remove(0);
+    let messages = ends.count.load(Ordering::Relaxed) as f64;
+    let own = server.metric("noetl_sql_statements_total").await - begun;
+    let statements: i64 = sqlx::query_scalar(
+        "SELECT sum(calls)::bigint FROM pg_stat_statements JOIN pg_database ON pg_database.oid = dbid
+         WHERE datname LIKE 't%' AND query NOT LIKE '%pg_stat_statements%'",
+    )
+    .fetch_one(&mut database)
+    .await
+    .unwrap();
+    let name = "a whole message, 64 in flight";
+    let cpu = Spread::of(samples.iter().map(|sample| sample.worker_cpu / 1000.0)).median;
+    let p99 = Spread::of(samples.iter().map(|sample| sample.p99)).median;
+    report.figure(&format!("{name}: CPU of the server"), cpu, "ms each", Some(Limit::AtMost(1.5)));
+    report.figure(&format!("{name}: p99"), p99, "ms", Some(Limit::AtMost(500.0)));
+    report.figure(&format!("{name}: statements of all databases"), statements as f64 / messages, "each", None);
+    report.figure(&format!("{name}: statements that the server counts"), own / messages, "each", None);
+    let comparison = Comparison {
+        part: "message",
+        work: "a whole message of 22 events in 20 calls".to_owned(),
+        unit: "messages/s",
+        conditions: stage.conditions(IN_FLIGHT),
+        ratio: None,
+        rate: Some(Limit::AtLeast(400.0)),
+    };
+    report.compared(comparison, vec![("a whole message", samples)]);
+    until_all_completed(server, messages).await;
+    drop(tasks);
+}
+
+/// Waits until the list shows every execution of a message as completed.
+async fn until_all_completed(server: &Server, messages: f64) {
+    eventually("all executions are completed in the list", async || {
+        let query = r#"{ executionStats(filter: {path: "bench/message"}) { byStatus { status count } } }"#;
+        let stats = server.data(query, json!({})).await;
+        let groups = stats["executionStats"]["byStatus"].as_array().unwrap();
+        let completed = groups.iter().find(|group| group["status"] == "COMPLETED")?;
+        let count: f64 = completed["count"].as_f64().or_else(|| completed["count"].as_str()?.parse().ok())?;
+        (count >= messages.min(9_000.0)).then_some(())
+    })
+    .await;
+}
