@@ -111,7 +111,7 @@ plain_value! {
     &'a Text => |value| Self::Json(value);
 }
 
-impl<'a, T: Into<Self>> From<Option<T>> for PlainValue<'a> {
+impl<T: Into<Self>> From<Option<T>> for PlainValue<'_> {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Null, Into::into)
     }
@@ -187,11 +187,9 @@ fn written<T: Plain>(ctx: &ContextSelectionSet<'_>, items: &[T]) -> Result<Vec<u
     let mut list = List { text: Vec::with_capacity(64), reader: Reader::of(ctx), budget: Budget::current() };
     list.text.push(b'[');
     for (index, item) in items.iter().enumerate() {
-        match index {
-            0 => {}
+        if index == 1 {
             // The items have about the same size.
-            1 => list.text.reserve((list.text.len() + 16) * (items.len() - 1)),
-            _ => {}
+            list.text.reserve((list.text.len() + 16) * (items.len() - 1));
         }
         if index > 0 {
             list.text.push(b',');

@@ -41,8 +41,8 @@ pub const PARTS: [&str; 6] = ["execute", "batch", "project", "outbox", "lists", 
 /// Settings of the Postgres servers, besides `fsync`.
 const POSTGRES: [(&str, &str); 6] = [
     ("shared_buffers", "256MB"),
-    // No checkpoint begins during a measurement.
-    ("max_wal_size", "8GB"),
+    // Checkpoints are rare.
+    ("max_wal_size", "4GB"),
     ("checkpoint_timeout", "1h"),
     ("max_connections", "500"),
     ("shared_preload_libraries", "pg_stat_statements"),

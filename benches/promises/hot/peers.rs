@@ -159,7 +159,8 @@ impl Callers for Worker {
         async move {
             let mut command = node(&self.folder, "worker.cjs");
             command.arg(&self.dsn).args([JOBS.to_string(), CONNECTIONS.to_string(), self.queue.to_string()]);
-            let output = command.stderr(Stdio::inherit()).output().await.unwrap();
+            let output = command.output().await.unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
             let result: Value = serde_json::from_slice(&output.stdout).unwrap();
             let seconds = result["seconds"].as_f64().unwrap();
             Load { items: JOBS, seconds, latencies: vec![seconds], cpu: result["cpuSeconds"].as_f64() }

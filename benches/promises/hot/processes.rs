@@ -54,9 +54,17 @@ pub async fn postmaster(dsn: &str) -> u32 {
 fn postgres_seconds(postmaster: u32) -> f64 {
     let children = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let process = entry.ok()?.file_name().to_str()?.parse::<u32>().ok()?;
-        (stat(process)?[1] == postmaster.to_string()).then(|| seconds(process, false))
+        (stat(process)?[1] == postmaster.to_string()).then(|| thread_seconds(process))
     });
     children.sum::<f64>() + seconds(postmaster, true)
+}
+
+/// Returns the CPU time of a process with one thread, or 0 if it has ended. It is exact, while [`seconds`] counts whole
+/// ticks of 10 ms, which would be too coarse for many processes with little work each.
+fn thread_seconds(process: u32) -> f64 {
+    let text = std::fs::read_to_string(format!("/proc/{process}/schedstat")).unwrap_or_default();
+    let nanoseconds = text.split_whitespace().next().and_then(|first| first.parse::<f64>().ok());
+    nanoseconds.unwrap_or_default() / 1e9
 }
 
 /// Returns the CPU time of a process, or 0 if it has ended; `ended_children` adds that of its children that have ended.

@@ -80,8 +80,8 @@ impl ExecutionQuery {
         let scope = scope(ctx)?;
         let found = ctx.data::<Services>()?.executions.list(&filter, &request, &scope).await;
         let listing = found.map_err(field_error)?;
-        let list = ExecutionList { of: ExecutionsOf::All, filter, scope };
-        Ok(Some(executions(ctx, list, listing.page, listing.unavailable).await))
+        let all = ExecutionList { of: ExecutionsOf::All, filter, scope };
+        Ok(Some(executions(ctx, all, listing.page, listing.unavailable).await))
     }
 
     /// Numbers of executions by status and by path.

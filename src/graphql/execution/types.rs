@@ -71,6 +71,9 @@ enum Moment {
     Past(Arc<Projected>),
 }
 
+/// The end of an execution has to be read from its log.
+struct NotRead;
+
 impl Execution {
     /// Returns an execution in its current state.
     #[must_use]
@@ -128,18 +131,19 @@ impl Execution {
         state.transpose().map_err(field_error)
     }
 
-    /// Returns the end of an execution whose list row does not show it; `None` if it has to be read.
-    fn known_end(&self) -> Option<Option<&End>> {
+    /// Returns the end of an execution whose list row does not show it, if that is known.
+    fn known_end(&self) -> std::result::Result<Option<&End>, NotRead> {
         match &self.moment {
-            Moment::Past(_) => Some(None),
-            Moment::AsRead(end) => Some(end.as_ref()),
-            Moment::Now => Status::from_stored(&self.row.status).is_terminal().then_some(None),
+            Moment::Past(_) => Ok(None),
+            Moment::AsRead(end) => Ok(end.as_ref()),
+            Moment::Now if Status::from_stored(&self.row.status).is_terminal() => Ok(None),
+            Moment::Now => Err(NotRead),
         }
     }
 
     /// Returns the end of an execution whose list row does not show it yet. With `reason`, it includes the error.
     async fn end_not_in_list(&self, ctx: &Context<'_>, reason: bool) -> Result<Option<End>> {
-        if let Some(end) = self.known_end() {
+        if let Ok(end) = self.known_end() {
             return Ok(end.cloned());
         }
         let end = ctx.data::<BatchLoader>()?.load_one(EndKey { id: self.key(), reason }).await.map_err(field_error)?;
@@ -159,12 +163,12 @@ impl Plain for Execution {
             "id" => self.key().into(),
             "path" => row.path.as_deref()?.into(),
             "status" => {
-                let status = self.known_end()?.map_or_else(|| Status::from_stored(&row.status), End::status);
+                let status = self.known_end().ok()?.map_or_else(|| Status::from_stored(&row.status), End::status);
                 PlainValue::of_enum::<ExecutionStatus>(status)
             }
-            "statusText" => self.known_end()?.map_or(row.status.as_str(), |end| end.status().as_str()).into(),
+            "statusText" => self.known_end().ok()?.map_or(row.status.as_str(), |end| end.status().as_str()).into(),
             "startedAt" => row.start_time.into(),
-            "endedAt" => self.known_end()?.map_or(row.end_time, |end| Some(end.at)).into(),
+            "endedAt" => self.known_end().ok()?.map_or(row.end_time, |end| Some(end.at)).into(),
             "tenantId" => (&row.tenant_id).into(),
             "organizationId" => (&row.organization_id).into(),
             "shard" => reader.shard_of(self.key())?.into(),
