@@ -48,10 +48,18 @@ pub const RETRY: RequiredCapability = RequiredCapability(&[Capability::Retry]);
 /// Registering catalog entries.
 pub const CATALOG: RequiredCapability = RequiredCapability(&[Capability::Catalog]);
 
+impl RequiredCapability {
+    /// Returns whether the guard admits a caller.
+    #[must_use]
+    pub fn admits(self, principal: &Principal) -> bool {
+        self.0.is_empty() || principal.has_any(self.0)
+    }
+}
+
 impl Guard for RequiredCapability {
     async fn check(&self, ctx: &Context<'_>) -> Result<()> {
         let principal = principal(ctx)?;
-        if self.0.is_empty() || principal.has_any(self.0) {
+        if self.admits(principal) {
             return Ok(());
         }
         let needed = self.0.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");

@@ -58,40 +58,80 @@ pub async fn total_count(
 }
 
 /// Defines the connection and edge types of a node type, whose list can be counted. GraphQL has no generic types, so each
-/// type is written out. A connection can have one more field, which `with` sets.
+/// type is written out. A connection can have one more field, which `with` sets. Edges and cursors are made only if they
+/// are selected.
 macro_rules! connection {
     (
         $connection:ident, $edge:ident, $node:ty, $list:ty
         $(, extra: { $(#[$extra_meta:meta])* $extra:ident: $extra_type:ty })?
     ) => {
         /// One item of a list with its cursor.
-        #[derive(Debug, Clone, async_graphql::SimpleObject)]
-        pub struct $edge {
+        #[derive(async_graphql::SimpleObject)]
+        pub struct $edge<'a> {
             /// Cursor of the item, to pass as `after` or `before`.
             cursor: String,
             /// The item.
-            node: $node,
+            node: &'a $node,
         }
 
-        /// A page of a list. If the items are on several shards, the list has one order over all of them.
-        #[derive(Debug, async_graphql::SimpleObject)]
-        #[graphql(complex)]
+        impl $crate::graphql::plain::Plain for $edge<'_> {
+            fn plain(
+                &self,
+                field: &str,
+                _: &$crate::graphql::plain::Reader<'_>,
+            ) -> Option<$crate::graphql::plain::PlainValue<'_>> {
+                match field {
+                    "cursor" => Some(self.cursor.as_str().into()),
+                    "node" => Some($crate::graphql::plain::PlainValue::Object(self.node)),
+                    _ => None,
+                }
+            }
+        }
+
+        /// A page of a list.
         pub struct $connection {
-            /// Items of the page with their cursors.
-            edges: Vec<$edge>,
-            /// Items of the page.
-            nodes: Vec<$node>,
-            /// Position of the page in the list.
-            page_info: $crate::graphql::connection::PageInfo,
-            /// Shards that could not be reached. Their items are missing.
+            items: Vec<$node>,
+            cursor: Box<dyn Fn(&$node) -> String + Send + Sync>,
+            has_next_page: bool,
+            has_previous_page: bool,
             unavailable_shards: Vec<noetl_domain::shard::ShardIndex>,
-            $($(#[$extra_meta])* $extra: $extra_type,)?
-            #[graphql(skip)]
+            $($extra: $extra_type,)?
             list: $list,
         }
 
-        #[async_graphql::ComplexObject]
+        /// A page of a list. If the items are on several shards, the list has one order over all of them.
+        #[async_graphql::Object]
         impl $connection {
+            /// Items of the page with their cursors.
+            async fn edges(&self) -> $crate::graphql::plain::Items<Vec<$edge<'_>>> {
+                let edge = |node| $edge { cursor: (self.cursor)(node), node };
+                $crate::graphql::plain::Items(self.items.iter().map(edge).collect())
+            }
+
+            /// Items of the page.
+            async fn nodes(&self) -> $crate::graphql::plain::Items<&[$node]> {
+                $crate::graphql::plain::Items(&self.items)
+            }
+
+            /// Position of the page in the list.
+            async fn page_info(&self) -> $crate::graphql::connection::PageInfo {
+                $crate::graphql::connection::PageInfo {
+                    has_next_page: self.has_next_page,
+                    has_previous_page: self.has_previous_page,
+                    start_cursor: self.items.first().map(&self.cursor),
+                    end_cursor: self.items.last().map(&self.cursor),
+                }
+            }
+
+            /// Shards that could not be reached. Their items are missing.
+            async fn unavailable_shards(&self) -> &[noetl_domain::shard::ShardIndex] {
+                &self.unavailable_shards
+            }
+
+            $($(#[$extra_meta])* async fn $extra(&self) -> &$extra_type {
+                &self.$extra
+            })?
+
             /// Number of items in the whole list, without those of `unavailableShards`. It can differ from what the
             /// pages contain if items are added meanwhile.
             async fn total_count(
@@ -110,21 +150,13 @@ macro_rules! connection {
                 page: noetl_domain::page::Page<R>,
                 unavailable_shards: Vec<noetl_domain::shard::ShardIndex>,
                 node: impl Fn(R) -> $node,
-                cursor: impl Fn(&$node) -> String,
+                cursor: impl Fn(&$node) -> String + Send + Sync + 'static,
             ) -> Self {
-                let edge = |node: $node| $edge { cursor: cursor(&node), node };
-                let edges: Vec<$edge> = page.items.into_iter().map(node).map(edge).collect();
-                let page_info = $crate::graphql::connection::PageInfo {
+                Self {
+                    items: page.items.into_iter().map(node).collect(),
+                    cursor: Box::new(cursor),
                     has_next_page: page.has_next,
                     has_previous_page: page.has_previous,
-                    start_cursor: edges.first().map(|edge| edge.cursor.clone()),
-                    end_cursor: edges.last().map(|edge| edge.cursor.clone()),
-                };
-                let nodes = edges.iter().map(|edge| edge.node.clone()).collect();
-                Self {
-                    edges,
-                    nodes,
-                    page_info,
                     unavailable_shards,
                     $($extra: <$extra_type>::default(),)?
                     list,

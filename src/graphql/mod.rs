@@ -25,6 +25,7 @@ pub mod loaders;
 pub mod node;
 pub mod outbox;
 pub mod outcome_hint;
+pub mod plain;
 mod response_budget;
 pub mod scalars;
 pub mod schema;

@@ -28,14 +28,14 @@ impl Extension for ResponseBudget {
         next: NextResolve<'_>,
     ) -> ServerResult<Option<Value>> {
         let Some(budget) = Budget::current() else { return next.run(context, info).await };
-        let refused = |exceeded, info: &ResolveInfo<'_>| error(exceeded, info.path_node);
+        let refused = |exceeded, info: &ResolveInfo<'_>| error(exceeded, Some(info.path_node));
         budget.check().map_err(|exceeded| refused(exceeded, &info))?;
         let name = info.field.response_key().node.len();
         let composite = !info.field.selection_set.node.items.is_empty();
         let path = info.path_node;
         let value = next.run(context, info).await?;
         let bytes = value.as_ref().map_or(0, |value| json_size(value, composite));
-        budget.charge_response(name + bytes).map_err(|exceeded| error(exceeded, path))?;
+        budget.charge_response(name + bytes).map_err(|exceeded| error(exceeded, Some(path)))?;
         Ok(value)
     }
 }
@@ -54,10 +54,14 @@ fn json_size(value: &Value, composite: bool) -> usize {
     }
 }
 
-fn error(exceeded: Exceeded, at: &QueryPathNode<'_>) -> ServerError {
+/// Returns the error of the value at a path.
+pub(super) fn error(exceeded: Exceeded, at: Option<&QueryPathNode<'_>>) -> ServerError {
     let error = limit_exceeded(exceeded);
-    let mut path: Vec<PathSegment> = at.parents().chain([at]).map(segment).collect();
-    path.reverse();
+    let path = at.map_or_else(Vec::new, |at| {
+        let mut path: Vec<PathSegment> = at.parents().chain([at]).map(segment).collect();
+        path.reverse();
+        path
+    });
     ServerError { extensions: error.extensions, path, ..ServerError::new(error.message, None) }
 }
 

@@ -82,6 +82,7 @@ mod outbox_settle;
 mod outbox_workers;
 mod oversize_events;
 mod past_states;
+mod plain_lists;
 mod project_documents;
 mod project_events;
 mod projections;

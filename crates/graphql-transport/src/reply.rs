@@ -81,6 +81,16 @@ impl Reply {
         bare && self.data.as_ref().is_none_or(small) || size::fits(self, limit)
     }
 
+    fn written(&self) -> serde_json::Result<String> {
+        let (Some(data), true) = (&self.data, self.errors.is_empty() && self.extensions.is_empty()) else {
+            return serde_json::to_string(self);
+        };
+        let mut text = br#"{"data":"#.to_vec();
+        json::append(data, &mut text)?;
+        text.push(b'}');
+        String::from_utf8(text).map_err(serde::ser::Error::custom)
+    }
+
     /// Returns whether the operation ran.
     pub(super) fn executed(&self) -> bool {
         self.data.is_some()
@@ -105,7 +115,7 @@ impl Reply {
 
     /// Returns the response as JSON. A value that can't be written as JSON is a defect of the schema.
     pub(super) fn to_json(&self) -> String {
-        serde_json::to_string(self).unwrap_or_else(|error| {
+        self.written().unwrap_or_else(|error| {
             tracing::error!(%error, "a response could not be written as JSON");
             format!(r#"{{"errors":[{{"message":"{INTERNAL}","extensions":{{"code":"INTERNAL"}}}}]}}"#)
         })

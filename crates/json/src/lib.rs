@@ -7,7 +7,7 @@
 //! - [`read`] and [`AnyJson`] read any JSON. [`parse`] reads the fields of a [`Typed`].
 //! - [`check`] finds values that can't be represented unchanged, before a request is read.
 //! - [`Text`] carries JSON that is passed on unchanged.
-//! - [`Written`] writes the values of responses.
+//! - [`Written`] and [`append`] write the values of responses.
 //! - With the feature `sqlx`, JSON columns are read as [`Text`] and `Received`.
 //!
 //! Clippy refuses the reading functions of `serde_json`. A test refuses types that must not be read with them.
@@ -28,4 +28,4 @@ pub use check::{Unrepresentable, check, is_kept};
 pub use column::Received;
 pub use read::{AnyJson, Typed, fields, map, option, optional_map, parse, read, value};
 pub use text::{Text, Unreadable};
-pub use write::{Written, data};
+pub use write::{Written, append, data};

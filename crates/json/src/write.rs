@@ -24,6 +24,39 @@ impl Serialize for Written<'_> {
     }
 }
 
+/// Appends a value as JSON. Unlike [`Written`], it does not check the JSON text of binary values.
+pub fn append(value: &Value, text: &mut Vec<u8>) -> serde_json::Result<()> {
+    match value {
+        Value::Binary(json) => text.extend_from_slice(json),
+        Value::List(items) => {
+            text.push(b'[');
+            for (index, item) in items.iter().enumerate() {
+                separate(text, index);
+                append(item, text)?;
+            }
+            text.push(b']');
+        }
+        Value::Object(fields) => {
+            text.push(b'{');
+            for (index, (name, value)) in fields.iter().enumerate() {
+                separate(text, index);
+                serde_json::to_writer(&mut *text, name.as_str())?;
+                text.push(b':');
+                append(value, text)?;
+            }
+            text.push(b'}');
+        }
+        plain => serde_json::to_writer(text, plain)?,
+    }
+    Ok(())
+}
+
+fn separate(text: &mut Vec<u8>, index: usize) {
+    if index > 0 {
+        text.push(b',');
+    }
+}
+
 /// Writes the data of a response.
 pub fn data<S: Serializer>(data: &Option<Value>, serializer: S) -> Result<S::Ok, S::Error> {
     data.as_ref().map(Written).serialize(serializer)
@@ -39,7 +72,11 @@ mod tests {
         let text = serde_json::to_string(&inner).unwrap();
         let both = [("list", Value::List(vec![Value::Binary(text.clone().into()), inner.clone()]))];
         let both = Value::Object(both.map(|(name, value)| (async_graphql_value::Name::new(name), value)).into());
-        assert_eq!(serde_json::to_string(&Written(&both)).unwrap(), format!(r#"{{"list":[{text},{text}]}}"#));
+        let written = format!(r#"{{"list":[{text},{text}]}}"#);
+        assert_eq!(serde_json::to_string(&Written(&both)).unwrap(), written);
+        let mut appended = Vec::new();
+        append(&both, &mut appended).unwrap();
+        assert_eq!(String::from_utf8(appended).unwrap(), written);
         assert!(serde_json::to_string(&Written(&Value::Binary("{".into()))).is_err());
     }
 }

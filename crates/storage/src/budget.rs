@@ -110,6 +110,12 @@ impl Budget {
         self.check()
     }
 
+    /// Returns an error if the response can't have this many bytes more. They are charged only in that case.
+    pub fn check_response(&self, bytes: usize) -> Result<(), Exceeded> {
+        let used = self.response_bytes.load(Ordering::Relaxed).saturating_add(bytes as u64);
+        if used > self.limits.response_bytes { self.charge_response(bytes) } else { Ok(()) }
+    }
+
     /// Charges a row that a database returned.
     pub(super) fn charge_row(&self, bytes: usize) -> Result<(), Exceeded> {
         self.read_rows.fetch_add(1, Ordering::Relaxed);
@@ -156,6 +162,10 @@ mod tests {
         assert!(budget.charge_response(0).is_err() && budget.check().is_err());
         budget.renew();
         assert_eq!(budget.charge_row(11), Err(Exceeded { limit: Resource::ReadBytes, allowed: 10, actual: 11 }));
+        budget.renew();
+        assert_eq!((budget.check_response(5), budget.check_response(5)), (Ok(()), Ok(())));
+        let exceeded = Err(Exceeded { limit: Resource::ResponseBytes, allowed: 5, actual: 6 });
+        assert_eq!((budget.check_response(6), budget.check()), (exceeded, exceeded));
         budget.renew();
         assert_eq!(budget.charge_response(6), Err(Exceeded { limit: Resource::ResponseBytes, allowed: 5, actual: 6 }));
     }

@@ -16,6 +16,7 @@ use crate::graphql::connection::{Countable, PageArguments, connection, selects_i
 use crate::graphql::context::Services;
 use crate::graphql::errors::field_error;
 use crate::graphql::loaders::BatchLoader;
+use crate::graphql::plain::{Plain, PlainValue, Reader};
 use crate::service::error::ServiceError;
 use noetl_domain::cursor::{CursorKind, encode};
 use noetl_domain::document::Document;
@@ -91,6 +92,23 @@ impl EntryFields {
     }
 }
 
+impl Plain for CatalogEntry {
+    fn plain(&self, field: &str, reader: &Reader<'_>) -> Option<PlainValue<'_>> {
+        let row = self.row();
+        Some(match field {
+            "id" => self.own.node_id().0.into(),
+            "catalogId" => Id::new(row.catalog_id).into(),
+            "path" => (&row.path).into(),
+            "version" => i32::from(row.version).into(),
+            "kind" => PlainValue::of_enum::<CatalogKind>(Kind::from_stored(&row.kind)),
+            "kindText" => row.kind.to_lowercase().into(),
+            "content" if reader.may_read => row.text().into(),
+            "createdAt" => row.created_at.into(),
+            _ => return None,
+        })
+    }
+}
+
 #[Object]
 impl EntryFields {
     /// Id of the entry, unique over all types: `catalog-<number>`.
@@ -159,10 +177,10 @@ impl EntryFields {
 pub(super) fn entries(
     list: CatalogList,
     page: Page<storage::CatalogEntry>,
-    cursor: impl Fn(&storage::CatalogEntry) -> String,
+    cursor: impl Fn(&storage::CatalogEntry) -> String + Send + Sync + 'static,
 ) -> CatalogEntryConnection {
     let node = |entry| CatalogEntry::from(Arc::new(entry));
-    CatalogEntryConnection::new(list, page, Vec::new(), node, |entry| cursor(entry.row()))
+    CatalogEntryConnection::new(list, page, Vec::new(), node, move |entry| cursor(entry.row()))
 }
 
 /// Returns the cursor of an entry in the list of its path's versions.

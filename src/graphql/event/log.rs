@@ -89,7 +89,7 @@ fn connection_of_log(list: EventList, page: Page<Listed>) -> EventConnection {
         event
     });
     let page = Page { items: items.collect(), has_next: page.has_next, has_previous: page.has_previous };
-    let cursor = |event: &Event| match arrivals.get(&key(event)) {
+    let cursor = move |event: &Event| match arrivals.get(&key(event)) {
         Some(arrival) => encode(CursorKind::EventArrival, &arrival.to_bytes()),
         None => id_cursor(CursorKind::Event, event.0.event_id.get()),
     };

@@ -8,17 +8,55 @@ use super::types::Event;
 use crate::graphql::access::READ;
 use crate::graphql::catalog::types::CatalogEntry;
 use crate::graphql::context::Services;
+use crate::graphql::plain::{Plain, PlainValue, Reader};
 use crate::graphql::scalars::{JsonText, show_id};
 use noetl_domain::event::EventKey;
 use noetl_domain::node_id::NodeId;
+
+impl Plain for Event {
+    fn plain(&self, field: &str, reader: &Reader<'_>) -> Option<PlainValue<'_>> {
+        let event = &self.0;
+        Some(match field {
+            "id" => self.global_id().into(),
+            "eventId" => event.event_id.into(),
+            "executionId" => event.execution_id.into(),
+            "parentEventId" => event.parent_event_id.into(),
+            "parentExecutionId" => event.parent_execution_id.into(),
+            "catalogId" => Some(event.catalog_id).filter(|id| id.get() != 0).into(),
+            "type" => (&event.event_type).into(),
+            "nodeId" => event.node_id.as_deref().into(),
+            "nodeName" => event.node_name.as_deref().into(),
+            "nodeType" => event.node_type.as_deref().into(),
+            "status" => event.status.as_deref().into(),
+            "durationSeconds" => event.duration.into(),
+            "createdAt" => event.created_at.into(),
+            "context" if reader.may_read => event.context.as_ref().into(),
+            "result" if reader.may_read => event.result.as_ref().into(),
+            "meta" if reader.may_read => event.meta.as_ref().into(),
+            "error" if reader.may_read => event.error.as_deref().into(),
+            "stackTrace" if reader.may_read => event.stack_trace.as_deref().into(),
+            "tenantId" => (&event.tenant_id).into(),
+            "organizationId" => (&event.organization_id).into(),
+            "shard" => reader.shard_of(event.execution_id)?.into(),
+            _ => return None,
+        })
+    }
+}
+
+impl Event {
+    /// Returns the id that is unique over all types.
+    fn global_id(&self) -> String {
+        let (event_id, execution_id) = (self.0.event_id.get(), self.0.execution_id.get());
+        NodeId::Event(EventKey { event_id, execution_id }).to_string()
+    }
+}
 
 /// A committed event: an immutable row in the log of an execution or a source subscription.
 #[Object]
 impl Event {
     /// Id of the event, unique over all types: `event-<execution id>-<event id>`.
     pub async fn id(&self) -> ID {
-        let (event_id, execution_id) = (self.0.event_id.get(), self.0.execution_id.get());
-        NodeId::Event(EventKey { event_id, execution_id }).to_string().into()
+        self.global_id().into()
     }
 
     /// Id of the event in its log, a decimal number.

@@ -36,6 +36,6 @@ impl CatalogEntry {
         let ExecutionsPage { page, unavailable } = found.map_err(field_error)?.unwrap_or_default();
         let of = ExecutionsOf::Entry(Id::new(entry));
         let executions_of_entry = ExecutionList { of, filter: ExecutionFilter::default(), scope: scope(ctx)? };
-        Ok(Some(executions(executions_of_entry, Arc::unwrap_or_clone(page), unavailable)))
+        Ok(Some(executions(ctx, executions_of_entry, Arc::unwrap_or_clone(page), unavailable).await))
     }
 }

@@ -80,7 +80,8 @@ impl ExecutionQuery {
         let scope = scope(ctx)?;
         let found = ctx.data::<Services>()?.executions.list(&filter, &request, &scope).await;
         let listing = found.map_err(field_error)?;
-        Ok(Some(executions(ExecutionList { of: ExecutionsOf::All, filter, scope }, listing.page, listing.unavailable)))
+        let all = ExecutionList { of: ExecutionsOf::All, filter, scope };
+        Ok(Some(executions(ctx, all, listing.page, listing.unavailable).await))
     }
 
     /// Numbers of executions by status and by path.

@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use crate::graphql::access::READ;
 use crate::graphql::connection::{Countable, PageArguments, connection, id_cursor};
 use crate::graphql::errors::field_error;
+use crate::graphql::plain::{Plain, PlainValue, Reader};
 use crate::graphql::scalars::{BigInt, Json, show_id, to_graphql_int};
 use crate::service::error::{Rejection, ServiceError};
 use noetl_domain::cursor::{BadCursor, CursorKind, key_of_name};
@@ -102,6 +103,32 @@ pub struct ListInMemory(usize);
 impl Countable for ListInMemory {
     async fn total(&self, _: &Context<'_>, limit: i64) -> std::result::Result<Total, ServiceError> {
         Ok(Total::of(i64::try_from(self.0).unwrap_or(i64::MAX), limit))
+    }
+}
+
+impl Plain for Step {
+    fn plain(&self, field: &str, reader: &Reader<'_>) -> Option<PlainValue<'_>> {
+        Some(match field {
+            "name" => (&self.name).into(),
+            "status" => PlainValue::of_enum::<StepStatus>(self.status),
+            "attempt" => self.attempt.into(),
+            "enteredAt" => self.entered_at.into(),
+            "completedAt" => self.completed_at.into(),
+            "error" if reader.may_read => self.error.as_deref().into(),
+            _ => return None,
+        })
+    }
+}
+
+impl Plain for CursorFrame {
+    fn plain(&self, field: &str, _: &Reader<'_>) -> Option<PlainValue<'_>> {
+        Some(match field {
+            "index" => self.index.into(),
+            "claimCompleted" => self.claim_completed.into(),
+            "bodyIssued" => self.body_issued.into(),
+            "bodyCompleted" => self.body_completed.into(),
+            _ => return None,
+        })
     }
 }
 

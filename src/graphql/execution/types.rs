@@ -1,5 +1,6 @@
 //! Executions, and lists of them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_graphql::{Context, ID, Object, Result, Union};
@@ -16,7 +17,7 @@ use super::state::{ExecutionProgress, ProjectionSnapshot, StepConnection};
 use super::status::ExecutionStatus;
 use crate::graphql::access::{READ, scope};
 use crate::graphql::catalog::types::CatalogEntry;
-use crate::graphql::connection::{Countable, PageArguments, connection, time_cursor};
+use crate::graphql::connection::{Countable, PageArguments, connection, selects_item_field, time_cursor};
 use crate::graphql::context::Services;
 use crate::graphql::errors::field_error;
 use crate::graphql::event::inputs::{EventFilter, EventOrder};
@@ -24,6 +25,7 @@ use crate::graphql::event::loaders::HeadKey;
 use crate::graphql::event::log::log;
 use crate::graphql::event::types::EventConnection;
 use crate::graphql::loaders::BatchLoader;
+use crate::graphql::plain::{Plain, PlainValue, Reader};
 use crate::graphql::scalars::{BigInt, Json, JsonText, show_id};
 use crate::graphql::subscription::types::SourceSubscription;
 use crate::graphql::trace::TraceContext;
@@ -63,11 +65,14 @@ pub struct Execution {
 enum Moment {
     /// The current one.
     Now,
-    /// The one in which its row was read; the end was read too, if the list did not show it.
+    /// The one in which its row was read; the end was read too, if the row did not show it.
     AsRead(Option<End>),
     /// A moment in the past.
     Past(Arc<Projected>),
 }
+
+/// The end of an execution has to be read from its log.
+struct NotRead;
 
 impl Execution {
     /// Returns an execution in its current state.
@@ -80,6 +85,11 @@ impl Execution {
     #[must_use]
     pub fn as_read(current: CurrentExecution) -> Self {
         Self { row: current.row, moment: Moment::AsRead(current.end) }
+    }
+
+    /// Returns an execution of a list. `end` is its end, if the row does not show it.
+    const fn listed(row: ExecutionRow, end: Option<End>) -> Self {
+        Self { row, moment: Moment::AsRead(end) }
     }
 
     /// Returns the execution in a state of the past.
@@ -115,13 +125,20 @@ impl Execution {
         state.transpose().map_err(field_error)
     }
 
+    /// Returns the end of an execution whose list row does not show it, if that is known.
+    fn known_end(&self) -> std::result::Result<Option<&End>, NotRead> {
+        match &self.moment {
+            Moment::Past(_) => Ok(None),
+            Moment::AsRead(end) => Ok(end.as_ref()),
+            Moment::Now if Status::from_stored(&self.row.status).is_terminal() => Ok(None),
+            Moment::Now => Err(NotRead),
+        }
+    }
+
     /// Returns the end of an execution whose list row does not show it yet. With `reason`, it includes the error.
     async fn end_not_in_list(&self, ctx: &Context<'_>, reason: bool) -> Result<Option<End>> {
-        match &self.moment {
-            Moment::Past(_) => return Ok(None),
-            Moment::AsRead(end) => return Ok(end.clone()),
-            Moment::Now if Status::from_stored(&self.row.status).is_terminal() => return Ok(None),
-            Moment::Now => {}
+        if let Ok(end) = self.known_end() {
+            return Ok(end.cloned());
         }
         let end = ctx.data::<BatchLoader>()?.load_one(EndKey { id: self.key(), reason }).await.map_err(field_error)?;
         end.transpose().map_err(field_error)
@@ -130,6 +147,28 @@ impl Execution {
     async fn head(&self, ctx: &Context<'_>) -> Result<Option<Arc<FirstEvent>>> {
         let head = ctx.data::<BatchLoader>()?.load_one(HeadKey(self.key())).await.map_err(field_error)?;
         head.transpose().map_err(field_error)
+    }
+}
+
+impl Plain for Execution {
+    fn plain(&self, field: &str, reader: &Reader<'_>) -> Option<PlainValue<'_>> {
+        let row = &self.row;
+        Some(match field {
+            "id" => self.key().into(),
+            "path" => row.path.as_deref()?.into(),
+            "status" => {
+                let status = self.known_end().ok()?.map_or_else(|| Status::from_stored(&row.status), End::status);
+                PlainValue::of_enum::<ExecutionStatus>(status)
+            }
+            "statusText" => self.known_end().ok()?.map_or(row.status.as_str(), |end| end.status().as_str()).into(),
+            "startedAt" => row.start_time.into(),
+            "endedAt" => self.known_end().ok()?.map_or(row.end_time, |end| Some(end.at)).into(),
+            "tenantId" => (&row.tenant_id).into(),
+            "organizationId" => (&row.organization_id).into(),
+            "shard" => reader.shard_of(self.key())?.into(),
+            "catalogId" => Some(Id::new(row.catalog_id)).filter(|id| id.get() != 0).into(),
+            _ => return None,
+        })
     }
 }
 
@@ -356,14 +395,44 @@ pub async fn children(
     let key = ChildrenKey { parent, filter, request };
     let found = ctx.data::<BatchLoader>()?.load_one(key).await.map_err(field_error)?;
     let ExecutionsPage { page, unavailable } = found.unwrap_or_default();
-    Ok(executions(list, Arc::unwrap_or_clone(page), unavailable))
+    Ok(executions(ctx, list, Arc::unwrap_or_clone(page), unavailable).await)
 }
 
 /// Returns the connection for a page of executions.
-#[must_use]
-pub fn executions(list: ExecutionList, page: Page<ExecutionRow>, unavailable: Vec<ShardIndex>) -> ExecutionConnection {
+pub async fn executions(
+    ctx: &Context<'_>,
+    list: ExecutionList,
+    page: Page<ExecutionRow>,
+    unavailable: Vec<ShardIndex>,
+) -> ExecutionConnection {
+    let ends = ends_not_in_list(ctx, &page.items).await;
+    let node = |row: ExecutionRow| match ends.as_ref().map(|ends| ends.get(&row.execution_id)) {
+        Some(Some(Ok(end))) => Execution::listed(row, Some(end.clone())),
+        Some(None) => Execution::listed(row, None),
+        // A field that needs the end reports the error.
+        None | Some(Some(Err(_))) => Execution::current(row),
+    };
     let cursor = |execution: &Execution| time_cursor(CursorKind::Execution, execution.row.position());
-    ExecutionConnection::new(list, page, unavailable, Execution::current, cursor)
+    ExecutionConnection::new(list, page, unavailable, node, cursor)
+}
+
+/// Reads the ends of the executions of a page whose rows do not show them, by id; `None` if no selected field needs them,
+/// or if they can't be read.
+async fn ends_not_in_list(
+    ctx: &Context<'_>,
+    rows: &[ExecutionRow],
+) -> Option<HashMap<i64, std::result::Result<End, ServiceError>>> {
+    let reason = selects_item_field(ctx, "error");
+    if !reason && !["status", "statusText", "endedAt"].into_iter().any(|field| selects_item_field(ctx, field)) {
+        return None;
+    }
+    let open = rows.iter().filter(|row| !Status::from_stored(&row.status).is_terminal());
+    let keys: Vec<EndKey> = open.map(|row| EndKey { id: Id::new(row.execution_id), reason }).collect();
+    if keys.is_empty() {
+        return Some(HashMap::new());
+    }
+    let ends = ctx.data_opt::<BatchLoader>()?.load_many(keys).await.ok()?;
+    Some(ends.into_iter().map(|(key, end)| (key.id.get(), end)).collect())
 }
 
 /// Owner of the executions of a list.

@@ -16,6 +16,7 @@ use crate::graphql::errors::field_error;
 use crate::graphql::event::types::Event;
 use crate::graphql::execution::types::Execution;
 use crate::graphql::loaders::BatchLoader;
+use crate::graphql::plain::{Plain, PlainValue, Reader};
 use crate::graphql::scalars::{JsonText, show_id, to_graphql_int};
 use crate::service::error::ServiceError;
 use crate::service::outbox::{ClaimedRow, ListedRow};
@@ -96,6 +97,43 @@ impl OutboxEntry {
         let key = EntryKey { id, with_payload: ctx.look_ahead().field("payload").exists() };
         let found = ctx.data::<BatchLoader>()?.load_one(key).await.map_err(field_error)?;
         Ok(found.transpose().map_err(field_error)?.map(Self))
+    }
+
+    /// Returns the time at which the lease of an entry in flight expires.
+    fn lease_end(&self) -> Option<DateTime<Utc>> {
+        self.0.row.lease_until.filter(|_| self.0.row.state == Status::InFlight.as_str())
+    }
+
+    fn claimable_at(&self) -> DateTime<Utc> {
+        self.lease_end().unwrap_or(self.0.row.available_at)
+    }
+}
+
+impl Plain for OutboxEntry {
+    fn plain(&self, field: &str, reader: &Reader<'_>) -> Option<PlainValue<'_>> {
+        let row = &self.0.row;
+        Some(match field {
+            "id" => NodeId::OutboxEntry(self.0.id).to_string().into(),
+            "entryId" => self.0.id.to_string().into(),
+            "eventId" => Id::new(row.event_id).into(),
+            "executionId" => row.execution_id.map(Id::new).into(),
+            "tenantId" => (&row.tenant_id).into(),
+            "organizationId" => (&row.organization_id).into(),
+            "subject" => row.subject.as_deref().into(),
+            "payload" if reader.may_read => row.payload.as_ref().filter(|payload| !payload.is_null()).into(),
+            "payloadCodec" => (&row.payload_codec).into(),
+            "status" => PlainValue::of_enum::<OutboxStatus>(Status::named(&row.state)),
+            "statusText" => (&row.status).into(),
+            "attempts" => row.attempts.into(),
+            "availableAt" => self.claimable_at().into(),
+            "leaseExpiresAt" => self.lease_end().into(),
+            "claimant" => row.claimant.as_deref().into(),
+            "dead" => (row.state == Status::Dead.as_str()).into(),
+            "lastError" if reader.may_read => row.last_error.as_deref().into(),
+            "createdAt" => row.created_at.into(),
+            "publishedAt" => row.published_at.into(),
+            _ => return None,
+        })
     }
 }
 
@@ -185,12 +223,7 @@ impl OutboxEntry {
     /// Time from which the entry is claimable. For an entry in flight, the time at which its lease expires. For a DEAD
     /// entry, the end of the year 9999.
     async fn available_at(&self) -> DateTime<Utc> {
-        let row = &self.0.row;
-        if row.state == Status::InFlight.as_str() {
-            row.lease_until.unwrap_or(row.available_at)
-        } else {
-            row.available_at
-        }
+        self.claimable_at()
     }
 
     /// Name of the caller that holds the entry or has delivered it; null if the entry is neither in flight nor delivered,
@@ -202,7 +235,7 @@ impl OutboxEntry {
     /// Time at which the lease of the entry expires; null if the entry is not in flight, and if NoETL's own server has
     /// claimed it.
     async fn lease_expires_at(&self) -> Option<DateTime<Utc>> {
-        self.0.row.lease_until.filter(|_| self.0.row.state == Status::InFlight.as_str())
+        self.lease_end()
     }
 
     /// Whether `status` is `DEAD`.

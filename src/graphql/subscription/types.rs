@@ -19,6 +19,7 @@ use crate::graphql::event::inputs::{EventFilter, EventOrder};
 use crate::graphql::event::log::log;
 use crate::graphql::event::types::EventConnection;
 use crate::graphql::loaders::BatchLoader;
+use crate::graphql::plain::{Plain, PlainValue, Reader};
 use crate::graphql::scalars::show_id;
 use crate::service::error::ServiceError;
 use noetl_domain::ids::Id;
@@ -66,6 +67,27 @@ impl SourceSubscription {
 impl From<SubscriptionRow> for SourceSubscription {
     fn from(row: SubscriptionRow) -> Self {
         Self { own: OwnFields(row) }
+    }
+}
+
+impl Plain for SourceSubscription {
+    fn plain(&self, field: &str, reader: &Reader<'_>) -> Option<PlainValue<'_>> {
+        let row = &self.own.0;
+        Some(match field {
+            "id" => row.id.into(),
+            "path" => (&row.path).into(),
+            "status" => PlainValue::of_enum::<SubscriptionStatus>(row.state),
+            "statusText" => (&row.state_text).into(),
+            "lastEventId" => row.last_event_id.into(),
+            "lastEventType" => (&row.last_event_type).into(),
+            "registeredAt" => row.registered_at.into(),
+            "updatedAt" => row.updated_at.into(),
+            "tenantId" => (&row.tenancy.tenant_id).into(),
+            "organizationId" => (&row.tenancy.organization_id).into(),
+            "shard" => reader.shard_of(row.id)?.into(),
+            "catalogId" => row.catalog_id.into(),
+            _ => return None,
+        })
     }
 }
 
