@@ -1,6 +1,5 @@
 //! Lists of executions and their counts, from the read model.
 
-
 use super::error::StorageError;
 use super::execution_sources::{Owners, Parameters, Source, along, along_path, along_tenant_path, id_ranges, select};
 use super::executions::{ExecutionRow, stored_names};
