@@ -148,7 +148,8 @@ impl Pool {
         loop {
             let mut open = match self.0.take_idle(planning) {
                 Some(idle) => idle,
-                None => self.0.connect(refusal).await?,
+                // Boxed, because it is large and rarely needed.
+                None => Box::pin(self.0.connect(refusal)).await?,
             };
             if self.0.is_fresh(&open) || self.0.is_alive(&mut open).await {
                 open.plan(planning).await?;

@@ -212,7 +212,9 @@ impl Database {
             Ok(done) => return done.map_err(|error| self.failed(error)),
             Err(_) => false,
         };
-        let mut responds = pin!(async { tokio::join!(timeout(rest, self.responds()), sleep(rest)).0.unwrap_or(false) });
+        // Boxed, because it is large and rarely needed.
+        let mut responds =
+            Box::pin(async { tokio::join!(timeout(rest, self.responds()), sleep(rest)).0.unwrap_or(false) });
         let responds = loop {
             tokio::select! {
                 biased;
