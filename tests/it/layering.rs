@@ -57,6 +57,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "noetl_storage::dedup",
             "noetl_storage::error",
             "noetl_storage::events",
+            "noetl_storage::execution_filter",
             "noetl_storage::execution_lists",
             "noetl_storage::executions",
             "noetl_storage::outbox",

@@ -37,6 +37,7 @@ use noetl_domain::ids::Id;
 use noetl_domain::lifecycle::REGISTERED;
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::{Caller, Scope};
+use noetl_domain::trace_context::TraceContext;
 use noetl_storage::catalog::CatalogEntry;
 use noetl_storage::events::FirstEvent;
 use noetl_storage::executions::ExecutionRow;
@@ -212,7 +213,7 @@ impl Executions {
             path: entry.path.clone(),
             workload: overlay(default_workload, workload),
             pool,
-            trace: request.trace.as_ref().map(|trace| trace.to_stored()).or_else(of_parent).or_else(trace::current),
+            trace: request.trace.as_ref().map(TraceContext::to_stored).or_else(of_parent).or_else(trace::current),
             emitted_at: clock::now(),
             actor: caller.actor.clone(),
             tenancy,
@@ -307,13 +308,11 @@ impl ClaimedExecution {
     fn results(&self, failed: Option<&ServiceError>) -> Results {
         let started = self.starter.map(|position| (position, Outcome::Started, None));
         let duplicates = self.duplicates.iter().map(|one| (one.position, Outcome::Duplicate, one.differs));
-        let result = |(position, outcome, differs)| match failed {
-            Some(error) => (position, Err(error.clone())),
-            None => {
-                let created = self.created.clone();
-                (position, Ok(Executed { execution_id: self.execution_id, outcome, differs, created }))
-            }
+        let executed = |outcome, differs| match failed {
+            Some(error) => Err(error.clone()),
+            None => Ok(Executed { execution_id: self.execution_id, outcome, differs, created: self.created.clone() }),
         };
+        let result = |(position, outcome, differs)| (position, executed(outcome, differs));
         started.into_iter().chain(duplicates).map(result).collect()
     }
 }
