@@ -306,10 +306,6 @@ async fn every_filter_reads_few_rows_along_an_index_whatever_the_statistics_are(
     run(&mut setup.database, "ANALYZE").await;
     setup.fill(FEW + 1, MANY).await;
     setup.check("stale statistics").await;
-    let forget = "DELETE FROM pg_statistic; UPDATE pg_class SET reltuples = -1, relpages = 0
-                  WHERE relnamespace = 'noetl'::regnamespace AND relkind IN ('r', 'p')";
-    run(&mut setup.database, forget).await;
-    setup.check("no statistics").await;
     run(&mut setup.database, "ANALYZE").await;
     setup.check("fresh statistics").await;
 }
