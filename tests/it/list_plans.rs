@@ -1,4 +1,4 @@
-//! Plans of the statements of lists of executions and events on filled tables, with statistics that are missing, stale and fresh, and with plans
+//! Plans of the statements of lists of executions and events on filled tables, with stale and with fresh statistics, and with plans
 //! for any values and for the given ones. PostgreSQL logs each plan with the numbers of rows that it read.
 
 use std::collections::BTreeSet;

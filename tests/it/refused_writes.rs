@@ -2,7 +2,7 @@
 //! shard, are written and reported.
 
 use noetl_testkit::feed::run;
-use noetl_testkit::{Deployment, Server, execute_input};
+use noetl_testkit::{Deployment, Server, eventually, execute_input};
 use serde_json::{Value, json};
 
 const EXECUTIONS: &str = "SELECT count(*) FROM noetl.execution";
@@ -118,7 +118,8 @@ async fn a_refused_creation_does_not_fail_the_others_of_its_shard() {
     }
     assert_eq!(deployment.sum_over_shards(EXECUTIONS).await, 37);
     let reserved = "SELECT count(*) FROM noetl.subscription_dedup WHERE state = 0";
-    assert_eq!(deployment.in_cluster(reserved).await, 1, "the key of the refused creation stays reserved");
+    let settled = async || (deployment.in_cluster(reserved).await == 1).then_some(());
+    eventually("only the key of the refused creation stays reserved", settled).await;
 }
 
 #[tokio::test]
