@@ -43,7 +43,7 @@ async fn working(deployment: &Deployment, server: &Server, report: &mut Report) 
     report.figure("fan-out: memory per reader, after", memory_after, "KiB", None);
 }
 
-/// What readers received.
+/// Events that the readers received.
 struct Delivered {
     seconds: f64,
     /// Times from commit to reader in seconds.

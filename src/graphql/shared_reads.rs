@@ -34,7 +34,7 @@ pub struct ReadNumber(u64);
 pub struct Read<R> {
     /// Number of the read.
     pub number: ReadNumber,
-    /// What was read.
+    /// Result of the read.
     pub value: R,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A *flight* is one statement (or a few) for the items of one or more *calls*. A call that finds no flight in progress
 //! starts one at once. A call that arrives during a flight waits for the end of that flight, and joins the next one
-//! together with all other waiting calls. So a single caller waits for nobody, and the more calls there are at a time,
+//! together with all other waiting calls. So a single caller does not wait, and the more calls there are at a time,
 //! the fewer statements each of them costs. These rules hold:
 //!
 //! - A flight has at most [`MAX_ITEMS`] items and [`MAX_BYTES`] bytes, unless its only call has more.

@@ -234,6 +234,10 @@ fn bad_queries(known: &Known) -> Vec<(String, &'static str, String)> {
         let executions = format!("filter: {{executionIds: [\"{id}\"]}}");
         case(format!("events(executionId: \"1\", {executions}) {{ nodes {{ id }} }}"), "filter.executionIds.0");
     }
+    for key in ["", &"x".repeat(1025)] {
+        case(format!("dedupClaim(key: \"{key}\") {{ duplicates }}"), "key");
+        case(format!("executions(filter: {{dedupKey: \"{key}\"}}) {{ nodes {{ id }} }}"), "filter.dedupKey");
+    }
     let nul = "a\\u0000";
     case(format!("subscription(by: {{path: \"{nul}\"}}) {{ id }}"), "by.path");
     case(format!("catalogEntry(by: {{path: \"{nul}\"}}) {{ id }}"), "by.path");

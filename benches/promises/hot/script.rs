@@ -1,4 +1,4 @@
-//! What a worker reports while it runs an execution of four steps: 21 events in 14 calls. The event that starts the
+//! Events that a worker reports while it runs an execution of four steps: 21 events in 14 calls. The event that starts the
 //! execution is written by the server.
 
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! Reads of logs in the order in which their events arrived.
 //!
-//! PostgreSQL does not record the order of commits. A reader has a snapshot: it has every event that the snapshot sees.
-//! The next read returns the events that a later snapshot sees and this one does not, ordered by transaction and then by
-//! event id. So an event that is committed late, with whatever id, is in a later read.
+//! PostgreSQL does not record the order of commits. So a reader keeps a snapshot: it has read all events that are visible
+//! in the snapshot. The next read returns the events that are visible in a later snapshot and not in this one, ordered by
+//! transaction and then by event id. An event that is committed late is in a later read, whatever its id is.
 
 use chrono::{DateTime, Utc};
 

@@ -1,15 +1,15 @@
 //! Reads of the list of executions along indexes.
 //!
 //! Each index of a list begins with columns that conditions compare, and ends with the order of the list: start time,
-//! then id. A statement first finds the *kinds* that meet the conditions, which are the distinct values of the first
-//! columns, with one descent of the index for each. Then it reads a page of each kind along the index, and merges the
-//! pages. So the work does not depend on how many executions the conditions leave out.
+//! then id. A *kind* is a distinct combination of the first columns. A statement finds the kinds that meet the
+//! conditions, with one descent of the index for each. Then it reads a page of each kind along the index, and merges the
+//! pages. So its cost does not depend on the number of executions that do not meet the conditions.
 //!
-//! The planner must use this index whatever the statistics of the table say:
+//! The planner must use this index whatever the statistics of the table are:
 //!
-//! - The time in each index is another expression (`noetl.list_time` with a place), so no other index has the order.
-//! - Conditions that are not in the columns of the index are compared row by row. They are in a `CASE`, of which the
-//!   planner assumes that every second row meets it. If it expected few rows, it would prefer a sort.
+//! - The time in each index is a different expression (`noetl.list_time` with a place), so only this index has the order.
+//! - Conditions on other columns are compared row by row. They are in a `CASE`, because the planner assumes that a `CASE`
+//!   holds for every second row. If it expected few rows, it would prefer a sort.
 //! - The values of the columns come from a subquery, so the planner does not estimate how many rows have them.
 
 use super::execution_filter::ExecutionFilter;

@@ -44,7 +44,7 @@ pub(super) struct Worker<'a> {
     pub(super) stored: &'a StoredFeed,
 }
 
-/// What the worker keeps between two requests.
+/// State that the worker keeps between two requests.
 #[derive(Debug, Default)]
 struct Progress {
     /// Sequence after the last page.

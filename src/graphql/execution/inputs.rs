@@ -71,10 +71,11 @@ impl ExecutionFilter {
             }
         }
         if let Some(key) = dedup_key {
-            let unknown = |_| Rejection::invalid(&format!("{at}.dedupKey"), "the caller is unknown");
+            let field = format!("{at}.dedupKey");
+            let unknown = |_| Rejection::invalid(&field, "the caller is unknown");
             let scope = scope(ctx).map_err(unknown)?;
             let executions = &ctx.data_unchecked::<Services>().executions;
-            let claim = executions.dedup_claim(filter.parent_execution_id, &key, &scope).await?;
+            let claim = executions.dedup_claim(&field, filter.parent_execution_id, &key, &scope).await?;
             let found = claim.into_iter().map(|claim| Id::new(claim.execution_id));
             filter.ids = Some(found.filter(|_| filter.ids.is_none()).collect());
         }

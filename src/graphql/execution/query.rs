@@ -58,7 +58,7 @@ impl ExecutionQuery {
         let parent =
             parent_execution_id.map(|id| parse_id("parentExecutionId", &id)).transpose().map_err(field_error)?;
         let executions = &ctx.data::<Services>()?.executions;
-        let claim = executions.dedup_claim(parent, &key, &scope(ctx)?).await.map_err(field_error)?;
+        let claim = executions.dedup_claim("key", parent, &key, &scope(ctx)?).await.map_err(field_error)?;
         Ok(claim.map(DedupClaim))
     }
 

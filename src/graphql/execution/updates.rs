@@ -40,7 +40,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// again.
 const LIST_DELAY: Duration = Duration::from_secs(10);
 
-/// What a reader of one execution needs.
+/// Data that a reader of one execution needs.
 pub(super) struct Watch {
     pub(super) hub: Hub,
     pub(super) services: Services,

@@ -111,7 +111,7 @@ pub type PageReads<L> = SharedReads<
     Arc<Listing<<L as Followed>::Row>>,
 >;
 
-/// What a reader of a list needs.
+/// Data that a reader of a list needs.
 pub struct ListWatch<L: Followed> {
     /// The feed.
     pub hub: Hub,

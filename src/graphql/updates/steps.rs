@@ -40,7 +40,7 @@ pub(super) struct Change {
     pub(super) replayed: bool,
 }
 
-/// What a reader received at one time.
+/// Changes that a reader received at one time.
 #[derive(Debug)]
 pub(super) struct Step {
     /// Changed objects, by id.

@@ -1,6 +1,7 @@
 //! Claims of dedup keys. Concurrent requests share the statements.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 
 use super::start::DedupKey;
@@ -41,21 +42,7 @@ impl Flight for ClaimFlight {
 
     /// Claims each key for the first call that has it. The requests of the other calls are duplicates.
     async fn carry_out(&self, (): &(), items: Vec<KeyClaim>, shared: bool) -> Result<Vec<Self::Output>, ServiceError> {
-        let mut firsts: BTreeMap<&DedupKey, NewClaim<'_>> = BTreeMap::new();
-        for claim in &items {
-            let KeyClaim { key, request_hash, window_seconds, repeated, creation, must_be_newest } = claim;
-            let first = NewClaim {
-                scope: key.scope,
-                key: &key.key,
-                request_hash: *request_hash,
-                window_seconds: *window_seconds,
-                repeated: -1,
-                creation,
-                must_be_newest: *must_be_newest,
-            };
-            firsts.entry(key).or_insert(first).repeated += 1 + repeated;
-        }
-        let claims: Vec<NewClaim<'_>> = firsts.into_values().collect();
+        let claims = distinct(&items);
         let current = dedup::claim(&self.cluster, &claims, LockWait::of(shared)).await?;
         let current: HashMap<(i64, &str), &CurrentClaim> =
             current.iter().map(|claim| ((claim.scope, claim.key.as_str()), claim)).collect();
@@ -65,6 +52,42 @@ impl Flight for ClaimFlight {
 
     fn may_be_caused_by_one_call(error: &ServiceError) -> bool {
         error.unavailable().is_none()
+    }
+}
+
+/// Returns one claim for each key, in the order of the keys: that of the first call that has the key. If that claim must
+/// have the newest catalog entry and a later one was read, the later one takes its place. It can't be left out because a
+/// cache is outdated.
+fn distinct(items: &[KeyClaim]) -> Vec<NewClaim<'_>> {
+    let mut distinct: BTreeMap<&DedupKey, NewClaim<'_>> = BTreeMap::new();
+    for item in items {
+        let mut claim = item.as_new();
+        match distinct.entry(&item.key) {
+            Entry::Vacant(entry) => drop(entry.insert(claim)),
+            Entry::Occupied(mut entry) => {
+                let kept = entry.get_mut();
+                let repeated = kept.repeated + claim.repeated + 1;
+                if kept.must_be_newest && !claim.must_be_newest {
+                    std::mem::swap(kept, &mut claim);
+                }
+                kept.repeated = repeated;
+            }
+        }
+    }
+    distinct.into_values().collect()
+}
+
+impl KeyClaim {
+    fn as_new(&self) -> NewClaim<'_> {
+        NewClaim {
+            scope: self.key.scope,
+            key: &self.key.key,
+            request_hash: self.request_hash,
+            window_seconds: self.window_seconds,
+            repeated: self.repeated,
+            creation: &self.creation,
+            must_be_newest: self.must_be_newest,
+        }
     }
 }
 
@@ -91,5 +114,53 @@ impl Flight for SettleFlight {
 
     fn may_be_caused_by_one_call(_: &ServiceError) -> bool {
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+    use noetl_domain::ids::Id;
+    use noetl_domain::tenant::Tenancy;
+    use serde_json::Map;
+
+    use super::*;
+
+    fn claim(key: &str, execution: i64, must_be_newest: bool, repeated: i64) -> KeyClaim {
+        let creation = Creation {
+            execution_id: Id::new(execution),
+            event_id: Id::new(execution + 1),
+            parent_execution_id: None,
+            catalog_id: Id::new(1),
+            path: "process".to_owned(),
+            workload: Map::new(),
+            pool: None,
+            trace: None,
+            emitted_at: DateTime::UNIX_EPOCH,
+            actor: None,
+            tenancy: Tenancy::default(),
+            rerun_of: None,
+        };
+        let key = DedupKey { scope: 0, key: key.to_owned() };
+        let creation = Arc::new(creation);
+        KeyClaim { key, request_hash: [0; 32], window_seconds: 60, repeated, creation, must_be_newest }
+    }
+
+    /// Returns key, execution and number of further requests of each claim.
+    fn distinct_of(claims: &[KeyClaim]) -> Vec<(&str, i64, i64)> {
+        distinct(claims).iter().map(|one| (one.key, one.creation.execution_id.get(), one.repeated)).collect()
+    }
+
+    #[test]
+    fn the_first_call_with_a_key_claims_it_and_the_others_are_counted() {
+        let claims = [claim("b", 1, true, 0), claim("a", 2, true, 3), claim("b", 3, true, 2), claim("b", 4, true, 0)];
+        assert_eq!(distinct_of(&claims), [("a", 2, 3), ("b", 1, 4)]);
+    }
+
+    #[test]
+    fn a_claim_whose_entry_was_read_is_not_left_out_because_of_an_outdated_cache() {
+        let claims = [claim("a", 1, true, 0), claim("a", 2, false, 1), claim("a", 3, false, 0), claim("a", 4, true, 0)];
+        assert_eq!(distinct_of(&claims), [("a", 2, 4)]);
+        assert!(!distinct(&claims)[0].must_be_newest);
     }
 }

@@ -144,18 +144,20 @@ impl Executions {
     }
 
     /// Returns the claim of a dedup key, expired or not. `Ok(None)`: there is none in the scope. Without a parent, the
-    /// key is one of the scope's tenant, or of the tenant `default` if the scope is not restricted.
+    /// key is one of the scope's tenant, or of the tenant `default` if the scope is not restricted. An invalid key is
+    /// reported under `field`.
     #[tracing::instrument(
         level = "debug", name = "executions.dedup_claim", skip_all,
         fields(parent = parent.map(tracing::field::display))
     )]
     pub async fn dedup_claim(
         &self,
+        field: &str,
         parent: Option<Id>,
         key: &str,
         scope: &Scope,
     ) -> Result<Option<ClaimRow>, ServiceError> {
-        check_key("key", key)?;
+        check_key(field, key)?;
         // A claim belongs to the tenant of its parent.
         if let Some(parent) = parent.filter(|_| *scope != Scope::Unrestricted) {
             let (heads, failed) = self.heads([parent], scope).await;
