@@ -26,7 +26,7 @@ test: ## run every check: format, lints, tests on real servers, third-party suit
 	@scripts/test
 
 bench: playground ## run the benchmarks, with an optimised build on a private Postgres
-	@scripts/test-servers run cargo bench --bench promises $(ARGS)
+	@scripts/test-servers run cargo bench --bench promises -- $(ARGS)
 
 lint: playground ## check the format, the lints and the dependencies
 	@cargo fmt --check

@@ -197,6 +197,17 @@ pub async fn measure(stage: &Stage, report: &mut Report) {
     .fetch_one(&mut database)
     .await
     .unwrap();
+    for (query, calls, plan, exec) in sqlx::query_as::<_, (String, f64, f64, f64)>(
+        "SELECT left(regexp_replace(query, '\\s+', ' ', 'g'), 110), calls::float8, total_plan_time, total_exec_time
+         FROM pg_stat_statements JOIN pg_database ON pg_database.oid = dbid
+         WHERE datname LIKE 't%' ORDER BY total_plan_time + total_exec_time DESC LIMIT 30",
+    )
+    .fetch_all(&mut database)
+    .await
+    .unwrap()
+    {
+        println!("{:8.2} calls {:8.3} plan {:8.3} exec  {query}", calls / messages, plan / messages, exec / messages);
+    }
     let name = "a whole message, 64 in flight";
     let cpu = Spread::of(samples.iter().map(|sample| sample.worker_cpu / 1000.0)).median;
     let p99 = Spread::of(samples.iter().map(|sample| sample.p99)).median;

@@ -39,7 +39,7 @@ pub const CONNECTIONS: u32 = 16;
 pub const PARTS: [&str; 6] = ["execute", "batch", "project", "outbox", "lists", "message"];
 
 /// Settings of the Postgres servers, besides `fsync`.
-const POSTGRES: [(&str, &str); 6] = [
+const POSTGRES: [(&str, &str); 7] = [
     ("shared_buffers", "256MB"),
     // Checkpoints are rare.
     ("max_wal_size", "4GB"),
@@ -47,6 +47,7 @@ const POSTGRES: [(&str, &str); 6] = [
     ("max_connections", "500"),
     ("shared_preload_libraries", "pg_stat_statements"),
     ("pg_stat_statements.max", "10000"),
+    ("pg_stat_statements.track_planning", "on"),
 ];
 
 /// A Postgres server of the benchmark.

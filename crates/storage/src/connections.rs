@@ -179,12 +179,7 @@ impl Pool {
 
     /// Begins a transaction.
     pub(super) async fn begin(&self) -> sqlx::Result<Transaction> {
-        self.begin_with("BEGIN").await
-    }
-
-    /// Begins a transaction with the caller's `BEGIN` statement.
-    pub(super) async fn begin_with(&self, begin: &'static str) -> sqlx::Result<Transaction> {
-        self.acquire(Planning::ForValues).await?.begin(begin).await
+        self.planned(Planning::ForValues).begin().await
     }
 
     /// Returns the pool for statements with this planning.
@@ -207,7 +202,12 @@ impl Planned<'_> {
 
     /// Begins a transaction.
     pub(super) async fn begin(self) -> sqlx::Result<Transaction> {
-        self.acquire().await?.begin("BEGIN").await
+        self.begin_with("BEGIN").await
+    }
+
+    /// Begins a transaction with the caller's `BEGIN` statement.
+    pub(super) async fn begin_with(self, begin: &'static str) -> sqlx::Result<Transaction> {
+        self.acquire().await?.begin(begin).await
     }
 }
 

@@ -84,7 +84,7 @@ pub async fn get(
         event.get(),
         scope.tenant(),
     );
-    let row = shard.run(row.fetch_optional(shard.pool())).await?;
+    let row = shard.run(row.fetch_optional(shard.planned_for(1))).await?;
     Ok(row.map(Event::from))
 }
 
@@ -157,7 +157,7 @@ pub async fn by_keys(
         scope.tenant(),
         columns.names(),
     );
-    let rows = shard.run(rows.fetch_all(shard.pool())).await?;
+    let rows = shard.run(rows.fetch_all(shard.planned_for(keys.len()))).await?;
     Ok(rows.into_iter().map(Event::from).collect())
 }
 
@@ -239,6 +239,9 @@ pub async fn list(
     within: Option<&TxSnapshot>,
 ) -> Result<Vec<Event<Text>>, StorageError> {
     let (executions, type_patterns) = (wanted_logs(executions, filter), filter.event.type_patterns());
+    // Only times decide whether a log is read along the index on its ids.
+    let has_times = filter.created_after.is_some() || filter.created_before.is_some();
+    let pool = if has_times { shard.planned_each_time() } else { shard.planned_for(executions.len()) };
     // The inner query sorts, where large values are references; their texts are made row by row as rows are sent.
     macro_rules! listed {
         ($after:literal) => {
@@ -270,7 +273,7 @@ pub async fn list(
                 columns.names(),
                 within.map(TxSnapshot::to_string),
             )
-            .fetch_all(shard.pool())
+            .fetch_all(pool)
         };
     }
     let rows = if range.descending {
@@ -391,7 +394,7 @@ pub async fn heads(shard: &Database, scope: &Scope, executions: &[i64]) -> Resul
         executions,
         scope.tenant(),
     );
-    shard.run(rows.fetch_all(shard.pool())).await
+    shard.run(rows.fetch_all(shard.planned_for(executions.len()))).await
 }
 
 /// Returns the workloads in the first registered or started event of these logs in the scope, in no order. A log
@@ -411,7 +414,7 @@ pub async fn workloads(shard: &Database, scope: &Scope, executions: &[i64]) -> R
         executions,
         scope.tenant(),
     );
-    let rows = shard.run(rows.fetch_all(shard.pool())).await?;
+    let rows = shard.run(rows.fetch_all(shard.planned_for(executions.len()))).await?;
     Ok(rows.into_iter().filter_map(|row| Some((row.execution_id, row.workload?))).collect())
 }
 
@@ -448,7 +451,7 @@ pub async fn ends(
         reasons,
         scope.tenant(),
     );
-    let rows = shard.run(rows.fetch_all(shard.pool())).await?;
+    let rows = shard.run(rows.fetch_all(shard.planned_for(executions.len()))).await?;
     Ok(rows
         .into_iter()
         .map(|row| {

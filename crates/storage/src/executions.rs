@@ -172,7 +172,7 @@ pub async fn by_ids(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<
         ids,
         scope.tenant(),
     );
-    shard.run(rows.fetch_all(shard.pool())).await
+    shard.run(rows.fetch_all(shard.planned_for(ids.len()))).await
 }
 
 /// Reason that an execution failed or was cancelled.
@@ -193,7 +193,7 @@ pub async fn errors(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<
         ids,
         scope.tenant(),
     );
-    shard.run(rows.fetch_all(shard.pool())).await
+    shard.run(rows.fetch_all(shard.planned_for(ids.len()))).await
 }
 
 /// Returns the result of the latest ending event in the scope of each of these executions, in no order. A log without an
@@ -212,7 +212,7 @@ pub async fn results(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec
         ids,
         scope.tenant(),
     );
-    let rows = shard.run(rows.fetch_all(shard.pool())).await?;
+    let rows = shard.run(rows.fetch_all(shard.planned_for(ids.len()))).await?;
     Ok(rows.into_iter().filter_map(|row| Some((row.execution_id, row.result?))).collect())
 }
 

@@ -105,7 +105,7 @@ async fn of_known_columns(
         &column(events, |one| one.organization_id.as_deref()) as &[Option<&str>],
         scope.tenant(),
     );
-    shard.run(differing.fetch_all(shard.pool())).await
+    shard.run(differing.fetch_all(shard.planned_for(events.len()))).await
 }
 
 async fn of_other_columns(

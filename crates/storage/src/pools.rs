@@ -111,6 +111,11 @@ impl Database {
         self.pool.planned(if rows <= FEW_ROWS { Planning::Once } else { Planning::ForValues })
     }
 
+    /// Returns the pool for a statement whose best index depends on its parameters.
+    pub(super) fn planned_each_time(&self) -> Planned<'_> {
+        self.pool.planned(Planning::ForValues)
+    }
+
     /// Returns the location of the shard's cursor row, which the process's writers of the row share.
     pub(super) fn cursor_row(&self) -> &CursorRow {
         &self.cursor_row

@@ -136,7 +136,7 @@ pub async fn by_ids(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<
         ids,
         scope.tenant(),
     );
-    let rows = shard.run(rows.fetch_all(shard.pool())).await?;
+    let rows = shard.run(rows.fetch_all(shard.planned_for(ids.len()))).await?;
     Ok(rows.into_iter().map(SubscriptionRow::from).collect())
 }
 

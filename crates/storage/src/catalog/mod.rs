@@ -62,7 +62,7 @@ pub async fn by_ids(cluster: &Database, ids: &[i64]) -> Result<Vec<CatalogEntry>
            FROM noetl.catalog WHERE catalog_id = ANY($1)"#,
         ids,
     );
-    cluster.run(rows.fetch_all(cluster.pool())).await
+    cluster.run(rows.fetch_all(cluster.planned_for(ids.len()))).await
 }
 
 /// Returns the outlines of the entries with these ids, in no order. An outline has no content.
@@ -78,7 +78,7 @@ pub async fn outlines(cluster: &Database, ids: &[i64]) -> Result<Vec<CatalogEntr
            FROM noetl.catalog WHERE catalog_id = ANY($1)"#,
         ids,
     );
-    cluster.run(rows.fetch_all(cluster.pool())).await
+    cluster.run(rows.fetch_all(cluster.planned_for(ids.len()))).await
 }
 
 /// Returns the ids of these paths' newest entries, in no order. A path without entries is left out.
@@ -94,7 +94,7 @@ pub async fn newest_ids(cluster: &Database, paths: &[String]) -> Result<Vec<(Str
                                WHERE catalog.path = t.path ORDER BY version DESC LIMIT 1) AS entry"#,
         paths,
     );
-    let rows = cluster.run(rows.fetch_all(cluster.pool())).await?;
+    let rows = cluster.run(rows.fetch_all(cluster.planned_for(paths.len()))).await?;
     Ok(rows.into_iter().map(|row| (row.path, row.catalog_id)).collect())
 }
 
@@ -111,5 +111,5 @@ pub async fn find(cluster: &Database, path: &str, version: Option<i16>) -> Resul
         path,
         version,
     );
-    cluster.run(row.fetch_optional(cluster.pool())).await
+    cluster.run(row.fetch_optional(cluster.planned_for(1))).await
 }

@@ -58,7 +58,8 @@ async fn read_until(
 ) -> Result<Vec<Projected>, StorageError> {
     let _permit = shard.may_take_long().await;
     let begin = async {
-        let mut tx = shard.pool().begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").await?;
+        let pool = shard.planned_for(ids.len());
+        let mut tx = pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").await?;
         let moment = moment(&mut tx, limit).await?;
         let starts = starts(&mut tx, scope, ids).await?;
         Ok((tx, moment, starts))
