@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use futures::future::join_all;
+use serde_json::Value;
 
 use super::error::{Rejection, ServiceError};
 use super::shards::{by_shard, rows_by_ids};
@@ -21,7 +22,7 @@ use noetl_storage::error::StorageError;
 use noetl_storage::events;
 use noetl_storage::executions::ExecutionRow;
 use noetl_storage::pools::{Database, Databases};
-use noetl_storage::snapshots::{self, Projected};
+use noetl_storage::snapshots::{self, LoopOfState, Projected};
 
 /// Maximum number of ids in one request to advance.
 pub const MAX_ADVANCE: usize = 1000;
@@ -84,6 +85,26 @@ impl Projections {
         let projected = snapshots::read_at(shard, scope, id.get(), moment, FOLD_LIMIT).await?;
         projected.iter().for_each(note_defect);
         Ok(projected.filter(|projected| projected.projection.is_execution()))
+    }
+
+    /// Returns the results of the iterations of loops whose states do not contain them, in the order of the loops. A loop
+    /// whose shard can't be read has the error of the shard.
+    #[tracing::instrument(level = "debug", name = "projections.loop_results", skip_all, fields(count = loops.len()))]
+    pub async fn loop_results(&self, loops: &[LoopOfState<'_>]) -> Vec<Result<Option<Value>, ServiceError>> {
+        let places = loops.iter().copied().enumerate();
+        let groups = by_shard(&self.databases, places, |(_, wanted)| wanted.projected.execution_id);
+        let queries = groups.into_iter().map(async |(shard, group)| {
+            let (places, loops): (Vec<usize>, Vec<LoopOfState<'_>>) = group.into_iter().unzip();
+            let database = &self.databases.shards()[usize::from(shard)];
+            let results = match snapshots::loop_results(database, &loops, FOLD_LIMIT).await {
+                Ok(results) => results.into_iter().map(Ok).collect(),
+                Err(error) => vec![Err(ServiceError::from(error)); loops.len()],
+            };
+            places.into_iter().zip(results).collect::<Vec<_>>()
+        });
+        let mut results: Vec<_> = join_all(queries).await.into_iter().flatten().collect();
+        results.sort_by_key(|(place, _)| *place);
+        results.into_iter().map(|(_, result)| result).collect()
     }
 
     /// Returns the list rows of executions in the scope that the list lacks, because another server started them and no

@@ -98,6 +98,7 @@ mod relay;
 mod reruns;
 mod restored_database;
 mod schema;
+mod sealed_loops;
 mod selectors;
 mod session_settings;
 mod shard_down;

@@ -1,9 +1,11 @@
 //! Batch loaders of executions.
 
 use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use async_graphql::dataloader::Loader;
+use serde_json::Value;
 
 use crate::graphql::loaders::{Loaders, group_by_kind};
 use crate::service::error::ServiceError;
@@ -14,7 +16,7 @@ use noetl_domain::shard::ShardIndex;
 use noetl_domain::workflow::End;
 use noetl_storage::execution_lists::ExecutionFilter;
 use noetl_storage::executions::ExecutionRow;
-use noetl_storage::snapshots::Projected;
+use noetl_storage::snapshots::{LoopOfState, Projected};
 use plain_json::Text;
 
 /// Key of the workload of an execution.
@@ -45,6 +47,29 @@ pub struct EndKey {
 /// Key of the state of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StateKey(pub Id);
+
+/// Key of the results of the iterations of a loop.
+#[derive(Debug, Clone)]
+pub struct LoopResultKey {
+    /// State of the execution.
+    pub state: Arc<Projected>,
+    /// Name of the step.
+    pub step: String,
+}
+
+impl PartialEq for LoopResultKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.step == other.step && self.state.is_same_state(&other.state)
+    }
+}
+
+impl Eq for LoopResultKey {}
+
+impl Hash for LoopResultKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.state.execution_id, &self.step).hash(state);
+    }
+}
 
 /// Key of a page of the executions that a source subscription or execution started.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -173,6 +198,18 @@ impl Loader<StateKey> for Loaders {
         let (states, failed) = self.services.projections.read(&ids, &self.scope).await;
         let states = states.into_iter().map(|(id, state)| (id, Arc::new(state))).collect();
         Ok(self.with_failures(keys, |key| key.0, states, &failed))
+    }
+}
+
+impl Loader<LoopResultKey> for Loaders {
+    type Value = Result<Option<Value>, ServiceError>;
+    type Error = ServiceError;
+
+    async fn load(&self, keys: &[LoopResultKey]) -> Result<HashMap<LoopResultKey, Self::Value>, ServiceError> {
+        let loops: Vec<LoopOfState<'_>> =
+            keys.iter().map(|key| LoopOfState { projected: &key.state, step: &key.step }).collect();
+        let results = self.services.projections.loop_results(&loops).await;
+        Ok(keys.iter().cloned().zip(results).collect())
     }
 }
 

@@ -1,11 +1,15 @@
 //! State of an execution: its steps, their loops, and the snapshot that a read starts from.
 
+use std::sync::Arc;
+
 use async_graphql::{ComplexObject, Context, Enum, ID, Result, SimpleObject};
 use chrono::{DateTime, Utc};
 
+use super::loaders::LoopResultKey;
 use crate::graphql::access::READ;
 use crate::graphql::connection::{Countable, PageArguments, connection, id_cursor};
 use crate::graphql::errors::field_error;
+use crate::graphql::loaders::BatchLoader;
 use crate::graphql::plain::{Plain, PlainValue, Reader};
 use crate::graphql::scalars::{BigInt, Json, show_id, to_graphql_int};
 use crate::service::error::{Rejection, ServiceError};
@@ -50,10 +54,6 @@ pub struct Step {
     entered_at: Option<DateTime<Utc>>,
     /// Time at which the step completed, failed or was skipped; null before that.
     completed_at: Option<DateTime<Utc>>,
-    /// Result of the step. For a completed loop, the result of its end event; if that has none, the list of the results
-    /// of its iterations, in the order in which they ended.
-    #[graphql(guard = "READ")]
-    result: Option<Json>,
     /// Last error of the step. It is null after a command of the step completes without error, except if its call
     /// returned an error. In a loop, only the iteration that failed can clear its error.
     #[graphql(guard = "READ")]
@@ -62,10 +62,35 @@ pub struct Step {
     iterations: Option<StepIterations>,
     #[graphql(skip)]
     frames: Option<Vec<CursorFrame>>,
+    #[graphql(skip)]
+    outcome: Outcome,
+}
+
+/// Result of a step.
+#[derive(Debug, Clone)]
+enum Outcome {
+    /// Part of the state.
+    Known(Option<Json>),
+    /// Only in the log, up to this state.
+    InLog(Arc<Projected>),
 }
 
 #[ComplexObject]
 impl Step {
+    /// Result of the step. For a completed loop, the result of its end event; if that has none, the list of the results
+    /// of its iterations, in the order in which they ended.
+    #[graphql(guard = "READ")]
+    async fn result(&self, ctx: &Context<'_>) -> Result<Option<Json>> {
+        match &self.outcome {
+            Outcome::Known(result) => Ok(result.clone()),
+            Outcome::InLog(state) => {
+                let key = LoopResultKey { state: Arc::clone(state), step: self.name.clone() };
+                let result = ctx.data::<BatchLoader>()?.load_one(key).await.map_err(field_error)?;
+                Ok(result.transpose().map_err(field_error)?.flatten().map(Json))
+            }
+        }
+    }
+
     /// Frames of the cursor loop, ordered by index; null if the step is not a cursor loop.
     async fn frames(
         &self,
@@ -213,7 +238,12 @@ impl ExecutionProgress {
 impl StepConnection {
     /// Returns a page of the steps of a state. The cursor of a step contains a key of its name, so it stays valid when
     /// other steps begin.
-    pub(super) fn page(state: &WorkflowState, arguments: PageArguments) -> std::result::Result<Self, Rejection> {
+    pub(super) fn page(
+        projected: Option<&Arc<Projected>>,
+        arguments: PageArguments,
+    ) -> std::result::Result<Self, Rejection> {
+        let empty = WorkflowState::default();
+        let state = projected.map_or(&empty, |projected| &projected.projection.state);
         let request = arguments.by_id(CursorKind::Step)?;
         let steps = state.steps();
         let index = |field: &str, key: Option<i64>| {
@@ -225,12 +255,18 @@ impl StepConnection {
         let all = ListInMemory(steps.len());
         let page = page_between((0..).zip(steps).collect(), &request);
         let cursor = |step: &Step| id_cursor(CursorKind::Step, key_of_name(&step.name));
-        Ok(Self::new(all, page, Vec::new(), |(name, step)| Step::new(name, step), cursor))
+        Ok(Self::new(all, page, Vec::new(), |(name, step)| Step::of_state(name, step, projected), cursor))
     }
 }
 
 impl Step {
-    /// Returns a step of a state, with its name.
+    fn of_state(name: &str, step: &StepState, projected: Option<&Arc<Projected>>) -> Self {
+        let in_log = projected.filter(|_| step.has_result_in_log()).cloned().map(Outcome::InLog);
+        let known = Self::new(name, step);
+        Self { outcome: in_log.unwrap_or(known.outcome), ..known }
+    }
+
+    /// Returns a step of a state, with its name. It lacks a result that is only in the log.
     #[must_use]
     pub fn new(name: &str, step: &StepState) -> Self {
         let frames = step.frames().map(|frames| frames.into_iter().map(CursorFrame::from).collect());
@@ -240,10 +276,10 @@ impl Step {
             attempt: to_graphql_int(step.attempt()),
             entered_at: step.entered_at(),
             completed_at: step.ended_at(),
-            result: step.result().map(Json),
             error: step.error().map(str::to_owned),
             iterations: step.iterations().map(StepIterations::from),
             frames,
+            outcome: Outcome::Known(step.result().map(Json)),
         }
     }
 }

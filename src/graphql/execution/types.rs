@@ -38,7 +38,7 @@ use noetl_domain::page::{Page, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_domain::trace_context as domain;
-use noetl_domain::workflow::{End, WorkflowState};
+use noetl_domain::workflow::End;
 use noetl_storage::events::FirstEvent;
 use noetl_storage::execution_lists;
 use noetl_storage::executions::ExecutionRow;
@@ -351,9 +351,8 @@ impl Execution {
         #[graphql(desc = "Returns only items before this cursor.")] before: Option<String>,
     ) -> Result<Option<StepConnection>> {
         let page = PageArguments { first, after, last, before };
-        let (projected, empty) = (self.projected(ctx).await?, WorkflowState::default());
-        let state = projected.as_ref().map_or(&empty, |projected| &projected.projection.state);
-        StepConnection::page(state, page).map(Some).map_err(field_error)
+        let projected = self.projected(ctx).await?;
+        StepConnection::page(projected.as_ref(), page).map(Some).map_err(field_error)
     }
 
     /// Stored snapshot that a read of the state starts from; null if there is no usable snapshot.

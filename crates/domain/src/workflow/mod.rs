@@ -3,12 +3,16 @@
 //! The state depends only on the *set* of events, not on their order or on repetition. So late events, redeliveries,
 //! and folding on from a snapshot can't corrupt it. If events contradict each other, the one with the largest id wins.
 //! The size of the state is bounded by the workflow (steps, the commands of each step's current run, variables), not by
-//! the length of the log.
+//! the length of the log. A state is sealed before it is stored: it keeps no records of a loop's iterations that are
+//! completed without an error.
 
 mod fact;
 mod order;
 mod outcome;
 mod register;
+mod results;
+mod sealed;
+mod sealed_rows;
 mod shape;
 mod step;
 mod view;
@@ -22,6 +26,7 @@ use serde_json::Value;
 
 pub use fact::known_types;
 pub use register::Register;
+pub use results::LoopResults;
 pub use shape::shape;
 pub use step::StepState;
 pub use view::{Frame, Iterations, StepStatus};
@@ -109,6 +114,9 @@ pub struct WorkflowState {
     /// Whether a step has begun. That its first command is issued is not enough: a worker must take it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     begun: bool,
+    /// Whether an event contradicted a sealed iteration.
+    #[serde(skip)]
+    contradicted: bool,
 }
 
 impl Typed for WorkflowState {}
@@ -130,11 +138,25 @@ impl WorkflowState {
             Some(Kind::Step(kind)) => {
                 if let Some(name) = fact::step_name(event) {
                     self.begun |= kind != StepKind::Issued;
-                    self.steps.entry(name.to_owned()).or_insert_with(StepState::new).fold(kind, event);
+                    let step = self.steps.entry(name.to_owned()).or_insert_with(StepState::new);
+                    self.contradicted |= step.fold(kind, event).is_err();
                 }
             }
             None => {}
         }
+    }
+
+    /// Drops the records of the iterations that are completed without an error. The state then has the size of its open
+    /// iterations. The results of the dropped ones are only in the log.
+    pub fn seal(&mut self) {
+        self.steps.values_mut().for_each(StepState::seal);
+    }
+
+    /// Returns whether the state is that of the folded events. It is not if an event contradicted a sealed iteration,
+    /// such as the failure of a completed one: then the whole log must be folded again, without a seal before its end.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        !self.contradicted
     }
 
     /// Returns the status of the execution. An end determines it, regardless of later events. Until a step has begun,

@@ -24,6 +24,11 @@ impl Moment {
     pub(super) fn of(kind: StepKind, issued: Option<Id>, event: Id) -> Self {
         Self(issued.map_or(0, |_| stage(kind)), event)
     }
+
+    /// Returns whether the event ended its command. The event that issued the command must be known.
+    pub(super) fn is_end(self) -> bool {
+        self.0 == ENDED
+    }
 }
 
 impl Place for Moment {
@@ -58,6 +63,9 @@ impl Place for Rank {
     }
 }
 
+/// Last stage of a command.
+const ENDED: u8 = 5;
+
 /// Stages of a command, in order.
 fn stage(kind: StepKind) -> u8 {
     match kind {
@@ -65,7 +73,7 @@ fn stage(kind: StepKind) -> u8 {
         StepKind::Claimed => 2,
         StepKind::Entered | StepKind::Started => 3,
         StepKind::Done | StepKind::CallFailed => 4,
-        StepKind::Completed | StepKind::Failed | StepKind::Skipped | StepKind::LoopDone => 5,
+        StepKind::Completed | StepKind::Failed | StepKind::Skipped | StepKind::LoopDone => ENDED,
     }
 }
 
@@ -80,9 +88,25 @@ pub(super) fn issued_by(command: &str, execution: Id) -> Option<Id> {
     (of.parse() == Ok(execution) && event > execution).then_some(event)
 }
 
+/// Returns the index of the iteration that a command of NoETL belongs to, if the command's id contains it.
+pub(super) fn index_of(command: &str) -> Option<u64> {
+    let (_, last) = command.rsplit_once(':')?;
+    let text = last.strip_prefix('i')?;
+    text.parse().ok().filter(|index: &u64| index.to_string() == text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_index_of_an_iteration_is_the_number_at_the_end_of_a_command_id() {
+        assert_eq!(index_of("70:fetch:75:i12"), Some(12));
+        assert_eq!(index_of("70:fetch:75:i0"), Some(0));
+        for other in ["70:fetch:75", "70:fetch:75:i", "70:fetch:75:i012", "70:fetch:75:i+1", "i1", "70:fetch:i1x"] {
+            assert_eq!(index_of(other), None, "{other:?}");
+        }
+    }
 
     #[test]
     fn only_command_ids_of_noetl_name_the_event_that_issued_the_command() {

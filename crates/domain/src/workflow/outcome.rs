@@ -11,7 +11,7 @@ use plain_json::AnyJson;
 
 impl StepState {
     /// Returns the result of the step. For a loop, this is the result in its end; without one, it is the list of the
-    /// results of its iterations, once the loop is completed.
+    /// results of its iterations, once the loop is completed. `None` if [`Self::has_result_in_log`] is true.
     #[must_use]
     pub fn result(&self) -> Option<Value> {
         let own = self.outcome.place().zip(self.outcome.get());
@@ -25,7 +25,14 @@ impl StepState {
         result.map(|AnyJson(value)| value.clone())
     }
 
-    /// Returns the results of a loop's completed iterations, in the order in which they ended.
+    /// Returns whether the result is the list of the results of a loop's iterations, and these are only in the log.
+    /// [`super::LoopResults`] reads them.
+    #[must_use]
+    pub fn has_result_in_log(&self) -> bool {
+        !self.sealed.is_empty() && self.outcome.is_empty() && self.status() == StepStatus::Completed
+    }
+
+    /// Returns the results of a loop's completed iterations that have records, in the order in which they ended.
     #[must_use]
     pub fn iteration_results(&self) -> Vec<&Value> {
         if !self.is_loop() || self.is_cursor() {
@@ -37,6 +44,9 @@ impl StepState {
     }
 
     fn list_of_results(&self) -> Option<Value> {
+        if self.has_result_in_log() {
+            return None;
+        }
         let results = self.iteration_results();
         let is_list = self.status() == StepStatus::Completed && !results.is_empty();
         is_list.then(|| results.into_iter().cloned().collect())
@@ -67,8 +77,9 @@ impl StepState {
     }
 
     fn errors_of_loop(&self) -> Vec<(Rank, &str)> {
-        let superseded = |command: &&Work| self.all_iterations_completed() && !command.is_completed();
-        let works = self.commands.values().filter(|command| !superseded(command)).chain([&self.own]);
+        let all_completed = self.all_iterations_completed();
+        let superseded = |command: &&Work| all_completed && !command.is_completed();
+        let works = self.undone().filter(|command| !superseded(command)).chain([&self.own]);
         works.flat_map(|work| [work.standing_failure(), work.call_error()]).flatten().collect()
     }
 }

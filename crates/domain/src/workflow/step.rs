@@ -6,8 +6,12 @@
 //!
 //! The state consists of registers and of a set of the run's commands. So the order of folding does not matter, and
 //! folding an event again changes nothing.
+//!
+//! The records of a loop's iterations that are completed without an error can be dropped ([`StepState::seal`]). A sealed
+//! state gives the same values as the state before it, except for the results of the iterations. It takes further events
+//! as that state does, or reports that an event contradicts it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -15,6 +19,8 @@ use serde::{Deserialize, Serialize};
 use super::fact::{self, StepKind};
 use super::order::{self, Moment, Rank};
 use super::register::{Place, Register};
+use super::sealed::{Contradiction, Sealed};
+use super::sealed_rows::SealedRows;
 use super::work::Work;
 use crate::event::Event;
 use crate::ids::Id;
@@ -67,6 +73,12 @@ pub struct StepState {
     pub(super) own: Work,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) commands: BTreeMap<String, Work>,
+    /// Iterations without records.
+    #[serde(default, skip_serializing_if = "Sealed::is_empty")]
+    pub(super) sealed: Sealed,
+    /// Commands of a cursor loop without records.
+    #[serde(default, skip_serializing_if = "SealedRows::is_empty")]
+    pub(super) sealed_rows: SealedRows,
 }
 
 impl StepState {
@@ -83,10 +95,13 @@ impl StepState {
             cursor_loop: Register::default(),
             own: Work::default(),
             commands: BTreeMap::new(),
+            sealed: Sealed::default(),
+            sealed_rows: SealedRows::default(),
         }
     }
 
-    pub(super) fn fold(&mut self, kind: StepKind, event: &Event) {
+    /// Folds an event of the step. If it contradicts a sealed iteration, the state is no longer exact.
+    pub(super) fn fold(&mut self, kind: StepKind, event: &Event) -> Result<(), Contradiction> {
         let (id, command) = (event.event_id, fact::command_id(event));
         let opens = kind == StepKind::Entered && opens_run(command.as_deref(), event);
         let command = command.filter(|_| !opens);
@@ -94,10 +109,10 @@ impl StepState {
         let rank = Rank::of(issued, Moment::of(kind, issued, id));
         self.first = self.first.min(rank.position());
         if opens {
-            self.open_run(id);
+            self.open_run(id)?;
         }
         if Some(rank.position()) < self.run {
-            return;
+            return Ok(());
         }
         let progress = progress_of(kind, opens, command.is_some(), event);
         if let Some(progress) = progress {
@@ -110,17 +125,100 @@ impl StepState {
             self.enter(event);
         }
         self.note_result(kind, progress, rank, event);
+        let index = command.as_deref().filter(|_| issued.is_some()).and_then(order::index_of);
+        if index.is_some_and(|index| self.sealed.contains(index)) {
+            return self.sealed.fold(kind, issued, event);
+        }
+        if issued.is_some_and(|issued| self.sealed_rows.contains(issued)) {
+            return Err(Contradiction);
+        }
         let work = match command {
             Some(command) => self.commands.entry(command).or_insert_with(|| Work::new(issued)),
             None => &mut self.own,
         };
         work.fold(kind, event);
+        Ok(())
     }
 
-    fn open_run(&mut self, start: Id) {
-        if Some(start) <= self.run {
+    /// Drops the records of the iterations that are completed without an error, and keeps the indexes of the iterations.
+    ///
+    /// An iteration is known by its index: several commands with the same index are one iteration. It is sealed if one
+    /// of them is completed, and none of them reported an error.
+    pub(super) fn seal(&mut self) {
+        if self.is_cursor() {
+            self.seal_rows();
             return;
         }
+        let done = self.done_indexes();
+        let sealed = &mut self.sealed;
+        done.iter().for_each(|index| sealed.insert(*index));
+        self.commands.retain(|command, work| {
+            let is_done = index_of(command, work).is_some_and(|index| done.contains(&index));
+            if is_done {
+                let completion = work.completion().map(|(rank, completion)| (rank.event(), completion.at));
+                sealed.add_command(work.issued(), completion);
+            }
+            !is_done
+        });
+    }
+
+    /// Drops the records of a cursor loop's commands that are completed without an error, up to the first command that
+    /// has not ended. The records of failed ones stay.
+    fn seal_rows(&mut self) {
+        // A call is expected too, because its event can follow the completion's.
+        let done = |work: &Work| work.is_completed() && work.is_without_error() && work.call().is_some();
+        let has_ended = |work: &Work| !work.is_open() && work.cursor().is_some();
+        let first_open = self.commands.values().filter(|work| !has_ended(work)).filter_map(Work::issued).min();
+        let rows = &mut self.sealed_rows;
+        self.commands.retain(|_, work| {
+            let issued = work.issued().filter(|issued| first_open.is_none_or(|open| *issued < open));
+            match issued.zip(work.cursor()).filter(|_| done(work)) {
+                Some((issued, cursor)) => {
+                    rows.add(issued, cursor);
+                    false
+                }
+                None => true,
+            }
+        });
+    }
+
+    /// Returns the indexes of the iterations with records that can be sealed.
+    fn done_indexes(&self) -> BTreeSet<u64> {
+        let (mut completed, mut failed) = (BTreeSet::new(), BTreeSet::new());
+        for (command, work) in self.commands.iter().filter(|_| self.has_indexes()) {
+            let Some(index) = index_of(command, work) else { continue };
+            if !work.is_without_error() || work.cursor().is_some() {
+                failed.insert(index);
+            } else if work.is_completed() {
+                completed.insert(index);
+            }
+        }
+        &completed - &failed
+    }
+
+    /// Returns the records of the commands that are not of an iteration that can be sealed.
+    pub(super) fn undone(&self) -> impl Iterator<Item = &Work> {
+        let done = self.done_indexes();
+        let is_done = move |command: &str, work| index_of(command, work).is_some_and(|index| done.contains(&index));
+        self.commands.iter().filter(move |(command, work)| !is_done(command, work)).map(|(_, work)| work)
+    }
+
+    /// Returns whether the iterations are known by their indexes. Those of a cursor loop are not: each of its frames
+    /// begins with index 0.
+    pub(super) fn has_indexes(&self) -> bool {
+        !self.expected.is_empty() && !self.is_cursor()
+    }
+
+    fn open_run(&mut self, start: Id) -> Result<(), Contradiction> {
+        if Some(start) <= self.run {
+            return Ok(());
+        }
+        // The records of iterations that belong to the new run are gone.
+        if self.sealed.has_issued_since(start) || self.sealed_rows.contains(start) {
+            return Err(Contradiction);
+        }
+        self.sealed = Sealed::default();
+        self.sealed_rows = SealedRows::default();
         self.run = Some(start);
         for progress in self.progress.values_mut() {
             progress.forget_before(start);
@@ -136,6 +234,7 @@ impl StepState {
             command.forget_before(start);
         }
         self.commands.retain(|_, command| !command.is_empty());
+        Ok(())
     }
 
     fn enter(&mut self, event: &Event) {
@@ -156,6 +255,11 @@ impl StepState {
             self.outcome.set(event.event_id, AnyJson(result.clone()));
         }
     }
+}
+
+/// Returns the index of the iteration that a command belongs to, if it is a command of NoETL.
+pub(super) fn index_of(command: &str, work: &Work) -> Option<u64> {
+    work.issued().and_then(|_| order::index_of(command))
 }
 
 fn expected_iterations(event: &Event) -> Option<i64> {

@@ -1,14 +1,14 @@
 //! Values derived from a step's state: status, times, attempt, iterations, frames. The result and the error are in
 //! `outcome.rs`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 
 use super::fact::Phase;
 use super::order::Rank;
 use super::register::{Place, Register};
-use super::step::{Progress, StepState};
+use super::step::{Progress, StepState, index_of};
 use super::work::Work;
 
 /// Status of a step.
@@ -104,7 +104,7 @@ impl StepState {
     /// the commands that claim rows do not count.
     #[must_use]
     pub fn iterations(&self) -> Option<Iterations> {
-        let (dispatched, completed) = (count(self.iteration_works().count()), self.completed());
+        let (dispatched, completed) = (self.count_iterations(|_| true), self.completed());
         let expected = self.expected.get().copied().unwrap_or(dispatched);
         self.is_loop().then_some(Iterations { expected, dispatched, completed })
     }
@@ -112,7 +112,11 @@ impl StepState {
     /// Returns the frames of a cursor loop in order; `None`: the step is not a cursor loop.
     #[must_use]
     pub fn frames(&self) -> Option<Vec<Frame>> {
-        let mut frames: BTreeMap<i64, Frame> = BTreeMap::new();
+        let sealed = self.sealed_rows.frames().map(|(index, done)| {
+            let (body_issued, body_completed) = (done.rows, done.rows);
+            (index, Frame { index, claim_completed: done.claim, body_issued, body_completed })
+        });
+        let mut frames: BTreeMap<i64, Frame> = sealed.collect();
         for command in self.commands.values() {
             let Some((phase, index)) = command.cursor() else { continue };
             let frame = frames.entry(index).or_insert(Frame { index, ..Frame::default() });
@@ -133,7 +137,7 @@ impl StepState {
         if !self.is_loop() {
             return self.decisive().filter(|(progress, _)| progress.status() == StepStatus::Failed).map(|(_, at)| at);
         }
-        let failed = self.commands.values().any(Work::is_failed) && !self.commands.values().any(Work::is_open);
+        let failed = self.undone().any(Work::is_failed) && !self.undone().any(Work::is_open);
         let ended = self.decisive().is_some_and(|(progress, _)| progress.status() == StepStatus::Completed);
         if failed && !ended { self.at(Progress::CommandFailed) } else { None }
     }
@@ -151,10 +155,14 @@ impl StepState {
         !self.is_cursor() && self.expected.get().is_some_and(|expected| *expected <= self.completed())
     }
 
-    /// Returns the commands that are iterations of the loop.
+    /// Returns the records of the commands that are iterations of the loop.
     pub(super) fn iteration_works(&self) -> impl Iterator<Item = &Work> {
-        let is_iteration = |command: &&Work| !self.is_cursor() || matches!(command.cursor(), Some((Phase::Body, _)));
-        self.commands.values().filter(is_iteration)
+        self.iterations_with_records().map(|(_, work)| work)
+    }
+
+    fn iterations_with_records(&self) -> impl Iterator<Item = (&str, &Work)> {
+        let is_iteration = |work: &Work| !self.is_cursor() || matches!(work.cursor(), Some((Phase::Body, _)));
+        self.commands.iter().filter(move |(_, work)| is_iteration(work)).map(|(command, work)| (command.as_str(), work))
     }
 
     /// Returns the progress that determines the status, and its time.
@@ -168,14 +176,16 @@ impl StepState {
     /// shown as failed until another iteration begins.
     fn decisive_of_loop(&self) -> Option<(Progress, DateTime<Utc>)> {
         let ends = |progress| matches!(progress, Progress::LoopEnded | Progress::Skipped | Progress::Failed);
-        let last = || self.iteration_works().filter_map(Work::completion).max_by_key(|(rank, _)| rank.event());
+        let of_records = self.iteration_works().filter_map(Work::completion);
+        let completions = of_records.map(|(rank, completion)| (rank.event(), completion.at));
+        let last = || completions.chain(self.sealed.completion()).max_by_key(|(event, _)| *event);
         let completed = self.all_iterations_completed().then(last).flatten();
         let under_way = |progress| {
             use Progress::{Claimed, CommandFailed, Entered, Issued, Started};
             matches!(progress, Entered | Issued | Claimed | Started | CommandFailed)
         };
         self.latest(ends, |rank| rank)
-            .or_else(|| completed.map(|(_, completion)| (Progress::CommandCompleted, completion.at)))
+            .or_else(|| completed.map(|(_, at)| (Progress::CommandCompleted, at)))
             .or_else(|| self.latest(under_way, Rank::event))
     }
 
@@ -195,7 +205,21 @@ impl StepState {
     }
 
     fn completed(&self) -> i64 {
-        count(self.iteration_works().filter(|command| command.is_completed()).count())
+        self.count_iterations(Work::is_completed)
+    }
+
+    /// Returns the number of sealed iterations, and of others with a command for which `counts` is true. Commands with
+    /// the same index are one iteration.
+    fn count_iterations(&self, counts: impl Fn(&Work) -> bool) -> i64 {
+        let (mut indexes, mut others) = (BTreeSet::new(), 0_usize);
+        for (command, work) in self.iterations_with_records().filter(|(_, work)| counts(work)) {
+            match index_of(command, work).filter(|_| self.has_indexes()) {
+                Some(index) => drop(indexes.insert(index)),
+                None => others += 1,
+            }
+        }
+        let sealed = self.sealed_rows.len().saturating_add_unsigned(self.sealed.len());
+        count(indexes.len() + others).saturating_add(sealed)
     }
 }
 

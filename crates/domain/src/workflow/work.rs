@@ -115,6 +115,23 @@ impl Work {
         self.completed.is_empty() && self.failed.place().is_none_or(|failed| self.seen.place() > Some(failed))
     }
 
+    /// Returns whether the iteration of this command can be sealed, as far as this command says: it is open, or it is
+    /// completed and an event that can still come can't change this, unless the event contradicts it.
+    ///
+    /// An error of a call is without effect once the iteration is completed, because the end of a command follows its
+    /// calls. The latest of several ends, and of several results of calls, depends on ids that a sealed iteration lacks.
+    pub(super) fn is_without_error(&self) -> bool {
+        let failed_at_end = self.failure.place().is_some_and(Moment::is_end);
+        let call_succeeded = self.call.get().is_none_or(Option::is_none);
+        let succeeded = self.completed.get().is_none_or(|completion| completion.succeeded);
+        self.failed.is_empty() && !failed_at_end && call_succeeded && succeeded
+    }
+
+    /// Returns the event that issued the command, if the command's id contains it.
+    pub(super) fn issued(&self) -> Option<Id> {
+        self.issued
+    }
+
     pub(super) fn cursor(&self) -> Option<(Phase, i64)> {
         self.cursor.get().copied()
     }

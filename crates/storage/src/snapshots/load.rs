@@ -33,6 +33,9 @@ pub async fn read(
     read_until(shard, scope, ids, None, limit).await
 }
 
+/// Number of events of a read after which the states are sealed, so that their size stays that of the open iterations.
+const SEAL_EVERY: usize = 8192;
+
 /// Returns the state of a log at a moment of its history. `Ok(None)`: the log is not in the scope. The fold starts at
 /// the stored snapshot if this contains no later event, else at the beginning. It takes at most `limit`.
 pub async fn read_at(
@@ -69,7 +72,7 @@ async fn read_until(
     let mut projections: HashMap<i64, Projected> = starts.into_iter().map(start).collect();
     // The state of a long log must be readable, so the states are charged and not the rows, which are dropped when
     // folded.
-    let folded = timeout(limit, uncharged(fold(&mut tx, &mut projections, until))).await;
+    let folded = timeout(limit, uncharged(fold_exactly(&mut tx, &mut projections, until))).await;
     folded.map_err(|_| shard.timed_out(limit))?.map_err(|error| shard.failed(error))?;
     charge(&projections).map_err(StorageError::LimitExceeded)?;
     shard.run(tx.commit()).await?;
@@ -77,13 +80,13 @@ async fn read_until(
 }
 
 /// Transaction snapshot of a read, and the database cluster to which it belongs.
-struct ReadSnapshot {
+pub(super) struct ReadSnapshot {
     snapshot: String,
     system: String,
 }
 
 /// Returns the moment of a transaction, and sets the transaction's statement timeout to `limit`.
-async fn moment(tx: &mut Transaction, limit: Duration) -> sqlx::Result<ReadSnapshot> {
+pub(super) async fn moment(tx: &mut Transaction, limit: Duration) -> sqlx::Result<ReadSnapshot> {
     sqlx::query_as!(
         ReadSnapshot,
         r#"SELECT pg_current_snapshot()::text AS "snapshot!", system_identifier::text AS "system!"
@@ -191,6 +194,7 @@ impl Projected {
             as_of: moment.snapshot.clone(),
             system: moment.system.clone(),
             unusable: None,
+            until,
         };
         let stored = row.stored();
         match stored.as_ref().map(|stored| stored.open(&moment.system)) {
@@ -204,6 +208,15 @@ impl Projected {
             None => {}
         }
         projected
+    }
+}
+
+impl Projected {
+    /// Returns the start of the fold without the stored snapshot.
+    fn without_snapshot(self) -> Self {
+        let defect = self.snapshot.as_ref().map(|_| Defect::Contradicted).or(self.defect);
+        let base = TxSnapshot::beginning().to_string();
+        Self { projection: Projection::default(), snapshot: None, folded: 0, defect, base, ..self }
     }
 }
 
@@ -250,7 +263,28 @@ struct Row {
     error: Option<String>,
 }
 
-/// Folds the events up to `until` that the snapshots do not see. The fold does not depend on the order, so the query does
+/// Folds the events up to `until` that the snapshots do not see, and seals the states. A log that contradicts its sealed
+/// state is folded again from its start.
+async fn fold_exactly(
+    tx: &mut Transaction,
+    projections: &mut HashMap<i64, Projected>,
+    until: Option<Moment>,
+) -> sqlx::Result<()> {
+    fold(tx, projections, until, Some(SEAL_EVERY)).await?;
+    let contradicted: Vec<i64> =
+        projections.iter().filter(|(_, one)| !one.projection.state.is_exact()).map(|(id, _)| *id).collect();
+    if !contradicted.is_empty() {
+        let mut again: HashMap<i64, Projected> =
+            contradicted.iter().filter_map(|id| Some((*id, projections.remove(id)?.without_snapshot()))).collect();
+        fold(tx, &mut again, until, None).await?;
+        projections.extend(again);
+    }
+    projections.values_mut().for_each(|projected| projected.projection.state.seal());
+    Ok(())
+}
+
+/// Folds the events up to `until` that the snapshots do not see, and seals the states each time after `seal_every`
+/// events. The fold does not depend on the order, so the query does
 /// not sort.
 ///
 /// The query uses ranges in place of equalities, because the planner expects few rows from a range. Where one log, or
@@ -260,12 +294,9 @@ async fn fold(
     tx: &mut Transaction,
     projections: &mut HashMap<i64, Projected>,
     until: Option<Moment>,
+    seal_every: Option<usize>,
 ) -> sqlx::Result<()> {
-    let (last, latest) = match until {
-        None => (Id::new(i64::MAX), None),
-        Some(Moment::Event(id)) => (id, None),
-        Some(Moment::Time(time)) => (Id::new(i64::MAX), Some(time)),
-    };
+    let (last, latest) = bounds(until);
     let (ids, bases): (Vec<i64>, Vec<String>) =
         projections.iter().map(|(id, projected)| (*id, projected.base.clone())).unzip();
     let known: Vec<String> = known_types().map(str::to_owned).collect();
@@ -298,13 +329,28 @@ async fn fold(
         latest,
     )
     .fetch(&mut **tx);
+    let mut since_seal = 0;
     while let Some(row) = rows.try_next().await? {
         if let Some(projected) = projections.get_mut(&row.execution_id) {
             projected.folded += 1;
             projected.projection.fold(&Event::from(row));
         }
+        since_seal += 1;
+        if Some(since_seal) == seal_every {
+            projections.values_mut().for_each(|projected| projected.projection.state.seal());
+            since_seal = 0;
+        }
     }
     Ok(())
+}
+
+/// Returns the last event id and the latest time of a moment.
+pub(super) fn bounds(until: Option<Moment>) -> (Id, Option<DateTime<Utc>>) {
+    match until {
+        None => (Id::new(i64::MAX), None),
+        Some(Moment::Event(id)) => (id, None),
+        Some(Moment::Time(time)) => (Id::new(i64::MAX), Some(time)),
+    }
 }
 
 /// Charges the states to the operation's budget, except those without folded events: their snapshots were charged when
@@ -334,6 +380,6 @@ impl From<Row> for Event {
 
 /// Returns the JSON value, or its text as a string if a [`Value`] can't hold it: too many levels, or a number out of
 /// range.
-fn readable(text: String) -> Value {
+pub(super) fn readable(text: String) -> Value {
     json::read(&text).unwrap_or(Value::String(text))
 }

@@ -4,19 +4,25 @@
 //! not see. So each event is folded once, for any id and any commit time. A read is one repeatable-read transaction, so
 //! the snapshots, the deltas and the transaction snapshot of the result belong to the same point in time.
 //!
+//! A stored state is sealed: it has no records of a loop's iterations that are completed without an error, and so not
+//! their results, which are read from the log. If a later event contradicts such an iteration, the log is folded again
+//! from its start.
+//!
 //! Transaction ids are valid only within one database cluster, so a snapshot from another one (a restored dump) is not
 //! used. A promoted physical copy has a prefix of the same history, so its snapshots are valid.
 
 mod load;
+mod loop_results;
 mod save;
 
 use chrono::{DateTime, Utc};
 
 use noetl_domain::ids::Id;
-use noetl_domain::projection::Projection;
+use noetl_domain::projection::{Moment, Projection};
 use noetl_domain::tenant::Tenancy;
 
 pub use load::{read, read_at};
+pub use loop_results::{LoopOfState, loop_results};
 pub use save::save;
 
 /// Aggregate type under which the states of executions are stored. It differs from that of NoETL's own snapshots,
@@ -60,9 +66,18 @@ pub struct Projected {
     system: String,
     /// Checksum of a stored snapshot that was not used.
     unusable: Option<String>,
+    /// Moment in the history up to which the log is folded; `None`: the whole log.
+    until: Option<Moment>,
 }
 
 impl Projected {
+    /// Returns whether both are the same state: of one execution, and of the same events of its log.
+    #[must_use]
+    pub fn is_same_state(&self, other: &Self) -> bool {
+        let key = |one: &Self| (one.execution_id, one.until);
+        key(self) == key(other) && self.as_of == other.as_of
+    }
+
     /// Returns the approximate size of the stored state in bytes.
     #[must_use]
     pub fn weight(&self) -> usize {
@@ -79,6 +94,8 @@ pub enum Defect {
     Checksum,
     /// Its transaction ids belong to another database cluster.
     OtherDatabase,
+    /// A later event contradicts a completed iteration whose record the snapshot lacks.
+    Contradicted,
 }
 
 impl Defect {
@@ -89,6 +106,7 @@ impl Defect {
             Self::Shape => "shape",
             Self::Checksum => "checksum",
             Self::OtherDatabase => "other_database",
+            Self::Contradicted => "contradicted",
         }
     }
 }

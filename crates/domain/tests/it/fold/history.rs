@@ -83,6 +83,26 @@ impl History {
         command
     }
 
+    /// Appends a `step.enter` of NoETL's orchestrator that starts a loop.
+    pub fn entered_loop(&mut self, step: &str, expected: usize) -> &mut Self {
+        self.entered(step).with_result(json!({ "context": { "iterations_expected": expected } }))
+    }
+
+    /// Appends a `command.issued` of NoETL's orchestrator for an iteration, and returns the command's id.
+    pub fn issued_iteration(&mut self, step: &str, index: usize) -> String {
+        let command = format!("{}:i{index}", self.issued(step));
+        self.last().meta = Some(json!({ "command_id": command, "attempt": 1, "iteration_index": index }));
+        command
+    }
+
+    /// Appends the events of a NoETL worker for an iteration that completes.
+    pub fn completes_iteration(&mut self, step: &str, command: &str, ahead: i64) -> &mut Self {
+        self.reported("command.claimed", step, command, 0).reported("command.started", step, command, ahead);
+        self.reported("call.done", step, command, ahead);
+        self.reported("command.completed", step, command, ahead);
+        self.with_result(json!({ "status": "success", "context": { "command_id": command } }))
+    }
+
     /// Appends an event of a NoETL worker whose clock is ahead (or behind, if negative) by this number of events, at
     /// most 4.
     pub fn reported(&mut self, event_type: &str, step: &str, command: &str, ahead: i64) -> &mut Self {

@@ -7,5 +7,6 @@ mod noetl_rules;
 mod recorded;
 mod recorded_histories;
 mod recorded_results;
+mod sealed_loops;
 mod states;
 mod stored_form;

@@ -1,0 +1,125 @@
+//! Reads the results of the iterations of loops from the log, because stored states do not contain them.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use futures::TryStreamExt;
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::Projected;
+use super::load::{bounds, moment, readable};
+use crate::budget::{Budget, uncharged};
+use crate::connections::Transaction;
+use crate::error::StorageError;
+use crate::pools::Database;
+use noetl_domain::event::Event;
+use noetl_domain::ids::Id;
+use noetl_domain::workflow::LoopResults;
+
+/// A loop of a state, whose result is only in the log.
+#[derive(Debug, Clone, Copy)]
+pub struct LoopOfState<'a> {
+    /// State of the execution.
+    pub projected: &'a Projected,
+    /// Name of the step.
+    pub step: &'a str,
+}
+
+/// Returns the results of the iterations of each of these loops, in their order. It reads exactly the events that the
+/// states contain, in one statement.
+#[tracing::instrument(
+    level = "debug", name = "sql.snapshots.loop_results", skip_all,
+    fields(database = %shard.name(), count = loops.len())
+)]
+pub async fn loop_results(
+    shard: &Database,
+    loops: &[LoopOfState<'_>],
+    limit: Duration,
+) -> Result<Vec<Option<Value>>, StorageError> {
+    let _permit = shard.may_take_long().await;
+    let begin = async {
+        let mut tx = shard.pool().begin_with("BEGIN READ ONLY").await?;
+        moment(&mut tx, limit).await?;
+        Ok(tx)
+    };
+    let mut tx = shard.run(begin).await?;
+    let read = timeout(limit, uncharged(read_loop_results(&mut tx, loops))).await;
+    let results = read.map_err(|_| shard.timed_out(limit))?.map_err(|error| shard.failed(error))?;
+    shard.run(tx.commit()).await?;
+    let results: Vec<Option<Value>> = results.iter().map(LoopResults::list).collect();
+    if let Some(budget) = Budget::current() {
+        let size = |result: &Value| serde_json::to_vec(result).map_or(usize::MAX, |text| text.len());
+        let charged = results.iter().flatten().try_for_each(|result| budget.charge_row(size(result)));
+        charged.map_err(StorageError::LimitExceeded)?;
+    }
+    Ok(results)
+}
+
+/// An event of a loop.
+struct LoopRow {
+    place: i64,
+    execution_id: i64,
+    event_id: i64,
+    created_at: DateTime<Utc>,
+    event_type: String,
+    node_name: Option<String>,
+    status: Option<String>,
+    context: Option<String>,
+    result: Option<String>,
+    meta: Option<String>,
+}
+
+async fn read_loop_results(tx: &mut Transaction, loops: &[LoopOfState<'_>]) -> sqlx::Result<Vec<LoopResults>> {
+    let ids: Vec<i64> = loops.iter().map(|one| one.projected.execution_id.get()).collect();
+    let steps: Vec<String> = loops.iter().map(|one| one.step.to_owned()).collect();
+    let moments: Vec<String> = loops.iter().map(|one| one.projected.as_of.clone()).collect();
+    let (last, latest): (Vec<i64>, Vec<Option<DateTime<Utc>>>) =
+        loops.iter().map(|one| bounds(one.projected.until)).map(|(last, latest)| (last.get(), latest)).unzip();
+    let types: Vec<String> = LoopResults::types().map(str::to_owned).collect();
+    let mut results: Vec<LoopResults> = loops.iter().map(|_| LoopResults::default()).collect();
+    let mut rows = sqlx::query_as!(
+        LoopRow,
+        r#"SELECT wanted.place AS "place!", event.execution_id AS "execution_id!", event.event_id AS "event_id!",
+                  greatest(least(event.created_at, '9999-12-31'), '0001-01-01') AT TIME ZONE 'UTC' AS "created_at!",
+                  coalesce(event.event_type, '') AS "event_type!", event.node_name, event.status,
+                  event.context::text AS context, event.result::text AS result, event.meta::text AS meta
+           FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::timestamptz[])
+                WITH ORDINALITY AS wanted (execution_id, step, as_of, last, latest, place)
+           CROSS JOIN LATERAL (
+               SELECT * FROM noetl.event
+               WHERE execution_id = wanted.execution_id AND event_id <= wanted.last
+                 AND coalesce(node_name, node_id) = wanted.step AND event_type = ANY($6)
+                 AND (wanted.latest IS NULL OR created_at <= wanted.latest AT TIME ZONE 'UTC')
+                 AND pg_visible_in_snapshot(tx_id, wanted.as_of::pg_snapshot)
+           ) AS event"#,
+        &ids,
+        &steps,
+        &moments,
+        &last,
+        &latest as &[Option<DateTime<Utc>>],
+        &types,
+    )
+    .fetch(&mut **tx);
+    while let Some(row) = rows.try_next().await? {
+        let place = usize::try_from(row.place - 1).ok().and_then(|place| results.get_mut(place));
+        if let Some(result) = place {
+            result.fold(&Event::from(row));
+        }
+    }
+    Ok(results)
+}
+
+impl From<LoopRow> for Event {
+    fn from(row: LoopRow) -> Self {
+        let (execution, event) = (Id::new(row.execution_id), Id::new(row.event_id));
+        Self {
+            node_name: row.node_name,
+            status: row.status,
+            context: row.context.map(readable),
+            result: row.result.map(readable),
+            meta: row.meta.map(readable),
+            ..Self::bare(execution, event, Id::new(0), &row.event_type, row.created_at)
+        }
+    }
+}
