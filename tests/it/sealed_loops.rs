@@ -101,7 +101,10 @@ async fn the_stored_state_of_a_loop_does_not_grow_and_its_results_are_read_from_
         it.advance(id).await;
         let shown = it.shown(id).await;
         assert_eq!(counts(&shown), [iterations, iterations - 1, iterations - 1]);
-        assert_eq!((&the_loop(&shown)["status"], &the_loop(&shown)["result"]), (&json!("COMMAND_STARTED"), &Value::Null));
+        assert_eq!(
+            (&the_loop(&shown)["status"], &the_loop(&shown)["result"]),
+            (&json!("COMMAND_STARTED"), &Value::Null)
+        );
         let before = it.stored_size(id).await;
         it.iterate(id, iterations - 1..iterations).await;
         assert_eq!(it.advance(id).await, 5);

@@ -11,6 +11,7 @@ use noetl_domain::execution::{Creation, Status, ended_by};
 use noetl_domain::ids::Id;
 use noetl_domain::list_position::ListPosition;
 use noetl_domain::tenant::Scope;
+use noetl_domain::workflow::End;
 use plain_json::Text;
 
 /// Row of the read model for lists.
@@ -173,6 +174,68 @@ pub async fn by_ids(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<
         scope.tenant(),
     );
     shard.run(rows.fetch_all(shard.planned_for(ids.len()))).await
+}
+
+/// An execution with the end that its row does not show yet.
+#[derive(Debug, Clone)]
+pub struct CurrentRow {
+    /// The row.
+    pub row: ExecutionRow,
+    /// The end according to the log, without its reason; `None` if the row shows the end, or the execution has not ended.
+    pub end: Option<End>,
+}
+
+impl CurrentRow {
+    /// Returns the current status.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.end.as_ref().map_or_else(|| Status::from_stored(&self.row.status), End::status)
+    }
+}
+
+/// Returns the executions in the scope with these ids, in no order, with the ends that the rows do not show yet.
+#[tracing::instrument(
+    level = "debug", name = "sql.executions.current", skip_all,
+    fields(database = %shard.name(), count = ids.len(), first = ids.first())
+)]
+pub async fn current(shard: &Database, scope: &Scope, ids: &[i64]) -> Result<Vec<CurrentRow>, StorageError> {
+    let rows = sqlx::query!(
+        r#"SELECT execution_id, catalog_id, parent_execution_id, status, path, last_event_id, tenant_id, organization_id,
+                  CASE WHEN start_time IS NOT NULL THEN greatest(least(start_time, '9999-12-31'), '0001-01-01') END AS start_time,
+                  CASE WHEN end_time IS NOT NULL THEN greatest(least(end_time, '9999-12-31'), '0001-01-01') END AS end_time,
+                  coalesce(ending.event_type) AS end_type, coalesce(ending.at) AS ended_at
+           FROM noetl.execution
+           LEFT JOIN LATERAL (
+               SELECT event_type, greatest(least(created_at, '9999-12-31'), '0001-01-01') AT TIME ZONE 'UTC' AS at
+               FROM noetl.event
+               WHERE event.execution_id = execution.execution_id AND upper(execution.status) <> ALL($3)
+                 AND ($2::text IS NULL OR event.tenant_id = $2) AND event_type IN (
+                   'playbook_completed', 'playbook.completed', 'workflow.completed', 'playbook_failed', 'playbook.failed',
+                   'workflow.failed', 'playbook.cancelled', 'playbook_cancelled', 'execution.cancelled')
+               ORDER BY event_id DESC LIMIT 1
+           ) AS ending ON true
+           WHERE execution_id = ANY($1) AND ($2::text IS NULL OR tenant_id = $2)"#,
+        ids,
+        scope.tenant(),
+        &stored_names(&[Status::Completed, Status::Failed, Status::Cancelled]),
+    );
+    let rows = shard.run(rows.fetch_all(shard.planned_for(ids.len()))).await?;
+    let current = rows.into_iter().map(|row| CurrentRow {
+        end: row.end_type.zip(row.ended_at).map(|(event_type, at)| End { at, event_type, error: None }),
+        row: ExecutionRow {
+            execution_id: row.execution_id,
+            catalog_id: row.catalog_id,
+            parent_execution_id: row.parent_execution_id,
+            status: row.status,
+            path: row.path,
+            start_time: row.start_time,
+            end_time: row.end_time,
+            last_event_id: row.last_event_id,
+            tenant_id: row.tenant_id,
+            organization_id: row.organization_id,
+        },
+    });
+    Ok(current.collect())
 }
 
 /// Reason that an execution failed or was cancelled.

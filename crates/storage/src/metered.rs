@@ -190,6 +190,7 @@ fn bytes(row: &PgRow) -> usize {
     values.map(|value| value.as_bytes().map_or(0, <[u8]>::len)).sum()
 }
 
-fn passed(exceeded: Exceeded) -> sqlx::Error {
+/// Returns the driver's form of the error of a budget.
+pub(super) fn passed(exceeded: Exceeded) -> sqlx::Error {
     sqlx::Error::Decode(Box::new(exceeded))
 }

@@ -19,7 +19,7 @@ use noetl_domain::list_position::ListPosition;
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_domain::workflow::End;
-use noetl_storage::executions::ExecutionRow;
+use noetl_storage::executions::{CurrentRow, ExecutionRow};
 
 /// An execution in its current state.
 #[derive(Debug, Clone)]
@@ -38,6 +38,15 @@ impl CurrentExecution {
     pub fn listed(row: ExecutionRow) -> Self {
         let version = Id::new(row.last_event_id.unwrap_or_default());
         Self { row, end: None, version }
+    }
+
+    /// Returns an execution that was read with its end.
+    fn of_row(CurrentRow { row, end }: CurrentRow) -> Self {
+        let listed = Self::listed(row);
+        match end {
+            Some(end) => listed.in_state(end.status(), Some(end)),
+            None => listed,
+        }
     }
 
     /// Returns the execution in a state of its log.
@@ -77,8 +86,8 @@ pub async fn read(services: &Services, changed: &[Changed], scope: &Scope) -> Re
     let ids: Vec<Id> = changed.iter().map(|changed| changed.id).collect();
     let (rows, mut failed) = services.executions.by_ids(&ids, scope).await;
     let mut found: HashMap<Id, CurrentExecution> =
-        rows.into_iter().map(|(id, row)| (id, CurrentExecution::listed(row))).collect();
-    read_ends(services, &mut found, scope, &mut failed).await;
+        rows.into_iter().map(|(id, current)| (id, CurrentExecution::of_row(current))).collect();
+    read_reasons(services, &mut found, scope, &mut failed).await;
     let is_behind = |changed: &&Changed| {
         found
             .get(&changed.id)
@@ -102,18 +111,18 @@ pub async fn read(services: &Services, changed: &[Changed], scope: &Scope) -> Re
     Ok(changed.iter().map(result).collect())
 }
 
-/// Reads the ends of the executions that have not ended in the list.
-async fn read_ends(
+/// Reads the reasons of the ends that the list does not show yet.
+async fn read_reasons(
     services: &Services,
     found: &mut HashMap<Id, CurrentExecution>,
     scope: &Scope,
     failed: &mut Failures,
 ) {
-    let open: Vec<Id> = found.iter().filter(|(_, current)| !current.has_ended()).map(|(id, _)| *id).collect();
-    if open.is_empty() {
+    let ended: Vec<Id> = found.iter().filter(|(_, current)| current.end.is_some()).map(|(id, _)| *id).collect();
+    if ended.is_empty() {
         return;
     }
-    let (ends, failures) = services.projections.ends(&open, true, scope).await;
+    let (ends, failures) = services.projections.ends(&ended, true, scope).await;
     failed.extend(failures);
     for (id, end) in ends {
         if let Some(current) = found.remove(&id) {

@@ -15,7 +15,7 @@ use noetl_domain::page::{Page, PageRequest, Total};
 use noetl_domain::shard::ShardIndex;
 use noetl_domain::workflow::End;
 use noetl_storage::execution_lists::ExecutionFilter;
-use noetl_storage::executions::ExecutionRow;
+use noetl_storage::executions::{CurrentRow, ExecutionRow};
 use noetl_storage::snapshots::{LoopOfState, Projected};
 use plain_json::Text;
 
@@ -163,7 +163,7 @@ impl Loader<ErrorKey> for Loaders {
 }
 
 impl Loader<ExecutionKey> for Loaders {
-    type Value = Result<ExecutionRow, ServiceError>;
+    type Value = Result<CurrentRow, ServiceError>;
     type Error = ServiceError;
 
     async fn load(&self, keys: &[ExecutionKey]) -> Result<HashMap<ExecutionKey, Self::Value>, ServiceError> {

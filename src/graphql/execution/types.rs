@@ -41,7 +41,7 @@ use noetl_domain::trace_context as domain;
 use noetl_domain::workflow::End;
 use noetl_storage::events::FirstEvent;
 use noetl_storage::execution_lists;
-use noetl_storage::executions::ExecutionRow;
+use noetl_storage::executions::{CurrentRow, ExecutionRow};
 use noetl_storage::snapshots::Projected;
 
 /// Parent of an execution: the object that started it.
@@ -67,6 +67,8 @@ enum Moment {
     Now,
     /// The one in which its row was read; the end was read too, if the row did not show it.
     AsRead(Option<End>),
+    /// The same, but the end has no reason.
+    AsReadWithoutReason(Option<End>),
     /// A moment in the past.
     Past(Arc<Projected>),
 }
@@ -75,6 +77,12 @@ enum Moment {
 struct NotRead;
 
 impl Execution {
+    /// Returns an execution that was read with the end that its row does not show yet.
+    #[must_use]
+    pub fn of_row(current: CurrentRow) -> Self {
+        Self { row: current.row, moment: Moment::AsReadWithoutReason(current.end) }
+    }
+
     /// Returns an execution in its current state.
     #[must_use]
     pub const fn current(row: ExecutionRow) -> Self {
@@ -109,13 +117,13 @@ impl Execution {
     /// Returns the execution with this id through the batch loader.
     pub async fn load(ctx: &Context<'_>, id: Id) -> Result<Option<Self>> {
         let row = ctx.data::<BatchLoader>()?.load_one(ExecutionKey(id)).await.map_err(field_error)?;
-        Ok(row.transpose().map_err(field_error)?.map(Self::current))
+        Ok(row.transpose().map_err(field_error)?.map(Self::of_row))
     }
 
     /// Returns the execution with this id through the batch loader, or the services' error.
     pub async fn read(ctx: &Context<'_>, id: Id) -> std::result::Result<Option<Self>, ServiceError> {
         let row = ctx.data_unchecked::<BatchLoader>().load_one(ExecutionKey(id)).await?;
-        Ok(row.transpose()?.map(Self::current))
+        Ok(row.transpose()?.map(Self::of_row))
     }
 
     fn key(&self) -> Id {
@@ -135,7 +143,7 @@ impl Execution {
     fn known_end(&self) -> std::result::Result<Option<&End>, NotRead> {
         match &self.moment {
             Moment::Past(_) => Ok(None),
-            Moment::AsRead(end) => Ok(end.as_ref()),
+            Moment::AsRead(end) | Moment::AsReadWithoutReason(end) => Ok(end.as_ref()),
             Moment::Now if Status::from_stored(&self.row.status).is_terminal() => Ok(None),
             Moment::Now => Err(NotRead),
         }
@@ -143,7 +151,8 @@ impl Execution {
 
     /// Returns the end of an execution whose list row does not show it yet. With `reason`, it includes the error.
     async fn end_not_in_list(&self, ctx: &Context<'_>, reason: bool) -> Result<Option<End>> {
-        if let Ok(end) = self.known_end() {
+        let lacks_reason = reason && matches!(self.moment, Moment::AsReadWithoutReason(Some(_)));
+        if let (Ok(end), false) = (self.known_end(), lacks_reason) {
             return Ok(end.cloned());
         }
         let end = ctx.data::<BatchLoader>()?.load_one(EndKey { id: self.key(), reason }).await.map_err(field_error)?;

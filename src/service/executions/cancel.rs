@@ -11,7 +11,6 @@ use noetl_domain::event::Event;
 use noetl_domain::execution::{CANCELLED, Status, emitted};
 use noetl_domain::ids::Id;
 use noetl_domain::tenant::{Caller, Scope};
-use noetl_domain::workflow::End;
 use noetl_storage::executions::{self, ExecutionRow};
 use noetl_storage::log::LockedLog;
 
@@ -46,12 +45,8 @@ impl Executions {
         if let Some(error) = failed.into_values().next() {
             return Err(error);
         }
-        let row = rows.remove(&id).ok_or_else(|| unknown(id))?;
-        let (ends, failed) = self.projections.ends(&[id], false, scope).await;
-        if let Some(error) = failed.into_values().next() {
-            return Err(error);
-        }
-        Ok(is_open(id, ends.get(&id).map_or_else(|| Status::from_stored(&row.status), End::status))?)
+        let current = rows.remove(&id).ok_or_else(|| unknown(id))?;
+        Ok(is_open(id, current.status())?)
     }
 
     /// Gives an execution that has only a log its row in the list, and returns the row.

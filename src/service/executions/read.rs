@@ -15,7 +15,7 @@ use noetl_domain::shard::ShardIndex;
 use noetl_domain::tenant::Scope;
 use noetl_storage::events::{self, FirstEvent};
 use noetl_storage::execution_lists::{self, ExecutionFilter, OwnerCount};
-use noetl_storage::executions::{self, ExecutionRow};
+use noetl_storage::executions::{self, CurrentRow, ExecutionRow};
 use plain_json::Text;
 
 /// Maximum number of executions of a shard whose ids begin with the digits of a filter.
@@ -25,8 +25,8 @@ const MAX_WITH_PREFIX: i64 = 5000;
 pub(super) type PagesByOwner = (HashMap<i64, Page<ExecutionRow>>, Vec<ShardIndex>);
 
 impl Executions {
-    /// Returns the executions in the scope with these ids, and the error of each shard that could not be read. An
-    /// execution that the list lacks is read from its log.
+    /// Returns the executions in the scope with these ids, with the ends that the list does not show yet, and the error of
+    /// each shard that could not be read. An execution that the list lacks is read from its log.
     #[tracing::instrument(
         level = "debug", name = "executions.by_ids", skip_all,
         fields(count = ids.len(), first = ids.first().map(tracing::field::display))
@@ -35,16 +35,16 @@ impl Executions {
         &self,
         ids: &[Id],
         scope: &Scope,
-    ) -> (HashMap<Id, ExecutionRow>, BTreeMap<ShardIndex, ServiceError>) {
-        let query = |shard, ids: Vec<i64>| async move { executions::by_ids(shard, scope, &ids).await };
+    ) -> (HashMap<Id, CurrentRow>, BTreeMap<ShardIndex, ServiceError>) {
+        let query = |shard, ids: Vec<i64>| async move { executions::current(shard, scope, &ids).await };
         let (rows, mut failed) = rows_by_ids(&self.databases, ids.iter().copied(), query).await;
-        let mut found: HashMap<Id, ExecutionRow> =
-            rows.into_iter().map(|row| (Id::new(row.execution_id), row)).collect();
+        let mut found: HashMap<Id, CurrentRow> =
+            rows.into_iter().map(|current| (Id::new(current.row.execution_id), current)).collect();
         let was_read = |id: &Id| !failed.contains_key(&self.databases.index_of(*id));
         let unlisted: Vec<Id> = ids.iter().copied().filter(|id| !found.contains_key(id) && was_read(id)).collect();
         if !unlisted.is_empty() {
             let (from_logs, failures) = self.projections.unlisted(&unlisted, scope).await;
-            found.extend(from_logs);
+            found.extend(from_logs.into_iter().map(|(id, row)| (id, CurrentRow { row, end: None })));
             failed.extend(failures);
         }
         (found, failed)

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::Projected;
-use super::load::{bounds, moment, readable};
+use super::load::{bounds, readable, set_timeout};
 use crate::budget::{Budget, uncharged};
 use crate::connections::Transaction;
 use crate::error::StorageError;
@@ -39,8 +39,8 @@ pub async fn loop_results(
 ) -> Result<Vec<Option<Value>>, StorageError> {
     let _permit = shard.may_take_long().await;
     let begin = async {
-        let mut tx = shard.pool().begin_with("BEGIN READ ONLY").await?;
-        moment(&mut tx, limit).await?;
+        let mut tx = shard.planned_for(loops.len()).begin_with("BEGIN READ ONLY").await?;
+        set_timeout(&mut tx, limit).await?;
         Ok(tx)
     };
     let mut tx = shard.run(begin).await?;

@@ -1,8 +1,9 @@
 //! Projections of executions: a stored snapshot plus a fold of exactly the events that are not in it.
 //!
 //! A snapshot carries the `pg_snapshot` at which it was folded; the delta is the set of the log's events that this does
-//! not see. So each event is folded once, for any id and any commit time. A read is one repeatable-read transaction, so
-//! the snapshots, the deltas and the transaction snapshot of the result belong to the same point in time.
+//! not see. So each event is folded once, for any id and any commit time. A read is one statement, or one repeatable-read
+//! transaction if there are many events, so the snapshots, the deltas and the transaction snapshot of the result belong to
+//! the same point in time.
 //!
 //! A stored state is sealed: it has no records of a loop's iterations that are completed without an error, and so not
 //! their results, which are read from the log. If a later event contradicts such an iteration, the log is folded again
@@ -13,6 +14,7 @@
 
 mod load;
 mod loop_results;
+mod rows;
 mod save;
 
 use chrono::{DateTime, Utc};

@@ -173,7 +173,8 @@ fn shown(name: &str, step: &StepState, events: &[&Event]) -> Value {
         results.list()
     };
     let result = if step.has_result_in_log() { result() } else { step.result() };
-    let iterations = step.iterations().map(|Iterations { expected, dispatched, completed }| [expected, dispatched, completed]);
+    let iterations =
+        step.iterations().map(|Iterations { expected, dispatched, completed }| [expected, dispatched, completed]);
     json!([
         name,
         format!("{:?}", step.status()),
@@ -288,7 +289,8 @@ fn late_and_repeated_events_of_completed_iterations_change_nothing_and_need_no_o
     for index in 0..40 {
         history.iterates(index, None, Course::Completes, 0);
     }
-    let late = |event: &&Event| ["command.claimed", "command.started", "call.done"].contains(&event.event_type.as_str());
+    let late =
+        |event: &&Event| ["command.claimed", "command.started", "call.done"].contains(&event.event_type.as_str());
     let (late, rest): (Vec<&Event>, Vec<&Event>) = history.0.iter().partition(late);
     let first = stored(fold(rest));
     let mut state = first.clone();
