@@ -27,7 +27,7 @@ use crate::config::Config;
 use crate::feed::read::hub::Hub;
 use crate::graphql::context::{Replica, Services, TransportLimits};
 use crate::graphql::outcome_hint::outcome_hint;
-use crate::graphql::scalars::DATE_TIME;
+use crate::graphql::scalars::{DATE_TIME, JSON};
 use crate::graphql::schema::{self, ControlPlane};
 use crate::runtime::stalls::Stalls;
 use crate::runtime::supervisor::{EndedEarly, ShutdownTimeouts, Signals, Supervisor};
@@ -254,7 +254,7 @@ fn services(
 #[expect(clippy::disallowed_methods, reason = "the random text is created once for each process")]
 fn edge(config: &Config, services: &Services) -> Result<Edge<ControlPlane>, AppError> {
     let types = TypeSystem::from_sdl(&schema::sdl()).map_err(|error| AppError::Schema(error.to_string()))?;
-    let types = types.with_scalar(DATE_TIME);
+    let types = types.with_scalar(DATE_TIME).with_carried_scalar(JSON);
     let placeholder = Uuid::new_v4().simple().to_string();
     let edge = Edge::new(schema::build(services.clone(), &placeholder), types);
     let sites = Sites { origins: config.server.allowed_origins.clone(), hosts: config.server.allowed_hosts.clone() };

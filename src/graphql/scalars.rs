@@ -1,19 +1,21 @@
 //! Scalars, and the conversion of ids.
 
 use async_graphql::{ID, InputValueError, InputValueResult, Scalar, ScalarType, Value};
-use bytes::Bytes;
 use chrono::{DateTime, Utc};
 
 use crate::service::error::Rejection;
 use graphql_transport::CheckedScalar;
 use noetl_domain::ids::Id;
 use noetl_domain::node_id::NodeId;
-use plain_json::Text;
+use plain_json::{RawJson, Text, from_graphql};
 
 /// The scalar `DateTime`, whose values are checked before an operation runs. So a wrong time is refused with its path,
 /// like a wrong number.
 pub const DATE_TIME: CheckedScalar =
     CheckedScalar { name: "DateTime", example: "\"2026-01-31T12:00:00Z\"", fits: is_date_time };
+
+/// Name of the scalar [`Json`]. In variables, the transport carries its values as text.
+pub const JSON: &str = "JSON";
 
 fn is_date_time(value: &Value) -> bool {
     matches!(value, Value::String(text) if text.parse::<DateTime<Utc>>().is_ok())
@@ -46,7 +48,7 @@ pub struct Json(pub serde_json::Value);
 #[Scalar(name = "JSON")]
 impl ScalarType for Json {
     fn parse(value: Value) -> InputValueResult<Self> {
-        Ok(Self(value.into_json()?))
+        Ok(Self(from_graphql(value)?))
     }
 
     fn to_value(&self) -> Value {
@@ -54,7 +56,23 @@ impl ScalarType for Json {
     }
 }
 
-/// A JSON value that is kept as text.
+/// A JSON value of a request that is kept as the text that arrived.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JsonInput(pub RawJson);
+
+/// Any JSON value: an object, list, string, number, boolean or null.
+#[Scalar(name = "JSON")]
+impl ScalarType for JsonInput {
+    fn parse(value: Value) -> InputValueResult<Self> {
+        Ok(Self(RawJson::from_graphql(value)?))
+    }
+
+    fn to_value(&self) -> Value {
+        Value::Binary(self.0.to_bytes())
+    }
+}
+
+/// A JSON value of a response that is kept as text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JsonText(pub Text);
 
@@ -62,11 +80,11 @@ pub struct JsonText(pub Text);
 #[Scalar(name = "JSON")]
 impl ScalarType for JsonText {
     fn parse(value: Value) -> InputValueResult<Self> {
-        Ok(Self(Text::or_error_value(&value.into_json()?.to_string())))
+        Ok(Self(Text::or_error_value(&RawJson::from_graphql(value)?)))
     }
 
     fn to_value(&self) -> Value {
-        Value::Binary(Bytes::copy_from_slice(self.0.as_str().as_bytes()))
+        Value::Binary(self.0.to_bytes())
     }
 }
 

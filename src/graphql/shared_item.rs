@@ -12,13 +12,13 @@ use async_graphql::registry::Registry;
 use async_graphql::{ContextSelectionSet, Name, OutputType, Positioned, ServerResult, Value};
 use bytes::Bytes;
 use moka::sync::Cache;
-use plain_json::Written;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::audience::Audience;
 use super::shared_reads::ReadNumber;
 use noetl_domain::ids::Id;
+use plain_json as json;
 
 /// Maximum time that a reader waits for the text that another reader renders.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -161,7 +161,11 @@ impl<T: OutputType> OutputType for SharedItem<T> {
         if failed {
             return Ok(value);
         }
-        let Ok(text) = serde_json::to_vec(&Written(&value)).map(Bytes::from) else { return Ok(value) };
+        let mut text = Vec::new();
+        if json::append(&value, &mut text).is_err() {
+            return Ok(value);
+        }
+        let text = Bytes::from(text);
         rendering.state().text = Some(text.clone());
         // The cache weighs an entry when it is inserted.
         texts.0.insert(key, Arc::clone(&rendering));

@@ -1,6 +1,7 @@
 //! Bounds on the values that callers send: a maximum size, and no NUL character. JSON can contain NUL, but PostgreSQL's
 //! text and jsonb can't.
 
+use plain_json::{RawJson, Unstorable};
 use serde_json::Value;
 
 use super::error::{Rejection, RejectionCode};
@@ -35,39 +36,24 @@ pub(super) fn check_reason(reason: Option<&str>) -> Result<(), Rejection> {
 
 /// Checks that JSON has at most `max_bytes`, and can be stored and read again.
 pub(super) fn check_json(field: &str, value: &Value, max_bytes: usize) -> Result<(), Rejection> {
-    json_text(field, value, max_bytes).map(drop)
+    check_raw_json(field, &value.into(), max_bytes)
 }
 
-/// Returns the JSON text of a value that has at most `max_bytes`, and can be stored and read again.
-pub(super) fn json_text(field: &str, value: &Value, max_bytes: usize) -> Result<String, Rejection> {
-    let text = value.to_string();
-    if text.len() > max_bytes {
-        let message = format!("{field} has {} bytes as JSON; at most {max_bytes} are allowed", text.len());
+/// Checks that JSON has at most `max_bytes`, and can be stored and read again. Space between its tokens does not count.
+pub(super) fn check_raw_json(field: &str, json: &RawJson, max_bytes: usize) -> Result<(), Rejection> {
+    // A text within the limit is not parsed.
+    let bytes = if json.len() > max_bytes { json.compact_len() } else { json.len() };
+    if bytes > max_bytes {
+        let message = format!("{field} has {bytes} bytes as JSON; at most {max_bytes} are allowed");
         return Err(Rejection::new(RejectionCode::PayloadTooLarge, field, message));
     }
-    if is_deeper_than(MAX_JSON_DEPTH, value) {
-        let message = format!("{field} has maps or lists nested more than {MAX_JSON_DEPTH} levels deep");
-        return Err(Rejection::invalid(field, message));
-    }
-    // Most JSON does not contain this escape sequence, so it is not walked.
-    if text.contains("\\u0000") && holds_nul(value) { Err(nul(field)) } else { Ok(text) }
-}
-
-fn is_deeper_than(levels: usize, value: &Value) -> bool {
-    match value {
-        Value::Array(items) => levels == 0 || items.iter().any(|inner| is_deeper_than(levels - 1, inner)),
-        Value::Object(map) => levels == 0 || map.values().any(|inner| is_deeper_than(levels - 1, inner)),
-        _ => false,
-    }
-}
-
-fn holds_nul(value: &Value) -> bool {
-    match value {
-        Value::String(text) => text.contains('\0'),
-        Value::Array(items) => items.iter().any(holds_nul),
-        Value::Object(map) => map.iter().any(|(key, value)| key.contains('\0') || holds_nul(value)),
-        _ => false,
-    }
+    json.check_storable(MAX_JSON_DEPTH).map_err(|reason| match reason {
+        Unstorable::Depth => {
+            let message = format!("{field} has maps or lists nested more than {MAX_JSON_DEPTH} levels deep");
+            Rejection::invalid(field, message)
+        }
+        Unstorable::Nul => nul(field),
+    })
 }
 
 fn nul(field: &str) -> Rejection {

@@ -407,3 +407,97 @@ async fn a_batch_has_1_to_5000_events_and_a_body_over_the_limit_is_refused() {
     assert_eq!(deployment.committed().await, BTreeSet::new());
     assert_eq!(count(&server.project(&many[..5000]).await, "projected"), 5000);
 }
+
+/// Sends the text of one event's fields, in addition to its id and type, and returns the payload.
+async fn project_text(server: &Server, id: i64, fields: &str) -> Value {
+    let query = "mutation($event: EventInput!) { projectEvents(input: {events: [$event]}) {
+        projected duplicates rejected { index userErrors { code field message } } userErrors { message } } }";
+    let event = format!(r#"{{"executionId": "1", "eventId": "{id}", "type": "call.done", {fields}}}"#);
+    let body = format!(r#"{{"variables": {{"event": {event}}}, "query": {}}}"#, json!(query));
+    let post = reqwest::Client::new().post(format!("{}/graphql", server.url));
+    let response = post.header("content-type", "application/json").body(body).send().await.unwrap();
+    let mut response: Value = response.json().await.unwrap();
+    assert_eq!(response.get("errors"), None, "{response}");
+    response["data"]["projectEvents"].take()
+}
+
+#[tokio::test]
+async fn json_of_events_is_stored_as_it_arrived_and_compared_by_its_value() {
+    let deployment = Deployment::start(1).await;
+    let server = without_feed(&deployment).await;
+    let texts = [
+        // Of a repeated key, the last value counts. Digits are kept.
+        r#"{"b": 1.50, "a": [1, {"\u00e4": 0.10000000000000001}], "b": 2.50}"#,
+        " \n {\"a\" : \"x\\u0001\\\\u0000\"\t}",
+        r#"{"$serde_json::private::RawValue": "[1]"}"#,
+        "[1, 2]",
+        "\"text\"",
+        "-1.5e3",
+        "true",
+    ];
+    for (id, text) in (1..).zip(texts) {
+        let fields = format!(r#""context": {text}, "result": {text}, "meta": {{"m": {text}}}"#);
+        assert_eq!(count(&project_text(&server, id, &fields).await, "projected"), 1, "{text}");
+        let query = "SELECT (context = $2::jsonb AND result = $2::jsonb AND meta = jsonb_build_object('m', $2::jsonb)
+                             AND context::text = $2::jsonb::text)::text FROM noetl.event WHERE event_id = $1";
+        let equal: String =
+            sqlx::query_scalar(query).bind(id).bind(text).fetch_one(&mut deployment.shard(0).await).await.unwrap();
+        assert_eq!(equal, "true", "{text}");
+        // Another notation of the same value is the same event.
+        let spaced = fields.replace(": ", " :\n").replace(", ", ",  ");
+        assert_eq!(count(&project_text(&server, id, &spaced).await, "duplicates"), 1, "{text}");
+        let other = project_text(&server, id, r#""context": 7, "result": 8"#).await;
+        assert_eq!(other["rejected"][0]["userErrors"][0]["code"], "EVENT_ID_CONFLICT", "{other}");
+    }
+    let query = "{ event(executionId: \"1\", id: \"1\") { context } }";
+    let read = server.data(query, Value::Null).await;
+    assert_eq!(read["event"]["context"], json!({ "a": [1, { "ä": 0.1 }], "b": 2.5 }));
+}
+
+#[tokio::test]
+async fn texts_that_can_not_be_stored_fail_only_their_event_and_space_does_not_count_as_size() {
+    let deployment = Deployment::start(1).await;
+    let server = without_feed(&deployment).await;
+    let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+    let space = " ".repeat(9 << 20);
+    for (id, (text, code)) in (1..).zip([
+        (nested(100), None),
+        (nested(101), Some("INVALID_INPUT")),
+        (r#"{"a\u0000": 1}"#.to_owned(), Some("INVALID_INPUT")),
+        // A value that a later one with the same key replaces is refused too, because the database reads it.
+        (r#"{"a": "\u0000", "a": 1}"#.to_owned(), Some("INVALID_INPUT")),
+        (r#"["\\u0000"]"#.to_owned(), None),
+        (format!("[1,{space}2]"), None),
+        (format!(r#"["{space}"]"#), Some("PAYLOAD_TOO_LARGE")),
+    ]) {
+        let payload = project_text(&server, id, &format!(r#""result": {text}"#)).await;
+        let error = &payload["rejected"][0]["userErrors"][0];
+        let shown = &text[..text.len().min(50)];
+        assert_eq!(error["code"].as_str(), code, "{shown}: {payload}");
+        if code.is_some() {
+            assert_eq!(error["field"], json!(["events", "0", "result"]), "{shown}: {payload}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn variables_in_the_json_of_a_document_are_part_of_it() {
+    let deployment = Deployment::start(1).await;
+    let server = without_feed(&deployment).await;
+    let query = "mutation($json: JSON, $null: JSON) { projectEvents(input: {events: [{
+        executionId: 1, eventId: 1, type: \"call.done\", context: {a: [$json, 1.5], b: $null, c: OPEN}, result: $json,
+        meta: $null }]}) { projected rejected { userErrors { message } } } }";
+    let special = json!({ "$serde_json::private::RawValue": "[1]" });
+    let payload = server.data(query, json!({ "json": special, "null": null })).await;
+    assert_eq!(payload["projectEvents"], json!({ "projected": 1, "rejected": [] }));
+    let stored = stored_of_one_shard(&deployment).await;
+    assert_eq!(stored, [json!({ "a": [special, 1.5], "b": null, "c": "OPEN" }), special, Value::Null]);
+}
+
+/// Returns the context, result and meta of the only event.
+async fn stored_of_one_shard(deployment: &Deployment) -> [Value; 3] {
+    let query = "SELECT context::text, result::text, meta::text FROM noetl.event";
+    let row: (Option<String>, Option<String>, Option<String>) =
+        sqlx::query_as(query).fetch_one(&mut deployment.shard(0).await).await.unwrap();
+    [row.0, row.1, row.2].map(|text| text.map_or(Value::Null, |text| plain_json::read(&text).unwrap()))
+}

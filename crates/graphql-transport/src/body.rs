@@ -1,22 +1,21 @@
 //! Reads a request's parameters. [`Limits`] bounds the size of a body and the time for its arrival.
 
-use async_graphql::{Extensions, Variables};
-use async_graphql_axum::GraphQLRequest;
 use axum::body::Body;
-use axum::extract::{FromRequest, Query, Request};
-use axum::http::{HeaderMap, Method, Uri, header};
+use axum::extract::Query;
+use axum::http::{HeaderMap, Uri, header};
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use serde::Deserialize;
 
 use super::document::TypeSystem;
+use super::given_variables::{GivenVariables, Parameter};
 use super::lexer;
 use super::limits::Limits;
 use super::media;
-use super::operation::{Operation, Parameters, RawParameters};
+use super::operation::{Operation, Parameters, Unreadable};
 use super::rejection::RequestRejection;
 use super::resources::RequestSlot;
-use plain_json::{self as json, Typed};
+use plain_json as json;
 
 /// Headers that describe the body of a POST.
 #[derive(Debug, Clone, Copy)]
@@ -45,21 +44,19 @@ pub(super) async fn from_body(
     }
     let reading = tokio::time::timeout(limits.body_timeout, read(head, body, limits, slot));
     let bytes = reading.await.map_err(|_| RequestRejection::BodyTooSlow)??;
-    parameters(bytes.freeze(), limits).await
+    parameters(&bytes.freeze(), limits)
 }
 
 /// Reads the parameters of a GET.
 pub(super) fn from_uri(uri: &Uri) -> Result<Parameters, RequestRejection> {
     let Query(parameters) =
         Query::<QueryParameters>::try_from_uri(uri).map_err(|error| RequestRejection::Malformed(error.body_text()))?;
-    let raw = RawParameters {
-        query: parameters.query,
-        document_id: parameters.document_id,
-        operation_name: parameters.operation_name,
-        variables: from_text("variables", parameters.variables.as_deref())?,
-        extensions: from_text("extensions", parameters.extensions.as_deref())?,
-    };
-    Parameters::try_from(raw).map_err(|missing| RequestRejection::Malformed(missing.to_string()))
+    let QueryParameters { query, document_id, operation_name, variables, extensions } = parameters;
+    let variables = from_text("variables", variables, GivenVariables::parse)?;
+    let extensions = from_text("extensions", extensions, |text| {
+        json::parse(text.as_bytes()).map(|Parameter(extensions)| extensions)
+    })?;
+    Ok(Parameters::new(query, document_id, operation_name, variables, extensions)?)
 }
 
 async fn read(
@@ -87,18 +84,20 @@ async fn read(
     Ok(bytes)
 }
 
-pub(super) async fn parameters(bytes: Bytes, limits: &Limits) -> Result<Parameters, RequestRejection> {
-    if bytes.trim_ascii_start().first() == Some(&b'[') {
+fn parameters(body: &Bytes, limits: &Limits) -> Result<Parameters, RequestRejection> {
+    if body.trim_ascii_start().first() == Some(&b'[') {
         return Err(RequestRejection::Batch);
     }
-    if lexer::json_values(&bytes) > limits.json_values {
+    if lexer::json_values(body) > limits.json_values {
         return Err(RequestRejection::TooManyJsonValues { limit: limits.json_values });
     }
-    json::check("", &bytes)?;
-    match extract(bytes.clone()).await {
-        Ok(request) if !request.query.is_empty() => Ok(request.into()),
-        // The extractor's errors name neither field nor position, and it refuses a request without `query`.
-        _ => json::parse(&bytes).map_err(|error| RequestRejection::Malformed(error.to_string())),
+    json::check("", body)?;
+    Ok(Parameters::read(body)?)
+}
+
+impl From<Unreadable> for RequestRejection {
+    fn from(unreadable: Unreadable) -> Self {
+        Self::Malformed(unreadable.to_string())
     }
 }
 
@@ -112,17 +111,9 @@ pub async fn check_body(
     limits: &Limits,
     types: &TypeSystem,
 ) -> Result<async_graphql::Request, &'static str> {
-    let parameters = parameters(body, limits).await.map_err(|rejection| rejection.code())?;
+    let parameters = parameters(&body, limits).map_err(|rejection| rejection.code())?;
     let operation = Operation::check(parameters, limits, types).map_err(|error| error.code())?;
     Ok(operation.request)
-}
-
-/// Reads a JSON body with the extractor of async-graphql-axum.
-async fn extract(bytes: Bytes) -> Result<async_graphql::Request, RequestRejection> {
-    let mut request = Request::new(Body::from(bytes));
-    // The extractor reads the URL of a GET, so this is a POST. It reads a body without a content-type as JSON.
-    *request.method_mut() = Method::POST;
-    Ok(GraphQLRequest::<RequestRejection>::from_request(request, &()).await?.into_inner())
 }
 
 #[derive(Deserialize)]
@@ -135,26 +126,17 @@ struct QueryParameters {
     extensions: Option<String>,
 }
 
-/// A value of the executor that the URL carries as JSON text.
-#[derive(Deserialize)]
-#[serde(transparent)]
-struct Parameter<T>(T);
-
-impl Typed for Parameter<Variables> {}
-impl Typed for Parameter<Extensions> {}
-
 /// Reads JSON from a parameter of the URL. An empty parameter counts as absent.
-fn from_text<T: Default>(name: &str, text: Option<&str>) -> Result<T, RequestRejection>
-where
-    Parameter<T>: Typed,
-{
+fn from_text<T: Default>(
+    name: &str,
+    text: Option<String>,
+    parse: impl FnOnce(String) -> serde_json::Result<T>,
+) -> Result<T, RequestRejection> {
     match text.filter(|text| !text.is_empty()) {
         None => Ok(T::default()),
         Some(text) => {
             json::check(name, text.as_bytes())?;
-            let parsed =
-                json::parse(text.as_bytes()).map_err(|error| RequestRejection::Malformed(format!("{name}: {error}")));
-            parsed.map(|Parameter(value)| value)
+            parse(text).map_err(|error| RequestRejection::Malformed(format!("{name}: {error}")))
         }
     }
 }

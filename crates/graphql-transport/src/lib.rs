@@ -20,6 +20,7 @@ mod body;
 mod document;
 mod edge;
 mod engine;
+mod given_variables;
 mod graphql;
 mod lexer;
 mod limits;

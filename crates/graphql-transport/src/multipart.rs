@@ -18,7 +18,7 @@ pub(super) fn framing() -> Framing {
             b"\r\n--graphql\r\ncontent-type: application/json; charset=utf-8\r\n\r\n{}\r\n--graphql",
         ),
         heartbeat: Bytes::from_static(b"\r\ncontent-type: application/json; charset=utf-8\r\n\r\n{}\r\n--graphql"),
-        reply: |reply| part(&format!(r#"{{"payload":{}}}"#, reply.to_json()), ""),
+        reply: |reply| reply.framed(REPLY_START, b"}\r\n--graphql").into(),
         complete: Bytes::from_static(b"--\r\n"),
         interrupted: |end| {
             // The reply is an object with the only member `errors`.
@@ -27,6 +27,8 @@ pub(super) fn framing() -> Framing {
         },
     }
 }
+
+const REPLY_START: &[u8] = b"\r\ncontent-type: application/json; charset=utf-8\r\n\r\n{\"payload\":";
 
 fn part(json: &str, end: &str) -> Bytes {
     format!("\r\ncontent-type: application/json; charset=utf-8\r\n\r\n{json}\r\n--graphql{end}").into()

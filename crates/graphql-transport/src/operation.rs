@@ -2,65 +2,80 @@
 
 use async_graphql::parser::types::OperationType;
 use async_graphql::{Extensions, Request, Variables};
+use bytes::Bytes;
 use serde::Deserialize;
 
 use super::document::{self, Checked, Selected, Shape, TypeSystem};
+use super::given_variables::{GivenVariables, ObjectText};
 use super::limits::Limits;
 use super::operation_error::OperationError;
-use plain_json::Typed;
+use plain_json::{self as json, Borrowed, Typed};
 
 /// Maximum number of bytes of an operation's name in a span or a log line.
 const MAX_NAME: usize = 100;
 
 /// The parameters of a request.
-#[derive(Debug, Deserialize)]
-#[serde(try_from = "RawParameters")]
+#[derive(Debug)]
 pub(super) struct Parameters {
     /// Text of the document; empty if the request selects a trusted document.
     pub(super) query: String,
     pub(super) document_id: Option<String>,
     pub(super) operation_name: Option<String>,
-    pub(super) variables: Variables,
+    pub(super) variables: GivenVariables,
     pub(super) extensions: Extensions,
 }
 
-/// The parameters under their names in the GraphQL-over-HTTP specification.
+/// The parameters under their names in the GraphQL-over-HTTP specification. `V` is the form of the variables.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct RawParameters {
-    pub(super) query: Option<String>,
-    pub(super) document_id: Option<String>,
-    pub(super) operation_name: Option<String>,
+struct RawParameters<V> {
+    query: Option<String>,
+    document_id: Option<String>,
+    operation_name: Option<String>,
     #[serde(default)]
-    pub(super) variables: Variables,
+    variables: V,
     #[serde(default)]
-    pub(super) extensions: Extensions,
+    extensions: Extensions,
 }
 
-/// A request without a document.
+impl<'a> Borrowed<'a> for RawParameters<Option<ObjectText<'a>>> {}
+impl Typed for RawParameters<Variables> {}
+
+/// Reason why a request's parameters could not be read.
 #[derive(Debug, thiserror::Error)]
-#[error("missing `query`, or `documentId` of a trusted document")]
-pub(super) struct NoDocument;
+pub(super) enum Unreadable {
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error("missing `query`, or `documentId` of a trusted document")]
+    NoDocument,
+}
 
-impl TryFrom<RawParameters> for Parameters {
-    type Error = NoDocument;
+impl Parameters {
+    /// Reads the parameters from the JSON text of a request. The values of the variables stay parts of this text.
+    pub(super) fn read(text: &Bytes) -> Result<Self, Unreadable> {
+        match json::borrow::<RawParameters<Option<ObjectText<'_>>>>(text) {
+            Ok(raw) => {
+                let RawParameters { query, document_id, operation_name, variables, extensions } = raw;
+                Self::new(query, document_id, operation_name, GivenVariables::of(text, variables), extensions)
+            }
+            // The errors of this type say more about variables that are not an object.
+            Err(error) => Err(json::parse::<RawParameters<Variables>>(text).err().unwrap_or(error).into()),
+        }
+    }
 
-    fn try_from(raw: RawParameters) -> Result<Self, NoDocument> {
-        let RawParameters { query, document_id, operation_name, variables, extensions } = raw;
+    /// Returns the parameters, which must have or select a document.
+    pub(super) fn new(
+        query: Option<String>,
+        document_id: Option<String>,
+        operation_name: Option<String>,
+        variables: GivenVariables,
+        extensions: Extensions,
+    ) -> Result<Self, Unreadable> {
         let selects = document_id.is_some() || extensions.contains_key("persistedQuery");
-        let query = query.or_else(|| selects.then(String::new)).ok_or(NoDocument)?;
+        let query = query.or_else(|| selects.then(String::new)).ok_or(Unreadable::NoDocument)?;
         Ok(Self { query, document_id, operation_name, variables, extensions })
     }
 }
-
-impl From<Request> for Parameters {
-    fn from(request: Request) -> Self {
-        let Request { query, operation_name, variables, extensions, .. } = request;
-        Self { query, document_id: None, operation_name, variables, extensions }
-    }
-}
-
-impl Typed for Parameters {}
 
 /// An operation that is allowed to run.
 #[derive(Debug)]
@@ -80,7 +95,7 @@ impl Operation {
         let name = parameters.operation_name.filter(|name| !name.is_empty());
         let selected = Selected { query: &parameters.query, operation: name.as_deref() };
         let Checked { kind, document, variables, shape, introspects, absent } =
-            document::check(selected, parameters.variables, types, limits)?;
+            document::check(selected, &parameters.variables, types, limits)?;
         let mut request = Request::new(parameters.query).variables(variables).data(absent);
         request.operation_name = name;
         request.extensions = parameters.extensions;

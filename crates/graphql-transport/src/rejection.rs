@@ -3,7 +3,6 @@
 //! Each has its own HTTP status, under either media type. An error in the operation itself is an
 //! [`OperationError`](super::OperationError) and is part of the GraphQL response.
 
-use async_graphql::ParseRequestError;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
@@ -150,16 +149,6 @@ impl RequestRejection {
             // The rest of the body is not read.
             Self::BodyTooLarge { .. } | Self::BodyTooSlow | Self::BodyIncomplete => Some((header::CONNECTION, "close")),
             _ => None,
-        }
-    }
-}
-
-/// Converts an error of async-graphql-axum's extractor.
-impl From<ParseRequestError> for RequestRejection {
-    fn from(error: ParseRequestError) -> Self {
-        match error {
-            ParseRequestError::UnsupportedBatch => Self::Batch,
-            other => Self::Malformed(other.to_string()),
         }
     }
 }

@@ -19,6 +19,8 @@ const MAX_ERRORS: usize = 100;
 const MAX_MESSAGE: usize = 1_000;
 /// Number of bytes around the data in a response without errors.
 const ENVELOPE: usize = r#"{"data":}"#.len();
+/// Number of bytes for the names around the texts in a response.
+const ROOM: usize = 64;
 
 /// A GraphQL response. `data` is absent if the operation did not run, or did not run to its end.
 #[derive(Debug, Default, Serialize)]
@@ -81,14 +83,14 @@ impl Reply {
         bare && self.data.as_ref().is_none_or(small) || size::fits(self, limit)
     }
 
-    fn written(&self) -> serde_json::Result<String> {
+    fn write(&self, text: &mut Vec<u8>) -> serde_json::Result<()> {
         let (Some(data), true) = (&self.data, self.errors.is_empty() && self.extensions.is_empty()) else {
-            return serde_json::to_string(self);
+            return serde_json::to_writer(text, self);
         };
-        let mut text = br#"{"data":"#.to_vec();
-        json::append(data, &mut text)?;
+        text.extend_from_slice(br#"{"data":"#);
+        json::append(data, text)?;
         text.push(b'}');
-        String::from_utf8(text).map_err(serde::ser::Error::custom)
+        Ok(())
     }
 
     /// Returns whether the operation ran.
@@ -113,12 +115,28 @@ impl Reply {
         }
     }
 
-    /// Returns the response as JSON. A value that can't be written as JSON is a defect of the schema.
+    /// Returns the response as JSON.
     pub(super) fn to_json(&self) -> String {
-        self.written().unwrap_or_else(|error| {
-            tracing::error!(%error, "a response could not be written as JSON");
-            format!(r#"{{"errors":[{{"message":"{INTERNAL}","extensions":{{"code":"INTERNAL"}}}}]}}"#)
-        })
+        String::from_utf8(self.framed(b"", b"")).unwrap_or_else(|error| Self::unwritable(&error))
+    }
+
+    /// Returns the response as JSON between two texts.
+    pub(super) fn framed(&self, before: &[u8], after: &[u8]) -> Vec<u8> {
+        let data = self.data.as_ref().map_or(0, size::of_texts);
+        let mut text = Vec::with_capacity(before.len() + ENVELOPE + data + after.len() + ROOM);
+        text.extend_from_slice(before);
+        if let Err(error) = self.write(&mut text) {
+            text.truncate(before.len());
+            text.extend_from_slice(Self::unwritable(&error).as_bytes());
+        }
+        text.extend_from_slice(after);
+        text
+    }
+
+    /// Returns the response in place of one that can't be written as JSON, which is a defect of the schema.
+    fn unwritable(error: &dyn std::error::Error) -> String {
+        tracing::error!(%error, "a response could not be written as JSON");
+        format!(r#"{{"errors":[{{"message":"{INTERNAL}","extensions":{{"code":"INTERNAL"}}}}]}}"#)
     }
 }
 

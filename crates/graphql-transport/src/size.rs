@@ -21,6 +21,16 @@ pub(super) fn at_most(value: &Value) -> usize {
     }
 }
 
+/// Returns the number of bytes of the JSON texts in a value.
+pub(super) fn of_texts(value: &Value) -> usize {
+    match value {
+        Value::Binary(text) => text.len(),
+        Value::List(items) => items.iter().map(of_texts).sum(),
+        Value::Object(fields) => fields.values().map(of_texts).sum(),
+        _ => 0,
+    }
+}
+
 /// Returns whether a value has at most `limit` bytes as JSON.
 pub(super) fn fits(value: &impl Serialize, limit: usize) -> bool {
     serde_json::to_writer(BoundedWriter(limit), value).is_ok()

@@ -90,5 +90,5 @@ fn framing() -> Framing {
 
 /// Returns a reply as an event. Its JSON has no line breaks, so it fits in one data line.
 fn event(reply: &Reply) -> Bytes {
-    format!("event: next\ndata: {}\n\n", reply.to_json()).into()
+    reply.framed(b"event: next\ndata: ", b"\n\n").into()
 }

@@ -57,6 +57,42 @@ pub fn check(within: &str, text: &[u8]) -> Result<(), Unrepresentable> {
     scan.run().map_err(|kind| Unrepresentable { field: field(within, &scan.place), kind })
 }
 
+/// Reason why JSON can't be stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unstorable {
+    /// Objects and lists are nested too deeply.
+    #[error("objects or lists are nested too deeply")]
+    Depth,
+    /// A key or string contains the NUL character.
+    #[error("a key or string contains the NUL character")]
+    Nul,
+}
+
+/// Returns an error for JSON text with more than `levels` nested objects and lists, or with a NUL character.
+pub(super) fn storable(text: &[u8], levels: usize) -> Result<(), Unstorable> {
+    let (mut at, mut depth, mut quoted, mut nul) = (0, 0_usize, false, false);
+    while let Some(byte) = text.get(at) {
+        match byte {
+            b'"' => quoted = !quoted,
+            b'\\' => {
+                nul |= text[at..].starts_with(b"\\u0000");
+                // The escaped character is a quote, a backslash, or begins the digits of a character.
+                at += 1;
+            }
+            b'{' | b'[' if !quoted => {
+                depth += 1;
+                if depth > levels {
+                    return Err(Unstorable::Depth);
+                }
+            }
+            b'}' | b']' if !quoted => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        at += 1;
+    }
+    if nul { Err(Unstorable::Nul) } else { Ok(()) }
+}
+
 /// Returns an error for the first value of a JSON text that parsers can't read. Numbers that they round are allowed.
 pub(super) fn readable(text: &[u8]) -> Result<(), Unrepresentable> {
     let mut scan = Scan { text, at: 0, place: Vec::new(), depth: MAX_CARRIED_DEPTH, numbers: in_range };
@@ -214,6 +250,34 @@ mod tests {
     use super::*;
     use crate::read;
 
+    fn depth(value: &serde_json::Value) -> usize {
+        match value {
+            serde_json::Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or_default(),
+            serde_json::Value::Object(map) => 1 + map.values().map(depth).max().unwrap_or_default(),
+            _ => 0,
+        }
+    }
+
+    fn holds_nul(value: &serde_json::Value) -> bool {
+        match value {
+            serde_json::Value::String(text) => text.contains('\0'),
+            serde_json::Value::Array(items) => items.iter().any(holds_nul),
+            serde_json::Value::Object(map) => map.iter().any(|(key, value)| key.contains('\0') || holds_nul(value)),
+            _ => false,
+        }
+    }
+
+    #[test]
+    fn nul_is_found_in_keys_and_values_also_in_those_that_a_repeated_key_replaces() {
+        for text in [r#""\u0000""#, r#"{"a\u0000":1}"#, r#"[1,{"a":"x\\\u0000"}]"#, r#"{"a":"\u0000","a":1}"#] {
+            assert_eq!(storable(text.as_bytes(), 100), Err(Unstorable::Nul), "{text}");
+        }
+        for text in [r#""\\u0000""#, r#""u0000""#, r#""\u0001\u00000""#, "0"] {
+            let found = storable(text.as_bytes(), 100);
+            assert_eq!(found.is_err(), text.contains("u00000"), "{text}");
+        }
+    }
+
     fn message(text: &str) -> Option<String> {
         check("", text.as_bytes()).err().map(|value| value.to_string())
     }
@@ -278,6 +342,24 @@ mod tests {
             prop_assume!(float.is_finite());
             for text in [format!("{float}"), format!("{float:e}"), format!("{float:.16e}"), integer.to_string()] {
                 prop_assert!(is_kept(&text), "{}", text);
+            }
+        }
+
+        #[test]
+        fn stored_text_is_checked_as_its_value(
+            text in r#"[\[\]{}:,"\\0ua ]{0,30}"#,
+            string in r#"(\\\\|\\u0000|\\u0001|\\"|u0000|\[|x){0,5}"#,
+            levels in 0_usize..4,
+        ) {
+            for text in [text, format!("[[\"{string}\"],{{\"{string}\":[1]}}]")] {
+                if let Ok(value) = read(&text) {
+                    let expected = match (depth(&value) > levels, holds_nul(&value)) {
+                        (true, _) => Err(Unstorable::Depth),
+                        (false, true) => Err(Unstorable::Nul),
+                        (false, false) => Ok(()),
+                    };
+                    prop_assert_eq!(storable(text.as_bytes(), levels), expected, "{}", text);
+                }
             }
         }
 

@@ -6,7 +6,8 @@
 //!
 //! - [`read`] and [`AnyJson`] read any JSON. [`parse`] reads the fields of a [`Typed`].
 //! - [`check`] finds values that can't be represented unchanged, before a request is read.
-//! - [`Text`] carries JSON that is passed on unchanged.
+//! - [`RawJson`] carries JSON of requests, and [`Text`] JSON of databases and messages, that is passed on unchanged.
+//! - [`borrow`] and [`read_with`] read only parts of a text.
 //! - [`Written`] and [`append`] write the values of responses.
 //! - With the feature `sqlx`, JSON columns are read as [`Text`] and `Received`.
 //!
@@ -17,15 +18,17 @@
 mod check;
 #[cfg(feature = "sqlx")]
 mod column;
+mod raw;
 #[expect(clippy::disallowed_methods, reason = "the only module that reads JSON")]
 mod read;
 mod text;
 #[expect(clippy::disallowed_methods, reason = "text is checked before it is copied")]
 mod write;
 
-pub use check::{Unrepresentable, check, is_kept};
+pub use check::{Unrepresentable, Unstorable, check, is_kept};
 #[cfg(feature = "sqlx")]
 pub use column::Received;
-pub use read::{AnyJson, Typed, fields, map, option, optional_map, parse, read, value};
+pub use raw::{RawJson, from_graphql};
+pub use read::{AnyJson, Borrowed, Typed, borrow, fields, map, option, optional_map, parse, read, read_with, value};
 pub use text::{Text, Unreadable};
 pub use write::{Written, append, data};

@@ -20,6 +20,9 @@ impl Typed for f64 {}
 impl Typed for DateTime<Utc> {}
 impl<T: Typed> Typed for Option<T> {}
 
+/// A type whose JSON has known fields, and which borrows parts of its text.
+pub trait Borrowed<'a>: Deserialize<'a> {}
+
 /// Any JSON, read as a value.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[serde(transparent)]
@@ -33,6 +36,19 @@ pub fn read(text: &str) -> serde_json::Result<Value> {
 /// Reads a JSON text with known fields.
 pub fn parse<T: Typed>(text: &[u8]) -> serde_json::Result<T> {
     serde_json::from_slice(text)
+}
+
+/// Reads a JSON text with known fields. The result borrows parts of the text.
+pub fn borrow<'a, T: Borrowed<'a>>(text: &'a [u8]) -> serde_json::Result<T> {
+    serde_json::from_slice(text)
+}
+
+/// Reads a JSON text with a seed, which decides about the type of each part.
+pub fn read_with<'a, S: DeserializeSeed<'a>>(text: &'a [u8], seed: S) -> serde_json::Result<S::Value> {
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    let value = seed.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(value)
 }
 
 /// Reads the known fields of a value.

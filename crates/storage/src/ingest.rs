@@ -12,8 +12,9 @@ use super::lock_wait::LockWait;
 use super::pools::Database;
 use noetl_domain::ids::Id;
 use noetl_domain::tenant::Scope;
+use plain_json::RawJson;
 
-/// A validated event of a worker. Its JSON is text.
+/// A validated event of a worker. Its JSON is the text that the worker sent, and shares the memory of its request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewEvent {
     /// Execution to whose log the event belongs.
@@ -41,11 +42,11 @@ pub struct NewEvent {
     /// Duration in seconds.
     pub duration: Option<f64>,
     /// Input, as JSON.
-    pub context: Option<String>,
+    pub context: Option<RawJson>,
     /// Output, as JSON.
-    pub result: Option<String>,
+    pub result: Option<RawJson>,
     /// Metadata of the event, as JSON.
-    pub meta: Option<String>,
+    pub meta: Option<RawJson>,
     /// Error message.
     pub error: Option<String>,
     /// Stack trace of the error.
@@ -55,15 +56,16 @@ pub struct NewEvent {
     /// Organization; default: that of the execution if it is known and has the event's tenant, else `default`.
     pub organization_id: Option<String>,
     /// JSON object with the values of [`OtherColumns`].
-    pub others: Option<String>,
+    pub others: Option<RawJson>,
 }
 
 impl NewEvent {
     /// Returns the approximate size in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
-        let texts = [&self.context, &self.result, &self.meta, &self.error, &self.stack_trace, &self.others];
-        size_of::<Self>() + texts.into_iter().flatten().map(String::len).sum::<usize>()
+        let texts = [&self.error, &self.stack_trace].into_iter().flatten().map(String::len);
+        let json = [&self.context, &self.result, &self.meta, &self.others].into_iter().flatten().map(|json| json.len());
+        size_of::<Self>() + texts.chain(json).sum::<usize>()
     }
 }
 

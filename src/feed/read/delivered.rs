@@ -9,6 +9,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_nats::jetstream::Message;
+use bytestring::ByteString;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared, WeakShared};
@@ -27,7 +28,7 @@ use noetl_domain::tenant::{DEFAULT, Scope};
 use noetl_storage::budget::uncharged;
 use noetl_storage::events;
 use noetl_storage::pools::Databases;
-use plain_json::{self as json, Text, Typed, Unreadable};
+use plain_json::{self as json, Borrowed, Text, Typed, Unreadable};
 
 /// Message of a stream, shared by all readers.
 #[derive(Debug, Clone)]
@@ -85,26 +86,26 @@ impl CompleteEvent {
 }
 
 /// Payload of a message. Its large fields are text, because jsonb can hold values that this program's JSON values
-/// can't.
+/// can't. They are parts of the message.
 #[derive(Debug, Deserialize)]
-struct Payload {
+struct Payload<'a> {
     execution_id: Id,
     event_id: Id,
     #[serde(default)]
     catalog_id: Option<Id>,
     parent_event_id: Option<Id>,
     parent_execution_id: Option<Id>,
-    #[serde(default)]
-    created_at: Option<Box<RawValue>>,
+    #[serde(borrow, default)]
+    created_at: Option<&'a RawValue>,
     event_type: Option<String>,
     node_id: Option<String>,
     node_name: Option<String>,
     node_type: Option<String>,
     status: Option<String>,
-    duration: Option<Box<RawValue>>,
-    context: Option<Box<RawValue>>,
-    result: Option<Box<RawValue>>,
-    meta: Option<Box<RawValue>>,
+    duration: Option<&'a RawValue>,
+    context: Option<&'a RawValue>,
+    result: Option<&'a RawValue>,
+    meta: Option<&'a RawValue>,
     error: Option<String>,
     stack_trace: Option<String>,
     tenant_id: Option<String>,
@@ -113,7 +114,7 @@ struct Payload {
     omitted: bool,
 }
 
-impl Typed for Payload {}
+impl<'a> Borrowed<'a> for Payload<'a> {}
 
 /// Decodes a message for a reader at `at`. A message of another feed than `feed` is no event.
 pub(super) fn decode(
@@ -155,8 +156,8 @@ fn note_foreign(shard: ShardIndex, sequence: u64, subject: &str, of_a_tailer: bo
     }
 }
 
-fn parse(payload: &[u8]) -> Option<Payload> {
-    json::parse(payload).inspect_err(|error| tracing::warn!(%error, "an event can't be read")).ok()
+fn parse(payload: &[u8]) -> Option<Payload<'_>> {
+    json::borrow(payload).inspect_err(|error| tracing::warn!(%error, "an event can't be read")).ok()
 }
 
 /// Reads an event from its shard.
@@ -175,13 +176,12 @@ async fn complete(databases: Databases, published: LiveEvent) -> LiveEvent {
     }
 }
 
-impl Payload {
+impl Payload<'_> {
     fn into_event(self, published: DateTime<Utc>) -> LiveEvent {
         let mut partial = self.omitted;
-        let mut value = |text: Option<Box<RawValue>>| carried(text.as_deref(), &mut partial);
-        let (context, result, meta) = (value(self.context), value(self.result), value(self.meta));
-        let created_at = shown::<Time>(self.created_at.as_deref(), &mut partial).map_or(published, |time| time.0);
-        let duration = shown(self.duration.as_deref(), &mut partial);
+        let [context, result, meta] = carried([self.context, self.result, self.meta], &mut partial);
+        let created_at = shown::<Time>(self.created_at, &mut partial).map_or(published, |time| time.0);
+        let duration = shown(self.duration, &mut partial);
         let event = Event {
             execution_id: self.execution_id,
             event_id: self.event_id,
@@ -207,14 +207,22 @@ impl Payload {
     }
 }
 
-/// Returns a field's JSON. If it can't be parsed, returns its error and sets `partial`.
-fn carried(json: Option<&RawValue>, partial: &mut bool) -> Option<Text> {
-    let json = json.map(RawValue::get).filter(|json| *json != "null")?;
-    let unreadable = |unreadable: Unreadable| {
-        *partial = true;
-        unreadable.to_error_value()
-    };
-    Some(Text::new(json).unwrap_or_else(unreadable))
+/// Returns the JSON of fields. If one can't be parsed, returns its error in its place and sets `partial`.
+///
+/// The texts are copied together into memory of their own, because the message shares its memory with others.
+fn carried(fields: [Option<&RawValue>; 3], partial: &mut bool) -> [Option<Text>; 3] {
+    let fields = fields.map(|json| json.map(RawValue::get).filter(|json| *json != "null"));
+    let all = ByteString::from(fields.map(Option::unwrap_or_default).concat());
+    let mut rest = &*all;
+    fields.map(|json| {
+        let (text, after) = rest.split_at(json?.len());
+        rest = after;
+        let unreadable = |unreadable: Unreadable| {
+            *partial = true;
+            unreadable.to_error_value()
+        };
+        Some(Text::shared(all.slice_ref(text)).unwrap_or_else(unreadable))
+    })
 }
 
 /// Returns a field's value. If this program can't represent it, returns `None` and sets `partial`.

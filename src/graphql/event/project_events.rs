@@ -7,7 +7,7 @@ use async_graphql::{ComplexObject, Context, ID, InputObject, Result, SimpleObjec
 use super::types::Event;
 use crate::graphql::audit::AuditedPayload;
 use crate::graphql::errors::{UserError, item_error, result_or_user_error};
-use crate::graphql::scalars::{Json, Seconds, Timestamp};
+use crate::graphql::scalars::{Json, JsonInput, Seconds, Timestamp};
 use crate::service::error::{RejectionCode, ServiceError};
 use crate::service::ingest::{Draft, EventDraft, IngestOutcome};
 use noetl_domain::event::EventKey;
@@ -56,13 +56,13 @@ pub(super) struct EventInput {
     /// Alternative to `timestamp`. If both are present, `timestamp` is used.
     created_at: Option<Timestamp>,
     /// Input of the reported work.
-    context: Option<Json>,
+    context: Option<JsonInput>,
     /// Output of the reported work.
-    result: Option<Json>,
+    result: Option<JsonInput>,
     /// Metadata of the event, a map. A value that is not a map is stored as `meta.value`. If the server identifies
     /// callers, it sets `meta.actor` to the subject of the caller, and stores an `actor` that the worker sent as
     /// `meta.extra.sent_actor`.
-    meta: Option<Json>,
+    meta: Option<JsonInput>,
     /// Error message.
     error: Option<String>,
     /// Stack trace of the error.
@@ -88,13 +88,14 @@ pub(super) struct ProjectEventDocumentsInput {
     /// `event_id`, `execution_id`, `event_type` and `duration`; messages of the event stream have this form. Ids and numbers can be
     /// texts, and times without an offset are UTC. Values of unknown keys are stored under `meta.extra`. Each event is
     /// stored or refused independently. User errors name a key as `EventInput` does, such as `eventId`.
-    pub(super) events: Vec<Json>,
+    pub(super) events: Vec<JsonInput>,
 }
 
 impl From<EventInput> for EventDraft {
     fn from(input: EventInput) -> Self {
         let id = |id: Option<ID>| id.map(|ID(text)| text);
         let json = |json: Option<Json>| json.map(|json| json.0);
+        let text = |json: Option<JsonInput>| json.map(|json| json.0);
         let time = |time: Option<Timestamp>| time.map(|time| time.0);
         Self {
             event_id: id(input.event_id),
@@ -110,9 +111,9 @@ impl From<EventInput> for EventDraft {
             duration: input.duration_seconds.map(|duration| duration.0),
             timestamp: time(input.timestamp),
             created_at: time(input.created_at),
-            context: json(input.context),
-            result: json(input.result),
-            meta: json(input.meta),
+            context: text(input.context),
+            result: text(input.result),
+            meta: text(input.meta),
             error: input.error,
             stack_trace: input.stack_trace,
             trace_component: json(input.trace_component),
@@ -233,7 +234,7 @@ impl ProjectEventsInput {
 impl ProjectEventDocumentsInput {
     /// Returns the events, without a check.
     pub(super) fn into_drafts(self) -> Vec<Draft> {
-        self.events.into_iter().map(|Json(document)| EventDraft::of_document(document)).collect()
+        self.events.into_iter().map(|JsonInput(document)| EventDraft::of_document(&document)).collect()
     }
 }
 

@@ -13,6 +13,7 @@ use async_graphql::parser::types::Field;
 use async_graphql::registry::Registry;
 use async_graphql::{ContextSelectionSet, OutputType, Positioned, ServerResult, Value};
 use bytes::Bytes;
+use bytestring::ByteString;
 
 use crate::feed::read::reader::Item;
 use crate::feed::wire::cursor::{Position, StreamCursor};
@@ -20,7 +21,7 @@ use crate::graphql::audience::Audience;
 use crate::graphql::event::stream::EventStreamItem;
 use noetl_domain::ids::Id;
 use noetl_domain::shard::ShardIndex;
-use plain_json::Written;
+use plain_json as json;
 
 /// Maximum number of bytes in the cache of a replica.
 const MAX_CACHE_BYTES: usize = 8 << 20;
@@ -51,9 +52,9 @@ struct RenderedEvent {
 }
 
 impl RenderedEvent {
-    /// Splits a text that contains the placeholder in each place of the cursor.
-    fn new(text: &str, placeholder: &str) -> Self {
-        let parts = text.split(placeholder).map(|part| Bytes::copy_from_slice(part.as_bytes())).collect();
+    /// Splits a text that contains the placeholder in each place of the cursor. The parts share its memory.
+    fn new(text: &ByteString, placeholder: &str) -> Self {
+        let parts = text.split(placeholder).map(|part| text.slice_ref(part).into_bytes()).collect();
         Self { bytes: text.len(), parts, last: Mutex::default() }
     }
 
@@ -189,12 +190,20 @@ impl OutputType for LiveItem {
         let value = item.resolve(ctx, field).await?;
         let failed = !ctx.query_env.errors.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
         // The transport completes a value that failed in part, so it needs the value and not its text.
-        let text = if failed { None } else { serde_json::to_string(&Written(&value)).ok() };
+        let text = if failed { None } else { written(&value) };
         let Some(text) = text else { return Ok(self.cache.fill_in(value, cursor)) };
         let text = Arc::new(RenderedEvent::new(&text, &self.cache.placeholder));
         self.cache.entries().insert(key, &text);
         Ok(Value::Binary(text.with_cursor(cursor)))
     }
+}
+
+/// Returns a value as JSON text.
+fn written(value: &Value) -> Option<ByteString> {
+    let mut text = Vec::new();
+    json::append(value, &mut text).ok()?;
+    text.shrink_to_fit();
+    ByteString::try_from(text).ok()
 }
 
 #[cfg(test)]
@@ -220,7 +229,7 @@ mod tests {
     }
 
     fn rendered(text: &str) -> Arc<RenderedEvent> {
-        Arc::new(RenderedEvent::new(text, "placeholder"))
+        Arc::new(RenderedEvent::new(&text.into(), "placeholder"))
     }
 
     #[test]

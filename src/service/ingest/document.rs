@@ -1,8 +1,12 @@
 //! Events as JSON documents: rows as NoETL's tailer publishes them, or what NoETL's workers send.
 
+use std::collections::BTreeMap;
+
+use plain_json::RawJson;
 use serde_json::{Map, Value};
 
 use super::EventDraft;
+use super::values::value;
 use crate::service::error::Rejection;
 
 /// Column that only the database sets.
@@ -14,37 +18,43 @@ impl EventDraft {
     ///
     /// # Errors
     /// The document is not a map.
-    pub fn of_document(document: Value) -> Result<Self, Rejection> {
-        let Value::Object(mut fields) = document else {
-            return Err(Rejection::invalid("", "an event must be a map"));
-        };
+    pub fn of_document(document: &RawJson) -> Result<Self, Rejection> {
+        let members = document.members().map_err(|error| Rejection::invalid("", error.to_string()))?;
+        // The last of several members with one key counts.
+        let mut fields: BTreeMap<String, RawJson> = members.ok_or_else(not_a_map)?.into_iter().collect();
         fields.remove(TX_ID);
-        let mut take = |name: &str| fields.remove(name).filter(|value| !value.is_null());
+        let mut take = |name: &str| fields.remove(name).filter(|json| !json.is_null());
+        let shown = |json: Option<RawJson>| json.map(|json| value("", &json).map(shown)).transpose();
+        let read = |json: Option<RawJson>| json.map(|json| value("", &json)).transpose();
         Ok(Self {
-            event_id: take("event_id").map(shown),
-            execution_id: take("execution_id").map(shown),
-            catalog_id: take("catalog_id").map(shown),
-            parent_event_id: take("parent_event_id").map(shown),
-            parent_execution_id: take("parent_execution_id").map(shown),
-            event_type: take("event_type").map(shown),
-            node_id: take("node_id").map(shown),
-            node_name: take("node_name").map(shown),
-            node_type: take("node_type").map(shown),
-            status: take("status").map(shown),
-            duration: take("duration"),
-            timestamp: take("timestamp"),
-            created_at: take("created_at"),
+            event_id: shown(take("event_id"))?,
+            execution_id: shown(take("execution_id"))?,
+            catalog_id: shown(take("catalog_id"))?,
+            parent_event_id: shown(take("parent_event_id"))?,
+            parent_execution_id: shown(take("parent_execution_id"))?,
+            event_type: shown(take("event_type"))?,
+            node_id: shown(take("node_id"))?,
+            node_name: shown(take("node_name"))?,
+            node_type: shown(take("node_type"))?,
+            status: shown(take("status"))?,
+            duration: read(take("duration"))?,
+            timestamp: read(take("timestamp"))?,
+            created_at: read(take("created_at"))?,
             context: take("context"),
             result: take("result"),
             meta: take("meta"),
-            error: take("error").map(shown),
-            stack_trace: take("stack_trace").map(shown),
-            tenant_id: take("tenant_id").map(shown),
-            organization_id: take("organization_id").map(shown),
-            trace_component: take("trace_component"),
-            extra: extra(fields),
+            error: shown(take("error"))?,
+            stack_trace: shown(take("stack_trace"))?,
+            tenant_id: shown(take("tenant_id"))?,
+            organization_id: shown(take("organization_id"))?,
+            trace_component: read(take("trace_component"))?,
+            extra: extra(fields)?,
         })
     }
+}
+
+fn not_a_map() -> Rejection {
+    Rejection::invalid("", "an event must be a map")
 }
 
 /// Returns a value as text, as PostgreSQL's operator `->>` does.
@@ -55,9 +65,11 @@ fn shown(value: Value) -> String {
     }
 }
 
-fn extra(rest: Map<String, Value>) -> Option<Value> {
-    let present: Map<String, Value> = rest.into_iter().filter(|(_, value)| !value.is_null()).collect();
-    (!present.is_empty()).then(|| present.into())
+fn extra(rest: BTreeMap<String, RawJson>) -> Result<Option<Value>, Rejection> {
+    let present = rest.into_iter().filter(|(_, json)| !json.is_null());
+    let present = present.map(|(name, json)| Ok((name, value("extra", &json)?)));
+    let present: Map<String, Value> = present.collect::<Result<_, Rejection>>()?;
+    Ok((!present.is_empty()).then(|| present.into()))
 }
 
 #[cfg(test)]
@@ -73,7 +85,7 @@ mod tests {
             "created_at": "2026-11-21T22:07:25.72705", "tx_id": "12", "worker_id": "w", "node_id": null, "frame_id": null,
             "trace_component": { "a": 1 }, "extra": [1],
         });
-        let draft = EventDraft::of_document(row).unwrap();
+        let draft = EventDraft::of_document(&(&row).into()).unwrap();
         assert_eq!(draft.event_id.as_deref(), Some("9007199254740993"));
         assert_eq!(
             (draft.execution_id.as_deref(), draft.status.as_deref(), draft.node_id),
@@ -85,7 +97,7 @@ mod tests {
         );
         assert_eq!(draft.extra, Some(json!({ "worker_id": "w", "extra": [1] })));
         for other in [json!([]), json!("x"), Value::Null] {
-            assert!(EventDraft::of_document(other).is_err());
+            assert!(EventDraft::of_document(&(&other).into()).is_err());
         }
     }
 }

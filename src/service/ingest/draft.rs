@@ -1,9 +1,10 @@
 //! Events as workers send them, and their validation.
 
+use plain_json::RawJson;
 use serde_json::{Map, Value};
 
-use super::values::{id, known_id, number, seconds, text, time};
-use crate::service::bounds::json_text;
+use super::values::{id, known_id, number, seconds, text, time, value};
+use crate::service::bounds::check_raw_json;
 use crate::service::error::{Rejection, RejectionCode};
 use noetl_domain::actor::{Actor, META_KEY};
 use noetl_domain::ids::Id;
@@ -53,11 +54,11 @@ pub struct EventDraft {
     /// Time of the event if `timestamp` is absent.
     pub created_at: Option<Value>,
     /// Input of the node.
-    pub context: Option<Value>,
+    pub context: Option<RawJson>,
     /// Output of the node.
-    pub result: Option<Value>,
+    pub result: Option<RawJson>,
     /// Metadata of the event. A value that is not a map is stored as `{"value": …}`.
-    pub meta: Option<Value>,
+    pub meta: Option<RawJson>,
     /// Error message.
     pub error: Option<String>,
     /// Stack trace of the error.
@@ -138,16 +139,16 @@ impl EventDraft {
             duration: seconds("durationSeconds", duration)?,
             context: json("context", context)?,
             result: json("result", result)?,
-            meta: json("meta", whole_meta(meta, unknown, by.is_some()))?,
+            meta: json("meta", whole_meta(meta, unknown, by.is_some())?)?,
             error: text("error", error)?,
             stack_trace: text("stackTrace", stack_trace)?,
             tenant_id: text("tenantId", tenant_id)?.filter(|tenant| !tenant.is_empty()),
             organization_id: text("organizationId", organization_id)?.filter(|organization| !organization.is_empty()),
-            others: json("extra", (!others.is_empty()).then(|| others.into()))?,
+            others: json("extra", (!others.is_empty()).then(|| RawJson::from(&Value::from(others))))?,
         };
         check_size(&event)?;
         if let Some(actor) = by {
-            event.meta = Some(actor.sign(event.meta.as_deref()));
+            event.meta = Some(actor.sign(event.meta.as_deref()).into());
         }
         Ok(event)
     }
@@ -170,8 +171,9 @@ fn check_type(given: Option<String>) -> Result<String, Rejection> {
     Ok(given)
 }
 
-fn json(field: &str, value: Option<Value>) -> Result<Option<String>, Rejection> {
-    value.filter(|value| !value.is_null()).map(|value| json_text(field, &value, MAX_EVENT_BYTES)).transpose()
+fn json(field: &str, json: Option<RawJson>) -> Result<Option<RawJson>, Rejection> {
+    let json = json.filter(|json| !json.is_null());
+    json.map(|json| check_raw_json(field, &json, MAX_EVENT_BYTES).map(|()| json)).transpose()
 }
 
 /// Returns the fields that the input has no field for.
@@ -196,12 +198,21 @@ fn take_columns(unknown: &mut Map<String, Value>, columns: Option<&OtherColumns>
     others.into_iter().filter(|(_, value)| !value.is_null()).collect()
 }
 
-/// Returns `meta` with the fields that the table has no column for. No value of the worker is lost.
-fn whole_meta(meta: Option<Value>, mut unknown: Map<String, Value>, signed: bool) -> Option<Value> {
-    if unknown.is_empty() && meta.as_ref().is_none_or(Value::is_null) {
-        return None;
+/// Returns `meta` with the fields that the table has no column for. No value of the worker is lost. If nothing has to be
+/// added or moved, `meta` is returned as it arrived.
+fn whole_meta(
+    meta: Option<RawJson>,
+    mut unknown: Map<String, Value>,
+    signed: bool,
+) -> Result<Option<RawJson>, Rejection> {
+    let meta = meta.filter(|meta| !meta.is_null());
+    if unknown.is_empty() {
+        let kept = |meta: &RawJson| meta.is_object() && !(signed && meta.may_have_key(META_KEY));
+        if meta.as_ref().is_none_or(kept) {
+            return Ok(meta);
+        }
     }
-    let mut meta = as_map(meta);
+    let mut meta = as_map(meta.map(|meta| value("meta", &meta)).transpose()?);
     if signed && let Some(sent) = meta.remove(META_KEY) {
         unknown.insert(SENT_ACTOR.to_owned(), sent);
     }
@@ -210,7 +221,7 @@ fn whole_meta(meta: Option<Value>, mut unknown: Map<String, Value>, signed: bool
         kept.extend(unknown);
         meta.insert(EXTRA.to_owned(), kept.into());
     }
-    Some(meta.into())
+    Ok(Some(RawJson::from(&Value::from(meta))))
 }
 
 fn as_map(value: Option<Value>) -> Map<String, Value> {
@@ -221,11 +232,24 @@ fn as_map(value: Option<Value>) -> Map<String, Value> {
     }
 }
 
+/// Checks the total size of an event. Space between the tokens of its JSON does not count.
 fn check_size(event: &NewEvent) -> Result<(), Rejection> {
-    let names =
-        [&event.node_id, &event.node_name, &event.node_type, &event.status, &event.tenant_id, &event.organization_id];
-    let texts = [&event.context, &event.result, &event.meta, &event.error, &event.stack_trace, &event.others];
-    let bytes: usize = names.into_iter().chain(texts).flatten().map(String::len).sum();
+    let texts = [
+        &event.node_id,
+        &event.node_name,
+        &event.node_type,
+        &event.status,
+        &event.tenant_id,
+        &event.organization_id,
+        &event.error,
+        &event.stack_trace,
+    ];
+    let texts: usize = texts.into_iter().flatten().map(String::len).sum();
+    let json = [&event.context, &event.result, &event.meta, &event.others].into_iter().flatten();
+    if texts + json.clone().map(|json| json.len()).sum::<usize>() <= MAX_EVENT_BYTES {
+        return Ok(());
+    }
+    let bytes = texts + json.map(RawJson::compact_len).sum::<usize>();
     if bytes <= MAX_EVENT_BYTES {
         return Ok(());
     }

@@ -2,6 +2,7 @@
 //! times.
 
 use chrono::{DateTime, Datelike, NaiveDateTime, Utc};
+use plain_json::RawJson;
 use serde_json::Value;
 
 use crate::service::bounds::check_text;
@@ -43,6 +44,11 @@ fn known_or_zero(field: &str, given: Option<String>) -> Result<Option<Id>, Rejec
     let given = given.filter(|given| !given.is_empty());
     let malformed = |malformed: MalformedId| Rejection::invalid(field, format!("{field} is {malformed}"));
     given.map(|given| given.parse().map_err(malformed)).transpose()
+}
+
+/// Parses JSON that was checked when the request was read.
+pub(super) fn value(field: &str, json: &RawJson) -> Result<Value, Rejection> {
+    json.read().map_err(|error| Rejection::invalid(field, format!("{field} can't be read: {error}")))
 }
 
 /// Checks that a text can be stored.

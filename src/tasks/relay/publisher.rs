@@ -14,7 +14,6 @@ use async_nats::jetstream::context::{
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::{Config, StorageType};
 use async_nats::jetstream::{self, Context};
-use bytes::Bytes;
 
 use crate::service::outbox::ClaimedRow;
 use noetl_domain::outbox_message::is_publishable;
@@ -125,7 +124,7 @@ impl Publisher {
             return Err(PublishRefusal::Subject(subject.into_owned()));
         }
         let content = row.message().map_err(|error| PublishRefusal::Unreadable(error.to_string()))?;
-        let payload = Bytes::copy_from_slice(content.ok_or(PublishRefusal::NoPayload)?.as_bytes());
+        let payload = content.ok_or(PublishRefusal::NoPayload)?.to_bytes();
         let max_payload = self.client.server_info().max_payload;
         let message = PublishMessage::build()
             .message_id(leased.id.to_string())

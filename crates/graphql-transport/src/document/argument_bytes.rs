@@ -68,9 +68,38 @@ fn given_bytes(value: &Given) -> u64 {
         Given::List(items) => items.iter().map(given_bytes).sum(),
         Given::Object(fields) => fields.iter().map(|(name, value)| name.len() as u64 + given_bytes(value)).sum(),
         Given::String(text) => text.len() as u64,
+        Given::Binary(text) => return carried_bytes(text),
         _ => 0,
     };
     VALUE_BYTES + within
+}
+
+/// Returns the approximate memory of a value that is carried as JSON text, when it is parsed.
+fn carried_bytes(text: &[u8]) -> u64 {
+    let (mut at, mut values, mut keys, mut strings) = (0, 0_u64, 0_u64, 0_u64);
+    while let Some(byte) = text.get(at) {
+        at += 1;
+        match byte {
+            b'"' => {
+                let start = at;
+                while let Some(byte) = text.get(at).filter(|byte| **byte != b'"') {
+                    at += if *byte == b'\\' { 2 } else { 1 };
+                }
+                values += 1;
+                strings += (at - start) as u64;
+                at += 1;
+            }
+            b'{' | b'[' => values += 1,
+            b':' => keys += 1,
+            b'-' | b'0'..=b'9' | b't' | b'f' | b'n' => {
+                values += 1;
+                let ends = |byte: &u8| matches!(byte, b',' | b']' | b'}') || byte.is_ascii_whitespace();
+                at += text[at..].iter().position(ends).unwrap_or(text.len() - at);
+            }
+            _ => {}
+        }
+    }
+    VALUE_BYTES * values.saturating_sub(keys) + strings
 }
 
 #[cfg(test)]
@@ -97,11 +126,15 @@ mod tests {
             (r#""four""#, json!("four"), 1, 4),
             (r#"["four", 1]"#, json!(["four", 1]), 3, 4),
             (r#"{ key: "four", k: { k: 1 } }"#, json!({ "key": "four", "k": { "k": 1 } }), 4, 3 + 4 + 1 + 1),
+            ("[[], {}, true, false, null, -1.5e-7]", json!([[], {}, true, false, null, -1.5e-7]), 7, 0),
+            (r#"{ a: ",]}:{" }"#, json!({ "a": ",]}:{" }), 2, 1 + 5),
         ] {
             let expected = values * VALUE_BYTES + text;
             assert_eq!(bytes(&format!("{{ f(a: {literal}) }}"), json!({})), expected, "{literal}");
             assert_eq!(bytes("query ($v: T) { f(a: $v) }", json!({ "v": given })), expected, "{literal}");
             assert_eq!(bytes(&format!("query ($v: T = {literal}) {{ f(a: $v) }}"), json!({})), expected, "{literal}");
+            let text = serde_json::to_string_pretty(&given).unwrap();
+            assert_eq!(given_bytes(&Given::Binary(text.into())), expected, "{literal} as text");
         }
         assert_eq!(bytes("query ($v: T) { f(a: $v, b: $v) }", json!({ "v": "four" })), 2 * (VALUE_BYTES + 4));
         assert_eq!(bytes("query ($v: T) { f(a: $v) }", json!({})), VALUE_BYTES);

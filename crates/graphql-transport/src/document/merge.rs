@@ -243,6 +243,7 @@ mod tests {
 
     use super::super::{Selected, TypeSystem, check};
     use super::*;
+    use crate::given_variables::GivenVariables;
     use crate::limits::Limits;
 
     const SDL: &str = "
@@ -257,7 +258,7 @@ mod tests {
     fn merged(query: &str, variables: Json) -> Result<String, OperationError> {
         let types = TypeSystem::from_sdl(SDL).unwrap();
         let selected = Selected { query, operation: None };
-        let checked = check(selected, Variables::from_json(variables), &types, &Limits::default())?;
+        let checked = check(selected, &Variables::from_json(variables).into(), &types, &Limits::default())?;
         let (_, operation) = checked.document.operations.iter().next().unwrap();
         Ok(text(&operation.node.selection_set.node))
     }
@@ -332,7 +333,7 @@ mod tests {
         let query = format!("{{ i {{ ... on T0 {{ n }} {} }} }}", "n ".repeat(100));
         let within = |comparisons: u64| {
             let limits = Limits { comparisons, ..Limits::default() };
-            check(Selected { query: &query, operation: None }, Variables::default(), &types, &limits).map(drop)
+            check(Selected { query: &query, operation: None }, &GivenVariables::default(), &types, &limits).map(drop)
         };
         let refused = within(1_000).unwrap_err();
         assert!(matches!(refused, OperationError::LimitExceeded { limit: Limit::Comparisons, .. }), "{refused:?}");

@@ -13,7 +13,7 @@
 //! 4. The fields get their types from the schema; `comparisons` bounds the search for fields that can't be merged.
 //! 5. `apollo-compiler` validates the document. The result of these steps is stored (`prepared`). For a document that
 //!    is sent again, only the cost is estimated again, because it depends on the variables.
-//! 6. `variables` checks the values of the variables; `merge` builds the operation for the executor, whose own
+//! 6. `variables` checks the values of the variables, which `given` has read for step 3; `merge` builds the operation for the executor, whose own
 //!    validation is not needed.
 
 mod argument_bytes;
@@ -22,6 +22,7 @@ mod bounds;
 mod comparisons;
 mod cost;
 mod diagnostics;
+mod given;
 mod list_length;
 mod merge;
 mod positions;
@@ -43,6 +44,7 @@ use async_graphql::parser::types::OperationType;
 use async_graphql::{Name, Positioned, Variables};
 
 use super::absent_values::AbsentValues;
+use super::given_variables::GivenVariables;
 use super::lexer;
 use super::limits::Limits;
 use super::operation_error::{Limit, OperationError};
@@ -83,12 +85,12 @@ pub(super) struct Checked {
 /// Checks a document against the schema and the limits, and merges the selected operation.
 pub(super) fn check(
     selected: Selected<'_>,
-    given: Variables,
+    given: &GivenVariables,
     types: &TypeSystem,
     limits: &Limits,
 ) -> Result<Checked, OperationError> {
     let positions = Positions::new(selected.query);
-    let prepared = prepare(selected.query, &given, types, &positions, limits)?;
+    let (prepared, given) = prepare(selected, given, types, &positions, limits)?;
     let document = &prepared.document;
     let operation = select(document, selected.operation)?;
     let variables = variables::coerce(types.schema(), &operation.variables, given, &positions)?;
@@ -124,26 +126,30 @@ pub(super) fn check(
     Ok(Checked { kind, document, variables, shape, introspects, absent })
 }
 
-/// Parses and validates a document, unless that was done for an earlier request, and checks its cost.
+/// Parses and validates a document, unless that was done for an earlier request, and checks its cost. Also returns the
+/// values of the variables, because the cost depends on them.
 fn prepare(
-    text: &str,
-    given: &Variables,
+    selected: Selected<'_>,
+    given: &GivenVariables,
     types: &TypeSystem,
     positions: &Positions<'_>,
     limits: &Limits,
-) -> Result<Arc<Prepared>, OperationError> {
+) -> Result<(Arc<Prepared>, Variables), OperationError> {
+    let text = selected.query;
     if let Some(prepared) = types.recent().get(text, limits) {
-        cost::check(&prepared.syntax, positions, given, limits)?;
-        return Ok(prepared);
+        let given = given::read(given, &prepared.syntax, selected, types)?;
+        cost::check(&prepared.syntax, positions, &given, limits)?;
+        return Ok((prepared, given));
     }
     lexer::check(text, limits)?;
     let syntax = parse(text, positions, limits)?;
     bounds::check(&syntax, positions, limits)?;
-    cost::check(&syntax, positions, given, limits)?;
+    let given = given::read(given, &syntax, selected, types)?;
+    cost::check(&syntax, positions, &given, limits)?;
     let document = validate(&syntax, types, positions, limits)?;
     let prepared = Arc::new(Prepared::new(syntax, document, limits));
     types.recent().insert(text, &prepared);
-    Ok(prepared)
+    Ok((prepared, given))
 }
 
 /// Returns whether a root field of a merged operation reads the schema.
@@ -259,7 +265,8 @@ mod tests {
 
     fn checked(query: &str, operation: Option<&str>, variables: Json) -> Result<Checked, OperationError> {
         let types = TypeSystem::from_sdl(SDL).unwrap();
-        check(Selected { query, operation }, Variables::from_json(variables), &types, &Limits::default())
+        let given = Variables::from_json(variables).into();
+        check(Selected { query, operation }, &given, &types, &Limits::default())
     }
 
     #[test]

@@ -69,7 +69,7 @@ mod tests {
     fn checked(types: &TypeSystem, query: &str, variables: &str, limits: &Limits) -> Result<(), &'static str> {
         let variables = Variables::from_json(serde_json::from_str(variables).unwrap());
         let selected = Selected { query, operation: None };
-        check(selected, variables, types, limits).map(drop).map_err(|invalid| invalid.code())
+        check(selected, &variables.into(), types, limits).map(drop).map_err(|invalid| invalid.code())
     }
 
     #[test]

@@ -196,7 +196,7 @@ mod tests {
     fn shape(query: &str, variables: Json) -> Shape {
         let types = TypeSystem::from_sdl(SDL).unwrap();
         let selected = Selected { query, operation: None };
-        let checked = check(selected, Variables::from_json(variables), &types, &Limits::default());
+        let checked = check(selected, &Variables::from_json(variables).into(), &types, &Limits::default());
         checked.unwrap().shape
     }
 

@@ -1,12 +1,12 @@
 //! The types of a schema, read from its SDL. Validation, merging and nullability all use them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use apollo_compiler::Schema;
 use apollo_compiler::ast::Type;
 use apollo_compiler::schema::{ExtendedType, Name, NamedType};
 use apollo_compiler::validation::Valid;
-use async_graphql::Value;
+use async_graphql::{Name as Key, Value};
 
 use super::prepared::RecentDocuments;
 
@@ -26,6 +26,10 @@ pub struct CheckedScalar {
 pub struct TypeSystem {
     schema: Valid<Schema>,
     scalars: Vec<CheckedScalar>,
+    /// Names of the scalars whose values are carried as text.
+    carried: Vec<&'static str>,
+    /// The names of the fields of all input objects.
+    input_fields: HashSet<Key>,
     /// The object types of each union, and of each interface that has any.
     possible: HashMap<NamedType, Vec<NamedType>>,
     recent: RecentDocuments,
@@ -46,6 +50,7 @@ impl TypeSystem {
         let schema = Schema::parse_and_validate(sdl, "schema.graphql");
         let schema = schema.map_err(|invalid| InvalidSchema(invalid.errors.to_string()))?;
         let mut possible: HashMap<NamedType, Vec<NamedType>> = HashMap::new();
+        let mut input_fields = HashSet::new();
         for (name, definition) in &schema.types {
             match definition {
                 ExtendedType::Union(union) => {
@@ -56,10 +61,12 @@ impl TypeSystem {
                         possible.entry(interface.name.clone()).or_default().push(name.clone());
                     }
                 }
+                ExtendedType::InputObject(input) => input_fields.extend(input.fields.keys().map(Key::new)),
                 _ => {}
             }
         }
-        Ok(Self { schema, scalars: Vec::new(), possible, recent: RecentDocuments::default() })
+        let (scalars, carried) = (Vec::new(), Vec::new());
+        Ok(Self { schema, scalars, carried, input_fields, possible, recent: RecentDocuments::default() })
     }
 
     /// Adds a scalar whose values are checked. The values of other scalars are left to the resolvers.
@@ -67,6 +74,25 @@ impl TypeSystem {
     pub fn with_scalar(mut self, scalar: CheckedScalar) -> Self {
         self.scalars.push(scalar);
         self
+    }
+
+    /// Adds a scalar whose values in variables are carried as text: a resolver gets such a value as bytes that contain
+    /// JSON text, and that share the memory of the request. Null stays null. The values in documents are values as usual,
+    /// in which a variable can be such bytes.
+    #[must_use]
+    pub fn with_carried_scalar(mut self, name: &'static str) -> Self {
+        self.carried.push(name);
+        self
+    }
+
+    /// Returns whether the values of a type are carried as text.
+    pub(super) fn is_carried(&self, name: &Name) -> bool {
+        self.carried.iter().any(|carried| *carried == name.as_str())
+    }
+
+    /// Returns the name of a field of some input object.
+    pub(super) fn input_field(&self, name: &str) -> Option<&Key> {
+        self.input_fields.get(name)
     }
 
     /// Returns the scalars whose values are checked.

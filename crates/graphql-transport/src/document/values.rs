@@ -348,7 +348,7 @@ mod tests {
         let types = TypeSystem::from_sdl(SDL).unwrap();
         let selected = Selected { query: document, operation: None };
         let variables = Variables::from_json(variables);
-        let checked = check(selected, variables, &types, &Limits::default());
+        let checked = check(selected, &variables.into(), &types, &Limits::default());
         let Checked { document, .. } = checked.map_err(|error| error.messages().collect::<Vec<_>>().join("; "))?;
         let (_, operation) = document.operations.iter().next().unwrap();
         let executor::Selection::Field(field) = &operation.node.selection_set.node.items[0].node else {

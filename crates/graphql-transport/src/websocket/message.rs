@@ -1,6 +1,7 @@
 //! The messages of graphql-transport-ws, as JSON text frames.
 
 use axum::extract::ws::Message;
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -77,15 +78,15 @@ fn init(payload: &RawValue) -> Result<Map<String, Value>, Close> {
 }
 
 /// Reads the payload of a `subscribe`. JSON that can't be represented unchanged is an error of the operation.
-pub(super) fn parameters(payload: &RawValue) -> Result<Result<Parameters, OperationError>, Close> {
-    let text = payload.get().as_bytes();
-    if let Err(value) = json::check("", text) {
+pub(super) fn parameters(payload: Box<RawValue>) -> Result<Result<Parameters, OperationError>, Close> {
+    let text = Bytes::from(String::from(Box::<str>::from(payload)));
+    if let Err(value) = json::check("", &text) {
         return Ok(Err(OperationError::Unrepresentable(value)));
     }
-    json::parse(text).map(Ok).map_err(|error| bad(&error))
+    Parameters::read(&text).map(Ok).map_err(|error| bad(&error))
 }
 
-fn bad(error: &serde_json::Error) -> Close {
+fn bad(error: &dyn std::error::Error) -> Close {
     Close::BadMessage(format!("OperationError message: {error}"))
 }
 
@@ -95,20 +96,24 @@ fn bad(error: &serde_json::Error) -> Close {
 pub(super) enum Outgoing<'a> {
     ConnectionAck,
     Pong,
-    Next { id: &'a str, payload: &'a Reply },
     Error { id: &'a str, payload: &'a [async_graphql::ServerError] },
     Complete { id: &'a str },
 }
 
 impl Outgoing<'_> {
     pub(super) fn to_message(&self) -> Message {
-        let text = serde_json::to_string(self).or_else(|error| {
+        let text = serde_json::to_string(self).unwrap_or_else(|error| {
             tracing::error!(%error, "a message could not be written as JSON");
-            let (Self::Next { id, .. } | Self::Error { id, .. } | Self::Complete { id }) = self else {
-                return Ok(String::new());
-            };
-            serde_json::to_string(&Outgoing::Next { id, payload: &Reply::internal() })
+            String::new()
         });
-        Message::text(text.unwrap_or_else(|_: serde_json::Error| String::new()))
+        Message::text(text)
     }
+}
+
+/// Returns the message with a reply.
+pub(super) fn next(id: &str, reply: &Reply) -> Message {
+    let id = serde_json::to_string(id).unwrap_or_default();
+    let text = reply.framed(format!(r#"{{"type":"next","id":{id},"payload":"#).as_bytes(), b"}");
+    // The texts of values are UTF-8.
+    Message::text(String::from_utf8(text).unwrap_or_default())
 }

@@ -10,7 +10,7 @@ use futures::stream::{AbortHandle, Abortable, BoxStream, SelectAll};
 use futures::{FutureExt, Stream, StreamExt};
 
 use super::super::reply::Reply;
-use super::message::Outgoing;
+use super::message::{Outgoing, next};
 
 /// Operations that run on one socket. An id is in use from `start` until `stop`, or until the last message of its
 /// operation is returned.
@@ -94,12 +94,6 @@ struct Running {
     replies: Option<BoxStream<'static, Reply>>,
 }
 
-impl Running {
-    fn emit(&self, message: &Outgoing<'_>, last: bool) -> Emission {
-        Emission { id: self.id.clone(), message: message.to_message(), last }
-    }
-}
-
 impl Stream for Running {
     type Item = Emission;
 
@@ -111,11 +105,11 @@ impl Stream for Running {
         let reply = std::task::ready!(replies.poll_next_unpin(context));
         let id = this.id.as_str();
         let (message, last) = match &reply {
-            Some(reply) if reply.executed() => (Outgoing::Next { id, payload: reply }, false),
-            Some(reply) => (Outgoing::Error { id, payload: &reply.errors }, true),
-            None => (Outgoing::Complete { id }, true),
+            Some(reply) if reply.executed() => (next(id, reply), false),
+            Some(reply) => (Outgoing::Error { id, payload: &reply.errors }.to_message(), true),
+            None => (Outgoing::Complete { id }.to_message(), true),
         };
-        let emission = this.emit(&message, last);
+        let emission = Emission { id: this.id.clone(), message, last };
         if last {
             this.replies = None;
         }

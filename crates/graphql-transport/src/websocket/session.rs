@@ -174,7 +174,7 @@ impl<E: Executor> Session<E> {
             Incoming::ConnectionInit { payload } => self.init(payload).await,
             Incoming::Ping => self.send(Outgoing::Pong.to_message()).await,
             Incoming::Pong => Ok(()),
-            Incoming::Subscribe { id, payload } => self.subscribe(id, &payload).await,
+            Incoming::Subscribe { id, payload } => self.subscribe(id, payload).await,
             Incoming::Complete { id } => {
                 self.operations.stop(&id);
                 Ok(())
@@ -202,7 +202,7 @@ impl<E: Executor> Session<E> {
         self.send(Outgoing::ConnectionAck.to_message()).await
     }
 
-    async fn subscribe(&mut self, id: String, payload: &RawValue) -> Result<(), Close> {
+    async fn subscribe(&mut self, id: String, payload: Box<RawValue>) -> Result<(), Close> {
         let Some(AdmittedClient { caller, .. }) = &self.client else {
             return Err(Close::Unauthorized);
         };

@@ -74,7 +74,7 @@ async fn the_async_graphql_service_delays_parts_and_omits_the_payload_field() {
 }
 
 #[tokio::test]
-async fn the_request_extractor_reads_bodies_and_errors_give_the_reason_of_a_refusal() {
+async fn bodies_are_read_and_errors_give_the_reason_of_a_refusal() {
     let server = Server::start().await;
     let key = "$serde_json::private::RawValue";
     let body = json!({ "query": "query ($o: Any) { hello }", "variables": { "o": { key: "1" } } });

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
 use chrono::{DateTime, Utc};
 
 use noetl_domain::outbox_message::{JSON_CODEC, JSON_MEDIA_TYPE, event_subject, media_type};
@@ -54,12 +55,12 @@ pub enum Message<'a> {
 }
 
 impl Message<'_> {
-    /// Returns the bytes to publish.
+    /// Returns the bytes to publish. JSON shares the memory of the row.
     #[must_use]
-    pub fn as_bytes(&self) -> &[u8] {
+    pub fn to_bytes(&self) -> Bytes {
         match self {
-            Self::Json(text) => text.as_str().as_bytes(),
-            Self::Bytes(bytes) => bytes,
+            Self::Json(text) => text.to_bytes(),
+            Self::Bytes(bytes) => Bytes::copy_from_slice(bytes),
         }
     }
 }
