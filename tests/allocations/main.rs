@@ -5,6 +5,8 @@
 //! what the items cost, without what each request costs. The bounds are a little above the numbers that were measured.
 
 #![allow(clippy::disallowed_methods, reason = "tests may use the clock, tasks and the environment directly")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(missing_docs, unreachable_pub, reason = "tests have no public API")]
 
 use std::future::pending;
 
@@ -21,7 +23,7 @@ const PROJECT: &str = "mutation($events: [EventInput!]!) { projectEvents(input: 
 const DOCUMENTS: &str = "mutation($events: [JSON!]!) { projectEventDocuments(input: {events: $events}) {
     projected rejected { index } userErrors { message } } }";
 const CLAIM: &str = "mutation($n: Int!) { claimOutbox(input: {select: {all: true}, limit: $n}) {
-    claims { id payload } userErrors { message } } }";
+    claims { attempts payload } userErrors { message } } }";
 const LIVE: &str = "subscription { events { ... on EventDelivery { cursor event {
     id executionId type nodeName status createdAt context result meta } } } }";
 
