@@ -22,6 +22,7 @@ mod guards;
 mod live;
 pub mod live_item;
 pub mod loaders;
+mod moved_input;
 pub mod node;
 pub mod outbox;
 pub mod outcome_hint;

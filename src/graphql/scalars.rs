@@ -98,7 +98,7 @@ pub struct Seconds(pub serde_json::Value);
 #[Scalar]
 impl ScalarType for Seconds {
     fn parse(value: Value) -> InputValueResult<Self> {
-        Ok(Self(value.into_json()?))
+        Ok(Self(from_graphql(value)?))
     }
 
     fn to_value(&self) -> Value {
@@ -118,7 +118,7 @@ pub struct Timestamp(pub serde_json::Value);
 #[Scalar]
 impl ScalarType for Timestamp {
     fn parse(value: Value) -> InputValueResult<Self> {
-        Ok(Self(value.into_json()?))
+        Ok(Self(from_graphql(value)?))
     }
 
     fn to_value(&self) -> Value {

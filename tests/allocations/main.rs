@@ -129,9 +129,9 @@ fn assert_at_most(bound: f64, allocations: f64, what: &str) {
 #[test]
 fn allocations_for_each_event_of_a_request_are_bounded() {
     let server = Counted::start();
-    assert_at_most(10_000.0, server.for_each_stored("projectEvents", PROJECT, input), "stored event");
+    assert_at_most(29.0, server.for_each_stored("projectEvents", PROJECT, input), "stored event");
     let documents = server.for_each_stored("projectEventDocuments", DOCUMENTS, document);
-    assert_at_most(10_000.0, documents, "stored document of an event");
+    assert_at_most(34.0, documents, "stored document of an event");
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn allocations_for_each_event_of_a_subscriber_are_bounded() {
     let (feed, _) = deliver((publisher, reader), 1, 500);
     let (feed, once) = deliver(feed, 501, 500);
     let (_feed, twice) = deliver(feed, 1001, 1000);
-    assert_at_most(10_000.0, each(500, once, twice), "delivered event");
+    assert_at_most(165.0, each(500, once, twice), "delivered event");
 }
 
 #[test]
@@ -181,5 +181,5 @@ fn allocations_for_each_outbox_row_are_bounded() {
         allocations
     };
     claim(100);
-    assert_at_most(10_000.0, each(200, claim(200), claim(400)), "claimed outbox row");
+    assert_at_most(34.0, each(200, claim(200), claim(400)), "claimed outbox row");
 }

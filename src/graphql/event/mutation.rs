@@ -3,13 +3,14 @@
 use async_graphql::{Context, Object, Result};
 
 use super::project_events::{
-    BatchOutcome, ProjectEventDocumentsInput, ProjectEventDocumentsPayload, ProjectEventsInput, ProjectEventsPayload,
+    BatchOutcome, ProjectEventDocumentsInput, ProjectEventDocumentsPayload, ProjectEvents, ProjectEventsPayload,
     executions, given_ids,
 };
 use super::reserve_event_ids::{ReserveEventIdsInput, ReserveEventIdsPayload};
 use crate::graphql::access::{PROJECT, caller};
 use crate::graphql::audit::audited;
 use crate::graphql::context::Services;
+use crate::graphql::moved_input::Moved;
 use crate::service::ingest::Draft;
 
 /// Mutations that store events of workers.
@@ -24,9 +25,9 @@ impl EventMutation {
     async fn project_events(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Batch of events.")] input: ProjectEventsInput,
+        #[graphql(desc = "Batch of events.")] input: Moved<ProjectEvents>,
     ) -> Result<Option<ProjectEventsPayload>> {
-        Ok(Some(project(ctx, input.into_drafts()).await?.into()))
+        Ok(Some(project(ctx, input.0.drafts).await?.into()))
     }
 
     /// Stores events of workers that are given as JSON documents. The same as `projectEvents` otherwise.

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use async_graphql::{ComplexObject, Context, ID, InputObject, Result, SimpleObject};
+use async_graphql::{ComplexObject, Context, ID, InputObject, InputValueError, Result, SimpleObject};
 
 use super::types::Event;
 use crate::graphql::audit::AuditedPayload;
 use crate::graphql::errors::{UserError, item_error, result_or_user_error};
+use crate::graphql::moved_input::{Fields, FromFields, Moved};
 use crate::graphql::scalars::{Json, JsonInput, Seconds, Timestamp};
 use crate::service::error::{RejectionCode, ServiceError};
 use crate::service::ingest::{Draft, EventDraft, IngestOutcome};
@@ -91,37 +92,43 @@ pub(super) struct ProjectEventDocumentsInput {
     pub(super) events: Vec<JsonInput>,
 }
 
-impl From<EventInput> for EventDraft {
-    fn from(input: EventInput) -> Self {
-        let id = |id: Option<ID>| id.map(|ID(text)| text);
-        let json = |json: Option<Json>| json.map(|json| json.0);
-        let text = |json: Option<JsonInput>| json.map(|json| json.0);
-        let time = |time: Option<Timestamp>| time.map(|time| time.0);
-        Self {
-            event_id: id(input.event_id),
-            execution_id: id(input.execution_id),
-            catalog_id: id(input.catalog_id),
-            parent_event_id: id(input.parent_event_id),
-            parent_execution_id: id(input.parent_execution_id),
-            event_type: input.event_type,
-            node_id: input.node_id,
-            node_name: input.node_name,
-            node_type: input.node_type,
-            status: input.status,
-            duration: input.duration_seconds.map(|duration| duration.0),
-            timestamp: time(input.timestamp),
-            created_at: time(input.created_at),
-            context: text(input.context),
-            result: text(input.result),
-            meta: text(input.meta),
-            error: input.error,
-            stack_trace: input.stack_trace,
-            trace_component: json(input.trace_component),
-            extra: json(input.extra),
-            tenant_id: input.tenant_id,
-            organization_id: input.organization_id,
-        }
+/// An event of a batch, without a check.
+#[derive(Debug)]
+struct EventOfBatch(EventDraft);
+
+impl FromFields for EventOfBatch {
+    type Described = EventInput;
+
+    fn from_fields(fields: &mut Fields<Self::Described>) -> Result<Self, InputValueError<EventInput>> {
+        Ok(Self(EventDraft {
+            event_id: id(fields, "eventId")?,
+            execution_id: id(fields, "executionId")?,
+            catalog_id: id(fields, "catalogId")?,
+            parent_event_id: id(fields, "parentEventId")?,
+            parent_execution_id: id(fields, "parentExecutionId")?,
+            event_type: fields.optional("type")?,
+            node_id: fields.optional("nodeId")?,
+            node_name: fields.optional("nodeName")?,
+            node_type: fields.optional("nodeType")?,
+            status: fields.optional("status")?,
+            duration: fields.optional("durationSeconds")?.map(|Seconds(seconds)| seconds),
+            timestamp: fields.optional("timestamp")?.map(|Timestamp(time)| time),
+            created_at: fields.optional("createdAt")?.map(|Timestamp(time)| time),
+            context: fields.optional("context")?.map(|JsonInput(json)| json),
+            result: fields.optional("result")?.map(|JsonInput(json)| json),
+            meta: fields.optional("meta")?.map(|JsonInput(json)| json),
+            error: fields.optional("error")?,
+            stack_trace: fields.optional("stackTrace")?,
+            trace_component: fields.optional("traceComponent")?.map(|Json(json)| json),
+            extra: fields.optional("extra")?.map(|Json(json)| json),
+            tenant_id: fields.optional("tenantId")?,
+            organization_id: fields.optional("organizationId")?,
+        }))
     }
+}
+
+fn id(fields: &mut Fields<EventInput>, name: &str) -> Result<Option<String>, InputValueError<EventInput>> {
+    Ok(fields.optional(name)?.map(|ID(text)| text))
 }
 
 /// Result of a batch of events.
@@ -224,10 +231,18 @@ impl From<BatchOutcome> for ProjectEventDocumentsPayload {
     }
 }
 
-impl ProjectEventsInput {
-    /// Returns the events, without a check.
-    pub(super) fn into_drafts(self) -> Vec<Draft> {
-        self.events.into_iter().map(|event| Ok(event.into())).collect()
+/// The events of a batch, without a check.
+#[derive(Debug)]
+pub(super) struct ProjectEvents {
+    pub(super) drafts: Vec<Draft>,
+}
+
+impl FromFields for ProjectEvents {
+    type Described = ProjectEventsInput;
+
+    fn from_fields(fields: &mut Fields<Self::Described>) -> Result<Self, InputValueError<ProjectEventsInput>> {
+        let events: Vec<Moved<EventOfBatch>> = fields.required("events")?;
+        Ok(Self { drafts: events.into_iter().map(|Moved(EventOfBatch(event))| Ok(event)).collect() })
     }
 }
 
@@ -251,4 +266,16 @@ pub(super) fn given_ids(drafts: &[Draft]) -> Vec<GivenIds> {
         GivenIds { event: id(|draft| &draft.event_id), execution: id(|draft| &draft.execution_id) }
     };
     drafts.iter().map(ids).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graphql::moved_input::tests::left;
+
+    #[test]
+    fn every_field_of_the_input_is_read() {
+        assert_eq!(left::<ProjectEvents>(), [""; 0]);
+        assert_eq!(left::<EventOfBatch>(), [""; 0]);
+    }
 }
