@@ -14,6 +14,7 @@ use async_graphql::Request;
 use async_graphql::parser::types::{DocumentOperations, Selection, SelectionSet};
 use bytes::Bytes;
 use graphql_transport::{Limits, TypeSystem, check_body};
+use noetl_graphql::graphql::scalars::{DATE_TIME, JSON};
 use noetl_graphql::graphql::schema::sdl;
 
 use super::corpus::{self, Sent};
@@ -122,7 +123,7 @@ fn is_merged(mut request: Request) {
 
 #[tokio::test]
 async fn mutated_requests_are_refused_or_validated_within_the_limits() {
-    let types = TypeSystem::from_sdl(&sdl()).unwrap();
+    let types = TypeSystem::from_sdl(&sdl()).unwrap().with_scalar(DATE_TIME).with_carried_scalar(JSON);
     let limits = Limits::default();
     // More mutations of small bodies fit into the same time.
     let seeds = corpus::all().into_iter().filter_map(|case| match case.sent {

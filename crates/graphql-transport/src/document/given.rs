@@ -224,6 +224,10 @@ mod tests {
         input In { any: Any list: [Any] in: In ins: [In] other: Other text: String number: Float }";
     const QUERY: &str = "query ($any: Any, $list: [Any!], $deep: [[Any]]!, $in: In!, $ins: [In!], $other: Other) { f }";
 
+    /// Keys of the input object, and unusual ones.
+    const KEYS: [&str; 10] =
+        ["any", "list", "in", "ins", "other", "text", "number", "$serde_json::private::RawValue", "", "x\"\u{0}"];
+
     fn types() -> TypeSystem {
         TypeSystem::from_sdl(SDL).unwrap().with_carried_scalar("Any")
     }
@@ -301,8 +305,6 @@ mod tests {
             any::<f64>().prop_map(Into::into),
             any::<String>().prop_map(Into::into),
         ];
-        const KEYS: [&str; 10] =
-            ["any", "list", "in", "ins", "other", "text", "number", "$serde_json::private::RawValue", "", "x\"\u{0}"];
         leaf.prop_recursive(6, 60, 6, |inner| {
             prop_oneof![
                 proptest::collection::vec(inner.clone(), 0..5).prop_map(Into::into),
