@@ -123,6 +123,12 @@ impl Budget {
         self.check()
     }
 
+    /// Charges bytes of values that the databases return, but no row.
+    pub(super) fn charge_bytes(&self, bytes: usize) -> Result<(), Exceeded> {
+        self.read_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.check()
+    }
+
     /// Returns an error if a limit is exceeded.
     pub fn check(&self) -> Result<(), Exceeded> {
         let uses = [

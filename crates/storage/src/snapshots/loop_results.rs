@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::Projected;
 use super::load::{bounds, readable, set_timeout};
-use crate::budget::{Budget, uncharged};
+use crate::budget::{Budget, Exceeded, uncharged};
 use crate::connections::Transaction;
 use crate::error::StorageError;
 use crate::pools::Database;
@@ -26,7 +26,7 @@ pub struct LoopOfState<'a> {
     pub step: &'a str,
 }
 
-/// Returns the results of the iterations of each of these loops, in their order. It reads exactly the events that the
+/// Returns the results of the iterations of each of these loops, in their order, in at most `limit`. It reads exactly the events that the
 /// states contain, in one statement.
 #[tracing::instrument(
     level = "debug", name = "sql.snapshots.loop_results", skip_all,
@@ -44,16 +44,12 @@ pub async fn loop_results(
         Ok(tx)
     };
     let mut tx = shard.run(begin).await?;
-    let read = timeout(limit, uncharged(read_loop_results(&mut tx, loops))).await;
+    let budget = Budget::current();
+    let read = timeout(limit, uncharged(read_results(&mut tx, loops, budget.as_deref()))).await;
     let results = read.map_err(|_| shard.timed_out(limit))?.map_err(|error| shard.failed(error))?;
+    let results = results.map_err(StorageError::LimitExceeded)?;
     shard.run(tx.commit()).await?;
-    let results: Vec<Option<Value>> = results.iter().map(LoopResults::list).collect();
-    if let Some(budget) = Budget::current() {
-        let size = |result: &Value| serde_json::to_vec(result).map_or(usize::MAX, |text| text.len());
-        let charged = results.iter().flatten().try_for_each(|result| budget.charge_row(size(result)));
-        charged.map_err(StorageError::LimitExceeded)?;
-    }
-    Ok(results)
+    Ok(results.iter().map(LoopResults::list).collect())
 }
 
 /// An event of a loop.
@@ -70,7 +66,13 @@ struct LoopRow {
     meta: Option<String>,
 }
 
-async fn read_loop_results(tx: &mut Transaction, loops: &[LoopOfState<'_>]) -> sqlx::Result<Vec<LoopResults>> {
+/// Reads the events of the loops. Their bytes are charged to the budget, but not their number: a loop is one value of
+/// the response.
+async fn read_results(
+    tx: &mut Transaction,
+    loops: &[LoopOfState<'_>],
+    budget: Option<&Budget>,
+) -> sqlx::Result<Result<Vec<LoopResults>, Exceeded>> {
     let ids: Vec<i64> = loops.iter().map(|one| one.projected.execution_id.get()).collect();
     let steps: Vec<String> = loops.iter().map(|one| one.step.to_owned()).collect();
     let moments: Vec<String> = loops.iter().map(|one| one.projected.as_of.clone()).collect();
@@ -102,12 +104,16 @@ async fn read_loop_results(tx: &mut Transaction, loops: &[LoopOfState<'_>]) -> s
     )
     .fetch(&mut **tx);
     while let Some(row) = rows.try_next().await? {
+        let charged = budget.map_or(Ok(()), |budget| budget.charge_bytes(row.result.as_ref().map_or(0, String::len)));
+        if let Err(exceeded) = charged {
+            return Ok(Err(exceeded));
+        }
         let place = usize::try_from(row.place - 1).ok().and_then(|place| results.get_mut(place));
         if let Some(result) = place {
             result.fold(&Event::from(row));
         }
     }
-    Ok(results)
+    Ok(Ok(results))
 }
 
 impl From<LoopRow> for Event {

@@ -307,6 +307,39 @@ fn late_and_repeated_events_of_completed_iterations_change_nothing_and_need_no_o
 }
 
 #[test]
+fn the_error_of_a_failed_command_is_shown_although_another_command_completed_its_iteration() {
+    let mut history = History::started();
+    history.entered_loop(LOOP, 3);
+    history.iterates(0, None, Course::Replaced { failed: true }, 0);
+    history.iterates(1, None, Course::Completes, 0);
+    for state in [history.fold(), stored(history.fold())] {
+        let shown = step(&state, LOOP);
+        assert_eq!(shown.error(), Some("no route"));
+        assert_eq!(shown.iterations(), Some(Iterations { expected: 3, dispatched: 2, completed: 2 }));
+    }
+}
+
+#[test]
+fn the_events_of_an_open_row_need_no_other_event_although_later_rows_are_completed() {
+    let mut history = History::started();
+    history.entered(LOOP).with_result(json!({ "context": { "__cursor_loop": true } }));
+    history.claims(0, 0);
+    let open = history.issues(0, Some(0));
+    for row in 1..10 {
+        history.iterates(row, Some(0), Course::Completes, 0);
+    }
+    let mut state = stored(history.fold());
+    assert_eq!(records(&state), 10, "the rows after the open one");
+    let next = history.0.len();
+    history.completes_iteration(LOOP, &open, 0);
+    history.0[next..].iter().for_each(|event| state.fold(event));
+    assert!(state.is_exact());
+    state.seal();
+    assert_eq!(records(&state), 0);
+    assert_eq!(step(&state, LOOP).iterations(), Some(Iterations { expected: 10, dispatched: 10, completed: 10 }));
+}
+
+#[test]
 fn an_event_that_contradicts_a_completed_iteration_makes_the_state_inexact() {
     let mut history = History::started();
     history.entered_loop(LOOP, 2);
