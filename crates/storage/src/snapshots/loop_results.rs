@@ -26,8 +26,8 @@ pub struct LoopOfState<'a> {
     pub step: &'a str,
 }
 
-/// Returns the results of the iterations of each of these loops, in their order, in at most `limit`. It reads exactly the events that the
-/// states contain, in one statement.
+/// Returns the results of the iterations of each of these loops, in their order. It reads exactly the events that the
+/// states contain, in one statement, in at most `limit`.
 #[tracing::instrument(
     level = "debug", name = "sql.snapshots.loop_results", skip_all,
     fields(database = %shard.name(), count = loops.len())
@@ -93,7 +93,9 @@ async fn read_results(
                WHERE execution_id = wanted.execution_id AND event_id <= wanted.last
                  AND coalesce(node_name, node_id) = wanted.step AND event_type = ANY($6)
                  AND (wanted.latest IS NULL OR created_at <= wanted.latest AT TIME ZONE 'UTC')
-                 AND pg_visible_in_snapshot(tx_id, wanted.as_of::pg_snapshot)
+                 AND (pg_visible_in_snapshot(tx_id, wanted.as_of::pg_snapshot)
+                      -- Ids of another database, which only a copied row has.
+                      OR tx_id >= pg_snapshot_xmax(pg_current_snapshot()))
            ) AS event"#,
         &ids,
         &steps,
