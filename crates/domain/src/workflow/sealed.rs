@@ -99,7 +99,9 @@ mod tests {
     fn adjacent_indexes_are_one_range_in_any_order() {
         for order in [[0, 1, 2, 3, 7], [7, 3, 1, 2, 0], [2, 0, 7, 3, 1]] {
             let mut sealed = Sealed::default();
-            order.iter().chain(&order).for_each(|index| sealed.insert(*index));
+            for index in order.iter().chain(&order) {
+                sealed.insert(*index);
+            }
             assert_eq!(sealed.indexes, BTreeMap::from([(0, 3), (7, 7)]), "{order:?}");
             assert_eq!(sealed.len(), 5);
             let contained: Vec<u64> = (0..10).filter(|index| sealed.contains(*index)).collect();

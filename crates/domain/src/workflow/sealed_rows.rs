@@ -114,7 +114,9 @@ mod tests {
         for turn in 0..commands.len() {
             let mut rows = SealedRows::default();
             let turned = commands[turn..].iter().chain(&commands[..turn]);
-            turned.for_each(|command| rows.add(Id::new(7), *command));
+            for command in turned {
+                rows.add(Id::new(7), *command);
+            }
             let whole = DoneOfFrame { claim: true, rows: 2 };
             let ranges = [
                 (0, Range { last: 2, of_each: whole }),

@@ -151,7 +151,9 @@ impl StepState {
         }
         let done = self.done_indexes();
         let sealed = &mut self.sealed;
-        done.iter().for_each(|index| sealed.insert(*index));
+        for index in &done {
+            sealed.insert(*index);
+        }
         self.commands.retain(|command, work| {
             let is_done = index_of(command, work).is_some_and(|index| done.contains(&index));
             if is_done {

@@ -332,7 +332,9 @@ fn the_events_of_an_open_row_need_no_other_event_although_later_rows_are_complet
     assert_eq!(records(&state), 10, "the rows after the open one");
     let next = history.0.len();
     history.completes_iteration(LOOP, &open, 0);
-    history.0[next..].iter().for_each(|event| state.fold(event));
+    for event in &history.0[next..] {
+        state.fold(event);
+    }
     assert!(state.is_exact());
     state.seal();
     assert_eq!(records(&state), 0);
@@ -371,7 +373,9 @@ fn an_event_that_contradicts_a_completed_iteration_makes_the_state_inexact() {
     state.fold(&entered);
     assert!(!state.is_exact(), "the run began before its iteration was sealed");
     let mut state = sealed;
-    again.0.iter().for_each(|event| state.fold(event));
+    for event in &again.0 {
+        state.fold(event);
+    }
     assert!(state.is_exact(), "a run that begins before its iterations drops those of the run before");
     assert_eq!(step(&state, LOOP).iterations(), Some(Iterations { expected: 2, dispatched: 1, completed: 1 }));
 }
@@ -439,7 +443,9 @@ fn the_stored_state_of_a_cursor_loop_does_not_grow_with_its_rows_and_frames() {
         assert_eq!(records(&state), 0);
         let next = history.0.len();
         history.claims(rows / 100, 0);
-        history.0[next..].iter().for_each(|event| state.fold(event));
+        for event in &history.0[next..] {
+            state.fold(event);
+        }
         assert!(state.is_exact());
         assert_eq!(records(&state), 1);
         state.seal();
