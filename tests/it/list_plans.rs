@@ -1,4 +1,4 @@
-//! Plans of the statements of lists of executions and events on filled tables, with stale and with fresh statistics, and with plans
+//! Plans of the statements of lists of executions, events, outbox rows and catalog entries on filled tables, with stale and with fresh statistics, and with plans
 //! for any values and for the given ones. PostgreSQL logs each plan with the numbers of rows that it read.
 
 use std::collections::BTreeSet;
@@ -45,16 +45,18 @@ const FILL: [&str; 5] = [
             CASE k WHEN 0 THEN 'REGISTERED' ELSE 'ACTIVE' END, CASE WHEN n % 5 = 0 THEN 'acme' ELSE 'default' END
      FROM generate_series($1::bigint, $2 / 60) AS n, generate_series(0, 1) AS k",
     "INSERT INTO noetl.outbox (execution_id, event_id, subject, payload, status, attempts, available_at, created_at,
-                               tenant_id)
+                               tenant_id, organization_id)
      SELECT 380000000000000000 + n % 3000 * 1000, n, 'noetl.executions.shared.x', '{}',
             CASE WHEN n < 12 THEN 'FAILED' WHEN n > 59000 THEN 'PENDING' ELSE 'PUBLISHED' END,
-            CASE WHEN n < 12 THEN 5 ELSE 1 END, CASE WHEN n < 6 THEN 'infinity' ELSE now() END,
+            CASE WHEN n < 12 THEN 5 ELSE 1 + n % 3 END, CASE WHEN n < 6 THEN 'infinity' ELSE now() END,
             timestamptz '2026-01-01' + n * interval '1 second',
-            CASE WHEN n % 5 = 0 THEN 'acme' ELSE 'default' END
+            CASE WHEN n < 12 THEN 'tiny' WHEN n % 5 = 0 THEN 'acme' ELSE 'default' END,
+            CASE WHEN n < 12 OR n % 50 = 0 THEN 'lab' WHEN n % 5 = 0 THEN 'plant' ELSE 'default' END
      FROM generate_series($1::bigint, $2) AS n",
     "INSERT INTO noetl.catalog (catalog_id, path, version, kind, content, name)
-     SELECT n, 'team' || n % 4 || '/flow' || lpad(n::text, 8, '0'), 1, 'playbook', '{}', 'flow' || n
-     FROM generate_series($1::bigint, $2 / 60) AS n",
+     SELECT n, CASE WHEN n < 12 THEN 'zoo' ELSE 'team' || n % 4 END || '/flow' || lpad(n::text, 8, '0'), 1, 'playbook', '{}',
+            'flow' || n
+     FROM generate_series($1::bigint, $2 / 6) AS n",
 ];
 
 /// A list of the API: its filter type, its selection, and filters. Every condition of the filter type is in one of them.
@@ -139,6 +141,44 @@ fn lists() -> Vec<List> {
                 nodes { id } pageInfo { endCursor } totalCount(upTo: 100) { value } }"#,
             filters: vec![json!({}), json!({ "types": ["call.*"] }), json!({ "text": "step" })],
         },
+        List {
+            filter_type: "OutboxFilter",
+            selection: "outbox { entries(FILTER) { nodes { id } pageInfo { endCursor } totalCount(upTo: 100) { value } } }",
+            filters: vec![
+                json!({}),
+                json!({ "statuses": ["FAILED"] }),
+                json!({ "statuses": ["DEAD", "IN_FLIGHT"] }),
+                json!({ "statuses": ["PUBLISHED"] }),
+                json!({ "ids": ["0-7", "0-8"] }),
+                json!({ "executionId": execution(7) }),
+                json!({ "executionId": execution(7), "statuses": ["DEAD"] }),
+                json!({ "minAttempts": 1 }),
+                json!({ "minAttempts": 2 }),
+                json!({ "minAttempts": 4 }),
+                json!({ "minAttempts": 100 }),
+                json!({ "tenantId": "tiny" }),
+                json!({ "tenantId": "acme", "statuses": ["FAILED"] }),
+                json!({ "organizationId": "lab" }),
+                json!({ "organizationId": "lab", "statuses": ["FAILED"] }),
+                json!({ "organizationId": "lab", "tenantId": "tiny" }),
+                json!({ "organizationId": "lab", "tenantId": "none" }),
+                json!({ "organizationId": "none" }),
+            ],
+        },
+        List {
+            filter_type: "CatalogFilter",
+            selection: "catalogEntries(FILTER) { nodes { id } pageInfo { endCursor } totalCount(upTo: 100) { value } }",
+            filters: vec![
+                json!({}),
+                json!({ "latestOnly": false }),
+                json!({ "kinds": ["PLAYBOOK"] }),
+                json!({ "pathPrefix": "team1/" }),
+                json!({ "pathPrefix": "team1/flow0000512" }),
+                json!({ "pathPrefix": "zoo" }),
+                json!({ "pathPrefix": "none" }),
+                json!({ "text": "flow" }),
+            ],
+        },
     ]
 }
 
@@ -158,7 +198,7 @@ fn every_condition_of_the_filters_has_a_case() {
         .filter_map(|line| line.trim().strip_prefix("filter: "))
         .map(|rest| rest.trim_end_matches([',', '!']))
         // The lists of tables that grow with the work.
-        .filter(|name| ["ExecutionFilter", "EventFilter"].contains(name))
+        .filter(|name| ["ExecutionFilter", "EventFilter", "OutboxFilter", "CatalogFilter"].contains(name))
         .collect();
     assert_eq!(offered, lists.iter().map(|list| list.filter_type).collect::<BTreeSet<_>>());
     for filter_type in offered {
@@ -244,7 +284,9 @@ impl Setup {
                 })
                 .await;
                 for list in lists() {
-                    for filter in &list.filters {
+                    // No index has both the tenant and the number of claims.
+                    let has_index = |filter: &&Value| scope == "no tenant" || !filter["minAttempts"].is_i64();
+                    for filter in list.filters.iter().filter(has_index) {
                         let case = format!("{statistics}, {mode}, {scope}: {} {filter}", list.selection);
                         self.check_case(&server, &token, &list, filter, &case).await;
                     }

@@ -68,6 +68,8 @@ const PLAIN: &[(&str, &str, &str)] = &[
         "noetl.execution",
         "(tenant_id, upper(status), noetl.list_time(start_time, 10), execution_id) WHERE tenant_id <> 'default'",
     ),
+    // For lists of the catalog. The collation makes the paths with a prefix a range.
+    ("catalog_path_idx", "noetl.catalog", "((path COLLATE \"C\"), version)"),
     // Entries whose names were not read from their documents yet: none, or those that NoETL's server registered lately.
     ("catalog_unnamed_idx", "noetl.catalog", "(catalog_id) WHERE name IS NULL"),
     ("subscription_dedup_expiry_idx", "noetl.subscription_dedup", "(expires_at) WHERE state = 1"),
@@ -100,11 +102,18 @@ const PLAIN: &[(&str, &str, &str)] = &[
     ("outbox_published_idx", "noetl.outbox", "(published_at) WHERE status = 'PUBLISHED'"),
     ("outbox_state_idx", "noetl.outbox", "(noetl.outbox_state(status, available_at), created_at, outbox_id)"),
     (
-        "outbox_retried_state_idx",
+        "outbox_attempts_idx",
         "noetl.outbox",
-        "(noetl.outbox_state(status, available_at), created_at, outbox_id) WHERE attempts > 1",
+        "(noetl.outbox_state(status, available_at), attempts, created_at, outbox_id) WHERE attempts > 1",
     ),
-    // For lists of a tenant. It is empty in a deployment without tenants.
+    // For lists of a tenant or of an organization. They are empty in a deployment that names none.
+    (
+        "outbox_organization_idx",
+        "noetl.outbox",
+        "(noetl.outbox_owner(organization_id, payload, 'organization_id'),
+          noetl.outbox_owner(tenant_id, payload, 'tenant_id'), noetl.outbox_state(status, available_at), created_at,
+          outbox_id) WHERE noetl.outbox_owner(organization_id, payload, 'organization_id') <> 'default'",
+    ),
     (
         "outbox_tenant_idx",
         "noetl.outbox",
@@ -131,11 +140,12 @@ const EVENT: [&str; 13] = [
 ];
 
 /// Indexes that others in [`PLAIN`] and [`EVENT`] replace.
-const REPLACED: [&str; 12] = [
+const REPLACED: [&str; 13] = [
     "event_landmark_idx",
     "event_node_idx",
     "outbox_newest_idx",
     "outbox_retried_idx",
+    "outbox_retried_state_idx",
     "execution_parent_idx",
     "execution_parent_time_idx",
     "execution_catalog_time_idx",

@@ -44,6 +44,35 @@ impl WantedKinds {
     }
 }
 
+/// Part of a list between two keys, both excluded. Paths are ordered by their characters' numbers, in Rust as in the
+/// collation "C".
+struct Between {
+    above: CatalogKey,
+    below: Option<CatalogKey>,
+}
+
+impl Between {
+    fn of(prefix: Option<&str>, after: Option<CatalogKey>, before: Option<CatalogKey>) -> Self {
+        let first = (prefix.unwrap_or_default().to_owned(), i16::MIN);
+        let end = prefix.and_then(end_of_prefix).map(|path| (path, i16::MIN));
+        let below = end.into_iter().chain(before).min();
+        Self { above: after.map_or(first.clone(), |after| after.max(first)), below }
+    }
+}
+
+/// Returns a path after all paths with this prefix; `None`: there is none. The path has only characters that every
+/// encoding of a database knows, so other paths can be before it.
+fn end_of_prefix(prefix: &str) -> Option<String> {
+    let mut path = prefix.to_owned();
+    while let Some(last) = path.pop() {
+        if let Some(next) = u8::try_from(last).ok().filter(|last| *last < b'~') {
+            path.push(char::from(next + 1));
+            return Some(path);
+        }
+    }
+    None
+}
+
 /// Returns the candidates of a page, in the page's direction. Without `with_content`, they are outlines.
 #[tracing::instrument(level = "debug", name = "sql.catalog.list", skip_all, fields(database = %cluster.name()))]
 pub async fn list(
@@ -53,10 +82,10 @@ pub async fn list(
     page: &PageRequest<CatalogKey>,
 ) -> Result<Vec<CatalogEntry>, StorageError> {
     let kinds = WantedKinds::of(filter.kinds.as_deref());
-    let (after_path, after_version) = page.after.clone().unzip();
-    let (before_path, before_version) = page.before.clone().unzip();
+    let Between { above, below } = Between::of(filter.path_prefix.as_deref(), page.after.clone(), page.before.clone());
+    let (below_path, below_version) = below.unzip();
     macro_rules! listed {
-        ($order:literal) => {
+        ($end:literal, $order:literal) => {
             sqlx::query_as!(
                 CatalogEntry,
                 r#"SELECT catalog_id, path, version, kind,
@@ -68,19 +97,21 @@ pub async fn list(
                      AND (NOT $3 OR NOT EXISTS (
                          SELECT 1 FROM noetl.catalog AS newer
                          WHERE newer.path = entry.path AND newer.version > entry.version))
-                     AND ($4::text IS NULL OR (path, version) > ($4, $5::smallint))
-                     AND ($6::text IS NULL OR (path, version) < ($6, $7::smallint))
+                     AND (path COLLATE "C", version) > ($4, $5::smallint)
+                     AND ($6::text IS NULL OR (path COLLATE "C", version) < ($6, $7::smallint))
                      AND ($12::text IS NULL OR strpos(lower(path), lower($12)) > 0 OR strpos(lower(name), lower($12)) > 0)
-                   ORDER BY "#
+                     "#
+                    + $end
+                    + " ORDER BY "
                     + $order
                     + " LIMIT $8",
                 kinds.names.as_deref(),
                 filter.path_prefix,
                 filter.latest_only,
-                after_path,
-                after_version,
-                before_path,
-                before_version,
+                above.0,
+                above.1,
+                below_path,
+                below_version,
                 page.rows_to_read(),
                 with_content,
                 kinds.unknown,
@@ -90,10 +121,19 @@ pub async fn list(
             .fetch_all(cluster.pool())
         };
     }
-    if page.backwards {
-        cluster.run(listed!("path DESC, version DESC")).await
+    macro_rules! directed {
+        ($end:literal) => {
+            if page.backwards {
+                cluster.run(listed!($end, "path COLLATE \"C\" DESC, version DESC")).await
+            } else {
+                cluster.run(listed!($end, "path COLLATE \"C\", version")).await
+            }
+        };
+    }
+    if below_path.is_some() {
+        directed!("AND (path COLLATE \"C\", version) < ($6, $7::smallint)")
     } else {
-        cluster.run(listed!("path, version")).await
+        directed!("")
     }
 }
 
@@ -101,26 +141,45 @@ pub async fn list(
 #[tracing::instrument(level = "debug", name = "sql.catalog.count", skip_all, fields(database = %cluster.name()))]
 pub async fn count(cluster: &Database, filter: &CatalogFilter, limit: i64) -> Result<i64, StorageError> {
     let kinds = WantedKinds::of(filter.kinds.as_deref());
-    let count = sqlx::query_scalar!(
-        r#"SELECT count(*) AS "count!" FROM (
-               SELECT 1 FROM noetl.catalog AS entry
-               WHERE ($1::text[] IS NULL OR lower(kind) = ANY($1) OR ($2 AND lower(kind) <> ALL($3)))
-                 AND ($4::text IS NULL OR starts_with(path, $4))
-                 AND (NOT $5 OR NOT EXISTS (
-                     SELECT 1 FROM noetl.catalog AS newer
-                     WHERE newer.path = entry.path AND newer.version > entry.version))
-                 AND ($6::text IS NULL OR strpos(lower(path), lower($6)) > 0 OR strpos(lower(name), lower($6)) > 0)
-               LIMIT $7
-           ) AS counted"#,
-        kinds.names.as_deref(),
-        kinds.unknown,
-        &kinds.known,
-        filter.path_prefix,
-        filter.latest_only,
-        filter.text,
-        limit,
-    );
-    cluster.run(count.fetch_one(cluster.pool())).await
+    let Between { above, below } = Between::of(filter.path_prefix.as_deref(), None, None);
+    let below = below.map(|(path, _)| path);
+    macro_rules! counted {
+        ($source:literal) => {
+            sqlx::query_scalar!(
+                r#"SELECT count(*) AS "count!" FROM (
+                       SELECT 1 FROM noetl.catalog AS entry
+                       WHERE ($1::text[] IS NULL OR lower(kind) = ANY($1) OR ($2 AND lower(kind) <> ALL($3)))
+                         AND ($4::text IS NULL OR starts_with(path, $4))
+                         AND (NOT $5 OR NOT EXISTS (
+                             SELECT 1 FROM noetl.catalog AS newer
+                             WHERE newer.path = entry.path AND newer.version > entry.version))
+                         AND ($6::text IS NULL OR strpos(lower(path), lower($6)) > 0 OR strpos(lower(name), lower($6)) > 0)
+                         AND ($8::text IS NULL OR path COLLATE "C" >= $8)
+                         AND ($9::text IS NULL OR path COLLATE "C" < $9)
+                         "#
+                    + $source
+                    + " LIMIT $7
+                   ) AS counted",
+                kinds.names.as_deref(),
+                kinds.unknown,
+                &kinds.known,
+                filter.path_prefix,
+                filter.latest_only,
+                filter.text,
+                limit,
+                above.0,
+                below,
+            )
+            .fetch_one(cluster.pool())
+        };
+    }
+    if below.is_some() {
+        cluster
+            .run(counted!(r#"AND path COLLATE "C" >= $8 AND path COLLATE "C" < $9 ORDER BY path COLLATE "C", version"#))
+            .await
+    } else {
+        cluster.run(counted!(r#"ORDER BY path COLLATE "C", version"#)).await
+    }
 }
 
 /// Returns the candidates of a page for the versions of each of these paths, in the page's direction, grouped by path.
@@ -197,4 +256,30 @@ pub async fn count_versions(
         limit,
     );
     cluster.run(counts.fetch_all(cluster.pool())).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_prefix_is_after_all_paths_with_the_prefix() {
+        let ends = [("team/", Some("team0")), ("a~", Some("b")), ("aé", Some("b")), ("~~", None), ("", None)];
+        for (prefix, end) in ends {
+            assert_eq!(end_of_prefix(prefix).as_deref(), end, "{prefix:?}");
+            let path = format!("{prefix}\u{10ffff}");
+            assert!(end.is_none_or(|end| path.as_str() < end && prefix < end), "{prefix:?}");
+        }
+    }
+
+    #[test]
+    fn a_page_is_within_its_prefix_and_its_cursors() {
+        let key = |path: &str, version| (path.to_owned(), version);
+        let whole = Between::of(Some("b"), Some(key("a", 3)), Some(key("x", 1)));
+        assert_eq!((whole.above, whole.below), (key("b", i16::MIN), Some(key("c", i16::MIN))));
+        let part = Between::of(Some("b"), Some(key("b1", 3)), Some(key("b7", 1)));
+        assert_eq!((part.above, part.below), (key("b1", 3), Some(key("b7", 1))));
+        let all = Between::of(None, None, None);
+        assert_eq!((all.above, all.below), (key("", i16::MIN), None));
+    }
 }

@@ -33,6 +33,11 @@ impl OutboxFilter {
             |ids: &Vec<OutboxId>| ids.iter().filter(|id| id.shard == shard.shard_index()).map(|id| id.number).collect();
         self.ids.as_ref().map(own)
     }
+
+    /// Returns whether the filter names another tenant than that of the scope.
+    fn is_outside(&self, scope: &Scope) -> bool {
+        scope.tenant().zip(self.tenant_id.as_deref()).is_some_and(|(own, wanted)| own != wanted)
+    }
 }
 
 /// A row of the outbox.
@@ -90,8 +95,10 @@ pub struct Bounds {
 /// Returns the candidates of a page in the scope, in the direction of its bounds. Payloads are read only if `payloads`
 /// is set.
 ///
-/// One page is read per status. A filter on ids, on an execution, or on a minimum above one claim uses an index of its
-/// own.
+/// One page is read per status. A filter on ids, an execution, an organization, a tenant, or a minimum above
+/// one claim uses an index of its own; for ids and executions, `OFFSET 0` keeps the planner from reading along another
+/// one. The index on organizations has the tenants before the order of the list, and that on
+/// claims has their numbers, so one page is read for each tenant or number, which the index finds one after the other.
 #[tracing::instrument(level = "debug", name = "sql.outbox.list", skip_all, fields(database = %shard.name()))]
 pub async fn list(
     shard: &Database,
@@ -100,12 +107,15 @@ pub async fn list(
     payloads: bool,
     page: Bounds,
 ) -> Result<Vec<OutboxRow>, StorageError> {
+    if filter.is_outside(scope) {
+        return Ok(Vec::new());
+    }
     let OutboxFilter { statuses, execution_id, min_attempts, ids: _, tenant_id, organization_id } = filter;
     let numbers = filter.numbers(shard);
     let wanted = statuses.as_deref().unwrap_or(&OutboxStatus::ALL);
     let states: Vec<String> = wanted.iter().map(|status| status.as_str().to_owned()).collect();
     macro_rules! listed {
-        ($source:literal, $order:literal) => {
+        ($groups:literal, $table:literal, $source:literal, $order:literal) => {
             sqlx::query_as!(
                 OutboxRow,
                 r#"SELECT outbox_id AS "outbox_id!", execution_id, event_id AS "event_id!", subject,
@@ -118,8 +128,12 @@ pub async fn list(
                           CASE WHEN published_at IS NOT NULL THEN greatest(least(published_at, '9999-12-31'), '0001-01-01') END AS published_at,
                           noetl.outbox_owner(tenant_id, payload, 'tenant_id') AS "tenant_id!",
                           noetl.outbox_owner(organization_id, payload, 'organization_id') AS "organization_id!"
-                   FROM unnest($1::text[]) AS wanted (state) CROSS JOIN LATERAL (
-                       SELECT * FROM noetl.outbox
+                   FROM unnest($1::text[]) AS wanted (state) "#
+                    + $groups
+                    + r#" CROSS JOIN LATERAL (
+                       SELECT * FROM "#
+                    + $table
+                    + r#" AS listed
                        WHERE (created_at, outbox_id) > ($2, $3) AND (created_at, outbox_id) < ($4, $5)
                          AND noetl.outbox_state(status, available_at) = wanted.state AND ($6::bigint IS NULL OR execution_id = $6)
                          AND ($7::integer IS NULL OR attempts >= $7)
@@ -151,28 +165,77 @@ pub async fn list(
         };
     }
     macro_rules! directed {
-        ($source:literal) => {
+        ($groups:literal, $table:literal, $source:literal) => {
             if page.descending {
-                shard.run(listed!($source, "created_at DESC, outbox_id DESC")).await
+                shard.run(listed!($groups, $table, $source, "created_at DESC, outbox_id DESC")).await
             } else {
-                shard.run(listed!($source, "created_at, outbox_id")).await
+                shard.run(listed!($groups, $table, $source, "created_at, outbox_id")).await
             }
         };
     }
     if numbers.is_some() {
-        directed!("AND outbox_id = ANY($10)")
+        directed!("", "(SELECT * FROM noetl.outbox WHERE outbox_id = ANY($10) OFFSET 0)", "")
     } else if execution_id.is_some() {
-        directed!("AND execution_id = $6")
+        directed!("", "(SELECT * FROM noetl.outbox WHERE execution_id = $6 OFFSET 0)", "")
+    } else if is_by_organization(filter) {
+        directed!(
+            "CROSS JOIN LATERAL (
+                 WITH RECURSIVE known AS (
+                     (SELECT noetl.outbox_owner(tenant_id, payload, 'tenant_id') AS tenant FROM noetl.outbox
+                      WHERE noetl.outbox_owner(organization_id, payload, 'organization_id') = $13
+                        AND noetl.outbox_owner(organization_id, payload, 'organization_id') <> 'default'
+                        AND noetl.outbox_owner(tenant_id, payload, 'tenant_id') >= coalesce($11, $12, '')
+                      ORDER BY noetl.outbox_owner(tenant_id, payload, 'tenant_id') LIMIT 1)
+                     UNION ALL
+                     SELECT (SELECT noetl.outbox_owner(tenant_id, payload, 'tenant_id') FROM noetl.outbox
+                             WHERE noetl.outbox_owner(organization_id, payload, 'organization_id') = $13
+                               AND noetl.outbox_owner(organization_id, payload, 'organization_id') <> 'default'
+                               AND noetl.outbox_owner(tenant_id, payload, 'tenant_id') > known.tenant
+                             ORDER BY noetl.outbox_owner(tenant_id, payload, 'tenant_id') LIMIT 1)
+                     FROM known WHERE known.tenant IS NOT NULL AND coalesce($11, $12) IS NULL
+                 )
+                 SELECT tenant FROM known WHERE tenant = coalesce($11, $12, tenant)
+             ) AS owner",
+            "noetl.outbox",
+            "AND noetl.outbox_owner(organization_id, payload, 'organization_id') = $13
+             AND noetl.outbox_owner(organization_id, payload, 'organization_id') <> 'default'
+             AND noetl.outbox_owner(tenant_id, payload, 'tenant_id') = owner.tenant"
+        )
     } else if is_by_tenant(scope, filter) {
         directed!(
+            "",
+            "noetl.outbox",
             "AND noetl.outbox_owner(tenant_id, payload, 'tenant_id') = coalesce($11, $12)
              AND noetl.outbox_owner(tenant_id, payload, 'tenant_id') <> 'default'"
         )
     } else if min_attempts.is_some_and(|least| least > 1) {
-        directed!("AND attempts > 1")
+        directed!(
+            "CROSS JOIN LATERAL (
+                 WITH RECURSIVE known AS (
+                     (SELECT attempts AS number FROM noetl.outbox
+                      WHERE noetl.outbox_state(status, available_at) = wanted.state AND attempts > 1 AND attempts >= $7
+                      ORDER BY attempts LIMIT 1)
+                     UNION ALL
+                     SELECT (SELECT attempts FROM noetl.outbox
+                             WHERE noetl.outbox_state(status, available_at) = wanted.state AND attempts > 1
+                               AND attempts > known.number
+                             ORDER BY attempts LIMIT 1)
+                     FROM known WHERE known.number IS NOT NULL
+                 )
+                 SELECT number FROM known WHERE number IS NOT NULL
+             ) AS claimed",
+            "noetl.outbox",
+            "AND attempts > 1 AND attempts = claimed.number"
+        )
     } else {
-        directed!("")
+        directed!("", "noetl.outbox", "")
     }
+}
+
+/// Returns whether the index on organizations has the rows. It leaves out those of the organization of rows that name
+/// none.
+fn is_by_organization(filter: &OutboxFilter) -> bool {
+    filter.organization_id.as_deref().is_some_and(|organization| organization != "default")
 }
 
 /// Returns whether the index on tenants has the rows. It leaves out those of the tenant of rows that name none.
@@ -183,15 +246,20 @@ fn is_by_tenant(scope: &Scope, filter: &OutboxFilter) -> bool {
 /// Counts rows in the scope, up to `limit`.
 #[tracing::instrument(level = "debug", name = "sql.outbox.count", skip_all, fields(database = %shard.name()))]
 pub async fn count(shard: &Database, scope: &Scope, filter: &OutboxFilter, limit: i64) -> Result<i64, StorageError> {
+    if filter.is_outside(scope) {
+        return Ok(0);
+    }
     let OutboxFilter { statuses, execution_id, min_attempts, ids: _, tenant_id, organization_id } = filter;
     let numbers = filter.numbers(shard);
     let wanted = statuses.as_deref().unwrap_or(&OutboxStatus::ALL);
     let states: Vec<String> = wanted.iter().map(|status| status.as_str().to_owned()).collect();
     macro_rules! counted {
-        ($source:literal) => {
+        ($table:literal, $source:literal) => {
             sqlx::query_scalar!(
                 r#"SELECT count(*) AS "count!" FROM (
-                       SELECT 1 FROM noetl.outbox
+                       SELECT 1 FROM "#
+                    + $table
+                    + r#" AS listed
                        WHERE noetl.outbox_state(status, available_at) = ANY($1) AND ($2::bigint IS NULL OR execution_id = $2)
                          AND ($3::integer IS NULL OR attempts >= $3) AND ($4::bigint[] IS NULL OR outbox_id = ANY($4))
                          AND ($6::text IS NULL OR noetl.outbox_owner(tenant_id, payload, 'tenant_id') = $6)
@@ -213,18 +281,26 @@ pub async fn count(shard: &Database, scope: &Scope, filter: &OutboxFilter, limit
         };
     }
     if numbers.is_some() {
-        shard.run(counted!("AND outbox_id = ANY($4)")).await
+        shard.run(counted!("(SELECT * FROM noetl.outbox WHERE outbox_id = ANY($4) OFFSET 0)", "")).await
     } else if execution_id.is_some() {
-        shard.run(counted!("AND execution_id = $2")).await
+        shard.run(counted!("(SELECT * FROM noetl.outbox WHERE execution_id = $2 OFFSET 0)", "")).await
+    } else if is_by_organization(filter) {
+        let count = counted!(
+            "noetl.outbox",
+            "AND noetl.outbox_owner(organization_id, payload, 'organization_id') = $8
+             AND noetl.outbox_owner(organization_id, payload, 'organization_id') <> 'default'"
+        );
+        shard.run(count).await
     } else if is_by_tenant(scope, filter) {
         let count = counted!(
+            "noetl.outbox",
             "AND noetl.outbox_owner(tenant_id, payload, 'tenant_id') = coalesce($6, $7)
              AND noetl.outbox_owner(tenant_id, payload, 'tenant_id') <> 'default'"
         );
         shard.run(count).await
     } else if min_attempts.is_some_and(|least| least > 1) {
-        shard.run(counted!("AND attempts > 1")).await
+        shard.run(counted!("noetl.outbox", "AND attempts > 1 AND attempts >= $3")).await
     } else {
-        shard.run(counted!("")).await
+        shard.run(counted!("noetl.outbox", "")).await
     }
 }
