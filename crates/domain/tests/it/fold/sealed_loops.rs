@@ -221,7 +221,11 @@ fn orders(length: usize) -> impl Strategy<Value = (Vec<usize>, BTreeSet<usize>)>
     })
 }
 
-fn loops() -> impl Strategy<Value = (Vec<Vec<Course>>, i64, bool, (Vec<usize>, BTreeSet<usize>))> {
+/// The runs of a loop, the number of events by which its workers' clocks are ahead, whether it ended, the order of the
+/// events, and the places of the seals.
+type Case<Runs> = (Runs, i64, bool, (Vec<usize>, BTreeSet<usize>));
+
+fn loops() -> impl Strategy<Value = Case<Vec<Vec<Course>>>> {
     let runs = prop::collection::vec(prop::collection::vec(course(), 1..12), 1..3);
     (runs, -4..=4_i64, any::<bool>()).prop_flat_map(|(runs, ahead, ended)| {
         let length = looping(&runs, ahead, ended).0.len();
@@ -249,7 +253,7 @@ proptest! {
     }
 }
 
-fn cursor_loops() -> impl Strategy<Value = (Vec<Vec<Vec<Course>>>, i64, bool, (Vec<usize>, BTreeSet<usize>))> {
+fn cursor_loops() -> impl Strategy<Value = Case<Vec<Vec<Vec<Course>>>>> {
     let frame = prop::collection::vec(course(), 0..4);
     let runs = prop::collection::vec(prop::collection::vec(frame, 1..5), 1..3);
     (runs, -4..=4_i64, any::<bool>()).prop_flat_map(|(runs, ahead, ended)| {
