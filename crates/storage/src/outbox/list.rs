@@ -99,6 +99,7 @@ pub struct Bounds {
 /// one claim uses an index of its own; for ids and executions, `OFFSET 0` keeps the planner from reading along another
 /// one. The index on organizations has the tenants before the order of the list, and that on
 /// claims has their numbers, so one page is read for each tenant or number, which the index finds one after the other.
+#[expect(clippy::too_many_lines, reason = "one statement with the conditions of each index")]
 #[tracing::instrument(level = "debug", name = "sql.outbox.list", skip_all, fields(database = %shard.name()))]
 pub async fn list(
     shard: &Database,

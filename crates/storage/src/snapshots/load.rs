@@ -269,7 +269,9 @@ async fn fold_exactly(
         fold(tx, &mut again, until, None).await?;
         projections.extend(again);
     }
-    projections.values_mut().for_each(|projected| projected.projection.state.seal());
+    for projected in projections.values_mut() {
+        projected.projection.state.seal();
+    }
     Ok(())
 }
 
@@ -291,7 +293,9 @@ async fn fold(
         }
         since_seal += 1;
         if Some(since_seal) == seal_every {
-            projections.values_mut().for_each(|projected| projected.projection.state.seal());
+            for projected in projections.values_mut() {
+                projected.projection.state.seal();
+            }
             since_seal = 0;
         }
     }
