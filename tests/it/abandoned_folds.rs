@@ -18,7 +18,7 @@ use sqlx::{AssertSqlSafe, PgConnection};
 const CANCEL_LIMIT: Duration = Duration::from_secs(3);
 /// Condition on the statements that fold a log.
 const FOLDS: &str = "datname = current_database() AND state = 'active' AND pid <> pg_backend_pid()
-                     AND query LIKE 'SELECT unseen.execution_id%'";
+                     AND query LIKE '%pg_snapshot_xip(base.as_of%'";
 
 /// Makes each fold of an execution wait a minute for each event. Other statements on the log are not slower.
 async fn slow_folds(connection: &mut PgConnection, execution: i64) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use futures::TryStreamExt;
 use serde_json::Value;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::rows::{self, EventRow, StartRow, StateRow};
 use super::{Defect, Projected, SnapshotInfo};
@@ -24,6 +24,8 @@ use plain_json as json;
 
 /// Number of events that are not in the snapshot of a log, up to which one statement reads the state of the log.
 const FEW_EVENTS: i64 = 200;
+/// Maximum time of that statement. If it takes longer, a transaction reads the logs.
+const SHORT: Duration = Duration::from_secs(2);
 
 /// Returns the current state of each of these logs in the scope, in no order. Memory is bounded by the size of the
 /// states and not by the length of the logs. The fold takes at most `limit`; the database ends it too, so that a fold
@@ -37,19 +39,20 @@ pub async fn read(
     ids: &[i64],
     limit: Duration,
 ) -> Result<Vec<Projected>, StorageError> {
-    let budget = Budget::current();
+    let (budget, begun) = (Budget::current(), Instant::now());
     let few = uncharged(read_few(shard, scope, ids, budget.as_deref()));
-    let Few { mut found, others } = match shard.run(few).await {
+    let Few { mut found, others } = match timeout(limit.min(SHORT), shard.run(few)).await {
         // A malformed snapshot fails the statement, and large events need more time.
-        Err(StorageError::Unstorable { .. } | StorageError::Refused { .. } | StorageError::TimedOut { .. }) => {
+        Err(_) | Ok(Err(StorageError::Unstorable { .. } | StorageError::Refused { .. })) => {
             Few { found: HashMap::new(), others: ids.to_vec() }
         }
-        few => few?,
+        Ok(few) => few?,
     };
     charge(&found).map_err(StorageError::LimitExceeded)?;
     let mut found: Vec<Projected> = found.drain().map(|(_, projected)| projected).collect();
     if !others.is_empty() {
-        found.extend(read_until(shard, scope, &others, None, limit).await?);
+        let rest = limit.checked_sub(begun.elapsed()).ok_or_else(|| shard.timed_out(limit))?;
+        found.extend(read_until(shard, scope, &others, None, rest).await?);
     }
     Ok(found)
 }
