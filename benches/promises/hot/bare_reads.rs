@@ -57,7 +57,7 @@ pub async fn serve(dsns: &[String]) {
     println!("listening on http://{}", listener.local_addr().unwrap());
     let mut pools = Vec::new();
     for dsn in dsns {
-        pools.push(pool(dsn).await);
+        pools.push(pool(dsn, 1).await);
     }
     let database = |(index, dsn): (usize, &String)| {
         Database::new(DatabaseName::Shard(u16::try_from(index).unwrap()), dsn.parse().unwrap(), CONNECTIONS)

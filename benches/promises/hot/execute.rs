@@ -94,7 +94,7 @@ async fn texts(server: &Server) -> Texts {
 
 /// Returns both sides of single calls.
 pub async fn sides(stage: &Stage, callers: usize) -> [Side; 2] {
-    let (texts, pools) = (texts(&stage.server).await, Pools::new(stage).await);
+    let (texts, pools) = (texts(&stage.server).await, Pools::new(stage, 1).await);
     let mut product = Vec::new();
     for _ in 0..callers {
         let http = Http::connect(&stage.server.url, "/graphql").await;
@@ -144,8 +144,9 @@ pub async fn measure_at(stage: &Stage, report: &mut Report, callers: &[usize]) {
 
 /// Measures batches.
 pub async fn measure_batches(stage: &Stage, report: &mut Report) {
-    let (texts, pools) = (texts(&stage.server).await, Pools::new(stage).await);
+    let texts = texts(&stage.server).await;
     for (size, callers) in [(100, 1), (500, 1), (100, 4), (500, 4)] {
+        let pools = Pools::new(stage, size).await;
         let mut product = Vec::new();
         for _ in 0..callers {
             let http = Http::connect(&stage.server.url, "/graphql").await;

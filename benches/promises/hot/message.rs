@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use super::http::Http;
 use super::load::{Caller, Pace, Side, in_turns};
 use super::{Ids, Stage, script};
-use crate::report::{Comparison, Limit, Report, Spread};
+use crate::report::{Comparison, Limit, Report, Spread, Statement};
 
 const PLAYBOOK: &str = "bench/message";
 const IN_FLIGHT: usize = 64;
@@ -197,17 +197,7 @@ pub async fn measure(stage: &Stage, report: &mut Report) {
     .fetch_one(&mut database)
     .await
     .unwrap();
-    for (query, calls, plan, exec) in sqlx::query_as::<_, (String, f64, f64, f64)>(
-        "SELECT left(regexp_replace(query, '\\s+', ' ', 'g'), 110), calls::float8, total_plan_time, total_exec_time
-         FROM pg_stat_statements JOIN pg_database ON pg_database.oid = dbid
-         WHERE datname LIKE 't%' ORDER BY total_plan_time + total_exec_time DESC LIMIT 30",
-    )
-    .fetch_all(&mut database)
-    .await
-    .unwrap()
-    {
-        println!("{:8.2} calls {:8.3} plan {:8.3} exec  {query}", calls / messages, plan / messages, exec / messages);
-    }
+    report.statements(largest_statements(&mut database, messages).await);
     let name = "a whole message, 64 in flight";
     let cpu = Spread::of(samples.iter().map(|sample| sample.worker_cpu / 1000.0)).median;
     let p99 = Spread::of(samples.iter().map(|sample| sample.p99)).median;
@@ -226,6 +216,25 @@ pub async fn measure(stage: &Stage, report: &mut Report) {
     report.compared(comparison, vec![("a whole message", samples)]);
     until_all_completed(server, messages).await;
     drop(tasks);
+}
+
+/// Returns the statements that take the most time of Postgres, for each message.
+async fn largest_statements(database: &mut PgConnection, messages: f64) -> Vec<Statement> {
+    let rows: Vec<(String, f64, f64, f64)> = sqlx::query_as(
+        r"SELECT left(regexp_replace(query, '\s+', ' ', 'g'), 100), calls::float8, total_plan_time, total_exec_time
+          FROM pg_stat_statements JOIN pg_database ON pg_database.oid = dbid
+          WHERE datname LIKE 't%' ORDER BY total_plan_time + total_exec_time DESC LIMIT 12",
+    )
+    .fetch_all(database)
+    .await
+    .unwrap();
+    let of_message = |(text, calls, planning, execution)| Statement {
+        text,
+        calls: calls / messages,
+        planning: planning / messages,
+        execution: execution / messages,
+    };
+    rows.into_iter().map(of_message).collect()
 }
 
 /// Waits until the list shows every execution of a message as completed.

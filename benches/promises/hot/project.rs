@@ -263,13 +263,14 @@ pub async fn measure_into(stage: &Stage, report: &mut Report, execution: i64, co
 async fn sides(stage: &Stage, plans: &[Plan]) -> Vec<Side> {
     let dsns = &stage.deployment.shard_dsns;
     let map = Arc::new(ShardMap::even(u16::try_from(dsns.len()).unwrap()));
+    let rows = plans.iter().flat_map(|plan| plan.sizes).copied().max().unwrap_or(1);
     let (mut product, mut pools) = (Vec::new(), Vec::new());
     for plan in plans {
         let http = Http::connect(&stage.server.url, "/graphql").await;
         product.push(Product { http, plan: plan.clone(), body: String::new() });
     }
     for dsn in dsns {
-        pools.push(pool(dsn).await);
+        pools.push(pool(dsn, rows).await);
     }
     let database = |(index, dsn): (usize, &String)| {
         Database::new(DatabaseName::Shard(u16::try_from(index).unwrap()), dsn.parse().unwrap(), CONNECTIONS)

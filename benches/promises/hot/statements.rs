@@ -119,10 +119,13 @@ pub struct Pools {
     map: std::sync::Arc<ShardMap>,
 }
 
-/// Opens all connections of a pool, with the session settings of the server.
-pub async fn pool(dsn: &str) -> PgPool {
+/// Opens all connections of a pool for statements on this many rows, with the session settings of the server. Like the
+/// server, it has statements on few rows planned only once.
+pub async fn pool(dsn: &str, rows: usize) -> PgPool {
     let options: PgConnectOptions = dsn.parse().unwrap();
+    let planning = if rows <= 100 { "force_generic_plan" } else { "auto" };
     let options = options.options([("synchronous_commit", "on"), ("jit", "off"), ("enable_seqscan", "off")]);
+    let options = options.options([("plan_cache_mode", planning)]);
     // A connection is used without a ping before it.
     let pool =
         PgPoolOptions::new().max_connections(CONNECTIONS).min_connections(CONNECTIONS).test_before_acquire(false);
@@ -130,13 +133,14 @@ pub async fn pool(dsn: &str) -> PgPool {
 }
 
 impl Pools {
-    pub async fn new(stage: &Stage) -> Self {
+    /// Opens the pools for calls of this many executions.
+    pub async fn new(stage: &Stage, size: usize) -> Self {
         let mut shards = Vec::new();
         for dsn in &stage.deployment.shard_dsns {
-            shards.push(pool(dsn).await);
+            shards.push(pool(dsn, size).await);
         }
         let map = ShardMap::even(u16::try_from(shards.len()).unwrap());
-        Self { cluster: pool(&stage.deployment.cluster_dsn).await, shards, map: map.into() }
+        Self { cluster: pool(&stage.deployment.cluster_dsn, size).await, shards, map: map.into() }
     }
 
     /// Claims, creates and settles executions: a statement for the claims, one for each shard, and one to settle.

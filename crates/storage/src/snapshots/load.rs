@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use futures::TryStreamExt;
-use serde_json::Value;
 use tokio::time::{Instant, timeout};
 
 use super::rows::{self, EventRow, StartRow, StateRow};
@@ -95,7 +94,9 @@ async fn read_few(shard: &Database, scope: &Scope, ids: &[i64], budget: Option<&
     }
     others.extend(found.iter().filter(|(_, one)| !one.projection.state.is_exact()).map(|(id, _)| *id));
     found.retain(|id, _| !others.contains(id));
-    found.values_mut().for_each(|projected| projected.projection.state.seal());
+    for projected in found.values_mut() {
+        projected.projection.state.seal();
+    }
     Ok(Few { found, others: others.into_iter().collect() })
 }
 
@@ -320,10 +321,4 @@ fn charge(projections: &HashMap<i64, Projected>) -> Result<(), Exceeded> {
     let Some(budget) = Budget::current() else { return Ok(()) };
     let folded = projections.values().filter(|projected| projected.folded > 0);
     folded.into_iter().try_for_each(|projected| budget.charge_row(projected.weight()))
-}
-
-/// Returns the JSON value, or its text as a string if a [`Value`] can't hold it: too many levels, or a number out of
-/// range.
-pub(super) fn readable(text: String) -> Value {
-    json::read(&text).unwrap_or(Value::String(text))
 }

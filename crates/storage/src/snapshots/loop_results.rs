@@ -8,7 +8,8 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::Projected;
-use super::load::{bounds, readable, set_timeout};
+use super::load::{bounds, set_timeout};
+use super::rows::readable;
 use crate::budget::{Budget, Exceeded, uncharged};
 use crate::connections::Transaction;
 use crate::error::StorageError;

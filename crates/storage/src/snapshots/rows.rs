@@ -2,16 +2,17 @@
 
 use chrono::{DateTime, Utc};
 use futures::stream::{BoxStream, StreamExt, TryStreamExt};
+use serde_json::Value;
 use sqlx::{Executor, Postgres};
 
 use super::AGGREGATE;
-use super::load::readable;
 use noetl_domain::event::Event;
 use noetl_domain::ids::Id;
 use noetl_domain::projection::SHAPE;
 use noetl_domain::tenant::Scope;
 use noetl_domain::tx_snapshot::TxSnapshot;
 use noetl_domain::workflow::known_types;
+use plain_json as json;
 
 /// Tenant of a log, and its stored snapshot, if there is one, before the checks.
 pub(super) struct StartRow {
@@ -32,7 +33,7 @@ pub(super) struct StartRow {
     pub(super) read_system: String,
 }
 
-/// Columns of an event that the fold reads. JSON is text, as other writers may store JSON that a `Value` can't hold.
+/// Columns of an event that the fold reads. JSON is text, as other writers may store JSON that a [`Value`] can't hold.
 pub(super) struct EventRow {
     pub(super) execution_id: i64,
     event_id: i64,
@@ -269,4 +270,10 @@ impl From<EventRow> for Event {
             ..Self::bare(ids.0, ids.1, ids.2, &row.event_type, row.created_at)
         }
     }
+}
+
+/// Returns the JSON value, or its text as a string if a [`Value`] can't hold it: too many levels, or a number out of
+/// range.
+pub(super) fn readable(text: String) -> Value {
+    json::read(&text).unwrap_or(Value::String(text))
 }
