@@ -232,5 +232,8 @@ async fn a_second_signal_aborts_a_shutdown() {
         .await;
     server.signal(Signal::SIGTERM);
     server.ended().await;
-    assert!(mutation.await.unwrap().is_err(), "the operation was not aborted");
+    // The connection is closed, unless the response that the execution was not started is sent just before.
+    if let Ok(answer) = mutation.await.unwrap() {
+        assert_ne!(answer["data"]["e1"]["outcome"], "STARTED", "the operation was not aborted: {answer}");
+    }
 }

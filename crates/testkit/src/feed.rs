@@ -25,6 +25,9 @@ const EVENTS: &str =
     ... on StreamHeartbeat { cursor lagEvents }
 } }";
 
+/// Maximum number of shards of a deployment.
+const MAX_SHARDS: usize = 16;
+
 /// A reader of live events. It can reconnect to any replica and continues after its last cursor.
 pub struct Reader {
     live: Live,
@@ -140,7 +143,7 @@ impl Reader {
 
     /// Returns the last cursor's position on a shard.
     pub fn position(&self, shard: u64) -> Position {
-        let cursor = StreamCursor::parse(&self.cursor, usize::from(u16::MAX)).unwrap();
+        let cursor = StreamCursor::parse(&self.cursor, MAX_SHARDS).unwrap();
         cursor.positions[usize::try_from(shard).unwrap()]
     }
 
