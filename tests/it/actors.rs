@@ -106,6 +106,11 @@ async fn events_contain_the_caller_that_caused_them() {
     let named = |log: &[(&str, &str)]| -> Vec<(String, Value)> {
         log.iter().map(|(event, actor)| ((*event).to_owned(), json!(actor))).collect()
     };
+    // Audit events are written in the background.
+    eventually("the duplicate is noted", async || {
+        Some(callers.log(&server, &inbox).await).filter(|log| log.len() == 4)
+    })
+    .await;
     let expected = [
         ("subscription.registered", "ann"),
         ("subscription.activated", "ann"),

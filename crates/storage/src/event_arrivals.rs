@@ -2,7 +2,7 @@
 //!
 //! PostgreSQL does not record the order of commits. So a reader keeps a snapshot: it has read all events that are visible
 //! in the snapshot. The next read returns the events that are visible in a later snapshot and not in this one, ordered by
-//! transaction and then by event id. An event that is committed late is in a later read, whatever its id is.
+//! transaction and then by event id. An event that is committed late is in a later read, even if its id is smaller.
 
 use chrono::{DateTime, Utc};
 

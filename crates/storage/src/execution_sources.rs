@@ -5,7 +5,7 @@
 //! conditions, with one descent of the index for each. Then it reads a page of each kind along the index, and merges the
 //! pages. So its cost does not depend on the number of executions that do not meet the conditions.
 //!
-//! The planner must use this index whatever the statistics of the table are:
+//! The planner must use this index with any statistics of the table:
 //!
 //! - The time in each index is a different expression (`noetl.list_time` with a place), so only this index has the order.
 //! - Conditions on other columns are compared row by row. They are in a `CASE`, because the planner assumes that a `CASE`

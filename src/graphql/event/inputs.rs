@@ -116,10 +116,10 @@ pub enum EventOrder {
     /// By event id.
     #[default]
     Id,
-    /// By arrival. A reader that continues from a cursor gets all events that were committed since then, whatever their
-    /// ids are, and gets each event once. Events that one read finds are ordered by their transactions and then by id. Such a log is read
-    /// forwards, with `first` and `after`. A cursor is no longer valid after the shard was moved to another database
-    /// server, promoted or restored.
+    /// By arrival. A reader that continues from a cursor gets all events that were committed since then, also those with
+    /// smaller ids, and gets each event once. Events that one read finds are ordered by their transactions and then by
+    /// id. Such a log is read forwards, with `first` and `after`. A cursor is no longer valid after the shard was moved
+    /// to another database server, promoted or restored.
     Arrival,
 }
 
