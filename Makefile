@@ -59,7 +59,7 @@ prepare: ## install the missing programs
 playground: prepare playground/dist/index.html ## build the browser console if its sources have changed
 
 server: playground ## build the server
-	@cargo build --quiet --profile quick --bin noetl-graphql
+	@cargo build --quiet --profile quick --package noetl-graphql --no-default-features --bin noetl-graphql
 
 playground/dist/index.html: playground/node_modules/.package-lock.json $(PLAYGROUND_INPUTS)
 	@cd playground && npm run --silent build -- --logLevel warn

@@ -40,9 +40,7 @@ async fn every_hostile_request_gets_a_response_within_the_resource_limits() {
         ("NOETL_EVENT_STREAM_ENABLED", "false"),
         ("NOETL_OUTBOX_RELAY", "false"),
         ("NOETL_PROJECTOR", "false"),
-        ("MALLOC_ARENA_MAX", "1"),
-        ("MALLOC_TRIM_THRESHOLD_", "0"),
-        ("MALLOC_MMAP_THRESHOLD_", "32768"),
+        ("_RJEM_MALLOC_CONF", "narenas:1,tcache:false,dirty_decay_ms:0,muzzy_decay_ms:0"),
     ];
     let server = deployment.replica_with(&quiet).await;
     let address = server.url.strip_prefix("http://").unwrap().to_owned();
