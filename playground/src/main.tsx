@@ -1,10 +1,9 @@
-import "graphiql/setup-workers/vite";
-import "graphiql/style.css";
-import "./page.css";
+import "@mantine/core/styles.css";
+import "./app/theme.css";
 
 import { createRoot } from "react-dom/client";
 
-import { App } from "./app";
+import { App } from "./app/app";
 
 const root = document.getElementById("root");
 if (!root) {

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { expect, test } from "@playwright/test";
 
 import { BINARY, startControlPlane, type ControlPlane } from "./control_plane";
-import { Playground } from "./playground";
+import { Console } from "./console";
 
 let controlPlane: ControlPlane;
 let token: string;
@@ -22,28 +22,36 @@ test.afterAll(async () => {
   await controlPlane?.stop();
 });
 
-test("the user's token is sent to a server that requires one", async ({ page }) => {
-  const playground = new Playground(page, controlPlane.url);
-  await page.goto(controlPlane.url);
-  const input = page.getByLabel("This server requires a token.");
+test("a user signs in, and the token is sent with requests and on the socket", async ({ page }) => {
+  const console = new Console(page, controlPlane.url);
+  await page.goto(`${controlPlane.url}/events`);
+  const dialog = page.getByRole("dialog", { name: "Sign in" });
+  const input = dialog.getByLabel("Token", { exact: true });
+  await expect(dialog).toContainText("This server requires a token.");
   await input.fill("noetl_of-another-server");
   await input.press("Enter");
 
   // The token is refused, so the dialog opens again.
+  await expect(dialog).toContainText("The server refuses your token");
   await expect(input).toHaveValue("");
+  const opened = page.waitForEvent("websocket", { predicate: (socket) => socket.url().endsWith("/graphql") });
   await input.fill(token);
-  await page.getByRole("button", { name: "Use it" }).click();
-  await expect(input).toBeHidden();
-  await playground.tab("Overview").click();
-  await playground.run();
-  await expect(page.locator(".result-window")).toContainText("shards");
+  await dialog.getByRole("button", { name: "Sign in" }).click();
+  await expect(dialog).toBeHidden();
+  expect((await opened).url()).not.toContain(token);
+  await expect(console.events.state).toHaveText("Live");
+  await page.getByRole("button", { name: "User and settings" }).click();
+  await expect(page.getByText("Role: operator")).toBeVisible();
+});
 
-  // The socket sends the token too, and a reload of the tab keeps it.
-  const accepted = page.waitForEvent("websocket").then(async (socket) => {
-    await socket.waitForEvent("framereceived", { predicate: ({ payload }) => String(payload).includes('"next"') });
-    return socket.url();
-  });
+test("the token is kept only in the memory of the page", async ({ page }) => {
+  await page.goto(controlPlane.url);
+  const dialog = page.getByRole("dialog", { name: "Sign in" });
+  await dialog.getByLabel("Token", { exact: true }).fill(token);
+  await page.keyboard.press("Enter");
+  await expect(dialog).toBeHidden();
+  const stored = await page.evaluate(() => JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie]));
+  expect(stored).not.toContain(token);
   await page.reload();
-  expect(await accepted).not.toContain(token);
-  await expect(page.getByLabel("This server requires a token.")).toBeHidden();
+  await expect(dialog).toBeVisible();
 });

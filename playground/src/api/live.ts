@@ -1,98 +1,122 @@
-import { getOperationAST } from "graphql";
-import { createClient, type Client, type FormattedExecutionResult } from "graphql-ws";
-import type { GraphiQLProps } from "graphiql";
+/**
+ * Live subscriptions that survive a lost connection, a restarted server and a restarted broker. The variables are read
+ * again for each attempt, so a stream with a cursor continues where it stopped.
+ */
 
-import { newestFirst } from "./newest_first";
-import { answered, authorization, current, replaceToken, replaceTokenInBackground } from "./token";
+import type { TypedDocument } from "./client";
+import { ApiError, isRetryable, toApiError, type GraphqlError } from "./errors";
+import { connectionState, retryWait, socket, subscribeConnection } from "./socket";
 
-type Fetcher = GraphiQLProps["fetcher"];
-type Answer = Awaited<ReturnType<Fetcher>>;
+export type LiveState = "connecting" | "live" | "reconnecting" | "ended";
 
-const ENDPOINT = "/graphql";
-const KEEP_ALIVE_MS = 15_000;
-const PONG_TIMEOUT_MS = 5_000;
-const MAX_RETRY_WAIT_MS = 5_000;
-const UNAUTHORIZED = 401;
-/** Close code of a socket whose token is refused, expired or revoked. */
-const FORBIDDEN = 4403;
-
-/** The socket of all subscriptions on the page. It opens with the first subscription and closes after the last. */
-export const liveClient = createLiveClient();
-
-/** Sends queries and mutations by POST, and subscriptions over the socket. */
-export const fetcher: Fetcher = (params, options) => {
-  const document = options?.documentAST;
-  const operation = document && getOperationAST(document, params.operationName);
-  if (operation?.operation !== "subscription") {
-    // GraphiQL's type requires errors as class instances, but GraphiQL only shows their JSON.
-    return post(params, options?.headers) as Promise<Answer>;
-  }
-  return newestFirst((sink) => liveClient.subscribe(params, sink)) as Answer;
-};
-
-export async function post(params: object, headers?: Record<string, unknown>): Promise<FormattedExecutionResult> {
-  const token = current();
-  const response = await fetch(ENDPOINT, {
-    method: "POST",
-    headers: {
-      "content-type": "application/json",
-      accept: "application/graphql-response+json, application/json;q=0.9",
-      ...authorization(),
-      ...(headers as Record<string, string>),
-    },
-    body: JSON.stringify(params),
-  });
-  if (response.status === UNAUTHORIZED && (await replaceToken(token))) {
-    return post(params, headers);
-  }
-  const body = await response.text();
-  try {
-    return JSON.parse(body) as FormattedExecutionResult;
-  } catch {
-    throw new Error(`The server's response (status ${response.status}) is not JSON: ${body.slice(0, 200)}`);
-  }
+export interface LiveObserver<Data> {
+  next: (data: Data) => void;
+  /** Called when the state changes. `ended` comes with the error that ended the stream, if there is one. */
+  state: (state: LiveState, error?: ApiError) => void;
 }
 
-function createLiveClient(): Client {
-  const url = new URL(ENDPOINT, window.location.href);
-  url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
-  let pongTimeout: number | undefined;
-  let shown: string | null = null;
-  const client = createClient({
-    url: url.href,
-    retryAttempts: Infinity,
-    retryWait,
-    connectionParams: () => {
-      shown = current();
-      return authorization();
-    },
-    keepAlive: KEEP_ALIVE_MS,
-    on: {
-      // A broken connection may send no close frame. A ping without a pong ends the socket; then the client retries.
-      ping: (received) => {
-        if (!received) {
-          pongTimeout = window.setTimeout(() => client.terminate(), PONG_TIMEOUT_MS);
-        }
-      },
-      pong: (received) => {
-        if (received) {
-          window.clearTimeout(pongTimeout);
-        }
-      },
-      closed: (event) => {
-        window.clearTimeout(pongTimeout);
-        if ((event as CloseEvent).code === FORBIDDEN) {
-          void replaceTokenInBackground(shown);
-        }
-      },
-    },
-  });
-  return client;
+interface Options {
+  /** Whether the server may end the stream. Otherwise an ended stream is opened again (default false). */
+  finite?: boolean;
 }
 
-/** Backoff with jitter, from 250 ms, so that the pages do not all reconnect to a restarted server at the same time. */
-async function retryWait(retries: number): Promise<void> {
-  await answered();
-  const ceiling = Math.min(MAX_RETRY_WAIT_MS, 250 * 2 ** Math.min(retries, 10));
-  await new Promise((resolve) => setTimeout(resolve, ceiling * (0.5 + Math.random() / 2)));
+/** Follows a live subscription until the returned function is called. */
+export function follow<Data, Variables>(
+  document: TypedDocument<Data, Variables>,
+  variables: () => Variables,
+  observer: LiveObserver<Data>,
+  options: Options = {},
+): () => void {
+  const stream = new LiveStream(document.toString(), variables, observer, options.finite ?? false);
+  stream.open();
+  return stream.close;
+}
+
+class LiveStream<Data, Variables> {
+  private dispose: (() => void) | null = null;
+  private readonly forget: () => void;
+  private attempts = 0;
+  private closed = false;
+  private shown: LiveState | null = null;
+
+  constructor(
+    private readonly query: string,
+    private readonly variables: () => Variables,
+    private readonly observer: LiveObserver<Data>,
+    private readonly finite: boolean,
+  ) {
+    this.forget = subscribeConnection(() => this.connectionChanged());
+  }
+
+  open(): void {
+    let failure: ApiError | undefined;
+    const { query, variables } = this;
+    // The socket reads the payload again when it reconnects.
+    const payload = {
+      query,
+      get variables() {
+        return variables() as Record<string, unknown>;
+      },
+    };
+    this.show(this.attempts === 0 ? "connecting" : "reconnecting");
+    this.dispose = socket.subscribe<Data>(payload, {
+      next: (result) => {
+        if (result.errors?.length) {
+          failure = ApiError.of(result.errors as readonly GraphqlError[]);
+        }
+        if (result.data) {
+          this.take(result.data);
+        }
+      },
+      error: (fault) => this.ended(toApiError(fault)),
+      complete: () => this.ended(failure),
+    });
+  }
+
+  readonly close = (): void => {
+    this.closed = true;
+    this.forget();
+    this.dispose?.();
+  };
+
+  private take(data: Data): void {
+    this.attempts = 0;
+    this.show("live");
+    this.observer.next(data);
+  }
+
+  private ended(error: ApiError | undefined): void {
+    if (this.closed) {
+      return;
+    }
+    const again = error ? isRetryable(error) : !this.finite;
+    if (again) {
+      void this.openLater();
+    } else {
+      this.forget();
+      this.show("ended", error);
+    }
+  }
+
+  private async openLater(): Promise<void> {
+    this.attempts += 1;
+    this.show("reconnecting");
+    await retryWait(this.attempts);
+    if (!this.closed) {
+      this.open();
+    }
+  }
+
+  private connectionChanged(): void {
+    if (!this.closed && this.shown === "live" && connectionState() === "reconnecting") {
+      this.show("reconnecting");
+    }
+  }
+
+  private show(state: LiveState, error?: ApiError): void {
+    if (state !== this.shown) {
+      this.shown = state;
+      this.observer.state(state, error);
+    }
+  }
 }

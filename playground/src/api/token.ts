@@ -1,68 +1,74 @@
-/** The user's token. It is stored for this tab only, and sent in a header or in connection_init. */
+/**
+ * Token of the signed-in user. It exists only in the memory of this page, so a reload asks for it again. Everything that
+ * needs a token waits for one shared dialog, which `app/sign_in_dialog.tsx` shows.
+ */
 
-const STORED = "noetl.token";
-let asking: Promise<void> | undefined;
+/** Reason the dialog is open: the server requires a token, refused the last one, or the user asked for the dialog. */
+export type SignInReason = "required" | "refused" | "requested";
+
+export interface SignIn {
+  token: string | null;
+  asking: SignInReason | null;
+}
+
+let state: SignIn = { token: null, asking: null };
 let declined = false;
+let closed: PromiseWithResolvers<void> | undefined;
+const listeners = new Set<() => void>();
+
+export function subscribeSignIn(listener: () => void): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+export function signInState(): SignIn {
+  return state;
+}
 
 /** Returns the Authorization header; empty without a token. */
 export function authorization(): Record<string, string> {
-  const token = current();
-  return token ? { Authorization: `Bearer ${token}` } : {};
+  return state.token ? { Authorization: `Bearer ${state.token}` } : {};
 }
 
-/** Returns the token in use. */
-export function current(): string | null {
-  return window.sessionStorage.getItem(STORED);
-}
-
-/** Asks the user to replace a refused token. Concurrent calls share one dialog. False if the user gives no token. */
+/** Asks the user to replace a refused token, unless the last dialog was cancelled. False if there is no other token. */
 export async function replaceToken(refused: string | null): Promise<boolean> {
-  if (current() === refused) {
-    asking ??= ask().finally(() => (asking = undefined));
-    await asking;
+  if (state.token === refused && !declined) {
+    open(refused === null ? "required" : "refused");
+    await closed?.promise;
   }
-  return current() !== refused;
+  return state.token !== refused;
 }
 
-/** Asks for a token for background activity, unless the user has cancelled the last dialog. */
-export async function replaceTokenInBackground(refused: string | null): Promise<void> {
-  if (!declined) {
-    await replaceToken(refused);
-  }
+/** Opens the dialog because the user asked for it. */
+export function requestSignIn(): void {
+  open("requested");
 }
 
-/** Waits until the dialog is closed, if one is open. */
-export async function answered(): Promise<void> {
-  await asking;
+/** Closes the dialog. Without a token, the user has cancelled it. */
+export function closeSignIn(token: string | null): void {
+  declined = token === null;
+  show({ token: token ?? state.token, asking: null });
+  closed?.resolve();
+  closed = undefined;
 }
 
-async function ask(): Promise<void> {
-  const dialog = document.createElement("dialog");
-  dialog.className = "token";
-  dialog.innerHTML = `
-    <form method="dialog">
-      <label for="token">This server requires a token.</label>
-      <input id="token" type="password" autocomplete="off" spellcheck="false" placeholder="noetl_… or a JWT" />
-      <menu><button value="cancel" formnovalidate>Cancel</button><button value="use">Use it</button></menu>
-      <p>The token is kept until this tab is closed.</p>
-    </form>`;
-  const input = dialog.querySelector("input");
-  const ended = new Promise<void>((resolve) => dialog.addEventListener("close", () => resolve(), { once: true }));
-  // Enter would press the form's first button, which is Cancel.
-  input?.addEventListener("keydown", (event) => {
-    if (event.key === "Enter") {
-      event.preventDefault();
-      dialog.close("use");
-    }
-  });
-  document.body.append(dialog);
-  dialog.showModal();
-  input?.focus();
-  await ended;
-  dialog.remove();
-  const token = input?.value.trim().replace(/^bearer\s+/i, "");
-  declined = dialog.returnValue !== "use" || !token;
-  if (token && !declined) {
-    window.sessionStorage.setItem(STORED, token);
+export function signOut(): void {
+  show({ token: null, asking: null });
+}
+
+/** Waits until the dialog is closed, if it is open. */
+export async function signInAnswered(): Promise<void> {
+  await closed?.promise;
+}
+
+function open(reason: SignInReason): void {
+  closed ??= Promise.withResolvers<void>();
+  show({ ...state, asking: state.asking ?? reason });
+}
+
+function show(change: SignIn): void {
+  state = change;
+  for (const listener of listeners) {
+    listener();
   }
 }

@@ -1,172 +1,218 @@
-import type { Client } from "graphql-ws";
+/**
+ * The live log of committed events. It keeps the newest 100,000 rows and draws once per screen refresh, however many
+ * events arrive. It resumes after its last cursor, so a lost connection neither loses nor repeats an event.
+ *
+ * A pause holds the shown end in place; rows that arrive meanwhile wait behind it.
+ */
 
-import { faultMessage } from "../fault";
-import { LIVE_LOG, type Filter, type Start, type StreamItem } from "./stream";
+import type { ApiError } from "../../api/errors";
+import { follow, type LiveState } from "../../api/live";
+import type { EventStart, LiveEventFilter } from "../../api/schema.generated";
+import { EventsTailDocument } from "./operations.generated";
+import { RateMeter } from "./rate_meter";
+import { Ring } from "./ring";
+import { mark, rowOf, searchText, type Row, type StreamItem } from "./rows";
 
-const KEPT = 200;
+export const CAPACITY = 100_000;
 
-export type Status = "idle" | "connecting" | "live" | "paused" | "stopped";
-
-/** A row of the log. A heartbeat is not shown; it only advances the cursor. */
-export type Row = { key: number; item: Exclude<StreamItem, { __typename: "StreamHeartbeat" }> };
-
-export interface Snapshot {
-  status: Status;
-  rows: readonly Row[];
+export interface LogSnapshot {
+  state: LiveState;
+  error: ApiError | undefined;
+  /** Number of events received since the start of the stream. */
   received: number;
+  /** Number of rows that a pause holds back. */
+  waiting: number;
+  paused: boolean;
+  /** Number of rows that match the search. */
+  length: number;
+  /** Number of rows dropped at the start of the list since the stream began, for the position of the scroll bar. */
+  dropped: number;
+  /** Number of committed events that the stream has not delivered, from the last heartbeat. */
   lag: string | null;
-  fault: string | null;
-  filter: Filter;
-  from: "latest" | "beginning";
 }
 
-/**
- * The live log of committed events: bounded, newest first. It resumes after its last cursor, so a pause or a lost
- * connection neither loses nor repeats an event. It exists independently of the panel that shows it.
- */
-export class LiveLog {
-  private shown: Snapshot = {
-    status: "idle",
-    rows: [],
-    received: 0,
-    lag: null,
-    fault: null,
-    filter: {},
-    from: "latest",
-  };
-  private rows: Row[] = [];
+const EMPTY: LogSnapshot = {
+  state: "connecting",
+  error: undefined,
+  received: 0,
+  waiting: 0,
+  paused: false,
+  length: 0,
+  dropped: 0,
+  lag: null,
+};
+
+export class EventLog {
+  readonly rates = new RateMeter();
+  private shown = EMPTY;
+  private rows = new Ring<Row>(CAPACITY);
   private received = 0;
   private cursor: string | null = null;
-  private stopFollowing: (() => void) | null = null;
+  private lag: string | null = null;
+  private pausedEnd: number | null = null;
+  private find = "";
+  /** Numbers of the rows that match the search, and the number of the first row that was not compared. */
+  private matches = new Ring<number>(CAPACITY);
+  private compared = 0;
   private drawing: number | null = null;
   private readonly listeners = new Set<() => void>();
-
-  constructor(private readonly client: Client) {
-    client.on("connecting", () => this.whileFollowing("connecting"));
-    client.on("connected", () => this.whileFollowing("live"));
-    client.on("closed", () => this.whileFollowing("connecting"));
-  }
 
   readonly subscribe = (listener: () => void): (() => void) => {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
   };
 
-  readonly snapshot = (): Snapshot => this.shown;
+  readonly snapshot = (): LogSnapshot => this.shown;
 
-  readonly startOnce = (): void => {
-    if (this.shown.status === "idle") {
-      this.follow();
+  /** Follows the events from a start on, until the returned function is called. */
+  follow(filter: LiveEventFilter, start: EventStart): () => void {
+    this.reset();
+    const variables = () => ({ filter, start: this.cursor === null ? start : { after: this.cursor } });
+    const stop = follow(EventsTailDocument, variables, {
+      next: (data) => this.take(data.events),
+      state: (state, error) => this.stateChanged(state, error),
+    });
+    return () => {
+      stop();
+      if (this.drawing !== null) {
+        cancelAnimationFrame(this.drawing);
+        this.drawing = null;
+      }
+    };
+  }
+
+  /** Returns the row at a place of the shown list. */
+  rowAt(index: number): Row | undefined {
+    return this.rows.get(this.numberAt(index));
+  }
+
+  /** Returns the number of the row at a place. It stays the same while the row is kept. */
+  numberAt(index: number): number {
+    return this.find ? (this.matches.get(this.firstMatch() + index) ?? -1) : this.rows.first + index;
+  }
+
+  /** Returns the cursor of a loaded event. */
+  cursorOf(id: string): string | undefined {
+    for (let number = this.rows.end - 1; number >= this.rows.first; number -= 1) {
+      const row = this.rows.get(number);
+      if (row?.kind === "event" && row.event.id === id) {
+        return row.cursor;
+      }
     }
-  };
+    return undefined;
+  }
 
-  readonly pause = (): void => {
-    this.unfollow();
-    this.show({ status: "paused" });
-  };
+  pause(): void {
+    this.pausedEnd = this.rows.end;
+    this.draw();
+  }
 
-  readonly resume = (): void => {
-    if (!this.stopFollowing) {
-      this.follow();
-    }
-  };
+  resume(): void {
+    this.pausedEnd = null;
+    this.draw();
+  }
 
-  readonly clear = (): void => {
-    this.rows = [];
+  /** Shows only the rows that contain a text. */
+  search(text: string): void {
+    this.find = text.trim().toLowerCase();
+    this.matches = new Ring(CAPACITY);
+    this.compared = this.rows.first;
+    this.draw();
+  }
+
+  private reset(): void {
+    this.rows = new Ring(CAPACITY);
+    this.matches = new Ring(CAPACITY);
+    this.compared = 0;
     this.received = 0;
-    this.show({ rows: [], received: 0 });
-  };
-
-  /** Changes the filter or the start. The stream is a different one then, so the log is emptied and the cursor dropped. */
-  readonly restart = (change: Partial<Pick<Snapshot, "filter" | "from">>): void => {
-    this.unfollow();
-    this.clear();
     this.cursor = null;
-    this.show(change);
-    this.follow();
-  };
-
-  private follow(): void {
-    const variables: { filter: Filter; start: Start } = { filter: this.shown.filter, start: this.start() };
-    this.show({ status: "connecting", fault: null });
-    const dispose = this.client.subscribe<{ events: StreamItem }>(
-      { query: LIVE_LOG, operationName: "LiveLog", variables },
-      {
-        next: (result) => {
-          if (result.data) {
-            this.take(result.data.events);
-            // After a reconnect, the client sends this payload again.
-            variables.start = this.start();
-          } else {
-            dispose();
-            this.stop(faultMessage(result.errors));
-          }
-        },
-        error: (fault) => this.stop(faultMessage(fault)),
-        complete: () => this.completed(dispose),
-      },
-    );
-    this.stopFollowing = dispose;
-  }
-
-  private unfollow(): void {
-    const dispose = this.stopFollowing;
-    this.stopFollowing = null;
-    dispose?.();
-  }
-
-  private start(): Start {
-    if (this.cursor !== null) {
-      return { after: this.cursor };
-    }
-    return this.shown.from === "beginning" ? { beginning: true } : { latest: true };
+    this.lag = null;
+    this.pausedEnd = null;
+    this.rates.reset();
+    this.show(EMPTY);
   }
 
   private take(item: StreamItem): void {
     this.cursor = item.cursor;
     if (item.__typename === "StreamHeartbeat") {
-      this.show({ status: "live", lag: item.lagEvents });
-      return;
+      this.lag = item.lagEvents;
     }
     if (item.__typename === "EventDelivery") {
       this.received += 1;
+      this.rates.count();
     }
-    const key = (this.rows[0]?.key ?? 0) + 1;
-    this.rows = [{ key, item }, ...this.rows].slice(0, KEPT);
+    const row = rowOf(item);
+    if (row) {
+      this.rows.push(row);
+    }
     this.drawSoon();
   }
 
-  /** Draws once per screen refresh, because events may arrive faster. */
+  private stateChanged(state: LiveState, error: ApiError | undefined): void {
+    const before = this.shown.state;
+    const at = new Date().toISOString();
+    if (state === "reconnecting" && before === "live") {
+      this.rows.push(mark("waiting", at, "The connection was lost. The list continues after the last event."));
+    }
+    if (state === "live" && before === "reconnecting") {
+      this.rows.push(mark("plain", at, "Connected again. No event is missing, unless a row below names a gap."));
+    }
+    this.show({ ...this.shown, state, error });
+    this.drawSoon();
+  }
+
   private drawSoon(): void {
     this.drawing ??= requestAnimationFrame(() => {
       this.drawing = null;
-      this.show({ status: this.stopFollowing ? "live" : this.shown.status, rows: this.rows, received: this.received });
+      this.draw();
     });
   }
 
-  /** Stops after an error. Drops the cursor, because the server may have refused it. */
-  private stop(fault: string): void {
-    this.stopFollowing = null;
-    this.cursor = null;
-    this.show({ status: "stopped", fault });
+  private draw(): void {
+    this.compareNewRows();
+    const end = this.pausedEnd ?? this.rows.end;
+    this.show({
+      ...this.shown,
+      received: this.received,
+      lag: this.lag,
+      paused: this.pausedEnd !== null,
+      waiting: this.rows.end - end,
+      length: this.find ? this.matches.end - this.firstMatch() : Math.max(0, end - this.rows.first),
+      dropped: this.find ? this.firstMatch() : this.rows.first,
+    });
   }
 
-  /** Called when a stream ends, also if this side ended it. */
-  private completed(dispose: () => void): void {
-    if (this.stopFollowing === dispose) {
-      this.stopFollowing = null;
-      this.show({ status: "stopped", fault: "The server ended the stream." });
+  private compareNewRows(): void {
+    const end = this.pausedEnd ?? this.rows.end;
+    if (!this.find) {
+      return;
     }
-  }
-
-  private whileFollowing(status: Status): void {
-    if (this.stopFollowing) {
-      this.show({ status });
+    for (let number = Math.max(this.compared, this.rows.first); number < end; number += 1) {
+      const row = this.rows.get(number);
+      if (row && searchText(row).includes(this.find)) {
+        this.matches.push(number);
+      }
     }
+    this.compared = Math.max(this.compared, end);
   }
 
-  private show(change: Partial<Snapshot>): void {
-    this.shown = { ...this.shown, ...change };
+  /** Returns the place in `matches` of the first row that is still kept. */
+  private firstMatch(): number {
+    let low = this.matches.first;
+    let high = this.matches.end;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((this.matches.get(middle) ?? 0) < this.rows.first) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
+  }
+
+  private show(change: LogSnapshot): void {
+    this.shown = change;
     for (const listener of this.listeners) {
       listener();
     }

@@ -1,7 +1,7 @@
 import type { ExecutionResult } from "graphql";
 import type { FormattedExecutionResult, Sink } from "graphql-ws";
 
-import { faultMessage } from "./fault";
+import { toApiError } from "../../api/errors";
 
 /** Number of results in the response pane, and the interval of drawing it. Each drawing formats the whole list. */
 const SHOWN = 100;
@@ -42,7 +42,7 @@ export function newestFirst(subscribe: Subscribe) {
         },
         error(fault) {
           window.clearTimeout(timer);
-          observer.error(Array.isArray(fault) ? fault : new Error(faultMessage(fault)));
+          observer.error(Array.isArray(fault) ? fault : toApiError(fault));
         },
         complete() {
           if (timer !== undefined) {

@@ -1,7 +1,7 @@
 import { useEffect } from "react";
 import { useGraphiQL } from "@graphiql/react";
 
-/** Wraps long lines in the editors, which are narrow beside the live log. */
+/** Wraps long lines in the editors. */
 export function WrappedLines() {
   const query = useGraphiQL((state) => state.queryEditor);
   const variables = useGraphiQL((state) => state.variableEditor);

@@ -1,0 +1,26 @@
+/** Addresses of objects. Every link to an object comes from here, so an object has one place where it is shown. */
+
+import { Link, type LinkProps } from "@tanstack/react-router";
+import type { ReactNode } from "react";
+
+export type ObjectKind = "execution" | "subscription";
+
+/** Returns the address at which an object is shown. The log of an execution or a subscription shows all of its life. */
+export function objectLocation(_kind: ObjectKind, id: string) {
+  return { to: "/events", search: { executions: id, from: "beginning" } } as const satisfies LinkProps;
+}
+
+interface Props {
+  kind: ObjectKind;
+  id: string;
+  className?: string | undefined;
+  children: ReactNode;
+}
+
+export function ObjectLink({ kind, id, className, children }: Props) {
+  return (
+    <Link {...objectLocation(kind, id)} {...(className !== undefined && { className })}>
+      {children}
+    </Link>
+  );
+}

@@ -1,0 +1,25 @@
+/** All routes. A view has one line here; its own folder has its route. */
+
+import { createRouter } from "@tanstack/react-router";
+
+import { eventsRoute } from "../views/events/route";
+import { graphiqlRoute } from "../views/graphiql/route";
+import { overviewRoute } from "../views/overview/route";
+import { rootRoute } from "./root_route";
+import { parseSearch, stringifySearch } from "./search";
+
+const routeTree = rootRoute.addChildren([overviewRoute, eventsRoute, graphiqlRoute]);
+
+export const router = createRouter({
+  routeTree,
+  parseSearch,
+  stringifySearch,
+  defaultPreload: "intent",
+  scrollRestoration: true,
+});
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: typeof router;
+  }
+}

@@ -1,0 +1,76 @@
+/** Numbers and times as text. */
+
+import type { Zone } from "./clock";
+
+const NUMBER = new Intl.NumberFormat("en");
+const SHORT_NUMBER = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+const MINUTE = 60;
+const HOUR = 3_600;
+const DAY = 86_400;
+
+/** Returns a whole number with separators, such as `12,345`. */
+export function formatNumber(value: number | string): string {
+  return NUMBER.format(Number(value));
+}
+
+/** Returns a number of few letters, such as `12.3K`. */
+export function formatShortNumber(value: number): string {
+  return SHORT_NUMBER.format(value);
+}
+
+/** Returns a rate with one digit after the point below 100, such as `4.2`. */
+export function formatRate(perSecond: number): string {
+  return perSecond >= 100 ? formatNumber(Math.round(perSecond)) : perSecond.toFixed(1);
+}
+
+/** Returns a duration in its two largest units, such as `2 min 5 s`. */
+export function formatDuration(seconds: number): string {
+  if (seconds < 1) {
+    return `${Math.round(seconds * 1_000)} ms`;
+  }
+  if (seconds < MINUTE) {
+    return `${seconds < 10 ? seconds.toFixed(1).replace(/\.0$/, "") : Math.floor(seconds)} s`;
+  }
+  if (seconds < HOUR) {
+    return twoUnits(seconds, MINUTE, "min", 1, "s");
+  }
+  return seconds < DAY ? twoUnits(seconds, HOUR, "h", MINUTE, "min") : twoUnits(seconds, DAY, "d", HOUR, "h");
+}
+
+function twoUnits(seconds: number, large: number, largeName: string, small: number, smallName: string): string {
+  const rest = Math.floor((seconds % large) / small);
+  return `${Math.floor(seconds / large)} ${largeName}${rest > 0 ? ` ${rest} ${smallName}` : ""}`;
+}
+
+/** Returns a time relative to now, such as `5 s ago` or `in 2 min`. */
+export function formatRelative(time: number, now: number): string {
+  const seconds = (now - time) / 1_000;
+  if (Math.abs(seconds) < 1) {
+    return "now";
+  }
+  const whole = Math.round(Math.abs(seconds));
+  return seconds > 0 ? `${formatDuration(whole)} ago` : `in ${formatDuration(whole)}`;
+}
+
+/** Returns date and time with milliseconds in a zone, such as `2026-03-01 09:30:00.125`. */
+export function formatTime(time: string | number, zone: Zone): string {
+  const at = new Date(time);
+  if (zone === "utc") {
+    return at.toISOString().replace("T", " ").replace("Z", " UTC");
+  }
+  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${formatClock(time, zone)}`;
+}
+
+/** Returns the time of day with milliseconds in a zone. */
+export function formatClock(time: string | number, zone: Zone): string {
+  const at = new Date(time);
+  if (zone === "utc") {
+    return at.toISOString().slice(11, 23);
+  }
+  const milliseconds = String(at.getMilliseconds()).padStart(3, "0");
+  return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${milliseconds}`;
+}
+
+function two(value: number): string {
+  return String(value).padStart(2, "0");
+}
