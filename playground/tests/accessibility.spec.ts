@@ -2,24 +2,21 @@ import { AxeBuilder } from "@axe-core/playwright";
 
 import { execute } from "./api";
 import { expect, test } from "./console";
+import { VIEWS } from "./views";
 
-const VIEWS = [
-  { name: "overview", path: "/" },
-  { name: "events", path: "/events?from=beginning" },
-];
 const SIZES = [
   { width: 1280, height: 800 },
   { width: 390, height: 844 },
 ];
 
 for (const scheme of ["light", "dark"] as const) {
-  for (const { name, path } of VIEWS) {
+  for (const { name, path, title } of VIEWS) {
     for (const size of SIZES) {
       test(`${name} has no serious issue of accessibility: ${scheme}, ${size.width} pixels`, async ({ console, page }, info) => {
         await execute(console.url);
         await page.emulateMedia({ colorScheme: scheme });
         await page.setViewportSize(size);
-        await page.goto(console.url + path);
+        await console.open(path, title);
         await expect(console.connection).toHaveText("Live");
         await expect(page.getByLabel("Loading")).toHaveCount(0);
         const { violations } = await new AxeBuilder({ page }).analyze();

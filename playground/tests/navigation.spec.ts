@@ -1,11 +1,6 @@
 import { execute } from "./api";
 import { expect, test } from "./console";
-
-const VIEWS = [
-  { path: "/", title: "Overview" },
-  { path: "/events", title: "Events" },
-  { path: "/graphiql", title: "GraphiQL" },
-];
+import { VIEWS } from "./views";
 
 for (const { path, title } of VIEWS) {
   test(`${path} is a deep link, under a policy that allows no other host and no inline script`, async ({ console }) => {

@@ -11,7 +11,7 @@ import type { EventStart, LiveEventFilter } from "../../api/schema.generated";
 import { EventsTailDocument } from "./operations.generated";
 import { RateMeter } from "./rate_meter";
 import { Ring } from "./ring";
-import { mark, rowOf, searchText, type Row, type StreamItem } from "./rows";
+import { comesAgain, mark, rowOf, searchText, type Row, type StreamItem } from "./rows";
 
 export const CAPACITY = 100_000;
 
@@ -54,6 +54,8 @@ export class EventLog {
   /** Numbers of the rows that match the search, and the number of the first row that was not compared. */
   private matches = new Ring<number>(CAPACITY);
   private compared = 0;
+  /** Ids of the events that the stream can deliver again after a new epoch. Each is listed once. */
+  private repeatable = new Set<string>();
   private drawing: number | null = null;
   private readonly listeners = new Set<() => void>();
 
@@ -124,6 +126,7 @@ export class EventLog {
     this.rows = new Ring(CAPACITY);
     this.matches = new Ring(CAPACITY);
     this.compared = 0;
+    this.repeatable = new Set();
     this.received = 0;
     this.cursor = null;
     this.lag = null;
@@ -137,7 +140,13 @@ export class EventLog {
     if (item.__typename === "StreamHeartbeat") {
       this.lag = item.lagEvents;
     }
+    if (item.__typename === "StreamGap" && comesAgain(item)) {
+      this.expectAgain(item.shard);
+    }
     if (item.__typename === "EventDelivery") {
+      if (this.repeatable.delete(item.event.id)) {
+        return;
+      }
       this.received += 1;
       this.rates.count();
     }
@@ -146,6 +155,15 @@ export class EventLog {
       this.rows.push(row);
     }
     this.drawSoon();
+  }
+
+  private expectAgain(shard: number): void {
+    for (let number = this.rows.first; number < this.rows.end; number += 1) {
+      const row = this.rows.get(number);
+      if (row?.kind === "event" && row.event.shard === shard) {
+        this.repeatable.add(row.event.id);
+      }
+    }
   }
 
   private stateChanged(state: LiveState, error: ApiError | undefined): void {

@@ -23,7 +23,7 @@ export interface MarkRow {
 export type Row = EventRow | MarkRow;
 
 const GAP_REASONS: Record<StreamGapReason, string> = {
-  EPOCH_CHANGED: "The feed restarted after a loss of data. Discard these events: they are lost, or come again below.",
+  EPOCH_CHANGED: "The feed of the shard restarted after a loss of data. Its events in this list that come again are listed once.",
   RESET: "The start position belongs to another feed. The list continues with the first stored event of the shard.",
   RETENTION: "The stream no longer stores these events. The executions still have them.",
   SLOW_CONSUMER: "This page was too slow, and the stream no longer stores these events. The executions still have them.",
@@ -41,6 +41,11 @@ export function rowOf(item: StreamItem): Row | null {
     case "StreamHeartbeat":
       return null;
   }
+}
+
+/** Returns whether the stream delivers earlier events of the shard again after the gap. */
+export function comesAgain(gap: Gap): boolean {
+  return gap.reason === "EPOCH_CHANGED" || gap.reason === "RESET";
 }
 
 export function mark(tone: MarkRow["tone"], at: string, text: string): MarkRow {

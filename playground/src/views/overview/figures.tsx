@@ -28,7 +28,7 @@ export function FeedFigures({ status, samples }: FeedProps) {
         name="Feed lag"
         value={lag === 0 ? "None" : formatDuration(lag)}
         {...(lag > LONG_LAG_SECONDS && { tone: "waiting" as const })}
-        explanation={`${formatNumber(waiting)} events not published; ${transactions(status)}`}
+        explanation={waiting > 0 ? `${formatNumber(waiting)} events, ${transactions(status)}` : transactions(status)}
       />
     </>
   );
@@ -49,7 +49,7 @@ export function OutboxFigures({ status: { outbox } }: { status: SystemStatus }) 
       name="Outbox"
       value={formatNumber(outbox.pending)}
       {...(outbox.dead > 0 && { tone: "bad" as const })}
-      explanation={`${age === null ? "nothing waits" : `oldest ${formatDuration(age)}`}; ${formatNumber(outbox.dead)} dead`}
+      explanation={`${age === null ? "no entry waits" : `oldest ${formatDuration(age)}`}, ${formatNumber(outbox.dead)} dead`}
     />
   );
 }

@@ -36,7 +36,7 @@ export function RecentWork() {
       <Figure
         name="Executions failed"
         value={text(failed)}
-        explanation={failed?.byPath[0]?.path ?? PERIOD}
+        explanation={perMinute(failed)}
         {...(failed && failed.total > 0 && { tone: "bad" as const })}
         link={{ to: "/events", search: { statuses: "FAILED", from: since } }}
       />

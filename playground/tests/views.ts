@@ -1,0 +1,6 @@
+/** The views of the console. Common tests open each of them. */
+export const VIEWS = [
+  { name: "overview", path: "/", title: "Overview" },
+  { name: "events", path: "/events?from=beginning", title: "Events" },
+  { name: "graphiql", path: "/graphiql", title: "GraphiQL" },
+];
