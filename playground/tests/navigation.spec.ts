@@ -44,7 +44,7 @@ test("on a narrow screen, the navigation is behind a button and nothing is cut o
   await page.setViewportSize({ width: 390, height: 844 });
   await console.open("/", "Overview");
   await page.getByRole("button", { name: "Open the navigation" }).click();
-  await page.getByRole("link", { name: "Events" }).click();
+  await page.getByRole("link", { name: "Events", exact: true }).click();
   await expect(console.title).toHaveText("Events");
   const cutOff = await page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth);
   expect(cutOff).toBe(false);

@@ -36,7 +36,7 @@ export function DataTable<Row>({ label, columns, rows, rowKey, empty, pages }: P
   }
   return (
     <>
-      <Table.ScrollContainer minWidth={0} className={classes.frame} scrollAreaProps={{ tabIndex: 0, role: "region", "aria-label": label }}>
+      <div className={classes.frame} role="region" aria-label={label} tabIndex={0}>
         <Table aria-label={label} className={classes.table!} highlightOnHover>
           <Table.Thead>
             <Table.Tr>
@@ -59,7 +59,7 @@ export function DataTable<Row>({ label, columns, rows, rowKey, empty, pages }: P
             ))}
           </Table.Tbody>
         </Table>
-      </Table.ScrollContainer>
+      </div>
       {pages && <More shown={rows.length} pages={pages} />}
     </>
   );

@@ -28,7 +28,7 @@ export function GraphiqlView() {
     document.title = "GraphiQL · NoETL";
   }, []);
   return (
-    <div className={classes.frame}>
+    <div className={classes.frame} data-theme={scheme}>
       <h1 className={classes.title}>GraphiQL</h1>
       <GraphiQL
         fetcher={fetcher}
