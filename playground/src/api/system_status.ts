@@ -17,6 +17,12 @@ export interface Sample {
   eventsPerSecond: number | null;
   lagSeconds: number;
   outboxPending: number | null;
+  /** Longest round trip to a database. */
+  latencyMilliseconds: number | null;
+  /** Connections of the replica to all databases that are in use. */
+  busyConnections: number;
+  /** Age of the oldest open write transaction; 0 if there is none. */
+  transactionSeconds: number;
 }
 
 export interface SystemStatusHistory {
@@ -70,7 +76,15 @@ function sampleOf(status: SystemStatus, before: SystemStatus | null): Sample {
     eventsPerSecond: before && rate(before, status),
     lagSeconds: Math.max(0, ...status.eventStream.shards.map((shard) => shard.lagSeconds)),
     outboxPending: status.outbox?.pending ?? null,
+    latencyMilliseconds: highest(status.shards.map((shard) => shard.latencyMilliseconds)),
+    busyConnections: status.shards.reduce((sum, shard) => sum + shard.poolSize - shard.poolIdle, 0),
+    transactionSeconds: highest(status.eventStream.shards.map((shard) => shard.oldestOpenTransactionSeconds)) ?? 0,
   };
+}
+
+function highest(values: readonly (number | null)[]): number | null {
+  const known = values.filter((value) => value !== null);
+  return known.length > 0 ? Math.max(...known) : null;
 }
 
 function rate(before: SystemStatus, after: SystemStatus): number | null {

@@ -1,6 +1,6 @@
 /** The views, in the order of the navigation. A view has one entry here. */
 
-import { IconActivity, IconBraces, IconHeartbeat, type Icon } from "@tabler/icons-react";
+import { IconActivity, IconBook2, IconBraces, IconHeartbeat, IconServer, type Icon } from "@tabler/icons-react";
 import type { LinkProps } from "@tanstack/react-router";
 
 export interface NavigationEntry {
@@ -14,5 +14,7 @@ export interface NavigationEntry {
 export const NAVIGATION: readonly NavigationEntry[] = [
   { to: "/", title: "Overview", description: "Health of the system, rates and warnings", icon: IconHeartbeat },
   { to: "/events", title: "Events", description: "Events as they commit, with filters and replay", icon: IconActivity },
+  { to: "/catalog", title: "Catalog", description: "Paths, versions and documents; registration", icon: IconBook2 },
+  { to: "/system", title: "System", description: "Shards, feeds, leases, replica and limits; the last hour", icon: IconServer },
   { to: "/graphiql", title: "GraphiQL", description: "Write and run operations of the API", icon: IconBraces },
 ];

@@ -2,13 +2,22 @@
 
 import { createRouter } from "@tanstack/react-router";
 
+import { catalogEntryRoute, catalogRoute } from "../views/catalog/route";
 import { eventsRoute } from "../views/events/route";
 import { graphiqlRoute } from "../views/graphiql/route";
 import { overviewRoute } from "../views/overview/route";
+import { systemRoute } from "../views/system/route";
 import { rootRoute } from "./root_route";
 import { parseSearch, stringifySearch } from "./search";
 
-const routeTree = rootRoute.addChildren([overviewRoute, eventsRoute, graphiqlRoute]);
+const routeTree = rootRoute.addChildren([
+  overviewRoute,
+  eventsRoute,
+  catalogRoute,
+  catalogEntryRoute,
+  systemRoute,
+  graphiqlRoute,
+]);
 
 export const router = createRouter({
   routeTree,

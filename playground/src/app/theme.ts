@@ -64,6 +64,10 @@ export const VARIABLES: CSSVariablesResolver = () => ({
     "--noetl-json-keyword": "#8a3fb5",
     "--noetl-json-number": "#1c5fb5",
     "--noetl-json-string": "#0a6b4a",
+    "--noetl-added": "#e7f6ec",
+    "--noetl-added-text": "#bfe8cd",
+    "--noetl-removed": "#fdecec",
+    "--noetl-removed-text": "#f9cfcf",
   },
   dark: {
     "--mantine-color-dimmed": "#a4adb5",
@@ -86,5 +90,9 @@ export const VARIABLES: CSSVariablesResolver = () => ({
     "--noetl-json-keyword": "#d49bf0",
     "--noetl-json-number": "#86bbff",
     "--noetl-json-string": "#6fdca8",
+    "--noetl-added": "#163326",
+    "--noetl-added-text": "#1f5a3d",
+    "--noetl-removed": "#3b2024",
+    "--noetl-removed-text": "#6b2c33",
   },
 });

@@ -11,7 +11,7 @@ interface Props {
   value: ReactNode;
   explanation?: ReactNode;
   tone?: Tone;
-  link?: Pick<LinkProps, "to" | "search">;
+  link?: Pick<LinkProps, "to" | "search" | "hash">;
   children?: ReactNode;
 }
 

@@ -23,6 +23,13 @@ export function formatRate(perSecond: number): string {
   return perSecond >= 100 ? formatNumber(Math.round(perSecond)) : perSecond.toFixed(1);
 }
 
+/** Returns a number of bytes in a binary unit, such as `4 MiB`. */
+export function formatBytes(bytes: number | string): string {
+  const units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+  const step = Math.min(units.length - 1, Math.floor(Math.log2(Math.max(1, Number(bytes))) / 10));
+  return `${formatNumber(Math.round((Number(bytes) / 1024 ** step) * 10) / 10)} ${units[step]}`;
+}
+
 /** Returns a duration in its two largest units, such as `2 min 5 s`. */
 export function formatDuration(seconds: number): string {
   if (seconds < 1) {
