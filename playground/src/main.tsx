@@ -1,4 +1,5 @@
-import "@mantine/core/styles.css";
+// In a cascade layer, so that the styles of the console apply whichever file is loaded first.
+import "@mantine/core/styles.layer.css";
 import "./app/theme.css";
 
 import { createRoot } from "react-dom/client";

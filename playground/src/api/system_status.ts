@@ -7,6 +7,7 @@ import { useEffect, useSyncExternalStore } from "react";
 
 import type { ApiError } from "./errors";
 import { follow, type LiveState } from "./live";
+import { signInState, subscribeSignIn } from "./token";
 import { SystemStatusDocument, type SystemStatusSubscription } from "./system_status.generated";
 
 export type SystemStatus = SystemStatusSubscription["systemStatus"];
@@ -34,9 +35,20 @@ export interface SystemStatusHistory {
 
 const KEPT_SECONDS = 3_600;
 
-let history: SystemStatusHistory = { status: null, state: "connecting", error: undefined, samples: [] };
+const EMPTY: SystemStatusHistory = { status: null, state: "connecting", error: undefined, samples: [] };
+
+let history = EMPTY;
 let following = false;
 const listeners = new Set<() => void>();
+
+// The figures belong to the user who was permitted to read them.
+let { session } = signInState();
+subscribeSignIn(() => {
+  if (signInState().session !== session) {
+    ({ session } = signInState());
+    show(EMPTY);
+  }
+});
 
 /** Returns the newest status and the figures of the last hour, and draws the caller again after each change. */
 export function useSystemStatus(): SystemStatusHistory {

@@ -9,9 +9,11 @@ export type SignInReason = "required" | "refused" | "requested";
 export interface SignIn {
   token: string | null;
   asking: SignInReason | null;
+  /** Number of sign-outs. What a view holds belongs to one session, so it is dropped when the number changes. */
+  session: number;
 }
 
-let state: SignIn = { token: null, asking: null };
+let state: SignIn = { token: null, asking: null, session: 0 };
 let declined = false;
 let closed: PromiseWithResolvers<void> | undefined;
 const listeners = new Set<() => void>();
@@ -47,13 +49,14 @@ export function requestSignIn(): void {
 /** Closes the dialog. Without a token, the user has cancelled it. */
 export function closeSignIn(token: string | null): void {
   declined = token === null;
-  show({ token: token ?? state.token, asking: null });
+  show({ ...state, token: token ?? state.token, asking: null });
   closed?.resolve();
   closed = undefined;
 }
 
 export function signOut(): void {
-  show({ token: null, asking: null });
+  declined = false;
+  show({ token: null, asking: null, session: state.session + 1 });
 }
 
 /** Waits until the dialog is closed, if it is open. */

@@ -25,19 +25,19 @@ const queries = new QueryClient({
   },
 });
 
-// A page that belongs to a token is read again with the next token. After a sign-out, nothing of it stays.
-let usedToken = signInState().token;
+// A page that belongs to a token is read again with the next token. After a sign-out, nothing of it stays: the views
+// begin again (`shell.tsx`), the live status too (`system_status.ts`).
+let { token: usedToken, session } = signInState();
 subscribeSignIn(() => {
-  const { token } = signInState();
-  if (token === usedToken) {
-    return;
-  }
-  usedToken = token;
-  if (token === null) {
+  const state = signInState();
+  if (state.session !== session) {
     void queries.resetQueries();
-  } else {
+    queries.getMutationCache().clear();
+  } else if (state.token !== usedToken) {
     void queries.invalidateQueries();
   }
+  usedToken = state.token;
+  session = state.session;
 });
 
 export function App() {

@@ -1,7 +1,7 @@
 /** The command palette (Ctrl K): opens a view, the object of a pasted id, or the executions of a path. */
 
 import { Spotlight, spotlight } from "@mantine/spotlight";
-import "@mantine/spotlight/styles.css";
+import "@mantine/spotlight/styles.layer.css";
 import { useDebouncedValue } from "@mantine/hooks";
 import { useNavigate, type NavigateOptions } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
@@ -77,9 +77,16 @@ function useObjectTargets(query: string): Target[] {
       ];
     case "Event":
       return [{ key: node.id, label: `Event ${node.id}`, description: "Open it", location: { to: "/events", search: { event: node.id } } }];
+    case "CatalogEntry":
+      return [catalogTarget(node, `Version ${node.version}`)];
     default:
       return [];
   }
+}
+
+function catalogTarget(entry: { id: string; path: string; version: number }, description: string): Target {
+  const location = { to: "/catalog/$", params: { _splat: entry.path }, search: { version: String(entry.version) } } as const;
+  return { key: entry.id, label: `Catalog entry ${entry.path}`, description, location };
 }
 
 function usePathTargets(query: string): Target[] {
@@ -88,13 +95,15 @@ function usePathTargets(query: string): Target[] {
   if (!enabled || !data) {
     return [];
   }
-  const { subscription, executions } = data.data;
-  const found = (executions?.nodes ?? []).map((execution) => ({
+  const { catalogEntry, subscription, executions } = data.data;
+  const entries = catalogEntry ? [catalogTarget(catalogEntry, `${catalogEntry.kindText}, version ${catalogEntry.version}`)] : [];
+  const runs = (executions?.nodes ?? []).map((execution) => ({
     key: execution.id,
     label: `Execution ${execution.id}`,
     description: `${execution.path ?? ""} · ${execution.status.toLowerCase()}`,
     location: objectLocation("execution", execution.id),
   }));
+  const found = [...entries, ...runs];
   if (!subscription) {
     return found;
   }

@@ -7,6 +7,8 @@ export interface Warning {
   severity: "problem" | "attention";
   text: string;
   advice: string;
+  /** Part of the system that the warning is about. */
+  about: "shards" | "feeds" | "outbox";
 }
 
 /** Limits above which a figure needs attention. */
@@ -34,15 +36,16 @@ function databaseWarnings(status: SystemStatus): Warning[] {
       severity: "problem",
       text: `The database of shard ${shard.shard} can't be reached${shard.error ? `: ${shard.error}` : "."}`,
       advice: "Its executions and events are missing in every list until it is back. Check the database server.",
+      about: "shards",
     }));
 }
 
 function streamWarnings({ eventStream }: SystemStatus): Warning[] {
   if (!eventStream.enabled) {
-    return [attention("The server runs without a broker.", "Set the broker's address to publish events.")];
+    return [attention("feeds", "The server runs without a broker.", "Set the broker's address to publish events.")];
   }
   if (!eventStream.connected) {
-    return [problem("The broker can't be reached.", "Events are stored, and published when the broker is back. Check NATS.")];
+    return [problem("feeds", "The broker can't be reached.", "Events are stored, and published when the broker is back. Check NATS.")];
   }
   return [];
 }
@@ -51,46 +54,46 @@ function feedWarnings(shard: FeedShard): Warning[] {
   const warnings: Warning[] = [];
   const name = `shard ${shard.shard}`;
   if (shard.leader === null) {
-    warnings.push(problem(`No replica publishes the events of ${name}.`, "Start a replica, or wait until a lease expires."));
+    warnings.push(problem("feeds", `No replica publishes the events of ${name}.`, "Start a replica, or wait until a lease expires."));
   }
   if (shard.lastError !== null) {
-    warnings.push(problem(`Publishing the events of ${name} fails: ${shard.lastError}`, "Check the broker and its storage."));
+    warnings.push(problem("feeds", `Publishing the events of ${name} fails: ${shard.lastError}`, "Check the broker and its storage."));
   }
   if (shard.lagSeconds > MAX_LAG_SECONDS) {
     const lag = `${formatDuration(shard.lagSeconds)} (${formatNumber(shard.lagEvents)} events)`;
-    warnings.push(attention(`The event feed of ${name} has a lag of ${lag}.`, "Look for an open transaction or a slow broker."));
+    warnings.push(attention("feeds", `The event feed of ${name} has a lag of ${lag}.`, "Look for an open transaction or a slow broker."));
   }
   if ((shard.oldestOpenTransactionSeconds ?? 0) > MAX_TRANSACTION_SECONDS) {
     const age = formatDuration(shard.oldestOpenTransactionSeconds ?? 0);
-    warnings.push(attention(`A write transaction on ${name} is open for ${age}.`, "It holds back the event feed. End its session."));
+    warnings.push(attention("feeds", `A write transaction on ${name} is open for ${age}.`, "It holds back the event feed. End its session."));
   }
   if ((shard.oldestPreparedTransactionSeconds ?? 0) > MAX_TRANSACTION_SECONDS) {
     const age = formatDuration(shard.oldestPreparedTransactionSeconds ?? 0);
-    warnings.push(attention(`A prepared transaction on ${name} waits for ${age}.`, "Commit it, or roll it back."));
+    warnings.push(attention("feeds", `A prepared transaction on ${name} waits for ${age}.`, "Commit it, or roll it back."));
   }
   return warnings;
 }
 
 function outboxWarnings({ outbox }: SystemStatus): Warning[] {
   if (!outbox) {
-    return [attention("The outbox could not be counted.", "Check the databases of the shards.")];
+    return [attention("outbox", "The outbox could not be counted.", "Check the databases of the shards.")];
   }
   const warnings: Warning[] = [];
   if (outbox.dead > 0) {
     const entries = outbox.dead === 1 ? "1 entry is" : `${formatNumber(outbox.dead)} entries are`;
-    warnings.push(attention(`${entries} not tried any more.`, "Read the last error of these outbox entries, then retry or discard them."));
+    warnings.push(attention("outbox", `${entries} not tried any more.`, "Read the last error of these outbox entries, then retry or discard them."));
   }
   const age = outbox.oldestPendingAgeSeconds ?? 0;
   if (age > MAX_OUTBOX_AGE_SECONDS) {
-    warnings.push(attention(`The oldest outbox entry waits for ${formatDuration(age)}.`, "Check that a relay or a worker claims entries."));
+    warnings.push(attention("outbox", `The oldest outbox entry waits for ${formatDuration(age)}.`, "Check that a relay or a worker claims entries."));
   }
   return warnings;
 }
 
-function problem(text: string, advice: string): Warning {
-  return { severity: "problem", text, advice };
+function problem(about: Warning["about"], text: string, advice: string): Warning {
+  return { severity: "problem", text, advice, about };
 }
 
-function attention(text: string, advice: string): Warning {
-  return { severity: "attention", text, advice };
+function attention(about: Warning["about"], text: string, advice: string): Warning {
+  return { severity: "attention", text, advice, about };
 }

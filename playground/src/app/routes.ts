@@ -2,7 +2,7 @@
 
 import { createRouter } from "@tanstack/react-router";
 
-import { catalogEntryRoute, catalogRoute } from "../views/catalog/route";
+import { catalogRoutes } from "../views/catalog/route";
 import { eventsRoute } from "../views/events/route";
 import { graphiqlRoute } from "../views/graphiql/route";
 import { overviewRoute } from "../views/overview/route";
@@ -13,8 +13,7 @@ import { parseSearch, stringifySearch } from "./search";
 const routeTree = rootRoute.addChildren([
   overviewRoute,
   eventsRoute,
-  catalogRoute,
-  catalogEntryRoute,
+  catalogRoutes,
   systemRoute,
   graphiqlRoute,
 ]);

@@ -3,8 +3,9 @@
 import { AppShell, Burger, Group, Text, VisuallyHidden } from "@mantine/core";
 import { useDisclosure, useHotkeys } from "@mantine/hooks";
 import { Outlet, useLocation } from "@tanstack/react-router";
-import { lazy, Suspense, useEffect, useRef } from "react";
+import { Fragment, lazy, Suspense, useEffect, useRef, useSyncExternalStore } from "react";
 
+import { signInState, subscribeSignIn } from "../api/token";
 import { ConnectionState } from "./connection_state";
 import { Navigation } from "./navigation_links";
 import { PaletteButton } from "./palette_button";
@@ -18,6 +19,7 @@ export function Shell() {
   const [menuOpened, menu] = useDisclosure(false);
   const [paletteOpened, palette] = useDisclosure(false);
   useHotkeys([["mod+K", palette.open]], []);
+  const { session } = useSyncExternalStore(subscribeSignIn, signInState);
   const main = useFocusOfNewView(menu.close);
   return (
     <AppShell
@@ -55,7 +57,9 @@ export function Shell() {
         <Navigation />
       </AppShell.Navbar>
       <AppShell.Main id="main" ref={main} tabIndex={-1} className={classes.main}>
-        <Outlet />
+        <Fragment key={session}>
+          <Outlet />
+        </Fragment>
       </AppShell.Main>
       <Announcement />
       {paletteOpened && (

@@ -30,6 +30,11 @@ export function formatBytes(bytes: number | string): string {
   return `${formatNumber(Math.round((Number(bytes) / 1024 ** step) * 10) / 10)} ${units[step]}`;
 }
 
+/** Returns a round-trip time, such as `1.5 ms`. */
+export function formatLatency(milliseconds: number): string {
+  return milliseconds < 0.1 ? "< 0.1 ms" : `${milliseconds.toFixed(1)} ms`;
+}
+
 /** Returns a duration in its two largest units, such as `2 min 5 s`. */
 export function formatDuration(seconds: number): string {
   if (seconds < 1) {
@@ -76,6 +81,22 @@ export function formatClock(time: string | number, zone: Zone): string {
   }
   const milliseconds = String(at.getMilliseconds()).padStart(3, "0");
   return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${milliseconds}`;
+}
+
+/** Returns a time in the form of a date and time field, such as `2026-03-01T09:30:00`, in a zone. */
+export function formatLocalInput(time: string, zone: Zone): string {
+  const at = new Date(time);
+  if (Number.isNaN(at.getTime())) {
+    return "";
+  }
+  const shift = zone === "utc" ? 0 : at.getTimezoneOffset() * MINUTE * 1_000;
+  return new Date(at.getTime() - shift).toISOString().slice(0, 19);
+}
+
+/** Returns the time of a date and time field as an RFC 3339 string; null if the field is not filled in. */
+export function parseLocalInput(text: string, zone: Zone): string | null {
+  const at = new Date(zone === "utc" ? `${text}Z` : text);
+  return text === "" || Number.isNaN(at.getTime()) ? null : at.toISOString();
 }
 
 function two(value: number): string {

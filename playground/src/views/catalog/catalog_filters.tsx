@@ -8,7 +8,7 @@ import { FilterBar, FilterText } from "../../ui/filter_bar";
 import filterClasses from "../../ui/filter_bar.module.css";
 import type { CatalogSearch } from "./route";
 
-const route = getRouteApi("/catalog");
+const route = getRouteApi("/catalog/");
 const ANY = "any";
 
 export const KINDS: readonly { value: CatalogKind; label: string }[] = [

@@ -26,7 +26,7 @@ export function EntryUse({ entry }: { entry: Entry }) {
   if (!used) {
     return null;
   }
-  const title = kind === "SUBSCRIPTION" ? "Subscription" : "Executions of this version";
+  const title = kind === "SUBSCRIPTION" ? "Subscription" : "Executions";
   return (
     <Panel title={title} actions={<AllOf entry={entry} />}>
       {error && <Failure error={error} retry={refetch} />}

@@ -14,16 +14,21 @@ const entrySearch = searchOf("version", "show", "with");
 export type CatalogSearch = ReturnType<typeof catalogSearch>;
 export type EntrySearch = ReturnType<typeof entrySearch>;
 
-export const catalogRoute = createRoute({
-  getParentRoute: () => rootRoute,
-  path: "/catalog",
+const catalogRoute = createRoute({ getParentRoute: () => rootRoute, path: "/catalog" });
+
+const listRoute = createRoute({
+  getParentRoute: () => catalogRoute,
+  path: "/",
   validateSearch: catalogSearch,
   component: lazyRouteComponent(() => import("./view"), "CatalogView"),
 });
 
-export const catalogEntryRoute = createRoute({
-  getParentRoute: () => rootRoute,
-  path: "/catalog/$",
+const entryRoute = createRoute({
+  getParentRoute: () => catalogRoute,
+  path: "$",
   validateSearch: entrySearch,
   component: lazyRouteComponent(() => import("./entry_view"), "EntryView"),
 });
+
+/** The rest of an address also matches no rest, so the list is a page of its own below `/catalog`. */
+export const catalogRoutes = catalogRoute.addChildren([listRoute, entryRoute]);

@@ -20,7 +20,7 @@ import classes from "./view.module.css";
 
 const RegisterNewEntry = lazy(() => import("./register_new_entry"));
 const PAGE = 50;
-const route = getRouteApi("/catalog");
+const route = getRouteApi("/catalog/");
 
 type Row = NonNullable<CatalogEntriesQuery["catalogEntries"]>["nodes"][number];
 

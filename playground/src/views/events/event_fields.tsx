@@ -8,6 +8,7 @@ import { FieldList } from "../../ui/field_list";
 import { formatDuration } from "../../ui/format";
 import { JsonTree } from "../../ui/json_tree";
 import { StatusBadge } from "../../ui/status_badge";
+import { TextLink } from "../../ui/text_link";
 import { Time } from "../../ui/time";
 import type { EventDetailQuery } from "./operations.generated";
 
@@ -34,7 +35,7 @@ function fieldsOf(event: EventDetail): [string, ReactNode][] {
     ["Status", event.status && <StatusBadge status={event.status} />],
     ["Created", <Time value={event.createdAt} absolute />],
     [owner === "subscription" ? "Subscription" : "Execution", <IdLink id={event.executionId} kind={owner} />],
-    ["Path", path],
+    ["Path", path && <CatalogLink path={path} version={event.catalogEntry?.version} />],
     ["Event", event.eventId],
     ["Caused by", event.parentEventId],
     ["Started by", event.parentExecutionId && <IdLink id={event.parentExecutionId} kind="execution" />],
@@ -43,6 +44,14 @@ function fieldsOf(event: EventDetail): [string, ReactNode][] {
     ["Shard", String(event.shard)],
     ["Catalog id", event.catalogId],
   ];
+}
+
+function CatalogLink({ path, version }: { path: string; version: number | undefined }) {
+  return (
+    <TextLink to="/catalog/$" params={{ _splat: path }} search={{ version: version?.toString() }} inherit>
+      {path}
+    </TextLink>
+  );
 }
 
 function Json({ title, value }: { title: string; value: unknown }) {

@@ -26,10 +26,16 @@ export function startOf(from: string | undefined): EventStart {
   if (from === "beginning") {
     return { beginning: true };
   }
-  return from.startsWith(CURSOR) ? { after: from.slice(CURSOR.length) } : { since: from };
+  const cursor = cursorOf(from);
+  return cursor === undefined ? { since: from } : { after: cursor };
 }
 
 /** Returns the value of `from` that starts after a cursor. */
 export function fromCursor(cursor: string): string {
   return CURSOR + cursor;
+}
+
+/** Returns the cursor in a value of `from`; undefined if it is another start. */
+export function cursorOf(from: string | undefined): string | undefined {
+  return from?.startsWith(CURSOR) ? from.slice(CURSOR.length) : undefined;
 }

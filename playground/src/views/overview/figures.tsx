@@ -29,6 +29,7 @@ export function FeedFigures({ status, samples }: FeedProps) {
         value={lag === 0 ? "None" : formatDuration(lag)}
         {...(lag > LONG_LAG_SECONDS && { tone: "waiting" as const })}
         explanation={waiting > 0 ? `${formatNumber(waiting)} events, ${transactions(status)}` : transactions(status)}
+        link={{ to: "/system", hash: "feeds" }}
       />
     </>
   );
@@ -39,9 +40,11 @@ function transactions({ eventStream }: SystemStatus): string {
   return ages.length > 0 ? `oldest transaction ${formatDuration(Math.max(...ages))}` : "no open transaction";
 }
 
+const LINK = { to: "/system", hash: "outbox" } as const;
+
 export function OutboxFigures({ status: { outbox } }: { status: SystemStatus }) {
   if (!outbox) {
-    return <Figure name="Outbox" value="–" explanation="could not be counted" />;
+    return <Figure name="Outbox" value="–" explanation="could not be counted" link={LINK} />;
   }
   const age = outbox.oldestPendingAgeSeconds;
   return (
@@ -50,6 +53,7 @@ export function OutboxFigures({ status: { outbox } }: { status: SystemStatus }) 
       value={formatNumber(outbox.pending)}
       {...(outbox.dead > 0 && { tone: "bad" as const })}
       explanation={`${age === null ? "no entry waits" : `oldest ${formatDuration(age)}`}, ${formatNumber(outbox.dead)} dead`}
+      link={LINK}
     />
   );
 }

@@ -5,12 +5,19 @@ import { IconAlertTriangle, IconCircleCheck, IconCircleX } from "@tabler/icons-r
 
 import type { SystemStatus } from "../../api/system_status";
 import { warningsOf, type Warning } from "../../app/health";
+import { TextLink } from "../../ui/text_link";
 import { Time } from "../../ui/time";
 import classes from "./health_banner.module.css";
 
 type Level = "healthy" | Warning["severity"];
 
 const ICONS = { healthy: IconCircleCheck, attention: IconAlertTriangle, problem: IconCircleX };
+
+const LINKS: Record<Warning["about"], string> = {
+  shards: "Open the shards",
+  feeds: "Open the event feeds",
+  outbox: "Open the outbox",
+};
 
 interface Props {
   status: SystemStatus;
@@ -33,7 +40,10 @@ export function HealthBanner({ status, stale }: Props) {
           <ul className={classes.warnings}>
             {warnings.map((warning) => (
               <li key={warning.text}>
-                <strong>{warning.text}</strong> {warning.advice}
+                <strong>{warning.text}</strong> {warning.advice}{" "}
+                <TextLink to="/system" hash={warning.about} inherit>
+                  {LINKS[warning.about]}
+                </TextLink>
               </li>
             ))}
           </ul>

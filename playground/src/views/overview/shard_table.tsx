@@ -2,7 +2,7 @@
 
 import type { SystemStatus } from "../../api/system_status";
 import { DataTable, type Column } from "../../ui/data_table";
-import { formatNumber } from "../../ui/format";
+import { formatLatency, formatNumber } from "../../ui/format";
 import { StatusBadge } from "../../ui/status_badge";
 import { Duration } from "../../ui/time";
 
@@ -26,7 +26,7 @@ const COLUMNS: readonly Column<Row>[] = [
   {
     title: "Round trip",
     align: "right",
-    cell: ({ database: { latencyMilliseconds: latency } }) => (latency === null ? "–" : `${latency.toFixed(1)} ms`),
+    cell: ({ database: { latencyMilliseconds: latency } }) => (latency === null ? "–" : formatLatency(latency)),
   },
   {
     title: "Connections",

@@ -8,6 +8,7 @@ import { OpenAsGraphql } from "../../ui/open_as_graphql";
 import { Panel } from "../../ui/panel";
 import { RateChart } from "../../ui/rate_chart";
 import { Failure, Loading } from "../../ui/states";
+import { TextLink } from "../../ui/text_link";
 import { ViewPage } from "../../ui/view_page";
 import { FeedFigures, OutboxFigures } from "./figures";
 import { HealthBanner } from "./health_banner";
@@ -26,7 +27,14 @@ export function OverviewView() {
         {status && <OutboxFigures status={status} />}
       </SimpleGrid>
       {status && (
-        <Panel title="Events published per second, while this page is open">
+        <Panel
+          title="Events published per second, while this page is open"
+          actions={
+            <TextLink to="/system" hash="hour" size="xs">
+              All charts
+            </TextLink>
+          }
+        >
           <RateChart
             label="Events published per second"
             points={samples.map((sample) => ({ at: sample.at, value: sample.eventsPerSecond }))}
@@ -34,7 +42,14 @@ export function OverviewView() {
         </Panel>
       )}
       {status && (
-        <Panel title="Shards">
+        <Panel
+          title="Shards"
+          actions={
+            <TextLink to="/system" hash="shards" size="xs">
+              All details
+            </TextLink>
+          }
+        >
           <ShardTable status={status} />
         </Panel>
       )}

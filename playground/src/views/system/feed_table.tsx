@@ -4,9 +4,9 @@ import { Text } from "@mantine/core";
 
 import type { SystemStatus } from "../../api/system_status";
 import { DataTable, type Column } from "../../ui/data_table";
-import { formatNumber } from "../../ui/format";
+import { formatDuration, formatNumber } from "../../ui/format";
 import { Empty } from "../../ui/states";
-import { Duration, Time } from "../../ui/time";
+import { Time } from "../../ui/time";
 import classes from "./tables.module.css";
 
 type Feed = SystemStatus["eventStream"]["shards"][number];
@@ -17,27 +17,15 @@ const COLUMNS: readonly Column<Feed>[] = [
   { title: "Leader", cell: ({ leader }) => leader ?? "None" },
   { title: "Lease expires", cell: ({ leaseExpiresAt }) => <Time value={leaseExpiresAt} /> },
   { title: "Epoch", align: "right", cell: ({ feedEpoch }) => feedEpoch },
-  { title: "Lag", align: "right", cell: ({ lagSeconds }) => <Duration seconds={lagSeconds || null} /> },
-  { title: "Unpublished", align: "right", cell: ({ lagEvents }) => formatNumber(lagEvents) },
+  {
+    title: "Lag",
+    align: "right",
+    cell: ({ lagSeconds, lagEvents }) =>
+      lagEvents === "0" ? "None" : `${formatDuration(lagSeconds)}, ${formatNumber(lagEvents)} events`,
+  },
   { title: "Published", align: "right", cell: ({ publishedEvents }) => formatNumber(publishedEvents) },
   { title: "Last position", align: "right", cell: ({ lastSequence }) => formatNumber(lastSequence) },
-  {
-    title: "Oldest transaction",
-    align: "right",
-    cell: ({ oldestOpenTransactionSeconds: age }) => <Duration seconds={age} />,
-  },
-  {
-    title: "Prepared transactions",
-    align: "right",
-    cell: ({ preparedTransactions, oldestPreparedTransactionSeconds: age }) =>
-      age === null ? (
-        formatNumber(preparedTransactions)
-      ) : (
-        <>
-          {formatNumber(preparedTransactions)}, oldest <Duration seconds={age} />
-        </>
-      ),
-  },
+  { title: "Open transactions", cell: (feed) => transactionsOf(feed) },
   {
     title: "Last error",
     cell: ({ lastError }) =>
@@ -50,6 +38,15 @@ const COLUMNS: readonly Column<Feed>[] = [
       ),
   },
 ];
+
+/** Returns the transactions that hold back the feed, in words. */
+function transactionsOf({ oldestOpenTransactionSeconds: open, oldestPreparedTransactionSeconds: prepared, preparedTransactions }: Feed) {
+  const texts = [
+    open !== null && `oldest ${formatDuration(open)}`,
+    prepared !== null && `${formatNumber(preparedTransactions)} prepared, oldest ${formatDuration(prepared)}`,
+  ].filter((text) => text !== false);
+  return texts.length > 0 ? texts.join("; ") : "None";
+}
 
 export function FeedTable({ status: { eventStream } }: { status: SystemStatus }) {
   return (

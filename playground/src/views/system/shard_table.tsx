@@ -4,7 +4,7 @@ import { Text } from "@mantine/core";
 
 import type { SystemStatus } from "../../api/system_status";
 import { DataTable, type Column } from "../../ui/data_table";
-import { formatNumber } from "../../ui/format";
+import { formatLatency, formatNumber } from "../../ui/format";
 import { StatusBadge } from "../../ui/status_badge";
 import classes from "./tables.module.css";
 
@@ -22,7 +22,7 @@ const COLUMNS: readonly Column<Shard>[] = [
   {
     title: "Round trip",
     align: "right",
-    cell: ({ latencyMilliseconds: latency }) => (latency === null ? "–" : `${latency.toFixed(1)} ms`),
+    cell: ({ latencyMilliseconds: latency }) => (latency === null ? "–" : formatLatency(latency)),
   },
   { title: "Busy connections", align: "right", cell: ({ poolSize, poolIdle }) => `${poolSize - poolIdle} of ${poolSize}` },
   {

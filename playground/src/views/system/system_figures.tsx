@@ -4,7 +4,7 @@ import { SimpleGrid } from "@mantine/core";
 
 import type { SystemStatus } from "../../api/system_status";
 import { Figure } from "../../ui/figure";
-import { formatDuration, formatNumber } from "../../ui/format";
+import { formatDuration, formatLatency, formatNumber } from "../../ui/format";
 
 const LONG_LAG_SECONDS = 5;
 
@@ -52,13 +52,17 @@ export function SystemFigures({ status }: { status: SystemStatus }) {
       />
       <Figure
         name="Outbox"
-        value={outbox ? formatNumber(outbox.pending) : "–"}
-        explanation={outbox ? `claimable, ${formatNumber(outbox.dead)} dead` : "could not be counted"}
+        value={outbox ? formatNumber(outbox.dead > 0 ? outbox.dead : outbox.pending) : "–"}
+        explanation={outbox ? outboxText(outbox) : "could not be counted"}
         {...(outbox && outbox.dead > 0 && { tone: "bad" as const })}
         link={{ to: "/system", hash: "outbox" }}
       />
     </SimpleGrid>
   );
+}
+
+function outboxText({ pending, dead }: NonNullable<SystemStatus["outbox"]>): string {
+  return dead > 0 ? `dead, ${formatNumber(pending)} claimable` : "claimable, none dead";
 }
 
 function brokerState({ enabled, connected }: SystemStatus["eventStream"]): string {
@@ -70,5 +74,5 @@ function brokerState({ enabled, connected }: SystemStatus["eventStream"]): strin
 
 function latencyText(shards: SystemStatus["shards"]): string {
   const latencies = shards.map((shard) => shard.latencyMilliseconds).filter((latency) => latency !== null);
-  return latencies.length > 0 ? `${Math.max(...latencies).toFixed(1)} ms` : "–";
+  return latencies.length > 0 ? formatLatency(Math.max(...latencies)) : "–";
 }

@@ -1,6 +1,6 @@
 /** The system in detail: databases, event feeds and their leases, outbox, this replica, limits, and the last hour. */
 
-import { Group, SimpleGrid } from "@mantine/core";
+import { Group, SimpleGrid, Stack } from "@mantine/core";
 
 import { useApiQuery } from "../../api/hooks";
 import { SystemStatusDocument } from "../../api/system_status.generated";
@@ -54,8 +54,10 @@ export function SystemView() {
       {server.error && <Failure error={server.error} retry={server.refetch} />}
       {server.data && <PartialData errors={server.data.errors} />}
       <SimpleGrid cols={{ base: 1, lg: 2 }} spacing="md">
-        {replica && <Server server={replica} status={status} />}
-        {status && <Replicas status={status} connected={replica?.replica ?? null} />}
+        <Stack gap="md">
+          {replica && <Server server={replica} status={status} />}
+          {status && <Replicas status={status} connected={replica?.replica ?? null} />}
+        </Stack>
         {replica && <Limits limits={replica.limits} />}
       </SimpleGrid>
     </ViewPage>
