@@ -2,5 +2,9 @@
 export const VIEWS = [
   { name: "overview", path: "/", title: "Overview" },
   { name: "events", path: "/events?from=beginning", title: "Events" },
+  { name: "catalog", path: "/catalog", title: "Catalog" },
+  { name: "catalog-entry", path: "/catalog/samples/orders/process", title: "samples/orders/process" },
+  { name: "catalog-register", path: "/catalog?register=new", title: "Register an entry" },
+  { name: "system", path: "/system", title: "System" },
   { name: "graphiql", path: "/graphiql", title: "GraphiQL" },
 ];

@@ -1,14 +1,15 @@
 /** The catalog: its paths with their kinds and versions, and the registration of an entry with a new path. */
 
-import { Button, Text } from "@mantine/core";
+import { Text } from "@mantine/core";
 import { IconFilePlus } from "@tabler/icons-react";
-import { getRouteApi, Link } from "@tanstack/react-router";
+import { getRouteApi } from "@tanstack/react-router";
 import { lazy, Suspense, useMemo } from "react";
 
 import { useApiPages } from "../../api/hooks";
 import { DataTable, type Column } from "../../ui/data_table";
 import { formatNumber } from "../../ui/format";
 import { OpenAsGraphql } from "../../ui/open_as_graphql";
+import { PermittedButton } from "../../ui/permitted_button";
 import { Empty, Failure, Loading, PartialData } from "../../ui/states";
 import { TextLink } from "../../ui/text_link";
 import { Time } from "../../ui/time";
@@ -49,6 +50,7 @@ const COLUMNS: readonly Column<Row>[] = [
 
 export function CatalogView() {
   const { kind, prefix, text, versions, register } = route.useSearch();
+  const navigate = route.useNavigate();
   const variables = useMemo(
     () => ({ filter: filterOf({ kind, prefix, text, versions }), first: PAGE }),
     [kind, prefix, text, versions],
@@ -65,13 +67,13 @@ export function CatalogView() {
       title="Catalog"
       actions={
         <>
-          <Button
-            renderRoot={(props) => <Link {...props} to="/catalog" search={{ register: "new" }} />}
-            size="xs"
+          <PermittedButton
+            capability="CATALOG"
             leftSection={<IconFilePlus size={14} />}
+            onClick={() => void navigate({ search: (before) => ({ ...before, register: "new" }) })}
           >
             Register an entry
-          </Button>
+          </PermittedButton>
           <OpenAsGraphql document={CatalogEntriesDocument} variables={variables} />
         </>
       }
