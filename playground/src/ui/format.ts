@@ -3,7 +3,7 @@
 import type { Zone } from "./clock";
 
 const NUMBER = new Intl.NumberFormat("en");
-const SHORT_NUMBER = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+const SHORT_NUMBER = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 const MINUTE = 60;
 const HOUR = 3_600;
 const DAY = 86_400;

@@ -40,7 +40,7 @@ export function LogControls({ log, snapshot }: Props) {
         <StatusBadge status={label} label={label} tone={tone} />
       </div>
       <Text size="xs" c="dimmed" className={classes.counts}>
-        <span data-testid="received">{formatNumber(snapshot.received)}</span> events received
+        <span data-testid="received">{formatNumber(snapshot.received)}</span> {snapshot.received === 1 ? "event" : "events"} received
         {snapshot.lag !== null && snapshot.lag !== "0" && `, ${formatNumber(snapshot.lag)} behind`}
         {snapshot.dropped > 0 && `, the oldest ${formatNumber(snapshot.dropped)} left the page`}
       </Text>

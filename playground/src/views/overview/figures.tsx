@@ -46,14 +46,18 @@ export function OutboxFigures({ status: { outbox } }: { status: SystemStatus }) 
   if (!outbox) {
     return <Figure name="Outbox" value="–" explanation="could not be counted" link={LINK} />;
   }
-  const age = outbox.oldestPendingAgeSeconds;
   return (
     <Figure
       name="Outbox"
-      value={formatNumber(outbox.pending)}
+      value={formatNumber(outbox.dead > 0 ? outbox.dead : outbox.pending)}
       {...(outbox.dead > 0 && { tone: "bad" as const })}
-      explanation={`${age === null ? "no entry waits" : `oldest ${formatDuration(age)}`}, ${formatNumber(outbox.dead)} dead`}
+      explanation={outboxText(outbox)}
       link={LINK}
     />
   );
+}
+
+function outboxText({ pending, dead, oldestPendingAgeSeconds: age }: NonNullable<SystemStatus["outbox"]>): string {
+  const waiting = age === null ? "no entry waits" : `oldest waits ${formatDuration(age)}`;
+  return dead > 0 ? `dead; ${formatNumber(pending)} claimable, ${waiting}` : `claimable, ${waiting}`;
 }
