@@ -91,3 +91,26 @@ test("the search shows only the rows that contain its text", async ({ console })
   await expect(console.events.rowsOf(second)).toHaveCount(1);
   await expect(console.events.rowsOf(first)).toHaveCount(0);
 });
+
+test("the list starts at a chosen time, or after a chosen cursor", async ({ console, page }) => {
+  const before = await execute(console.url);
+  await console.events.open(`?executions=${before}&from=beginning`);
+  await console.events.rowsOf(before).first().click();
+  await page.getByRole("button", { name: "Copy cursor" }).click();
+  const cursor = await page.evaluate(() => navigator.clipboard.readText());
+
+  await console.events.open(`?executions=${before}`);
+  await page.getByRole("combobox", { name: "Start" }).click();
+  await page.getByRole("option", { name: "At a time" }).click();
+  await page.getByLabel("Start time").fill("2026-01-01T00:00:00");
+  await page.keyboard.press("Enter");
+  await expect(page).toHaveURL(/from=202[56]-/);
+  await expect(console.events.rowsOf(before).filter({ hasText: "playbook_started" })).toHaveCount(1);
+
+  await page.getByRole("combobox", { name: "Start" }).click();
+  await page.getByRole("option", { name: "After a cursor" }).click();
+  await console.events.filter("Start cursor", cursor);
+  await expect(page).toHaveURL(/from=cursor%3A/);
+  await console.events.following();
+  await expect(console.events.rowsOf(before).filter({ hasText: "playbook_started" })).toHaveCount(0);
+});

@@ -79,23 +79,17 @@ function TimeField({ from, onChange }: Props) {
     }
   }
   return (
-    <form
-      className={filterClasses.field}
-      onSubmit={(event) => {
-        event.preventDefault();
-        apply();
-      }}
-    >
-      <TextInput
-        type="datetime-local"
-        step={1}
-        size="xs"
-        label={zone === "utc" ? "Start time (UTC)" : "Start time"}
-        value={draft ?? set}
-        onChange={(event) => setDraft(event.currentTarget.value)}
-        onBlur={apply}
-      />
-    </form>
+    <TextInput
+      type="datetime-local"
+      step={1}
+      size="xs"
+      className={filterClasses.field!}
+      label={zone === "utc" ? "Start time (UTC)" : "Start time"}
+      value={draft ?? set}
+      onChange={(event) => setDraft(event.currentTarget.value)}
+      onKeyDown={(event) => event.key === "Enter" && apply()}
+      onBlur={apply}
+    />
   );
 }
 
