@@ -2,5 +2,6 @@
 export const VIEWS = [
   { name: "overview", path: "/", title: "Overview" },
   { name: "events", path: "/events?from=beginning", title: "Events" },
+  { name: "subscriptions", path: "/subscriptions", title: "Subscriptions" },
   { name: "graphiql", path: "/graphiql", title: "GraphiQL" },
 ];

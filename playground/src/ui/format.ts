@@ -13,6 +13,11 @@ export function formatNumber(value: number | string): string {
   return NUMBER.format(Number(value));
 }
 
+/** Returns a number of items, which may have been counted only up to a limit, such as `≥ 10,000`. */
+export function formatCount({ value, capped }: { value: number; capped: boolean }): string {
+  return `${capped ? "≥ " : ""}${formatNumber(value)}`;
+}
+
 /** Returns a number of few letters, such as `12.3K`. */
 export function formatShortNumber(value: number): string {
   return SHORT_NUMBER.format(value);
