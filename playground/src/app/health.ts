@@ -1,5 +1,7 @@
 /** Judges the health of the system, and says in words what is wrong and what to do. The first warning is the worst. */
 
+import type { LinkProps } from "@tanstack/react-router";
+
 import type { SystemStatus } from "../api/system_status";
 import { formatDuration, formatNumber } from "../ui/format";
 
@@ -7,12 +9,17 @@ export interface Warning {
   severity: "problem" | "attention";
   text: string;
   advice: string;
+  /** View that has the details. */
+  link?: Pick<LinkProps, "to" | "search">;
 }
 
 /** Limits above which a figure needs attention. */
 const MAX_LAG_SECONDS = 5;
 const MAX_OUTBOX_AGE_SECONDS = 60;
 const MAX_TRANSACTION_SECONDS = 60;
+
+const OUTBOX = { to: "/outbox" } as const satisfies Warning["link"];
+const DEAD_LETTERS = { to: "/outbox", search: { statuses: "DEAD" } } as const satisfies Warning["link"];
 
 type FeedShard = SystemStatus["eventStream"]["shards"][number];
 
@@ -78,11 +85,11 @@ function outboxWarnings({ outbox }: SystemStatus): Warning[] {
   const warnings: Warning[] = [];
   if (outbox.dead > 0) {
     const entries = outbox.dead === 1 ? "1 entry is" : `${formatNumber(outbox.dead)} entries are`;
-    warnings.push(attention(`${entries} not tried any more.`, "Read the last error of these outbox entries, then retry or discard them."));
+    warnings.push(attention(`${entries} not tried any more.`, "Read the last error of these outbox entries, then retry or discard them.", DEAD_LETTERS));
   }
   const age = outbox.oldestPendingAgeSeconds ?? 0;
   if (age > MAX_OUTBOX_AGE_SECONDS) {
-    warnings.push(attention(`The oldest outbox entry waits for ${formatDuration(age)}.`, "Check that a relay or a worker claims entries."));
+    warnings.push(attention(`The oldest outbox entry waits for ${formatDuration(age)}.`, "Check that a relay or a worker claims entries.", OUTBOX));
   }
   return warnings;
 }
@@ -91,6 +98,6 @@ function problem(text: string, advice: string): Warning {
   return { severity: "problem", text, advice };
 }
 
-function attention(text: string, advice: string): Warning {
-  return { severity: "attention", text, advice };
+function attention(text: string, advice: string, link?: Warning["link"]): Warning {
+  return { severity: "attention", text, advice, ...(link && { link }) };
 }

@@ -1,6 +1,6 @@
 /** The views, in the order of the navigation. A view has one entry here. */
 
-import { IconActivity, IconBraces, IconHeartbeat, IconInbox, type Icon } from "@tabler/icons-react";
+import { IconActivity, IconBraces, IconHeartbeat, IconInbox, IconSend, type Icon } from "@tabler/icons-react";
 import type { LinkProps } from "@tanstack/react-router";
 
 export interface NavigationEntry {
@@ -15,5 +15,6 @@ export const NAVIGATION: readonly NavigationEntry[] = [
   { to: "/", title: "Overview", description: "Health of the system, rates and warnings", icon: IconHeartbeat },
   { to: "/events", title: "Events", description: "Events as they commit, with filters and replay", icon: IconActivity },
   { to: "/subscriptions", title: "Subscriptions", description: "Receivers of messages: state, work, pause and drain", icon: IconInbox },
+  { to: "/outbox", title: "Outbox", description: "Messages for the broker, dead letters, retry and discard", icon: IconSend },
   { to: "/graphiql", title: "GraphiQL", description: "Write and run operations of the API", icon: IconBraces },
 ];

@@ -4,13 +4,14 @@ import { createRouter } from "@tanstack/react-router";
 
 import { eventsRoute } from "../views/events/route";
 import { graphiqlRoute } from "../views/graphiql/route";
+import { outboxRoute } from "../views/outbox/route";
 import { overviewRoute } from "../views/overview/route";
 import { subscriptionRoute } from "../views/subscription/route";
 import { subscriptionsRoute } from "../views/subscriptions/route";
 import { rootRoute } from "./root_route";
 import { parseSearch, stringifySearch } from "./search";
 
-const routeTree = rootRoute.addChildren([overviewRoute, eventsRoute, subscriptionsRoute, subscriptionRoute, graphiqlRoute]);
+const routeTree = rootRoute.addChildren([overviewRoute, eventsRoute, subscriptionsRoute, subscriptionRoute, outboxRoute, graphiqlRoute]);
 
 export const router = createRouter({
   routeTree,

@@ -47,14 +47,15 @@ function twoUnits(seconds: number, large: number, largeName: string, small: numb
   return `${Math.floor(seconds / large)} ${largeName}${rest > 0 ? ` ${rest} ${smallName}` : ""}`;
 }
 
-/** Returns a time relative to now, such as `5 s ago` or `in 2 min`. */
+/** Returns a time relative to now, such as `5 s ago` or `in 2 min 5 s`. From ten on, the smaller unit is left out. */
 export function formatRelative(time: number, now: number): string {
   const seconds = (now - time) / 1_000;
   if (Math.abs(seconds) < 1) {
     return "now";
   }
   const whole = Math.round(Math.abs(seconds));
-  return seconds > 0 ? `${formatDuration(whole)} ago` : `in ${formatDuration(whole)}`;
+  const length = formatDuration(whole).replace(/^(\d{2,} \S+) .*$/, "$1");
+  return seconds > 0 ? `${length} ago` : `in ${length}`;
 }
 
 /** Returns date and time with milliseconds in a zone, such as `2026-03-01 09:30:00.125`. */

@@ -50,6 +50,7 @@ export function OutboxFigures({ status: { outbox } }: { status: SystemStatus }) 
       value={formatNumber(outbox.pending)}
       {...(outbox.dead > 0 && { tone: "bad" as const })}
       explanation={`${age === null ? "no entry waits" : `oldest ${formatDuration(age)}`}, ${formatNumber(outbox.dead)} dead`}
+      link={{ to: "/outbox", search: outbox.dead > 0 ? { statuses: "DEAD" } : {} }}
     />
   );
 }

@@ -2,6 +2,7 @@
 
 import { Text } from "@mantine/core";
 import { IconAlertTriangle, IconCircleCheck, IconCircleX } from "@tabler/icons-react";
+import { Link } from "@tanstack/react-router";
 
 import type { SystemStatus } from "../../api/system_status";
 import { warningsOf, type Warning } from "../../app/health";
@@ -33,7 +34,7 @@ export function HealthBanner({ status, stale }: Props) {
           <ul className={classes.warnings}>
             {warnings.map((warning) => (
               <li key={warning.text}>
-                <strong>{warning.text}</strong> {warning.advice}
+                <strong>{warning.text}</strong> {warning.advice} {warning.link && <Details link={warning.link} />}
               </li>
             ))}
           </ul>
@@ -44,6 +45,14 @@ export function HealthBanner({ status, stale }: Props) {
         </Text>
       </div>
     </section>
+  );
+}
+
+function Details({ link }: { link: NonNullable<Warning["link"]> }) {
+  return (
+    <Link {...link} className={classes.link!}>
+      Show the entries
+    </Link>
   );
 }
 

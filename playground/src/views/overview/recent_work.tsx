@@ -26,7 +26,12 @@ export function RecentWork() {
   const messages = messagesOf(data.data);
   return (
     <>
-      <Figure name="Messages taken" value={text(messages)} explanation={perMinute(messages)} />
+      <Figure
+        name="Messages taken"
+        value={text(messages)}
+        explanation={perMinute(messages)}
+        link={{ to: "/subscriptions", search: {} }}
+      />
       <Figure
         name="Executions started"
         value={text(started)}

@@ -1,5 +1,7 @@
 /** The catalog entry that the subscription was registered with. Later versions do not change the subscription. */
 
+import { Box } from "@mantine/core";
+
 import { FieldList } from "../../ui/field_list";
 import { JsonTree } from "../../ui/json_tree";
 import { Panel } from "../../ui/panel";
@@ -25,7 +27,11 @@ export function CatalogEntryPanel({ subscription: { catalogEntry: entry } }: { s
           ["Added", <Time value={entry.createdAt} absolute />],
         ]}
       />
-      {entry.document !== null && <JsonTree value={entry.document} name="Document" />}
+      {entry.document !== null && (
+        <Box mt="sm">
+          <JsonTree value={entry.document} name="Document" />
+        </Box>
+      )}
     </Panel>
   );
 }

@@ -15,15 +15,17 @@ import { SubscriptionExecutionsDocument, type SubscriptionExecutionsQuery } from
 type Execution = NonNullable<SubscriptionExecutionsQuery["executions"]>["nodes"][number];
 
 const EVERY_MS = 3_000;
+const PATH = "Path";
+const ERROR = "Error";
 
 const COLUMNS: readonly Column<Execution>[] = [
   { title: "Execution", cell: (execution) => <IdLink id={execution.id} kind="execution" /> },
   { title: "State", cell: (execution) => <StatusBadge status={execution.status} /> },
-  { title: "Path", cell: (execution) => execution.path ?? "–" },
+  { title: PATH, cell: (execution) => execution.path ?? "–" },
   { title: "Started", cell: (execution) => <Time value={execution.startedAt} /> },
   { title: "Duration", align: "right", cell: (execution) => <Duration seconds={durationOf(execution)} /> },
   {
-    title: "Error",
+    title: ERROR,
     cell: ({ error }) =>
       error !== null && (
         <Text size="sm" truncate maw={280} title={error}>
@@ -36,7 +38,6 @@ const COLUMNS: readonly Column<Execution>[] = [
 export function ExecutionsPanel({ id }: { id: string }) {
   const list = useApiPages(SubscriptionExecutionsDocument, { id }, (data) => data.executions, { every: EVERY_MS });
   const { data, error, refetch } = list.query;
-  const anyError = list.nodes.some((execution) => execution.error !== null);
   return (
     <Panel
       title="Executions"
@@ -56,15 +57,23 @@ export function ExecutionsPanel({ id }: { id: string }) {
       {data && (
         <DataTable
           label="Executions of the subscription"
-          columns={anyError ? COLUMNS : COLUMNS.slice(0, -1)}
+          columns={columnsFor(list.nodes)}
           rows={list.nodes}
           rowKey={(execution) => execution.id}
           empty={<Empty title="No executions yet">Each message that the subscription receives starts one.</Empty>}
+          cards
           pages={list.query}
         />
       )}
     </Panel>
   );
+}
+
+/** Returns the columns that say something: the path only if the executions differ in it, the error only if one failed. */
+function columnsFor(executions: readonly Execution[]): readonly Column<Execution>[] {
+  const paths = new Set(executions.map((execution) => execution.path));
+  const failed = executions.some((execution) => execution.error !== null);
+  return COLUMNS.filter(({ title }) => (title !== PATH || paths.size > 1) && (title !== ERROR || failed));
 }
 
 function durationOf({ startedAt, endedAt }: Execution): number | null {

@@ -58,6 +58,7 @@ export function SubscriptionTable({ subscriptions, activities, transition, filte
       rows={subscriptions.map((subscription) => ({ subscription, activity: activities.get(subscription.id) }))}
       rowKey={({ subscription }) => subscription.id}
       empty={<NoSubscriptions filtered={filtered} />}
+      cards
       pages={pages}
     />
   );
@@ -84,14 +85,14 @@ function LastEvent({ activity }: { activity: Activity | undefined }) {
   }
   const search = { executions: activity.id, from: "beginning", event: event.id };
   return (
-    <>
+    <span>
       <Link to="/events" search={search} className={classes.event!}>
         {event.type.replace(/^subscription\./, "")}
       </Link>{" "}
       <Text span size="xs" c="dimmed">
         <Time value={event.createdAt} />
       </Text>
-    </>
+    </span>
   );
 }
 
