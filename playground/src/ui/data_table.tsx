@@ -1,6 +1,6 @@
 /**
  * A table of a list that is read in pages. On a narrow screen it scrolls sideways inside its frame, or each row becomes a
- * card with the titles beside the values.
+ * card with the first value as its heading and the titles above the other values.
  */
 
 import { Button, Group, Table, Text } from "@mantine/core";

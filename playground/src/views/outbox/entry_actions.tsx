@@ -1,6 +1,6 @@
 /** Retry and discard of one entry, if its status allows them. */
 
-import { Group } from "@mantine/core";
+import { Group, type ButtonVariant } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 
@@ -30,21 +30,23 @@ export function EntryActions({ entry, size, onDiscarded }: Props) {
   const offered = (["retry", "discard"] as const).filter((settlement) => SETTLEMENTS[settlement].statuses.includes(entry.status));
   return (
     <>
-      <Group gap={6} wrap="nowrap" justify={size === "xs" ? "flex-start" : "flex-end"}>
-        {offered.map((settlement) => (
-          <PermittedButton
-            key={settlement}
-            capability="RETRY"
-            size={size}
-            variant={settlement === "discard" ? "outline" : "default"}
-            {...(settlement === "discard" && { color: "red" })}
-            loading={change.isPending && change.variables === settlement}
-            onClick={() => (settlement === "discard" ? setAsking(true) : change.mutate("retry"))}
-          >
-            {SETTLEMENTS[settlement].label}
-          </PermittedButton>
-        ))}
-      </Group>
+      {offered.length > 0 && (
+        <Group gap={6} wrap="nowrap" justify={size === "xs" ? "flex-start" : "flex-end"}>
+          {offered.map((settlement) => (
+            <PermittedButton
+              key={settlement}
+              capability="RETRY"
+              size={size}
+              variant={variantOf(settlement, size)}
+              {...(settlement === "discard" && { color: "red" })}
+              loading={change.isPending && change.variables === settlement}
+              onClick={() => (settlement === "discard" ? setAsking(true) : change.mutate("retry"))}
+            >
+              {SETTLEMENTS[settlement].label}
+            </PermittedButton>
+          ))}
+        </Group>
+      )}
       {change.error && <Failure error={change.error} />}
       <UserErrors errors={change.data?.userErrors ?? []} />
       <ConfirmDialog
@@ -61,4 +63,12 @@ export function EntryActions({ entry, size, onDiscarded }: Props) {
       </ConfirmDialog>
     </>
   );
+}
+
+/** In a row of the table, the dangerous action is quiet. */
+function variantOf(settlement: Settlement, size: Props["size"]): ButtonVariant {
+  if (settlement === "retry") {
+    return "default";
+  }
+  return size === "xs" ? "outline" : "subtle";
 }

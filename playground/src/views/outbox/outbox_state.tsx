@@ -29,15 +29,17 @@ export function OutboxState({ history: { status, state, error, samples } }: { hi
           <RateChart
             label="Entries that can be claimed"
             points={samples.map(({ at, outboxPending }) => ({ at, value: outboxPending }))}
-            height={120}
+            height={200}
           />
         </Panel>
-        <Panel title="By shard">
-          <ShardDepths rows={outbox.byShard} />
-        </Panel>
-        <Panel title="Not delivered, by subject">
-          <SubjectDepths />
-        </Panel>
+        <div className={classes.column}>
+          <Panel title="By shard">
+            <ShardDepths rows={outbox.byShard} />
+          </Panel>
+          <Panel title="Not delivered, by subject">
+            <SubjectDepths />
+          </Panel>
+        </div>
       </div>
     </>
   );

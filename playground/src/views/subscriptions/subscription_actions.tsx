@@ -15,6 +15,12 @@ import { ACTION_ORDER, ACTIONS, CHANGE_ONE } from "./actions";
 import type { SubscriptionFieldsFragment } from "./operations.generated";
 import type { TransitionState } from "./use_transition";
 
+/** An action that the user is asked about, and the version of the subscription that the user saw. */
+interface Question {
+  action: SubscriptionAction;
+  lastEventId: string;
+}
+
 interface Props {
   subscription: SubscriptionFieldsFragment;
   transition: TransitionState;
@@ -23,20 +29,20 @@ interface Props {
 }
 
 export function SubscriptionActions({ subscription, transition, compact = false }: Props) {
-  const [asking, setAsking] = useState<SubscriptionAction | null>(null);
+  const [asking, setAsking] = useState<Question | null>(null);
   const available = ACTION_ORDER.filter((action) => subscription.availableActions.includes(action));
   const inMenu = compact ? available.filter((action, place) => place > 0 || ACTIONS[action].confirmed) : [];
-  const { id, path, lastEventId } = subscription;
+  const { id, path } = subscription;
 
   function choose(action: SubscriptionAction) {
     if (ACTIONS[action].confirmed) {
       transition.reset();
-      setAsking(action);
+      setAsking({ action, lastEventId: subscription.lastEventId });
     } else {
       transition.mutate({ action, path, input: { id } });
     }
   }
-  function confirm(action: SubscriptionAction, reason: string | null) {
+  function confirm({ action, lastEventId }: Question, reason: string | null) {
     const input = { id, expectedLastEventId: lastEventId, ...(reason !== null && { reason }) };
     transition.mutate({ action, path, input }, { onSettled: () => setAsking(null) });
   }
@@ -61,14 +67,14 @@ export function SubscriptionActions({ subscription, transition, compact = false 
       {asking && (
         <ConfirmDialog
           opened
-          title={`${ACTIONS[asking].label} ${path}?`}
-          action={ACTIONS[asking].label}
+          title={`${ACTIONS[asking.action].label} ${path}?`}
+          action={ACTIONS[asking.action].label}
           dangerous
           busy={transition.isPending}
           onConfirm={(reason) => confirm(asking, reason)}
           onClose={() => setAsking(null)}
         >
-          {ACTIONS[asking].effect}
+          {ACTIONS[asking.action].effect}
         </ConfirmDialog>
       )}
     </Group>
