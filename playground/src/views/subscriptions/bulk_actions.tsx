@@ -57,7 +57,7 @@ function BulkMenu({ onChoose }: { onChoose: (action: SubscriptionAction) => void
     );
   }
   return (
-    <Menu position="bottom-end" shadow="md" returnFocus>
+    <Menu position="bottom-end" shadow="md" withInitialFocusPlaceholder={false}>
       <Menu.Target>
         <Button variant="default" size="xs" rightSection={<IconChevronDown size={14} />}>
           Change all in the list

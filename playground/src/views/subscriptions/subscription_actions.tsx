@@ -90,7 +90,7 @@ interface MenuProps {
 function ActionMenu({ path, actions, onChoose }: MenuProps) {
   const permission = usePermission(CHANGE_ONE);
   return (
-    <Menu position="bottom-end" shadow="md" width={permission.allowed ? "auto" : 260}>
+    <Menu position="bottom-end" shadow="md" width={permission.allowed ? "auto" : 260} withInitialFocusPlaceholder={false}>
       <Menu.Target>
         <ActionIcon variant="default" size={22} aria-label={`More actions on ${path}`}>
           <IconDots size={14} />
