@@ -29,7 +29,7 @@ export function OutboxState({ history: { status, state, error, samples } }: { hi
           <RateChart
             label="Entries that can be claimed"
             points={samples.map(({ at, outboxPending }) => ({ at, value: outboxPending }))}
-            height={200}
+            height={260}
           />
         </Panel>
         <div className={classes.column}>

@@ -85,6 +85,8 @@ function EntryChoice({ path, onChoose }: { path: string | null; onChoose: (path:
         value={path}
         onChange={(chosen) => chosen !== null && onChoose(chosen)}
         searchable
+        // The list would cover what is known about the chosen entry.
+        openOnFocus={path === null}
         onSearchChange={setText}
         // The server has searched.
         filter={({ options }) => options}
