@@ -16,6 +16,8 @@ export default defineConfig({
   // Writes a file with the extension .gz beside each text file. The server sends it to browsers that accept gzip.
   plugins: [firstLoadLimit(), compression({ algorithms: ["gzip"] })],
   worker: { format: "es" },
+  // The development server bundles libraries in advance, and can't bundle this one, because it starts workers.
+  optimizeDeps: { exclude: ["@graphiql/react/setup-workers/vite"] },
   server: { proxy },
   preview: { proxy },
   build: {

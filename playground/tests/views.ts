@@ -2,6 +2,8 @@
 export const VIEWS = [
   { name: "overview", path: "/", title: "Overview" },
   { name: "events", path: "/events?from=beginning", title: "Events" },
+  { name: "subscriptions", path: "/subscriptions", title: "Subscriptions" },
+  { name: "outbox", path: "/outbox", title: "Outbox" },
   { name: "catalog", path: "/catalog", title: "Catalog" },
   { name: "catalog-entry", path: "/catalog/samples/orders/process", title: "samples/orders/process" },
   { name: "catalog-register", path: "/catalog?register=new", title: "Register an entry" },

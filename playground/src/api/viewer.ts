@@ -15,16 +15,17 @@ export function useViewer() {
   return useApiQuery(ViewerDocument, {}, { every: 60_000 });
 }
 
-/** Returns whether the user's roles permit an action that needs a capability. */
-export function usePermission(capability: Capability): PermissionAnswer {
+/** Returns whether the user's roles permit an action that needs a capability, or one of several capabilities. */
+export function usePermission(needed: Capability | readonly Capability[]): PermissionAnswer {
   const { data } = useViewer();
   const viewer = data?.data.viewer;
   if (!viewer) {
     return { allowed: false, reason: "Your permissions are not known yet." };
   }
-  if (viewer.capabilities.includes(capability)) {
+  const capabilities = typeof needed === "string" ? [needed] : needed;
+  if (capabilities.some((capability) => viewer.capabilities.includes(capability))) {
     return { allowed: true };
   }
   const roles = viewer.roles.length > 0 ? `role ${viewer.roles.join(", ")}` : "token";
-  return { allowed: false, reason: `Your ${roles} does not include the capability ${capability}.` };
+  return { allowed: false, reason: `Your ${roles} does not include the capability ${capabilities.join(" or ")}.` };
 }

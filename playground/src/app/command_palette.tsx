@@ -75,6 +75,8 @@ function useObjectTargets(query: string): Target[] {
       return [
         { key: node.id, label: `Subscription ${node.id}`, description: "Open it", location: objectLocation("subscription", node.id) },
       ];
+    case "OutboxEntry":
+      return [{ key: node.id, label: `Outbox entry ${node.id}`, description: "Open it", location: objectLocation("outbox", node.id) }];
     case "Event":
       return [{ key: node.id, label: `Event ${node.id}`, description: "Open it", location: { to: "/events", search: { event: node.id } } }];
     case "CatalogEntry":

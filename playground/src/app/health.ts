@@ -7,8 +7,8 @@ export interface Warning {
   severity: "problem" | "attention";
   text: string;
   advice: string;
-  /** Part of the system that the warning is about. */
-  about: "shards" | "feeds" | "outbox";
+  /** What the warning is about. */
+  about: "shards" | "feeds" | "outbox" | "dead entries";
 }
 
 /** Limits above which a figure needs attention. */
@@ -81,7 +81,7 @@ function outboxWarnings({ outbox }: SystemStatus): Warning[] {
   const warnings: Warning[] = [];
   if (outbox.dead > 0) {
     const entries = outbox.dead === 1 ? "1 entry is" : `${formatNumber(outbox.dead)} entries are`;
-    warnings.push(attention("outbox", `${entries} not tried any more.`, "Read the last error of these outbox entries, then retry or discard them."));
+    warnings.push(attention("dead entries", `${entries} not tried any more.`, "Read the last error of these outbox entries, then retry or discard them."));
   }
   const age = outbox.oldestPendingAgeSeconds ?? 0;
   if (age > MAX_OUTBOX_AGE_SECONDS) {

@@ -1,6 +1,6 @@
 /** The views, in the order of the navigation. A view has one entry here. */
 
-import { IconActivity, IconBook2, IconBraces, IconHeartbeat, IconServer, type Icon } from "@tabler/icons-react";
+import { IconActivity, IconBook2, IconBraces, IconHeartbeat, IconInbox, IconSend, IconServer, type Icon } from "@tabler/icons-react";
 import type { LinkProps } from "@tanstack/react-router";
 
 export interface NavigationEntry {
@@ -14,6 +14,8 @@ export interface NavigationEntry {
 export const NAVIGATION: readonly NavigationEntry[] = [
   { to: "/", title: "Overview", description: "Health of the system, rates and warnings", icon: IconHeartbeat },
   { to: "/events", title: "Events", description: "Events as they commit, with filters and replay", icon: IconActivity },
+  { to: "/subscriptions", title: "Subscriptions", description: "Receivers of messages: state, work, pause and drain", icon: IconInbox },
+  { to: "/outbox", title: "Outbox", description: "Messages for the broker, dead letters, retry and discard", icon: IconSend },
   { to: "/catalog", title: "Catalog", description: "Paths, versions and documents; registration", icon: IconBook2 },
   { to: "/system", title: "System", description: "Shards, feeds, leases, replica and limits; the last hour", icon: IconServer },
   { to: "/graphiql", title: "GraphiQL", description: "Write and run operations of the API", icon: IconBraces },

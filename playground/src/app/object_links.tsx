@@ -3,10 +3,16 @@
 import { Link, type LinkProps } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 
-export type ObjectKind = "execution" | "subscription";
+export type ObjectKind = "execution" | "subscription" | "outbox";
 
-/** Returns the address at which an object is shown. The log of an execution or a subscription shows all of its life. */
-export function objectLocation(_kind: ObjectKind, id: string) {
+/** Returns the address at which an object is shown. The log of an execution shows all of its life. */
+export function objectLocation(kind: ObjectKind, id: string) {
+  if (kind === "outbox") {
+    return { to: "/outbox", search: { entry: id } } as const satisfies LinkProps;
+  }
+  if (kind === "subscription") {
+    return { to: "/subscriptions/$id", params: { id } } as const satisfies LinkProps;
+  }
   return { to: "/events", search: { executions: id, from: "beginning" } } as const satisfies LinkProps;
 }
 

@@ -5,7 +5,10 @@ import { createRouter } from "@tanstack/react-router";
 import { catalogRoutes } from "../views/catalog/route";
 import { eventsRoute } from "../views/events/route";
 import { graphiqlRoute } from "../views/graphiql/route";
+import { outboxRoute } from "../views/outbox/route";
 import { overviewRoute } from "../views/overview/route";
+import { subscriptionRoute } from "../views/subscription/route";
+import { subscriptionsRoute } from "../views/subscriptions/route";
 import { systemRoute } from "../views/system/route";
 import { rootRoute } from "./root_route";
 import { parseSearch, stringifySearch } from "./search";
@@ -13,6 +16,9 @@ import { parseSearch, stringifySearch } from "./search";
 const routeTree = rootRoute.addChildren([
   overviewRoute,
   eventsRoute,
+  subscriptionsRoute,
+  subscriptionRoute,
+  outboxRoute,
   catalogRoutes,
   systemRoute,
   graphiqlRoute,

@@ -39,6 +39,10 @@ export const THEME = createTheme({
   defaultRadius: "sm",
   cursorType: "pointer",
   focusRing: "auto",
+  components: {
+    Modal: { defaultProps: { closeButtonProps: { "aria-label": "Close the dialog" } } },
+    Drawer: { defaultProps: { closeButtonProps: { "aria-label": "Close the panel" } } },
+  },
 });
 
 export const VARIABLES: CSSVariablesResolver = () => ({
@@ -48,6 +52,11 @@ export const VARIABLES: CSSVariablesResolver = () => ({
     "--mantine-color-anchor": "#0a6b61",
     "--mantine-color-placeholder": "#68727b",
     "--mantine-color-body": "#f7f8f9",
+    "--mantine-color-red-filled": "#c92a2a",
+    "--mantine-color-red-filled-hover": "#b02525",
+    "--mantine-color-red-outline": "#c92a2a",
+    "--mantine-color-red-light-color": "#c92a2a",
+    "--mantine-color-red-text": "#c92a2a",
     "--noetl-surface": "#ffffff",
     "--noetl-hover": "#f1f4f5",
     "--noetl-mark": "#eceff1",
@@ -74,6 +83,8 @@ export const VARIABLES: CSSVariablesResolver = () => ({
     "--mantine-color-anchor": "#4fd0bd",
     "--mantine-color-placeholder": "#8d969e",
     "--mantine-color-body": "#14171a",
+    "--mantine-color-red-filled": "#c92a2a",
+    "--mantine-color-red-filled-hover": "#b02525",
     "--noetl-surface": "#1b1f23",
     "--noetl-hover": "#23282d",
     "--noetl-mark": "#262c31",

@@ -5,11 +5,12 @@
 
 import { Button, Group, Modal, ScrollArea, Stack, Table, Text, Textarea } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState, type ReactNode } from "react";
 
 import type { ApiError } from "../api/errors";
 import type { UserError } from "../api/schema.generated";
 import { UserErrors } from "./confirm_dialog";
+import { formatNumber } from "./format";
 import { Failure, Loading, PartialData } from "./states";
 
 /** Expected or real result for one object. */
@@ -24,6 +25,8 @@ export interface BulkItem {
 
 export interface BulkOutcome {
   items: readonly BulkItem[];
+  /** Number of changed objects, if the server counts them and `items` has only examples. */
+  count?: number;
   unavailableShards: readonly number[];
   userErrors: readonly Pick<UserError, "message">[];
 }
@@ -33,6 +36,10 @@ interface Props {
   title: string;
   action: string;
   dangerous?: boolean;
+  /** Selected objects and the result of the action, in words. */
+  description?: ReactNode;
+  /** Whether the user can give a reason (default true). */
+  withReason?: boolean;
   /** Sends the request. */
   run: (request: { dryRun: boolean; reason: string | null }) => Promise<BulkOutcome>;
   onClose: () => void;
@@ -46,7 +53,7 @@ export function BulkActionDialog(props: Props) {
   );
 }
 
-function Steps({ action, dangerous, run, onClose }: Props) {
+function Steps({ action, dangerous, description, withReason = true, run, onClose }: Props) {
   const [reason, setReason] = useState("");
   const preview = useMutation<BulkOutcome, ApiError>({ mutationFn: () => run({ dryRun: true, reason: null }) });
   const real = useMutation<BulkOutcome, ApiError>({
@@ -54,16 +61,28 @@ function Steps({ action, dangerous, run, onClose }: Props) {
   });
   const { mutate } = preview;
   useEffect(() => mutate(), [mutate]);
+  const close = useRef<HTMLButtonElement>(null);
+  // The button that carried out the action is gone, so the focus moves to the one that is left.
+  useEffect(() => (real.isSuccess ? close.current?.focus() : undefined), [real.isSuccess]);
 
   const outcome = real.data ?? preview.data;
   const error = real.error ?? preview.error;
-  const applied = outcome?.items.filter((item) => item.applied).length ?? 0;
+  const applied = outcome ? changedBy(outcome) : 0;
+  function tryAgain() {
+    real.reset();
+    mutate();
+  }
   return (
     <Stack gap="md">
-      {error && <Failure error={error} retry={() => mutate()} />}
+      {description && (
+        <Text size="sm" component="div">
+          {description}
+        </Text>
+      )}
+      {error && <Failure error={error} retry={tryAgain} />}
       {!outcome && !error && <Loading />}
       {outcome && <Outcome outcome={outcome} done={real.isSuccess} />}
-      {!real.isSuccess && (
+      {withReason && !real.isSuccess && (
         <Textarea
           label="Reason"
           description="Written to the logs."
@@ -74,7 +93,7 @@ function Steps({ action, dangerous, run, onClose }: Props) {
         />
       )}
       <Group justify="flex-end" gap="xs">
-        <Button variant="default" onClick={onClose}>
+        <Button ref={close} variant="default" onClick={onClose}>
           {real.isSuccess ? "Close" : "Cancel"}
         </Button>
         {!real.isSuccess && (
@@ -84,7 +103,7 @@ function Steps({ action, dangerous, run, onClose }: Props) {
             disabled={applied === 0}
             {...(dangerous && { color: "red" })}
           >
-            {action} {applied > 0 && `(${applied})`}
+            {action} {applied > 0 && `(${formatNumber(applied)})`}
           </Button>
         )}
       </Group>
@@ -93,33 +112,52 @@ function Steps({ action, dangerous, run, onClose }: Props) {
 }
 
 function Outcome({ outcome, done }: { outcome: BulkOutcome; done: boolean }) {
-  const applied = outcome.items.filter((item) => item.applied).length;
-  const refused = outcome.items.length - applied;
   return (
     <>
-      <Text size="sm" role="status">
-        {done ? `${applied} changed` : `${applied} would be changed`}, {refused} {done ? "refused" : "would be refused"}.
+      <Text size="sm" fw={600} role="status">
+        {inWords(outcome, done)}
       </Text>
       <UserErrors errors={outcome.userErrors} />
       <PartialData unavailableShards={outcome.unavailableShards} />
-      <ScrollArea.Autosize mah={320}>
-        <Table>
-          <Table.Thead>
-            <Table.Tr>
-              <Table.Th>Object</Table.Th>
-              <Table.Th>{done ? "Result" : "Expected result"}</Table.Th>
-            </Table.Tr>
-          </Table.Thead>
-          <Table.Tbody>
-            {outcome.items.map((item) => (
-              <Table.Tr key={item.id}>
-                <Table.Td>{item.name}</Table.Td>
-                <Table.Td>{item.result}</Table.Td>
-              </Table.Tr>
-            ))}
-          </Table.Tbody>
-        </Table>
-      </ScrollArea.Autosize>
+      {outcome.items.length > 0 && <Items items={outcome.items} done={done} />}
     </>
+  );
+}
+
+function changedBy({ items, count }: BulkOutcome): number {
+  return count ?? items.filter((item) => item.applied).length;
+}
+
+function inWords(outcome: BulkOutcome, done: boolean): string {
+  const changed = changedBy(outcome);
+  const refused = outcome.items.filter((item) => !item.applied).length;
+  const sentence = done ? `${formatNumber(changed)} changed` : `${formatNumber(changed)} would be changed`;
+  if (outcome.count !== undefined) {
+    const part = changed > outcome.items.length && outcome.items.length > 0;
+    return `${sentence}.${part ? ` The list has the first ${outcome.items.length}.` : ""}`;
+  }
+  return `${sentence}, ${refused} ${done ? "refused" : "would be refused"}.`;
+}
+
+function Items({ items, done }: { items: readonly BulkItem[]; done: boolean }) {
+  return (
+    <ScrollArea.Autosize mah={320} viewportProps={{ tabIndex: 0, role: "region", "aria-label": "Objects" }}>
+      <Table>
+        <Table.Thead>
+          <Table.Tr>
+            <Table.Th>Object</Table.Th>
+            <Table.Th>{done ? "Result" : "Expected result"}</Table.Th>
+          </Table.Tr>
+        </Table.Thead>
+        <Table.Tbody>
+          {items.map((item) => (
+            <Table.Tr key={item.id}>
+              <Table.Td>{item.name}</Table.Td>
+              <Table.Td>{item.result}</Table.Td>
+            </Table.Tr>
+          ))}
+        </Table.Tbody>
+      </Table>
+    </ScrollArea.Autosize>
   );
 }

@@ -13,6 +13,11 @@ export function formatNumber(value: number | string): string {
   return NUMBER.format(Number(value));
 }
 
+/** Returns a number of items, which may have been counted only up to a limit, such as `≥ 10,000`. */
+export function formatCount({ value, capped }: { value: number; capped: boolean }): string {
+  return `${capped ? "≥ " : ""}${formatNumber(value)}`;
+}
+
 /** Returns a number of few letters, such as `12.3K`. */
 export function formatShortNumber(value: number): string {
   return SHORT_NUMBER.format(value);
@@ -54,14 +59,15 @@ function twoUnits(seconds: number, large: number, largeName: string, small: numb
   return `${Math.floor(seconds / large)} ${largeName}${rest > 0 ? ` ${rest} ${smallName}` : ""}`;
 }
 
-/** Returns a time relative to now, such as `5 s ago` or `in 2 min`. */
+/** Returns a time relative to now, such as `5 s ago` or `in 2 min 5 s`. From ten on, the smaller unit is left out. */
 export function formatRelative(time: number, now: number): string {
   const seconds = (now - time) / 1_000;
   if (Math.abs(seconds) < 1) {
     return "now";
   }
   const whole = Math.round(Math.abs(seconds));
-  return seconds > 0 ? `${formatDuration(whole)} ago` : `in ${formatDuration(whole)}`;
+  const length = formatDuration(whole).replace(/^(\d{2,} \S+) .*$/, "$1");
+  return seconds > 0 ? `${length} ago` : `in ${length}`;
 }
 
 /** Returns date and time with milliseconds in a zone, such as `2026-03-01 09:30:00.125`. */

@@ -7,7 +7,8 @@ import type { Capability } from "../api/schema.generated";
 import { usePermission } from "../api/viewer";
 
 interface Props extends ButtonProps {
-  capability: Capability;
+  /** Needed capability; of several, one is enough. */
+  capability: Capability | readonly Capability[];
   /** Another reason the action is not possible, such as the state of the object. */
   refusal?: string;
   onClick: () => void;

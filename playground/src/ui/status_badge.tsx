@@ -18,7 +18,8 @@ export function StatusBadge({ status, label, tone }: Props) {
   );
 }
 
-function inWords(status: string): string {
+/** Returns a status in words, such as `In flight`. */
+export function inWords(status: string): string {
   const words = status.toLowerCase().replaceAll("_", " ");
   return words.charAt(0).toUpperCase() + words.slice(1);
 }

@@ -40,11 +40,9 @@ function transactions({ eventStream }: SystemStatus): string {
   return ages.length > 0 ? `oldest transaction ${formatDuration(Math.max(...ages))}` : "no open transaction";
 }
 
-const LINK = { to: "/system", hash: "outbox" } as const;
-
 export function OutboxFigures({ status: { outbox } }: { status: SystemStatus }) {
   if (!outbox) {
-    return <Figure name="Outbox" value="–" explanation="could not be counted" link={LINK} />;
+    return <Figure name="Outbox" value="–" explanation="could not be counted" link={{ to: "/outbox", search: {} }} />;
   }
   return (
     <Figure
@@ -52,7 +50,7 @@ export function OutboxFigures({ status: { outbox } }: { status: SystemStatus }) 
       value={formatNumber(outbox.dead > 0 ? outbox.dead : outbox.pending)}
       {...(outbox.dead > 0 && { tone: "bad" as const })}
       explanation={outboxText(outbox)}
-      link={LINK}
+      link={{ to: "/outbox", search: outbox.dead > 0 ? { statuses: "DEAD" } : {} }}
     />
   );
 }

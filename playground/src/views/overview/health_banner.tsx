@@ -2,6 +2,7 @@
 
 import { Text } from "@mantine/core";
 import { IconAlertTriangle, IconCircleCheck, IconCircleX } from "@tabler/icons-react";
+import type { LinkProps } from "@tanstack/react-router";
 
 import type { SystemStatus } from "../../api/system_status";
 import { warningsOf, type Warning } from "../../app/health";
@@ -13,11 +14,12 @@ type Level = "healthy" | Warning["severity"];
 
 const ICONS = { healthy: IconCircleCheck, attention: IconAlertTriangle, problem: IconCircleX };
 
-const LINKS: Record<Warning["about"], string> = {
-  shards: "Open the shards",
-  feeds: "Open the event feeds",
-  outbox: "Open the outbox",
-};
+const LINKS = {
+  shards: { text: "Open the shards", link: { to: "/system", hash: "shards" } },
+  feeds: { text: "Open the event feeds", link: { to: "/system", hash: "feeds" } },
+  outbox: { text: "Open the outbox", link: { to: "/outbox" } },
+  "dead entries": { text: "Open the dead entries", link: { to: "/outbox", search: { statuses: "DEAD" } } },
+} as const satisfies Record<Warning["about"], { text: string; link: LinkProps }>;
 
 interface Props {
   status: SystemStatus;
@@ -40,10 +42,7 @@ export function HealthBanner({ status, stale }: Props) {
           <ul className={classes.warnings}>
             {warnings.map((warning) => (
               <li key={warning.text}>
-                <strong>{warning.text}</strong> {warning.advice}{" "}
-                <TextLink to="/system" hash={warning.about} inherit>
-                  {LINKS[warning.about]}
-                </TextLink>
+                <strong>{warning.text}</strong> {warning.advice} <Details about={warning.about} />
               </li>
             ))}
           </ul>
@@ -54,6 +53,15 @@ export function HealthBanner({ status, stale }: Props) {
         </Text>
       </div>
     </section>
+  );
+}
+
+function Details({ about }: Pick<Warning, "about">) {
+  const { text, link } = LINKS[about];
+  return (
+    <TextLink {...link} inherit>
+      {text}
+    </TextLink>
   );
 }
 

@@ -30,7 +30,7 @@ export function RecentWork() {
         name="Messages taken"
         value={text(messages)}
         explanation={perMinute(messages)}
-        link={{ to: "/system", hash: "hour" }}
+          link={{ to: "/subscriptions", search: {} }}
       />
       <Figure
         name="Executions started"
