@@ -5,8 +5,11 @@ import type { ReactNode } from "react";
 
 export type ObjectKind = "execution" | "subscription";
 
-/** Returns the address at which an object is shown. The log of an execution or a subscription shows all of its life. */
-export function objectLocation(_kind: ObjectKind, id: string) {
+/** Returns the address at which an object is shown. The log of a subscription shows all of its life. */
+export function objectLocation(kind: ObjectKind, id: string) {
+  if (kind === "execution") {
+    return { to: "/executions/$id", params: { id } } as const satisfies LinkProps;
+  }
   return { to: "/events", search: { executions: id, from: "beginning" } } as const satisfies LinkProps;
 }
 

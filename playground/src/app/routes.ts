@@ -3,12 +3,22 @@
 import { createRouter } from "@tanstack/react-router";
 
 import { eventsRoute } from "../views/events/route";
+import { executeRoute } from "../views/execute/route";
+import { executionRoute } from "../views/execution/route";
+import { executionsRoute } from "../views/executions/route";
 import { graphiqlRoute } from "../views/graphiql/route";
 import { overviewRoute } from "../views/overview/route";
 import { rootRoute } from "./root_route";
 import { parseSearch, stringifySearch } from "./search";
 
-const routeTree = rootRoute.addChildren([overviewRoute, eventsRoute, graphiqlRoute]);
+const routeTree = rootRoute.addChildren([
+  overviewRoute,
+  eventsRoute,
+  executionsRoute,
+  executionRoute,
+  executeRoute,
+  graphiqlRoute,
+]);
 
 export const router = createRouter({
   routeTree,
