@@ -1,4 +1,4 @@
-/** Time between a start and an end; until now if there is no end. */
+/** Time between a start and an end. Without an end, it grows until now, or until a moment of the past. */
 
 import { useNow } from "./clock";
 import { formatDuration } from "./format";
@@ -7,13 +7,20 @@ import { Duration } from "./time";
 interface Props {
   from: string | null;
   to: string | null;
+  /** Moment of the past whose state is shown. */
+  moment?: string | undefined;
 }
 
-export function RunDuration({ from, to }: Props) {
+export function RunDuration({ from, to, moment }: Props) {
   if (from === null) {
     return <Duration seconds={null} />;
   }
-  return to === null ? <Growing from={Date.parse(from)} /> : <>{formatDuration(secondsBetween(Date.parse(from), Date.parse(to)))}</>;
+  const end = to ?? moment;
+  return end === undefined ? (
+    <Growing from={Date.parse(from)} />
+  ) : (
+    <>{formatDuration(secondsBetween(Date.parse(from), Date.parse(end)))}</>
+  );
 }
 
 function Growing({ from }: { from: number }) {

@@ -1,6 +1,6 @@
 /** The form of one catalog entry: its workload, the options of the request, and the outcome. */
 
-import { Group, Stack, Text, Textarea } from "@mantine/core";
+import { Group, Stack, Text } from "@mantine/core";
 import { IconPlayerPlay } from "@tabler/icons-react";
 import { useState } from "react";
 
@@ -14,8 +14,9 @@ import { Failure, PartialData } from "../../ui/states";
 import { ExecuteDocument, type WorkloadOfEntryQuery } from "./operations.generated";
 import { Outcome, type Payload } from "./outcome";
 import { NO_OPTIONS, requestOf, RequestOptions, windowError } from "./request_options";
-import { WorkloadInput } from "./workload_input";
+import { WorkloadPanel } from "./workload_panel";
 import { textsOf, workloadOf } from "./workload_values";
+import classes from "./execute_form.module.css";
 
 interface Props {
   entry: NonNullable<WorkloadOfEntryQuery["catalogEntry"]>;
@@ -32,65 +33,57 @@ export function ExecuteForm({ entry: { path, workloadFields: fields }, repeated 
   const invalid = Object.keys(errors).length > 0 || additionalError !== null || windowError(options) !== null;
   const payload = execute.data?.data.execute;
   const refused = errorsByField(payload);
+  // A changed request has not been refused.
+  const forgetRefusal = () => refused.size > 0 && execute.reset();
   return (
-    <Stack gap="md">
-      <Panel title="Workload">
-        <Stack gap="sm">
-          {fields.length === 0 && (
-            <Text size="sm" c="dimmed">
-              The entry has no default workload. Write fields below if it needs some.
-            </Text>
-          )}
-          {fields.map((field) => (
-            <WorkloadInput
-              key={field.name}
-              field={field}
-              text={texts[field.name]}
-              error={texts[field.name] === undefined ? undefined : errors[field.name]}
-              onChange={(text) => setTexts({ texts: { ...texts, [field.name]: text }, additional })}
-            />
-          ))}
-          <Textarea
-            label="Additional fields"
-            description="Fields that the entry has no default for: a map, as JSON."
-            placeholder="{}"
-            autosize
-            minRows={2}
-            maxRows={16}
-            spellCheck={false}
-            styles={{ input: { fontFamily: "var(--mantine-font-family-monospace)" } }}
-            value={additional}
-            error={additionalError ?? refused.get("workload")}
-            onChange={(event) => setTexts({ texts, additional: event.currentTarget.value })}
+    <div className={classes.form}>
+      <Stack gap="md">
+        <WorkloadPanel
+          fields={fields}
+          texts={texts}
+          additional={additional}
+          errors={errors}
+          additionalError={additionalError ?? refused.get("workload")}
+          onChange={(changed, more) => {
+            setTexts({ texts: changed, additional: more });
+            forgetRefusal();
+          }}
+        />
+        <Panel title="Options">
+          <RequestOptions
+            options={options}
+            errors={refused}
+            onChange={(changed) => {
+              setOptions(changed);
+              forgetRefusal();
+            }}
           />
-        </Stack>
-      </Panel>
-      <Panel title="Options">
-        <RequestOptions options={options} errors={refused} onChange={setOptions} />
-      </Panel>
-      <Panel title="Request">
-        <Text size="xs" c="dimmed" mb="xs">
-          The server takes all other fields from the defaults of the newest version.
-        </Text>
-        <JsonTree value={input} name="Request" openLevels={4} />
-      </Panel>
-      {execute.error && <Failure error={execute.error} />}
-      <PartialData errors={execute.data?.errors ?? []} />
-      {payload && <Outcome payload={payload} shownAtFields={areShown(payload)} />}
-      <Group gap="xs">
-        <PermittedButton
-          capability="EXECUTE"
-          size="sm"
-          leftSection={<IconPlayerPlay size={16} />}
-          loading={execute.isPending}
-          {...(invalid && { refusal: "Correct the marked fields, and give values to the required ones." })}
-          onClick={() => execute.mutate({ input })}
-        >
-          Execute
-        </PermittedButton>
-        <OpenAsGraphql document={ExecuteDocument} variables={{ input }} />
-      </Group>
-    </Stack>
+        </Panel>
+      </Stack>
+      <Stack gap="md">
+        <Panel title="Request">
+          <JsonTree value={input} name="Request" openLevels={4} />
+          <Text size="xs" c="dimmed" mt="xs">
+            Fields that are not in the request have the defaults of the newest version.
+          </Text>
+        </Panel>
+        {execute.error && <Failure error={execute.error} />}
+        <PartialData errors={execute.data?.errors ?? []} />
+        {payload && <Outcome payload={payload} shownAtFields={areShown(payload)} />}
+        <Group gap="xs">
+          <PermittedButton
+            capability="EXECUTE"
+            leftSection={<IconPlayerPlay size={14} />}
+            loading={execute.isPending}
+            {...(invalid && { refusal: "Correct the marked fields, and give values to the required ones." })}
+            onClick={() => execute.mutate({ input })}
+          >
+            Execute
+          </PermittedButton>
+          <OpenAsGraphql document={ExecuteDocument} variables={{ input }} />
+        </Group>
+      </Stack>
+    </div>
   );
 }
 

@@ -1,5 +1,6 @@
 /** Starts an execution of a catalog path, with the defaults of its workload or with the workload of another execution. */
 
+import { Text } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 
 import { useApiQuery } from "../../api/hooks";
@@ -68,9 +69,9 @@ function Repeated({ id, found, version, newest }: RepeatedProps) {
     return <Empty title={`There is no execution ${id}`}>The form has the defaults instead.</Empty>;
   }
   return (
-    <div role="note">
+    <Text size="sm" component="div" role="note">
       The form has the workload of <IdLink kind="execution" id={id} />
-      {version !== undefined && version !== newest && ` which ran version ${version}. This request runs version ${newest}.`}
-    </div>
+      {version !== undefined && version !== newest && `, which ran version ${version}. This request runs version ${newest}.`}
+    </Text>
   );
 }

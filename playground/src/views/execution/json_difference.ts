@@ -14,12 +14,19 @@ export function differencesOf(left: unknown, right: unknown): Difference[] {
   const after = leavesOf(right);
   return [...new Set([...before.keys(), ...after.keys()])]
     .filter((place) => JSON.stringify(before.get(place)) !== JSON.stringify(after.get(place)))
+    .filter((place) => !isFilled(place, before) && !isFilled(place, after))
     .map((place) => ({ place, left: before.get(place), right: after.get(place) }));
+}
+
+/** Returns whether a document has values inside a place, at which the other document has an empty list or map. */
+function isFilled(place: string, leaves: ReadonlyMap<string, unknown>): boolean {
+  return [...leaves.keys()].some((other) => other.startsWith(`${place}.`) || other.startsWith(`${place}[`));
 }
 
 function leavesOf(value: unknown, place = "", leaves = new Map<string, unknown>()): Map<string, unknown> {
   const entries = entriesOf(value, place);
-  if (entries.length === 0) {
+  const absent = place === "" && (value === null || value === undefined);
+  if (entries.length === 0 && !absent) {
     leaves.set(place || "(whole value)", value);
   }
   entries.forEach(([inner, child]) => leavesOf(child, inner, leaves));

@@ -32,23 +32,25 @@ type Tab = keyof typeof TITLES;
 
 interface Props {
   execution: Execution;
+  /** The execution at the moment that the slider shows. */
+  shown: Execution;
+  /** Time of this moment; undefined: the newest state. */
+  moment: string | undefined;
   log: LogSnapshot;
 }
 
-export function Parts({ execution, log }: Props) {
-  const { tab, compare, step, at } = route.useSearch();
+export function Parts({ execution, shown, moment, log }: Props) {
+  const { tab, compare, step } = route.useSearch();
   const navigate = route.useNavigate();
-  const shown: Tab = isTab(tab) ? tab : compare === undefined ? "flow" : "compare";
-  const steps = execution.steps?.nodes ?? [];
-  const time = log.events.find(({ eventId }) => eventId === at)?.createdAt;
+  const opened: Tab = isTab(tab) ? tab : compare === undefined ? "flow" : "compare";
   const contents: Record<Tab, () => ReactNode> = {
-    flow: () => <Flow execution={execution} />,
+    flow: () => <Flow execution={shown} moment={moment} />,
     timeline: () => (
       <Panel title="Time of the steps">
-        <TimelineView execution={execution} steps={steps} events={log.events} moment={time === undefined ? null : Date.parse(time)} />
+        <TimelineView execution={execution} events={log.events} moment={moment} />
       </Panel>
     ),
-    data: () => <Documents execution={execution} />,
+    data: () => <Documents execution={shown} />,
     events: () => (
       <Panel title="Events">
         <LogTable log={log} step={step} />
@@ -64,7 +66,7 @@ export function Parts({ execution, log }: Props) {
   const open = (chosen: string | null) =>
     void navigate({ search: (before) => ({ ...before, tab: chosen ?? undefined }), replace: true, resetScroll: false });
   return (
-    <Tabs value={shown} onChange={open} keepMounted={false}>
+    <Tabs value={opened} onChange={open} keepMounted={false}>
       <Tabs.List mb="md" className={classes.tabs!}>
         {Object.entries(TITLES).map(([value, title]) => (
           <Tabs.Tab key={value} value={value}>
@@ -72,7 +74,7 @@ export function Parts({ execution, log }: Props) {
           </Tabs.Tab>
         ))}
       </Tabs.List>
-      <Tabs.Panel value={shown}>{contents[shown]()}</Tabs.Panel>
+      <Tabs.Panel value={opened}>{contents[opened]()}</Tabs.Panel>
     </Tabs>
   );
 }
@@ -81,7 +83,7 @@ function isTab(text: string | undefined): text is Tab {
   return text !== undefined && text in TITLES;
 }
 
-function Flow({ execution }: { execution: Execution }) {
+function Flow({ execution, moment }: Pick<Props, "execution" | "moment">) {
   const { step } = route.useSearch();
   const navigate = route.useNavigate();
   const steps = execution.steps?.nodes ?? [];
@@ -98,10 +100,11 @@ function Flow({ execution }: { execution: Execution }) {
           name={step}
           step={workflow?.steps.find(({ name }) => name === step) ?? null}
           state={steps.find(({ name }) => name === step) ?? null}
+          moment={moment}
         />
       )}
       <Panel title="Steps">
-        <StepsTable steps={steps} more={execution.steps?.pageInfo.hasNextPage ?? false} />
+        <StepsTable steps={steps} moment={moment} more={execution.steps?.pageInfo.hasNextPage ?? false} />
       </Panel>
     </Stack>
   );

@@ -19,9 +19,11 @@ interface Props {
   name: string;
   step: WorkflowStep | null;
   state: StepState | null;
+  /** Time of the moment that is shown; undefined: the newest state. */
+  moment: string | undefined;
 }
 
-export function StepPanel({ name, step, state }: Props) {
+export function StepPanel({ name, step, state, moment }: Props) {
   const { id } = route.useParams();
   const navigate = route.useNavigate();
   const close = () =>
@@ -37,7 +39,7 @@ export function StepPanel({ name, step, state }: Props) {
           ["Loop", step?.repetition && step.repetition.mode.toLowerCase()],
           ["Next", step?.transitions.map(({ to, condition }) => (condition ? `${to} if ${condition}` : to)).join("; ")],
           ["Entered", state?.enteredAt && <Time value={state.enteredAt} absolute />],
-          ["Duration", state?.enteredAt && <RunDuration from={state.enteredAt} to={state.completedAt} />],
+          ["Duration", state?.enteredAt && <RunDuration from={state.enteredAt} to={state.completedAt} moment={moment} />],
           ["Error", state?.error],
           ["Result", state && state.result !== null && <JsonTree value={state.result} name={`Result of ${name}`} />],
         ]}

@@ -11,11 +11,11 @@ import type { StepState } from "./live_execution";
 import { stepInWords } from "./step_words";
 import classes from "./steps_table.module.css";
 
-const COLUMNS: readonly Column<StepState>[] = [
+const columns = (moment: string | undefined): readonly Column<StepState>[] => [
   { title: "Step", cell: ({ name }) => <StepLink name={name} /> },
   { title: "Status", cell: (step) => <StatusBadge status={step.status} label={stepInWords(step)} /> },
   { title: "Entered", cell: ({ enteredAt }) => <Time value={enteredAt} /> },
-  { title: "Duration", align: "right", cell: (step) => <RunDuration from={step.enteredAt} to={step.completedAt} /> },
+  { title: "Duration", align: "right", cell: (step) => <RunDuration from={step.enteredAt} to={step.completedAt} moment={moment} /> },
   { title: "Error", cell: ({ error }) => error !== null && <span className={classes.error}>{error}</span> },
 ];
 
@@ -23,14 +23,16 @@ interface Props {
   steps: readonly StepState[];
   /** Whether the execution has more steps than are listed. */
   more: boolean;
+  /** Time of the moment that is shown; undefined: the newest state. */
+  moment: string | undefined;
 }
 
-export function StepsTable({ steps, more }: Props) {
+export function StepsTable({ steps, more, moment }: Props) {
   return (
     <>
       <DataTable
         label="Steps"
-        columns={COLUMNS}
+        columns={columns(moment)}
         rows={steps}
         rowKey={(step) => step.name}
         empty={<Empty title="No step has begun">Steps appear here when a worker begins them.</Empty>}

@@ -12,7 +12,13 @@ import { Time } from "../../ui/time";
 import type { Execution } from "./live_execution";
 import classes from "./summary.module.css";
 
-export function Summary({ execution }: { execution: Execution }) {
+interface Props {
+  execution: Execution;
+  /** Time of the moment that is shown; undefined: the newest state. */
+  moment: string | undefined;
+}
+
+export function Summary({ execution, moment }: Props) {
   const { status, statusText, startedAt, endedAt } = execution;
   return (
     <div className={classes.summary}>
@@ -21,7 +27,7 @@ export function Summary({ execution }: { execution: Execution }) {
           ["Status", <StatusBadge status={status} {...(status === "UNKNOWN" && { label: statusText })} />],
           ["Started", <Time value={startedAt} absolute />],
           ["Ended", endedAt !== null && <Time value={endedAt} absolute />],
-          ["Duration", <RunDuration from={startedAt} to={endedAt} />],
+          ["Duration", <RunDuration from={startedAt} to={endedAt} moment={moment} />],
         ]}
       />
       <FieldList

@@ -6,7 +6,7 @@ import { useNow } from "../../ui/clock";
 import { formatDuration } from "../../ui/format";
 import { Empty } from "../../ui/states";
 import { StatusBadge } from "../../ui/status_badge";
-import type { Execution, StepState } from "./live_execution";
+import type { Execution } from "./live_execution";
 import type { LogEventFragment } from "./operations.generated";
 import { StepLanes } from "./step_lanes";
 import { barsOf, type StepBars } from "./timeline";
@@ -16,10 +16,9 @@ const TICKS = 4;
 
 interface Props {
   execution: Execution;
-  steps: readonly StepState[];
   events: readonly LogEventFragment[];
-  /** Time of the moment that the slider shows; null: the newest. */
-  moment: number | null;
+  /** Time of the moment that the slider shows; undefined: the newest state. */
+  moment: string | undefined;
 }
 
 export interface Span {
@@ -27,9 +26,9 @@ export interface Span {
   to: number;
 }
 
-export function TimelineView({ execution, steps, events, moment }: Props) {
+export function TimelineView({ execution, events, moment }: Props) {
   const now = useNow();
-  const bars = barsOf(steps, events);
+  const bars = barsOf(execution.steps?.nodes ?? [], events);
   if (bars.length === 0 || execution.startedAt === null) {
     return <Empty title="No step has begun">Bars appear here when a worker begins the first step.</Empty>;
   }
@@ -45,9 +44,9 @@ export function TimelineView({ execution, steps, events, moment }: Props) {
             <Row key={bar.step.name} bar={bar} span={span} />
           ))}
         </ol>
-        {moment !== null && (
+        {moment !== undefined && (
           <div className={classes.plot} aria-hidden="true">
-            <div className={classes.moment} style={{ left: `${share(moment, span)}%` }} />
+            <div className={classes.moment} style={{ left: `${share(Date.parse(moment), span)}%` }} />
           </div>
         )}
       </div>

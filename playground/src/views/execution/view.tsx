@@ -82,15 +82,16 @@ function Content({ execution }: { execution: Execution }) {
   const navigate = route.useNavigate();
   const log = useLog(execution.id, execution.eventCount);
   const { shown, error } = useMoment(execution, at);
+  const moment = log.events.find(({ eventId }) => eventId === at)?.createdAt;
   const choose = (event: string | undefined) =>
     void navigate({ search: (before) => ({ ...before, at: event }), replace: true, resetScroll: false });
   return (
     <>
       <ErrorReport execution={shown} steps={shown.steps?.nodes ?? []} />
       {error && <Failure error={error} />}
-      <Summary execution={shown} />
+      <Summary execution={shown} moment={moment} />
       <HistorySlider log={log} at={at} onChange={choose} />
-      <Parts execution={shown} log={log} />
+      <Parts execution={execution} shown={shown} moment={moment} log={log} />
     </>
   );
 }
