@@ -1,6 +1,6 @@
 import type { Page } from "@playwright/test";
 
-import { execute, graphql } from "./api";
+import { graphql } from "./api";
 import { expect, test } from "./console";
 
 const PATH = "samples/orders/process";
@@ -23,15 +23,17 @@ async function idle(url: string, workload: object = {}): Promise<string> {
 
 /** Adds events of a step, as a worker reports them. */
 async function report(url: string, executionId: string, events: object[]): Promise<void> {
-  const { projectEvents } = await graphql<{ projectEvents: { userErrors: unknown[]; results: { userErrors: unknown[] }[] } }>(
+  const { reserveEventIds } = await graphql<{ reserveEventIds: { eventIds: string[] } }>(
     url,
-    `mutation ($events: [ProjectEventInput!]!) {
-      projectEvents(input: { events: $events }) { userErrors { message } results { userErrors { message } } }
-    }`,
-    { events: events.map((event) => ({ ...event, executionId })) },
+    `mutation ($count: Int!) { reserveEventIds(input: { count: $count }) { eventIds } }`,
+    { count: events.length },
   );
-  const errors = [...projectEvents.userErrors, ...projectEvents.results.flatMap((result) => result.userErrors)];
-  expect(errors).toEqual([]);
+  const { projectEvents } = await graphql<{ projectEvents: { projected: number } }>(
+    url,
+    `mutation ($events: [EventInput!]!) { projectEvents(input: { events: $events }) { projected } }`,
+    { events: events.map((event, index) => ({ ...event, executionId, eventId: reserveEventIds.eventIds[index] })) },
+  );
+  expect(projectEvents.projected).toBe(events.length);
 }
 
 const FAILED_STEP = [
@@ -145,7 +147,6 @@ test("two runs of a path are compared side by side", async ({ console, page }) =
 });
 
 test("an unknown id says so", async ({ console, page }) => {
-  await execute(console.url);
   await page.goto(`${console.url}/executions/12345678901`);
   await expect(page.getByText("There is no execution with this id")).toBeVisible();
 });

@@ -54,7 +54,7 @@ function Parent({ row: { parent } }: { row: Row }) {
   const kind = parent.__typename === "SourceSubscription" ? "subscription" : "execution";
   return (
     <ObjectLink kind={kind} id={parent.id} className={classes.parent}>
-      {kind === "subscription" ? "Subscription" : "Execution"} …{parent.id.slice(-6)}
+      {kind === "subscription" ? "Subscription" : "Execution"}
     </ObjectLink>
   );
 }
