@@ -106,7 +106,7 @@ test("an execution shows its steps while they change, and the state after an ear
 
   await report(console.url, id, FAILED_STEP);
   await expect(diagram.getByRole("button", { name: "charge" })).toContainText("Failed");
-  await expect(page.getByRole("alert").filter({ hasText: "A step reported an error" })).toContainText("no answer");
+  await expect(page.getByRole("alert").filter({ hasText: "The execution failed" })).toContainText("no answer");
   await expect(page.getByRole("table", { name: "Steps" })).toContainText("no answer");
 
   const history = page.getByRole("region", { name: "History" });
