@@ -1,4 +1,5 @@
-import "@mantine/core/styles.css";
+// In a layer, so that the styles of the console win in any order of the chunks.
+import "@mantine/core/styles.layer.css";
 import "./app/theme.css";
 
 import { createRoot } from "react-dom/client";

@@ -1,7 +1,7 @@
 /** The command palette (Ctrl K): opens a view, the object of a pasted id, or the executions of a path. */
 
 import { Spotlight, spotlight } from "@mantine/spotlight";
-import "@mantine/spotlight/styles.css";
+import "@mantine/spotlight/styles.layer.css";
 import { useDebouncedValue } from "@mantine/hooks";
 import { useNavigate, type NavigateOptions } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
