@@ -63,7 +63,7 @@ function PauseButton({ paused, onChange }: { paused: boolean; onChange: (paused:
   );
 }
 
-function Content({ list: { rows, pages, live }, filtered }: { list: ExecutionList; filtered: boolean }) {
+function Content({ list: { rows, pages, live, gaps }, filtered }: { list: ExecutionList; filtered: boolean }) {
   const { query } = pages;
   if (query.error) {
     return <Failure error={query.error} retry={query.refetch} />;
@@ -73,7 +73,7 @@ function Content({ list: { rows, pages, live }, filtered }: { list: ExecutionLis
   }
   return (
     <>
-      <PartialData unavailableShards={pages.unavailableShards} errors={pages.errors} />
+      <PartialData unavailableShards={[...new Set([...pages.unavailableShards, ...gaps])]} errors={pages.errors} />
       {live.state === "ended" && live.error && <Failure error={live.error} />}
       <Panel title="Newest first">
         <DataTable
