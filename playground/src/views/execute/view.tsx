@@ -51,7 +51,14 @@ function Entry({ path }: { path: string }) {
   return (
     <>
       <PartialData errors={entry.data.errors} />
-      {from !== undefined && <Repeated id={from} found={execution !== null} version={execution?.catalogEntry?.version} newest={found.version} />}
+      {from !== undefined && (
+        <Repeated
+          id={from}
+          found={execution !== null}
+          version={execution?.catalogEntry?.version}
+          newest={found.version}
+        />
+      )}
       <ExecuteForm key={`${found.catalogId} ${from}`} entry={found} repeated={execution ?? undefined} />
     </>
   );

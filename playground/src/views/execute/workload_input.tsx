@@ -32,12 +32,20 @@ export function WorkloadInput({ field, text, error, onChange }: Props) {
     withAsterisk: field.required,
   };
   if (field.type === "BOOLEAN") {
-    return <Switch {...common} checked={value === "true"} onChange={(event) => onChange(String(event.currentTarget.checked))} />;
+    const choose = (checked: boolean) => onChange(String(checked));
+    return <Switch {...common} checked={value === "true"} onChange={(event) => choose(event.currentTarget.checked)} />;
   }
-  const input = { ...common, value, onChange: (event: { currentTarget: { value: string } }) => onChange(event.currentTarget.value) };
+  const changeTo = (event: { currentTarget: { value: string } }) => onChange(event.currentTarget.value);
+  const input = { ...common, value, onChange: changeTo, spellCheck: false };
   return isScalar(field) && !value.includes("\n") ? (
-    <TextInput {...input} spellCheck={false} inputMode={field.type === "STRING" ? "text" : "decimal"} />
+    <TextInput {...input} inputMode={field.type === "STRING" ? "text" : "decimal"} />
   ) : (
-    <Textarea {...input} autosize minRows={3} maxRows={16} spellCheck={false} styles={{ input: { fontFamily: "var(--mantine-font-family-monospace)" } }} />
+    <Textarea
+      {...input}
+      autosize
+      minRows={3}
+      maxRows={18}
+      styles={{ input: { fontFamily: "var(--mantine-font-family-monospace)" } }}
+    />
   );
 }

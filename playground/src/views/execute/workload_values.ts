@@ -30,7 +30,7 @@ export function parse(field: WorkloadField, text: string): Parsed {
     case "STRING":
       return { value: text };
     case "BOOLEAN":
-      return { value: text === "true" };
+      return text === "true" || text === "false" ? { value: text === "true" } : { error: `Choose yes or no. The value was ${text}.` };
     case "INTEGER":
       return /^-?\d+$/.test(text.trim()) ? numberOf(text) : { error: "Write a whole number." };
     case "NUMBER":

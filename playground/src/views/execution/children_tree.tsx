@@ -25,7 +25,12 @@ interface Props {
 
 export function ChildrenTree({ id, growing, nested = false }: Props) {
   const options = growing ? { every: REFRESH_MS } : {};
-  const { query, nodes, unavailableShards, errors } = useApiPages(ExecutionChildrenDocument, { id }, (data) => data.executions, options);
+  const { query, nodes, unavailableShards, errors } = useApiPages(
+    ExecutionChildrenDocument,
+    { id },
+    (data) => data.executions,
+    options,
+  );
   if (query.error) {
     return <Failure error={query.error} retry={query.refetch} />;
   }

@@ -46,7 +46,9 @@ export function HistorySlider({ log: { events, cut }, at, onChange }: Props) {
           History
         </Text>
         <Text size="xs" c={at === undefined ? "dimmed" : "inherit"} role="status" className={classes.moment}>
-          {event ? `Event ${index + 1} of ${events.length}: ${inWords(event)} at ${formatClock(event.createdAt, zone)}` : "Unknown event"}
+          {event
+            ? `Event ${index + 1} of ${events.length}: ${inWords(event)} at ${formatClock(event.createdAt, zone)}`
+            : "Unknown event"}
           {cut && " (the log has more)"}
         </Text>
       </Group>
@@ -68,7 +70,12 @@ export function HistorySlider({ log: { events, cut }, at, onChange }: Props) {
         <ActionIcon variant="default" aria-label="Later event" disabled={index >= last} onClick={() => move(index + 1)}>
           <IconChevronRight size={14} />
         </ActionIcon>
-        <Button size="xs" variant={at === undefined ? "default" : "filled"} disabled={at === undefined} onClick={() => onChange(undefined)}>
+        <Button
+          size="xs"
+          variant={at === undefined ? "default" : "filled"}
+          disabled={at === undefined}
+          onClick={() => onChange(undefined)}
+        >
           Newest
         </Button>
       </Group>

@@ -9,7 +9,12 @@ import type { ApiError } from "../../api/errors";
 import { useApiPages } from "../../api/hooks";
 import { follow, type LiveState } from "../../api/live";
 import type { ExecutionFilter } from "../../api/schema.generated";
-import { ExecutionListDocument, ExecutionListTailDocument, type ExecutionListTailSubscription, type ExecutionRowFragment } from "./operations.generated";
+import {
+  ExecutionListDocument,
+  ExecutionListTailDocument,
+  type ExecutionListTailSubscription,
+  type ExecutionRowFragment,
+} from "./operations.generated";
 
 /** Number of later executions after which the pages are read again, so that the list stays short. */
 const MAX_LATER = 100;
