@@ -7,7 +7,7 @@ import { useState } from "react";
 import { useZone } from "../../ui/clock";
 import { DataTable, type Column } from "../../ui/data_table";
 import { formatClock, formatDuration } from "../../ui/format";
-import { Failure, Loading } from "../../ui/states";
+import { Empty, Failure, Loading } from "../../ui/states";
 import { StatusBadge } from "../../ui/status_badge";
 import type { LogSnapshot } from "./log_reader";
 import type { LogEventFragment } from "./operations.generated";
@@ -52,6 +52,7 @@ export function LogTable({ log, step }: { log: LogSnapshot; step: string | undef
           {step === undefined ? "All events, oldest first." : `Events of the step ${step}, oldest first.`}
           {log.cut && " The log has more events than this page keeps."}
         </Text>
+        {step !== undefined && <AllEvents />}
         <Button
           renderRoot={(props) => <Link {...props} to="/events" search={{ executions: id, from: "beginning" }} />}
           size="xs"
@@ -65,9 +66,20 @@ export function LogTable({ log, step }: { log: LogSnapshot; step: string | undef
         columns={COLUMNS}
         rows={rows.slice(0, shown)}
         rowKey={({ event }) => event.id}
+        empty={<Empty title="No event of this step yet">Events appear here when a worker begins the step.</Empty>}
         pages={{ hasNextPage: rows.length > shown, isFetchingNextPage: false, fetchNextPage: () => setShown(shown + PAGE) }}
       />
     </>
+  );
+}
+
+function AllEvents() {
+  const navigate = route.useNavigate();
+  const show = () => void navigate({ search: (before) => ({ ...before, step: undefined }), replace: true, resetScroll: false });
+  return (
+    <Button size="xs" variant="default" onClick={show}>
+      Show the events of all steps
+    </Button>
   );
 }
 

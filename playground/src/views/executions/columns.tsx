@@ -1,7 +1,5 @@
 /** Columns of the list of executions. */
 
-import { Link } from "@tanstack/react-router";
-
 import { ObjectLink } from "../../app/object_links";
 import type { Column } from "../../ui/data_table";
 import { IdLink } from "../../ui/id_link";
@@ -16,18 +14,7 @@ type Row = ExecutionRowFragment;
 
 export const COLUMNS: readonly Column<Row>[] = [
   { title: "Status", cell: (row) => <Status row={row} /> },
-  {
-    title: "Path",
-    cell: ({ path }) =>
-      path === null ? (
-        "Unknown"
-      ) : (
-        <Link to="/executions" search={(before) => ({ ...before, path })} className={classes.path} title={`Only ${path}`}>
-          {path}
-        </Link>
-      ),
-  },
-  { title: "Id", cell: ({ id }) => <IdLink kind="execution" id={id} /> },
+  { title: "Execution", cell: (row) => <Name row={row} /> },
   { title: "Started", cell: ({ startedAt }) => <Time value={startedAt} /> },
   { title: "Duration", align: "right", cell: (row) => <RunDuration from={row.startedAt} to={row.endedAt} /> },
   { title: "Steps", cell: ({ progress, status }) => progress && <ProgressBar {...progress} status={status} /> },
@@ -42,6 +29,18 @@ export const COLUMNS: readonly Column<Row>[] = [
   },
   { title: "Started by", cell: (row) => <Parent row={row} /> },
 ];
+
+/** Path and id; one above the other on a narrow screen. */
+function Name({ row: { id, path } }: { row: Row }) {
+  return (
+    <span className={classes.name}>
+      <ObjectLink kind="execution" id={id} className={classes.path}>
+        {path ?? "Unknown path"}
+      </ObjectLink>
+      <IdLink kind="execution" id={id} />
+    </span>
+  );
+}
 
 function Status({ row: { status, statusText } }: { row: Row }) {
   return <StatusBadge status={status} {...(status === "UNKNOWN" && { label: statusText })} />;
