@@ -5,7 +5,7 @@ import type { ReactNode } from "react";
 
 export type ObjectKind = "execution" | "subscription" | "outbox";
 
-/** Returns the address at which an object is shown. The log of an execution shows all of its life. */
+/** Returns the address at which an object is shown. */
 export function objectLocation(kind: ObjectKind, id: string) {
   if (kind === "outbox") {
     return { to: "/outbox", search: { entry: id } } as const satisfies LinkProps;
@@ -13,7 +13,7 @@ export function objectLocation(kind: ObjectKind, id: string) {
   if (kind === "subscription") {
     return { to: "/subscriptions/$id", params: { id } } as const satisfies LinkProps;
   }
-  return { to: "/events", search: { executions: id, from: "beginning" } } as const satisfies LinkProps;
+  return { to: "/executions/$id", params: { id } } as const satisfies LinkProps;
 }
 
 interface Props {

@@ -4,6 +4,9 @@ import { createRouter } from "@tanstack/react-router";
 
 import { catalogRoutes } from "../views/catalog/route";
 import { eventsRoute } from "../views/events/route";
+import { executeRoute } from "../views/execute/route";
+import { executionRoute } from "../views/execution/route";
+import { executionsRoute } from "../views/executions/route";
 import { graphiqlRoute } from "../views/graphiql/route";
 import { outboxRoute } from "../views/outbox/route";
 import { overviewRoute } from "../views/overview/route";
@@ -18,6 +21,9 @@ const routeTree = rootRoute.addChildren([
   eventsRoute,
   subscriptionsRoute,
   subscriptionRoute,
+  executionsRoute,
+  executionRoute,
+  executeRoute,
   outboxRoute,
   catalogRoutes,
   systemRoute,

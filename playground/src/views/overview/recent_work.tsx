@@ -36,14 +36,14 @@ export function RecentWork() {
         name="Executions started"
         value={text(started)}
         explanation={perMinute(started)}
-        link={{ to: "/events", search: { types: "playbook_*", from: since } }}
+        link={{ to: "/executions", search: { since: `${MINUTES}m` } }}
       />
       <Figure
         name="Executions failed"
         value={text(failed)}
         explanation={perMinute(failed)}
         {...(failed && failed.total > 0 && { tone: "bad" as const })}
-        link={{ to: "/events", search: { statuses: "FAILED", from: since } }}
+        link={{ to: "/executions", search: { statuses: "FAILED" } }}
       />
     </>
   );
