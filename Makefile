@@ -6,8 +6,8 @@ export PATH := $(CURDIR)/.noetl-tools/node/bin:$(PATH):$(HOME)/.cargo/bin
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SERVER := $(TARGET)/quick/noetl-graphql
-PLAYGROUND_INPUTS := $(shell find playground/src playground/public playground/*.html playground/*.ts playground/*.json \
-	-type f 2>/dev/null)
+PLAYGROUND_INPUTS := schema.graphql $(shell find playground/src playground/public playground/*.html playground/*.ts \
+	playground/*.json -type f -not -name '*.generated.ts' 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

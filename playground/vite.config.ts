@@ -1,16 +1,30 @@
 import { compression } from "vite-plugin-compression2";
 import { defineConfig } from "vite";
 
+import { firstLoadLimit } from "./first_load.ts";
+
+/** Server behind `npm run dev` and `vite preview`: `make run` listens on this address. */
+const SERVER = process.env.NOETL_URL ?? "http://127.0.0.1:8082";
+// The server compares the host with the origin, so the host stays that of the browser's request.
+const proxy = {
+  "^/graphql(/.*)?$": { target: SERVER, ws: true },
+  "^/(livez|readyz|metrics)$": { target: SERVER },
+};
+
 export default defineConfig({
   base: "/",
   // Writes a file with the extension .gz beside each text file. The server sends it to browsers that accept gzip.
-  plugins: [compression({ algorithms: ["gzip"] })],
+  plugins: [firstLoadLimit(), compression({ algorithms: ["gzip"] })],
   worker: { format: "es" },
+  // The development server bundles libraries in advance, and can't bundle this one, because it starts workers.
+  optimizeDeps: { exclude: ["@graphiql/react/setup-workers/vite"] },
+  server: { proxy },
+  preview: { proxy },
   build: {
     target: "es2022",
     // No asset is inlined, so that the content security policy needs no exception for this app.
     assetsInlineLimit: 0,
-    // The editor is one large chunk, which is loaded after the first paint.
+    // The editor of GraphiQL is one large chunk, which is loaded when its view is opened.
     chunkSizeWarningLimit: 4000,
     rolldownOptions: {
       // Ignores "use client" in the libraries, which is meant for server-side renderers.

@@ -1,10 +1,10 @@
-import "graphiql/setup-workers/vite";
-import "graphiql/style.css";
-import "./page.css";
+// In a cascade layer, so that the styles of the console apply whichever file is loaded first.
+import "@mantine/core/styles.layer.css";
+import "./app/theme.css";
 
 import { createRoot } from "react-dom/client";
 
-import { App } from "./app";
+import { App } from "./app/app";
 
 const root = document.getElementById("root");
 if (!root) {

@@ -2,10 +2,14 @@
 
 export const INBOX = "samples/orders/inbox";
 
-export async function graphql<T>(url: string, query: string, variables: object = {}): Promise<T> {
+export async function graphql<T>(url: string, query: string, variables: object = {}, token?: string): Promise<T> {
   const response = await fetch(`${url}/graphql`, {
     method: "POST",
-    headers: { "content-type": "application/json", accept: "application/graphql-response+json" },
+    headers: {
+      "content-type": "application/json",
+      accept: "application/graphql-response+json",
+      ...(token !== undefined && { authorization: `Bearer ${token}` }),
+    },
     body: JSON.stringify({ query, variables }),
   });
   const answer = (await response.json()) as { data?: T; errors?: unknown };
@@ -16,10 +20,12 @@ export async function graphql<T>(url: string, query: string, variables: object =
 }
 
 /** Starts an execution and returns its id. */
-export async function execute(url: string): Promise<string> {
+export async function execute(url: string, token?: string): Promise<string> {
   const data = await graphql<{ execute: { execution: { id: string } | null; userErrors: unknown[] } }>(
     url,
     `mutation { execute(input: { entry: { path: "samples/orders/process" } }) { execution { id } userErrors { code message } } }`,
+    {},
+    token,
   );
   if (!data.execute.execution) {
     throw new Error(`execute: ${JSON.stringify(data.execute.userErrors)}`);

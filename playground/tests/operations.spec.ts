@@ -1,56 +1,53 @@
 import { execute, INBOX, withoutInbox } from "./api";
-import { expect, test } from "./playground";
+import { expect, test } from "./console";
 
-test("a query shows its response", async ({ playground }) => {
-  await playground.open();
-  await playground.tab("Overview").click();
-  await playground.run();
-  await playground.expectAnswer(/"shards": \[\s*\{\s*"shard": 0,\s*"available": true/);
+test("a query shows its response", async ({ console }) => {
+  await console.graphiql.open();
+  await console.graphiql.tab("Overview").click();
+  await console.graphiql.run();
+  await console.graphiql.expectAnswer(/"shards": \[\s*\{\s*"shard": 0,\s*"available": true/);
 });
 
-test("a subscription is registered and activated", async ({ playground }) => {
-  await withoutInbox(playground.url);
-  await playground.open();
-  await playground.run("Register");
-  await playground.expectAnswer('"status": "REGISTERED"');
-  await expect(playground.liveLog.rows.filter({ hasText: "subscription.registered" })).toHaveCount(1);
+test("a subscription is registered and activated", async ({ console }) => {
+  await withoutInbox(console.url);
+  await console.graphiql.open();
+  await console.graphiql.run("Register");
+  await console.graphiql.expectAnswer('"status": "REGISTERED"');
 
-  const { subscription } = JSON.parse(await playground.answer()).data.registerSubscription;
-  await playground.pasteVariables({ path: INBOX, id: subscription.id });
-  await playground.run("Activate");
-  await playground.expectAnswer('"status": "ACTIVE"');
-  await playground.expectAnswer(subscription.id);
-  await expect(playground.liveLog.rowsOf(subscription.id)).toHaveText([
-    /subscription\.activated/,
-    /subscription\.registered/,
-  ]);
+  const { subscription } = JSON.parse(await console.graphiql.answer()).data.registerSubscription;
+  await console.graphiql.pasteVariables({ path: INBOX, id: subscription.id });
+  await console.graphiql.run("Activate");
+  await console.graphiql.expectAnswer('"status": "ACTIVE"');
+  await console.graphiql.expectAnswer(subscription.id);
+  await console.events.open(`?executions=${subscription.id}&from=beginning`);
+  await expect(console.events.rows).toHaveText([/subscription\.registered/, /subscription\.activated/]);
 });
 
-test("a second execute with the same key is a duplicate", async ({ playground }) => {
-  await playground.open();
-  await playground.tab("ExecuteWithDedup").click();
-  await playground.pasteVariables({
+test("a second execute with the same key is a duplicate", async ({ console }) => {
+  await console.graphiql.open();
+  await console.graphiql.tab("ExecuteWithDedup").click();
+  await console.graphiql.pasteVariables({
     input: { entry: { path: "samples/orders/process" }, dedup: { key: crypto.randomUUID(), windowSeconds: 60 } },
   });
-  await playground.run();
-  await playground.expectAnswer('"outcome": "STARTED"');
-  const first = JSON.parse(await playground.answer()).data.execute.execution.id;
-  await playground.run();
-  await playground.expectAnswer('"outcome": "DUPLICATE"');
-  expect(JSON.parse(await playground.answer()).data.execute.execution.id).toBe(first);
+  await console.graphiql.run();
+  await console.graphiql.expectAnswer('"outcome": "STARTED"');
+  const first = JSON.parse(await console.graphiql.answer()).data.execute.execution.id;
+  await console.graphiql.run();
+  await console.graphiql.expectAnswer('"outcome": "DUPLICATE"');
+  expect(JSON.parse(await console.graphiql.answer()).data.execute.execution.id).toBe(first);
 });
 
-test("a live subscription in a tab lists events as they commit, newest first", async ({ playground }) => {
-  await playground.open();
-  await playground.tab("LiveEvents").click();
-  await playground.run();
-  await playground.expectAnswer('"CaughtUp"');
+test("a live subscription in a tab lists events as they commit, newest first", async ({ console }) => {
+  await console.graphiql.open();
+  await console.graphiql.tab("LiveEvents").click();
+  await console.graphiql.run();
+  await console.graphiql.expectAnswer('"CaughtUp"');
 
-  const first = await execute(playground.url);
-  await playground.expectAnswer(first);
-  const second = await execute(playground.url);
-  await playground.expectAnswer(second);
-  const answer = await playground.answer();
+  const first = await execute(console.url);
+  await console.graphiql.expectAnswer(first);
+  const second = await execute(console.url);
+  await console.graphiql.expectAnswer(second);
+  const answer = await console.graphiql.answer();
   expect(answer.indexOf(second)).toBeLessThan(answer.indexOf(first));
-  await playground.stop();
+  await console.graphiql.stop();
 });

@@ -11,11 +11,10 @@ import {
   type IntrospectionQuery,
 } from "graphql";
 
-import { EVENT_DETAILS, LIVE_LOG } from "../src/live-log/stream";
 import { graphql } from "./api";
-import { expect, test } from "./playground";
+import { expect, test } from "./console";
 
-const TABS = "src/tabs";
+const TABS = "src/views/graphiql/tabs";
 
 /** Finds tabs that are no longer valid after a change of the schema. */
 test("every tab and its variables are valid for the server's schema", async ({ controlPlane }) => {
@@ -26,13 +25,6 @@ test("every tab and its variables are valid for the server's schema", async ({ c
     const path = join(TABS, tab);
     expect(complaints(schema, readFileSync(path, "utf8"), variablesOf(path)), tab).toEqual([]);
   }
-});
-
-test("the live log's documents are valid for the server's schema", async ({ controlPlane }) => {
-  const schema = await serverSchema(controlPlane.url);
-  const variables = { filter: { types: ["subscription.*"], executionIds: ["1"] }, start: { after: "cursor" } };
-  expect(complaints(schema, LIVE_LOG, variables)).toEqual([]);
-  expect(complaints(schema, EVENT_DETAILS, { executionId: "1", id: "2" })).toEqual([]);
 });
 
 async function serverSchema(url: string): Promise<GraphQLSchema> {

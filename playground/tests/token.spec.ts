@@ -2,19 +2,24 @@ import { execFileSync } from "node:child_process";
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { expect, test } from "@playwright/test";
+import { expect, test, type Page } from "@playwright/test";
 
+import { execute, graphql } from "./api";
 import { BINARY, startControlPlane, type ControlPlane } from "./control_plane";
-import { Playground } from "./playground";
+import { Console } from "./console";
 
 let controlPlane: ControlPlane;
+let tokens: string;
 let token: string;
+/** Token of a worker, which starts executions. */
+let worker: string;
 
 test.beforeAll(async () => {
   test.setTimeout(180_000);
-  const tokens = join(mkdtempSync(join(tmpdir(), "noetl-tokens-")), "tokens");
+  tokens = join(mkdtempSync(join(tmpdir(), "noetl-tokens-")), "tokens");
   writeFileSync(tokens, "");
-  token = execFileSync(BINARY, ["token", "new", "--role", "operator", "--file", tokens], { encoding: "utf8" }).trim();
+  token = newToken("--role", "operator");
+  worker = newToken("--role", "worker");
   controlPlane = await startControlPlane({ NOETL_AUTH_TOKENS: tokens });
 });
 
@@ -22,28 +27,108 @@ test.afterAll(async () => {
   await controlPlane?.stop();
 });
 
-test("the user's token is sent to a server that requires one", async ({ page }) => {
-  const playground = new Playground(page, controlPlane.url);
-  await page.goto(controlPlane.url);
-  const input = page.getByLabel("This server requires a token.");
+/** Life of a token that expires during a test. It begins before the page is open. */
+const EXPIRES_MS = 15_000;
+
+/** Adds a token to the file, which the server reads when it changes. */
+function newToken(...options: string[]): string {
+  return execFileSync(BINARY, ["token", "new", ...options, "--file", tokens], { encoding: "utf8" }).trim();
+}
+
+/** Waits until the server knows a token. */
+async function known(newest: string): Promise<void> {
+  await expect(async () => {
+    await graphql(controlPlane.url, "{ viewer { subject } }", {}, newest);
+  }).toPass();
+}
+
+async function signIn(page: Page, text: string): Promise<void> {
+  const dialog = page.getByRole("dialog", { name: "Sign in" });
+  await dialog.getByLabel("Token", { exact: true }).fill(text);
+  await dialog.getByRole("button", { name: "Sign in" }).click();
+  await expect(dialog).toBeHidden();
+}
+
+test("a user signs in, and the token is sent with requests and on the socket", async ({ page }) => {
+  const console = new Console(page, controlPlane.url);
+  await page.goto(`${controlPlane.url}/events`);
+  const dialog = page.getByRole("dialog", { name: "Sign in" });
+  const input = dialog.getByLabel("Token", { exact: true });
+  await expect(dialog).toContainText("This server requires a token.");
   await input.fill("noetl_of-another-server");
   await input.press("Enter");
 
   // The token is refused, so the dialog opens again.
+  await expect(dialog).toContainText("The server refuses your token");
   await expect(input).toHaveValue("");
+  const opened = page.waitForEvent("websocket", { predicate: (socket) => socket.url().endsWith("/graphql") });
   await input.fill(token);
-  await page.getByRole("button", { name: "Use it" }).click();
-  await expect(input).toBeHidden();
-  await playground.tab("Overview").click();
-  await playground.run();
-  await expect(page.locator(".result-window")).toContainText("shards");
+  await dialog.getByRole("button", { name: "Sign in" }).click();
+  await expect(dialog).toBeHidden();
+  expect((await opened).url()).not.toContain(token);
+  await expect(console.events.state).toHaveText("Live");
+  await page.getByRole("button", { name: "User and settings" }).click();
+  await expect(page.getByText("Role: operator")).toBeVisible();
+});
 
-  // The socket sends the token too, and a reload of the tab keeps it.
-  const accepted = page.waitForEvent("websocket").then(async (socket) => {
-    await socket.waitForEvent("framereceived", { predicate: ({ payload }) => String(payload).includes('"next"') });
-    return socket.url();
-  });
+test("the token is kept only in the memory of the page", async ({ page }) => {
+  await page.goto(controlPlane.url);
+  const dialog = page.getByRole("dialog", { name: "Sign in" });
+  await dialog.getByLabel("Token", { exact: true }).fill(token);
+  await page.keyboard.press("Enter");
+  await expect(dialog).toBeHidden();
+  const stored = await page.evaluate(() => JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie]));
+  expect(stored).not.toContain(token);
   await page.reload();
-  expect(await accepted).not.toContain(token);
-  await expect(page.getByLabel("This server requires a token.")).toBeHidden();
+  await expect(dialog).toBeVisible();
+});
+
+test("when the token expires under an open page, the page asks for another one and loses nothing", async ({ page }) => {
+  const console = new Console(page, controlPlane.url);
+  const expires = new Date(Date.now() + EXPIRES_MS).toISOString();
+  const short = newToken("--role", "viewer", "--expires", expires);
+  await known(short);
+  const before = await execute(controlPlane.url, worker);
+  await page.goto(`${controlPlane.url}/events?types=playbook_*&from=beginning`);
+  await signIn(page, short);
+  await console.events.following();
+  await console.events.rowsOf(before).first().click();
+  const details = page.getByRole("complementary", { name: "Event" });
+  await expect(details.getByRole("link", { name: before })).toBeVisible();
+  const address = page.url();
+
+  const dialog = page.getByRole("dialog", { name: "Sign in" });
+  await expect(dialog).toContainText("The server refuses your token", { timeout: 2 * EXPIRES_MS });
+  const missed = await execute(controlPlane.url, worker);
+  await signIn(page, token);
+  await expect(console.events.rowsOf(missed).first()).toBeVisible();
+  await expect(console.events.rowsOf(before).filter({ hasText: "playbook_started" })).toHaveCount(1);
+  await expect(details.getByRole("link", { name: before })).toBeVisible();
+  expect(page.url()).toBe(address);
+});
+
+test("after a sign-out, nothing of the user stays on the page", async ({ page }) => {
+  const console = new Console(page, controlPlane.url);
+  const execution = await execute(controlPlane.url, worker);
+  await page.goto(`${controlPlane.url}/events?from=beginning`);
+  await signIn(page, token);
+  await expect(console.events.rowsOf(execution).first()).toBeVisible();
+  await page.getByRole("button", { name: "User and settings" }).click();
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await expect(page.getByRole("dialog", { name: "Sign in" })).toContainText("This server requires a token.");
+  await expect(page.getByText(execution)).toHaveCount(0);
+  await expect(page.getByText("Role: operator")).toHaveCount(0);
+  await expect(page.getByText(/^Replica/)).toHaveCount(0);
+});
+
+test("a viewer can't execute or register an entry, and the page says why", async ({ page }) => {
+  const viewer = newToken("--role", "viewer");
+  await known(viewer);
+  await page.goto(`${controlPlane.url}/catalog/samples/orders/process`);
+  await signIn(page, viewer);
+  for (const [name, capability] of [["Execute", "EXECUTE"], ["Register a version", "CATALOG"]] as const) {
+    const button = page.getByRole("button", { name });
+    await expect(button).toHaveAttribute("aria-disabled", "true");
+    await expect(button).toHaveAccessibleDescription(`Your role VIEWER does not include the capability ${capability}.`);
+  }
 });

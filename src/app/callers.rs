@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::AppError;
 use crate::auth::bearer;
-use crate::auth::oidc::Oidc;
+use crate::auth::oidc::{Oidc, SignIn};
 use crate::auth::principal::{Capability, Principal};
 use crate::auth::tokens::Tokens;
 use crate::auth::{Authenticator, Grant};
@@ -20,11 +20,20 @@ use graphql_transport::{Admit, Admitted, Caller, Permits, Prepare, Refusal};
 /// Longest remaining lifetime of a token that gets a timer: no connection lasts longer.
 const LONGEST: Duration = Duration::from_hours(24 * 365);
 
-/// Returns the function that admits callers, and starts the tasks that keep tokens and keys current.
-pub(super) fn admission(settings: &AuthSettings, supervisor: &mut Supervisor) -> Result<Admit, AppError> {
+/// Identification of callers.
+pub(super) struct Callers {
+    /// Function that admits callers.
+    pub(super) admit: Admit,
+    /// Sign-in of the console at the provider; `None` if it is not configured.
+    pub(super) sign_in: Option<Arc<SignIn>>,
+}
+
+/// Returns the identification of callers, and starts the tasks that keep tokens and keys current.
+pub(super) fn identification(settings: &AuthSettings, supervisor: &mut Supervisor) -> Result<Callers, AppError> {
     if !settings.is_on() {
         let everyone = Admitted::anonymous(attach(Arc::new(Principal::local())));
-        return Ok(Arc::new(move |_| futures::future::ready(Ok(everyone.clone())).boxed()));
+        let admit: Admit = Arc::new(move |_| futures::future::ready(Ok(everyone.clone())).boxed());
+        return Ok(Callers { admit, sign_in: None });
     }
     let tokens = Arc::new(Tokens::open(settings.token_file.as_deref(), settings.internal_token)?);
     let oidc = settings.oidc.clone().map(Oidc::new).transpose()?.map(Arc::new);
@@ -41,9 +50,13 @@ pub(super) fn admission(settings: &AuthSettings, supervisor: &mut Supervisor) ->
             Ok::<(), std::convert::Infallible>(())
         });
     }
+    let client = settings.oidc.as_ref().and_then(|settings| Some((settings, settings.client.clone()?)));
+    let sign_in =
+        client.zip(oidc.clone()).map(|((settings, client), oidc)| SignIn::new(&settings.issuer, client, oidc));
+    let sign_in = sign_in.transpose()?.map(Arc::new);
     let authenticator = Arc::new(Authenticator { tokens, oidc });
     let any_introspects = !settings.restrict_introspection;
-    Ok(Arc::new(move |caller| {
+    let admit: Admit = Arc::new(move |caller| {
         let admitted = admit(Arc::clone(&authenticator), caller);
         admitted
             .map_ok(move |mut admitted| {
@@ -51,7 +64,8 @@ pub(super) fn admission(settings: &AuthSettings, supervisor: &mut Supervisor) ->
                 admitted
             })
             .boxed()
-    }))
+    });
+    Ok(Callers { admit, sign_in })
 }
 
 async fn admit(authenticator: Arc<Authenticator>, caller: Caller) -> Result<Admitted, Refusal> {

@@ -23,6 +23,7 @@ use tokio_util::task::TaskTracker;
 use tower_http::catch_panic::CatchPanicLayer;
 use uuid::Uuid;
 
+use crate::auth::oidc::SignIn;
 use crate::config::Config;
 use crate::feed::read::hub::Hub;
 use crate::graphql::context::{Replica, Services, TransportLimits};
@@ -43,10 +44,11 @@ use crate::service::read_model::ReadModel;
 use crate::service::retention::Retention;
 use crate::service::subscriptions::Subscriptions;
 use crate::tasks::housekeeping::{Done, Housekeeping};
-use crate::web::assets;
 use crate::web::health::{
     self, ActiveSubscription, NoShardAvailable, OutboxBacklog, Probes, Readiness, SubscriptionBacklog, Terms,
 };
+use crate::web::{assets, sign_in};
+use callers::Callers;
 use databases::connect;
 use graphql_transport::listener::Listener;
 use graphql_transport::{Edge, Limits, Metric, Sites, TypeSystem, router, trace};
@@ -155,7 +157,7 @@ impl App {
             background::start_broker_tasks(&mut supervisor, &services, client, &wake_ups, &stalls, config);
         }
         let connections = TaskTracker::new();
-        let admit = callers::admission(&config.auth, &mut supervisor)?;
+        let Callers { admit, sign_in } = callers::identification(&config.auth, &mut supervisor)?;
         let listener = listener::new(&mut supervisor, &limits, tls);
         let edge = Edge {
             limits: listener.limits,
@@ -170,7 +172,7 @@ impl App {
         let separate = Terms { sites: Sites::default(), admit: None };
         let health = config.server.health.map(|address| (address, health::routes(probes.clone(), &separate)));
         let shared = if health.is_some() { Router::new() } else { health::routes(probes, &terms) };
-        let router = routes(edge, shared);
+        let router = routes(edge, shared, sign_in);
         let patience = listener::patience(&config.connections, &limits);
         Ok(Self { services, supervisor, router, health, connections, listener, patience })
     }
@@ -263,8 +265,8 @@ fn edge(config: &Config, services: &Services) -> Result<Edge<ControlPlane>, AppE
     Ok(Edge { sites, trusted, slow_operation, outcome_hint, ..edge })
 }
 
-fn routes(edge: Edge<ControlPlane>, probes: Router) -> Router {
-    let pages = assets::routes(&edge.sites);
+fn routes(edge: Edge<ControlPlane>, probes: Router, sign_in: Option<Arc<SignIn>>) -> Router {
+    let pages = assets::routes(&edge.sites).merge(sign_in::routes(&edge.sites, sign_in));
     let routes = router(edge).merge(probes).merge(pages);
     routes.layer(CatchPanicLayer::new()).layer(from_fn(trace::identify))
 }

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use super::reader::Reader;
 use crate::auth::bearer::is_token;
-use crate::auth::oidc::{self, OidcSettings};
+use crate::auth::oidc::{self, ClientSettings, OidcSettings};
 use crate::auth::tokens::{self, Tokens};
 
-pub(super) const NAMES: [&str; 9] = [
+pub(super) const NAMES: [&str; 12] = [
     "NOETL_AUTH_TOKENS",
     "NOETL_INTERNAL_API_TOKEN",
     "NOETL_RESTRICT_INTROSPECTION",
@@ -17,6 +17,9 @@ pub(super) const NAMES: [&str; 9] = [
     ALGORITHMS,
     ROLES_CLAIM,
     TENANT_CLAIM,
+    CLIENT_ID,
+    CLIENT_SECRET,
+    SCOPES,
 ];
 
 const ISSUER: &str = "NOETL_AUTH_OIDC_ISSUER";
@@ -25,6 +28,9 @@ const JWKS_URL: &str = "NOETL_AUTH_OIDC_JWKS_URL";
 const ALGORITHMS: &str = "NOETL_AUTH_OIDC_ALGORITHMS";
 const ROLES_CLAIM: &str = "NOETL_AUTH_OIDC_ROLES_CLAIM";
 const TENANT_CLAIM: &str = "NOETL_AUTH_OIDC_TENANT_CLAIM";
+const CLIENT_ID: &str = "NOETL_AUTH_OIDC_CLIENT_ID";
+const CLIENT_SECRET: &str = "NOETL_AUTH_OIDC_CLIENT_SECRET";
+const SCOPES: &str = "NOETL_AUTH_OIDC_SCOPES";
 
 /// Minimum length of the internal token in bytes; a shorter token could be guessed.
 const MIN_INTERNAL_BYTES: usize = 16;
@@ -84,9 +90,9 @@ fn oidc(read: &mut Reader<'_>) -> Option<OidcSettings> {
     let (issuer, jwks_url, tenant_claim) = (text(ISSUER), text(JWKS_URL), text(TENANT_CLAIM));
     let roles_claim = text(ROLES_CLAIM).unwrap_or_else(|| "roles".to_owned());
     let audiences = read.sources.list(AUDIENCE);
-    let algorithms = algorithms(read);
+    let (algorithms, client) = (algorithms(read), client(read));
     let Some(issuer) = issuer else {
-        for name in [AUDIENCE, JWKS_URL, ALGORITHMS, ROLES_CLAIM, TENANT_CLAIM] {
+        for name in [AUDIENCE, JWKS_URL, ALGORITHMS, ROLES_CLAIM, TENANT_CLAIM, CLIENT_ID] {
             if read.sources.text(name).is_some() {
                 read.problem(format!("{name} needs {ISSUER}; set it to the issuer of the tokens"));
             }
@@ -101,7 +107,19 @@ fn oidc(read: &mut Reader<'_>) -> Option<OidcSettings> {
             read.problem(format!("{name} can't be used: {problem}"));
         }
     }
-    Some(OidcSettings { issuer, audiences, jwks_url, algorithms, roles_claim, tenant_claim })
+    Some(OidcSettings { issuer, audiences, jwks_url, algorithms, roles_claim, tenant_claim, client })
+}
+
+fn client(read: &mut Reader<'_>) -> Option<ClientSettings> {
+    let text = |name| read.sources.text(name).map(str::to_owned);
+    let (id, secret, scopes) = (text(CLIENT_ID), text(CLIENT_SECRET), text(SCOPES));
+    let Some(id) = id else {
+        for name in [(CLIENT_SECRET, &secret), (SCOPES, &scopes)].into_iter().filter(|(_, set)| set.is_some()) {
+            read.problem(format!("{} needs {CLIENT_ID}; set it to the client id of the console", name.0));
+        }
+        return None;
+    };
+    Some(ClientSettings { id, secret, scopes: scopes.unwrap_or_else(|| "openid".to_owned()) })
 }
 
 fn algorithms(read: &mut Reader<'_>) -> Vec<jsonwebtoken::Algorithm> {

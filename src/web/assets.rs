@@ -31,16 +31,23 @@ const FOREVER: &str = "public, max-age=31536000, immutable";
 const REVALIDATED: &str = "no-cache";
 const PAGE: &str = "index.html";
 
+/// Views of the console. Each has an address of its own, and addresses below it for its objects. The page shows the view
+/// of its address, so all of them are the same file.
+const VIEWS: [&str; 9] =
+    ["catalog", "events", "execute", "executions", "graphiql", "outbox", "signed-in", "subscriptions", "system"];
+
 const NOT_BUILT: &str =
     "The console is not part of this build. Run `make playground`, build the server again, and reload.\n";
 
 /// Returns the console's routes.
 pub fn routes(sites: &Sites) -> Router {
-    let routes = Router::new()
+    let files = Router::new()
         .route("/", get(page))
-        .route("/graphiql", get(page))
         .route("/assets/{*path}", get(asset))
         .route("/favicon.svg", get(async |headers: HeaderMap| file("favicon.svg", REVALIDATED, &headers)));
+    let routes = VIEWS.iter().fold(files, |routes, view| {
+        routes.route(&format!("/{view}"), get(page)).route(&format!("/{view}/{{*object}}"), get(page))
+    });
     sites::protect(routes, sites, RouteKind::Pages)
 }
 

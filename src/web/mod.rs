@@ -1,4 +1,5 @@
-//! Routes beside the API: the files of the console, probes, metrics and the backlog for autoscalers.
+//! Routes beside the API: the files of the console, its sign-in, probes, metrics and the backlog for autoscalers.
 
 pub mod assets;
 pub mod health;
+pub mod sign_in;

@@ -9,8 +9,8 @@ use aws_lc_rs::rsa::{KeyPair, KeySize};
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _};
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::get;
-use axum::{Json, Router};
+use axum::routing::{get, post};
+use axum::{Form, Json, Router};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use jsonwebtoken::jwk::Jwk;
@@ -80,6 +80,10 @@ struct Published {
     keys: Mutex<Vec<Value>>,
     down: AtomicBool,
     fetches: AtomicUsize,
+    /// Token that the provider returns for the code `good`.
+    token: Mutex<Value>,
+    /// Forms that the token endpoint received.
+    redeemed: Mutex<Vec<Value>>,
 }
 
 /// A provider on a port of its own.
@@ -98,6 +102,7 @@ impl Provider {
         let routes = Router::new()
             .route("/.well-known/openid-configuration", get(discovery))
             .route("/keys", get(jwks))
+            .route("/token", post(redeem))
             .with_state(Arc::clone(&published));
         let mut serving = JoinSet::new();
         serving.spawn(async move { axum::serve(listener, routes).await.unwrap() });
@@ -144,7 +149,30 @@ impl Provider {
 
 async fn discovery(State(published): State<Arc<Published>>) -> Json<Value> {
     let issuer = published.issuer.lock().unwrap().clone();
-    Json(json!({ "issuer": issuer, "jwks_uri": format!("{issuer}/keys") }))
+    Json(json!({
+        "issuer": issuer,
+        "jwks_uri": format!("{issuer}/keys"),
+        "authorization_endpoint": format!("{issuer}/authorize"),
+        "token_endpoint": format!("{issuer}/token"),
+    }))
+}
+
+/// The token endpoint (RFC 6749, section 5).
+async fn redeem(
+    State(published): State<Arc<Published>>,
+    Form(form): Form<Vec<(String, String)>>,
+) -> (StatusCode, Json<Value>) {
+    if published.down.load(Ordering::SeqCst) {
+        return (StatusCode::INTERNAL_SERVER_ERROR, Json(Value::Null));
+    }
+    let is_good = form.iter().any(|(name, value)| name == "code" && value == "good");
+    let form = form.into_iter().map(|(name, value)| (name, Value::from(value))).collect();
+    published.redeemed.lock().unwrap().push(Value::Object(form));
+    if is_good {
+        (StatusCode::OK, Json(published.token.lock().unwrap().clone()))
+    } else {
+        (StatusCode::BAD_REQUEST, Json(json!({ "error": "invalid_grant", "error_description": "the code is spent" })))
+    }
 }
 
 async fn jwks(State(published): State<Arc<Published>>) -> Result<Json<Value>, StatusCode> {
@@ -314,4 +342,103 @@ async fn a_token_without_roles_identifies_the_caller_and_permits_nothing() {
     assert_eq!(viewer["data"]["viewer"], json!({ "subject": "ann", "roles": [], "tenant": "acme" }));
     let list = server.send_as(&token, "{ executions { nodes { id } } }", Value::Null).await;
     assert_eq!(code(&list), "FORBIDDEN");
+}
+
+/// A server whose console users sign in to at the provider.
+struct SignIn<'a> {
+    provider: &'a Provider,
+    server: Server,
+    http: reqwest::Client,
+}
+
+impl<'a> SignIn<'a> {
+    async fn new(provider: &'a Provider, deployment: &Deployment, more: &[(&str, &str)]) -> Self {
+        let server = provider.replica_with(deployment, more).await;
+        Self { provider, server, http: reqwest::Client::new() }
+    }
+
+    async fn invitation(&self) -> (u16, Value) {
+        read(self.http.get(format!("{}/auth/sign-in", self.server.url)).send().await.unwrap()).await
+    }
+
+    /// Sends a code to the server, and returns the status and the body of the response.
+    async fn redeem(&self, code: &str) -> (u16, Value) {
+        let redirect = format!("{}/signed-in", self.server.url);
+        let form = [("code", code), ("verifier", "secret-of-the-page"), ("redirectUri", &redirect)];
+        let request = self.http.post(format!("{}/auth/token", self.server.url)).form(&form);
+        read(request.send().await.unwrap()).await
+    }
+
+    fn provider_returns(&self, tokens: Value) {
+        *self.provider.published.token.lock().unwrap() = tokens;
+    }
+}
+
+async fn read(response: reqwest::Response) -> (u16, Value) {
+    let status = response.status().as_u16();
+    (status, serde_json::from_str(&response.text().await.unwrap()).unwrap_or(Value::Null))
+}
+
+#[tokio::test]
+async fn a_user_of_the_console_signs_in_at_the_provider() {
+    let (deployment, key) = (Deployment::start(0).await, Key::new("one"));
+    let provider = Provider::start(&[&key]).await;
+    let client = [
+        ("NOETL_AUTH_OIDC_CLIENT_ID", "console"),
+        ("NOETL_AUTH_OIDC_CLIENT_SECRET", "of the client"),
+        ("NOETL_AUTH_OIDC_SCOPES", "openid roles"),
+    ];
+    let sign_in = SignIn::new(&provider, &deployment, &client).await;
+    let expected = json!({
+        "authorizationEndpoint": format!("{}/authorize", provider.issuer), "clientId": "console", "scopes": "openid roles",
+    });
+    assert_eq!(sign_in.invitation().await, (200, expected));
+
+    let token = key.sign(&provider.claims(json!({})));
+    sign_in.provider_returns(json!({ "access_token": token, "token_type": "Bearer" }));
+    assert_eq!(sign_in.redeem("good").await, (200, json!({ "token": token })));
+    let sent = provider.published.redeemed.lock().unwrap().pop().unwrap();
+    let expected = json!({
+        "grant_type": "authorization_code", "code": "good", "code_verifier": "secret-of-the-page",
+        "redirect_uri": format!("{}/signed-in", sign_in.server.url), "client_id": "console",
+        "client_secret": "of the client",
+    });
+    assert_eq!(sent, expected);
+    assert!(is_accepted(&sign_in.server, &token).await);
+
+    // The access tokens of some providers are not JWTs. Then the id token names the caller.
+    sign_in.provider_returns(json!({ "access_token": "opaque", "id_token": token }));
+    assert_eq!(sign_in.redeem("good").await, (200, json!({ "token": token })));
+}
+
+#[tokio::test]
+async fn a_sign_in_that_fails_says_why() {
+    let (deployment, key) = (Deployment::start(0).await, Key::new("one"));
+    let provider = Provider::start(&[&key]).await;
+    let sign_in = SignIn::new(&provider, &deployment, &[("NOETL_AUTH_OIDC_CLIENT_ID", "console")]).await;
+    let refused = "the provider refused the sign-in: the code is spent";
+    assert_eq!(sign_in.redeem("spent").await, (400, json!({ "error": refused })));
+    assert!(provider.published.redeemed.lock().unwrap()[0]["client_secret"].is_null(), "a public client has no secret");
+
+    for tokens in [
+        json!({}),
+        json!({ "access_token": "opaque" }),
+        json!({ "access_token": key.sign(&provider.claims(json!({ "aud": "someone-else" }))) }),
+        json!({ "id_token": Key::new("two").sign(&provider.claims(json!({}))) }),
+    ] {
+        sign_in.provider_returns(tokens.clone());
+        let (status, body) = sign_in.redeem("good").await;
+        assert_eq!((status, &body["token"]), (400, &Value::Null), "{tokens}: {body}");
+        assert!(body["error"].as_str().unwrap().starts_with("the provider sent no token"), "{tokens}: {body}");
+    }
+    provider.set_down(true);
+    let (status, body) = sign_in.redeem("good").await;
+    assert_eq!(status, 502, "{body}");
+
+    // A page of another site can't use the routes, and a server without a client id does not have them.
+    let foreign =
+        sign_in.http.post(format!("{}/auth/token", sign_in.server.url)).header("origin", "https://evil.example");
+    assert_eq!(foreign.form(&[("code", "good")]).send().await.unwrap().status().as_u16(), 403);
+    let without = SignIn::new(&provider, &deployment, &[]).await;
+    assert_eq!((without.invitation().await.0, without.redeem("good").await.0), (404, 404));
 }

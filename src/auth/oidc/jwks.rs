@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use jsonwebtoken::jwk::{AlgorithmParameters, Jwk, KeyAlgorithm, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey};
-use reqwest::redirect::Policy;
-use reqwest::{Client, Url};
+use reqwest::Url;
 use serde::Deserialize;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
+use super::provider::{BadProvider, FetchError, Provider, address};
 use plain_json::{self as json, AnyJson, Typed};
 
 /// Interval between fetches if no token has an unknown key.
@@ -22,46 +22,15 @@ const REFRESH: Duration = Duration::from_mins(5);
 const RETRY: Duration = Duration::from_secs(10);
 /// Minimum interval between two fetches.
 const MIN_INTERVAL: Duration = Duration::from_secs(2);
-/// Maximum duration of a fetch.
-const DEADLINE: Duration = Duration::from_secs(5);
-/// Maximum number of bytes in a response.
-const MAX_BYTES: usize = 1 << 20;
+/// Maximum duration of a fetch, with the discovery.
+const FETCH_TIME: Duration = Duration::from_secs(5);
 /// Maximum number of keys that are kept.
 const MAX_KEYS: usize = 100;
-
-/// Reason why a provider can't be used.
-#[derive(Debug, thiserror::Error)]
-pub enum BadProvider {
-    /// An address is invalid.
-    #[error("{0:?} is neither an https:// address nor an http:// address of this machine")]
-    Address(String),
-    /// The HTTP client can't be created.
-    #[error("the HTTP client for the provider can't be created: {0}")]
-    Client(#[from] reqwest::Error),
-}
-
-/// Reason why a fetch failed.
-#[derive(Debug, thiserror::Error)]
-enum FetchError {
-    #[error("{0}")]
-    Http(#[from] reqwest::Error),
-    #[error("it took longer than {DEADLINE:?}")]
-    Slow,
-    #[error("the response has more than {MAX_BYTES} bytes")]
-    TooLarge,
-    #[error("the response can't be read: {0}")]
-    Malformed(#[from] serde_json::Error),
-    #[error("the discovery document names another issuer: {0:?}")]
-    OtherIssuer(String),
-    #[error(transparent)]
-    Provider(#[from] BadProvider),
-}
 
 /// Keys of a provider, kept current by [`Jwks::keep_current`].
 #[derive(Debug)]
 pub(super) struct Jwks {
-    client: Client,
-    issuer: String,
+    provider: Provider,
     url: Option<Url>,
     keys: watch::Sender<Vec<Key>>,
     wanted: Notify,
@@ -75,12 +44,6 @@ struct Key {
 }
 
 #[derive(Deserialize)]
-struct Discovery {
-    issuer: String,
-    jwks_uri: String,
-}
-
-#[derive(Deserialize)]
 struct KeySet {
     keys: Vec<AnyJson>,
 }
@@ -90,16 +53,13 @@ struct KeySet {
 #[serde(transparent)]
 struct PublishedKey(Jwk);
 
-impl Typed for Discovery {}
 impl Typed for KeySet {}
 impl Typed for PublishedKey {}
 
 impl Jwks {
     pub(super) fn new(issuer: &str, url: Option<&str>) -> Result<Self, BadProvider> {
-        address(issuer)?;
-        let url = url.map(address).transpose()?;
-        let client = Client::builder().redirect(Policy::none()).connect_timeout(DEADLINE).build()?;
-        Ok(Self { client, issuer: issuer.to_owned(), url, keys: watch::Sender::new(Vec::new()), wanted: Notify::new() })
+        let (provider, url) = (Provider::new(issuer)?, url.map(address).transpose()?);
+        Ok(Self { provider, url, keys: watch::Sender::new(Vec::new()), wanted: Notify::new() })
     }
 
     /// Finds the key of a token. If the key is unknown, requests a fetch, waits for it and searches once more.
@@ -109,24 +69,24 @@ impl Jwks {
             return Some(key);
         }
         self.wanted.notify_one();
-        timeout(MIN_INTERVAL + DEADLINE, keys.changed()).await.ok()?.ok()?;
+        timeout(MIN_INTERVAL + FETCH_TIME, keys.changed()).await.ok()?.ok()?;
         let keys = keys.borrow();
         fitting(&keys, id, algorithm)
     }
 
     pub(super) async fn keep_current(&self) {
         loop {
-            let fetched = timeout(DEADLINE, self.fetch()).await.unwrap_or(Err(FetchError::Slow));
+            let fetched = timeout(FETCH_TIME, self.fetch()).await.unwrap_or(Err(FetchError::Slow));
             let pause = if fetched.is_ok() { REFRESH } else { RETRY };
             match fetched {
                 Ok(keys) => drop(self.keys.send_replace(keys)),
                 Err(error) => {
                     tracing::warn!(
-                        issuer = self.issuer,
+                        issuer = self.provider.issuer,
                         %error,
                         "the provider's keys can't be fetched; known keys stay valid"
                     );
-                    // WakeUps the tasks that wait for this fetch.
+                    // Wakes the tasks that wait for this fetch.
                     self.keys.send_modify(|_| ());
                 }
             }
@@ -138,42 +98,11 @@ impl Jwks {
     async fn fetch(&self) -> Result<Vec<Key>, FetchError> {
         let url = match &self.url {
             Some(url) => url.clone(),
-            None => self.discover().await?,
+            None => address(&self.provider.discover().await?.jwks_uri)?,
         };
-        let set: KeySet = self.get(url).await?;
+        let set: KeySet = self.provider.get(url).await?;
         Ok(set.keys.into_iter().filter_map(usable).take(MAX_KEYS).collect())
     }
-
-    /// Reads the address of the keys from the issuer (OpenID Connect Discovery 1.0, section 4).
-    async fn discover(&self) -> Result<Url, FetchError> {
-        let url = format!("{}/.well-known/openid-configuration", self.issuer.trim_end_matches('/'));
-        let found: Discovery = self.get(address(&url)?).await?;
-        if found.issuer != self.issuer {
-            return Err(FetchError::OtherIssuer(found.issuer));
-        }
-        Ok(address(&found.jwks_uri)?)
-    }
-
-    async fn get<T: Typed>(&self, url: Url) -> Result<T, FetchError> {
-        let mut response = self.client.get(url).send().await?.error_for_status()?;
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await? {
-            body.extend_from_slice(&chunk);
-            if body.len() > MAX_BYTES {
-                return Err(FetchError::TooLarge);
-            }
-        }
-        Ok(json::parse(&body)?)
-    }
-}
-
-/// Checks an address of the provider. Without TLS an attacker could replace the keys, so plain HTTP is allowed only on
-/// this machine.
-pub(super) fn address(text: &str) -> Result<Url, BadProvider> {
-    let wrong = || BadProvider::Address(text.to_owned());
-    let url: Url = text.parse().map_err(|_| wrong())?;
-    let local = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
-    if url.scheme() == "https" || (url.scheme() == "http" && local) { Ok(url) } else { Err(wrong()) }
 }
 
 /// Reads a key that verifies signatures. Returns `None` for keys of other uses or unknown types, and for symmetric

@@ -6,6 +6,8 @@
 
 mod claims;
 mod jwks;
+mod provider;
+mod sign_in;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +19,8 @@ use super::principal::Principal;
 use jwks::Jwks;
 use plain_json::AnyJson;
 
-pub use jwks::BadProvider;
+pub use provider::BadProvider;
+pub use sign_in::{ClientSettings, Code, Invitation, SignIn, SignInError};
 
 /// Tolerated clock difference for the start of a token's validity (`nbf`). The expiry has no tolerance.
 const LEEWAY: Duration = Duration::from_secs(10);
@@ -51,6 +54,8 @@ pub struct OidcSettings {
     pub roles_claim: String,
     /// Claim with the tenant, which each token must have; `None` if tokens have no tenant.
     pub tenant_claim: Option<String>,
+    /// The console as a client of the provider; `None`: users can't sign in to the console at the provider.
+    pub client: Option<ClientSettings>,
 }
 
 /// Reason why a JWT is refused.
@@ -72,7 +77,7 @@ pub enum BadJwt {
 
 /// Checks an address of a provider: `https://`, or `http://` on this machine.
 pub fn check_address(address: &str) -> Result<(), BadProvider> {
-    jwks::address(address).map(drop)
+    provider::address(address).map(drop)
 }
 
 /// Returns whether a token has the form of a JWT.

@@ -1,0 +1,78 @@
+/** Queries and mutations: POST to the public GraphQL API, with the token of the signed-in user. */
+
+import type { DocumentTypeDecoration } from "@graphql-typed-document-node/core";
+
+import { ApiError, type GraphqlError } from "./errors";
+import { authorization, replaceToken, signInState } from "./token";
+
+export const ENDPOINT = "/graphql";
+const UNAUTHORIZED = 401;
+
+/** Text of an operation with the types of its result and its variables. */
+export type TypedDocument<Data, Variables> = DocumentTypeDecoration<Data, Variables> & { toString(): string };
+
+/** Data of a response. If parts of it are missing, `errors` says why. */
+export interface Reply<Data> {
+  data: Data;
+  errors: readonly GraphqlError[];
+}
+
+interface Request {
+  query: string;
+  variables?: unknown;
+  operationName?: string | null;
+}
+
+interface Body {
+  data?: unknown;
+  errors?: readonly GraphqlError[];
+}
+
+/** Sends an operation. Rejects with `ApiError` if the response has no data. */
+export async function send<Data, Variables>(
+  document: TypedDocument<Data, Variables>,
+  variables: Variables,
+  signal?: AbortSignal,
+): Promise<Reply<Data>> {
+  const body = await post({ query: document.toString(), variables }, signal);
+  if (!body.data) {
+    throw ApiError.of(body.errors ?? [{ message: "The response has neither data nor errors." }]);
+  }
+  return { data: body.data as Data, errors: body.errors ?? [] };
+}
+
+/** Posts a request and returns the body of the response. If the server refuses the token, the user can replace it. */
+export async function post(request: Request, signal?: AbortSignal, headers?: HeadersInit): Promise<Body> {
+  const { token } = signInState();
+  const response = await reach(request, signal ?? null, headers);
+  if (response.status === UNAUTHORIZED && (await replaceToken(token))) {
+    return post(request, signal, headers);
+  }
+  const text = await response.text();
+  try {
+    return JSON.parse(text) as Body;
+  } catch {
+    throw new ApiError("UNREACHABLE", `The response (status ${response.status}) is not JSON: ${text.slice(0, 200)}`);
+  }
+}
+
+async function reach(request: Request, signal: AbortSignal | null, headers?: HeadersInit): Promise<Response> {
+  try {
+    return await fetch(ENDPOINT, {
+      method: "POST",
+      headers: {
+        "content-type": "application/json",
+        accept: "application/graphql-response+json, application/json;q=0.9",
+        ...authorization(),
+        ...(headers as Record<string, string>),
+      },
+      body: JSON.stringify(request),
+      signal,
+    });
+  } catch (fault) {
+    if (signal?.aborted) {
+      throw fault;
+    }
+    throw new ApiError("UNREACHABLE", "The server can't be reached.");
+  }
+}

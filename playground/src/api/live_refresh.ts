@@ -1,0 +1,39 @@
+/**
+ * Reads queries again when a live subscription reports a change. The lists keep their pages and their order, and the
+ * live subscription needs to say only that something changed.
+ */
+
+import { useQueryClient } from "@tanstack/react-query";
+import { useEffect } from "react";
+
+import type { TypedDocument } from "./client";
+import { follow } from "./live";
+
+/** Shortest time between two reads, so that many changes at once cause one. */
+const WAIT_MS = 250;
+
+/** Reads the queries with these documents again after each item of a live subscription. */
+export function useLiveRefresh<Data, Variables>(
+  document: TypedDocument<Data, Variables>,
+  variables: Variables,
+  queries: readonly { toString(): string }[],
+): void {
+  const client = useQueryClient();
+  const wanted = JSON.stringify([variables, queries.map(String)]);
+  useEffect(() => {
+    const [current, texts] = JSON.parse(wanted) as [Variables, string[]];
+    let waiting: number | undefined;
+    const refresh = () => {
+      waiting = undefined;
+      texts.forEach((text) => void client.invalidateQueries({ queryKey: [text] }));
+    };
+    const stop = follow(document, () => current, {
+      next: () => (waiting ??= window.setTimeout(refresh, WAIT_MS)),
+      state: () => {},
+    });
+    return () => {
+      window.clearTimeout(waiting);
+      stop();
+    };
+  }, [client, document, wanted]);
+}

@@ -1,0 +1,10 @@
+/** Addresses of the views that show what belongs to a catalog path: its executions, its subscription, and the form. */
+
+import type { LinkProps } from "@tanstack/react-router";
+
+export type PathView = "execute" | "executions" | "subscriptions";
+
+/** Returns the address of a view whose filter is the path. */
+export function pathLocation(view: PathView, path: string): Pick<LinkProps, "to" | "search"> {
+  return { to: `/${view}` as string, search: { path } } as Pick<LinkProps, "to" | "search">;
+}

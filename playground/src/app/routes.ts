@@ -1,0 +1,45 @@
+/** All routes. A view has one line here; its own folder has its route. */
+
+import { createRouter } from "@tanstack/react-router";
+
+import { catalogRoutes } from "../views/catalog/route";
+import { eventsRoute } from "../views/events/route";
+import { executeRoute } from "../views/execute/route";
+import { executionRoute } from "../views/execution/route";
+import { executionsRoute } from "../views/executions/route";
+import { graphiqlRoute } from "../views/graphiql/route";
+import { outboxRoute } from "../views/outbox/route";
+import { overviewRoute } from "../views/overview/route";
+import { subscriptionRoute } from "../views/subscription/route";
+import { subscriptionsRoute } from "../views/subscriptions/route";
+import { systemRoute } from "../views/system/route";
+import { rootRoute } from "./root_route";
+import { parseSearch, stringifySearch } from "./search";
+
+const routeTree = rootRoute.addChildren([
+  overviewRoute,
+  eventsRoute,
+  subscriptionsRoute,
+  subscriptionRoute,
+  executionsRoute,
+  executionRoute,
+  executeRoute,
+  outboxRoute,
+  catalogRoutes,
+  systemRoute,
+  graphiqlRoute,
+]);
+
+export const router = createRouter({
+  routeTree,
+  parseSearch,
+  stringifySearch,
+  defaultPreload: "intent",
+  scrollRestoration: true,
+});
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: typeof router;
+  }
+}

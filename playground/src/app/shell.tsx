@@ -1,0 +1,102 @@
+/** The frame of all views: header, navigation, the view, and the announcement of a changed view. */
+
+import { AppShell, Burger, Group, Text, VisuallyHidden } from "@mantine/core";
+import { useDisclosure, useHotkeys } from "@mantine/hooks";
+import { Outlet, useLocation } from "@tanstack/react-router";
+import { Fragment, lazy, Suspense, useEffect, useRef, useSyncExternalStore } from "react";
+
+import { signInState, subscribeSignIn } from "../api/token";
+import { ConnectionState } from "./connection_state";
+import { Navigation } from "./navigation_links";
+import { PaletteButton } from "./palette_button";
+import logo from "./noetl.svg";
+import { UserMenu } from "./user_menu";
+import classes from "./shell.module.css";
+
+const CommandPalette = lazy(() => import("./command_palette"));
+
+export function Shell() {
+  const [menuOpened, menu] = useDisclosure(false);
+  const [paletteOpened, palette] = useDisclosure(false);
+  useHotkeys([["mod+K", palette.open]], []);
+  const { session } = useSyncExternalStore(subscribeSignIn, signInState);
+  const main = useFocusOfNewView(menu.close);
+  return (
+    <AppShell
+      header={{ height: 48 }}
+      navbar={{ width: 208, breakpoint: "sm", collapsed: { mobile: !menuOpened } }}
+      padding={{ base: "sm", sm: "lg" }}
+      classNames={{ header: classes.surface!, navbar: classes.surface! }}
+    >
+      <a href="#main" className={classes.skip} onClick={() => main.current?.focus()}>
+        Go to the content
+      </a>
+      <AppShell.Header>
+        <Group h="100%" px="sm" gap="sm" wrap="nowrap" justify="space-between">
+          <Group gap="xs" wrap="nowrap">
+            <Burger
+              opened={menuOpened}
+              onClick={menu.toggle}
+              hiddenFrom="sm"
+              size="sm"
+              aria-label={menuOpened ? "Close the navigation" : "Open the navigation"}
+            />
+            <img src={logo} alt="" width="24" height="24" />
+            <Text fw={600} className={classes.brand} visibleFrom="xs">
+              NoETL control plane
+            </Text>
+          </Group>
+          <Group gap="xs" wrap="nowrap">
+            <ConnectionState />
+            <PaletteButton onClick={palette.open} />
+            <UserMenu />
+          </Group>
+        </Group>
+      </AppShell.Header>
+      <AppShell.Navbar p="xs" aria-label="Views">
+        <Navigation />
+      </AppShell.Navbar>
+      <AppShell.Main id="main" ref={main} tabIndex={-1} className={classes.main}>
+        <Fragment key={session}>
+          <Outlet />
+        </Fragment>
+      </AppShell.Main>
+      <Announcement />
+      {paletteOpened && (
+        <Suspense>
+          <CommandPalette onClose={palette.close} />
+        </Suspense>
+      )}
+    </AppShell>
+  );
+}
+
+/** Moves the focus to a view when the user opens it, and closes the navigation, which covers a narrow screen. */
+function useFocusOfNewView(closeMenu: () => void) {
+  const { pathname } = useLocation();
+  const main = useRef<HTMLElement>(null);
+  const shown = useRef(pathname);
+  useEffect(() => {
+    if (shown.current !== pathname) {
+      shown.current = pathname;
+      closeMenu();
+      main.current?.focus({ preventScroll: true });
+    }
+  }, [pathname, closeMenu]);
+  return main;
+}
+
+function Announcement() {
+  const { pathname } = useLocation();
+  const region = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    // The view sets the title of the tab when it is drawn.
+    const timer = window.setTimeout(() => region.current && (region.current.textContent = document.title), 300);
+    return () => window.clearTimeout(timer);
+  }, [pathname]);
+  return (
+    <VisuallyHidden>
+      <div ref={region} aria-live="polite" />
+    </VisuallyHidden>
+  );
+}

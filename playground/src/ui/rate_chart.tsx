@@ -1,0 +1,109 @@
+/** A line over time, drawn on a canvas, with its newest, lowest and highest value as text for screen readers. */
+
+import { useEffect, useRef } from "react";
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+
+import { useZone, type Zone } from "./clock";
+import { formatClock, formatShortNumber } from "./format";
+import classes from "./rate_chart.module.css";
+
+export interface Point {
+  /** Time in seconds since 1970. */
+  at: number;
+  value: number | null;
+}
+
+interface Props {
+  /** Meaning of the line, with its unit. */
+  label: string;
+  points: readonly Point[];
+  height?: number;
+  /** Whether the chart has axes (default true). Without them it is a sparkline. */
+  axes?: boolean;
+}
+
+/** Shortest time that a chart with axes shows, in seconds. */
+const SHORTEST = 300;
+
+export function RateChart({ label, points, height = 160, axes = true }: Props) {
+  const zone = useZone();
+  const frame = useRef<HTMLDivElement>(null);
+  const chart = useRef<uPlot>(null);
+  const data = useRef<uPlot.AlignedData>([[], []]);
+  data.current = [points.map((point) => point.at), points.map((point) => point.value)];
+
+  useEffect(() => {
+    const element = frame.current;
+    if (!element) {
+      return;
+    }
+    const plot = new uPlot({ ...options(axes, zone), width: element.clientWidth, height }, data.current, element);
+    chart.current = plot;
+    const resized = new ResizeObserver(() => plot.setSize({ width: element.clientWidth, height }));
+    resized.observe(element);
+    return () => {
+      resized.disconnect();
+      plot.destroy();
+    };
+  }, [axes, height, zone]);
+
+  useEffect(() => chart.current?.setData(data.current), [points]);
+
+  return (
+    <figure className={classes.figure} role="img" aria-label={inWords(label, points)}>
+      <div ref={frame} aria-hidden="true" className={classes.frame} />
+    </figure>
+  );
+}
+
+function options(axes: boolean, zone: Zone): Omit<uPlot.Options, "width" | "height"> {
+  const text = () => color("--mantine-color-dimmed");
+  const grid = { stroke: () => color("--noetl-line"), width: 1 };
+  return {
+    legend: { show: false },
+    cursor: { show: false },
+    padding: axes ? [8, 8, 0, 0] : [2, 0, 2, 0],
+    scales: {
+      x: { range: (_, first, last) => [axes ? Math.min(first, last - SHORTEST) : first, last] },
+      y: { range: (_, __, highest) => [0, Math.max(1, (highest ?? 0) * 1.15)] },
+    },
+    axes: [
+      {
+        show: axes,
+        stroke: text,
+        grid: { show: false },
+        ticks: grid,
+        size: 28,
+        space: 80,
+        values: (_, times) => times.map((time) => formatClock(time * 1_000, zone).slice(0, 8)),
+      },
+      { show: axes, stroke: text, grid, ticks: { show: false }, size: 44, values: (_, values) => values.map(formatShortNumber) },
+    ],
+    series: [
+      {},
+      {
+        stroke: () => color("--noetl-chart"),
+        fill: () => color("--noetl-chart-area"),
+        width: 1.5,
+        points: { show: false },
+      },
+    ],
+  };
+}
+
+/** Returns a colour of the theme. The canvas reads it at each drawing, so it follows the theme. */
+function color(variable: string): string {
+  return getComputedStyle(document.documentElement).getPropertyValue(variable).trim();
+}
+
+function inWords(label: string, points: readonly Point[]): string {
+  const values = points.map((point) => point.value).filter((value) => value !== null);
+  const newest = values.at(-1);
+  if (newest === undefined) {
+    return `${label}: no values yet`;
+  }
+  const text = (value: number) => formatShortNumber(value);
+  const range = `lowest ${text(Math.min(...values))}, highest ${text(Math.max(...values))}`;
+  return `${label}: ${text(newest)}; ${range}`;
+}

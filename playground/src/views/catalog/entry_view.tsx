@@ -1,0 +1,88 @@
+/** A version of a catalog entry: its content, the difference to another version, its versions, and what uses it. */
+
+import { Group } from "@mantine/core";
+import { getRouteApi } from "@tanstack/react-router";
+
+import { useApiQuery } from "../../api/hooks";
+import type { CatalogEntryKey } from "../../api/schema.generated";
+import { OpenAsGraphql } from "../../ui/open_as_graphql";
+import { Empty, Failure, Loading, PartialData } from "../../ui/states";
+import { Time } from "../../ui/time";
+import { ViewPage } from "../../ui/view_page";
+import { EntryActions } from "./entry_actions";
+import { EntryContent } from "./entry_content";
+import { EntryFacts } from "./entry_facts";
+import { KindBadge } from "./kind_badge";
+import { CatalogEntryViewDocument, type CatalogEntryViewQuery } from "./operations.generated";
+import { RegisterVersion } from "./register_version";
+import classes from "./entry_view.module.css";
+
+export type Entry = NonNullable<CatalogEntryViewQuery["catalogEntry"]>;
+
+const route = getRouteApi("/catalog/$");
+
+/** Returns the key of a version of a path; without a version, of the newest one. */
+export function keyOf(path: string, version: string | undefined): CatalogEntryKey {
+  return version === undefined ? { path } : { pathVersion: { path, version: Number(version) } };
+}
+
+export function EntryView() {
+  const { _splat: path = "" } = route.useParams();
+  const { version, show } = route.useSearch();
+  const variables = { by: keyOf(path, version) };
+  const { data, error, refetch } = useApiQuery(CatalogEntryViewDocument, variables);
+  const entry = data?.data.catalogEntry;
+  if (!entry || entry.path !== path) {
+    return (
+      <ViewPage title={path}>
+        {error ? <Failure error={error} retry={refetch} /> : data && !entry ? <Missing version={version} /> : <Loading lines={8} />}
+      </ViewPage>
+    );
+  }
+  return (
+    <ViewPage
+      title={path}
+      description={<Summary entry={entry} />}
+      actions={
+        <>
+          <EntryActions entry={entry} />
+          <OpenAsGraphql document={CatalogEntryViewDocument} variables={variables} />
+        </>
+      }
+    >
+      {error && <Failure error={error} retry={refetch} />}
+      <PartialData errors={data.errors} />
+      {show === "register" ? (
+        <RegisterVersion entry={entry} />
+      ) : (
+        <div className={classes.columns}>
+          <EntryContent entry={entry} />
+          <EntryFacts entry={entry} />
+        </div>
+      )}
+    </ViewPage>
+  );
+}
+
+function Summary({ entry }: { entry: Entry }) {
+  const newest = entry.versions?.nodes[0]?.version ?? entry.version;
+  return (
+    <Group gap="xs">
+      <KindBadge {...entry} />
+      <span>
+        Version {entry.version} {entry.version === newest ? "(newest)" : `of ${newest}`}
+      </span>
+      <span>
+        Registered <Time value={entry.createdAt} />
+      </span>
+    </Group>
+  );
+}
+
+function Missing({ version }: { version: string | undefined }) {
+  return version === undefined ? (
+    <Empty title="The catalog has no such path">Check the path, or look for it in the catalog.</Empty>
+  ) : (
+    <Empty title={`The path has no version ${version}`}>Open it without a version to see the newest one.</Empty>
+  );
+}

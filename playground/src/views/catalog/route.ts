@@ -1,0 +1,34 @@
+/**
+ * Addresses of the catalog: `/catalog` with the filter of the list, and `/catalog/<path>` for an entry. Paths contain
+ * slashes, so the rest of the address is the path. Without `version`, an entry is the newest version.
+ */
+
+import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
+
+import { rootRoute } from "../../app/root_route";
+import { searchOf } from "../../app/search";
+
+const catalogSearch = searchOf("kind", "prefix", "text", "versions", "register");
+const entrySearch = searchOf("version", "show", "with");
+
+export type CatalogSearch = ReturnType<typeof catalogSearch>;
+export type EntrySearch = ReturnType<typeof entrySearch>;
+
+const catalogRoute = createRoute({ getParentRoute: () => rootRoute, path: "/catalog" });
+
+const listRoute = createRoute({
+  getParentRoute: () => catalogRoute,
+  path: "/",
+  validateSearch: catalogSearch,
+  component: lazyRouteComponent(() => import("./view"), "CatalogView"),
+});
+
+const entryRoute = createRoute({
+  getParentRoute: () => catalogRoute,
+  path: "$",
+  validateSearch: entrySearch,
+  component: lazyRouteComponent(() => import("./entry_view"), "EntryView"),
+});
+
+/** The rest of an address also matches no rest, so the list is a page of its own below `/catalog`. */
+export const catalogRoutes = catalogRoute.addChildren([listRoute, entryRoute]);

@@ -1,0 +1,132 @@
+/** The catalog: its paths with their kinds and versions, and the registration of an entry with a new path. */
+
+import { Text } from "@mantine/core";
+import { IconFilePlus } from "@tabler/icons-react";
+import { getRouteApi } from "@tanstack/react-router";
+import { lazy, Suspense, useMemo } from "react";
+
+import { useApiPages } from "../../api/hooks";
+import { DataTable, type Column } from "../../ui/data_table";
+import { formatNumber } from "../../ui/format";
+import { OpenAsGraphql } from "../../ui/open_as_graphql";
+import { PermittedButton } from "../../ui/permitted_button";
+import { Empty, Failure, Loading, PartialData } from "../../ui/states";
+import { TextLink } from "../../ui/text_link";
+import { Time } from "../../ui/time";
+import { ViewPage } from "../../ui/view_page";
+import { CatalogFilters, filterOf } from "./catalog_filters";
+import { KindBadge } from "./kind_badge";
+import { CatalogEntriesDocument, type CatalogEntriesQuery } from "./operations.generated";
+import classes from "./view.module.css";
+
+const RegisterNewEntry = lazy(() => import("./register_new_entry"));
+const PAGE = 50;
+const route = getRouteApi("/catalog/");
+
+type Row = NonNullable<CatalogEntriesQuery["catalogEntries"]>["nodes"][number];
+
+const COLUMNS: readonly Column<Row>[] = [
+  {
+    title: "Path",
+    cell: ({ path, version }) => (
+      <TextLink to="/catalog/$" params={{ _splat: path }} search={{ version: String(version) }} size="sm">
+        {path}
+      </TextLink>
+    ),
+  },
+  { title: "Kind", cell: (entry) => <KindBadge {...entry} /> },
+  { title: "Version", align: "right", cell: ({ version }) => version },
+  { title: "Name", cell: ({ name }) => name ?? "–" },
+  { title: "Registered", cell: ({ createdAt }) => <Time value={createdAt} /> },
+  {
+    title: "Description",
+    cell: ({ description }) => (
+      <Text size="sm" c="dimmed" truncate className={classes.description!} title={description ?? ""}>
+        {description}
+      </Text>
+    ),
+  },
+];
+
+export function CatalogView() {
+  const { kind, prefix, text, versions, register } = route.useSearch();
+  const navigate = route.useNavigate();
+  const variables = useMemo(
+    () => ({ filter: filterOf({ kind, prefix, text, versions }), first: PAGE }),
+    [kind, prefix, text, versions],
+  );
+  if (register !== undefined) {
+    return (
+      <Suspense fallback={<Loading />}>
+        <RegisterNewEntry />
+      </Suspense>
+    );
+  }
+  return (
+    <ViewPage
+      title="Catalog"
+      actions={
+        <>
+          <PermittedButton
+            capability="CATALOG"
+            leftSection={<IconFilePlus size={14} />}
+            onClick={() => void navigate({ search: (before) => ({ ...before, register: "new" }) })}
+          >
+            Register an entry
+          </PermittedButton>
+          <OpenAsGraphql document={CatalogEntriesDocument} variables={variables} />
+        </>
+      }
+    >
+      <CatalogFilters />
+      <Entries variables={variables} filtered={[kind, prefix, text].some((condition) => condition !== undefined)} />
+    </ViewPage>
+  );
+}
+
+interface EntriesProps {
+  variables: { filter: ReturnType<typeof filterOf>; first: number };
+  filtered: boolean;
+}
+
+function Entries({ variables, filtered }: EntriesProps) {
+  const { query, nodes, unavailableShards, errors } = useApiPages(
+    CatalogEntriesDocument,
+    variables,
+    (data) => data.catalogEntries,
+  );
+  if (query.error) {
+    return <Failure error={query.error} retry={query.refetch} />;
+  }
+  if (query.isPending) {
+    return <Loading />;
+  }
+  const total = query.data.pages[0]?.data.catalogEntries?.totalCount;
+  return (
+    <section aria-label="Entries">
+      <PartialData unavailableShards={unavailableShards} errors={errors} />
+      {total && nodes.length > 0 && (
+        <Text size="xs" c="dimmed" mb={4} role="status">
+          {total.capped ? "More than " : ""}
+          {formatNumber(total.value)} {total.value === 1 ? "entry" : "entries"}
+        </Text>
+      )}
+      <DataTable
+        label="Catalog entries"
+        columns={COLUMNS}
+        rows={nodes}
+        rowKey={(entry) => entry.id}
+        empty={errors.length === 0 && <NoEntries filtered={filtered} />}
+        {...(query.hasNextPage && { pages: query })}
+      />
+    </section>
+  );
+}
+
+function NoEntries({ filtered }: { filtered: boolean }) {
+  return filtered ? (
+    <Empty title="No entry matches the filter">Clear a condition. A path prefix is compared exactly.</Empty>
+  ) : (
+    <Empty title="The catalog is empty">Register a playbook or a subscription to begin.</Empty>
+  );
+}

@@ -1,0 +1,77 @@
+/** The fields of an event. Empty fields are left out. */
+
+import { Code, Title } from "@mantine/core";
+import type { ReactNode } from "react";
+
+import { IdLink } from "../../ui/id_link";
+import { FieldList } from "../../ui/field_list";
+import { formatDuration } from "../../ui/format";
+import { JsonTree } from "../../ui/json_tree";
+import { StatusBadge } from "../../ui/status_badge";
+import { TextLink } from "../../ui/text_link";
+import { Time } from "../../ui/time";
+import type { EventDetailQuery } from "./operations.generated";
+
+type EventDetail = NonNullable<EventDetailQuery["event"]>;
+
+export function EventFields({ event }: { event: EventDetail }) {
+  return (
+    <>
+      <FieldList fields={fieldsOf(event)} />
+      {event.error !== null && <Document title="Error"><Code block>{event.error}</Code></Document>}
+      {event.stackTrace !== null && <Document title="Stack trace"><Code block>{event.stackTrace}</Code></Document>}
+      <Json title="Result" value={event.result} />
+      <Json title="Context" value={event.context} />
+      <Json title="Meta" value={event.meta} />
+    </>
+  );
+}
+
+function fieldsOf(event: EventDetail): [string, ReactNode][] {
+  const owner = event.owner?.__typename === "SourceSubscription" ? "subscription" : "execution";
+  const path = event.owner?.__typename === "SourceSubscription" ? event.owner.subscriptionPath : event.owner?.executionPath;
+  return [
+    ["Type", event.type],
+    ["Status", event.status && <StatusBadge status={event.status} />],
+    ["Created", <Time value={event.createdAt} absolute />],
+    [owner === "subscription" ? "Subscription" : "Execution", <IdLink id={event.executionId} kind={owner} />],
+    ["Path", path && <CatalogLink path={path} version={event.catalogEntry?.version} />],
+    ["Event", event.eventId],
+    ["Caused by", event.parentEventId],
+    ["Started by", event.parentExecutionId && <IdLink id={event.parentExecutionId} kind="execution" />],
+    ["Node", event.nodeName && `${event.nodeName}${event.nodeType ? ` (${event.nodeType})` : ""}`],
+    ["Duration", event.durationSeconds !== null && formatDuration(event.durationSeconds)],
+    ["Shard", String(event.shard)],
+    ["Catalog id", event.catalogId],
+  ];
+}
+
+function CatalogLink({ path, version }: { path: string; version: number | undefined }) {
+  return (
+    <TextLink to="/catalog/$" params={{ _splat: path }} search={{ version: version?.toString() }} inherit>
+      {path}
+    </TextLink>
+  );
+}
+
+function Json({ title, value }: { title: string; value: unknown }) {
+  if (value === null || value === undefined) {
+    return null;
+  }
+  return (
+    <Document title={title}>
+      <JsonTree value={value} name={title} />
+    </Document>
+  );
+}
+
+function Document({ title, children }: { title: string; children: ReactNode }) {
+  return (
+    <section aria-label={title}>
+      <Title order={3} size="xs" mt="md" mb={4}>
+        {title}
+      </Title>
+      {children}
+    </section>
+  );
+}

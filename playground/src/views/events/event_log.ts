@@ -1,0 +1,238 @@
+/**
+ * The live log of committed events. It keeps the newest 100,000 rows and draws once per screen refresh, however many
+ * events arrive. It resumes after its last cursor, so a lost connection neither loses nor repeats an event.
+ *
+ * A pause holds the shown end in place; rows that arrive meanwhile wait behind it.
+ */
+
+import type { ApiError } from "../../api/errors";
+import { follow, type LiveState } from "../../api/live";
+import type { EventStart, LiveEventFilter } from "../../api/schema.generated";
+import { EventsTailDocument } from "./operations.generated";
+import { RateMeter } from "./rate_meter";
+import { Ring } from "./ring";
+import { comesAgain, mark, rowOf, searchText, type Row, type StreamItem } from "./rows";
+
+export const CAPACITY = 100_000;
+
+export interface LogSnapshot {
+  state: LiveState;
+  error: ApiError | undefined;
+  /** Number of events received since the start of the stream. */
+  received: number;
+  /** Number of rows that a pause holds back. */
+  waiting: number;
+  paused: boolean;
+  /** Number of rows that match the search. */
+  length: number;
+  /** Number of rows dropped at the start of the list since the stream began, for the position of the scroll bar. */
+  dropped: number;
+  /** Number of committed events that the stream has not delivered, from the last heartbeat. */
+  lag: string | null;
+}
+
+const EMPTY: LogSnapshot = {
+  state: "connecting",
+  error: undefined,
+  received: 0,
+  waiting: 0,
+  paused: false,
+  length: 0,
+  dropped: 0,
+  lag: null,
+};
+
+export class EventLog {
+  readonly rates = new RateMeter();
+  private shown = EMPTY;
+  private rows = new Ring<Row>(CAPACITY);
+  private received = 0;
+  private cursor: string | null = null;
+  private lag: string | null = null;
+  private pausedEnd: number | null = null;
+  private find = "";
+  /** Numbers of the rows that match the search, and the number of the first row that was not compared. */
+  private matches = new Ring<number>(CAPACITY);
+  private compared = 0;
+  /** Ids of the events that the stream can deliver again after a new epoch. Each is listed once. */
+  private repeatable = new Set<string>();
+  private drawing: number | null = null;
+  private readonly listeners = new Set<() => void>();
+
+  readonly subscribe = (listener: () => void): (() => void) => {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  };
+
+  readonly snapshot = (): LogSnapshot => this.shown;
+
+  /** Follows the events from a start on, until the returned function is called. */
+  follow(filter: LiveEventFilter, start: EventStart): () => void {
+    this.reset();
+    const variables = () => ({ filter, start: this.cursor === null ? start : { after: this.cursor } });
+    const stop = follow(EventsTailDocument, variables, {
+      next: (data) => this.take(data.events),
+      state: (state, error) => this.stateChanged(state, error),
+    });
+    return () => {
+      stop();
+      if (this.drawing !== null) {
+        cancelAnimationFrame(this.drawing);
+        this.drawing = null;
+      }
+    };
+  }
+
+  /** Returns the row at a place of the shown list. */
+  rowAt(index: number): Row | undefined {
+    return this.rows.get(this.numberAt(index));
+  }
+
+  /** Returns the number of the row at a place. It stays the same while the row is kept. */
+  numberAt(index: number): number {
+    return this.find ? (this.matches.get(this.firstMatch() + index) ?? -1) : this.rows.first + index;
+  }
+
+  /** Returns the cursor of a loaded event. */
+  cursorOf(id: string): string | undefined {
+    for (let number = this.rows.end - 1; number >= this.rows.first; number -= 1) {
+      const row = this.rows.get(number);
+      if (row?.kind === "event" && row.event.id === id) {
+        return row.cursor;
+      }
+    }
+    return undefined;
+  }
+
+  pause(): void {
+    this.pausedEnd = this.rows.end;
+    this.draw();
+  }
+
+  resume(): void {
+    this.pausedEnd = null;
+    this.draw();
+  }
+
+  /** Shows only the rows that contain a text. */
+  search(text: string): void {
+    this.find = text.trim().toLowerCase();
+    this.matches = new Ring(CAPACITY);
+    this.compared = this.rows.first;
+    this.draw();
+  }
+
+  private reset(): void {
+    this.rows = new Ring(CAPACITY);
+    this.matches = new Ring(CAPACITY);
+    this.compared = 0;
+    this.repeatable = new Set();
+    this.received = 0;
+    this.cursor = null;
+    this.lag = null;
+    this.pausedEnd = null;
+    this.rates.reset();
+    this.show(EMPTY);
+  }
+
+  private take(item: StreamItem): void {
+    this.cursor = item.cursor;
+    if (item.__typename === "StreamHeartbeat") {
+      this.lag = item.lagEvents;
+    }
+    if (item.__typename === "StreamGap" && comesAgain(item)) {
+      this.expectAgain(item.shard);
+    }
+    if (item.__typename === "EventDelivery") {
+      if (this.repeatable.delete(item.event.id)) {
+        return;
+      }
+      this.received += 1;
+      this.rates.count();
+    }
+    const row = rowOf(item);
+    if (row) {
+      this.rows.push(row);
+    }
+    this.drawSoon();
+  }
+
+  private expectAgain(shard: number): void {
+    for (let number = this.rows.first; number < this.rows.end; number += 1) {
+      const row = this.rows.get(number);
+      if (row?.kind === "event" && row.event.shard === shard) {
+        this.repeatable.add(row.event.id);
+      }
+    }
+  }
+
+  private stateChanged(state: LiveState, error: ApiError | undefined): void {
+    const before = this.shown.state;
+    const at = new Date().toISOString();
+    if (state === "reconnecting" && before === "live") {
+      this.rows.push(mark("waiting", at, "The connection was lost. The list continues after the last event."));
+    }
+    if (state === "live" && before === "reconnecting") {
+      this.rows.push(mark("plain", at, "Connected again. No event is missing, unless a row below names a gap."));
+    }
+    this.show({ ...this.shown, state, error });
+    this.drawSoon();
+  }
+
+  private drawSoon(): void {
+    this.drawing ??= requestAnimationFrame(() => {
+      this.drawing = null;
+      this.draw();
+    });
+  }
+
+  private draw(): void {
+    this.compareNewRows();
+    const end = this.pausedEnd ?? this.rows.end;
+    this.show({
+      ...this.shown,
+      received: this.received,
+      lag: this.lag,
+      paused: this.pausedEnd !== null,
+      waiting: this.rows.end - end,
+      length: this.find ? this.matches.end - this.firstMatch() : Math.max(0, end - this.rows.first),
+      dropped: this.find ? this.firstMatch() : this.rows.first,
+    });
+  }
+
+  private compareNewRows(): void {
+    const end = this.pausedEnd ?? this.rows.end;
+    if (!this.find) {
+      return;
+    }
+    for (let number = Math.max(this.compared, this.rows.first); number < end; number += 1) {
+      const row = this.rows.get(number);
+      if (row && searchText(row).includes(this.find)) {
+        this.matches.push(number);
+      }
+    }
+    this.compared = Math.max(this.compared, end);
+  }
+
+  /** Returns the place in `matches` of the first row that is still kept. */
+  private firstMatch(): number {
+    let low = this.matches.first;
+    let high = this.matches.end;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((this.matches.get(middle) ?? 0) < this.rows.first) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
+  }
+
+  private show(change: LogSnapshot): void {
+    this.shown = change;
+    for (const listener of this.listeners) {
+      listener();
+    }
+  }
+}

@@ -1,0 +1,32 @@
+/** A list that keeps the newest items. Each item has a number that never changes, counted from 0. */
+
+export class Ring<Item> {
+  private items: Item[] = [];
+  private dropped = 0;
+
+  constructor(private readonly capacity: number) {}
+
+  /** Number of the oldest kept item. */
+  get first(): number {
+    return this.dropped + Math.max(0, this.items.length - this.capacity);
+  }
+
+  /** Number of the next item. */
+  get end(): number {
+    return this.dropped + this.items.length;
+  }
+
+  get(number: number): Item | undefined {
+    return number >= this.first ? this.items[number - this.dropped] : undefined;
+  }
+
+  push(item: Item): void {
+    this.items.push(item);
+    // Dropping many items at a time keeps the cost of one item constant.
+    if (this.items.length >= this.capacity * 1.25) {
+      const surplus = this.items.length - this.capacity;
+      this.items.splice(0, surplus);
+      this.dropped += surplus;
+    }
+  }
+}

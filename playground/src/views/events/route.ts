@@ -1,0 +1,20 @@
+/**
+ * Address of the events: `/events`, with the filter of the server (types, executions, parent, nodes, statuses), the start
+ * (`from`), the text to find (`find`), and the event whose details are open (`event`).
+ */
+
+import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
+
+import { rootRoute } from "../../app/root_route";
+import { searchOf } from "../../app/search";
+
+const eventsSearch = searchOf("types", "executions", "parent", "nodes", "statuses", "from", "find", "event");
+
+export type EventsSearch = ReturnType<typeof eventsSearch>;
+
+export const eventsRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: "/events",
+  validateSearch: eventsSearch,
+  component: lazyRouteComponent(() => import("./view"), "EventsView"),
+});

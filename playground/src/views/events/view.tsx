@@ -1,0 +1,47 @@
+/** The events as they commit: filters of the server, search, pause, and the details of an event. */
+
+import { getRouteApi } from "@tanstack/react-router";
+import { useEffect, useMemo, useState, useSyncExternalStore } from "react";
+
+import { OpenAsGraphql } from "../../ui/open_as_graphql";
+import { Failure } from "../../ui/states";
+import { ViewPage } from "../../ui/view_page";
+import { EventDetails } from "./event_details";
+import { EventFilters } from "./event_filters";
+import { EventList } from "./event_list";
+import { EventLog } from "./event_log";
+import { LogControls } from "./log_controls";
+import { EventsTailDocument } from "./operations.generated";
+import { filterOf, startOf } from "./stream_variables";
+import classes from "./view.module.css";
+
+const route = getRouteApi("/events");
+
+export function EventsView() {
+  const search = route.useSearch();
+  const navigate = route.useNavigate();
+  const [log] = useState(() => new EventLog());
+  const snapshot = useSyncExternalStore(log.subscribe, log.snapshot);
+  const [attempt, setAttempt] = useState(0);
+  const { types, executions, parent, nodes, statuses, from } = search;
+  const variables = useMemo(
+    () => ({ filter: filterOf({ types, executions, parent, nodes, statuses }), start: startOf(from) }),
+    [types, executions, parent, nodes, statuses, from],
+  );
+  useEffect(() => log.follow(variables.filter, variables.start), [log, variables, attempt]);
+  useEffect(() => log.search(search.find ?? ""), [log, search.find]);
+
+  const open = (event: string | undefined) =>
+    void navigate({ search: (before) => ({ ...before, event }), replace: true, resetScroll: false });
+  return (
+    <ViewPage title="Events" fill actions={<OpenAsGraphql document={EventsTailDocument} variables={variables} />}>
+      <EventFilters />
+      <LogControls log={log} snapshot={snapshot} />
+      {snapshot.error && <Failure error={snapshot.error} retry={() => setAttempt(attempt + 1)} />}
+      <div className={classes.content} data-details={search.event !== undefined}>
+        <EventList log={log} snapshot={snapshot} selected={search.event} onSelect={open} />
+        {search.event !== undefined && <EventDetails id={search.event} log={log} onClose={() => open(undefined)} />}
+      </div>
+    </ViewPage>
+  );
+}

@@ -1,0 +1,99 @@
+/** The form of one catalog entry: its workload, the options of the request, and the outcome. */
+
+import { Group, Stack, Text } from "@mantine/core";
+import { IconPlayerPlay } from "@tabler/icons-react";
+import { useState } from "react";
+
+import { useApiMutation } from "../../api/hooks";
+import type { ExecuteInput } from "../../api/schema.generated";
+import { JsonTree } from "../../ui/json_tree";
+import { OpenAsGraphql } from "../../ui/open_as_graphql";
+import { Panel } from "../../ui/panel";
+import { PermittedButton } from "../../ui/permitted_button";
+import { Failure, PartialData } from "../../ui/states";
+import { ExecuteDocument, type WorkloadOfEntryQuery } from "./operations.generated";
+import { Outcome, type Payload } from "./outcome";
+import { NO_OPTIONS, requestOf, RequestOptions, windowError } from "./request_options";
+import { WorkloadPanel } from "./workload_panel";
+import { textsOf, workloadOf } from "./workload_values";
+import classes from "./execute_form.module.css";
+
+interface Props {
+  entry: NonNullable<WorkloadOfEntryQuery["catalogEntry"]>;
+  /** Workload and pool to begin with; undefined: the defaults. */
+  repeated: { workload: unknown; executionPool: string | null } | undefined;
+}
+
+export function ExecuteForm({ entry: { path, workloadFields: fields }, repeated }: Props) {
+  const [{ texts, additional }, setTexts] = useState(() => textsOf(fields, repeated?.workload));
+  const [options, setOptions] = useState(() => ({ ...NO_OPTIONS, pool: repeated?.executionPool ?? "" }));
+  const execute = useApiMutation(ExecuteDocument);
+  const { errors, additionalError, workload } = workloadOf(fields, texts, additional);
+  const input: ExecuteInput = { entry: { path }, workload, ...requestOf(options) };
+  const invalid = Object.keys(errors).length > 0 || additionalError !== null || windowError(options) !== null;
+  const payload = execute.data?.data.execute;
+  const refused = errorsByField(payload);
+  // A changed request has not been refused.
+  const forgetRefusal = () => refused.size > 0 && execute.reset();
+  return (
+    <div className={classes.form}>
+      <Stack gap="md">
+        <WorkloadPanel
+          fields={fields}
+          texts={texts}
+          additional={additional}
+          errors={errors}
+          additionalError={additionalError ?? refused.get("workload")}
+          onChange={(changed, more) => {
+            setTexts({ texts: changed, additional: more });
+            forgetRefusal();
+          }}
+        />
+        <Panel title="Options">
+          <RequestOptions
+            options={options}
+            errors={refused}
+            onChange={(changed) => {
+              setOptions(changed);
+              forgetRefusal();
+            }}
+          />
+        </Panel>
+      </Stack>
+      <Stack gap="md">
+        <Panel title="Request">
+          <JsonTree value={input} name="Request" openLevels={4} />
+          <Text size="xs" c="dimmed" mt="xs">
+            Fields that are not in the request have the defaults of the newest version.
+          </Text>
+        </Panel>
+        {execute.error && <Failure error={execute.error} />}
+        <PartialData errors={execute.data?.errors ?? []} />
+        {payload && <Outcome payload={payload} shownAtFields={areShown(payload)} />}
+        <Group gap="xs">
+          <PermittedButton
+            capability="EXECUTE"
+            leftSection={<IconPlayerPlay size={14} />}
+            loading={execute.isPending}
+            {...(invalid && { refusal: "Correct the marked fields, and give values to the required ones." })}
+            onClick={() => execute.mutate({ input })}
+          >
+            Execute
+          </PermittedButton>
+          <OpenAsGraphql document={ExecuteDocument} variables={{ input }} />
+        </Group>
+      </Stack>
+    </div>
+  );
+}
+
+/** Names of the fields of a request that have an input. */
+const SHOWN = new Set(["workload", "key", "windowSeconds", "executionPool"]);
+
+function errorsByField(payload: Payload | null | undefined): Map<string, string> {
+  return new Map((payload?.userErrors ?? []).flatMap(({ field, message }) => (field ? [[field.at(-1) ?? "", message]] : [])));
+}
+
+function areShown({ userErrors }: Payload): boolean {
+  return userErrors.length > 0 && userErrors.every(({ field }) => SHOWN.has(field?.at(-1) ?? ""));
+}

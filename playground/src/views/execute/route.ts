@@ -1,0 +1,13 @@
+/** Address of the form: `/execute`, with the catalog path, and the execution whose workload the form repeats (`from`). */
+
+import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
+
+import { rootRoute } from "../../app/root_route";
+import { searchOf } from "../../app/search";
+
+export const executeRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: "/execute",
+  validateSearch: searchOf("path", "from"),
+  component: lazyRouteComponent(() => import("./view"), "ExecuteView"),
+});

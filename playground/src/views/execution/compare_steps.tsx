@@ -1,0 +1,88 @@
+/** The steps of two runs side by side, with statuses and durations. */
+
+import { DataTable, type Column } from "../../ui/data_table";
+import { formatDuration } from "../../ui/format";
+import { ObjectLink } from "../../app/object_links";
+import { StatusBadge } from "../../ui/status_badge";
+import { Duration } from "../../ui/time";
+import type { Execution, StepState } from "./live_execution";
+import { stepInWords } from "./step_words";
+import classes from "./compare.module.css";
+
+interface Row {
+  name: string;
+  left: Side;
+  right: Side;
+}
+
+interface Side {
+  /** Id of the run, for the row of the whole run. */
+  run: string | null;
+  state: { status: string; label: string } | null;
+  seconds: number | null;
+}
+
+const COLUMNS: readonly Column<Row>[] = [
+  { title: "Step", cell: ({ name }) => name },
+  { title: "This run", cell: ({ left }) => <State side={left} /> },
+  { title: "This duration", align: "right", cell: ({ left }) => <Duration seconds={left.seconds} /> },
+  { title: "Other run", cell: ({ right }) => <State side={right} /> },
+  { title: "Other duration", align: "right", cell: ({ right }) => <Duration seconds={right.seconds} /> },
+  { title: "Difference", align: "right", cell: (row) => <Difference row={row} /> },
+];
+
+export function CompareSteps({ left, right }: { left: Execution; right: Execution }) {
+  const [ours, theirs] = [stepsOf(left), stepsOf(right)];
+  const names = [...new Set([...ours.keys(), ...theirs.keys()])];
+  const rows = names.map((name) => ({ name, left: sideOf(ours.get(name)), right: sideOf(theirs.get(name)) }));
+  const whole = { name: "Whole run", left: wholeOf(left), right: wholeOf(right) };
+  return <DataTable label="Steps of both runs" columns={COLUMNS} rows={[whole, ...rows]} rowKey={({ name }) => name} />;
+}
+
+function stepsOf(execution: Execution): Map<string, StepState> {
+  return new Map((execution.steps?.nodes ?? []).map((step) => [step.name, step]));
+}
+
+function sideOf(step: StepState | undefined): Side {
+  const state = step ? { status: step.status, label: stepInWords(step) } : null;
+  return { run: null, state, seconds: step ? secondsBetween(step.enteredAt, step.completedAt) : null };
+}
+
+function wholeOf({ id, status, startedAt, endedAt }: Execution): Side {
+  return { run: id, state: { status, label: id }, seconds: secondsBetween(startedAt, endedAt) };
+}
+
+function secondsBetween(from: string | null, to: string | null): number | null {
+  return from === null || to === null ? null : Math.max(0, Date.parse(to) - Date.parse(from)) / 1_000;
+}
+
+function State({ side: { run, state } }: { side: Side }) {
+  if (!state) {
+    return <span className={classes.missing}>Not reached</span>;
+  }
+  return run === null ? (
+    <StatusBadge status={state.status} label={state.label} />
+  ) : (
+    <>
+      <StatusBadge status={state.status} />{" "}
+      <ObjectLink kind="execution" id={run} className={classes.run}>
+        {run}
+      </ObjectLink>
+    </>
+  );
+}
+
+function Difference({ row: { left, right } }: { row: Row }) {
+  if (left.seconds === null || right.seconds === null) {
+    return <Duration seconds={null} />;
+  }
+  const seconds = right.seconds - left.seconds;
+  if (Math.abs(seconds) < 0.001) {
+    return "Same";
+  }
+  return (
+    <span className={classes.difference}>
+      {formatDuration(Math.abs(seconds))} {seconds > 0 ? "slower" : "faster"}
+    </span>
+  );
+}

@@ -1,0 +1,16 @@
+/**
+ * Address of one execution: `/executions/<id>`, with the opened part (`tab`), the event whose moment is shown (`at`), the
+ * chosen step (`step`), and the run to compare with (`compare`).
+ */
+
+import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
+
+import { rootRoute } from "../../app/root_route";
+import { searchOf } from "../../app/search";
+
+export const executionRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: "/executions/$id",
+  validateSearch: searchOf("tab", "at", "step", "compare"),
+  component: lazyRouteComponent(() => import("./view"), "ExecutionView"),
+});

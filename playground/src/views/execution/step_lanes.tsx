@@ -1,0 +1,67 @@
+/** The bar of one step, and in it the bars of its commands. */
+
+import { Text } from "@mantine/core";
+
+import { formatDuration } from "../../ui/format";
+import type { Command, StepBars } from "./timeline";
+import { share, type Span } from "./timeline_view";
+import classes from "./timeline_view.module.css";
+
+const MAX_LANES = 12;
+
+export function StepLanes({ bar, span }: { bar: StepBars; span: Span }) {
+  const end = bar.ended ?? span.to;
+  const hidden = bar.lanes.length - MAX_LANES;
+  return (
+    <div className={classes.lanes}>
+      <div className={classes.step} style={place(bar.entered, end, span)} title={`${bar.step.name}, ${lasted(bar.entered, end)}`} />
+      {bar.lanes.length === 0 && <div className={classes.lane} />}
+      {bar.lanes.slice(0, MAX_LANES).map((lane, number) => (
+        <div key={number} className={classes.lane}>
+          {lane.map((command, index) => (
+            <CommandBar key={index} command={command} span={span} />
+          ))}
+        </div>
+      ))}
+      {hidden > 0 && (
+        <Text size="xs" c="dimmed" pos="relative">
+          {hidden} more at the same time
+        </Text>
+      )}
+    </div>
+  );
+}
+
+function CommandBar({ command, span }: { command: Command; span: Span }) {
+  const { issued, started, ended, failed } = command;
+  const begun = started ?? ended;
+  const attempt = command.attempt !== null && command.attempt > 1 ? `, attempt ${command.attempt}` : "";
+  const end = ended ?? span.to;
+  const kind = failed ? "failed" : ended === null ? "running" : "done";
+  return (
+    <>
+      <div
+        className={classes.bar}
+        data-kind="waiting"
+        style={place(issued, begun ?? span.to, span)}
+        title={`Waited ${lasted(issued, begun ?? span.to)}${attempt}`}
+      />
+      {begun !== null && (
+        <div
+          className={classes.bar}
+          data-kind={kind}
+          style={place(begun, end, span)}
+          title={`${kind === "failed" ? "Failed after" : "Ran"} ${lasted(begun, end)}${attempt}`}
+        />
+      )}
+    </>
+  );
+}
+
+function place(from: number, to: number, span: Span) {
+  return { left: `${share(from, span)}%`, width: `${Math.max(0, share(to, span) - share(from, span))}%` };
+}
+
+function lasted(from: number, to: number): string {
+  return formatDuration(Math.max(0, to - from) / 1_000);
+}

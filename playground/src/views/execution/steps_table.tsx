@@ -1,0 +1,58 @@
+/** The steps with status, attempts, times and errors. It is also the text alternative of the diagram. */
+
+import { Link } from "@tanstack/react-router";
+
+import { DataTable, type Column } from "../../ui/data_table";
+import { RunDuration } from "../../ui/run_duration";
+import { Empty } from "../../ui/states";
+import { StatusBadge } from "../../ui/status_badge";
+import { Time } from "../../ui/time";
+import type { StepState } from "./live_execution";
+import { stepInWords } from "./step_words";
+import classes from "./steps_table.module.css";
+
+const columns = (moment: string | undefined): readonly Column<StepState>[] => [
+  { title: "Step", cell: ({ name }) => <StepLink name={name} /> },
+  { title: "Status", cell: (step) => <StatusBadge status={step.status} label={stepInWords(step)} /> },
+  { title: "Entered", cell: ({ enteredAt }) => <Time value={enteredAt} /> },
+  { title: "Duration", align: "right", cell: (step) => <RunDuration from={step.enteredAt} to={step.completedAt} moment={moment} /> },
+  { title: "Error", cell: ({ error }) => error !== null && <span className={classes.error}>{error}</span> },
+];
+
+interface Props {
+  steps: readonly StepState[];
+  /** Whether the execution has more steps than are listed. */
+  more: boolean;
+  /** Time of the moment that is shown; undefined: the newest state. */
+  moment: string | undefined;
+}
+
+export function StepsTable({ steps, more, moment }: Props) {
+  return (
+    <>
+      <DataTable
+        label="Steps"
+        columns={columns(moment)}
+        rows={steps}
+        rowKey={(step) => step.name}
+        empty={<Empty title="No step has begun">Steps appear here when a worker begins them.</Empty>}
+      />
+      {more && <p className={classes.more}>Only the first 100 steps are listed. The events have all.</p>}
+    </>
+  );
+}
+
+function StepLink({ name }: { name: string }) {
+  return (
+    <Link
+      from="/executions/$id"
+      to="."
+      search={(before) => ({ ...before, step: before.step === name ? undefined : name })}
+      resetScroll={false}
+      replace
+      className={classes.step}
+    >
+      {name}
+    </Link>
+  );
+}

@@ -1,0 +1,89 @@
+/** The main facts of an execution. */
+
+import { Link } from "@tanstack/react-router";
+
+import { CopyButton } from "../../ui/copy_button";
+import { FieldList } from "../../ui/field_list";
+import { formatNumber } from "../../ui/format";
+import { IdLink } from "../../ui/id_link";
+import { RunDuration } from "../../ui/run_duration";
+import { StatusBadge } from "../../ui/status_badge";
+import { Time } from "../../ui/time";
+import type { Execution } from "./live_execution";
+import classes from "./summary.module.css";
+
+interface Props {
+  execution: Execution;
+  /** Time of the moment that is shown; undefined: the newest state. */
+  moment: string | undefined;
+}
+
+export function Summary({ execution, moment }: Props) {
+  const { status, statusText, startedAt, endedAt } = execution;
+  return (
+    <div className={classes.summary}>
+      <FieldList
+        fields={[
+          ["Status", <StatusBadge status={status} {...(status === "UNKNOWN" && { label: statusText })} />],
+          ["Started", <Time value={startedAt} absolute />],
+          ["Ended", endedAt !== null && <Time value={endedAt} absolute />],
+          ["Duration", <RunDuration from={startedAt} to={endedAt} moment={moment} />],
+        ]}
+      />
+      <FieldList
+        fields={[
+          ["Path", <Path execution={execution} />],
+          ["Started by", <Parent execution={execution} />],
+          ["Rerun of", execution.rerunOf && <IdLink kind="execution" id={execution.rerunOf.id} />],
+          ["Trace id", <TraceId execution={execution} />],
+        ]}
+      />
+      <FieldList
+        fields={[
+          ["Pool", execution.executionPool ?? "Default pool"],
+          ["Tenant", `${execution.tenantId}, organization ${execution.organizationId}`],
+          ["Events", execution.eventCount !== null && formatNumber(execution.eventCount)],
+          ["Shard", String(execution.shard)],
+        ]}
+      />
+    </div>
+  );
+}
+
+function Path({ execution: { path, catalogEntry } }: { execution: Execution }) {
+  if (path === null) {
+    return "Unknown";
+  }
+  return (
+    <>
+      <Link to="/executions" search={{ path }} className={classes.link}>
+        {path}
+      </Link>
+      {catalogEntry && ` version ${catalogEntry.version}`}
+    </>
+  );
+}
+
+function Parent({ execution: { parent } }: { execution: Execution }) {
+  if (!parent) {
+    return "A request";
+  }
+  const subscription = parent.__typename === "SourceSubscription";
+  const path = subscription ? parent.subscriptionPath : parent.executionPath;
+  return (
+    <>
+      {path} <IdLink kind={subscription ? "subscription" : "execution"} id={parent.id} />
+    </>
+  );
+}
+
+function TraceId({ execution: { trace } }: { execution: Execution }) {
+  const id = trace?.traceparent.split("-")[1];
+  return id === undefined ? (
+    "None"
+  ) : (
+    <span className={classes.trace}>
+      {id} <CopyButton value={id} name="trace id" />
+    </span>
+  );
+}

@@ -1,0 +1,92 @@
+/**
+ * Bars of a timeline, from the log. A step has the time between its entry and its end. Inside it, each command first waits
+ * for a worker and then runs. Commands at the same time, such as the iterations of a loop, have a lane each; the attempts
+ * of a step follow each other in one lane.
+ */
+
+import type { StepState } from "./live_execution";
+import type { LogEventFragment } from "./operations.generated";
+
+const STARTED = new Set(["command.started", "action_started"]);
+const FAILED = new Set(["command.failed", "action_failed", "call.error"]);
+const ENDED = new Set(["command.completed", "action_completed", "call.done", "action_done", ...FAILED]);
+
+/** A command of a step. Times are in milliseconds since 1970; null: not yet. */
+export interface Command {
+  issued: number;
+  started: number | null;
+  ended: number | null;
+  failed: boolean;
+  attempt: number | null;
+}
+
+export interface StepBars {
+  step: StepState;
+  entered: number;
+  ended: number | null;
+  lanes: Command[][];
+}
+
+/** Returns the bars of the steps that were entered, in their order. */
+export function barsOf(steps: readonly StepState[], events: readonly LogEventFragment[]): StepBars[] {
+  const commands = commandsByStep(events);
+  return steps.flatMap((step) => {
+    if (step.enteredAt === null) {
+      return [];
+    }
+    const own = commands.get(step.name) ?? [];
+    // A step that is entered again has commands before its last entry.
+    const entered = Math.min(Date.parse(step.enteredAt), ...own.map(({ issued }) => issued));
+    const ended = step.completedAt === null ? null : Date.parse(step.completedAt);
+    return { step, entered, ended, lanes: lanesOf(own) };
+  });
+}
+
+function commandsByStep(events: readonly LogEventFragment[]): Map<string, Command[]> {
+  const steps = new Map<string, Map<string, Command>>();
+  for (const event of events) {
+    const id = commandId(event);
+    if (event.nodeName === null || id === null) {
+      continue;
+    }
+    const commands = steps.get(event.nodeName) ?? new Map<string, Command>();
+    steps.set(event.nodeName, commands);
+    const at = Date.parse(event.createdAt);
+    const command = commands.get(id) ?? { issued: at, started: null, ended: null, failed: false, attempt: attemptOf(event) };
+    commands.set(id, advanced(command, event.type, at));
+  }
+  return new Map([...steps].map(([name, commands]) => [name, [...commands.values()]]));
+}
+
+function advanced(command: Command, type: string, at: number): Command {
+  return {
+    ...command,
+    issued: Math.min(command.issued, at),
+    started: STARTED.has(type) ? at : command.started,
+    ended: ENDED.has(type) ? at : command.ended,
+    failed: command.failed || FAILED.has(type),
+  };
+}
+
+function commandId({ meta }: LogEventFragment): string | null {
+  const id = (meta as { command_id?: unknown } | null)?.command_id;
+  return typeof id === "string" || typeof id === "number" ? String(id) : null;
+}
+
+function attemptOf({ meta }: LogEventFragment): number | null {
+  const attempt = (meta as { attempt?: unknown } | null)?.attempt;
+  return typeof attempt === "number" ? attempt : null;
+}
+
+function lanesOf(commands: readonly Command[]): Command[][] {
+  const lanes: Command[][] = [];
+  for (const command of commands.toSorted((a, b) => a.issued - b.issued)) {
+    const free = lanes.find((lane) => (lane.at(-1)?.ended ?? Infinity) <= command.issued);
+    if (free) {
+      free.push(command);
+    } else {
+      lanes.push([command]);
+    }
+  }
+  return lanes;
+}

@@ -1,0 +1,97 @@
+/** One execution: errors first, its facts, its history, and its steps, documents, events and children. */
+
+import { Button } from "@mantine/core";
+import { IconPlayerPlay } from "@tabler/icons-react";
+import { getRouteApi, Link } from "@tanstack/react-router";
+
+import { CopyButton } from "../../ui/copy_button";
+import { LiveBadge } from "../../ui/live_badge";
+import { OpenAsGraphql } from "../../ui/open_as_graphql";
+import { Empty, Failure, Loading, PartialData } from "../../ui/states";
+import { StatusBadge } from "../../ui/status_badge";
+import { ViewPage } from "../../ui/view_page";
+import { CancelButton } from "./cancel_button";
+import { ErrorReport } from "./error_report";
+import { HistorySlider } from "./history_slider";
+import { useExecution, type Execution } from "./live_execution";
+import { useLog } from "./log_reader";
+import { useMoment } from "./moment";
+import { ExecutionDetailDocument } from "./operations.generated";
+import { Parts } from "./parts";
+import { Summary } from "./summary";
+import classes from "./view.module.css";
+
+const route = getRouteApi("/executions/$id");
+
+export function ExecutionView() {
+  const { id } = route.useParams();
+  const { query, live, execution } = useExecution(id);
+  const title = execution?.path ?? `Execution ${id}`;
+  return (
+    <ViewPage
+      title={title}
+      description={
+        <span className={classes.description}>
+          {execution && <StatusBadge status={execution.status} />}
+          <span className={classes.id}>{id}</span>
+          <CopyButton value={id} name="id" />
+          {execution?.endedAt === null && <LiveBadge state={live.state} name="Live updates" />}
+        </span>
+      }
+      actions={execution && <Actions execution={execution} />}
+    >
+      {query.error && <Failure error={query.error} retry={query.refetch} />}
+      {!query.error && execution === undefined && <Loading lines={8} />}
+      {execution === null && (
+        <Empty title="There is no execution with this id">
+          Check the id. If it is the id of a source subscription,{" "}
+          <Link to="/events" search={{ executions: id, from: "beginning" }}>
+            open its events
+          </Link>
+          .
+        </Empty>
+      )}
+      {live.error && <Failure error={live.error} />}
+      {execution && <PartialData errors={query.data?.errors ?? []} />}
+      {execution && <Content key={id} execution={execution} />}
+    </ViewPage>
+  );
+}
+
+function Actions({ execution }: { execution: Execution }) {
+  return (
+    <>
+      <CancelButton execution={execution} />
+      {execution.path !== null && (
+        <Button
+          renderRoot={(props) => <Link {...props} to="/execute" search={{ path: execution.path ?? undefined, from: execution.id }} />}
+          size="xs"
+          variant="default"
+          leftSection={<IconPlayerPlay size={14} />}
+        >
+          Execute again…
+        </Button>
+      )}
+      <OpenAsGraphql document={ExecutionDetailDocument} variables={{ id: execution.id }} />
+    </>
+  );
+}
+
+function Content({ execution }: { execution: Execution }) {
+  const { at } = route.useSearch();
+  const navigate = route.useNavigate();
+  const log = useLog(execution.id, execution.eventCount);
+  const { shown, error } = useMoment(execution, at);
+  const moment = log.events.find(({ eventId }) => eventId === at)?.createdAt;
+  const choose = (event: string | undefined) =>
+    void navigate({ search: (before) => ({ ...before, at: event }), replace: true, resetScroll: false });
+  return (
+    <>
+      <ErrorReport execution={shown} steps={shown.steps?.nodes ?? []} />
+      {error && <Failure error={error} />}
+      <Summary execution={shown} moment={moment} />
+      <HistorySlider log={log} at={at} onChange={choose} />
+      <Parts execution={execution} shown={shown} moment={moment} log={log} />
+    </>
+  );
+}

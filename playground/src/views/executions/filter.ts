@@ -1,0 +1,46 @@
+/** The filter of the server, from the address of the view. */
+
+import type { ExecutionFilter, ExecutionStatus } from "../../api/schema.generated";
+import { listOf } from "../../ui/filter_bar";
+import type { ExecutionsSearch } from "./route";
+
+export const STATUSES: readonly ExecutionStatus[] = ["PENDING", "RUNNING", "COMPLETED", "FAILED", "CANCELLED", "UNKNOWN"];
+
+const DURATION = /^(\d+)([mhd])$/;
+const UNIT_MS: Record<string, number> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** Returns the filter. A duration such as `1h` counts back from `now`. An unknown status or time is left out. */
+export function filterOf(search: ExecutionsSearch, now: number): ExecutionFilter {
+  const statuses = statusesOf(search.statuses);
+  const since = timeOf(search.since, now);
+  const until = timeOf(search.until, now);
+  return {
+    ...(statuses.length > 0 && { statuses }),
+    ...pathCondition(search.path),
+    ...(search.parent !== undefined && { parentExecutionId: search.parent }),
+    ...(since !== undefined && { startedAfter: since }),
+    ...(until !== undefined && { startedBefore: until }),
+  };
+}
+
+/** Returns the known statuses of a list that is written with commas. */
+export function statusesOf(text: string | undefined): ExecutionStatus[] {
+  const names = listOf(text?.toUpperCase());
+  return STATUSES.filter((status) => names.includes(status));
+}
+
+function pathCondition(path: string | undefined): Pick<ExecutionFilter, "path" | "pathPrefix"> {
+  if (path === undefined || path === "*") {
+    return {};
+  }
+  return path.endsWith("*") ? { pathPrefix: path.slice(0, -1) } : { path };
+}
+
+function timeOf(text: string | undefined, now: number): string | undefined {
+  const [, count, unit] = DURATION.exec(text ?? "") ?? [];
+  if (count !== undefined && unit !== undefined) {
+    return new Date(now - Number(count) * UNIT_MS[unit]!).toISOString();
+  }
+  const at = Date.parse(text ?? "");
+  return Number.isNaN(at) ? undefined : new Date(at).toISOString();
+}

@@ -1,0 +1,50 @@
+/** GraphiQL, with a tab per use case and the token of the signed-in user. It follows the theme of the console. */
+
+import "graphiql/setup-workers/vite";
+import "graphiql/style.css";
+
+import { useComputedColorScheme } from "@mantine/core";
+import { getRouteApi } from "@tanstack/react-router";
+import { GraphiQL, HISTORY_PLUGIN } from "graphiql";
+import { useEffect } from "react";
+
+import { fetcher } from "./fetcher";
+import { OpenedDocument } from "./opened_document";
+import { DEFAULT_TABS, initialVariables } from "./tabs";
+import { WrappedLines } from "./wrapped_lines";
+import classes from "./view.module.css";
+
+const PLUGINS = [HISTORY_PLUGIN];
+/** JSON schemas of the custom scalars, for the variables editor. */
+const SCALARS = { JSON: {}, BigInt: { type: "string" }, DateTime: { type: "string" } } as const;
+
+const route = getRouteApi("/graphiql");
+const variables = initialVariables(window.localStorage);
+
+export function GraphiqlView() {
+  const search = route.useSearch();
+  const scheme = useComputedColorScheme();
+  useEffect(() => {
+    document.title = "GraphiQL · NoETL";
+  }, []);
+  return (
+    <div className={classes.frame} data-theme={scheme}>
+      <h1 className={classes.title}>GraphiQL</h1>
+      <GraphiQL
+        fetcher={fetcher}
+        plugins={PLUGINS}
+        defaultTabs={DEFAULT_TABS}
+        forcedTheme={scheme}
+        customScalarSchemas={SCALARS}
+        defaultEditorToolsVisibility="variables"
+        {...(variables !== undefined && { initialVariables: variables })}
+      >
+        <GraphiQL.Logo>
+          <span className={classes.logo} />
+        </GraphiQL.Logo>
+        <WrappedLines />
+        {search.query !== undefined && <OpenedDocument query={search.query} variables={search.variables} />}
+      </GraphiQL>
+    </div>
+  );
+}

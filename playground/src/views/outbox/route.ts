@@ -1,0 +1,20 @@
+/**
+ * Address of the outbox: `/outbox`, with the filter of the server (`statuses`, `execution`, `attempts`), the text to find
+ * in the loaded entries (`find`), and the entry whose details are open (`entry`).
+ */
+
+import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
+
+import { rootRoute } from "../../app/root_route";
+import { searchOf } from "../../app/search";
+
+const outboxSearch = searchOf("statuses", "execution", "attempts", "find", "entry");
+
+export type OutboxSearch = ReturnType<typeof outboxSearch>;
+
+export const outboxRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: "/outbox",
+  validateSearch: outboxSearch,
+  component: lazyRouteComponent(() => import("./view"), "OutboxView"),
+});

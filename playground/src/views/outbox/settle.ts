@@ -1,0 +1,58 @@
+/** Retry and discard: what they select, and their results. Retry makes entries claimable; discard deletes dead letters. */
+
+import type { OutboxSelector, OutboxStatus } from "../../api/schema.generated";
+import { useApiMutation } from "../../api/hooks";
+import { DiscardOutboxDocument, RetryOutboxDocument } from "./operations.generated";
+
+export type Settlement = "retry" | "discard";
+
+interface Words {
+  label: string;
+  effect: string;
+  /** Result for one entry, in the past. */
+  done: string;
+  /** Statuses of the entries that the action changes. */
+  statuses: readonly OutboxStatus[];
+}
+
+export const SETTLEMENTS: Record<Settlement, Words> = {
+  retry: {
+    label: "Retry",
+    effect: "Dead letters, and failed entries that wait for their next attempt, can be claimed immediately.",
+    done: "can be claimed",
+    statuses: ["FAILED", "DEAD"],
+  },
+  discard: {
+    label: "Discard",
+    effect: "Dead letters are deleted. Their messages are never delivered. This can't be undone.",
+    done: "deleted",
+    statuses: ["DEAD"],
+  },
+};
+
+export interface SettlementResult {
+  /** Number of selected entries that the action changes. */
+  matched: number;
+  /** Number of changed entries; 0 in a dry run. */
+  changed: number;
+  unavailableShards: readonly number[];
+  userErrors: readonly { message: string }[];
+}
+
+/** Returns a function that sends a request to retry or to discard entries. */
+export function useSettle() {
+  const { mutateAsync: retry } = useApiMutation(RetryOutboxDocument);
+  const { mutateAsync: discard } = useApiMutation(DiscardOutboxDocument);
+  return async (settlement: Settlement, select: OutboxSelector, dryRun: boolean): Promise<SettlementResult> => {
+    if (settlement === "retry") {
+      const { data, errors } = await retry({ input: { select, dryRun } });
+      return data.retryOutbox ? { ...data.retryOutbox, changed: data.retryOutbox.retried } : nothing(errors);
+    }
+    const { data, errors } = await discard({ input: { select, dryRun } });
+    return data.discardOutbox ? { ...data.discardOutbox, changed: data.discardOutbox.discarded } : nothing(errors);
+  };
+}
+
+function nothing(userErrors: readonly { message: string }[]): SettlementResult {
+  return { matched: 0, changed: 0, unavailableShards: [], userErrors };
+}

@@ -1,0 +1,81 @@
+/** The executions that the subscription started, newest first, read every three seconds. */
+
+import { Button, Text } from "@mantine/core";
+import { Link } from "@tanstack/react-router";
+
+import { useApiPages } from "../../api/hooks";
+import { DataTable, type Column } from "../../ui/data_table";
+import { IdLink } from "../../ui/id_link";
+import { Panel } from "../../ui/panel";
+import { Empty, Failure, Loading, PartialData } from "../../ui/states";
+import { StatusBadge } from "../../ui/status_badge";
+import { Duration, Time } from "../../ui/time";
+import { SubscriptionExecutionsDocument, type SubscriptionExecutionsQuery } from "./operations.generated";
+
+type Execution = NonNullable<SubscriptionExecutionsQuery["executions"]>["nodes"][number];
+
+const EVERY_MS = 3_000;
+const PATH = "Path";
+const ERROR = "Error";
+
+const COLUMNS: readonly Column<Execution>[] = [
+  { title: "Execution", cell: (execution) => <IdLink id={execution.id} kind="execution" /> },
+  { title: "State", cell: (execution) => <StatusBadge status={execution.status} /> },
+  { title: PATH, cell: (execution) => execution.path ?? "–" },
+  { title: "Started", cell: (execution) => <Time value={execution.startedAt} /> },
+  { title: "Duration", align: "right", cell: (execution) => <Duration seconds={durationOf(execution)} /> },
+  {
+    title: ERROR,
+    cell: ({ error }) =>
+      error !== null && (
+        <Text size="sm" truncate maw={280} title={error}>
+          {error}
+        </Text>
+      ),
+  },
+];
+
+export function ExecutionsPanel({ id }: { id: string }) {
+  const list = useApiPages(SubscriptionExecutionsDocument, { id }, (data) => data.executions, { every: EVERY_MS });
+  const { data, error, refetch } = list.query;
+  return (
+    <Panel
+      title="Executions"
+      actions={
+        <Button
+          variant="subtle"
+          size="compact-xs"
+          renderRoot={(props) => <Link {...props} to="/events" search={{ parent: id, from: "beginning" }} />}
+        >
+          Their events
+        </Button>
+      }
+    >
+      {error && <Failure error={error} retry={refetch} />}
+      {!data && !error && <Loading />}
+      <PartialData unavailableShards={list.unavailableShards} errors={list.errors} />
+      {data && (
+        <DataTable
+          label="Executions of the subscription"
+          columns={columnsFor(list.nodes)}
+          rows={list.nodes}
+          rowKey={(execution) => execution.id}
+          empty={<Empty title="No executions yet">Each message that the subscription receives starts one.</Empty>}
+          cards
+          pages={list.query}
+        />
+      )}
+    </Panel>
+  );
+}
+
+/** Returns the columns that say something: the path only if the executions differ in it, the error only if one failed. */
+function columnsFor(executions: readonly Execution[]): readonly Column<Execution>[] {
+  const paths = new Set(executions.map((execution) => execution.path));
+  const failed = executions.some((execution) => execution.error !== null);
+  return COLUMNS.filter(({ title }) => (title !== PATH || paths.size > 1) && (title !== ERROR || failed));
+}
+
+function durationOf({ startedAt, endedAt }: Execution): number | null {
+  return startedAt !== null && endedAt !== null ? (Date.parse(endedAt) - Date.parse(startedAt)) / 1_000 : null;
+}

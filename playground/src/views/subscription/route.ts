@@ -1,0 +1,11 @@
+/** Address of one subscription: `/subscriptions/<id>`. */
+
+import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
+
+import { rootRoute } from "../../app/root_route";
+
+export const subscriptionRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: "/subscriptions/$id",
+  component: lazyRouteComponent(() => import("./view"), "SubscriptionView"),
+});

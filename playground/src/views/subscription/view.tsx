@@ -1,0 +1,98 @@
+/** One subscription: its state and actions, its work, its history, its settings and its catalog entry. */
+
+import { Anchor, SimpleGrid } from "@mantine/core";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import type { ReactNode } from "react";
+
+import { useApiQuery } from "../../api/hooks";
+import { useLiveRefresh } from "../../api/live_refresh";
+import { IdLink } from "../../ui/id_link";
+import { OpenAsGraphql } from "../../ui/open_as_graphql";
+import { Empty, Failure, Loading, PartialData } from "../../ui/states";
+import { Time } from "../../ui/time";
+import { ViewPage } from "../../ui/view_page";
+import { SubscriptionChangesDocument } from "../subscriptions/operations.generated";
+import { SubscriptionActions } from "../subscriptions/subscription_actions";
+import { SubscriptionStatusBadge } from "../subscriptions/subscription_table";
+import { TransitionResult } from "../subscriptions/transition_result";
+import { useTransition } from "../subscriptions/use_transition";
+import { CatalogEntryPanel } from "./catalog_entry_panel";
+import { ExecutionsPanel } from "./executions_panel";
+import { HistoryPanel } from "./history_panel";
+import { SubscriptionDetailDocument, SubscriptionHistoryDocument, type SubscriptionDetailQuery } from "./operations.generated";
+import { SettingsPanel } from "./settings_panel";
+import { WorkFigures } from "./work_figures";
+import classes from "./view.module.css";
+
+export type Subscription = NonNullable<SubscriptionDetailQuery["subscription"]>;
+
+const route = getRouteApi("/subscriptions/$id");
+const LIVE_QUERIES = [SubscriptionDetailDocument, SubscriptionHistoryDocument];
+
+export function SubscriptionView() {
+  const { id } = route.useParams();
+  const { data, error, isPlaceholderData, refetch } = useApiQuery(SubscriptionDetailDocument, { id });
+  useLiveRefresh(SubscriptionChangesDocument, { filter: { ids: [id] } }, LIVE_QUERIES);
+  if (!data || isPlaceholderData) {
+    return <ViewPage title="Subscription">{error ? <Failure error={error} retry={refetch} /> : <Loading />}</ViewPage>;
+  }
+  const { subscription } = data.data;
+  return subscription ? (
+    <Details key={id} subscription={subscription}>
+      <PartialData errors={data.errors} />
+      {error && <Failure error={error} retry={refetch} />}
+    </Details>
+  ) : (
+    <ViewPage title="Subscription">
+      <PartialData errors={data.errors} />
+      <Empty title="This subscription does not exist">
+        Check the id, or choose one in the{" "}
+        <Anchor component={Link} to="/subscriptions" inherit>
+          list of subscriptions
+        </Anchor>
+        .
+      </Empty>
+    </ViewPage>
+  );
+}
+
+function Details({ subscription, children }: { subscription: Subscription; children: ReactNode }) {
+  const transition = useTransition();
+  const { id, path, updatedAt } = subscription;
+  return (
+    <ViewPage
+      title={path}
+      description={
+        <span className={classes.facts}>
+          <SubscriptionStatusBadge subscription={subscription} />
+          <span>
+            since <Time value={updatedAt} />
+          </span>
+          <IdLink id={id} kind="subscription" />
+        </span>
+      }
+      actions={
+        <>
+          <SubscriptionActions subscription={subscription} transition={transition} />
+          <OpenAsGraphql document={SubscriptionDetailDocument} variables={{ id }} />
+        </>
+      }
+    >
+      <TransitionResult transition={transition} />
+      {children}
+      <SimpleGrid cols={{ base: 2, sm: 3, lg: 5 }} spacing="sm">
+        <WorkFigures id={id} />
+      </SimpleGrid>
+      <div className={classes.panels}>
+        <div className={classes.column}>
+          <ExecutionsPanel id={id} />
+          <CatalogEntryPanel subscription={subscription} />
+        </div>
+        <div className={classes.column}>
+          <HistoryPanel id={id} />
+          <SettingsPanel subscription={subscription} />
+        </div>
+      </div>
+    </ViewPage>
+  );
+}

@@ -1,0 +1,20 @@
+/**
+ * Address of the subscriptions: `/subscriptions`, with the filter of the server (`statuses`, `path`), and the catalog path
+ * in the dialog that registers a subscription (`register`; `choose` if none is chosen).
+ */
+
+import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
+
+import { rootRoute } from "../../app/root_route";
+import { searchOf } from "../../app/search";
+
+const subscriptionsSearch = searchOf("statuses", "path", "register");
+
+export type SubscriptionsSearch = ReturnType<typeof subscriptionsSearch>;
+
+export const subscriptionsRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: "/subscriptions",
+  validateSearch: subscriptionsSearch,
+  component: lazyRouteComponent(() => import("./view"), "SubscriptionsView"),
+});

@@ -1,0 +1,107 @@
+/** The subscriptions with their state, their work and their actions. */
+
+import { Text } from "@mantine/core";
+import { Link } from "@tanstack/react-router";
+
+import { ObjectLink } from "../../app/object_links";
+import { DataTable, type Column, type Pages } from "../../ui/data_table";
+import { formatCount } from "../../ui/format";
+import { Empty } from "../../ui/states";
+import { StatusBadge } from "../../ui/status_badge";
+import { Time } from "../../ui/time";
+import type { Activity } from "./activity";
+import type { SubscriptionFieldsFragment } from "./operations.generated";
+import { SubscriptionActions } from "./subscription_actions";
+import type { TransitionState } from "./use_transition";
+import classes from "./subscription_table.module.css";
+
+interface Row {
+  subscription: SubscriptionFieldsFragment;
+  activity: Activity | undefined;
+}
+
+const COLUMNS: readonly Column<Row>[] = [
+  {
+    title: "Path",
+    cell: ({ subscription }) => (
+      <ObjectLink kind="subscription" id={subscription.id} className={classes.path}>
+        {subscription.path}
+      </ObjectLink>
+    ),
+  },
+  { title: "State", cell: ({ subscription }) => <SubscriptionStatusBadge subscription={subscription} /> },
+  { title: "Since", cell: ({ subscription }) => <Time value={subscription.updatedAt} /> },
+  { title: "Rate", align: "right", cell: ({ activity }) => <Rate activity={activity} /> },
+  { title: "Executed", align: "right", cell: ({ activity }) => <Count of={activity?.executions} /> },
+  { title: "Deduplicated", align: "right", cell: ({ activity }) => <Count of={activity?.duplicates} /> },
+  { title: "Last event", cell: ({ activity }) => <LastEvent activity={activity} /> },
+];
+
+interface Props {
+  subscriptions: readonly SubscriptionFieldsFragment[];
+  activities: ReadonlyMap<string, Activity>;
+  transition: TransitionState;
+  filtered: boolean;
+  pages: Pages;
+}
+
+export function SubscriptionTable({ subscriptions, activities, transition, filtered, pages }: Props) {
+  const actions: Column<Row> = {
+    title: "Actions",
+    align: "right",
+    cell: ({ subscription }) => <SubscriptionActions subscription={subscription} transition={transition} compact />,
+  };
+  return (
+    <DataTable
+      label="Subscriptions"
+      columns={[...COLUMNS, actions]}
+      rows={subscriptions.map((subscription) => ({ subscription, activity: activities.get(subscription.id) }))}
+      rowKey={({ subscription }) => subscription.id}
+      empty={<NoSubscriptions filtered={filtered} />}
+      cards
+      pages={pages}
+    />
+  );
+}
+
+export function SubscriptionStatusBadge({ subscription }: { subscription: Pick<SubscriptionFieldsFragment, "status" | "statusText"> }) {
+  const { status, statusText } = subscription;
+  return <StatusBadge status={status} {...(status === "UNKNOWN" && { label: `Unknown (${statusText})` })} />;
+}
+
+function Count({ of: list }: { of: Activity["executions"] | Activity["duplicates"] | undefined }) {
+  return <>{list?.totalCount ? formatCount(list.totalCount) : "–"}</>;
+}
+
+function Rate({ activity }: { activity: Activity | undefined }) {
+  const count = activity?.recent?.totalCount;
+  return <>{count ? `${formatCount(count)}/min` : "–"}</>;
+}
+
+function LastEvent({ activity }: { activity: Activity | undefined }) {
+  const event = activity?.newest?.nodes[0];
+  if (!activity || !event) {
+    return "–";
+  }
+  const search = { executions: activity.id, from: "beginning", event: event.id };
+  return (
+    <span>
+      <Link to="/events" search={search} className={classes.event!}>
+        {event.type.replace(/^subscription\./, "")}
+      </Link>{" "}
+      <Text span size="xs" c="dimmed">
+        <Time value={event.createdAt} />
+      </Text>
+    </span>
+  );
+}
+
+function NoSubscriptions({ filtered }: { filtered: boolean }) {
+  return filtered ? (
+    <Empty title="No subscription matches the filter">Change the filter or clear it.</Empty>
+  ) : (
+    <Empty title="There are no subscriptions">
+      Register one from a catalog entry of kind subscription, then activate it. It starts an execution for each message.
+    </Empty>
+  );
+}

@@ -1,0 +1,34 @@
+/** Carries out an action on one subscription, and keeps its result in words. */
+
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+
+import { send } from "../../api/client";
+import type { ApiError } from "../../api/errors";
+import type { SubscriptionAction } from "../../api/schema.generated";
+import { ACTIONS, type TransitionInput } from "./actions";
+
+export interface Transition {
+  action: SubscriptionAction;
+  path: string;
+  input: TransitionInput;
+}
+
+/** Result of a transition: the status after it, or the reasons it was refused. */
+export interface TransitionOutcome {
+  status: string | null;
+  refusals: readonly { message: string }[];
+}
+
+export function useTransition() {
+  const queries = useQueryClient();
+  return useMutation<TransitionOutcome, ApiError, Transition>({
+    mutationFn: async ({ action, input }) => {
+      const { data, errors } = await send(ACTIONS[action].document, { input });
+      const refusals = data.transition?.userErrors ?? errors;
+      return { status: data.transition?.subscription?.statusText ?? null, refusals };
+    },
+    onSettled: () => queries.invalidateQueries(),
+  });
+}
+
+export type TransitionState = ReturnType<typeof useTransition>;

@@ -1,0 +1,74 @@
+/** The source subscriptions: their state and work, actions on one or on all of the list, and registration. */
+
+import { getRouteApi } from "@tanstack/react-router";
+import { useMemo } from "react";
+
+import { useApiPages } from "../../api/hooks";
+import { useLiveRefresh } from "../../api/live_refresh";
+import { OpenAsGraphql } from "../../ui/open_as_graphql";
+import { Panel } from "../../ui/panel";
+import { PermittedButton } from "../../ui/permitted_button";
+import { Failure, Loading, PartialData } from "../../ui/states";
+import { ViewPage } from "../../ui/view_page";
+import { CHANGE_ONE } from "./actions";
+import { useActivities } from "./activity";
+import { BulkActions } from "./bulk_actions";
+import { filterInWords, filterOf } from "./filter";
+import { SubscriptionChangesDocument, SubscriptionListDocument } from "./operations.generated";
+import { RegisterDialog } from "./register_dialog";
+import { SubscriptionFilters } from "./subscription_filters";
+import { SubscriptionTable } from "./subscription_table";
+import { TransitionResult } from "./transition_result";
+import { useTransition } from "./use_transition";
+
+const route = getRouteApi("/subscriptions");
+const LIVE_QUERIES = [SubscriptionListDocument];
+
+export function SubscriptionsView() {
+  const { statuses, path, register } = route.useSearch();
+  const navigate = route.useNavigate();
+  const transition = useTransition();
+  const filter = useMemo(() => filterOf({ statuses, path }), [statuses, path]);
+  const list = useApiPages(SubscriptionListDocument, { filter }, (data) => data.subscriptions);
+  useLiveRefresh(SubscriptionChangesDocument, { filter }, LIVE_QUERIES);
+  const activities = useActivities(list.nodes.map((subscription) => subscription.id));
+  const openDialog = (entry: string | undefined) =>
+    void navigate({ search: (before) => ({ ...before, register: entry }), replace: register !== undefined });
+
+  return (
+    <ViewPage
+      title="Subscriptions"
+      description="Receivers of messages. Each message starts an execution."
+      actions={
+        <>
+          <PermittedButton capability={CHANGE_ONE} onClick={() => openDialog("choose")}>
+            Register a subscription
+          </PermittedButton>
+          <OpenAsGraphql document={SubscriptionListDocument} variables={{ filter }} />
+        </>
+      }
+    >
+      <SubscriptionFilters />
+      <TransitionResult transition={transition} />
+      <PartialData unavailableShards={list.unavailableShards} errors={list.errors} />
+      {list.query.error && <Failure error={list.query.error} retry={list.query.refetch} />}
+      <Panel
+        title={filter ? "Subscriptions that match the filter" : "All subscriptions"}
+        actions={<BulkActions filter={filter} selected={filterInWords({ statuses, path })} />}
+      >
+        {list.query.data ? (
+          <SubscriptionTable
+            subscriptions={list.nodes}
+            activities={activities}
+            transition={transition}
+            filtered={filter !== null}
+            pages={list.query}
+          />
+        ) : (
+          !list.query.error && <Loading />
+        )}
+      </Panel>
+      {register !== undefined && <RegisterDialog entry={register} onChoose={openDialog} onClose={() => openDialog(undefined)} />}
+    </ViewPage>
+  );
+}

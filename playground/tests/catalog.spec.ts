@@ -1,0 +1,108 @@
+import { graphql } from "./api";
+import { expect, test } from "./console";
+
+const REGISTER = `
+  mutation ($content: String!) {
+    registerCatalogEntry(input: { content: $content }) { catalogEntry { version } userErrors { message } }
+  }
+`;
+
+function playbook(path: string, description: string): string {
+  return `apiVersion: noetl.io/v2\nkind: Playbook\nmetadata:\n  name: test\n  path: ${path}\n  description: ${description}\nworkflow:\n  - step: start\n    tool: { kind: noop }\n`;
+}
+
+function freshPath(): string {
+  return `tests/catalog/${crypto.randomUUID()}`;
+}
+
+async function register(url: string, path: string, ...descriptions: string[]): Promise<void> {
+  for (const description of descriptions) {
+    await graphql(url, REGISTER, { content: playbook(path, description) });
+  }
+}
+
+test("the server filters the catalog by kind, path and text, and the filter is in the address", async ({ console, page }) => {
+  await console.open("/catalog", "Catalog");
+  const table = page.getByRole("table", { name: "Catalog entries" });
+  await expect(table.getByRole("link", { name: "samples/orders/process" })).toBeVisible();
+  await page.getByRole("combobox", { name: "Kind" }).click();
+  await page.getByRole("option", { name: "Subscription" }).click();
+  await expect(page).toHaveURL(/kind=SUBSCRIPTION/);
+  await expect(table.getByRole("link", { name: "samples/orders/inbox" })).toBeVisible();
+  await expect(table.getByRole("link", { name: "samples/orders/process" })).toHaveCount(0);
+
+  await console.open("/catalog?prefix=samples/reports", "Catalog");
+  await expect(table.getByRole("link")).toHaveText(["samples/reports/daily"]);
+  await console.open("/catalog?text=no-such-entry", "Catalog");
+  await expect(page.getByText("No entry matches the filter")).toBeVisible();
+  await page.getByRole("button", { name: "Clear filters" }).click();
+  await expect(table.getByRole("link", { name: "samples/orders/process" })).toBeVisible();
+});
+
+test("an entry shows its document, its versions, and the difference of two versions", async ({ console, page }) => {
+  const path = freshPath();
+  await register(console.url, path, "first text", "second text");
+  await console.open(`/catalog/${path}`, path);
+  const content = page.getByRole("textbox", { name: "Content of version 2" });
+  await expect(content).toContainText("second text");
+  await page.getByRole("link", { name: "Version 1", exact: true }).click();
+  await expect(page).toHaveURL(/version=1/);
+  await expect(page.getByRole("textbox", { name: "Content of version 1" })).toContainText("first text");
+
+  await page.getByRole("link", { name: "Compare version 2 with version 1" }).click();
+  await expect(page).toHaveURL(/version=2&show=difference&with=1/);
+  await expect(page.getByText("1 line removed, 1 line added.")).toBeVisible();
+  const difference = page.getByRole("textbox", { name: "Difference from version 1 to version 2" });
+  await expect(difference).toContainText("first text");
+  await expect(difference).toContainText("second text");
+});
+
+test("an entry leads to its form of execution", async ({ console, page }) => {
+  await console.open("/catalog/samples/orders/process", "samples/orders/process");
+  await page.getByRole("button", { name: "Execute" }).click();
+  await expect(page).toHaveURL(/\/execute\?path=samples%2Forders%2Fprocess/);
+});
+
+test("a version is registered after the server found its document valid", async ({ console, page }) => {
+  const path = freshPath();
+  await register(console.url, path, "first text");
+  await console.open(`/catalog/${path}?show=register`, path);
+  const check = page.getByRole("status", { name: "Check of the document" });
+  const button = page.getByRole("button", { name: "Register", exact: true });
+  await expect(check).toContainText(`Valid: playbook ${path}, 1 step`);
+
+  // The server names the line of a mistake, and the message leads to it.
+  const editor = page.getByRole("textbox", { name: "Document in YAML or JSON" });
+  await editor.fill(playbook(path, "a: b: c"));
+  await expect(check).toContainText("The document can't be registered.");
+  await expect(page.getByText(/line 6 column/).first()).toBeVisible();
+  await expect(page.locator(".cm-lint-marker-error")).toHaveCount(1);
+  await expect(button).toHaveAttribute("aria-disabled", "true");
+  await page.getByRole("button", { name: "Show the place" }).click();
+  await expect(editor).toBeFocused();
+
+  await editor.fill(playbook(path, "second text"));
+  await expect(check).toContainText("Valid");
+  await button.click();
+  await expect(page).toHaveURL(/\?version=2$/);
+  await expect(page.getByRole("textbox", { name: "Content of version 2" })).toContainText("second text");
+});
+
+test("the same content is not registered twice", async ({ console, page }) => {
+  const path = freshPath();
+  await register(console.url, path, "first text");
+  await console.open(`/catalog/${path}?show=register`, path);
+  await page.getByRole("button", { name: "Register", exact: true }).click();
+  await expect(page.getByText("Nothing was registered: the newest version has the same content.")).toBeVisible();
+});
+
+test("an id of a catalog entry in the command palette leads to its version", async ({ console, page }) => {
+  const { catalogEntry } = await graphql<{ catalogEntry: { id: string } }>(
+    console.url,
+    `{ catalogEntry(by: { path: "samples/orders/process" }) { id } }`,
+  );
+  await console.open("/", "Overview");
+  await console.search(catalogEntry.id);
+  await page.getByRole("button", { name: "Catalog entry samples/orders/process" }).click();
+  await expect(page).toHaveURL(/\/catalog\/samples\/orders\/process\?version=\d/);
+});

@@ -1,0 +1,64 @@
+import type { Page } from "@playwright/test";
+
+import { execute } from "./api";
+import { expect, test } from "./console";
+import { VIEWS } from "./views";
+
+/** The browser reaches only this machine (`playwright.config.ts`), so a request to another host fails. */
+for (const { name, path, title } of VIEWS) {
+  test(`${name} needs no other host, and its content security policy reports nothing`, async ({ console, page }) => {
+    await execute(console.url);
+    const requests = watchRequests(page, console.url);
+    await page.addInitScript(recordViolations);
+    await console.open(path, title);
+    await expect(console.connection).toHaveText("Live");
+    await expect(page.getByLabel("Loading")).toHaveCount(0);
+    await page.waitForLoadState("networkidle");
+    expect(requests).toEqual([]);
+    expect(await page.evaluate(() => (window as unknown as Recorder).violations)).toEqual([]);
+  });
+
+  test(`${name} is not wider than a screen of 390 pixels`, async ({ console, page }) => {
+    await execute(console.url);
+    await page.setViewportSize({ width: 390, height: 844 });
+    await console.open(path, title);
+    await expect(console.connection).toHaveText("Live");
+    await expect(page.getByLabel("Loading")).toHaveCount(0);
+    const { scrollWidth, clientWidth } = await page.evaluate(() => {
+      const { scrollWidth, clientWidth } = document.documentElement;
+      return { scrollWidth, clientWidth };
+    });
+    expect(scrollWidth).toBe(clientWidth);
+  });
+}
+
+interface Recorder {
+  violations: string[];
+}
+
+function recordViolations(): void {
+  const recorder = window as unknown as Recorder;
+  recorder.violations = [];
+  document.addEventListener("securitypolicyviolation", ({ violatedDirective, blockedURI }) => {
+    recorder.violations.push(`${violatedDirective} ${blockedURI}`);
+  });
+}
+
+/** Returns a list that grows with each request to another host, each failed request and each error of the server. */
+function watchRequests(page: Page, url: string): string[] {
+  const faults: string[] = [];
+  const { host } = new URL(url);
+  page.on("request", (request) => {
+    const address = new URL(request.url());
+    if (!["data:", "blob:"].includes(address.protocol) && address.host !== host) {
+      faults.push(`foreign: ${request.url()}`);
+    }
+  });
+  page.on("requestfailed", (request) => faults.push(`failed: ${request.url()} ${request.failure()?.errorText}`));
+  page.on("response", (response) => {
+    if (response.status() >= 400) {
+      faults.push(`${response.status()}: ${response.url()}`);
+    }
+  });
+  return faults;
+}

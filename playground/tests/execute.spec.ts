@@ -1,0 +1,40 @@
+import { expect, test } from "./console";
+
+const PATH = "samples/orders/process";
+
+test("a form with the workload's defaults starts an execution, and links to it", async ({ console, page }) => {
+  await console.open("/execute", "Execute");
+  await page.getByRole("combobox", { name: "Catalog path" }).fill("orders/proc");
+  await page.getByRole("option", { name: new RegExp(PATH) }).click();
+  await expect(page).toHaveURL(/path=samples/);
+  await expect(page.getByLabel("currency")).toHaveValue("EUR");
+  await page.getByLabel("currency").fill("USD");
+  await page.getByLabel("Dedup key").fill(crypto.randomUUID());
+  await page.getByRole("button", { name: "Execute", exact: true }).click();
+  const outcome = page.getByRole("status").filter({ hasText: "The request started an execution." });
+  const id = await outcome.getByRole("link").innerText();
+
+  await page.getByRole("button", { name: "Execute", exact: true }).click();
+  const duplicate = page.getByRole("status").filter({ hasText: "An earlier request with this key" });
+  await expect(duplicate.getByRole("link")).toHaveText(id);
+  await duplicate.getByRole("link").click();
+  await expect(console.title).toHaveText(PATH);
+  await page.getByRole("tab", { name: "Input and result" }).click();
+  await expect(page.getByRole("region", { name: "Input" })).toContainText('"USD"');
+
+  await page.getByRole("link", { name: "Execute again…" }).click();
+  await expect(page.getByRole("note")).toContainText(id);
+  await expect(page.getByLabel("currency")).toHaveValue("USD");
+});
+
+test("invalid values are refused at their fields", async ({ console, page }) => {
+  await console.open(`/execute?path=${PATH}`, "Execute");
+  await page.getByLabel("order").fill("{");
+  await expect(page.getByText("This is not JSON")).toBeVisible();
+  await expect(page.getByRole("button", { name: "Execute", exact: true })).toHaveAttribute("aria-disabled", "true");
+  await page.getByLabel("order").fill("{}");
+  await page.getByLabel("Pool").fill("two words");
+  await page.getByRole("button", { name: "Execute", exact: true }).click();
+  await expect(page.getByText("The server refused the request. The marked fields say why.")).toBeVisible();
+  await expect(page.getByLabel("Pool")).toHaveAttribute("aria-invalid", "true");
+});

@@ -1,0 +1,152 @@
+import type { Page } from "@playwright/test";
+
+import { graphql } from "./api";
+import { expect, test } from "./console";
+
+const PATH = "samples/orders/process";
+
+function rowOf(page: Page, id: string) {
+  return page.getByRole("table", { name: "Executions" }).getByRole("row").filter({ hasText: id });
+}
+
+/** Adds an execution that no worker takes, so that its status changes only by the test. */
+async function idle(url: string, workload: object = {}): Promise<string> {
+  const { execute: payload } = await graphql<{ execute: { executionId: string } }>(
+    url,
+    `mutation ($workload: JSON) {
+      execute(input: { entry: { path: "${PATH}" }, executionPool: "no-worker", workload: $workload }) { executionId }
+    }`,
+    { workload },
+  );
+  return payload.executionId;
+}
+
+/** Adds events of a step, as a worker reports them. */
+async function report(url: string, executionId: string, events: object[]): Promise<void> {
+  const { reserveEventIds } = await graphql<{ reserveEventIds: { eventIds: string[] } }>(
+    url,
+    `mutation ($count: Int!) { reserveEventIds(input: { count: $count }) { eventIds } }`,
+    { count: events.length },
+  );
+  const { projectEvents } = await graphql<{ projectEvents: { projected: number } }>(
+    url,
+    `mutation ($events: [EventInput!]!) { projectEvents(input: { events: $events }) { projected } }`,
+    { events: events.map((event, index) => ({ ...event, executionId, eventId: reserveEventIds.eventIds[index] })) },
+  );
+  expect(projectEvents.projected).toBe(events.length);
+}
+
+const FAILED_STEP = [
+  { type: "step.enter", nodeName: "charge", status: "ENTERED" },
+  { type: "command.issued", nodeName: "charge", status: "PENDING", meta: { command_id: "charge:1", attempt: 1 } },
+  { type: "command.started", nodeName: "charge", status: "STARTED", meta: { command_id: "charge:1", attempt: 1 } },
+  { type: "command.failed", nodeName: "charge", status: "FAILED", error: "no answer", meta: { command_id: "charge:1", attempt: 1 } },
+];
+
+test("a started execution appears in the list, and its row changes when it is cancelled", async ({ console, page }) => {
+  await console.open("/executions", "Executions");
+  await expect(page.getByRole("status", { name: "List" })).toHaveText("Live");
+  const id = await idle(console.url);
+  await expect(rowOf(page, id)).toContainText("Pending");
+  await graphql(console.url, `mutation ($id: ID!) { cancelExecution(input: { id: $id }) { cancelled } }`, { id });
+  await expect(rowOf(page, id)).toContainText("Cancelled");
+});
+
+test("the server filters the list, the filter is in the address, and a saved view brings it back", async ({ console, page }) => {
+  const parent = await idle(console.url);
+  await console.open(`/executions?path=${PATH}&statuses=PENDING`, "Executions");
+  await expect(rowOf(page, parent)).toBeVisible();
+  await page.getByLabel("Started by").fill(parent);
+  await page.keyboard.press("Enter");
+  await expect(page).toHaveURL(new RegExp(`parent=${parent}`));
+  await expect(page.getByText("No execution matches the filter")).toBeVisible();
+
+  await page.getByRole("button", { name: "Saved views" }).click();
+  await page.getByLabel("Name of the current filter").fill("Children");
+  await page.getByRole("button", { name: "Save", exact: true }).click();
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: "Clear filters" }).click();
+  await expect(rowOf(page, parent)).toBeVisible();
+  await page.reload();
+  await page.getByRole("button", { name: "Saved views (1)" }).click();
+  await page.getByRole("link", { name: "Children" }).click();
+  await expect(page).toHaveURL(new RegExp(`parent=${parent}`));
+});
+
+test("cancelling by filter first shows what would be cancelled", async ({ console, page }) => {
+  const parent = await idle(console.url);
+  const { execute: child } = await graphql<{ execute: { executionId: string } }>(
+    console.url,
+    `mutation ($parent: ID!) {
+      execute(input: { entry: { path: "${PATH}" }, parentExecutionId: $parent, executionPool: "no-worker" }) { executionId }
+    }`,
+    { parent },
+  );
+  await console.open(`/executions?parent=${parent}`, "Executions");
+  await page.getByRole("button", { name: "Cancel filtered…" }).click();
+  const dialog = page.getByRole("dialog");
+  await expect(dialog.getByRole("status")).toHaveText("1 would be changed, 0 would be refused.");
+  await expect(dialog.getByRole("cell", { name: new RegExp(child.executionId) })).toBeVisible();
+  await dialog.getByLabel("Reason").fill("Not needed");
+  await dialog.getByRole("button", { name: "Cancel executions (1)" }).click();
+  await expect(dialog.getByRole("status")).toHaveText("1 changed, 0 refused.");
+  await dialog.getByRole("button", { name: "Close", exact: true }).first().click();
+  await expect(rowOf(page, child.executionId)).toContainText("Cancelled");
+
+  await console.open(`/executions/${parent}?tab=children`, PATH);
+  await expect(page.getByRole("list", { name: `Executions started by ${parent}` })).toContainText(child.executionId);
+});
+
+test("an execution shows its steps while they change, and the state after an earlier event", async ({ console, page }) => {
+  const id = await idle(console.url);
+  await console.open(`/executions/${id}`, PATH);
+  await expect(page.getByRole("status", { name: "Live updates" })).toHaveText("Live");
+  const diagram = page.getByRole("group", { name: "Flow diagram of the steps" });
+  await expect(diagram.getByRole("button", { name: "charge" })).toContainText("Not reached");
+
+  await report(console.url, id, FAILED_STEP);
+  await expect(diagram.getByRole("button", { name: "charge" })).toContainText("Failed");
+  await expect(page.getByRole("alert").filter({ hasText: "The execution failed" })).toContainText("no answer");
+  await expect(page.getByRole("table", { name: "Steps" })).toContainText("no answer");
+
+  const history = page.getByRole("region", { name: "History" });
+  await expect(history.getByRole("status")).toContainText("Event 5 of 5");
+  await history.getByRole("button", { name: "Earlier event" }).click();
+  await expect(diagram.getByRole("button", { name: "charge" })).toContainText("Running");
+  await expect(page).toHaveURL(/at=\d+/);
+  await page.reload();
+  await expect(diagram.getByRole("button", { name: "charge" })).toContainText("Running");
+  await history.getByRole("button", { name: "Newest" }).click();
+  await expect(diagram.getByRole("button", { name: "charge" })).toContainText("Failed");
+
+  await page.getByRole("tab", { name: "Timeline" }).click();
+  await expect(page.getByRole("region", { name: "Timeline of the steps" })).toContainText("charge");
+  await page.getByRole("tab", { name: "Events" }).click();
+  await expect(page.getByRole("table", { name: "Events of the execution" })).toContainText("command.failed");
+});
+
+test("an execution is cancelled with a reason", async ({ console, page }) => {
+  const id = await idle(console.url);
+  await console.open(`/executions/${id}`, PATH);
+  await page.getByRole("button", { name: "Cancel…" }).click();
+  await page.getByLabel("Reason").fill("Wrong order");
+  await page.getByRole("button", { name: "Cancel execution" }).click();
+  await expect(page.getByRole("alert").filter({ hasText: "The execution was cancelled" })).toContainText("Wrong order");
+  await expect(page.getByRole("button", { name: "Cancel…" })).toHaveAttribute("aria-disabled", "true");
+});
+
+test("two runs of a path are compared side by side", async ({ console, page }) => {
+  const [left, right] = [await idle(console.url, { currency: "EUR" }), await idle(console.url, { currency: "USD" })];
+  await report(console.url, left, FAILED_STEP);
+  await console.open(`/executions/${left}?compare=${right}`, PATH);
+  const steps = page.getByRole("table", { name: "Steps of both runs" });
+  await expect(steps.getByRole("row", { name: /^charge/ })).toContainText("Not reached");
+  await expect(page.getByRole("table", { name: "Differences: Input" }).getByRole("row", { name: /^currency/ })).toContainText(
+    /"EUR".*"USD"/,
+  );
+});
+
+test("an unknown id says so", async ({ console, page }) => {
+  await page.goto(`${console.url}/executions/12345678901`);
+  await expect(page.getByText("There is no execution with this id")).toBeVisible();
+});

@@ -1,0 +1,62 @@
+import { expect, type Page } from "@playwright/test";
+
+/** The GraphiQL view. */
+export class Graphiql {
+  constructor(
+    readonly page: Page,
+    readonly url: string,
+  ) {}
+
+  async open(path = "/graphiql"): Promise<void> {
+    await this.page.goto(this.url + path);
+    await expect(this.page.locator(".graphiql-query-editor .view-line").first()).toBeVisible();
+  }
+
+  tab(title: string) {
+    return this.page.getByRole("tab").filter({ has: this.page.getByRole("button", { name: title, exact: true }) });
+  }
+
+  get tabTitles() {
+    return this.page.getByRole("tab").locator(".graphiql-tab-button");
+  }
+
+  /**
+   * Runs the tab's only operation, or the named one of several. GraphiQL parses a tab after it is shown; then, if the
+   * tab has several operations, the run button opens a menu.
+   */
+  async run(operation?: string): Promise<void> {
+    const button = this.page.getByRole("button", { name: /^Execute query/ });
+    if (operation) {
+      await button.and(this.page.locator("[aria-haspopup=menu]")).click();
+      await this.page.getByRole("menuitem", { name: operation, exact: true }).click();
+    } else {
+      await button.and(this.page.locator(":not([aria-haspopup])")).click();
+    }
+  }
+
+  async stop(): Promise<void> {
+    await this.page.getByRole("button", { name: /^Stop query/ }).click();
+  }
+
+  /** Returns the whole response, with the lines that the editor does not show. */
+  answer(): Promise<string> {
+    return this.page.evaluate(() => {
+      const monaco = (globalThis as unknown as { __MONACO: typeof import("monaco-editor") }).__MONACO;
+      const model = monaco.editor.getModels().find((candidate) => candidate.uri.path.endsWith("response.json"));
+      return model?.getValue() ?? "";
+    });
+  }
+
+  async expectAnswer(part: string | RegExp): Promise<void> {
+    const matching = typeof part === "string" ? expect.stringContaining(part) : expect.stringMatching(part);
+    await expect.poll(() => this.answer()).toEqual(matching);
+  }
+
+  /** Replaces the variables by pasting, because the editor adds closing brackets to typed text. */
+  async pasteVariables(variables: object): Promise<void> {
+    await this.page.evaluate((text) => navigator.clipboard.writeText(text), JSON.stringify(variables));
+    await this.page.getByRole("region", { name: "Variables" }).locator(".view-lines").first().click();
+    await this.page.keyboard.press("ControlOrMeta+A");
+    await this.page.keyboard.press("ControlOrMeta+V");
+  }
+}

@@ -1,0 +1,59 @@
+import { execute } from "./api";
+import { expect, test } from "./console";
+import { VIEWS } from "./views";
+
+for (const { path, title } of VIEWS) {
+  test(`${path} is a deep link, under a policy that allows no other host and no inline script`, async ({ console }) => {
+    await console.open(path, title);
+    const policy = (await fetch(console.url + path)).headers.get("content-security-policy") ?? "";
+    const scripts = /script-src[^;]*/.exec(policy)?.[0] ?? /default-src[^;]*/.exec(policy)?.[0];
+    expect(scripts).toContain("'self'");
+    expect(scripts).not.toContain("unsafe");
+    expect(policy).not.toMatch(/https?:|unsafe-eval|\*/);
+  });
+}
+
+test("the navigation opens each view, and the history leads back", async ({ console, page }) => {
+  await console.open("/", "Overview");
+  const navigation = page.getByRole("navigation", { name: "Views" });
+  await navigation.getByRole("link", { name: "Events" }).click();
+  await expect(console.title).toHaveText("Events");
+  await expect(page).toHaveTitle("Events · NoETL");
+  await page.goBack();
+  await expect(console.title).toHaveText("Overview");
+});
+
+test("the command palette opens a view by name", async ({ console, page }) => {
+  await console.open("/", "Overview");
+  await console.search("events as");
+  await page.keyboard.press("Enter");
+  await expect(console.title).toHaveText("Events");
+});
+
+test("an id in the command palette leads to its object, and a path to its executions", async ({ console, page }) => {
+  const execution = await execute(console.url);
+  await console.open("/", "Overview");
+  await console.search("samples/orders/process");
+  await expect(page.getByRole("button", { name: `Execution ${execution}` })).toBeVisible();
+  await console.search(execution);
+  await page.getByRole("button", { name: `Execution ${execution}` }).click();
+  await expect(page).toHaveURL(new RegExp(execution));
+});
+
+test("on a narrow screen, the navigation is behind a button and nothing is cut off", async ({ console, page }) => {
+  await page.setViewportSize({ width: 390, height: 844 });
+  await console.open("/", "Overview");
+  await page.getByRole("button", { name: "Open the navigation" }).click();
+  await page.getByRole("link", { name: "Events", exact: true }).click();
+  await expect(console.title).toHaveText("Events");
+  const cutOff = await page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth);
+  expect(cutOff).toBe(false);
+});
+
+test("the first press of Tab leads to the content", async ({ console, page }) => {
+  await console.open("/", "Overview");
+  await page.keyboard.press("Tab");
+  await expect(page.getByRole("link", { name: "Go to the content" })).toBeFocused();
+  await page.keyboard.press("Enter");
+  await expect(page.getByRole("main")).toBeFocused();
+});

@@ -1,0 +1,69 @@
+//! Sign-in of the console at the OpenID provider. The routes need no token, because they are for users who have none.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CACHE_CONTROL;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Form, Json, Router};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::auth::oidc::{Code, SignIn, SignInError};
+use graphql_transport::sites::{self, RouteKind, Sites};
+
+/// Returns the routes; without `sign_in` they return 404.
+///
+/// `GET /auth/sign-in` returns what the console needs to send a user to the provider. `POST /auth/token` exchanges the
+/// code that the provider returned for a token.
+pub fn routes(sites: &Sites, sign_in: Option<Arc<SignIn>>) -> Router {
+    let Some(sign_in) = sign_in else { return Router::new() };
+    let routes = Router::new().route("/auth/sign-in", get(invitation)).route("/auth/token", post(token));
+    sites::protect(routes.with_state(sign_in), sites, RouteKind::Api)
+}
+
+async fn invitation(State(sign_in): State<Arc<SignIn>>) -> Response {
+    match sign_in.invitation().await {
+        Ok(invitation) => answer(
+            StatusCode::OK,
+            &json!({
+                "authorizationEndpoint": invitation.authorization_endpoint,
+                "clientId": invitation.client_id,
+                "scopes": invitation.scopes,
+            }),
+        ),
+        Err(error) => failure(&error),
+    }
+}
+
+/// Form of `POST /auth/token`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TokenForm {
+    code: String,
+    verifier: String,
+    redirect_uri: String,
+}
+
+async fn token(State(sign_in): State<Arc<SignIn>>, Form(form): Form<TokenForm>) -> Response {
+    let code = Code { code: &form.code, verifier: &form.verifier, redirect_uri: &form.redirect_uri };
+    match sign_in.redeem(code).await {
+        Ok(token) => answer(StatusCode::OK, &json!({ "token": token })),
+        Err(error) => failure(&error),
+    }
+}
+
+fn failure(error: &SignInError) -> Response {
+    tracing::info!(%error, "a sign-in to the console failed");
+    let status = match error {
+        SignInError::Unavailable(_) => StatusCode::BAD_GATEWAY,
+        SignInError::Refused(_) | SignInError::NoToken(_) => StatusCode::BAD_REQUEST,
+    };
+    answer(status, &json!({ "error": error.to_string() }))
+}
+
+fn answer(status: StatusCode, body: &serde_json::Value) -> Response {
+    (status, [(CACHE_CONTROL, "no-store")], Json(body)).into_response()
+}
