@@ -8,7 +8,7 @@ import { Deployment } from "./deployment";
 test.use({ viewport: { width: 1280, height: 3000 } });
 test.describe.configure({ timeout: 180_000 });
 
-const LOST_MS = 60_000;
+const LOST_MS = 45_000;
 let deployment: Deployment;
 
 test.beforeEach(async () => {
@@ -95,7 +95,7 @@ async function listed(console: Console): Promise<string[]> {
   return console.events.rows.evaluateAll((rows) =>
     rows.map((row) => {
       const text = (row as HTMLElement).innerText;
-      return `${/\w+[_.]\w+/.exec(text)?.[0]} ${/\d{15,}/.exec(text)?.[0]}`;
+      return `${/[a-z]+[_.]\w+/.exec(text)?.[0]} ${/\d{15,}/.exec(text)?.[0]}`;
     }),
   );
 }
