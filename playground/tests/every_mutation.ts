@@ -1,17 +1,15 @@
+import { readFileSync } from "node:fs";
 import {
-  buildClientSchema,
-  getIntrospectionQuery,
+  buildSchema,
   isEnumType,
   isInputObjectType,
   isListType,
   isNonNullType,
   isRequiredInputField,
   type GraphQLInputType,
-  type GraphQLSchema,
-  type IntrospectionQuery,
 } from "graphql";
 
-import { graphql } from "./api";
+const SCHEMA = "../schema.graphql";
 
 export interface Mutation {
   name: string;
@@ -19,9 +17,9 @@ export interface Mutation {
   variables: object;
 }
 
-/** Returns a valid request for each mutation of the server's schema. */
-export async function everyMutation(url: string, token: string): Promise<Mutation[]> {
-  const schema = await serverSchema(url, token);
+/** Returns a valid request for each mutation of the contract. */
+export function everyMutation(): Mutation[] {
+  const schema = buildSchema(readFileSync(SCHEMA, "utf8"));
   return Object.values(schema.getMutationType()?.getFields() ?? {}).map(({ name, args }) => {
     const [input] = args;
     if (!input || args.length > 1) {
@@ -30,11 +28,6 @@ export async function everyMutation(url: string, token: string): Promise<Mutatio
     const document = `mutation ($input: ${String(input.type)}) { ${name}(${input.name}: $input) { __typename } }`;
     return { name, document, variables: { input: exampleOf(input.type) } };
   });
-}
-
-async function serverSchema(url: string, token: string): Promise<GraphQLSchema> {
-  const query = getIntrospectionQuery({ inputValueDeprecation: true, oneOf: true });
-  return buildClientSchema(await graphql<IntrospectionQuery>(url, query, {}, token));
 }
 
 /** Returns a value of a type: its required fields, or the first field if exactly one is allowed. */

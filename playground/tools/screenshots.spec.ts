@@ -10,7 +10,7 @@ import { Program } from "../tests/program";
 const FOLDER = resolve("../docs");
 const DEMO_RATE = 4;
 /** Time in which the charts get their lines. */
-const CHARTS_MS = 45_000;
+const CHARTS_MS = 30_000;
 
 test.use({ viewport: { width: 1280, height: 760 }, colorScheme: "light" });
 
@@ -22,7 +22,8 @@ test("screenshots of the overview, the events and the flow of an execution", asy
     await page.waitForTimeout(CHARTS_MS);
     await page.screenshot({ path: `${FOLDER}/console-overview.png` });
 
-    await console.events.open("?from=beginning");
+    await console.open("/events?from=beginning", "Events");
+    await expect(console.events.state).toHaveText("Live");
     await page.waitForTimeout(CHARTS_MS / 3);
     await page.screenshot({ path: `${FOLDER}/console-events.png` });
 
