@@ -12,7 +12,11 @@ const DEMO_RATE = 4;
 /** Time in which the charts get their lines. */
 const CHARTS_MS = 30_000;
 
-test.use({ viewport: { width: 1280, height: 760 }, colorScheme: "light" });
+const SIZE = { width: 1280, height: 760 };
+/** Size for a view full of text, so that its file stays small. */
+const LOW = { width: 1280, height: 600 };
+
+test.use({ viewport: SIZE, colorScheme: "light" });
 
 test("screenshots of the overview, the events and the flow of an execution", async ({ console, page }) => {
   const demo = new Program(BINARY, ["demo", "--url", console.url, "--rate", String(DEMO_RATE)]);
@@ -22,12 +26,14 @@ test("screenshots of the overview, the events and the flow of an execution", asy
     await page.waitForTimeout(CHARTS_MS);
     await page.screenshot({ path: `${FOLDER}/console-overview.png` });
 
+    await page.setViewportSize(LOW);
     await console.open("/events?from=beginning", "Events");
     await expect(console.events.state).toHaveText("Live");
     await page.waitForTimeout(CHARTS_MS / 3);
     await page.screenshot({ path: `${FOLDER}/console-events.png` });
 
     const id = await executionWithRetry(console.url);
+    await page.setViewportSize(SIZE);
     await console.open(`/executions/${id}?tab=flow`, "samples/orders/process");
     await expect(page.getByLabel("Loading")).toHaveCount(0);
     await expect(page.getByRole("tabpanel")).not.toBeEmpty();
