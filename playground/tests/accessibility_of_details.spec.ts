@@ -1,7 +1,7 @@
 import { AxeBuilder } from "@axe-core/playwright";
 import type { Page } from "@playwright/test";
 
-import { execute, INBOX } from "./api";
+import { INBOX } from "./api";
 import { expect, test, type Console } from "./console";
 import { deadLetters } from "./dead_letters";
 import { activeInbox } from "./inbox";
@@ -31,30 +31,6 @@ const PARTS: { name: string; open: (console: Console, page: Page) => Promise<voi
     open: async (console) => {
       const [letter] = await deadLetters(console.url, 1);
       await console.open(`/outbox?statuses=DEAD&entry=${letter?.id}`, "Outbox");
-    },
-  },
-  {
-    name: "event",
-    open: async (console, page) => {
-      await console.events.open(`?from=beginning&executions=${await execute(console.url)}`);
-      await console.events.rows.first().click();
-      await expect(page.getByRole("complementary", { name: "Event" }).getByRole("link").first()).toBeVisible();
-    },
-  },
-  {
-    name: "command-palette",
-    open: async (console, page) => {
-      await console.open("/", "Overview");
-      await console.search("Out");
-      await expect(page.getByRole("button", { name: /^Outbox/ })).toBeVisible();
-    },
-  },
-  {
-    name: "cancel",
-    open: async (console, page) => {
-      await console.open(`/executions/${await execute(console.url)}`, "samples/orders/process");
-      await page.getByRole("button", { name: "Cancel…" }).click();
-      await expect(page.getByRole("dialog", { name: "Cancel the execution" })).toBeVisible();
     },
   },
 ];
