@@ -20,24 +20,29 @@ const FAIL = `mutation ($failures: [OutboxFailureInput!]!) { markOutboxFailed(in
 const BATCH = 20;
 
 /** Makes a number of dead letters. The server's own relay claims entries too, so more are written until enough are claimed here. */
-export async function deadLetters(url: string, count: number, error = "The broker refused the message"): Promise<DeadLetter[]> {
+export async function deadLetters(
+  url: string,
+  count: number,
+  error = "The broker refused the message",
+  token?: string,
+): Promise<DeadLetter[]> {
   const claims: Claim[] = [];
   while (claims.length < count) {
-    claims.push(...(await claimWhileWritten(url)));
+    claims.push(...(await claimWhileWritten(url, token)));
   }
   const failures = claims.map(({ entryId, lease }) => ({ id: entryId, lease, error }));
-  await graphql(url, FAIL, { failures });
+  await graphql(url, FAIL, { failures }, token);
   return claims.map(({ entryId, executionId }) => ({ id: `outbox-${entryId}`, executionId }));
 }
 
-async function claimWhileWritten(url: string): Promise<Claim[]> {
+async function claimWhileWritten(url: string, token: string | undefined): Promise<Claim[]> {
   const requests = Array.from({ length: BATCH }, () => ({ entry: { path: "samples/orders/process" } }));
   let written = false;
-  const writing = graphql(url, EXECUTE, { requests }).finally(() => (written = true));
+  const writing = graphql(url, EXECUTE, { requests }, token).finally(() => (written = true));
   const claims: Claim[] = [];
   async function claimUntilWritten(): Promise<void> {
     do {
-      const { claimOutbox } = await graphql<{ claimOutbox: { claims: Claim[] } }>(url, CLAIM);
+      const { claimOutbox } = await graphql<{ claimOutbox: { claims: Claim[] } }>(url, CLAIM, {}, token);
       claims.push(...claimOutbox.claims);
     } while (!written);
   }

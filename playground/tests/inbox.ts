@@ -6,31 +6,33 @@ interface Inbox {
 }
 
 /** Registers and activates the subscription of the inbox, and returns its id. A drained one is replaced by a new one. */
-export async function activeInbox(url: string): Promise<string> {
-  const found = await register(url);
+export async function activeInbox(url: string, token?: string): Promise<string> {
+  const found = await register(url, token);
   if (found.status === "DRAINING") {
-    await transition(url, "DEACTIVATE", found.id);
+    await transition(url, "DEACTIVATE", found.id, token);
   }
-  const { id } = found.status === "DRAINING" ? await register(url) : found;
-  await transition(url, "ACTIVATE", id);
+  const { id } = found.status === "DRAINING" ? await register(url, token) : found;
+  await transition(url, "ACTIVATE", id, token);
   return id;
 }
 
-async function register(url: string): Promise<Inbox> {
+async function register(url: string, token: string | undefined): Promise<Inbox> {
   const { registerSubscription } = await graphql<{ registerSubscription: { subscription: Inbox } }>(
     url,
     `mutation ($path: String!) { registerSubscription(input: { path: $path }) { subscription { id status } } }`,
     { path: INBOX },
+    token,
   );
   return registerSubscription.subscription;
 }
 
 /** Carries out an action on a subscription, as another user. */
-export async function transition(url: string, action: string, id: string): Promise<void> {
+export async function transition(url: string, action: string, id: string, token?: string): Promise<void> {
   await graphql(
     url,
     `mutation ($input: TransitionSubscriptionsInput!) { transitionSubscriptions(input: $input) { results { applied } } }`,
     { input: { action, select: { ids: [id] } } },
+    token,
   );
 }
 

@@ -29,8 +29,8 @@ use worker::Worker;
 const IN_FLIGHT: usize = 64;
 /// Playbook if neither the options nor the document of the subscription name one.
 const PLAYBOOK: &str = "samples/orders/process";
-/// Interval at which the subscription's status is read.
-const WATCH: Duration = Duration::from_secs(1);
+/// Interval at which the subscription's status is read. A pause stops the intake within a second.
+const WATCH: Duration = Duration::from_millis(500);
 /// Time by which a start may be late without shifting the following ones.
 const SLACK: Duration = Duration::from_millis(100);
 const FIRST_RETRY: Duration = Duration::from_millis(200);

@@ -1,0 +1,94 @@
+/**
+ * A server, its databases and its broker as processes of their own, so that a test can kill each of them. The databases are
+ * those of `dev`. The server of `dev` ends with its broker, so it does nothing here, and another one does the work.
+ */
+
+import { createServer, type AddressInfo } from "node:net";
+import { mkdir, mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+import { answersReady, BINARY, startControlPlane, type ControlPlane } from "./control_plane";
+import { Program } from "./program";
+
+/** Settings of the server of `dev`, which only runs the databases. */
+const IDLE = { NOETL_EVENT_STREAM_ENABLED: "false", NOETL_PROJECTOR: "false", NOETL_OUTBOX_RELAY: "false" };
+const READY_MS = 60_000;
+
+export class Deployment {
+  private server: Program | undefined;
+  private broker: Program | undefined;
+
+  private constructor(
+    private readonly databases: ControlPlane,
+    private readonly folder: string,
+    private readonly settings: Record<string, string>,
+    private readonly ports: { server: number; broker: number },
+  ) {}
+
+  static async start(): Promise<Deployment> {
+    const databases = await startControlPlane(IDLE);
+    const folder = await mkdtemp(join(tmpdir(), "noetl-deployment-"));
+    const ports = { server: await freePort(), broker: await freePort() };
+    const settings = {
+      NOETL_CLUSTER_DSN: databases.setting("NOETL_CLUSTER_DSN"),
+      NOETL_SHARDS: databases.setting("NOETL_SHARDS"),
+      NOETL_NATS_URL: `nats://127.0.0.1:${ports.broker}`,
+      NOETL_PORT: String(ports.server),
+    };
+    const deployment = new Deployment(databases, folder, settings, ports);
+    await deployment.startBroker();
+    await deployment.startServer();
+    return deployment;
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${this.ports.server}`;
+  }
+
+  async startServer(): Promise<void> {
+    this.server = new Program(BINARY, ["serve"], this.settings);
+    await this.server.until(() => answersReady(this.url), READY_MS);
+  }
+
+  async killServer(): Promise<void> {
+    await this.server?.kill();
+  }
+
+  async startBroker(): Promise<void> {
+    const store = join(this.folder, "store");
+    await mkdir(store, { recursive: true });
+    const address = ["--addr", "127.0.0.1", "--port", String(this.ports.broker)];
+    const log = join(this.folder, "log");
+    this.broker = new Program("nats-server", ["--jetstream", "--store_dir", store, ...address, "--log", log], {
+      // Debian installs the program where the PATH of a normal user does not lead.
+      PATH: `${process.env.PATH}:/usr/sbin:/usr/local/sbin:${join(process.cwd(), "../.noetl-tools/bin")}`,
+    });
+    await this.broker.until(async () => (await readFile(log, "utf8").catch(() => "")).includes("Server is ready"), READY_MS);
+  }
+
+  async killBroker(): Promise<void> {
+    await this.broker?.kill();
+    await rm(join(this.folder, "log"), { force: true });
+  }
+
+  /** Deletes all streams of the killed broker. The server then publishes all events again, in a new epoch. */
+  async loseStreams(): Promise<void> {
+    await rm(join(this.folder, "store"), { recursive: true });
+  }
+
+  async stop(): Promise<void> {
+    await this.server?.kill();
+    await this.broker?.kill();
+    await rm(this.folder, { recursive: true, force: true });
+    await this.databases.stop();
+  }
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}

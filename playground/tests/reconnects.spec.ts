@@ -1,0 +1,109 @@
+import { expect, test, type Page } from "@playwright/test";
+
+import { execute, graphql } from "./api";
+import { Console } from "./console";
+import { Deployment } from "./deployment";
+
+/** A tall window draws all rows of these tests. */
+test.use({ viewport: { width: 1280, height: 3000 } });
+test.describe.configure({ timeout: 180_000 });
+
+const LOST_MS = 45_000;
+let deployment: Deployment;
+
+test.beforeEach(async () => {
+  deployment = await Deployment.start();
+});
+
+test.afterEach(async () => {
+  await deployment?.stop();
+});
+
+test("after the server is killed and restarted, the page reconnects and its list equals the log", async ({ page }) => {
+  const console = await followedFromBeginning(page);
+  await deployment.killServer();
+  await expect(console.connection).toHaveText("Reconnecting…");
+  await expect(console.events.state).toHaveText("Reconnecting…");
+  await deployment.startServer();
+  await executeSome();
+  await expect(console.events.state).toHaveText("Live");
+  await listEqualsLog(console);
+  await expect(console.events.list.getByText(/^Gap on shard/)).toHaveCount(0);
+});
+
+test("after the broker is killed and restarted, the list equals the log", async ({ page }) => {
+  const console = await followedFromBeginning(page);
+  await deployment.killBroker();
+  await executeSome();
+  await deployment.startBroker();
+  await executeSome();
+  await listEqualsLog(console);
+  await expect(console.events.list.getByText(/^Gap on shard/)).toHaveCount(0);
+});
+
+test("after the broker lost its streams, a row names the new epoch, and the list equals the log", async ({ page }) => {
+  const console = await followedFromBeginning(page);
+  await deployment.killBroker();
+  await deployment.loseStreams();
+  await executeSome();
+  await deployment.startBroker();
+  await expect.poll(epochs, { timeout: LOST_MS }).toEqual([2, 2]);
+  await executeSome();
+  await listEqualsLog(console);
+  await expect(console.events.list.getByText(/^Gap on shard \d, .*restarted after a loss of data/)).toHaveCount(2);
+});
+
+/** Opens the events of all executions, and waits until the list equals the log. */
+async function followedFromBeginning(page: Page): Promise<Console> {
+  const console = new Console(page, deployment.url);
+  await executeSome();
+  await console.events.open("?from=beginning");
+  await executeSome();
+  await listEqualsLog(console);
+  return console;
+}
+
+async function executeSome(): Promise<void> {
+  for (let count = 0; count < 5; count += 1) {
+    await execute(deployment.url);
+  }
+}
+
+/** Waits until the list has each event of the log once, and no other event. */
+async function listEqualsLog(console: Console): Promise<void> {
+  const logged = await log();
+  expect(logged.length).toBeGreaterThan(0);
+  await expect.poll(async () => (await listed(console)).toSorted(), { timeout: LOST_MS }).toEqual(logged);
+}
+
+async function log(): Promise<string[]> {
+  const { events } = await graphql<{ events: { nodes: Logged[]; pageInfo: { hasNextPage: boolean } } }>(
+    deployment.url,
+    `{ events(first: 100) { nodes { type executionId } pageInfo { hasNextPage } } }`,
+  );
+  expect(events.pageInfo.hasNextPage).toBe(false);
+  return events.nodes.map(({ type, executionId }) => `${type} ${executionId}`).toSorted();
+}
+
+interface Logged {
+  type: string;
+  executionId: string;
+}
+
+/** Returns type and execution of each listed event. */
+async function listed(console: Console): Promise<string[]> {
+  return console.events.rows.evaluateAll((rows) =>
+    rows.map((row) => {
+      const text = (row as HTMLElement).innerText;
+      return `${/[a-z]+[_.]\w+/.exec(text)?.[0]} ${/\d{15,}/.exec(text)?.[0]}`;
+    }),
+  );
+}
+
+async function epochs(): Promise<number[]> {
+  const { eventStream } = await graphql<{ eventStream: { shards: { feedEpoch: number }[] } }>(
+    deployment.url,
+    `{ eventStream { shards { feedEpoch } } }`,
+  );
+  return eventStream.shards.map((feed) => feed.feedEpoch);
+}
