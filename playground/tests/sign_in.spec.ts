@@ -63,9 +63,9 @@ test("a user signs in at the provider, and the token is only in the memory of th
   page.on("request", (request) => hosts.add(new URL(request.url()).origin));
   const signIn = await open(page, "/events?types=playbook_*");
   const address = page.url();
-  const window = await signIn.openWindow();
+  const opened = await signIn.openWindow();
   await expect(signIn.dialog).toBeHidden();
-  await expect(() => expect(window.isClosed()).toBe(true)).toPass();
+  await expect(() => expect(opened.isClosed()).toBe(true)).toPass();
   await expectSignedIn(page);
   await expect(page.getByRole("status", { name: "Live connection" })).toHaveText("Live");
 
@@ -100,10 +100,10 @@ test("when the token expires under an open page, the same dialog signs in again 
 test("a refusal of the provider is shown with advice, and the next attempt succeeds", async ({ page }) => {
   provider.behaviour = "refuse";
   const signIn = await open(page);
-  const window = await signIn.openWindow();
+  const opened = await signIn.openWindow();
   await expect(signIn.failure).toContainText("The provider refused the sign-in: The user has no access. (access_denied)");
   await expect(signIn.failure).toContainText("ask your administrator");
-  await expect(() => expect(window.isClosed()).toBe(true)).toPass();
+  await expect(() => expect(opened.isClosed()).toBe(true)).toPass();
   provider.behaviour = "accept";
   await signIn.openWindow();
   await expect(signIn.dialog).toBeHidden();
@@ -112,14 +112,14 @@ test("a refusal of the provider is shown with advice, and the next attempt succe
 test("a closed or blocked window is reported", async ({ page }) => {
   provider.behaviour = "wait";
   const signIn = await open(page);
-  const window = await signIn.openWindow();
+  const opened = await signIn.openWindow();
   await expect(signIn.dialog.getByRole("status")).toContainText("Waiting for the sign-in window.");
-  await expect(window.getByRole("heading", { name: "Name and password" })).toBeVisible();
-  expect(await window.evaluate(() => globalThis.opener === null)).toBe(true);
-  await window.close();
+  await expect(opened.getByRole("heading", { name: "Name and password" })).toBeVisible();
+  expect(await opened.evaluate(() => globalThis.opener === null)).toBe(true);
+  await opened.close();
   await expect(signIn.dialog.getByRole("status")).toContainText("The sign-in window is closed.");
 
-  await page.evaluate(() => (window.open = () => null));
+  await page.evaluate(() => void (globalThis.open = () => null));
   await signIn.button.click();
   await expect(signIn.failure).toContainText("The browser blocked the sign-in window.");
 });
@@ -144,8 +144,8 @@ test("while the provider is down, the dialog says so, and a token can still be u
   provider.down = false;
   await signIn.dialog.getByRole("button", { name: "Try again" }).click();
   provider.behaviour = "wait";
-  const window = await signIn.openWindow();
-  await expect(window.getByRole("heading", { name: "Name and password" })).toBeVisible();
+  const opened = await signIn.openWindow();
+  await expect(opened.getByRole("heading", { name: "Name and password" })).toBeVisible();
 });
 
 test("an error of the server during the exchange is shown", async ({ page }) => {
