@@ -9,6 +9,7 @@ const SERVER = process.env.NOETL_URL ?? "http://127.0.0.1:8082";
 const proxy = {
   "^/graphql(/.*)?$": { target: SERVER, ws: true },
   "^/(livez|readyz|metrics)$": { target: SERVER },
+  "^/auth/(sign-in|token)$": { target: SERVER },
 };
 
 export default defineConfig({

@@ -12,8 +12,8 @@ const RETRYABLE = new Set(["SHARD_UNAVAILABLE", "TIMEOUT", "OVERLOADED", "SHUTTI
 /** Advice for the codes that a user of the console can meet. */
 const ADVICE: Record<string, string> = {
   UNREACHABLE: "Check that the server runs and that this computer reaches it. The console tries again by itself.",
-  UNAUTHENTICATED: "Sign in with a valid token.",
-  FORBIDDEN: "Sign in with a token whose role has the capability that the message names.",
+  UNAUTHENTICATED: "Sign in again.",
+  FORBIDDEN: "Sign in as a user whose role has the capability that the message names.",
   LIMIT_EXCEEDED: "Narrow the filter, and try again.",
   OVERLOADED: "Wait a moment, and try again.",
   SHARD_UNAVAILABLE: "A database can't be reached. The System view shows which. Try again when it is back.",

@@ -1,6 +1,7 @@
 /**
- * Token of the signed-in user. It exists only in the memory of this page, so a reload asks for it again. Everything that
- * needs a token waits for one shared dialog, which `app/sign_in_dialog.tsx` shows.
+ * Token of the signed-in user. It exists only in the memory of this page, so a reload asks for it again. It is a token that
+ * the user typed, or one of the provider (`sign_in_attempt.ts`). Everything that needs a token waits for one shared dialog,
+ * which `app/sign_in_dialog.tsx` shows.
  */
 
 /** Reason the dialog is open: the server requires a token, refused the last one, or the user asked for the dialog. */

@@ -14,6 +14,7 @@ import { subscriptionRoute } from "../views/subscription/route";
 import { subscriptionsRoute } from "../views/subscriptions/route";
 import { systemRoute } from "../views/system/route";
 import { rootRoute } from "./root_route";
+import { signedInRoute } from "./signed_in_route";
 import { parseSearch, stringifySearch } from "./search";
 
 const routeTree = rootRoute.addChildren([
@@ -28,6 +29,7 @@ const routeTree = rootRoute.addChildren([
   catalogRoutes,
   systemRoute,
   graphiqlRoute,
+  signedInRoute,
 ]);
 
 export const router = createRouter({

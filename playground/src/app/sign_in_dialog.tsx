@@ -1,9 +1,16 @@
-/** The dialog that asks for a token. It is above the page, which keeps its state, so an expired token loses nothing. */
+/**
+ * The dialog for the sign-in, with a token or at the provider of the organization. It is above the page, which keeps its
+ * state, so an expired token loses nothing.
+ */
 
-import { Button, Group, Modal, PasswordInput, Stack, Text } from "@mantine/core";
+import { Button, Divider, Group, Modal, PasswordInput, Stack, Text } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
 import { useState, useSyncExternalStore } from "react";
 
+import type { SignInFailure } from "../api/sign_in_failure";
+import { readInvitation, type Invitation } from "../api/sign_in_routes";
 import { closeSignIn, signInState, subscribeSignIn, type SignInReason } from "../api/token";
+import { OrganizationSignIn, SignInFailed } from "./organization_sign_in";
 
 const EXPLANATION: Record<SignInReason, string> = {
   required: "This server requires a token.",
@@ -22,12 +29,45 @@ export function SignInDialog() {
       zIndex={1000}
       closeOnClickOutside={false}
     >
-      {asking && <TokenForm reason={asking} />}
+      {asking && <Choices reason={asking} />}
     </Modal>
   );
 }
 
-function TokenForm({ reason }: { reason: SignInReason }) {
+/** The ways to sign in. The server says whether it has a provider. */
+function Choices({ reason }: { reason: SignInReason }) {
+  const invitation = useInvitation();
+  const hasProvider = Boolean(invitation.data ?? invitation.error);
+  return (
+    <Stack gap="md">
+      <Text size="sm">{EXPLANATION[reason]}</Text>
+      {invitation.error ? (
+        <SignInFailed failure={invitation.error}>
+          <Button size="xs" variant="default" loading={invitation.isFetching} onClick={() => void invitation.refetch()}>
+            Try again
+          </Button>
+        </SignInFailed>
+      ) : (
+        invitation.data && <OrganizationSignIn invitation={invitation.data} />
+      )}
+      {hasProvider && <Divider label="or with a token" />}
+      <TokenForm secondary={hasProvider} />
+    </Stack>
+  );
+}
+
+/** Asks the server for the invitation each time the dialog opens, because its provider may be down for a while. */
+function useInvitation() {
+  return useQuery<Invitation | null, SignInFailure>({
+    queryKey: ["sign-in invitation"],
+    queryFn: ({ signal }) => readInvitation(signal),
+    refetchOnMount: "always",
+    refetchOnWindowFocus: false,
+    retry: false,
+  });
+}
+
+function TokenForm({ secondary }: { secondary: boolean }) {
   const [text, setText] = useState("");
   const token = text.trim().replace(/^bearer\s+/i, "");
   return (
@@ -40,7 +80,6 @@ function TokenForm({ reason }: { reason: SignInReason }) {
       }}
     >
       <Stack gap="md">
-        <Text size="sm">{EXPLANATION[reason]}</Text>
         <PasswordInput
           label="Token"
           description="Kept in the memory of this page. A reload asks for it again."
@@ -54,7 +93,7 @@ function TokenForm({ reason }: { reason: SignInReason }) {
           <Button variant="default" onClick={() => closeSignIn(null)}>
             Cancel
           </Button>
-          <Button type="submit" disabled={!token}>
+          <Button type="submit" disabled={!token} variant={secondary ? "outline" : "filled"}>
             Sign in
           </Button>
         </Group>

@@ -64,7 +64,7 @@ function SignInActions() {
   const { token } = useSyncExternalStore(subscribeSignIn, signInState);
   return token === null ? (
     <Button size="xs" variant="default" onClick={requestSignIn}>
-      Sign in with a token
+      Sign in
     </Button>
   ) : (
     <Button size="xs" variant="default" onClick={signOut}>

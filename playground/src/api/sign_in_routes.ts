@@ -1,0 +1,51 @@
+/** Routes of the server for the sign-in at the provider. The server sends all requests to the provider. */
+
+import { SignInFailure } from "./sign_in_failure";
+
+const NOT_FOUND = 404;
+
+/** What the page needs to send the user to the provider. */
+export interface Invitation {
+  authorizationEndpoint: string;
+  clientId: string;
+  /** Separated by spaces. */
+  scopes: string;
+}
+
+export interface Code {
+  code: string;
+  verifier: string;
+  redirectUri: string;
+}
+
+/** Returns the invitation; null if the server has no provider. Rejects with `SignInFailure`. */
+export async function readInvitation(signal: AbortSignal): Promise<Invitation | null> {
+  const response = await reach("/auth/sign-in", { signal });
+  return response.status === NOT_FOUND ? null : ((await bodyOf(response)) as Invitation);
+}
+
+/** Exchanges a code for a token. Rejects with `SignInFailure`. */
+export async function redeem({ code, verifier, redirectUri }: Code, signal: AbortSignal): Promise<string> {
+  const form = new URLSearchParams({ code, verifier, redirectUri });
+  const { token } = (await bodyOf(await reach("/auth/token", { method: "POST", body: form, signal }))) as { token: string };
+  return token;
+}
+
+async function reach(path: string, request: RequestInit & { signal: AbortSignal }): Promise<Response> {
+  try {
+    return await fetch(path, request);
+  } catch (fault) {
+    if (request.signal.aborted) {
+      throw fault;
+    }
+    throw new SignInFailure("The server can't be reached.", "Check that the server runs, and try again.");
+  }
+}
+
+async function bodyOf(response: Response): Promise<unknown> {
+  const body = (await response.json().catch(() => ({}))) as { error?: string };
+  if (!response.ok) {
+    throw SignInFailure.ofServer(response.status, body.error ?? `The server returned the status ${response.status}`);
+  }
+  return body;
+}
