@@ -59,7 +59,7 @@ export function HealthBanner({ status, stale }: Props) {
 function Details({ about }: Pick<Warning, "about">) {
   const { text, link } = LINKS[about];
   return (
-    <TextLink {...link} inherit>
+    <TextLink {...link} inherit underline="always">
       {text}
     </TextLink>
   );
