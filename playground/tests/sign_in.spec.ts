@@ -80,7 +80,7 @@ test("a user signs in at the provider, and the token is only in the memory of th
 
 test("when the token expires under an open page, the same dialog signs in again and loses nothing", async ({ page }) => {
   provider.seconds = EXPIRES_SECONDS;
-  const signIn = await open(page, "/catalog?find=orders");
+  const signIn = await open(page, "/catalog?text=orders");
   await signIn.openWindow();
   await expectSignedIn(page);
   const entry = page.getByRole("link", { name: "samples/orders/process" });
