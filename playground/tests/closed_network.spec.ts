@@ -17,19 +17,6 @@ for (const { name, path, title } of VIEWS) {
     expect(requests).toEqual([]);
     expect(await page.evaluate(() => (window as unknown as Recorder).violations)).toEqual([]);
   });
-
-  test(`${name} is not wider than a screen of 390 pixels`, async ({ console, page }) => {
-    await execute(console.url);
-    await page.setViewportSize({ width: 390, height: 844 });
-    await console.open(path, title);
-    await expect(console.connection).toHaveText("Live");
-    await expect(page.getByLabel("Loading")).toHaveCount(0);
-    const { scrollWidth, clientWidth } = await page.evaluate(() => {
-      const { scrollWidth, clientWidth } = document.documentElement;
-      return { scrollWidth, clientWidth };
-    });
-    expect(scrollWidth).toBe(clientWidth);
-  });
 }
 
 interface Recorder {

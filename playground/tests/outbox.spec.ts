@@ -65,7 +65,7 @@ test("an entry shows its message, and its id leads to it", async ({ console, pag
 test("the overview leads to the dead letters", async ({ console, page }) => {
   const [letter] = (await deadLetters(console.url, 1)) as [DeadLetter];
   await console.open("/", "Overview");
-  await page.getByRole("region", { name: "Health" }).getByRole("link", { name: "Show the entries" }).click();
+  await page.getByRole("region", { name: "Health" }).getByRole("link", { name: "Open the dead entries" }).click();
   await expect(console.title).toHaveText("Outbox");
   await expect(page).toHaveURL(/statuses=DEAD/);
   await expect(rowOf(page, letter)).toBeVisible();

@@ -9,19 +9,23 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Form, Json, Router};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::auth::oidc::{Code, SignIn, SignInError};
 use graphql_transport::sites::{self, RouteKind, Sites};
 
-/// Returns the routes; without `sign_in` they return 404.
+/// Returns the routes.
 ///
-/// `GET /auth/sign-in` returns what the console needs to send a user to the provider. `POST /auth/token` exchanges the
-/// code that the provider returned for a token.
+/// `GET /auth/sign-in` returns what the console needs to send a user to the provider, or null if users can't sign in
+/// there. `POST /auth/token` exchanges the code that the provider returned for a token.
 pub fn routes(sites: &Sites, sign_in: Option<Arc<SignIn>>) -> Router {
-    let Some(sign_in) = sign_in else { return Router::new() };
-    let routes = Router::new().route("/auth/sign-in", get(invitation)).route("/auth/token", post(token));
-    sites::protect(routes.with_state(sign_in), sites, RouteKind::Api)
+    let routes = match sign_in {
+        Some(sign_in) => {
+            Router::new().route("/auth/sign-in", get(invitation)).route("/auth/token", post(token)).with_state(sign_in)
+        }
+        None => Router::new().route("/auth/sign-in", get(async || answer(StatusCode::OK, &Value::Null))),
+    };
+    sites::protect(routes, sites, RouteKind::Api)
 }
 
 async fn invitation(State(sign_in): State<Arc<SignIn>>) -> Response {
@@ -64,6 +68,6 @@ fn failure(error: &SignInError) -> Response {
     answer(status, &json!({ "error": error.to_string() }))
 }
 
-fn answer(status: StatusCode, body: &serde_json::Value) -> Response {
+fn answer(status: StatusCode, body: &Value) -> Response {
     (status, [(CACHE_CONTROL, "no-store")], Json(body)).into_response()
 }

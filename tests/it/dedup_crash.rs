@@ -1,6 +1,7 @@
 //! The execution of a claimed key exists exactly once in the end, wherever the process died, with or without a retry.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -117,8 +118,15 @@ async fn a_reserved_claim_never_expires() {
     assert_whole(&deployment, 1).await;
 }
 
-/// Executes under one client's keys until the server is killed. Returns the acknowledged keys with their execution ids.
-async fn stream(server: &Server, inbox: &str, round: usize, client: usize) -> Vec<(String, String)> {
+/// Executes under one client's keys until the server is killed, and counts the acknowledged requests. Returns the
+/// acknowledged keys with their execution ids.
+async fn stream(
+    server: &Server,
+    inbox: &str,
+    round: usize,
+    client: usize,
+    count: &AtomicUsize,
+) -> Vec<(String, String)> {
     let mut acknowledged = Vec::new();
     for n in 0.. {
         // Two clients use each key.
@@ -129,6 +137,7 @@ async fn stream(server: &Server, inbox: &str, round: usize, client: usize) -> Ve
         // A server that is being killed may return an error. An error acknowledges nothing.
         if let Some(id) = answer["data"]["execute"]["execution"]["id"].as_str() {
             acknowledged.push((key, id.to_owned()));
+            count.fetch_add(1, Ordering::SeqCst);
         }
     }
     acknowledged
@@ -142,8 +151,12 @@ async fn every_acknowledged_execution_exists_once_after_random_kills() {
     for round in 0..5 {
         let mut replicas = [deployment.replica().await, deployment.replica().await];
         let pids = replicas.each_ref().map(Server::pid);
-        let clients = (0..12).map(|client| stream(&replicas[client % 2], &inbox, round, client));
+        let count = AtomicUsize::new(0);
+        let clients = (0..12).map(|client| stream(&replicas[client % 2], &inbox, round, client, &count));
         let killing = async {
+            // Two clients use each key, so these requests have at least 12 keys.
+            let enough = async || (count.load(Ordering::SeqCst) >= 24).then_some(());
+            eventually("requests are acknowledged", enough).await;
             for pid in pids.map(|pid| Pid::from_raw(pid.cast_signed())) {
                 sleep_in_scenario(Duration::from_millis(60 + u64::from(rand_byte()))).await;
                 kill(pid, Signal::SIGKILL).unwrap();
@@ -167,7 +180,7 @@ async fn every_acknowledged_execution_exists_once_after_random_kills() {
         .await
         .unwrap();
     let claims: BTreeMap<String, String> = claims.into_iter().map(|(key, id)| (key, id.to_string())).collect();
-    assert!(acknowledged.len() > 50, "too few requests were acknowledged: {}", acknowledged.len());
+    assert!(acknowledged.len() >= 60, "too few requests were acknowledged: {}", acknowledged.len());
     for (key, id) in &acknowledged {
         assert_eq!(claims.get(key), Some(id), "the acknowledged claim of {key} is wrong or missing");
     }

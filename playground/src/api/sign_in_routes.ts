@@ -2,8 +2,6 @@
 
 import { SignInFailure } from "./sign_in_failure";
 
-const NOT_FOUND = 404;
-
 /** What the page needs to send the user to the provider. */
 export interface Invitation {
   authorizationEndpoint: string;
@@ -20,8 +18,7 @@ export interface Code {
 
 /** Returns the invitation; null if the server has no provider. Rejects with `SignInFailure`. */
 export async function readInvitation(signal: AbortSignal): Promise<Invitation | null> {
-  const response = await reach("/auth/sign-in", { signal });
-  return response.status === NOT_FOUND ? null : ((await bodyOf(response)) as Invitation);
+  return (await bodyOf(await reach("/auth/sign-in", { signal }))) as Invitation | null;
 }
 
 /** Exchanges a code for a token. Rejects with `SignInFailure`. */
@@ -43,9 +40,10 @@ async function reach(path: string, request: RequestInit & { signal: AbortSignal 
 }
 
 async function bodyOf(response: Response): Promise<unknown> {
-  const body = (await response.json().catch(() => ({}))) as { error?: string };
+  const body: unknown = await response.json().catch(() => ({}));
   if (!response.ok) {
-    throw SignInFailure.ofServer(response.status, body.error ?? `The server returned the status ${response.status}`);
+    const { error } = (body ?? {}) as { error?: string };
+    throw SignInFailure.ofServer(response.status, error ?? `The server returned the status ${response.status}`);
   }
   return body;
 }

@@ -51,7 +51,8 @@ export function useExecution(id: string) {
   return { query, live, execution: known && newest(known, live.execution) };
 }
 
+/** The status of a query can be older than its events, so an update about the same events is preferred. */
 function newest(known: Execution, update: ExecutionStateFragment | null): Execution {
-  const later = update?.id === known.id && Number(update.eventCount) > Number(known.eventCount);
+  const later = update?.id === known.id && Number(update.eventCount) >= Number(known.eventCount);
   return later ? { ...known, ...update } : known;
 }
