@@ -70,7 +70,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "service",
         ],
     ),
-    ("web", &["graphql_transport"]),
+    ("web", &["auth::oidc", "graphql_transport"]),
 ];
 
 /// Modules of `graphql` that are the only ones of it with these uses.
