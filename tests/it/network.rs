@@ -30,6 +30,7 @@ fn requests(url: &str) -> Vec<(&'static str, RequestBuilder)> {
         ("readyz", get("/readyz")),
         ("console", get("/")),
         ("GraphiQL", get("/graphiql")),
+        ("sign-in", get("/auth/sign-in")),
         ("nothing", get("/nothing")),
     ]
 }

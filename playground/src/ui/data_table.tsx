@@ -1,6 +1,6 @@
 /**
- * A table of a list that is read in pages. On a narrow screen it scrolls sideways inside its frame, or each row becomes a
- * card with the first value as its heading and the titles above the other values.
+ * A table of a list that is read in pages. On a narrow screen, each row becomes a card with
+ * the first value as its heading and the titles above the other values.
  */
 
 import { Button, Group, Table, Text } from "@mantine/core";
@@ -29,19 +29,17 @@ interface Props<Row> {
   rowKey: (row: Row) => string | number;
   /** Shown instead of the table if it has no rows. */
   empty?: ReactNode;
-  /** Whether the rows are cards on a narrow screen (default false). */
-  cards?: boolean;
   /** Pages of the list, for the button that loads more. */
   pages?: Pages;
 }
 
-export function DataTable<Row>({ label, columns, rows, rowKey, empty, cards = false, pages }: Props<Row>) {
+export function DataTable<Row>({ label, columns, rows, rowKey, empty, pages }: Props<Row>) {
   if (rows.length === 0 && empty) {
     return empty;
   }
   return (
     <>
-      <div className={classes.frame} data-cards={cards} role="region" aria-label={label} tabIndex={0}>
+      <div className={classes.frame} role="region" aria-label={label} tabIndex={0}>
         <Table aria-label={label} className={classes.table!} highlightOnHover>
           <Table.Thead>
             <Table.Tr>

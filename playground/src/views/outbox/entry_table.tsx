@@ -57,7 +57,6 @@ export function EntryTable({ entries, filtered, pages }: Props) {
             : "Each started execution writes an entry here. Delivered entries are deleted after some time."}
         </Empty>
       }
-      cards
       pages={pages}
     />
   );

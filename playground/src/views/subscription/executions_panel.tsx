@@ -61,7 +61,6 @@ export function ExecutionsPanel({ id }: { id: string }) {
           rows={list.nodes}
           rowKey={(execution) => execution.id}
           empty={<Empty title="No executions yet">Each message that the subscription receives starts one.</Empty>}
-          cards
           pages={list.query}
         />
       )}

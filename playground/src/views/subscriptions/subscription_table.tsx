@@ -58,7 +58,6 @@ export function SubscriptionTable({ subscriptions, activities, transition, filte
       rows={subscriptions.map((subscription) => ({ subscription, activity: activities.get(subscription.id) }))}
       rowKey={({ subscription }) => subscription.id}
       empty={<NoSubscriptions filtered={filtered} />}
-      cards
       pages={pages}
     />
   );
