@@ -50,6 +50,11 @@ async function claimWhileWritten(url: string, token: string | undefined): Promis
   return claims;
 }
 
+/** Discards the dead letters of earlier tests, which the health of the system would name. */
+export async function discardDeadLetters(url: string): Promise<void> {
+  await graphql(url, `mutation { discardOutbox(input: { select: { filter: { statuses: [DEAD] } } }) { discarded } }`);
+}
+
 /** Returns the status of an entry; null if it does not exist. */
 export async function statusOfEntry(url: string, id: string): Promise<string | null> {
   const { node } = await graphql<{ node: { status: string } | null }>(

@@ -1,7 +1,9 @@
 import { execute } from "./api";
 import { expect, test } from "./console";
+import { discardDeadLetters } from "./dead_letters";
 
 test("the overview says in words whether the system is healthy", async ({ console, page }) => {
+  await discardDeadLetters(console.url);
   await console.open("/", "Overview");
   const health = page.getByRole("region", { name: "Health" });
   await expect(health.getByRole("status")).toHaveText("The system is healthy.");
