@@ -29,7 +29,7 @@ impl std::fmt::Debug for ClientSettings {
     }
 }
 
-/// What the console needs to send a user to the provider.
+/// Parameters with which the console sends a user to the provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invitation {
     /// Address of the provider's authorization endpoint.
@@ -102,7 +102,7 @@ impl SignIn {
         Ok(Self { provider: Provider::new(issuer)?, client, oidc })
     }
 
-    /// Returns what the console needs to begin a sign-in.
+    /// Returns the parameters with which the console begins a sign-in.
     pub async fn invitation(&self) -> Result<Invitation, SignInError> {
         let endpoint = endpoint(self.provider.discover().await?.authorization_endpoint, "authorization_endpoint")?;
         Ok(Invitation {
