@@ -16,8 +16,8 @@ use graphql_transport::sites::{self, RouteKind, Sites};
 
 /// Returns the routes.
 ///
-/// `GET /auth/sign-in` returns the parameters with which the console sends a user to the provider, or null if users can't
-/// sign in there. `POST /auth/token` exchanges the code that the provider returned for a token.
+/// `GET /auth/sign-in` returns the parameters with which the console sends a user to the provider, or null if users
+/// can't sign in there. `POST /auth/token` exchanges the code that the provider returned for a token.
 pub fn routes(sites: &Sites, sign_in: Option<Arc<SignIn>>) -> Router {
     let routes = match sign_in {
         Some(sign_in) => {
