@@ -54,7 +54,8 @@ sqlx: playground ## write .sqlx, the data for checking queries without a databas
 
 clean: ## remove the build's files; .noetl, the data of `make run`, and .noetl-tools stay
 	@cargo clean --quiet
-	@rm -rf playground/dist playground/node_modules playground/test-results tests/third_party/node_modules
+	@rm -rf playground/dist playground/node_modules playground/test-results tests/third_party/node_modules \
+		examples/worker-typescript/node_modules examples/worker-typescript/dist examples/worker-typescript/src/gql
 
 prepare: ## install the missing programs
 	@scripts/prepare
