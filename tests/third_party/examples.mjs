@@ -1,6 +1,7 @@
 // Runs the examples against a running server with the sample catalog, whose outbox is not relayed, and the operations of
 // the API guide.
 // Usage: node examples.mjs URL <URL of NATS> <origin that the server allows> <folder for files> <Python> <Chromium>
+//     <worker in Rust>
 
 import { spawn } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
@@ -13,9 +14,12 @@ import { chromium } from '../../playground/node_modules/@playwright/test/index.m
 import { expect, run } from './checks.mjs';
 import { guideProblems } from './guide.mjs';
 
-const [url, nats, origin, files, python, browserPath] = process.argv.slice(2);
+const [url, nats, origin, files, python, browserPath, rustWorker] = process.argv.slice(2);
 const root = join(dirname(fileURLToPath(import.meta.url)), '..', '..');
 const examples = join(root, 'examples');
+/** Time limits of a check and of one wait, in milliseconds: a busy machine needs a multiple of the usual time. */
+const PATIENCE = 90_000;
+const LONGEST_WAIT = 30_000;
 const children = new Set();
 process.on('exit', () => children.forEach((child) => child.kill('SIGKILL')));
 
@@ -39,7 +43,7 @@ async function printed(program, args) {
 
 /** Waits until `check` returns a value that counts as true, and returns the value. */
 async function until(what, check) {
-  const end = Date.now() + 20_000;
+  const end = Date.now() + LONGEST_WAIT;
   for (;;) {
     const value = await check();
     if (value) return value;
@@ -187,15 +191,25 @@ async function checkDashboard() {
   }
 }
 
+/** Ends the programs that a check leaves running, so that they do not disturb the next one. */
+async function alone(check) {
+  try {
+    await check();
+  } finally {
+    children.forEach((child) => child.kill('SIGKILL'));
+  }
+}
+
 await run({
   'the operations of the API guide succeed': async () => {
     const problems = await guideProblems(url, join(root, 'docs', 'guide', 'api.md'));
     expect(problems.length === 0, problems.join('\n'));
   },
   'the worker in Python continues after a kill': () =>
-    checkWorker('python', [python, join(examples, 'worker-python', 'worker.py')]),
+    alone(() => checkWorker('python', [python, join(examples, 'worker-python', 'worker.py')])),
   'the worker in TypeScript continues after a kill': () =>
-    checkWorker('typescript', [process.execPath, join(examples, 'worker-typescript', 'dist', 'main.js')]),
-  'the runtime starts one execution for each message': checkRuntime,
+    alone(() => checkWorker('typescript', [process.execPath, join(examples, 'worker-typescript', 'dist', 'main.js')])),
+  'the worker in Rust continues after a kill': () => alone(() => checkWorker('rust', [rustWorker])),
+  'the runtime starts one execution for each message': () => alone(checkRuntime),
   'the dashboard follows executions live': checkDashboard,
-});
+}, PATIENCE);
