@@ -11,7 +11,7 @@ PLAYGROUND_INPUTS := schema.graphql $(shell find playground/src playground/publi
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test bench demo lint fmt schema accept-schema sqlx clean prepare playground server
+.PHONY: help run test bench demo docs lint fmt schema accept-schema sqlx clean prepare playground server
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "make %-13s %s\n", $$1, $$2 }'
@@ -43,6 +43,9 @@ schema: server ## write what is generated from the code: schema.graphql, docs/er
 	@$(SERVER) reference errors >$(TARGET)/errors.md && mv $(TARGET)/errors.md docs/errors.md
 	@$(SERVER) reference metrics >$(TARGET)/metrics.md && mv $(TARGET)/metrics.md docs/metrics.md
 
+docs: ## build the site of the documentation, in target/docs/site
+	@scripts/docs
+
 accept-schema: ## accept schema.graphql as the contract with clients, for a release (docs/api-policy.md)
 	@cp schema.graphql schema.accepted.graphql
 
@@ -51,7 +54,8 @@ sqlx: playground ## write .sqlx, the data for checking queries without a databas
 
 clean: ## remove the build's files; .noetl, the data of `make run`, and .noetl-tools stay
 	@cargo clean --quiet
-	@rm -rf playground/dist playground/node_modules playground/test-results tests/third_party/node_modules
+	@rm -rf playground/dist playground/node_modules playground/test-results tests/third_party/node_modules \
+		examples/worker-typescript/node_modules examples/worker-typescript/dist examples/worker-typescript/src/gql
 
 prepare: ## install the missing programs
 	@scripts/prepare

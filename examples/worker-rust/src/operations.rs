@@ -1,0 +1,30 @@
+//! Types of the operations in operations.graphql, made from the schema when the program is built.
+
+use graphql_client::GraphQLQuery;
+use serde_json::Value;
+
+// Types of the schema's scalars.
+type BigInt = String;
+type DateTime = String;
+type Seconds = f64;
+type Timestamp = String;
+type JSON = Value;
+
+macro_rules! operations {
+    ($($name:ident: $derives:tt),* $(,)?) => {$(
+        #[derive(GraphQLQuery)]
+        #[graphql(
+            schema_path = "../../schema.graphql",
+            query_path = "src/operations.graphql",
+            response_derives = "Debug",
+            variables_derives = $derives,
+            skip_serializing_none
+        )]
+        pub struct $name;
+    )*};
+}
+
+operations! {
+    Execute: "Debug", Claim: "Debug", Renew: "Debug", Delivered: "Debug", Failed: "Debug", Run: "Debug",
+    ReserveIds: "Debug", Project: "Debug, Default", Follow: "Debug",
+}
