@@ -1,6 +1,6 @@
 /**
  * Entries that are not delivered, by subject. The API counts entries only by shard, so the page counts the newest 100
- * entries, and says so if there are more.
+ * entries, and says so if there are more. The state of the outbox above it names the shards that can't be read.
  */
 
 import { Text } from "@mantine/core";
@@ -40,7 +40,7 @@ export function SubjectDepths() {
     <>
       {error && <Failure error={error} retry={refetch} />}
       {!data && !error && <Loading lines={2} />}
-      <PartialData unavailableShards={list?.unavailableShards ?? []} errors={data?.errors ?? []} />
+      <PartialData errors={data?.errors ?? []} />
       {list && (
         <DataTable
           label="Outbox by subject"
