@@ -25,7 +25,7 @@ demo: server ## send real traffic to a running server: make demo ARGS="--help"
 test: ## run every check: format, lints, tests on real servers, third-party suites, browser
 	@scripts/test
 
-check-deploy: ## check the files in deploy/ with the tools of those who run them
+check-deploy: ## check the files in deploy/: image, compose file, Helm chart, alerts, dashboard
 	@scripts/check-deploy
 
 bench: playground ## run the benchmarks, with an optimised build on a private Postgres
