@@ -3,7 +3,7 @@
 use graphql_transport::Metric;
 
 /// Metrics of the server. A test compares this table with the metrics that the sources record.
-pub const METRICS: [Metric; 67] = [
+pub const METRICS: [Metric; 69] = [
     Metric::counter("noetl_callers_refused_total", &[], "Callers that were refused because of their token"),
     Metric::counter("noetl_catalog_named_total", &[], "Catalog entries of NoETL's server whose names were read"),
     Metric::gauge("noetl_database_up", &["database"], "Whether the last probe reached the database: 1 or 0"),
@@ -36,6 +36,11 @@ pub const METRICS: [Metric; 67] = [
     Metric::counter("noetl_outbox_dead_total", &["shard"], "Outbox rows that became DEAD"),
     Metric::counter("noetl_outbox_discarded_total", &["shard"], "DEAD outbox rows that were discarded"),
     Metric::counter("noetl_outbox_failed_total", &[], "Outbox rows that were marked as failed"),
+    Metric::gauge(
+        "noetl_outbox_oldest_pending_seconds",
+        &["shard"],
+        "Age of the oldest claimable outbox row at the last count",
+    ),
     Metric::gauge("noetl_outbox_pending", &["shard"], "Claimable outbox rows at the last count, up to 100,000"),
     Metric::counter("noetl_outbox_published_total", &[], "Outbox rows that were marked as published"),
     Metric::counter("noetl_outbox_purged_total", &[], "Published outbox rows that were deleted"),
@@ -133,6 +138,7 @@ pub const METRICS: [Metric; 67] = [
         &["shard"],
         "Messages of other programs that the tailer found in its stream",
     ),
+    Metric::gauge("noetl_tailer_is_leader", &["shard"], "1 on the replica that publishes the shard's events, else 0"),
     Metric::gauge("noetl_tailer_lag_events", &["shard"], "Committed events that are not published, up to 100,000"),
     Metric::gauge("noetl_tailer_lag_seconds", &["shard"], "Age of the oldest committed event that is not published"),
     Metric::gauge(

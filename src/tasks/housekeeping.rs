@@ -45,9 +45,9 @@ pub const TASKS: [Task; 9] = [
         run: Run::OnEachShard(|services, shard| services.purge_outbox(shard).boxed()),
     },
     Task {
-        name: "outbox dead rows",
+        name: "outbox counts",
         period: Duration::from_mins(1),
-        run: Run::OnEachShard(|services, shard| services.report_dead_rows(shard).boxed()),
+        run: Run::OnEachShard(|services, shard| services.count_outbox(shard).boxed()),
     },
     Task {
         name: "dedup claims",
@@ -211,8 +211,9 @@ impl Housekeeping {
         Ok(self.outbox.purge(shard).await?.to_string())
     }
 
-    async fn report_dead_rows(&self, shard: ShardIndex) -> Result<String, HousekeepingError> {
-        Ok(format!("counted {} DEAD", self.outbox.report_dead(shard).await?))
+    async fn count_outbox(&self, shard: ShardIndex) -> Result<String, HousekeepingError> {
+        let pending = self.outbox.report_backlog(shard).await?;
+        Ok(format!("counted {pending} claimable and {} DEAD", self.outbox.report_dead(shard).await?))
     }
 
     async fn finish_dedup_claims(&self) -> Result<String, HousekeepingError> {

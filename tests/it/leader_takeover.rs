@@ -98,3 +98,19 @@ async fn a_broken_message_stops_the_feed_with_an_error_until_it_is_deleted() {
     deployment.until_published(20).await;
     assert_exactly(&deployment.published().await, &deployment.committed().await);
 }
+
+#[tokio::test]
+async fn a_metric_says_which_replica_leads_a_feed() {
+    let deployment = Deployment::start(1).await;
+    let (first, second) = tokio::join!(deployment.replica(), deployment.replica());
+    let leads = async |server: &Server| server.metric(r#"noetl_tailer_is_leader{shard="0"}"#).await > 0.5;
+    let first_leads = eventually("one of them leads", async || match (leads(&first).await, leads(&second).await) {
+        (true, false) => Some(true),
+        (false, true) => Some(false),
+        _ => None,
+    })
+    .await;
+    let (leader, other) = if first_leads { (first, second) } else { (second, first) };
+    assert!(leader.stop().await.success());
+    eventually("the other one leads", async || leads(&other).await.then_some(())).await;
+}

@@ -106,6 +106,11 @@ async fn dead_rows_are_counted_and_reported_and_the_server_stays_ready() {
     let mut command = deployment.command("serve");
     command.envs([NO_RELAY, ("NOETL_LOG_FORMAT", "json")]).stderr(log.reopen().unwrap());
     let server = Server::spawn(command).await;
+    eventually("the gauge shows the claimable row, without a request", async || {
+        ((server.metric(r#"noetl_outbox_pending{shard="0"}"#).await - 1.0).abs() < f64::EPSILON).then_some(())
+    })
+    .await;
+    assert!(server.metric(r#"noetl_outbox_oldest_pending_seconds{shard="0"}"#).await > 0.0);
     let stats = server.data(STATS, Value::Null).await["outbox"]["stats"].clone();
     assert_eq!(stats, json!({ "failed": 1, "dead": 2, "byShard": [{ "shard": 0, "failed": 1, "dead": 2 }] }));
     eventually("the gauge shows the DEAD rows", async || {

@@ -100,6 +100,7 @@ pub(super) enum LeadershipLost {
 impl Tailer {
     /// Publishes as the leader, or stands by, until `stop`. Then releases the lease.
     pub async fn run(self, stop: CancellationToken) {
+        self.show_leadership(false);
         let (mut begun, mut stood_back, mut failures) = (false, false, LastFailure::default());
         while !stop.is_cancelled() {
             let turn = async {
@@ -154,12 +155,14 @@ impl Tailer {
         } else {
             tracing::info!(shard = self.shard, fence, batch = cursor.batch, "became the leader of the event feed");
         }
+        self.show_leadership(true);
         let outcome = tokio::select! {
             () = stop.cancelled() => None,
             lost = self.keep_lease(fence) => Some(lost),
             never = self.report_lag() => match never {},
             Err(error) = self.publish_unless_rivals(cursor, stood_back) => Some(error),
         };
+        self.show_leadership(false);
         let failure = outcome.as_ref().map(ToString::to_string);
         match &failure {
             Some(error) if failures.is_new(error) => {
@@ -217,6 +220,17 @@ impl Tailer {
                 Err(error) if Instant::now() >= expires => return error.into(),
                 Err(error) => tracing::debug!(shard = self.shard, fence, %error, "the lease could not be renewed yet"),
             }
+        }
+    }
+
+    /// Sets the gauge of the leadership. The next leader reports the lag, so this one no longer does.
+    fn show_leadership(&self, is_leader: bool) {
+        let shard = self.shard.to_string();
+        metrics::gauge!("noetl_tailer_is_leader", "shard" => shard.clone()).set(f64::from(u8::from(is_leader)));
+        if !is_leader {
+            metrics::gauge!("noetl_tailer_lag_events", "shard" => shard.clone()).set(0);
+            metrics::gauge!("noetl_tailer_lag_seconds", "shard" => shard.clone()).set(0);
+            metrics::gauge!("noetl_tailer_oldest_open_transaction_seconds", "shard" => shard).set(0);
         }
     }
 

@@ -45,10 +45,17 @@ impl Outbox {
         let stats = self.read_shards(|shard| self.backlog_of(shard, scope)).await?;
         // The gauge counts the rows of all tenants.
         for (shard, backlog) in stats.shards.iter().filter(|_| *scope == Scope::Unrestricted) {
-            #[expect(clippy::cast_precision_loss, reason = "a gauge for people")]
-            metrics::gauge!("noetl_outbox_pending", "shard" => shard.to_string()).set(backlog.pending as f64);
+            show(*shard, backlog);
         }
         Ok(stats)
+    }
+
+    /// Counts a shard's claimable rows of all tenants for the alerts, and returns their number.
+    #[tracing::instrument(level = "debug", name = "outbox.report_backlog", skip_all, fields(shard))]
+    pub async fn report_backlog(&self, shard: ShardIndex) -> Result<i64, ServiceError> {
+        let backlog = self.backlog_of(shard, &Scope::Unrestricted).await?;
+        show(shard, &backlog);
+        Ok(backlog.pending)
     }
 
     /// Returns the backlog, and the numbers of rows in flight, FAILED and DEAD, in the scope. Fails only if no shard
@@ -129,6 +136,15 @@ impl Outbox {
         }
         Ok(Listing { page: request.cut(rows), unavailable: failures.shards(answered)? })
     }
+}
+
+/// Sets the gauges of a shard's claimable rows.
+fn show(shard: ShardIndex, backlog: &Backlog) {
+    let shard = shard.to_string();
+    #[expect(clippy::cast_precision_loss, reason = "a gauge for people")]
+    metrics::gauge!("noetl_outbox_pending", "shard" => shard.clone()).set(backlog.pending as f64);
+    let oldest = backlog.oldest_seconds.unwrap_or_default();
+    metrics::gauge!("noetl_outbox_oldest_pending_seconds", "shard" => shard).set(oldest);
 }
 
 impl Outbox {
