@@ -11,11 +11,12 @@ test.describe.configure({ timeout: 180_000 });
 const LOST_MS = 45_000;
 let deployment: Deployment;
 
-test.beforeEach(async () => {
+/** The tests share the deployment, so a test finds the events of the earlier ones. The last test changes the epoch. */
+test.beforeAll(async () => {
   deployment = await Deployment.start();
 });
 
-test.afterEach(async () => {
+test.afterAll(async () => {
   await deployment?.stop();
 });
 

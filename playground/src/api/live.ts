@@ -18,7 +18,12 @@ export interface LiveObserver<Data> {
 interface Options {
   /** Whether the server may end the stream. Otherwise an ended stream is opened again (default false). */
   finite?: boolean;
+  /** Whether the server sends nothing while there is nothing to report. Then a connection without an error is live (default false). */
+  quiet?: boolean;
 }
+
+/** Time without an error after which a quiet stream is live. */
+const QUIET_MS = 1_000;
 
 /** Follows a live subscription until the returned function is called. */
 export function follow<Data, Variables>(
@@ -27,7 +32,7 @@ export function follow<Data, Variables>(
   observer: LiveObserver<Data>,
   options: Options = {},
 ): () => void {
-  const stream = new LiveStream(document.toString(), variables, observer, options.finite ?? false);
+  const stream = new LiveStream(document.toString(), variables, observer, options);
   stream.open();
   return stream.close;
 }
@@ -38,12 +43,13 @@ class LiveStream<Data, Variables> {
   private attempts = 0;
   private closed = false;
   private shown: LiveState | null = null;
+  private quiet: number | undefined;
 
   constructor(
     private readonly query: string,
     private readonly variables: () => Variables,
     private readonly observer: LiveObserver<Data>,
-    private readonly finite: boolean,
+    private readonly options: Options,
   ) {
     this.forget = subscribeConnection(() => this.connectionChanged());
   }
@@ -71,10 +77,12 @@ class LiveStream<Data, Variables> {
       error: (fault) => this.ended(toApiError(fault)),
       complete: () => this.ended(failure),
     });
+    this.expectNothing();
   }
 
   readonly close = (): void => {
     this.closed = true;
+    window.clearTimeout(this.quiet);
     this.forget();
     this.dispose?.();
   };
@@ -86,10 +94,11 @@ class LiveStream<Data, Variables> {
   }
 
   private ended(error: ApiError | undefined): void {
+    window.clearTimeout(this.quiet);
     if (this.closed) {
       return;
     }
-    const again = error ? isRetryable(error) : !this.finite;
+    const again = error ? isRetryable(error) : !this.options.finite;
     if (again) {
       void this.openLater();
     } else {
@@ -110,6 +119,15 @@ class LiveStream<Data, Variables> {
   private connectionChanged(): void {
     if (!this.closed && this.shown === "live" && connectionState() === "reconnecting") {
       this.show("reconnecting");
+    }
+    this.expectNothing();
+  }
+
+  /** Shows a quiet stream as live when its connection has been open for a while without an error. */
+  private expectNothing(): void {
+    window.clearTimeout(this.quiet);
+    if (this.options.quiet && !this.closed && connectionState() === "live") {
+      this.quiet = window.setTimeout(() => this.show("live"), QUIET_MS);
     }
   }
 

@@ -9,6 +9,7 @@ import { RunDuration } from "../../ui/run_duration";
 import { Empty } from "../../ui/states";
 import { StatusBadge } from "../../ui/status_badge";
 import { Time } from "../../ui/time";
+import { MAX_STEPS } from "./all_steps";
 import type { StepState } from "./live_execution";
 import { stepInWords } from "./step_words";
 import classes from "./steps_table.module.css";
@@ -47,8 +48,10 @@ export function StepsTable({ steps, more, moment }: Props) {
         {...(steps.length > PAGE && { pages })}
       />
       {more && (
-        <p className={classes.more}>
-          The execution has more steps. The page shows the first {formatNumber(steps.length)}; the events have all of them.
+        <p className={classes.more} role="status">
+          {steps.length < MAX_STEPS
+            ? "The following steps are being read."
+            : `The execution has more steps. The page shows the first ${formatNumber(steps.length)}; the events have all of them.`}
         </p>
       )}
     </>

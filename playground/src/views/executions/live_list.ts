@@ -7,7 +7,7 @@ import { useEffect, useMemo, useState } from "react";
 
 import type { ApiError } from "../../api/errors";
 import { useApiPages } from "../../api/hooks";
-import { follow, type LiveState } from "../../api/live";
+import { follow, type LiveObserver, type LiveState } from "../../api/live";
 import type { ExecutionFilter } from "../../api/schema.generated";
 import {
   ExecutionListDocument,
@@ -73,7 +73,7 @@ function useChanges(filter: ExecutionFilter, oldest: string | null, enabled: boo
       }
     }, DRAW_MS);
     const variables = { filter: oldest === null ? filter : { ...filter, startedAfter: oneMillisecondBefore(oldest) } };
-    const stop = follow(ExecutionListTailDocument, () => variables, {
+    const observer: LiveObserver<ExecutionListTailSubscription> = {
       next: ({ executionListUpdates: update }) => {
         setGaps((before) => gapsAfter(before, update));
         if (update.id !== null) {
@@ -81,7 +81,8 @@ function useChanges(filter: ExecutionFilter, oldest: string | null, enabled: boo
         }
       },
       state: (state, error) => setLive({ state, error }),
-    });
+    };
+    const stop = follow(ExecutionListTailDocument, () => variables, observer, { quiet: true });
     return () => {
       stop();
       window.clearInterval(timer);
