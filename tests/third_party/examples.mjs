@@ -117,7 +117,7 @@ async function checkWorker(name, [program, ...words]) {
   again.kill('SIGKILL');
   await again.ended;
   const repeated = received().filter((id, index, all) => all.indexOf(id) !== index);
-  expect(repeated.length === 0, `events came again: ${repeated}`);
+  expect(repeated.length === 0, `${repeated.length} events came again, such as ${repeated[0]}`);
   expect(journal(path).length > before, 'nothing came after the restart');
 }
 
