@@ -23,7 +23,7 @@ const RETRYABLE: [&str; 5] = ["OVERLOADED", "SHUTTING_DOWN", "STREAM_UNAVAILABLE
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
     /// A repeat would be refused too.
-    #[error("refused: {0}")]
+    #[error("the server refused a request: {0}")]
     Refused(String),
     /// A repeat may succeed.
     #[error("unavailable: {0}")]
